@@ -3,7 +3,6 @@ import type { SequenceStates } from './decoder.js';
 import { EngineFault } from './faults.js';
 import type { Entry } from './prefix-cache.js';
 import type { EndedReply } from './job.js';
-import type { HeldReply } from './batch-planner.js';
 import type { PromptPlan } from './prompt-plan.js';
 import type { SequenceCache } from './sequence-cache.js';
 import { SequenceCheckpoints } from './sequence-checkpoints.js';
@@ -11,6 +10,15 @@ import type { Slot } from './sequence-choice.js';
 import { SequenceTokens } from './sequence-tokens.js';
 import type { CacheKey } from '../protocol/cache-key.js';
 import type { StateElsewhere } from '../protocol/shared-state.js';
+
+/** A reply in the sequence that was freed with it. */
+export interface HeldReply {
+  readonly sequence: number;
+  readonly reply: EndedReply;
+  /** All that the sequence holds: a view. */
+  readonly tokens: Uint32Array;
+  readonly key: CacheKey;
+}
 
 /** One sequence of the context, and what it holds. */
 export interface Sequence extends Slot {

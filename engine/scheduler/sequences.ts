@@ -7,7 +7,7 @@ import { EngineFault } from './faults.js';
 import { PrefixCache, restoreCost, type Match, type PrefixCacheLimits } from './prefix-cache.js';
 import { SequenceSlots } from './sequence-slots.js';
 import type { Reuse } from './sequence-tokens.js';
-import type { HeldReply } from './batch-planner.js';
+import type { HeldReply } from './sequence-slots.js';
 import type { PromptPlan } from './prompt-plan.js';
 import type { EndedReply, Work } from './job.js';
 import type { CacheScope } from '../protocol/cache-key.js';
