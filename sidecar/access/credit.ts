@@ -9,7 +9,7 @@
  * amounts are picodollars.
  */
 import { closed, UTC_TIME } from '../contracts/common-schema.js';
-import { repeatedName } from '../contracts/repeated-name.js';
+import { repeatedName } from '../contracts/json.js';
 import { compile } from '../contracts/validator.js';
 import { FileProblem } from '../lib/checked-file.js';
 import { parseUsd } from '../domain/money.js';

@@ -10,7 +10,7 @@ import { compile } from '../contracts/validator.js';
 import { CLASS_WEIGHTS, SERVICE_CLASSES, type ServiceClass } from '../domain/service-class.js';
 import { exactTime } from '../lib/clock.js';
 import { LIMIT_GROUPS, type KeyLimits, type Limit } from './limits.js';
-import { repeatedName } from '../contracts/repeated-name.js';
+import { repeatedName } from '../contracts/json.js';
 import { FileProblem, readChecked, readText } from '../lib/checked-file.js';
 import { replaceFile } from '../lib/replace-file.js';
 import { inParts, type LargeFormat } from './large-file.js';

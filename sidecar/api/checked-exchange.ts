@@ -1,6 +1,5 @@
-import { prepareAnswers, validateAnswer } from '../contracts/answer-checks.js';
-import type { AnswerKind } from '../contracts/answer-schemas.js';
-import { placeOf } from '../contracts/paths.js';
+import { prepareAnswers, validateAnswer, type AnswerKind } from '../contracts/answer-schemas.js';
+import { placeOf } from '../contracts/body-refusals.js';
 import { errorBody, type ContractError } from '../domain/errors.js';
 import type { BodyResult } from '../http/body.js';
 import type { EventStream, Exchange, FrameOptions, Reply, RequestHead } from '../http/exchange.js';

@@ -1,7 +1,7 @@
 /** Writes the code of the schemas' checks, which processes then load in place of ajv (contracts/schema-code.ts). */
 import { mkdirSync, readdirSync, renameSync, rmSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
-import { prepareAnswers } from '../contracts/answer-checks.js';
+import { prepareAnswers } from '../contracts/answer-schemas.js';
 import { CODE_FOLDER, codeName, codeText, recordSchemas, type KnownSchema } from '../contracts/schema-code.js';
 
 /** Importing these modules compiles their schemas. */

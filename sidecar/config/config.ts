@@ -3,7 +3,7 @@ import { createScanner, parse, printParseErrorCode, visit, type ParseError } fro
 import { contradictions, hints } from './checks.js';
 import { configSchema, type Config } from './schema.js';
 import { settings, validationSchema, variableOf, type Setting, type SettingSchema } from './setting.js';
-import { lineAt, REPEATED } from '../contracts/repeated-name.js';
+import { lineAt, REPEATED } from '../contracts/json.js';
 import { compile } from '../contracts/validator.js';
 import { NotRegularFile, readRegularSync } from '../lib/checked-file.js';
 

@@ -1,8 +1,16 @@
 /** A schema for everything we send. Tests, and a switch in development, hold every answer to its own. */
 import { CATALOGUE } from '../domain/errors.js';
-import { CALL_ID, CALL_INDEX, MAX_TEXT, TEXT, TEXT_OR_NULL, TOOL_NAME, closed } from './common-schema.js';
-import { RESPONSE, RESPONSE_EVENT } from './response-schemas.js';
-import { PROMPT_FORMAT_VERSION } from './decision-rules.js';
+import {
+  CALL_ID,
+  CALL_INDEX,
+  MAX_TEXT,
+  TEXT,
+  TEXT_OR_NULL,
+  TOOL_NAME,
+  closed,
+  PROMPT_FORMAT_VERSION,
+} from './common-schema.js';
+import { type Check, type Outcome, compile } from './validator.js';
 
 const COUNT = { type: 'integer', minimum: 0 } as const;
 const PROBABILITY = { type: 'number', minimum: 0, maximum: 1 } as const;
@@ -217,6 +225,107 @@ const READINESS = closed(['status', 'parts'], {
   }),
 });
 
+/** POST /responses. */
+const RESPONSE_ID = { type: 'string', minLength: 1, maxLength: 256 } as const;
+const STATUS = { enum: ['in_progress', 'completed', 'incomplete'] } as const;
+const NONE = { type: 'array', maxItems: 0 } as const;
+
+function parts(part: object): object {
+  return { type: 'array', maxItems: 1, items: part };
+}
+
+const TEXT_PART = closed(['type', 'text', 'annotations'], {
+  type: { const: 'output_text' },
+  text: TEXT,
+  annotations: NONE,
+  logprobs: NONE,
+});
+
+const RESPONSE_ITEM = {
+  type: 'object',
+  required: ['type'],
+  discriminator: { propertyName: 'type' },
+  oneOf: [
+    closed(['id', 'type', 'summary', 'content', 'status'], {
+      id: RESPONSE_ID,
+      type: { const: 'reasoning' },
+      summary: NONE,
+      content: parts(closed(['type', 'text'], { type: { const: 'reasoning_text' }, text: TEXT })),
+      status: STATUS,
+    }),
+    closed(['id', 'type', 'status', 'role', 'content'], {
+      id: RESPONSE_ID,
+      type: { const: 'message' },
+      status: STATUS,
+      role: { const: 'assistant' },
+      content: parts(TEXT_PART),
+    }),
+    closed(['id', 'type', 'status', 'call_id', 'name', 'arguments'], {
+      id: RESPONSE_ID,
+      type: { const: 'function_call' },
+      status: STATUS,
+      call_id: CALL_ID,
+      name: TOOL_NAME,
+      arguments: TEXT,
+    }),
+  ],
+} as const;
+
+const RESPONSE_FIELDS = {
+  id: RESPONSE_ID,
+  object: { const: 'response' },
+  created_at: COUNT,
+  completed_at: { type: ['integer', 'null'], minimum: 0 },
+  status: STATUS,
+  background: { const: false },
+  frequency_penalty: { const: 0 },
+  error: { type: 'null' },
+  incomplete_details: { type: ['object', 'null'] },
+  instructions: { type: 'null' },
+  max_output_tokens: { type: ['integer', 'null'] },
+  model: { type: 'string' },
+  output: { type: 'array', items: RESPONSE_ITEM },
+  parallel_tool_calls: { type: 'boolean' },
+  presence_penalty: { const: 0 },
+  previous_response_id: { type: 'null' },
+  reasoning: closed(['effort', 'summary'], { effort: { type: ['string', 'null'] }, summary: { type: 'null' } }),
+  store: { const: false },
+  temperature: { type: 'number' },
+  text: { type: 'object' },
+  tool_choice: { enum: ['auto', 'required'] },
+  tools: NONE,
+  top_p: { type: 'number' },
+  truncation: { const: 'disabled' },
+  usage: {
+    type: ['object', 'null'],
+    if: { type: 'object' },
+    then: closed(['input_tokens', 'input_tokens_details', 'output_tokens', 'output_tokens_details', 'total_tokens'], {
+      input_tokens: COUNT,
+      input_tokens_details: closed(['cached_tokens'], { cached_tokens: COUNT }),
+      output_tokens: COUNT,
+      output_tokens_details: closed(['reasoning_tokens'], { reasoning_tokens: COUNT }),
+      total_tokens: COUNT,
+    }),
+  },
+  user: { type: 'null' },
+  metadata: { type: 'object', maxProperties: 0 },
+} as const;
+
+const RESPONSE = closed(Object.keys(RESPONSE_FIELDS), RESPONSE_FIELDS);
+
+/** One event of a stream: which fields it has beside these two depends on its type. */
+const RESPONSE_EVENT = {
+  type: 'object',
+  required: ['type', 'sequence_number'],
+  properties: {
+    type: { type: 'string', pattern: '^(?:response\\.|error$)' },
+    sequence_number: COUNT,
+    response: RESPONSE,
+    item: RESPONSE_ITEM,
+    delta: TEXT,
+  },
+} as const;
+
 /** The schemas by kind of answer. */
 export const ANSWER_SCHEMAS = {
   completion: COMPLETION,
@@ -235,3 +344,21 @@ export const ANSWER_SCHEMAS = {
 } as const;
 
 export type AnswerKind = keyof typeof ANSWER_SCHEMAS;
+
+const checks = new Map<AnswerKind, Check<unknown>>();
+
+/** Reads what {@link validateAnswer} needs, so that it opens no file while a request is answered. */
+export function prepareAnswers(): void {
+  for (const kind of Object.keys(ANSWER_SCHEMAS) as AnswerKind[]) checkOf(kind);
+}
+
+/** Checks a parsed answer against its schema, compiled on first use: a sidecar that does not check never pays. */
+export function validateAnswer(kind: AnswerKind, value: unknown): Outcome<unknown> {
+  return checkOf(kind)(value);
+}
+
+function checkOf(kind: AnswerKind): Check<unknown> {
+  let check = checks.get(kind);
+  if (check === undefined) checks.set(kind, (check = compile(ANSWER_SCHEMAS[kind], { later: true })));
+  return check;
+}

@@ -1,7 +1,6 @@
 import type { CallChoice, ChatParams, ChatRequest, Message, ReasoningEffort, Tool } from './requests.js';
 import { CHAT_OPEN_MAPS, CHAT_SCHEMA } from './chat-schema.js';
-import { placeOf } from './paths.js';
-import { type Parsed, refuse, refuseAt } from './refusal.js';
+import { placeOf, type Parsed, refuse, refuseAt } from './body-refusals.js';
 import { compile } from './validator.js';
 import { WELL_KNOWN_NAMES } from './well-known-names.js';
 

@@ -1,12 +1,10 @@
 /** Chat bodies under `contract: compatible`, brought into the form of the strict contract's requests. */
 import { paramsOf, callChoiceOf, checkTools, type ChatBody } from './chat.js';
-import { COMPATIBLE_SCHEMA } from './compatible-schema.js';
-import { placeOf } from './paths.js';
-import { type Parsed, refuseAt } from './refusal.js';
+import { COMPATIBLE_SCHEMA, WIDE_OPEN_MAPS } from './compatible-schema.js';
+import { placeOf, type Parsed, refuseAt } from './body-refusals.js';
 import type { ChatRequest, ContentPart, Message, TemplateSwitches, Tool, ToolCall } from './requests.js';
 import { compile } from './validator.js';
 import { WELL_KNOWN_NAMES } from './well-known-names.js';
-import { WIDE_OPEN_MAPS } from './wide-schema.js';
 
 /** Text as one string or in parts. */
 type WideText = string | null | readonly { readonly text?: string; readonly refusal?: string }[];

@@ -2,7 +2,7 @@
  * What both decision routes answer, as JSON text from ordered entries: a JavaScript object would move integer-like ids and
  * option names to the front and lose `__proto__`.
  */
-import { PROMPT_FORMAT_VERSION } from './decision-rules.js';
+import { PROMPT_FORMAT_VERSION } from './common-schema.js';
 import type { DecisionParams, QuestionParams } from './requests.js';
 
 /** One question's result: probabilities in the order of its answers. */

@@ -1,6 +1,8 @@
 /** POST /decisions (docs/contract.md#post-decisions). */
-import { MODEL_ID, closed, notBlank } from './common-schema.js';
 import {
+  MODEL_ID,
+  closed,
+  notBlank,
   MAX_ID,
   MAX_INPUT,
   MAX_LEVELS,
@@ -11,9 +13,8 @@ import {
   PROMPT_FORMAT_VERSION,
   firstRepeated,
   folded,
-} from './decision-rules.js';
-import { placeOf } from './paths.js';
-import { type Parsed, refuse, refuseAt } from './refusal.js';
+} from './common-schema.js';
+import { placeOf, type Parsed, refuse, refuseAt } from './body-refusals.js';
 import type { DecisionRequest, QuestionParams, QuestionText } from './requests.js';
 import { compile } from './validator.js';
 

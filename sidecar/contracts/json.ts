@@ -32,7 +32,7 @@ export type JsonRead =
   | {
       readonly ok: true;
       readonly value: unknown;
-      /** What `value` was parsed from: `json-text.ts` reads order and number texts from it. */
+      /** What `value` was parsed from: `membersOf` and `compactText` read order and number texts from it. */
       readonly text: string;
     }
   | {
@@ -92,11 +92,6 @@ interface Outline {
   readonly members: number;
   /** One, one for each comma, and one for each array or object that something follows in: the first value in it. */
   readonly values: number;
-}
-
-/** Whether a name occurs twice in one object of `text`, from which JSON.parse made `value`, of whatever size. */
-export function repeatsName(text: string, value: unknown): boolean {
-  return countMembers(value) !== outlineOf(text, Infinity, Infinity).members;
 }
 
 /**
@@ -188,6 +183,152 @@ function loneSurrogateAt(value: unknown): string[] | undefined {
     if (LONE_SURROGATE.test(name)) return [];
     const inside = loneSurrogateAt(item);
     if (inside) return [name, ...inside];
+  }
+  return undefined;
+}
+
+/**
+ * A value's place in a text that `readJson` accepted: `text.slice(from, to)`, no space around it. JSON.parse moves integer-like
+ * names to the front and rounds numbers; where a caller's order or digits count, they are read from the text. The functions that
+ * take places check no syntax again.
+ */
+export interface Span {
+  readonly from: number;
+  readonly to: number;
+}
+
+export interface Member extends Span {
+  readonly name: string;
+}
+
+/** The place of the text's one value. */
+export function rootOf(text: string): Span {
+  const from = skipSpace(text, 0);
+  return { from, to: endOfValue(text, from) };
+}
+
+/** The members of the object at `span`, in the order of the text. */
+export function membersOf(text: string, span: Span): Member[] {
+  const members: Member[] = [];
+  let at = skipSpace(text, span.from + 1);
+  while (text.charCodeAt(at) === 0x22) {
+    const nameEnd = endOfString(text, at);
+    const name = JSON.parse(text.slice(at, nameEnd)) as string;
+    const from = skipSpace(text, skipSpace(text, nameEnd) + 1);
+    const to = endOfValue(text, from);
+    members.push({ name, from, to });
+    at = skipSpace(text, skipSpace(text, to) + 1);
+  }
+  return members;
+}
+
+/** The elements of the array at `span`. */
+export function elementsOf(text: string, span: Span): Span[] {
+  const elements: Span[] = [];
+  let from = skipSpace(text, span.from + 1);
+  while (from < span.to - 1) {
+    const to = endOfValue(text, from);
+    elements.push({ from, to });
+    from = skipSpace(text, skipSpace(text, to) + 1);
+  }
+  return elements;
+}
+
+/** The value at `span` without space between tokens; strings and numbers stay as they were written. */
+export function compactText(text: string, span: Span): string {
+  let compact = '';
+  let from = span.from;
+  let at = span.from;
+  while (at < span.to) {
+    if (text.charCodeAt(at) === 0x22) {
+      at = endOfString(text, at);
+    } else if (isSpace(text.charCodeAt(at))) {
+      compact += text.slice(from, at);
+      at = skipSpace(text, at);
+      from = at;
+    } else {
+      at++;
+    }
+  }
+  return compact + text.slice(from, span.to);
+}
+
+/** Index after the value that starts at `at`. */
+function endOfValue(text: string, at: number): number {
+  let open = 0;
+  for (;;) {
+    switch (text.charCodeAt(at)) {
+      case 0x22: // "
+        at = endOfString(text, at);
+        break;
+      case 0x5b: // [
+      case 0x7b: // {
+        open++;
+        at++;
+        break;
+      case 0x5d: // ]
+      case 0x7d: // }
+        open--;
+        at++;
+        break;
+      default:
+        // Inside a container one character at a time; outside, a number, true, false or null in one go.
+        at = open > 0 ? at + 1 : endOfWord(text, at);
+    }
+    if (open === 0 || at >= text.length) return at;
+  }
+}
+
+function endOfWord(text: string, at: number): number {
+  while (at < text.length && !isSpace(text.charCodeAt(at)) && !',]}'.includes(text.charAt(at))) at++;
+  return at;
+}
+
+function skipSpace(text: string, at: number): number {
+  while (isSpace(text.charCodeAt(at))) at++;
+  return at;
+}
+
+function isSpace(code: number): boolean {
+  return code === 0x20 || code === 0x0a || code === 0x0d || code === 0x09;
+}
+
+/**
+ * What is wrong with an operator's JSON file in which a name occurs twice in one object; undefined: nothing. JSON.parse
+ * takes the last one, so what the first one said would be lost without a word. `value` is what JSON.parse made of
+ * `text`, of a schema that bounds its depth. The place is looked for only in a file that has such a name.
+ */
+export function repeatedName(text: string, value: unknown): string | undefined {
+  if (countMembers(value) === outlineOf(text, Infinity, Infinity).members) return undefined;
+  const at = secondOf(text, rootOf(text));
+  return at === undefined ? REPEATED : `${REPEATED}, on line ${lineAt(text, at)}`;
+}
+
+/** The problem without the place. */
+export const REPEATED = 'repeats a name within one object';
+
+/** The line of a place in a text, from 1. */
+export function lineAt(text: string, at: number): number {
+  return text.slice(0, at).split('\n').length;
+}
+
+/** Where the value of a name is that its object has already. */
+function secondOf(text: string, span: Span): number | undefined {
+  const first = text[span.from];
+  if (first === '{') {
+    const names = new Set<string>();
+    for (const member of membersOf(text, span)) {
+      if (names.has(member.name)) return member.from;
+      names.add(member.name);
+      const found = secondOf(text, member);
+      if (found !== undefined) return found;
+    }
+  }
+  if (first === '[') {
+    for (const element of elementsOf(text, span)) {
+      const found = secondOf(text, element);
+      if (found !== undefined) return found;
+    }
   }
   return undefined;
 }

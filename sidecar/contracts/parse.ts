@@ -8,11 +8,11 @@ import { DECISIONS_SCHEMA, toDecisionRequest } from './decisions.js';
 import { readJson } from './json.js';
 import { toResponsesRequest } from './responses.js';
 import { RESPONSES_SCHEMA } from './responses-schema.js';
-import { type Parsed, refuseJson } from './refusal.js';
+import { type Parsed, refuseJson } from './body-refusals.js';
 import type { BodyForm, ChatForm, ChatRequest, DecisionRequest } from './requests.js';
 import { SYSTEMONE_SCHEMA, toSystemOneRequest } from './systemone.js';
 
-export type { Parsed } from './refusal.js';
+export type { Parsed } from './body-refusals.js';
 
 /** Parses and checks the body of any route. `invalid` is always a 400; nothing throws. */
 export function parseBody(form: BodyForm, bytes: Uint8Array): Parsed<ChatRequest | DecisionRequest> {

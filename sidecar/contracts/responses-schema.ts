@@ -3,7 +3,17 @@
  * response or a tool that runs here is refused by name.
  */
 import { CHAT_SCHEMA } from './chat-schema.js';
-import { CACHE_MARK, EFFORT, IGNORED, JSON_SCHEMA_FORMAT, NO_MODERATION, USER, orNull } from './compatible-schema.js';
+import {
+  CACHE_MARK,
+  EFFORT,
+  IGNORED,
+  JSON_SCHEMA_FORMAT,
+  NO_MODERATION,
+  USER,
+  orNull,
+  ROOT_SCHEMA,
+  WIDE_SCHEMA,
+} from './compatible-schema.js';
 import {
   CALL_ID,
   MAX_TEXT,
@@ -15,7 +25,6 @@ import {
   closed,
   functionsOnly,
 } from './common-schema.js';
-import { ROOT_SCHEMA, WIDE_SCHEMA } from './wide-schema.js';
 
 type Schemas = Readonly<Record<string, object>>;
 

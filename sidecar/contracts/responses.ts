@@ -1,13 +1,12 @@
 /** Bodies of POST /responses, brought into the form of chat requests. */
 import { callChoiceOf, checkTools, paramsOf, type ChatBody } from './chat.js';
 import { toolOf } from './compatible.js';
-import { pathOf, placeOf } from './paths.js';
-import { type Parsed, refuse, refuseAt } from './refusal.js';
+import { pathOf, placeOf, type Parsed, refuse, refuseAt } from './body-refusals.js';
 import type { ChatRequest, ContentPart, Message, MessagePlace, ReasoningEffort, ToolCall } from './requests.js';
 import { RESPONSES_SCHEMA } from './responses-schema.js';
 import { compile } from './validator.js';
 import { WELL_KNOWN_NAMES } from './well-known-names.js';
-import { WIDE_OPEN_MAPS } from './wide-schema.js';
+import { WIDE_OPEN_MAPS } from './compatible-schema.js';
 
 interface Part {
   readonly type: string;

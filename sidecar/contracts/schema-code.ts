@@ -14,8 +14,7 @@ import { fileURLToPath } from 'node:url';
 import { compileFunction } from 'node:vm';
 import type * as AjvModule from 'ajv';
 import type { Ajv, Code, KeywordCxt, ValidateFunction } from 'ajv';
-import { FORMATS } from './formats.js';
-import { hasAtMost } from './length.js';
+import { FORMATS, hasAtMost } from './formats.js';
 
 export type { ErrorObject, ValidateFunction } from 'ajv';
 

@@ -4,8 +4,11 @@
  * Callers choose names here (questions, labels), so order is read from the text, and no name of theirs is ever in an
  * error. The value decides whether a request is valid; the text only says what order it had and how it was written.
  */
-import { MODEL_ID, NOT_BLANK, closed, notBlank } from './common-schema.js';
 import {
+  MODEL_ID,
+  NOT_BLANK,
+  closed,
+  notBlank,
   MAX_ID,
   MAX_INPUT,
   MAX_LEVELS,
@@ -15,11 +18,10 @@ import {
   OPTION_NAME,
   firstRepeated,
   folded,
-} from './decision-rules.js';
-import { type Member, type Span, compactText, elementsOf, membersOf, rootOf } from './json-text.js';
-import { hasAtMost } from './length.js';
-import { placeOf } from './paths.js';
-import { type Parsed, refuseAt } from './refusal.js';
+} from './common-schema.js';
+import { type Member, type Span, compactText, elementsOf, membersOf, rootOf } from './json.js';
+import { hasAtMost } from './formats.js';
+import { placeOf, type Parsed, refuseAt } from './body-refusals.js';
 import type { DecisionRequest, QuestionParams, QuestionText } from './requests.js';
 import { compile } from './validator.js';
 

@@ -1,6 +1,6 @@
 /** Checks of values against schemas. The message about a value that is refused contains no value and no field of the caller's. */
 import { FORMATS } from './formats.js';
-import { pathOf, segmentsOf } from './paths.js';
+import { pathOf, segmentsOf } from './body-refusals.js';
 import { functionOf, type ErrorObject, type ValidateFunction } from './schema-code.js';
 
 export type Outcome<T> =

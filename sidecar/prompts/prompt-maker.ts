@@ -3,9 +3,9 @@ import type { CompiledConstraint } from '../../engine/prompt/reply-constraint.js
 import type { ReplyFormat } from '../../engine/protocol/reply-format.js';
 import type { ScoreQuestion } from '../../engine/protocol/jobs.js';
 import type { Prompt } from '../../engine/protocol/prompt.js';
-import { placeOf } from '../contracts/paths.js';
+import { placeOf } from '../contracts/body-refusals.js';
 import type { BodyForm, ChatRequest, Params } from '../contracts/requests.js';
-import { WIDE_OPEN_MAPS } from '../contracts/wide-schema.js';
+import { WIDE_OPEN_MAPS } from '../contracts/compatible-schema.js';
 import { contractError, type ContractError, type ErrorCode } from '../domain/errors.js';
 import type { Signal } from '../lib/abort.js';
 import type { WeightedAccount } from '../lib/fair-share.js';

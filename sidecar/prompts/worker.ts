@@ -17,7 +17,7 @@ import { makePromptParts, toolsOf, promptVersionOf } from '../../engine/prompt/p
 import type { CompiledConstraint } from '../../engine/prompt/reply-constraint.js';
 import type { Vocabulary } from '../../engine/prompt/tokens.js';
 import { parseBody } from '../contracts/parse.js';
-import { refuse } from '../contracts/refusal.js';
+import { refuse } from '../contracts/body-refusals.js';
 import type { BodyForm, ChatRequest, DecisionRequest } from '../contracts/requests.js';
 import { overContextError } from '../domain/errors.js';
 import { readImages } from './images.js';

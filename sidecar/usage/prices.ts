@@ -1,6 +1,6 @@
 /** The prices in force: built in, or from the price file. */
 import { closed, UTC_TIME } from '../contracts/common-schema.js';
-import { repeatedName } from '../contracts/repeated-name.js';
+import { repeatedName } from '../contracts/json.js';
 import { compile } from '../contracts/validator.js';
 import { parseRate, type Rates } from '../domain/money.js';
 import { FileProblem, NotRegularFile, readRegular } from '../lib/checked-file.js';

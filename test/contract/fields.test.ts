@@ -5,7 +5,7 @@
  */
 import { isDeepStrictEqual } from 'node:util';
 import t from 'tap';
-import { validateAnswer } from '../../sidecar/contracts/answer-checks.js';
+import { validateAnswer } from '../../sidecar/contracts/answer-schemas.js';
 import { InProcess, JSON_HEADERS } from '../support/in-process.js';
 import type { RawResponse } from '../support/raw-http.js';
 import { withSetting } from './tables/accepted.js';

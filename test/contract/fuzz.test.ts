@@ -1,7 +1,7 @@
 /** Random bodies as raw HTTP: each answer fits its schema, repeats nothing of the body, and is never a 500. */
 import fc from 'fast-check';
 import t from 'tap';
-import { validateAnswer } from '../../sidecar/contracts/answer-checks.js';
+import { validateAnswer } from '../../sidecar/contracts/answer-schemas.js';
 import type { BodyForm } from '../../sidecar/contracts/requests.js';
 import { ROUTES, bodiesFor, runsOr } from '../support/fuzz.js';
 import { RawConnection } from '../support/raw-http.js';

@@ -1,6 +1,5 @@
 /** Requests of tests to a chat model, and the parts of its answers. */
-import { validateAnswer } from '../../sidecar/contracts/answer-checks.js';
-import type { AnswerKind } from '../../sidecar/contracts/answer-schemas.js';
+import { validateAnswer, type AnswerKind } from '../../sidecar/contracts/answer-schemas.js';
 import { BARE_END } from './raw-http.js';
 import type { Sidecar } from './sidecar.js';
 

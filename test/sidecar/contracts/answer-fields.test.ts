@@ -1,6 +1,6 @@
 /** The schemas of the sidecar’s answers, field by field, as the requests’ are. */
 import t from 'tap';
-import { validateAnswer } from '../../../sidecar/contracts/answer-checks.js';
+import { validateAnswer } from '../../../sidecar/contracts/answer-schemas.js';
 import { ANSWER_TABLES } from '../../contract/tables/answer-tables.js';
 import { PIECES, chunkWith } from '../../contract/tables/chunk-tables.js';
 import { isLong, verdictsOfClosed, verdictsOfRule } from '../../contract/tables/rule.js';

@@ -1,6 +1,5 @@
 import t from 'tap';
-import { validateAnswer } from '../../../sidecar/contracts/answer-checks.js';
-import type { AnswerKind } from '../../../sidecar/contracts/answer-schemas.js';
+import { validateAnswer, type AnswerKind } from '../../../sidecar/contracts/answer-schemas.js';
 import {
   chatChunk,
   chatCompletion,

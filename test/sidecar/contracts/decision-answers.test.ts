@@ -4,7 +4,7 @@ import { experimental_decide as decide } from 'ai';
 import assert from 'node:assert/strict';
 import fc from 'fast-check';
 import t from 'tap';
-import { validateAnswer } from '../../../sidecar/contracts/answer-checks.js';
+import { validateAnswer } from '../../../sidecar/contracts/answer-schemas.js';
 import {
   type QuestionResult,
   choiceConfidence,

@@ -4,7 +4,7 @@ import t from 'tap';
 import { WRAPPED } from '../../../engine/prompt/call-syntax.js';
 import { constraintOf } from '../../../engine/prompt/chat-prompt.js';
 import { compileConstraintInFull } from '../../../engine/prompt/reply-constraint.js';
-import { validateAnswer } from '../../../sidecar/contracts/answer-checks.js';
+import { validateAnswer } from '../../../sidecar/contracts/answer-schemas.js';
 import { parseBody, parseChat } from '../../../sidecar/contracts/parse.js';
 import type { BodyForm, ChatRequest } from '../../../sidecar/contracts/requests.js';
 import { unservable } from '../../../sidecar/prompts/prompt-maker.js';

@@ -1,6 +1,6 @@
 /** The tables’ bodies of 1 MB and of 16 MiB: at the bound of every long text, and one character past it. */
 import t from 'tap';
-import { validateAnswer } from '../../../sidecar/contracts/answer-checks.js';
+import { validateAnswer } from '../../../sidecar/contracts/answer-schemas.js';
 import { parseBody } from '../../../sidecar/contracts/parse.js';
 import { ANSWER_TABLES } from '../../contract/tables/answer-tables.js';
 import { withSetting } from '../../contract/tables/accepted.js';

@@ -1,5 +1,5 @@
 import t from 'tap';
-import { MAX_PARAM, pathOf, placeOf, segmentsOf } from '../../../sidecar/contracts/paths.js';
+import { MAX_PARAM, pathOf, placeOf, segmentsOf } from '../../../sidecar/contracts/body-refusals.js';
 
 t.test('segments of a JSON pointer', (t) => {
   t.same(segmentsOf(''), []);

@@ -1,5 +1,5 @@
 import t from 'tap';
-import { isImageUrl, isUri } from '../../../sidecar/contracts/urls.js';
+import { isImageUrl, isUri } from '../../../sidecar/contracts/formats.js';
 
 t.test('https URLs', (t) => {
   for (const url of [
