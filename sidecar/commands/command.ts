@@ -67,7 +67,7 @@ export interface Terminal {
   write(text: string): unknown;
 }
 
-/** What long commands need besides. */
+/** An output with the clock and the terminal of commands that take long. */
 export interface Io extends Output {
   readonly clock: Clock;
   readonly terminal: Terminal;

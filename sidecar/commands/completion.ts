@@ -164,7 +164,7 @@ function fishReply({ words, completes }: Offer): string {
   return completes === 'file' ? ' -F' : " -a '(__fish_complete_directories)'";
 }
 
-/** One word of a shell, whatever is in it. */
+/** The text quoted as one word of a shell. */
 function quoted(text: string): string {
   return `'${text.replaceAll("'", String.raw`'\''`)}'`;
 }

@@ -144,7 +144,7 @@ export function computeCheck(
   if (computed.kind === 'answer') {
     return { what, level: 'ok', says: `the first step of a small model took ${computed.answer.ms.toFixed(0)} ms` };
   }
-  // A sidecar that runs beside may have all of it.
+  // Another process, such as a running sidecar, may hold all GPU memory.
   if (/memory|alloc/i.test(computed.reason)) return { what, level: 'warn', says: computed.reason, advice: ROOM_ADVICE };
   return { what, level: 'fail', says: computed.reason, advice: KERNELS_ADVICE(gpu, build) };
 }

@@ -1,4 +1,4 @@
-/** The checks of `ra-sidecar doctor` besides the engine: Node, limits, folders, addresses, and the configured files. */
+/** What `ra-sidecar doctor` checks of the host: Node, limits, folders, addresses, and the configured files. */
 import { randomUUID } from 'node:crypto';
 import { readFileSync } from 'node:fs';
 import { access, constants, rm, statfs, writeFile } from 'node:fs/promises';

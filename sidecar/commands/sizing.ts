@@ -35,11 +35,11 @@ export interface ToSize {
   readonly model?: ModelConfig;
   /** The start does not load it, so it takes no memory from the models after it. */
   readonly lazy?: boolean;
-  /** The devices that its engine sees, whose memory is counted for themselves; absent or none: all that there are. */
+  /** The devices that its engine sees; absent or none: all devices of the host. */
   readonly devices?: readonly string[];
   /** Environment variables by which it sees them. */
   readonly environment?: Readonly<Record<string, string>>;
-  /** A further replica of the model before it: its weights need not be loaded once more. */
+  /** A further replica of the previous model: its weights are not loaded again. */
   readonly again?: boolean;
 }
 
@@ -50,18 +50,18 @@ export type ToCheck = { readonly model: ModelConfig } & (
 
 /** The replicas of each model, in order. `models`: with the paths of their files. */
 export async function replicasToSize(models: readonly ModelConfig[]): Promise<ToCheck[]> {
-  const all = (await Promise.all(models.map(ofModel))).flat();
+  const all = (await Promise.all(models.map(replicasOf))).flat();
   const engines = all.filter(({ kind, model }) => kind === 'replica' && sharesCacheRoom(model)).length;
   return all.map((one) => (one.kind === 'replica' ? { ...one, toSize: sharing(one.toSize, engines) } : one));
 }
 
-/** Engines whose caches have no set size share what is free. */
+/** The replica's setup with the number of engines that share free memory for caches without a set size. */
 function sharing(toSize: ToSize, engines: number): ToSize {
   const { prefixCache } = toSize.setup;
   return prefixCache ? { ...toSize, setup: { ...toSize.setup, prefixCache: { ...prefixCache, engines } } } : toSize;
 }
 
-async function ofModel(model: ModelConfig): Promise<ToCheck[]> {
+async function replicasOf(model: ModelConfig): Promise<ToCheck[]> {
   const plan = await planReplicas(model);
   if (plan.kind === 'unfit') return [{ kind: 'unfit', model, why: plan.why }];
   return plan.replicas.map(({ devices, environment, ...sizes }, index) => ({
@@ -182,7 +182,9 @@ class Taken {
   /** Memory-mapped weights by file. On a GPU each engine has its own copy. */
   readonly #weights = new Map<string, number>();
 
-  /** The memory that a model with this file finds taken. `own`: bytes beside its engine's. Shared weights of the same file are not subtracted. */
+  /**
+   * Memory that is taken from a model with this file, which shares mapped weights of the same file. `own`: bytes of its vision process.
+   */
   beside(file: string, devices: readonly string[], own = 0): Question['model']['taken'] {
     const others = [...this.#weights].filter(([other]) => other !== file);
     return {

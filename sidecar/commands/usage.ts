@@ -118,7 +118,7 @@ async function exportCloses(dir: string, options: ExportOptions, { out, err: say
     await pipeline(lines, out, { end: false });
     await written(out, '');
   } catch (error) {
-    // A reader that closes early, such as `head`, wants no more.
+    // A reader such as `head` closes stdout early: that is no fault.
     if (READER_CLOSED.has((error as NodeJS.ErrnoException).code ?? '')) return EXIT.failed;
     throw error;
   }

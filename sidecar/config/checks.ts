@@ -11,7 +11,7 @@ const DECISION_CONTEXT = 8192;
 /** Longest path in Linux's `sun_path` without its final zero, in bytes. */
 const SOCKET_PATH_BYTES = 107;
 
-/** `problem`, if the rule is broken. */
+/** A rule: whether the configuration breaks it, and the problem to report then. */
 type Rule = readonly [isBroken: boolean, problem: string];
 
 function brokenOf(rules: readonly Rule[]): string[] {
