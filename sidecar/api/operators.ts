@@ -2,6 +2,7 @@ import { isAbsolute } from 'node:path';
 import { bearerOf } from '../access/identity.js';
 import type { KeysInForce } from '../access/key-identity.js';
 import type { PatienceReport, QueueReport } from '../admission/report.js';
+import type { AdmissionPage } from './admission-page.js';
 import { contractError, type ContractError } from '../domain/errors.js';
 import type { Exchange } from '../http/exchange.js';
 import type { Metrics } from '../telemetry/metrics.js';
@@ -135,29 +136,6 @@ function whole(ms: number): number {
 
 function thousandths(value: number): number {
   return Math.round(value * 1000) / 1000;
-}
-
-/** One model's queue as operators see it. Times in ms, rounded. */
-export interface AdmissionPage {
-  readonly seats: number;
-  readonly busy: number;
-  readonly waiting: number;
-  readonly waitingBytes: number;
-  readonly paused: boolean;
-  /**
-   * The seats of each engine process, in the order of the configuration. `tokenTimeRatio`: how many times as long a token of a
-   * reply takes on it as on the average one under the same load; null: not known.
-   */
-  readonly replicas: QueueReport['replicas'];
-  readonly fairness: number | null;
-  readonly refused: QueueReport['refused'];
-  readonly released: QueueReport['released'];
-  readonly overload: QueueReport['overload'];
-  /** The `virtualMs` of the account that is served next; null: none has a request to seat. */
-  readonly nextVirtualMs: QueueReport['nextVirtualMs'];
-  readonly accounts: QueueReport['accounts'];
-  /** The sums of all other accounts. */
-  readonly others: QueueReport['others'];
 }
 
 /** A model's id and a path. */

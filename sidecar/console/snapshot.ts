@@ -5,7 +5,8 @@
  */
 import type { Clock } from '../lib/clock.js';
 import { readinessOf } from '../api/health.js';
-import { admissionPage, type AdmissionPage } from '../api/operators.js';
+import type { AdmissionPage } from '../api/admission-page.js';
+import { admissionPage } from '../api/operators.js';
 import type { HostedModel, SeatHolder, Services } from '../api/services.js';
 import type { ReplicaStatus } from '../engine-client/engine.js';
 import type { PromptHostState } from '../prompts/lanes.js';

@@ -2,7 +2,7 @@
  * The content of one frame of the console's feed. The page's script is checked against these types
  * (page/tsconfig.json), so they import as little of the sidecar as possible.
  */
-import type { AdmissionPage } from '../api/operators.js';
+import type { AdmissionPage } from '../api/admission-page.js';
 
 /** As in telemetry/instruments.ts: cumulative since the start. */
 export interface HistogramView {

@@ -1,6 +1,6 @@
 /** Seats, queues and unavailable parts on the operators’ console, compared with the other pages. */
 import t from 'tap';
-import type { AdmissionPage } from '../../sidecar/api/operators.js';
+import type { AdmissionPage } from '../../sidecar/api/admission-page.js';
 import { sameNumbers } from '../support/console-feed.js';
 import { ACME, chatBody, decisionBody } from '../support/in-process.js';
 import { shareLanes } from '../support/shared-lanes.js';
