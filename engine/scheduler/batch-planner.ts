@@ -7,6 +7,26 @@ export interface BatchItem extends RunningItem {
   readonly fills?: true;
 }
 
+/**
+ * Decides what each round of the step loop decodes: `isolated`, `together` and `chunk` in this order, each given all
+ * running branches, in sequence order; each result is one decode.
+ */
+export interface Planner {
+  /** The expected time of a decode of next tokens alone, ms; 0: none was measured. */
+  readonly decodeMs: number;
+  /** One whole chunk of one job that needs its own decodes; such jobs take turns, in sequence order. */
+  isolated(running: readonly RunningItem[]): BatchItem[];
+  /** What needs logits. Pending replies skip the round: the others do not wait for their grammars. */
+  together(running: readonly RunningItem[]): BatchItem[];
+  /** Prompt tokens. */
+  chunk(running: readonly RunningItem[]): BatchItem[];
+  /**
+   * What a decode took, ms, or `steps` decodes of the same parts together. `counts`: prompt tokens of each part, 0 of a next token;
+   * `depth`: tokens before them.
+   */
+  learn(counts: readonly number[], steps: number, depth: number, ms: number): void;
+}
+
 /** Rounds without tokens after which a prompt starves: it then goes before shorter ones. */
 const STARVING_ROUNDS = 8;
 
@@ -21,7 +41,7 @@ export const SHORT_TOKENS = 96;
  * Decides what each round of the step loop decodes: `isolated`, `together` and `chunk` in this order, each given all
  * running branches, in sequence order.
  */
-export class BatchPlanner {
+export class BatchPlanner implements Planner {
   /** Where prompts are split, and the most prompt tokens in one decode. */
   readonly #chunk: number;
   readonly #budget: PrefillBudget;
@@ -38,6 +58,14 @@ export class BatchPlanner {
   constructor(chunk: number, budget: PrefillBudget) {
     this.#chunk = chunk;
     this.#budget = budget;
+  }
+
+  get decodeMs(): number {
+    return this.#budget.decodeMs;
+  }
+
+  learn(counts: readonly number[], steps: number, depth: number, ms: number): void {
+    this.#budget.learn(counts, steps, depth, ms);
   }
 
   /** One whole chunk of one job that needs its own decodes; such jobs take turns, in sequence order. */
@@ -81,7 +109,7 @@ export class BatchPlanner {
     const items = all
       .filter(({ branch }) => branch.progress.left === 0 || joining.has(branch))
       .map(({ job, branch }) => ({ job, branch, count: joining.get(branch) ?? 0 }));
-    return this.#budget.saves ? filled(items, running) : items;
+    return this.#budget.saves ? contiguous(items, running) : items;
   }
 
   /**
@@ -160,7 +188,7 @@ export class BatchPlanner {
  * weights for each further run of ids, which takes a GPU longer than the token: without it a step of 40 replies among 10 prompts
  * that waited took 90 ms in place of 60.
  */
-function filled(items: readonly BatchItem[], running: readonly RunningItem[]): BatchItem[] {
+export function contiguous(items: readonly BatchItem[], running: readonly RunningItem[]): BatchItem[] {
   const sequences = items.map(({ branch }) => branch.sequence);
   const [low, high] = [Math.min(...sequences), Math.max(...sequences)];
   const gaps = evaluable(running).filter(({ branch: { sequence, progress } }) => {
@@ -188,7 +216,7 @@ export function depthOf(items: readonly BatchItem[]): number {
 }
 
 /** The branches of jobs that share decodes, without those that wait for an image's embeddings. */
-function evaluable(running: readonly RunningItem[]): RunningItem[] {
+export function evaluable(running: readonly RunningItem[]): RunningItem[] {
   return running.filter(({ job, branch }) => !job.work.isolated && branch.awaitsImage === undefined);
 }
 

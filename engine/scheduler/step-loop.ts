@@ -30,7 +30,16 @@ import { RefillWait } from './refill-wait.js';
 import { Jobs } from './jobs.js';
 import { type Emit, Outbox, SEND_MS } from './outbox.js';
 import { PrefillAhead } from './prefill-ahead.js';
-import { LEAST_TOKENS, PrefillBudget, BatchPlanner, depthOf, stepsInRun, type BatchItem } from './batch-planner.js';
+import {
+  BatchPlanner,
+  depthOf,
+  LEAST_TOKENS,
+  PrefillBudget,
+  stepsInRun,
+  type BatchItem,
+  type Planner,
+} from './batch-planner.js';
+import { StepPlanner } from './step-planner.js';
 import { Results, stepsOf } from './results.js';
 import type { GenerateJob, ScoreJob } from '../protocol/jobs.js';
 import type { EngineReport } from '../protocol/messages.js';
@@ -48,8 +57,7 @@ export class StepLoop {
   readonly #emit: Emit;
   readonly #clock: Clock;
   readonly #sequences: Sequences;
-  readonly #prefillBudget: PrefillBudget;
-  readonly #batchPlanner: BatchPlanner;
+  readonly #planner: Planner;
   readonly #jobs: Jobs;
   readonly #results: Results;
   readonly #outbox: Outbox;
@@ -74,9 +82,11 @@ export class StepLoop {
     this.#outbox = new Outbox(emit, limits.sendMs ?? SEND_MS, clock, (id) => this.#jobs.reports(id));
     this.#refillWait = new RefillWait(clock);
     this.#prefillAhead = new PrefillAhead(decoder, this.#sequences, model, limits, clock);
-    const { prefillShare, prefillTokensPerStep: chunk, leastPrefillTokens = LEAST_TOKENS.cpu } = limits;
-    this.#prefillBudget = new PrefillBudget(prefillShare / 100, chunk, leastPrefillTokens);
-    this.#batchPlanner = new BatchPlanner(chunk, this.#prefillBudget);
+    const { prefillShare, prefillTokensPerStep: chunk, leastPrefillTokens = LEAST_TOKENS.cpu, stepMs } = limits;
+    this.#planner =
+      stepMs === undefined
+        ? new BatchPlanner(chunk, new PrefillBudget(prefillShare / 100, chunk, leastPrefillTokens))
+        : new StepPlanner(chunk, stepMs);
   }
 
   /** Decodes finished so far. */
@@ -180,12 +190,12 @@ export class StepLoop {
       await this.#jobs.admit(this.#outbox.outputs);
       if (this.#jobs.live === 0 && !this.#upkeep.due) break;
       const { seats } = this.#jobs;
-      const isolated = await this.#decode(this.#batchPlanner.isolated(this.#jobs.running));
-      const together = await this.#decode(this.#batchPlanner.together(this.#jobs.running));
-      const chunk = await this.#decode(this.#batchPlanner.chunk(this.#jobs.running));
+      const isolated = await this.#decode(this.#planner.isolated(this.#jobs.running));
+      const together = await this.#decode(this.#planner.together(this.#jobs.running));
+      const chunk = await this.#decode(this.#planner.chunk(this.#jobs.running));
       freed = seats - this.#jobs.seats;
       if (isolated || together || chunk) continue;
-      this.#sequences.renewCopies(this.#prefillBudget.decodeMs);
+      this.#sequences.renewCopies(this.#planner.decodeMs);
       if (this.#jobs.hasPutOff) continue;
       await this.#pendingWait.forOne(this.#jobs.running, () => this.#flush());
     }
@@ -196,9 +206,9 @@ export class StepLoop {
 
   /** Waits briefly for jobs that take over the seats freed by the last round, so that they take part in the next one. */
   async #awaitRefill(freed: number): Promise<void> {
-    if (freed <= 0 || this.#jobs.seats === 0 || !this.#refillWait.expects(this.#prefillBudget.decodeMs)) return;
+    if (freed <= 0 || this.#jobs.seats === 0 || !this.#refillWait.expects(this.#planner.decodeMs)) return;
     this.#flush();
-    await this.#refillWait.wait(freed, this.#prefillBudget.decodeMs);
+    await this.#refillWait.wait(freed, this.#planner.decodeMs);
   }
 
   /** False: there was nothing to decode. */
@@ -217,7 +227,7 @@ export class StepLoop {
       const now = this.#clock.now();
       const steps = stepsOf(results);
       this.#step += steps;
-      if (steps > 0) this.#prefillBudget.learn(counts, steps, depth, now - from);
+      if (steps > 0) this.#planner.learn(counts, steps, depth, now - from);
       from = now;
       this.#results.deliver(items, results, fed, this.#outbox.outputs);
     };
@@ -230,7 +240,7 @@ export class StepLoop {
     // While llama.cpp computes on another thread, so that it costs no extra time.
     if (due) this.#flush();
     take(await decoding);
-    this.#sequences.renewCopies(this.#prefillBudget.decodeMs);
+    this.#sequences.renewCopies(this.#planner.decodeMs);
     await this.#results.save(items, this.#outbox.outputs);
     await this.#jobs.advanceAll(new Set(items.map(({ job }) => job)), this.#outbox.outputs);
     // There may be no further decode.

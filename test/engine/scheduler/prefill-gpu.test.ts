@@ -4,14 +4,15 @@
  * sequences' ids are not contiguous, and each part reads all weights (docs/engine.md).
  */
 import t from 'tap';
-import { LEAST_TOKENS, SHORT_TOKENS } from '../../../engine/scheduler/batch-planner.js';
+import { LEAST_CHUNK } from '../../../engine/scheduler/step-planner.js';
 import type { SeenPart } from '../../support/fake-decoder.js';
 import { Bench, job, StepTime, type BenchOptions } from '../../support/step-bench.js';
 
 const CHUNK = 1024;
+/** The default of `stepMs`. */
+const TARGET_MS = 100;
 /** Tokens of the prompts that fill all seats, and the most of their replies. */
 const [PROMPT, MOST_TOKENS] = [512, 192];
-const FOREVER = 100_000;
 
 const isPrompt = (part: SeenPart): boolean => part.tokens.includes(1);
 const promptTokens = (parts: readonly SeenPart[]): number =>
@@ -21,21 +22,28 @@ function stepMs(replies: number, prompt: number): number {
   return (replies > 0 ? 4.1 + 0.186 * replies : 0) + (prompt > 0 ? 8 + 0.08 * prompt : 0);
 }
 
-/** A token of each sequence of a contiguous run is computed at once, and the further ones of a prompt after them. */
-function decodeMs(parts: readonly SeenPart[]): number {
-  const [only] = parts;
-  if (only && parts.length === 1 && isPrompt(only)) return stepMs(0, only.tokens.length);
+/**
+ * Of each contiguous run of ids llama.cpp takes as many tokens of each sequence as the one with the fewest has, then of those that
+ * have more, and so on: each is one pass over all weights.
+ */
+function decodeMs(parts: readonly SeenPart[], slower = 1): number {
   let ms = 0;
-  let run = 0;
+  let run: number[] = [];
   for (const [i, { sequence, tokens }] of parts.entries()) {
-    run += 1;
-    if (parts[i + 1]?.sequence !== sequence + 1) {
-      ms += stepMs(run, 0);
-      run = 0;
+    run.push(tokens.length);
+    if (parts[i + 1]?.sequence === sequence + 1) continue;
+    for (let done = 0; run.length > 0; run = run.filter((count) => count > done)) {
+      const count = Math.min(...run) - done;
+      ms += count === 1 ? stepMs(run.length, 0) : stepMs(0, run.length * count);
+      done += count;
     }
-    if (tokens.length > 1) ms += stepMs(0, tokens.length - 1);
   }
-  return ms;
+  return slower * ms;
+}
+
+interface Options extends BenchOptions {
+  /** So many times the time of each decode. */
+  readonly slower?: number;
 }
 
 /** A bench whose clock is advanced by what each decode takes. */
@@ -43,21 +51,20 @@ function device(
   seats: number,
   contextPerSeat: number,
   onStep: (parts: readonly SeenPart[], step: number) => void,
-  more: BenchOptions = {},
+  { slower, ...more }: Options = {},
 ): { readonly bench: Bench; readonly clock: StepTime } {
   const clock = new StepTime();
   const bench = new Bench(seats, undefined, {
     contextPerSeat,
     prefillTokensPerStep: CHUNK,
-    prefillShare: 50,
-    leastPrefillTokens: LEAST_TOKENS.gpu,
+    stepMs: TARGET_MS,
     prefixReuse: 'off',
     clock,
     ...more,
   });
   bench.decoder.onStep = (step) => {
     const parts = bench.decoder.steps.at(-1) ?? [];
-    clock.ms += decodeMs(parts);
+    clock.ms += decodeMs(parts, slower);
     onStep(parts, step);
   };
   return { bench, clock };
@@ -78,7 +85,7 @@ async function closedLoop(
   callers: number,
   requests: number,
   tokensOf: (request: number) => number,
-  more: BenchOptions = {},
+  more: Options = {},
 ): Promise<Loop> {
   const chunks: number[] = [];
   /** Of the prompt in each sequence. */
@@ -133,34 +140,58 @@ function quantile(values: readonly number[], share: number): number {
   return values.toSorted((a, b) => a - b)[Math.floor(values.length * share)] ?? NaN;
 }
 
-t.test('with all seats busy, a GPU is given chunks that are worth its decodes, and gaps stay short', async (t) => {
-  const [callers, tokens] = [32, 128];
-  const { tokensPerSecond, gaps, chunks } = await closedLoop(callers, 256, () => tokens);
-  const best = (1000 * tokens) / (stepMs(0, PROMPT) + (tokens * stepMs(callers, 0)) / callers);
-  t.ok(tokensPerSecond / best > 0.7, `${(tokensPerSecond / best).toFixed(3)} of what the device could do`);
-  t.ok(chunks.length > 100);
-  t.ok(
-    chunks.every((count) => count >= LEAST_TOKENS.gpu),
-    `at least ${Math.min(...chunks)} tokens a chunk`,
-  );
-  const gap = quantile(gaps, 0.99);
-  const bound = stepMs(callers, 0) + stepMs(0, LEAST_TOKENS.gpu) + stepMs(0, SHORT_TOKENS);
-  const what = 'a step, a chunk and the end of a prompt';
-  t.ok(gap <= bound, `99 of 100 gaps last at most ${gap.toFixed(1)} ms, ${what} ${bound.toFixed(1)}`);
-});
+// From half to one and a half times 128, so that replies do not begin and end together.
+const tokensOf = (request: number): number => Math.round(128 * (0.5 + ((request * 37) % 64) / 63));
 
-t.test('with all seats busy, prefillShare 400 starts prompts sooner and generates more than the default', async (t) => {
-  // From half to one and a half times 128, so that replies do not begin and end together.
-  const tokensOf = (request: number): number => Math.round(128 * (0.5 + ((request * 37) % 64) / 63));
-  for (const callers of [8, 32, 64]) {
-    const requests = 4 * callers;
-    const before = await closedLoop(callers, requests, tokensOf, { prefillShare: 50 });
-    const after = await closedLoop(callers, requests, tokensOf, { prefillShare: 400 });
-    const first = quantile(after.firsts, 0.5) / quantile(before.firsts, 0.5);
-    const more = after.tokensPerSecond / before.tokensPerSecond;
-    const what = `median first token after ${first.toFixed(2)} of the time, ${more.toFixed(2)} times the tokens`;
-    t.ok(first < 0.5 && more > 1, `${callers} callers: ${what}`);
-  }
+for (const { callers, firstMs, part } of [
+  { callers: 8, firstMs: 450, part: 0.8 },
+  { callers: 32, firstMs: 2000, part: 0.8 },
+  // What llama-server took on that device, p99.
+  { callers: 64, firstMs: 4600, part: 0.8 },
+])
+  t.test(`${callers} callers, each of which sends when its reply has ended`, async (t) => {
+    const { tokensPerSecond, gaps, firsts } = await closedLoop(callers, 6 * callers, tokensOf);
+    const best = (1000 * 128) / (stepMs(0, PROMPT) + (128 * stepMs(callers, 0)) / callers);
+    const reached = tokensPerSecond / best;
+    t.ok(reached > part, `${reached.toFixed(3)} of what the device could do`);
+    const [first, gap] = [quantile(firsts, 0.99), quantile(gaps, 0.99)];
+    t.ok(first < firstMs, `99 of 100 first tokens after at most ${first.toFixed(0)} ms`);
+    t.ok(gap <= 120, `99 of 100 gaps last at most ${gap.toFixed(1)} ms`);
+  });
+
+t.test(
+  'no first token comes before that of a request that arrived earlier, whatever the lengths of the prompts',
+  async (t) => {
+    const firsts = new Map<number, number>();
+    const { bench, clock } = device(64, 3100, () => undefined);
+    const waits = new Map<number, () => void>();
+    bench.onOutputs = (outputs) => {
+      for (const { id, kind } of outputs) if (kind === 'piece' && !firsts.has(id)) firsts.set(id, clock.ms);
+      if (firsts.size === 16) waits.get(16)?.();
+    };
+    const begun = new Promise<void>((resolve) => waits.set(16, resolve));
+    for (let i = 0; i < 16; i += 1) bench.loop.generate(i, job(64, { maxTokens: 400 }));
+    await begun;
+    for (let i = 16; i < 40; i += 1) bench.loop.generate(i, job([3000, 60, 700][i % 3] ?? 60, { maxTokens: 4 }));
+    for (let i = 16; i < 40; i += 1) await bench.ends(i);
+    const times = Array.from({ length: 24 }, (_, i) => firsts.get(16 + i) ?? NaN);
+    t.same(
+      times,
+      times.toSorted((a, b) => a - b),
+    );
+    await bench.loop.close();
+  },
+);
+
+t.test('a GPU ten times as slow, on which even the least chunk takes longer than the target', async (t) => {
+  const { gaps, firsts } = await closedLoop(8, 32, tokensOf, { slower: 10 });
+  const least = 10 * (stepMs(8, 0) + stepMs(0, LEAST_CHUNK));
+  const gap = quantile(gaps, 0.99);
+  t.ok(
+    gap <= 1.1 * least,
+    `99 of 100 gaps last at most ${gap.toFixed(0)} ms, a step and the least chunk ${least.toFixed(0)}`,
+  );
+  t.equal(firsts.length, 32, 'nothing starves');
 });
 
 t.test('64 prompts that come at once are evaluated at nearly the speed of the device', async (t) => {
@@ -177,49 +208,24 @@ t.test('64 prompts that come at once are evaluated at nearly the speed of the de
   t.equal(gaps, 0, 'prompts that wait between replies close the gaps of their sequences');
 });
 
-for (const { share, least } of [
-  { share: 50, least: 0.6 },
-  { share: 100, least: 0.7 },
-  { share: 400, least: 0.83 },
-])
-  t.test(
-    `once steps are measured, prompts that come at once get the speed that prefillShare ${share} leaves`,
-    async (t) => {
-      const [callers, prompt, tokens] = [64, 512, 128];
-      const { bench, clock } = device(callers, prompt + tokens + 1, () => undefined, { prefillShare: share });
-      const round = async (first: number): Promise<number> => {
-        const from = clock.ms;
-        const ids = Array.from({ length: callers }, (_, i) => first + i);
-        for (const id of ids) bench.loop.generate(id, job(prompt, { maxTokens: tokens }));
-        for (const id of ids) await bench.ends(id);
-        return clock.ms - from;
-      };
-      await round(0);
-      const best = callers * stepMs(0, prompt) + (tokens - 1) * stepMs(callers, 0);
-      const part = best / (await round(callers));
-      t.ok(part > least, `${part.toFixed(3)} of what the device could do`);
-    },
-  );
-
-t.test('a long prompt is not starved by short ones, for each of which less time must be saved', async (t) => {
-  const [replies, long, short] = [16, 3000, 120];
-  const longSteps: number[] = [];
-  let begun = false;
-  const { bench } = device(64, 4000, (parts, step) => {
-    if (parts.some((part) => part.sequence === replies && isPrompt(part))) longSteps.push(step);
-    if (!begun && step > 2 * replies) {
-      begun = true;
-      bench.loop.generate(FOREVER, job(long, { maxTokens: 1 }));
-    }
-    // Another short one every second step: together they would use all that is saved.
-    if (begun && step % 2 === 0) bench.loop.generate(FOREVER + step, job(short, { maxTokens: 1 }));
-  });
-  for (let i = 0; i < replies; i += 1) bench.loop.generate(i + 1, job(10, { maxTokens: 3000 }));
-  await bench.ends(FOREVER);
-  const waits = longSteps.slice(1).map((step, i) => step - (longSteps[i] ?? NaN));
-  t.ok(Math.max(...waits) <= 40, `at most ${Math.max(...waits)} steps between two of its chunks`);
-  await bench.loop.close();
-});
+t.test(
+  'once steps are measured, prompts that come at once get the speed of the device, but for the replies’ steps',
+  async (t) => {
+    const [callers, prompt, tokens] = [64, 512, 128];
+    const { bench, clock } = device(callers, prompt + tokens + 1, () => undefined);
+    const round = async (first: number): Promise<number> => {
+      const from = clock.ms;
+      const ids = Array.from({ length: callers }, (_, i) => first + i);
+      for (const id of ids) bench.loop.generate(id, job(prompt, { maxTokens: tokens }));
+      for (const id of ids) await bench.ends(id);
+      return clock.ms - from;
+    };
+    await round(0);
+    const best = callers * stepMs(0, prompt) + (tokens - 1) * stepMs(callers, 0);
+    const part = best / (await round(callers));
+    t.ok(part > 0.92, `${part.toFixed(3)} of what the device could do`);
+  },
+);
 
 t.test('while all replies wait for their grammars, a prompt is evaluated', async (t) => {
   let release = (): void => undefined;

@@ -1,0 +1,110 @@
+/**
+ * What each round of the step loop decodes on a GPU: the replies' next tokens, then prompt tokens for what is left of a target for the
+ * time of both, first come, first served.
+ *
+ * A GPU's step of replies is short, so a share of its time, as a CPU's prompts get (batch-planner.ts), is too small a budget: with half
+ * of it, 64 callers of an 8 B model on an H200 waited up to 17 s for a first token. What callers notice is the gap between two tokens of
+ * a reply, which is one round. So the round's time is the budget, as a token budget a step is in vLLM and a chunk's size in SGLang.
+ * Several prompts share a decode: each has a fixed cost, since all weights are read and all kernels started. Their ids may not be
+ * contiguous; llama.cpp then splits the decode. Only the last of them may be left unfinished, so that first tokens come in the order of arrival.
+ */
+import { contiguous, evaluable, type BatchItem, type Planner } from './batch-planner.js';
+import type { RunningItem } from './job.js';
+
+/** Fewer prompt tokens are not worth a decode, whatever the target. */
+export const LEAST_CHUNK = 64;
+/** Kernels of matrices compute this many columns at a time. */
+const TILE = 128;
+
+/** The weight of the newest decode in the averages: a GPU's vary little, and change with the number of sequences. */
+const NEWEST = 1 / 4;
+/** The cost of a prompt token grows with the tokens before it, so it is kept by depth, in steps of this many tokens. */
+const DEPTH_STEP = 2048;
+
+export class StepPlanner implements Planner {
+  readonly #chunk: number;
+  readonly #targetMs: number;
+  #decodeMs = 0;
+  /** Milliseconds of a prompt token, a decode's fixed cost included, by depth in {@link DEPTH_STEP}. */
+  readonly #msPerToken: (number | undefined)[] = [];
+  /** The sequence of the last isolated job. The job on the next higher one follows, then the lowest again. */
+  #lastIsolated = -1;
+  /** Whether a reply is in this round's decode. */
+  #replied = false;
+
+  /** `chunk`: where prompts are split, and the most prompt tokens in one decode. `targetMs`: the time of a round with replies. */
+  constructor(chunk: number, targetMs: number) {
+    this.#chunk = chunk;
+    this.#targetMs = targetMs;
+  }
+
+  get decodeMs(): number {
+    return this.#decodeMs;
+  }
+
+  isolated(running: readonly RunningItem[]): BatchItem[] {
+    const all = running.filter(({ job }) => job.work.isolated);
+    const next = all.find(({ branch }) => branch.sequence > this.#lastIsolated) ?? all[0];
+    if (!next) return [];
+    this.#lastIsolated = next.branch.sequence;
+    return [{ count: next.branch.progress.chunk, ...next }];
+  }
+
+  /** Each reply's next token and each prompt's last one: all that need logits. */
+  together(running: readonly RunningItem[]): BatchItem[] {
+    const items = evaluable(running)
+      .filter(({ branch: { pending, progress } }) => pending === undefined && progress.left <= 1)
+      .map(({ job, branch }): BatchItem => ({ job, branch, count: branch.progress.left }));
+    this.#replied = items.some(({ count }) => count === 0);
+    return items.length === 0 ? [] : contiguous(items, running);
+  }
+
+  chunk(running: readonly RunningItem[]): BatchItem[] {
+    const prompts = evaluable(running)
+      .filter(({ branch }) => branch.progress.left > 1)
+      .sort((a, b) => a.job.id - b.job.id || a.branch.sequence - b.branch.sequence);
+    const items: BatchItem[] = [];
+    let room = 0;
+    for (const { job, branch } of prompts) {
+      const { left, chunk, position, image } = branch.progress;
+      if (items.length === 0) room = this.#tokens(position);
+      // An image is decoded alone, one that attends to all of itself as a whole.
+      if (image !== undefined && items.length > 0) break;
+      const most = image?.image.whole === true ? chunk : Math.min(chunk, room);
+      // The last token is left for `together`.
+      const count = Math.min(most, left - 1);
+      if (items.length > 0 && count < Math.min(LEAST_CHUNK, left - 1)) break;
+      items.push({ job, branch, count });
+      room -= count;
+      // Until its prompt is done, those that came later would get their first token before it.
+      if (image !== undefined || count < left - 1 || room <= 0) break;
+    }
+    return items.sort((a, b) => a.branch.sequence - b.branch.sequence);
+  }
+
+  learn(counts: readonly number[], steps: number, depth: number, ms: number): void {
+    const prompt = counts.reduce((sum, count) => sum + (count > 1 ? count : 0), 0);
+    if (prompt === 0) this.#decodeMs = mixed(this.#decodeMs === 0 ? undefined : this.#decodeMs, ms / steps);
+    else if (prompt >= LEAST_CHUNK && counts.every((count) => count > 0)) {
+      const at = Math.floor(depth / DEPTH_STEP);
+      this.#msPerToken[at] = mixed(this.#known(at), ms / prompt);
+    }
+  }
+
+  /** Tokens after `depth` others that this round may have: all that a decode takes, as long as nothing was measured or no reply waits. */
+  #tokens(depth: number): number {
+    const each = this.#known(Math.floor(depth / DEPTH_STEP));
+    if (!this.#replied || each === undefined || this.#decodeMs === 0) return this.#chunk;
+    const fit = Math.floor((this.#targetMs - this.#decodeMs) / each / TILE) * TILE;
+    return Math.min(this.#chunk, Math.max(fit, LEAST_CHUNK));
+  }
+
+  /** Without a measurement at this depth, that of the one before; before the first, the first. */
+  #known(at: number): number | undefined {
+    return this.#msPerToken.slice(0, at + 1).findLast((each) => each !== undefined) ?? this.#msPerToken.find(Boolean);
+  }
+}
+
+function mixed(known: number | undefined, newest: number): number {
+  return known === undefined ? newest : known + NEWEST * (newest - known);
+}
