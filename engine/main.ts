@@ -17,7 +17,7 @@ import { availableMemory } from './llama/memory/available.js';
 import { roomForMemoryFiles } from './llama/memory/memory-file.js';
 import { usableOf } from './llama/memory/verdict.js';
 import { loadRuntime, type Runtime } from './llama/runtime.js';
-import { LEAST_TOKENS } from './scheduler/batch-planner.js';
+import { STEP_MS } from './scheduler/step-planner.js';
 import { StepLoop } from './scheduler/step-loop.js';
 import { warmUp } from './scheduler/warm-up.js';
 
@@ -63,7 +63,6 @@ async function start(setup: EngineSetup): Promise<void> {
     const device = loaded.gpu === false ? 'cpu' : 'gpu';
     const { prefillTokensPerStep, checkpointBytes } = loaded;
     const origin = { weights: loaded.weightVersion, kv: loaded.kv };
-    const leastPrefillTokens = LEAST_TOKENS[device];
     const available = (): number | undefined => {
       const free = availableMemory();
       const room = roomForMemoryFiles()?.free ?? 0;
@@ -72,7 +71,8 @@ async function start(setup: EngineSetup): Promise<void> {
     const maxAgeMs = setup.prefixCache?.maxAgeMs ?? Infinity;
     const prefixCache = { bytes: loaded.prefixCacheBytes, maxAgeMs, available };
     const kept = { checkpointBytes, prefixCache, ownsPrompts: true };
-    const limits = { leastPrefillTokens, ...setup, prefillTokensPerStep, origin, ...kept };
+    const { stepMs = STEP_MS, ...settings } = setup;
+    const limits = { ...settings, ...(device === 'gpu' && { stepMs }), prefillTokensPerStep, origin, ...kept };
     await warmUp(decoder, tokens, limits, device).catch(async (error: unknown) => {
       // The file could be loaded, so the cause may be the machine.
       throw new LoadFailure(`llama.cpp cannot decode with it: ${await log.why(error)}`, true);

@@ -6,7 +6,7 @@
  */
 import { loadRuntime } from '../../engine/llama/runtime.js';
 import type { Part, PartResult } from '../../engine/scheduler/decoder.js';
-import { LEAST_TOKENS } from '../../engine/scheduler/batch-planner.js';
+import { STEP_MS } from '../../engine/scheduler/step-planner.js';
 import { stepsOf } from '../../engine/scheduler/results.js';
 import { StepLoop } from '../../engine/scheduler/step-loop.js';
 import { warmUp } from '../../engine/scheduler/warm-up.js';
@@ -50,7 +50,7 @@ const { decoder, tokens } = runtime;
 const device = runtime.gpu === false ? 'cpu' : 'gpu';
 const limits = {
   ...setup,
-  leastPrefillTokens: LEAST_TOKENS[device],
+  ...(device === 'gpu' && { stepMs: STEP_MS }),
   origin: { weights: runtime.weightVersion, kv: runtime.kv },
 };
 await warmUp(decoder, tokens, limits, device);

@@ -38,7 +38,7 @@ export interface LoadPlan extends ContextPlan {
   readonly kv: KvTypes;
   /** Whether past state can be truncated at any position. */
   readonly truncatable: boolean;
-  /** Whether gaps between sequences are closed by tokens (gaps.ts): where one costs hardly anything beside reading all weights. */
+  /** Whether gaps between sequences are closed by tokens (batch-decoder.ts): where one costs hardly anything beside reading all weights. */
   readonly closesGaps: boolean;
 }
 

@@ -1,7 +1,7 @@
 /**
  * The arguments of earlier calls as JSON values, for templates that write them out themselves. Callers send them as text of
  * up to 16,777,216 characters: counted before they are parsed, since a value takes ten times the memory of its text. The text may
- * be no JSON; sidecar/contracts/json-text.ts finds parts of text that was accepted as JSON, and is not available to the engine.
+ * be no JSON; sidecar/contracts/json.ts finds parts of text that was accepted as JSON, and is not available to the engine.
  */
 
 import { unusedMark } from './data-text.js';

@@ -51,8 +51,10 @@ export interface EngineSetup {
    * nothing is saved, and nothing is dropped by age.
    */
   readonly prefixCache?: { readonly bytes?: number; readonly engines?: number; readonly maxAgeMs: number };
-  /** Time that a step may spend on prompts beside running replies, in percent of what their next tokens take. */
+  /** On a CPU: time that a step may spend on prompts beside running replies, in percent of what their next tokens take. */
   readonly prefillShare: number;
+  /** On a GPU: the time that a step with its prompts is to take beside running replies, ms. Absent: 100. */
+  readonly stepMs?: number;
   /** Which part of a new prompt is reused from the KV state of a sequence. */
   readonly prefixReuse: PrefixReuse;
   /**
@@ -120,7 +122,7 @@ export interface EngineFacts {
   /** SHA-256 of the weights file, hex. */
   readonly weightVersion: string;
   /**
-   * Identifies tokenizer and template (engine/prompt/prompt-version.ts): a prompt made with others must not be computed. Absent:
+   * Identifies tokenizer and template (engine/prompt/prompt-parts.ts): a prompt made with others must not be computed. Absent:
    * it is not known, and any prompt is taken.
    */
   readonly promptVersion?: string;
@@ -131,7 +133,7 @@ export interface EngineFacts {
   readonly gpu: string | false;
   /** A cancelled job keeps its seats until `cancelled`. Absent: they are free at once. */
   readonly confirmsCancels?: true;
-  /** Bytes of weights that the engine repacked for itself and are not mapped (memory/repacked.ts); absent: none. */
+  /** Bytes of weights that the engine repacked for itself and are not mapped (memory/estimate.ts); absent: none. */
   readonly repackedBytes?: number;
   /** The bound of its prefix cache; absent: it has none. */
   readonly prefixCacheBytes?: number;

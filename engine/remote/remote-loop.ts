@@ -7,7 +7,7 @@
  *                                        '-- closed by us --> leaving --confirmed--> over
  *
  * This loop's own count decides: in flight and leaving together never exceed the limit, so that the server's own queue stays
- * empty. What the server reports only lowers the limit (seat-limit.ts).
+ * empty. What the server reports only lowers the limit.
  */
 import { randomUUID } from 'node:crypto';
 import type { GenerateJob, ScoreJob } from '../protocol/jobs.js';

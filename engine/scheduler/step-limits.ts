@@ -11,12 +11,10 @@ export interface StepLimits extends KeepLimits {
   readonly contextPerSeat: number;
   /** Where prompts are split, and the most prompt tokens in one decode. */
   readonly prefillTokensPerStep: number;
-  /** Time for prompts beside running replies, in percent of what their next tokens take. */
+  /** On a CPU: time for prompts beside running replies, in percent of what their next tokens take. */
   readonly prefillShare: number;
   /** On a GPU: the time that a round with replies is to take, ms, in place of {@link prefillShare}. Absent: on a CPU. */
   readonly stepMs?: number;
-  /** Fewer prompt tokens are not worth a decode beside running replies. Absent: a CPU's. */
-  readonly leastPrefillTokens?: number;
   readonly prefixReuse: PrefixReuse;
   /** While nothing runs, evaluate what the next prompts of conversations will begin with. Absent: false. */
   readonly prefillAhead?: boolean;

@@ -6,7 +6,7 @@
  *        v                       v
  *     [ one isolated question's chunk, alone ]                      at most one per round, jobs in turn
  *     [ every reply's next token + ends of prompts, together, in sequence order ]
- *     [ one prompt's chunk, alone ]                                 whole, or within the budget (prefill-budget.ts)
+ *     [ one prompt's chunk, alone ]                                 whole, or within the budget (batch-planner.ts)
  *        |
  *        v
  *     ended items -> the job's next one on that sequence, or free it
@@ -20,7 +20,7 @@
  * meanwhile; any call from outside stops the run after the current step. A reply with an expensive grammar skips steps while
  * its mask is computed on another thread, a prompt while its image is encoded elsewhere. After a round that freed seats, the
  * next one may wait briefly for jobs that take them over (refill-wait.ts). Beside replies states of prefixes are saved and restored
- * for at most as long as a step takes (copy-budget.ts). While nothing runs, next prompts are evaluated ahead (prefill-ahead.ts).
+ * for at most as long as a step takes (sequence-cache.ts). While nothing runs, next prompts are evaluated ahead (prefill-ahead.ts).
  */
 import type { Decoder, Part, PartResult, Run } from './decoder.js';
 import { processClock } from './clock.js';
@@ -30,15 +30,7 @@ import { RefillWait } from './refill-wait.js';
 import { Jobs } from './jobs.js';
 import { type Emit, Outbox, SEND_MS } from './outbox.js';
 import { PrefillAhead } from './prefill-ahead.js';
-import {
-  BatchPlanner,
-  depthOf,
-  LEAST_TOKENS,
-  PrefillBudget,
-  stepsInRun,
-  type BatchItem,
-  type Planner,
-} from './batch-planner.js';
+import { BatchPlanner, depthOf, PrefillBudget, stepsInRun, type BatchItem, type Planner } from './batch-planner.js';
 import { StepPlanner } from './step-planner.js';
 import { Results, stepsOf } from './results.js';
 import type { GenerateJob, ScoreJob } from '../protocol/jobs.js';
@@ -82,10 +74,10 @@ export class StepLoop {
     this.#outbox = new Outbox(emit, limits.sendMs ?? SEND_MS, clock, (id) => this.#jobs.reports(id));
     this.#refillWait = new RefillWait(clock);
     this.#prefillAhead = new PrefillAhead(decoder, this.#sequences, model, limits, clock);
-    const { prefillShare, prefillTokensPerStep: chunk, leastPrefillTokens = LEAST_TOKENS.cpu, stepMs } = limits;
+    const { prefillShare, prefillTokensPerStep: chunk, stepMs } = limits;
     this.#planner =
       stepMs === undefined
-        ? new BatchPlanner(chunk, new PrefillBudget(prefillShare / 100, chunk, leastPrefillTokens))
+        ? new BatchPlanner(chunk, new PrefillBudget(prefillShare / 100, chunk))
         : new StepPlanner(chunk, stepMs);
   }
 

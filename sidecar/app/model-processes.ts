@@ -56,7 +56,7 @@ export function composeEngine(
   plans: readonly ReplicaPlan[],
   { entry, engines, weights, memory, template, log, wanted, events }: EngineParts,
 ): ReplicatedEngine {
-  const { id, load, idleUnloadMs, gpu, prefillShare, prefillAhead } = model;
+  const { id, load, idleUnloadMs, gpu, stepMs, prefillShare, prefillAhead } = model;
   const { bytes, maxAgeMs } = model.prefixCache;
   const known = sameWeights(weights, (reason) => log.warn('weights not hashed', { model: id, reason }));
   // CUDA's order of the devices, which is not Vulkan's.
@@ -69,6 +69,7 @@ export function composeEngine(
         ...setupOf(model),
         ...sizes,
         template,
+        stepMs,
         prefillShare,
         prefillAhead,
         prefixCache: { ...(bytes !== undefined && { bytes }), maxAgeMs, engines },

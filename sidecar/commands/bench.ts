@@ -94,6 +94,7 @@ async function benchOf(
     threads,
     ...(cores !== undefined && { cores }),
     template: templateOf(model),
+    stepMs: model.stepMs,
     prefillShare: model.prefillShare,
     // Each prompt must be evaluated, not reused.
     prefixReuse: 'off' as const,

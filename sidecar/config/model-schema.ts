@@ -263,11 +263,15 @@ export const modelSchema = {
       default: 'auto',
     },
     prefillTokensPerStep: integer(
-      'Prompt tokens that all prefilling sequences together may add to one step: fewer keep running streams smoother, more start new ones sooner. The last 96 tokens of prompts, or as many times that as prompts wait for each running reply, join a step whatever `prefillShare` is, within this bound. 0: 256 on a CPU, 1,024 with a GPU.',
+      'Prompt tokens that all prefilling sequences together may add to one step: fewer keep running streams smoother, more start new ones sooner. On a CPU the last 96 tokens of prompts, or as many times that as prompts wait for each running reply, join a step whatever `prefillShare` is, within this bound. 0: 256 on a CPU, 1,024 with a GPU.',
       { default: 0, minimum: 0, maximum: 65_536, unit: 'tokens' },
     ),
+    stepMs: integer(
+      'On a GPU: the time that a step is to take beside running replies, prompt tokens included; it is the longest pause of a stream. Prompts get what the replies’ next tokens leave of it, first come, first served, but at least 64 tokens a step. More starts new ones sooner.',
+      { default: 100, minimum: 1, maximum: 10_000, unit: 'ms' },
+    ),
     prefillShare: integer(
-      'Time that a step may spend on new prompts beside running replies, in percent of the time that the replies’ next tokens take, including the fixed cost of one more decode. If more prompts wait than replies run, it is multiplied by their ratio.',
+      'On a CPU: time that a step may spend on new prompts beside running replies, in percent of the time that the replies’ next tokens take, including the fixed cost of one more decode. If more prompts wait than replies run, it is multiplied by their ratio.',
       { default: 50, minimum: 1, maximum: 10_000, unit: '%' },
     ),
     prefixReuse: text(

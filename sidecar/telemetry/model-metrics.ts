@@ -59,7 +59,7 @@ export function modelMetrics(section: Section, ids: readonly string[]) {
     labels: ABOUT_MODEL,
     help: 'Time from the last byte of a chat request to the first token of its reply: checks, queue and prefill. Decisions have no first token.',
     advice:
-      'If `ra_sidecar_queue_wait_seconds` is high too: more seats or machines. Otherwise prompts are long; see `ra_sidecar_cached_tokens_total` and `prefillShare`.',
+      'If `ra_sidecar_queue_wait_seconds` is high too: more seats or machines. Otherwise prompts are long; see `ra_sidecar_cached_tokens_total`, `stepMs` (GPU) and `prefillShare` (CPU).',
     buckets: FIRST_TOKEN_SECONDS,
   });
   const perToken = section.histogram({
@@ -68,7 +68,7 @@ export function modelMetrics(section: Section, ids: readonly string[]) {
     unit: 'seconds',
     labels: ABOUT_MODEL,
     help: 'Time from the first to the last token of a finished reply, per token after the first.',
-    advice: 'All seats share each step: fewer seats, a smaller `prefillShare`, a smaller model or a faster machine.',
+    advice: 'All seats share each step: fewer seats, a smaller `stepMs` (GPU) or `prefillShare` (CPU), a smaller model or a faster machine.',
     buckets: PER_TOKEN_SECONDS,
   });
   const usage = section.histogram({
@@ -86,7 +86,7 @@ export function modelMetrics(section: Section, ids: readonly string[]) {
     unit: 'seconds',
     labels: ['model'],
     help: 'Time between two chunks of one reply as the engine delivers them: one token each, or the tokens within 10 ms. A caller sees other pauses with `stream.intervalMs`, and none in a whole reply.',
-    advice: 'High tail with a low mean: long prompts delay replies; lower `prefillShare` or `prefillTokensPerStep`.',
+    advice: 'High tail with a low mean: long prompts delay replies; lower `stepMs` (GPU), `prefillShare` (CPU) or `prefillTokensPerStep`.',
     buckets: PER_TOKEN_SECONDS,
   });
   const cached = section.counter({

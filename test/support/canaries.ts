@@ -192,7 +192,6 @@ export function otherRefusals(): readonly Refusal[] {
     { status: 403, path: '/decisions', body: decisionBody({ model: canary() }) },
     { status: 403, path: '/systemone', body: systemOneBody({ model: canary() }) },
     { status: 404, path: '/completions', body: { model: CHAT, prompt: canary(), suffix: canary() } },
-    { status: 400, path: '/completions', body: { model: DECIDE, prompt: [canary()] } },
     { status: 404, path: `/${canary()}`, body: chatBody() },
     { status: 404, path: `/chat/completions/${canary()}?${canary()}=${canary()}`, body: chatBody() },
     { status: 405, path: `/models?${canary()}`, body: chatBody() },

@@ -51,6 +51,7 @@ export const ALONE: Readonly<Record<string, string>> = {
   'bench/admission/simulate.test.js': 'takes as long as a group',
   'bench/models/random-weights.test.js': 'takes as long as a group',
   'bench/soak/watch.test.js': 'measures the memory of its own process',
+  'sidecar/commands/serve.test.js': 'looks for children and descriptors of its own process',
   'sidecar/contracts/schemas.test.js': 'must see each schema as its module loads, which happens once a process',
   'sidecar/usage/corruption.test.js': 'takes as long as a group',
   'support/retention-watch.test.js': 'measures the heap of its own process',

@@ -43,7 +43,7 @@ t.test('beside a reply a prompt gets the share, and the reply gets a token betwe
     [100, 20],
     [200, 40],
     [50, 10],
-    [10, LEAST_TOKENS.cpu],
+    [10, LEAST_TOKENS],
   ] as const) {
     const bench = timed(2, share);
     const before = bench.decoder.onStep;

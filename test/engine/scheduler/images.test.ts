@@ -181,7 +181,7 @@ t.test('an image that is shared only in part is not reused at all', async (t) =>
 });
 
 t.test('a whole image waits beside a running reply, then has its own decode', async (t) => {
-  const bench = new Bench(2, undefined, { prefillShare: 1, leastPrefillTokens: 2 });
+  const bench = new Bench(2, undefined, { prefillShare: 1 });
   bench.loop.generate(1, job(3, { maxTokens: 50 }));
   await bench.ends(1, 'started');
   const prompt = [text(1), image(1, 30, { whole: true }), text(2)];

@@ -30,14 +30,14 @@ function prefill(pace: PrefillBudget, machine: Machine, from: number, to: number
 }
 
 function known(share: number): PrefillBudget {
-  const pace = new PrefillBudget(share, MOST, LEAST_TOKENS.cpu);
+  const pace = new PrefillBudget(share, MOST);
   for (let i = 0; i < 40; i++) pace.decoded(DECODE_MS);
   return pace;
 }
 
 t.test('without measurements there is no limit', async (t) => {
-  t.equal(new PrefillBudget(1, MOST, LEAST_TOKENS.cpu).tokens(0), MOST);
-  const half = new PrefillBudget(1, MOST, LEAST_TOKENS.cpu);
+  t.equal(new PrefillBudget(1, MOST).tokens(0), MOST);
+  const half = new PrefillBudget(1, MOST);
   half.prefilled(MOST, 0, 100);
   t.equal(half.tokens(0), MOST);
 });
@@ -82,67 +82,10 @@ t.test('a prompt that begins deep, after a reused prefix, uses the nearest known
 t.test('never fewer tokens than are worth a decode, never more than one takes', async (t) => {
   const slow = known(1);
   slow.prefilled(100, 0, 10_000);
-  t.equal(slow.tokens(0), LEAST_TOKENS.cpu);
+  t.equal(slow.tokens(0), LEAST_TOKENS);
   const fast = known(1);
   fast.prefilled(100, 0, 1);
   t.equal(fast.tokens(0), MOST);
-  t.equal(new PrefillBudget(1, 2, LEAST_TOKENS.gpu).tokens(0), 2);
-});
-
-/** As of a GPU: half of a decode of 10 ms for prompts, whose tokens take `each` ms. */
-function onGpu(each: number): PrefillBudget {
-  const pace = new PrefillBudget(0.5, 1024, LEAST_TOKENS.gpu);
-  for (let i = 0; i < 40; i += 1) pace.decoded(10);
-  pace.prefilled(LEAST_TOKENS.gpu, 0, LEAST_TOKENS.gpu * each);
-  return pace;
-}
-
-/** Tokens of so many steps in turn. */
-function steps(pace: PrefillBudget, count: number, left?: number): number[] {
-  return Array.from({ length: count }, () => {
-    pace.begin(1);
-    const tokens = pace.tokens(0, 1, left);
-    if (tokens > 0) pace.spend(tokens, 0, 1);
-    return tokens;
-  });
-}
-
-t.test('on a GPU, steps with too little time for a chunk save it', (t) => {
-  // A chunk of 256 takes 25.6 ms, a step has 5.
-  const chunks = steps(onGpu(0.1), 24);
-  t.same(chunks.slice(0, 6), [0, 0, 0, 0, 0, 256]);
-  const spent = chunks.reduce((sum, count) => sum + count, 0) * 0.1;
-  t.ok(spent > 24 * 5 - 25.6 && spent <= 24 * 5, `${spent} ms of ${24 * 5}`);
-  t.same(steps(onGpu(0.019), 2), [263, 263], 'none is saved where a step has enough');
-  t.same(steps(onGpu(0.1), 3, 100), [0, 100, 0], 'a short rest of a prompt needs less');
-  t.end();
-});
-
-t.test('what is saved is bounded, and is gone when no prompt waits', (t) => {
-  const pace = onGpu(0.1);
-  for (let i = 0; i < 100; i += 1) pace.begin(1);
-  t.same(steps(pace, 3), [256, 0, 0], 'one chunk, however long it was saved for');
-  const other = onGpu(0.1);
-  for (let i = 0; i < 100; i += 1) other.begin(1);
-  other.begin(0);
-  t.same(steps(other, 1), [0]);
-  t.end();
-});
-
-t.test('a step gives its time once', (t) => {
-  const pace = onGpu(0.01);
-  pace.begin(1);
-  t.equal(pace.tokens(0), 500);
-  pace.spend(300, 0, 1);
-  t.equal(pace.tokens(0), 0);
-  t.end();
-});
-
-t.test('a slow GPU’s chunk lasts at most eight steps of the replies, but has 64 tokens', (t) => {
-  t.equal(onGpu(0.5).least(0), 160);
-  t.equal(onGpu(10).least(0), 64);
-  t.equal(onGpu(0.01).least(0), LEAST_TOKENS.gpu);
-  t.end();
 });
 
 t.test('so many times the share, at most one decode', async (t) => {
@@ -158,7 +101,7 @@ t.test('a time of zero sets no limit, and too few tokens are not measured', asyn
   still.prefilled(100, 0, 0);
   t.equal(still.tokens(0), MOST);
   const tiny = known(1);
-  tiny.prefilled(LEAST_TOKENS.cpu - 1, 0, 1000);
+  tiny.prefilled(LEAST_TOKENS - 1, 0, 1000);
   t.equal(tiny.tokens(0), MOST);
 });
 

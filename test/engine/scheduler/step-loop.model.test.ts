@@ -90,7 +90,8 @@ const act: fc.Arbitrary<Act> = fc.oneof(
 const setup = fc.record({
   seats: fc.integer({ min: 1, max: 5 }),
   prefillTokensPerStep: fc.integer({ min: 1, max: 40 }),
-  leastPrefillTokens: fc.constantFrom(2, 6, 40),
+  /** A CPU’s, or a GPU’s with this target. */
+  planner: fc.constantFrom<{ stepMs?: number }>({}, { stepMs: 1 }, { stepMs: 12 }, { stepMs: 100 }),
   prefixReuse: fc.constantFrom('auto' as const, 'any' as const, 'off' as const),
   truncatable: fc.boolean(),
   copyable: fc.boolean(),
@@ -125,7 +126,7 @@ function replyOf(prompt: readonly number[], seed: number, maxTokens: number): st
 
 async function play(acts: readonly Act[], options: Setup): Promise<void> {
   const clock = new StepTime();
-  const bench = new Bench(options.seats, next, { ...options, contextPerSeat: CONTEXT, score, clock });
+  const bench = new Bench(options.seats, next, { ...options, ...options.planner, contextPerSeat: CONTEXT, score, clock });
   const { decoder, loop } = bench;
   decoder.onStep = (step) => {
     clock.ms += options.times[step % options.times.length] ?? 0;
@@ -232,6 +233,7 @@ async function play(acts: readonly Act[], options: Setup): Promise<void> {
 interface Setup {
   readonly seats: number;
   readonly prefillTokensPerStep: number;
+  readonly planner: { readonly stepMs?: number };
   readonly prefixReuse: 'auto' | 'any' | 'off';
   readonly truncatable: boolean;
   readonly copyable: boolean;

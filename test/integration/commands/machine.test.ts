@@ -164,7 +164,7 @@ t.test('doctor: problems, each with what to do', async (t) => {
   t.match(of('model gone'), { level: 'fail', says: 'the file does not exist' });
   t.match(
     checks.filter(({ what }) => what === 'backend'),
-    [{ level: 'ok' }, { level: 'fail', says: 'metal finds no device on this machine', advice: /set gpu/ }],
+    [{ level: 'ok' }, { level: 'fail', says: 'there is no llama.cpp for the backend metal on this machine', advice: /set gpu/ }],
   );
   t.match(of('cores'), { level: 'warn', advice: /set threads/ });
 });
