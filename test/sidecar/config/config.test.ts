@@ -118,6 +118,7 @@ t.test('without settings: every default', async (t) => {
     kv: { keys: 'f16', values: 'f16' },
     checkpoints: {},
     prefixCache: { scope: 'account', maxAgeMs: 3_600_000 },
+    stepMs: 100,
     prefillShare: 50,
     prefixReuse: 'auto',
     load: 'eager',
@@ -298,7 +299,7 @@ t.test('errors that end the start, in one line', async (t) => {
     ],
     [
       { RA_MODELS: models({ id: 'a', sets: 1 }) },
-      'models[0].sets is not a known field; did you mean models[0].seats?; known are id, kind, file, engine, chatTemplate, toolFormat, seats, contextPerSeat, replicas, threads, cores, gpu, gpuLayers, flashAttention, prefillTokensPerStep, prefillShare, prefixReuse, prefillAhead, swaFull, kv, checkpoints, vision, prefixCache, load, idleUnloadMs, cohort, ownedBy (environment variable RA_MODELS)',
+      'models[0].sets is not a known field; did you mean models[0].seats?; known are id, kind, file, engine, chatTemplate, toolFormat, seats, contextPerSeat, replicas, threads, cores, gpu, gpuLayers, flashAttention, prefillTokensPerStep, stepMs, prefillShare, prefixReuse, prefillAhead, swaFull, kv, checkpoints, vision, prefixCache, load, idleUnloadMs, cohort, ownedBy (environment variable RA_MODELS)',
     ],
     [
       { RA_MODELS: models({ id: 'a' }, { id: 'a' }) },
