@@ -3,8 +3,9 @@
  * where kind is chat, decision, reload or delivery; by default all of them. Prints for each kind the number of files and their names, by
  * process.
  *
- * A file is entered if one of its functions was called; what runs when a module is loaded does not count. Each kind was done before, so
- * that nothing is loaded or connected in between. What runs by itself meanwhile, such as an engine's signs of life, is counted too.
+ * A file is entered if one of its functions was called more often than in the same time without a request, by more than one call:
+ * engines send signs of life, timers run. What runs when a module is loaded does not count. Each kind was done before, so that nothing
+ * is loaded or connected in between.
  */
 import { once } from 'node:events';
 import { mkdtempSync, readdirSync, readFileSync, rmSync } from 'node:fs';
@@ -63,29 +64,52 @@ function parentOf(pid: string): number | undefined {
 
 const isNode = (pid: number): boolean => readFileSync(`/proc/${pid}/cmdline`, 'utf8').includes('.js');
 
-/** Files entered since the last call, by the script that each process runs. */
-async function entered(sidecar: Sidecar): Promise<ReadonlyMap<string, ReadonlySet<string>>> {
+/** Calls of each function, by the script that its process runs, its file and its place. */
+type Calls = ReadonlyMap<string, ReadonlyMap<string, ReadonlyMap<number, number>>>;
+
+/** Calls since the last time. */
+async function calls(sidecar: Sidecar): Promise<Calls> {
   await sleep(SETTLED_MS);
   const processes = family(sidecar.pid).filter(isNode);
   for (const pid of processes) process.kill(pid, 'SIGUSR2');
   await sleep(SETTLED_MS);
-  const all = new Map<string, Set<string>>();
+  const all = new Map<string, Map<string, Map<number, number>>>();
   for (const name of readdirSync(folder)) {
     const pid = Number(/^coverage-(\d+)-/.exec(name)?.[1]);
     const { result } = JSON.parse(readFileSync(join(folder, name), 'utf8')) as Written;
     rmSync(join(folder, name));
     const main = scriptOf(pid);
-    const files = all.get(main) ?? new Set();
+    const files = all.get(main) ?? new Map<string, Map<number, number>>();
     all.set(main, files);
     for (const { url, functions } of result) {
       if (!url.startsWith(`file://${ROOT}`)) continue;
       const path = fileURLToPath(url).slice(ROOT.length).replace(/\.js$/, '.ts');
-      // The first is the module itself.
-      const called = functions.some(({ ranges: [range] }) => range && range.startOffset > 0 && range.count > 0);
-      if (called && /^(sidecar|engine)\//.test(path) && !path.includes('/bundled/')) files.add(path);
+      if (!/^(sidecar|engine)\//.test(path) || path.includes('/bundled/')) continue;
+      const counts = files.get(path) ?? new Map<number, number>();
+      files.set(path, counts);
+      // The function that begins where the file does is the module itself.
+      for (const { ranges } of functions) {
+        const [{ startOffset, count } = { startOffset: 0, count: 0 }] = ranges;
+        if (startOffset > 0) counts.set(startOffset, (counts.get(startOffset) ?? 0) + count);
+      }
     }
   }
   return all;
+}
+
+/** The files that have a function with more calls than `idle` has of it, and one more. */
+async function entered(sidecar: Sidecar, idle: Calls): Promise<ReadonlyMap<string, ReadonlySet<string>>> {
+  return new Map(
+    Array.from(await calls(sidecar), ([script, files]) => {
+      const before = idle.get(script);
+      const more = ([path, counts]: [string, ReadonlyMap<number, number>]): boolean =>
+        [...counts].some(([place, count]) => {
+          const usual = before?.get(path)?.get(place) ?? 0;
+          return count > (usual === 0 ? 0 : usual + 1);
+        });
+      return [script, new Set([...files].filter(more).map(([path]) => path))] as const;
+    }),
+  );
 }
 
 function scriptOf(pid: number): string {
@@ -139,9 +163,10 @@ if (Object.keys(whole).some(wanted)) {
   const sidecar = await started();
   for (const [kind, run] of Object.entries(whole).filter(([each]) => wanted(each))) {
     for (let i = 0; i < 2; i++) await run(sidecar);
-    await entered(sidecar);
+    await calls(sidecar);
+    const idle = await calls(sidecar);
     const said = await run(sidecar);
-    print(kind, said, await entered(sidecar));
+    print(kind, said, await entered(sidecar, idle));
   }
 }
 if (wanted('delivery')) {
@@ -160,10 +185,11 @@ if (wanted('delivery')) {
   for (const measured of [false, true]) {
     takes = false;
     await chat(sidecar);
-    await entered(sidecar);
+    await calls(sidecar);
+    const idle = await calls(sidecar);
     takes = true;
     await delivered();
-    if (measured) print('delivery', 'delivered', await entered(sidecar));
+    if (measured) print('delivery', 'delivered', await entered(sidecar, idle));
   }
 }
 for (const end of teardowns.reverse()) await end();
