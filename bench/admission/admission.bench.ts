@@ -7,7 +7,7 @@ import { shown } from '../support/stats.js';
 import { chart, type Panel } from '../support/chart.js';
 import { goals } from './goals.js';
 import { predictionErrors } from './measures.js';
-import { ours } from './policies/ours.js';
+import { ours } from './policies.js';
 import {
   ALL_OVER,
   LOADS,

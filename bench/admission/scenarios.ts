@@ -1,10 +1,6 @@
 /** The scenarios of all policies. One account of ten is heavy; the others’ demand stays the same, whatever the load. */
 import { measure, type Figures } from './measures.js';
-import { fifoUnbounded, fifoWithCap } from './policies/fifo.js';
-import { ours } from './policies/ours.js';
-import type { Policy } from './policies/door.js';
-import { roundRobin } from './policies/round-robin.js';
-import { vtc } from './policies/vtc.js';
+import { fifoUnbounded, fifoWithCap, ours, type Policy, roundRobin, vtc } from './policies.js';
 import { simulate, type SimulatedRequest } from './simulate.js';
 import { arrivals, oneHeavy, type Lengths, type Account } from './traffic.js';
 

@@ -5,7 +5,7 @@
  */
 import { seeded } from '../support/load.js';
 import { Agenda } from './agenda.js';
-import type { Door, Policy, Seated } from './policies/door.js';
+import type { Door, Policy, Seated } from './policies.js';
 import type { Arrival } from './traffic.js';
 
 /** Waiting until another outcome. Refused: at once. Dropped: it had a place and lost it, sooner or later. */

@@ -1,7 +1,7 @@
 /** The recovery time after a surge, and the accuracy of Retry-After. */
 import { quantile } from '../support/stats.js';
 import { turnedAway } from './measures.js';
-import type { Policy } from './policies/door.js';
+import type { Policy } from './policies.js';
 import { ONE_LENGTH, PATIENCE_MS, SEATS } from './scenarios.js';
 import { inTime, simulate, type SimulatedRequest } from './simulate.js';
 import { HEAVY, arrivals, oneHeavy, type Arrival } from './traffic.js';

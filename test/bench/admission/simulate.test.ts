@@ -1,11 +1,7 @@
 /** The simulator, tested on cases with known results. */
 import t from 'tap';
 import { measure } from '../../../bench/admission/measures.js';
-import type { Policy } from '../../../bench/admission/policies/door.js';
-import { fifoUnbounded, fifoWithCap } from '../../../bench/admission/policies/fifo.js';
-import { ours } from '../../../bench/admission/policies/ours.js';
-import { roundRobin } from '../../../bench/admission/policies/round-robin.js';
-import { vtc } from '../../../bench/admission/policies/vtc.js';
+import { type Policy, ours, fifoUnbounded, fifoWithCap, roundRobin, vtc } from '../../../bench/admission/policies.js';
 import { inTime, simulate } from '../../../bench/admission/simulate.js';
 import { arrivals, type Arrival } from '../../../bench/admission/traffic.js';
 

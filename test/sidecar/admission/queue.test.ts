@@ -171,6 +171,16 @@ t.test('without any wait a request gets a free seat after its checks, and is ref
   t.equal(clock.pending, 0);
 });
 
+t.test('a wait that checks extend is looked at ten times a second, and no more often', async (t) => {
+  const { clock, queue } = setup(2, { maxWaitMs: 1000 });
+  const slow = enter(queue);
+  let looks = 0;
+  while (queue.snapshot().waiting > 0 && looks < 1000 && clock.step(60_000)) looks += 1;
+  t.match(await slow.outcome, { reason: 'wait' });
+  t.equal(clock.now(), 5000);
+  t.equal(looks, 41);
+});
+
 t.test('seated and cancelled requests leave no timer', async (t) => {
   const { clock, queue } = setup();
   const lease = await seated(enterReady(queue, { deadlineAt: 5000 }).outcome);
