@@ -204,85 +204,93 @@ export class AccountClass {
   }
 }
 
+/** Accounts that the columns have room for at first; doubled when all slots are taken. */
+const FIRST_SLOTS = 64;
+
 /**
- * The numbers that a prediction reads of each account that waits or runs (forecast.ts): one row of eight for each account, so that they
- * lie on one cache line. In the accounts' objects they would lie on seven, since V8 keeps each number that changes and is no small
- * integer on its own; a prediction with 1,000 accounts then takes nearly twice as long (bench/micro/admission.bench.ts).
+ * Copies of the numbers that a prediction reads of each account that waits or runs (forecast.ts), one array for each quantity. In the
+ * accounts' objects they lie on seven cache lines an account, since V8 keeps each number that changes and is no small integer on its
+ * own; a prediction with 1,000 accounts then takes twice as long (bench/micro/admission.bench.ts). `Account` writes them.
  */
-export const ROW = {
-  virtualMs: 0,
-  weight: 1,
-  holdMs: 2,
-  waiting: 3,
-  leases: 4,
-  classes: 5,
-  activeAt: 6,
-  length: 8,
-} as const;
-
-/** Rows at first; doubled when all are taken. */
-const FIRST_ROWS = 64;
-
-export class AccountRows {
-  /** The rows, each `ROW.length` numbers from an offset on. `holdMs` is NaN until a request of the account has ended. */
-  numbers = new Float64Array(FIRST_ROWS * ROW.length);
-  /** The rows of the accounts that wait or run, by their offsets, in no order. */
+export class AccountColumns {
+  virtualMs = new Float64Array(FIRST_SLOTS);
+  weight = new Float64Array(FIRST_SLOTS);
+  /** NaN: no request has ended. */
+  holdMs = new Float64Array(FIRST_SLOTS);
+  waiting = new Int32Array(FIRST_SLOTS);
+  leases = new Int32Array(FIRST_SLOTS);
+  classes = new Uint8Array(FIRST_SLOTS);
+  /** The slots of the accounts that wait or run, in no order. */
   readonly active: number[] = [];
   readonly #accounts: Account[] = [];
   readonly #unused: number[] = [];
 
-  /** Gives a new account a row, until `release`. Returns its offset. */
+  /** Gives a new account a slot, until `release`. */
   take(account: Account): number {
-    const row = this.#unused.pop() ?? this.#accounts.length * ROW.length;
-    if (row === this.numbers.length) {
-      const doubled = new Float64Array(2 * row);
-      doubled.set(this.numbers);
-      this.numbers = doubled;
-    }
-    this.#accounts[row / ROW.length] = account;
-    this.numbers.fill(0, row, row + ROW.length);
-    this.numbers[row + ROW.weight] = 1;
-    this.numbers[row + ROW.holdMs] = NaN;
-    this.numbers[row + ROW.activeAt] = -1;
-    return row;
+    const slot = this.#unused.pop() ?? this.#accounts.length;
+    if (slot === this.classes.length) this.#grow();
+    this.#accounts[slot] = account;
+    return slot;
   }
 
-  /** The account is forgotten: its row is another one's from now on. It must not be active. */
-  release(row: number): void {
-    this.#unused.push(row);
+  /** The account is forgotten: its slot is another one's from now on. It must not be active. */
+  release({ slot }: Account): void {
+    this.#unused.push(slot);
   }
 
-  /** The account of a row; throws if none ever had it. */
-  accountAt(row: number): Account {
-    const account = this.#accounts[row / ROW.length];
-    if (account === undefined) throw new Error('no account has this row');
+  /** The account of a slot; throws if none ever had it. */
+  accountAt(slot: number): Account {
+    const account = this.#accounts[slot];
+    if (account === undefined) throw new Error('no account has this slot');
     return account;
   }
 
-  /** The account waits or runs from now on, or does neither. */
-  setActive(row: number, isActive: boolean): void {
-    const at = this.numbers[row + ROW.activeAt] ?? -1;
-    if (isActive === at >= 0) return;
-    this.numbers[row + ROW.activeAt] = isActive ? this.active.length : -1;
+  /** The account waits or runs from now on, or does neither; it did not before. */
+  setActive(account: Account, isActive: boolean): void {
     if (isActive) {
-      this.active.push(row);
+      account.activeAt = this.active.length;
+      this.active.push(account.slot);
       return;
     }
-    const last = this.active.pop() ?? row;
-    if (last === row) return;
-    this.active[at] = last;
-    this.numbers[last + ROW.activeAt] = at;
+    const last = this.active.pop();
+    if (last === undefined || last === account.slot) return;
+    this.active[account.activeAt] = last;
+    this.accountAt(last).activeAt = account.activeAt;
   }
+
+  #grow(): void {
+    this.virtualMs = doubled(this.virtualMs);
+    this.weight = doubled(this.weight);
+    this.holdMs = doubled(this.holdMs);
+    this.waiting = doubled(this.waiting);
+    this.leases = doubled(this.leases);
+    this.classes = doubled(this.classes);
+  }
+}
+
+/** A copy with twice the room. */
+function doubled<C extends Float64Array | Int32Array | Uint8Array>(column: C): C {
+  const copy = new (column.constructor as new (length: number) => C)(2 * column.length);
+  copy.set(column);
+  return copy;
 }
 
 /** What the queue knows of one account. Plain state: only the queue changes it. */
 export class Account {
   readonly name: string;
-  /** Its numbers among those of all accounts, until it is forgotten. */
-  readonly row: number;
-  readonly #rows: AccountRows;
+  /** Its place in the columns, until it is forgotten, and its slot's place in their list of active ones. */
+  readonly slot: number;
+  activeAt = 0;
+  readonly #columns: AccountColumns;
+  /** Its rank among accounts: that of the heaviest class with a request that can be seated, else of the heaviest that waits or runs. */
+  virtualMs = 0;
+  /** Of the class that it is ranked by, or last was. */
+  weight = 1;
   /** How fast its rank grows now. */
   rate = 0;
+  /** Requests that wait, and requests that hold seats. */
+  waiting = 0;
+  leases = 0;
   /** The class that its next seat goes to; undefined: none of it is seatable. */
   next: AccountClass | undefined;
   /** Places that its requests take: those that wait, without the ones whose engine was lost; and the body bytes of these. */
@@ -314,46 +322,11 @@ export class Account {
   /** The classes that it ever used, heaviest first. */
   readonly #classes: AccountClass[] = [];
 
-  constructor(name: string, rows: AccountRows) {
+  constructor(name: string, columns: AccountColumns) {
     this.name = name;
-    this.#rows = rows;
-    this.row = rows.take(this);
-  }
-
-  /** Its rank among accounts: that of the heaviest class with a request that can be seated, else of the heaviest that waits or runs. */
-  get virtualMs(): number {
-    return this.#rows.numbers[this.row + ROW.virtualMs] ?? 0;
-  }
-
-  set virtualMs(ms: number) {
-    this.#rows.numbers[this.row + ROW.virtualMs] = ms;
-  }
-
-  /** Of the class that it is ranked by, or last was. */
-  get weight(): number {
-    return this.#rows.numbers[this.row + ROW.weight] ?? 0;
-  }
-
-  set weight(weight: number) {
-    this.#rows.numbers[this.row + ROW.weight] = weight;
-  }
-
-  /** Requests that wait. */
-  get waiting(): number {
-    return this.#rows.numbers[this.row + ROW.waiting] ?? 0;
-  }
-
-  set waiting(count: number) {
-    this.#rows.numbers[this.row + ROW.waiting] = count;
-  }
-
-  /** Requests that hold seats. */
-  get leases(): number {
-    return this.#rows.numbers[this.row + ROW.leases] ?? 0;
-  }
-
-  set leases(count: number) {
-    this.#rows.numbers[this.row + ROW.leases] = count;
+    this.#columns = columns;
+    this.slot = columns.take(this);
+    this.#copy();
   }
 
   /** Seat-milliseconds that one request takes, whatever its class; undefined: none has ended. */
@@ -364,7 +337,7 @@ export class Account {
   /** Counts a request that held seats for so many seat-milliseconds. */
   observeHold(seatMs: number): void {
     this.#hold.observe(seatMs);
-    this.#rows.numbers[this.row + ROW.holdMs] = this.#hold.meanMs ?? NaN;
+    this.#copy();
   }
 
   /** The classes that it ever used, heaviest first. */
@@ -404,8 +377,10 @@ export class Account {
     const before = this.virtualMs;
     this.seatMs += this.running * ms;
     // The fast path for nearly all accounts, since this runs for each that holds a seat, in every operation.
-    if (this.#classes.length === 1) this.virtualMs += this.rate * ms;
-    else {
+    if (this.#classes.length === 1) {
+      this.virtualMs += this.rate * ms;
+      this.#columns.virtualMs[this.slot] = this.virtualMs;
+    } else {
       this.#chargeEach(ms);
       this.rank();
     }
@@ -419,10 +394,22 @@ export class Account {
     this.#rank();
   }
 
-  /** Computes its rank again after its waiting or running requests changed. O(classes). */
+  /** Computes its rank again after its classes, or its waiting or running requests changed. O(classes). */
   rank(): void {
     this.#syncOnlyClass();
     this.#rank();
+  }
+
+  /** Copies its numbers to the columns. Called after each change but that of `waiting` and `leases`, which `rank` follows. */
+  #copy(): void {
+    const { slot } = this;
+    const { virtualMs, weight, holdMs, waiting, leases, classes } = this.#columns;
+    virtualMs[slot] = this.virtualMs;
+    weight[slot] = this.weight;
+    holdMs[slot] = this.#hold.meanMs ?? NaN;
+    waiting[slot] = this.waiting;
+    leases[slot] = this.leases;
+    classes[slot] = this.#classes.length;
   }
 
   /** The counter of an only class is its account's rank, and is charged there alone. */
@@ -450,10 +437,12 @@ export class Account {
       }
       seats -= known.running;
     }
-    if (ranksBy !== undefined) return;
-    // Idle: the highest of its counters, so that after all accounts were idle none starts below another's counter.
-    this.virtualMs = rank;
-    this.rate = 0;
+    if (ranksBy === undefined) {
+      // Idle: the highest of its counters, so that after all accounts were idle none starts below another's counter.
+      this.virtualMs = rank;
+      this.rate = 0;
+    }
+    this.#copy();
   }
 
   #rankBy({ weight }: AccountClass, rank: number, seats: number): void {
@@ -476,7 +465,6 @@ export class Account {
     this.#syncOnlyClass();
     const made = new AccountClass(name);
     this.#classes.push(made);
-    this.#rows.numbers[this.row + ROW.classes] = this.#classes.length;
     this.#classes.sort((a, b) => SERVICE_CLASSES.indexOf(a.class) - SERVICE_CLASSES.indexOf(b.class));
     return made;
   }

@@ -1,5 +1,5 @@
 /** Predicts how long a request would wait, from the leases that ended, and computes how long it may wait. */
-import { HoldTime, ROW, type Account, type AccountClass } from './accounts.js';
+import { HoldTime, type Account, type AccountClass } from './accounts.js';
 import type { QueuedRequest } from './request.js';
 import type { QueueState } from './state.js';
 import type { ReleaseReason } from './types.js';
@@ -73,7 +73,7 @@ export class Forecast {
    */
   waitMs(account: Account, accountClass: AccountClass, seats: number, held = seats): number {
     const { usualMs } = this;
-    const { rows, active } = this.#state;
+    const { columns, active } = this.#state;
     const rank = account.rankOf(accountClass);
     const hold = accountClass.hold.meanMs ?? account.holdMs ?? usualMs;
     // Newest first: the waiting requests of its own class are served after it.
@@ -82,16 +82,17 @@ export class Forecast {
     const turn = { rank: rank + (beforeMs + hold) / accountClass.weight, usualMs };
     if (account.waiting > accountClass.waiting) beforeMs += dueMs(account, turn, accountClass);
     let runningMs = 0;
-    const { numbers } = rows;
-    for (const row of rows.active) {
-      const known = numbers[row + ROW.holdMs] ?? NaN;
+    const { active: slots, holdMs, leases, waiting, weight, virtualMs, classes } = columns;
+    for (let at = 0; at < slots.length; at += 1) {
+      const slot = slots[at] ?? 0;
+      const known = holdMs[slot] ?? NaN;
       const otherHold = Number.isNaN(known) ? usualMs : known;
-      runningMs += (numbers[row + ROW.leases] ?? 0) * otherHold;
-      const waiting = numbers[row + ROW.waiting] ?? 0;
-      if (row === account.row || waiting === 0) continue;
-      const share = (numbers[row + ROW.weight] ?? 0) * (turn.rank - Math.min(rank, numbers[row + ROW.virtualMs] ?? 0));
-      const hasSeveral = (numbers[row + ROW.classes] ?? 0) > 1;
-      beforeMs += Math.min(share, hasSeveral ? dueMs(rows.accountAt(row), turn) : waiting * otherHold);
+      runningMs += (leases[slot] ?? 0) * otherHold;
+      const waits = waiting[slot] ?? 0;
+      if (slot === account.slot || waits === 0) continue;
+      const share = (weight[slot] ?? 0) * (turn.rank - Math.min(rank, virtualMs[slot] ?? 0));
+      const hasSeveral = (classes[slot] ?? 0) > 1;
+      beforeMs += Math.min(share, hasSeveral ? dueMs(columns.accountAt(slot), turn) : waits * otherHold);
     }
     const predicted = (beforeMs + runningMs / Math.max(1, held)) / Math.max(1, seats);
     const isAlone = active.firstBut(account.active) === undefined;

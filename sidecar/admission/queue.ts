@@ -192,7 +192,7 @@ export class SeatQueue {
       if (this.#overload.isHopeless(queued)) this.#refuse(queued, 'hopeless');
       else this.#grant(queued);
     }
-    if (this.#state.replicas.paused) return;
+    if (this.#wide.size === 0 || this.#state.replicas.paused) return;
     for (const queued of this.#wide) {
       if (this.#asked.size >= this.#state.seatableRequests) return;
       this.#wide.delete(queued);

@@ -12,7 +12,7 @@
  */
 import { classOf, type ServiceClass } from '../domain/service-class.js';
 import { Heap } from '../lib/heap.js';
-import { Account, AccountRows, type AccountClass } from './accounts.js';
+import { Account, AccountColumns, type AccountClass } from './accounts.js';
 import { OrderedList, type QueuedRequest } from './request.js';
 import { ReplicaSeats, type ReplicaSize } from './seats.js';
 import type { ReleaseReason } from './types.js';
@@ -35,8 +35,8 @@ export class QueueState {
   readonly byPlaces = new Heap<Account>((a, b) => a.places > b.places);
   /** Those with a request that can be seated, lowest virtual time first. */
   readonly seatable = new Heap<Account>(isLower);
-  /** The numbers of all accounts that are read in one pass. */
-  readonly rows = new AccountRows();
+  /** The numbers of all accounts that a prediction reads in one pass. */
+  readonly columns = new AccountColumns();
   readonly #accounts = new Map<string, Account>();
   /** In the order in which they became idle. */
   readonly #idle = new Heap<Account>((a, b) => a.idleOrder < b.idleOrder);
@@ -191,7 +191,7 @@ export class QueueState {
     let account = this.#accounts.get(name);
     if (account === undefined) {
       this.#forgetOne();
-      this.#accounts.set(name, (account = new Account(name, this.rows)));
+      this.#accounts.set(name, (account = new Account(name, this.columns)));
       this.#becomeIdle(account);
     }
     const arrived = account.classFor(weight);
@@ -294,11 +294,11 @@ export class QueueState {
     if (active && account.active.at < 0) {
       this.#idle.remove(account.idle);
       this.active.add(account.active);
-      this.rows.setActive(account.row, true);
+      this.columns.setActive(account, true);
       this.byPlaces.add(account.byPlaces);
     } else if (!active && account.active.at >= 0) {
       this.active.remove(account.active);
-      this.rows.setActive(account.row, false);
+      this.columns.setActive(account, false);
       this.byPlaces.remove(account.byPlaces);
       this.#highestMs = Math.max(this.#highestMs, account.virtualMs);
       if (this.active.size === 0) this.#floorMs = this.#highestMs;
@@ -335,7 +335,7 @@ export class QueueState {
     if (longest === undefined) return;
     this.#idle.remove(longest.idle);
     this.#accounts.delete(longest.name);
-    this.rows.release(longest.row);
+    this.columns.release(longest);
   }
 
   #becomeIdle(account: Account): void {

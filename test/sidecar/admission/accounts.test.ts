@@ -4,10 +4,9 @@ import t from 'tap';
 import {
   Account,
   AccountClass,
-  AccountRows,
+  AccountColumns,
   Demand,
   HoldTime,
-  ROW,
   ServiceRate,
 } from '../../../sidecar/admission/accounts.js';
 import { SeatQueue } from '../../../sidecar/admission/queue.js';
@@ -163,38 +162,44 @@ const steps = fc.array(
   { maxLength: 600, size: 'max' },
 );
 
-t.test('rows keep each account’s numbers while others are added, grow the array and are removed', async () => {
+t.test('columns keep each account’s numbers while others are added, grow the columns and are removed', async () => {
   fc.assert(
     fc.property(steps, (list) => {
-      const rows = new AccountRows();
+      const columns = new AccountColumns();
       const known: { readonly account: Account; waiting: number; hold: number | undefined }[] = [];
       const make = (): void => {
-        known.push({ account: new Account('any', rows), waiting: 0, hold: undefined });
+        known.push({ account: new Account('any', columns), waiting: 0, hold: undefined });
       };
       for (let i = 0; i < 60; i += 1) make();
       for (const { what, which } of list) {
         const each = known[which % Math.max(1, known.length)];
         if (what === 'make' || each === undefined) make();
         else if (what === 'forget' && each.waiting === 0) {
-          rows.release(each.account.row);
+          columns.release(each.account);
           known.splice(known.indexOf(each), 1);
         } else if (what === 'wait' || (what === 'leave' && each.waiting > 0)) {
           each.waiting += what === 'wait' ? 1 : -1;
           each.account.waiting = each.waiting;
-          rows.setActive(each.account.row, each.waiting > 0);
+          each.account.rank();
+          if (each.waiting === (what === 'wait' ? 1 : 0)) columns.setActive(each.account, what === 'wait');
         } else if (what === 'end') {
           each.account.observeHold(which);
           each.hold = each.account.holdMs;
         }
       }
-      const active = known.filter(({ waiting }) => waiting > 0).map(({ account }) => account.row);
+      const active = known.filter(({ waiting }) => waiting > 0).map(({ account }) => account.slot);
       const same = (a: number[], b: number[]): boolean => isDeepStrictEqual(a.sort(), b.sort());
       return (
-        same([...rows.active], active) &&
+        same([...columns.active], active) &&
         known.every(({ account, waiting, hold }) => {
-          const inRow = rows.numbers[account.row + ROW.holdMs];
-          const isOwn = rows.accountAt(account.row) === account;
-          return isOwn && account.waiting === waiting && account.holdMs === hold && Object.is(inRow, hold ?? NaN);
+          const copied = columns.holdMs[account.slot];
+          const isOwn = columns.accountAt(account.slot) === account;
+          return (
+            isOwn &&
+            columns.waiting[account.slot] === waiting &&
+            account.holdMs === hold &&
+            Object.is(copied, hold ?? NaN)
+          );
         })
       );
     }),
