@@ -2,7 +2,6 @@
 
 /** Test files, with the titles of the tests in each that differ by design (docs/engines.md says why). */
 export const RUN: Readonly<Record<string, readonly string[]>> = {
-  'contract/completions': [],
   'contract/fields': [],
   'contract/fields-compatible': [],
   'contract/gateway': [],
