@@ -5,7 +5,7 @@ import { talk, type Talks } from '../conversations.js';
 import { measure } from '../measures.js';
 import { callers, ENDURANCES, MIXES, type Caller, type Kind } from '../patience/callers.js';
 import { figuresOf, simulate as simulateCallers } from '../patience/simulate.js';
-import { ours } from '../policies/ours.js';
+import { ours } from '../policies.js';
 import { ALL_OVER, NEAR_SHARE, ONE_LENGTH, PATIENCE_MS, SEATS, TWO_LENGTHS, type Mix } from '../scenarios.js';
 import { simulate } from '../simulate.js';
 import { arrivals, oneHeavy } from '../traffic.js';
