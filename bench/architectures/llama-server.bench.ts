@@ -12,7 +12,7 @@ import { keep, keptRows, type Row } from '../support/results.js';
 
 const SEATS = 32;
 const CONTEXT = 512;
-const RUNS = 3;
+const RUNS = 5;
 const TOKENS = 64;
 const WARM_UP = 64;
 /** How many replies a run of so many callers has. */
