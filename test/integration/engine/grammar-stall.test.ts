@@ -1,6 +1,7 @@
 /**
  * One caller’s expensive grammars do not delay another’s streams: compares the gaps between tokens beside tools whose
- * schemas have hundreds of alternatives with a common beginning, and beside an ordinary tool.
+ * schemas have hundreds of alternatives with a common beginning, and beside an ordinary tool. If such a tool were
+ * sampled in the step, the ratio would be 20 and more.
  */
 import type { Token } from 'node-llama-cpp';
 import t from 'tap';
@@ -15,11 +16,10 @@ import { cpuLlama } from '../../support/llama.js';
 const STREAMS = 4;
 const HELD = 4;
 const TOKENS = 40;
-/**
- * By what is compared: 2 is the goal; the machine runs other work too. Equal alternatives become one array of anything, whose masks are
- * made within the step and take 3 to 9 times as long as those of the cheap tool; 150 such arrays would take 20 times and more.
- */
-const RATIO = { 'equal alternatives': 15, 'alternatives that differ': 5 } as const;
+/** 2 is the goal; the machine runs other work too. */
+const RATIO = 5;
+/** Pairs of runs, one after the other, whose median is compared. */
+const PAIRS = 5;
 
 const llama = await cpuLlama(1);
 const model = await llama.loadModel({ modelPath: await wideModel() });
@@ -62,13 +62,15 @@ t.test('streams beside expensive grammars have the same gaps as beside cheap one
   // The first of each starts what is started once.
   await beside(HARMLESS);
   await beside(HOSTILE['alternatives that differ']);
-  for (const what of ['equal alternatives', 'alternatives that differ'] as const) {
-    const harmless = await beside(HARMLESS);
-    const hostile = await beside(HOSTILE[what]);
-    t.ok(
-      hostile.high < RATIO[what] * harmless.high,
-      `${what}: ${hostile.high} ms, and ${harmless.high} ms beside cheap ones`,
-    );
-    t.ok(hostile.heldTokens > 0, 'and they are served too');
+  for (const [what, grammar] of Object.entries(HOSTILE)) {
+    const ratios: number[] = [];
+    for (let i = 0; i < PAIRS; i++) {
+      const harmless = await beside(HARMLESS);
+      const hostile = await beside(grammar);
+      ratios.push(hostile.high / harmless.high);
+      t.ok(hostile.heldTokens > 0, 'they are served too');
+    }
+    const ratio = ratios.sort((one, other) => one - other)[(PAIRS - 1) / 2] ?? NaN;
+    t.ok(ratio < RATIO, `${what}: the gaps are ${ratio.toFixed(2)} times those beside cheap ones`);
   }
 });
