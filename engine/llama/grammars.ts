@@ -50,7 +50,7 @@ export class Grammars {
     this.#masks = new Masks({ bytes, starts, ends });
   }
 
-  /** Reads the vocabulary of `model`: 50,000 tokens take some 50 ms. */
+  /** Reads the vocabulary of `model`, once a start, beside the event loop's other work. */
   static async of(model: LlamaModel): Promise<Grammars> {
     return new Grammars(await vocabularyOf(model));
   }

@@ -27,6 +27,21 @@ export interface Planner {
   learn(counts: readonly number[], steps: number, depth: number, ms: number): void;
 }
 
+/** Jobs that need their own decodes take turns, in sequence order. */
+export class IsolatedTurns {
+  /** The sequence of the last one. The job on the next higher one follows, then the lowest again. */
+  #last = -1;
+
+  /** One whole chunk of the job whose turn it is; none: no such job runs. */
+  next(running: readonly RunningItem[]): BatchItem[] {
+    const all = running.filter(({ job }) => job.work.isolated);
+    const next = all.find(({ branch }) => branch.sequence > this.#last) ?? all[0];
+    if (!next) return [];
+    this.#last = next.branch.sequence;
+    return [{ count: next.branch.progress.chunk, ...next }];
+  }
+}
+
 /** Rounds without tokens after which a prompt starves: it then goes before shorter ones. */
 const STARVING_ROUNDS = 8;
 
@@ -42,8 +57,7 @@ export class BatchPlanner implements Planner {
   /** Where prompts are split, and the most prompt tokens in one decode. */
   readonly #chunk: number;
   readonly #budget: PrefillBudget;
-  /** The sequence of the last isolated job. The job on the next higher one follows, then the lowest again. */
-  #lastIsolated = -1;
+  readonly #isolated = new IsolatedTurns();
   /** Consecutive rounds in which a prompt got no tokens. */
   readonly #roundsWithout = new WeakMap<Branch, number>();
   /** Prompt tokens that joined the replies in this round. */
@@ -62,13 +76,8 @@ export class BatchPlanner implements Planner {
     this.#budget.learn(counts, steps, depth, ms);
   }
 
-  /** One whole chunk of one job that needs its own decodes; such jobs take turns, in sequence order. */
   isolated(running: readonly RunningItem[]): BatchItem[] {
-    const all = running.filter(({ job }) => job.work.isolated);
-    const next = all.find(({ branch }) => branch.sequence > this.#lastIsolated) ?? all[0];
-    if (!next) return [];
-    this.#lastIsolated = next.branch.sequence;
-    return [{ count: next.branch.progress.chunk, ...next }];
+    return this.#isolated.next(running);
   }
 
   /**

@@ -9,7 +9,7 @@
  * contiguous; llama.cpp then splits the decode. Only the last of them may be left unfinished, so that first tokens come in the order
  * of arrival.
  */
-import { evaluable, type BatchItem, type Planner } from './batch-planner.js';
+import { evaluable, IsolatedTurns, type BatchItem, type Planner } from './batch-planner.js';
 import type { RunningItem } from './job.js';
 
 /** The target where no setting names one: a reader of a stream hardly notices a pause of this length, ms. */
@@ -30,8 +30,7 @@ export class StepPlanner implements Planner {
   #decodeMs = 0;
   /** Milliseconds of a prompt token, a decode's fixed cost included, by depth in {@link DEPTH_STEP}. */
   readonly #msPerToken: (number | undefined)[] = [];
-  /** The sequence of the last isolated job. The job on the next higher one follows, then the lowest again. */
-  #lastIsolated = -1;
+  readonly #isolated = new IsolatedTurns();
   /** Whether a reply is in this round's decode. */
   #replied = false;
 
@@ -46,11 +45,7 @@ export class StepPlanner implements Planner {
   }
 
   isolated(running: readonly RunningItem[]): BatchItem[] {
-    const all = running.filter(({ job }) => job.work.isolated);
-    const next = all.find(({ branch }) => branch.sequence > this.#lastIsolated) ?? all[0];
-    if (!next) return [];
-    this.#lastIsolated = next.branch.sequence;
-    return [{ count: next.branch.progress.chunk, ...next }];
+    return this.#isolated.next(running);
   }
 
   /** Each reply's next token and each prompt's last one: all that need logits. */
