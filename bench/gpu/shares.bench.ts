@@ -1,5 +1,5 @@
 /**
- * What `prefillShare` does to prompts that come while all seats are busy, on a GPU: the arguments are those of case.ts.
+ * What `stepMs` does to prompts that come while all seats are busy, on a GPU: the arguments are those of case.ts.
  *
  *     node dist/bench/gpu/shares.bench.js 8b cuda
  */
@@ -9,20 +9,20 @@ import { median, quantile } from '../support/stats.js';
 import { gpuCase } from './case.js';
 
 const { file, gpu, trial, brief, threads, keep } = await gpuCase();
-const SHARES = trial || brief ? [50, 200, 400] : [50, 100, 200, 400];
+const TARGETS_MS = trial || brief ? [50, 100, 200] : [50, 100, 200, 400];
 const SEATS = trial ? 4 : 64;
 const REPLIES = (brief ? 2 : 4) * SEATS;
 const PROMPT_TOKENS = trial ? 64 : 512;
 const TOKENS = trial ? 16 : 128;
 
 const rows: Row[] = [];
-for (const prefillShare of SHARES) {
+for (const stepMs of TARGETS_MS) {
   const engine = await EngineDriver.start(file, SEATS, {
     threads,
     gpu,
     contextPerSeat: PROMPT_TOKENS + 2 * TOKENS,
     prefillTokensPerStep: 0,
-    prefillShare,
+    stepMs,
     prefixReuse: 'off',
   });
   // The planner learns what steps take, as in an engine that has run for a while.
@@ -56,7 +56,7 @@ for (const prefillShare of SHARES) {
   );
   await engine.close();
   rows.push({
-    'prefillShare %': prefillShare,
+    'stepMs, ms': stepMs,
     'tokens/s': (tokens * 1000) / endedMs,
     'TTFT p50 ms': median(first),
     'TTFT p99 ms': quantile(first, 0.99),
@@ -66,8 +66,8 @@ for (const prefillShare of SHARES) {
   process.stdout.write(`${JSON.stringify(rows.at(-1))}\n`);
 }
 await keep(
-  'shares',
-  'The share of a step that prompts may take, with all seats busy',
+  'targets',
+  'The time of a step that prompts fill, with all seats busy',
   `${SEATS} callers of the engine process alone, each of which sends its next prompt when its reply has ended, ${REPLIES} replies in all: prompts of ${PROMPT_TOKENS} tokens, replies of ${TOKENS} on average, temperature 1, \`prefillTokensPerStep\` as many as suit the device.`,
   rows,
 );
