@@ -192,6 +192,25 @@ t.test('a whole image waits beside a running reply, then has its own decode', as
   t.same(bench.decoder.embedded, [{ index: 0, of: 30, first: 1000 }]);
 });
 
+t.test('on a GPU images are decoded alone, beside prompts that share decodes', async (t) => {
+  const bench = new Bench(3, undefined, { prefillTokensPerStep: 32, stepMs: 100 });
+  bench.loop.generate(1, job(3, { maxTokens: 50 }));
+  await bench.ends(1, 'started');
+  const prompt = [text(1), image(1, 30, { whole: true }), text(2, 3)];
+  supplying(bench, { 2: prompt });
+  bench.loop.generate(2, asked(...prompt));
+  bench.loop.generate(3, job(20, { maxTokens: 4 }));
+  for (const id of [1, 2, 3]) await bench.ends(id);
+  t.same(bench.decoder.embedded, [{ index: 0, of: 30, first: 1000 }]);
+  const embedding = bench.decoder.steps.filter((parts) => parts.some(({ kind }) => kind === 'embeddings'));
+  t.same(
+    embedding.map(({ length }) => length),
+    [1],
+    'with nothing else in the decode',
+  );
+  t.same([bench.text(1).length, bench.text(2).length, bench.text(3).length], [50, 4, 4]);
+});
+
 /** One sequence with room for what is overwritten. */
 function caching(): Bench {
   const room = { contextPerSeat: 512, checkpointBytes: 1e9, prefixCache: { bytes: 1e9, maxAgeMs: 3_600_000 } };
