@@ -98,8 +98,6 @@ export const FIGURES: Readonly<Record<string, FigureSource>> = {
   'http-kept-150m-8': overHttp(SHARE, '150m', '64', 'any', '8'),
   'http-kept-13m-8': overHttp(SHARE, '13m', '64', 'any', '8'),
   'http-kept-13m-long-32': overHttp(SHARE, '13m', '256', 'any', '32'),
-  'http-speed-13m-pinned': overHttp('tokens/s, ours', '13m', '64', '0', '8'),
-  'http-speed-13m-any': overHttp('tokens/s, ours', '13m', '64', 'any', '8'),
   'prefill-gap-13m': beside('13m', 'p99 of ms a token beside, over undisturbed'),
   'prefill-gap-150m': beside('150m', 'p99 of ms a token beside, over undisturbed'),
   'prefill-gap-150m-tenths': beside('150m', 'the same, over undisturbed in its tenth'),
