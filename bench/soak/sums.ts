@@ -5,7 +5,7 @@ import type { Answer, ReportedUsage } from './caller.js';
 const RATES = { input: 150_000n, cachedInput: 75_000n, output: 600_000n };
 const USD = { input: '0.15', cachedInput: '0.075', output: '0.60' };
 
-/** A price list (docs/billing.md) in which `model` costs {@link RATES}. */
+/** A price list (docs/accounts.md) in which `model` costs {@link RATES}. */
 export function priceList(model: string): object {
   const version = { version: 'soak', effective: '2026-01-01T00:00:00Z', decisions: '0' };
   return { version: 1, prices: [{ ...version, chat: { [model]: USD } }] };

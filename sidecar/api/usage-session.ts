@@ -11,7 +11,7 @@ import type { HostedModel, Services } from './services.js';
 
 /**
  * A progress line is written after so many further completion tokens, or so many ms, whichever is first. It bounds what is lost if
- * the process ends. Both are in docs/billing.md#lines-in-the-spool.
+ * the process ends. Both are in docs/accounts.md#lines-in-the-spool.
  */
 export const PROGRESS_TOKENS = 256;
 export const PROGRESS_MS = 5000;
@@ -195,7 +195,7 @@ export interface PricedState {
  * The tokens that are billed. After a disconnect or a missed deadline, all work so far is billed. After a fault of the service
  * a caller is billed only for what it received: for a stream its prompt and the tokens sent, for a whole reply nothing. A running
  * request is priced as after such a fault, since its progress record is billed only if this process ends without a close.
- * docs/billing.md describes this for customers.
+ * docs/accounts.md describes this for customers.
  */
 function billable({ outcome, used, delivered }: PricedState): TokenCounts {
   switch (outcome) {

@@ -213,7 +213,7 @@ const DROPPED: Readonly<Record<string, string>> = {
   'telemetry.otlp.batchMs': FIXED,
   'telemetry.otlp.batchRequests': FIXED,
   'delivery.kafka':
-    'was dropped: set delivery.url or delivery.nats to a service that writes the events to Kafka (docs/bus.md)',
+    'was dropped: set delivery.url or delivery.nats to a service that writes the events to Kafka (docs/usage.md#kafka)',
 };
 
 /** What is said of a variable for a dropped setting, or for one in a dropped section. */

@@ -39,7 +39,7 @@ const natsSchema = section({
 /** The section `delivery`: the destination of usage events. */
 export const deliverySchema = section({
   url: text(
-    'Where usage events are posted (docs/delivery.md). Set at most one of this and `delivery.nats.servers`. Without both, no events are sent, and the spool is kept for `ra-sidecar usage export` within `retentionDays` and `retentionBytes`.',
+    'Where usage events are posted (docs/usage.md#delivery-over-http). Set at most one of this and `delivery.nats.servers`. Without both, no events are sent, and the spool is kept for `ra-sidecar usage export` within `retentionDays` and `retentionBytes`.',
     { pattern: '^https?://', maxLength: 2048, defaultText: 'none' },
   ),
   secretFile: path(

@@ -87,7 +87,7 @@ const consoleSchema = section({
 /** The section `pricing`. */
 const pricingSchema = section({
   file: path(
-    'The price list, relative to the working directory; docs/billing.md describes its format. It must name every chat model. Read at the start.',
+    'The price list, relative to the working directory; docs/accounts.md describes its format. It must name every chat model. Read at the start.',
     { defaultText: 'none: decisions at 0.042 USD per million tokens, chat free' },
   ),
 });
@@ -95,7 +95,7 @@ const pricingSchema = section({
 /** The section `credit`. */
 const creditSchema = section({
   file: path(
-    'The credit file, relative to the working directory: grants of each account (docs/billing.md). An account that is not in it has no credit.',
+    'The credit file, relative to the working directory: grants of each account (docs/accounts.md). An account that is not in it has no credit.',
     { defaultText: 'none: no credit is checked' },
   ),
   pollMs: milliseconds('How often the credit file is checked for changes.', { default: 2000, minimum: 100 }),

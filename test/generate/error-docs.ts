@@ -18,7 +18,7 @@ is not billed. One wording is fixed: the \`message\` about a chat that is too lo
 agent frameworks detect it.
 
 After 429 or 503 the request did not run. After 500, 502 or 504 it may have run. 500 and 502 are not billed; after 504, and after a
-stream that had text and then ended with an error, what was computed is billed ([billing.md](billing.md#what-is-billed-by-outcome)). A
+stream that had text and then ended with an error, what was computed is billed ([accounts.md](accounts.md#what-is-billed-by-outcome)). A
 stream that ended with an error before its first text is billed only if the error is \`timeout\`. A retry is billed as
 a new request.
 

@@ -1,4 +1,4 @@
-/** The price of each end of a request, and that no reservation is left. docs/billing.md has the same as a table. */
+/** The price of each end of a request, and that no reservation is left. docs/accounts.md has the same as a table. */
 import fc from 'fast-check';
 import t from 'tap';
 import { PROGRESS_MS, PROGRESS_TOKENS } from '../../../sidecar/api/usage-session.js';

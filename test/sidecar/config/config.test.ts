@@ -258,7 +258,7 @@ t.test('errors that end the start, in one line', async (t) => {
     ],
     [
       { RA_CONFIG: at('kafka.json') },
-      `delivery.kafka was dropped: set delivery.url or delivery.nats to a service that writes the events to Kafka (docs/bus.md) (file ${at('kafka.json')})`,
+      `delivery.kafka was dropped: set delivery.url or delivery.nats to a service that writes the events to Kafka (docs/usage.md#kafka) (file ${at('kafka.json')})`,
     ],
     [{ RA_CONFIG: at('value.json') }, `queue.maxWaitMs must be at least 0 (file ${at('value.json')})`],
     [{ RA_CONFIG: at('section.json') }, `queue must be an object (file ${at('section.json')})`],
@@ -342,7 +342,7 @@ t.test('errors that end the start, in one line', async (t) => {
     ],
     [
       { RA_DELIVERY_KAFKA_BROKERS: '["a.example:9092"]' },
-      'RA_DELIVERY_KAFKA_BROKERS was dropped: set delivery.url or delivery.nats to a service that writes the events to Kafka (docs/bus.md) (environment)',
+      'RA_DELIVERY_KAFKA_BROKERS was dropped: set delivery.url or delivery.nats to a service that writes the events to Kafka (docs/usage.md#kafka) (environment)',
     ],
     [
       { RA_DELIVERY_NATS_AUTH: 'token' },
