@@ -149,7 +149,7 @@ const fleetSchema = section({
 const telemetrySchema = section({
   otlp: section({
     endpoint: text(
-      'Where traces and metrics are sent, by OTLP over HTTP (docs/tracing.md): `/v1/traces` and `/v1/metrics` are appended. Without it nothing is sent, and OpenTelemetry’s SDK is not loaded.',
+      'Where traces and metrics are sent, by OTLP over HTTP (docs/operating.md#traces-and-metrics-by-otlp): `/v1/traces` and `/v1/metrics` are appended. Without it nothing is sent, and OpenTelemetry’s SDK is not loaded.',
       { pattern: '^https?://', maxLength: 2048, defaultText: 'none' },
     ),
     headersFile: path(

@@ -56,7 +56,7 @@ of an idle sidecar takes a few milliseconds and delays no request. A Prometheus 
 - \`deploy/grafana/ra-sidecar.json\` is a Grafana dashboard of these metrics: import it, and select your Prometheus.
 - \`deploy/prometheus/alerts.yml\` has alert rules; each names the page with the remedy. \`prometheus.yml\` beside it is the
   minimal configuration of Prometheus for both.
-- The same metrics can be sent to an OpenTelemetry collector: [tracing.md](tracing.md).
+- The same metrics can be sent to an OpenTelemetry collector: [operating.md](operating.md#traces-and-metrics-by-otlp).
 
 Metrics that OpenTelemetry’s semantic conventions define have their names, in Prometheus’ spelling (\`http.server.request.duration\`
 is \`http_server_request_duration_seconds\`). All others begin with \`ra_sidecar_\`. Histograms keep the conventions’ bounds and
