@@ -12,7 +12,7 @@ import { writeGguf, type TensorSource } from '../models/gguf-writer.js';
 import type { Metadata } from '../models/gguf-format.js';
 import { encodeF32, quantizeQ8 } from '../models/number-formats.js';
 import { modelMetadata } from '../models/random-model.js';
-import { CALIBRATION_KEY } from '../../engine/prompt/calibration.js';
+import { CALIBRATION_KEY } from '../../engine/prompt/labels.js';
 import { vocabularyOf, type Merged } from './vocabulary.js';
 
 /** The output of bench/decisions/calibrate.ts, if any: temperatures by type of question. */

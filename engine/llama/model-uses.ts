@@ -1,6 +1,6 @@
 import type { LlamaModel } from 'node-llama-cpp';
 import { makeDecisionPrompt } from '../prompt/decision-prompt.js';
-import { callFormatText, type CallFormatText } from '../prompt/call-format-text.js';
+import { callFormatText, type CallFormatText } from '../prompt/tool-use.js';
 import type { TemplateSettings } from '../protocol/template-settings.js';
 import { makePromptParts, toolsOf } from '../prompt/prompt-parts.js';
 import { vocabularyOf } from './vocabulary.js';

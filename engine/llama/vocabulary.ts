@@ -1,6 +1,6 @@
 import { loadBareTokenizer, type TokenizerModel } from './bare-vocabulary.js';
 import { checkModelFile } from './model-file.js';
-import { CALIBRATION_KEY } from '../prompt/calibration.js';
+import { CALIBRATION_KEY } from '../prompt/labels.js';
 import type { Vocabulary } from '../prompt/tokens.js';
 import { createHash } from 'node:crypto';
 import type { GgufMetadata } from 'node-llama-cpp';

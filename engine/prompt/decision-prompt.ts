@@ -8,10 +8,16 @@
  * begins (labels.ts), its type's of question.
  */
 import type { ScoreQuestion } from '../protocol/jobs.js';
-import { readCalibration, type Calibration } from './calibration.js';
+import {
+  type Calibration,
+  type Labels,
+  labelTexts,
+  type QuestionType,
+  readCalibration,
+  verifyLabels,
+} from './labels.js';
 import { fewestTokens, type PromptParts } from './chat-prompt.js';
 import type { SpecialTexts } from './data-text.js';
-import { verifyLabels, type Labels, labelTexts, type QuestionType } from './labels.js';
 import type { Thoughts } from './thought-format.js';
 import { tokenizeParts, tokenizePrompt, type Vocabulary } from './tokens.js';
 

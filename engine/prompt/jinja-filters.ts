@@ -1,13 +1,21 @@
 /** Jinja's filters. The library sorts mappings. */
-import { isSet, takes, wholeOf, type Arguments } from './jinja-arguments.js';
-import { compared, identityOf } from './jinja-compare.js';
-import { fixed, percentFormat } from './jinja-format.js';
-import { itemsOf } from './jinja-items.js';
-import { pythonJson } from './jinja-json.js';
+import {
+  type Arguments,
+  compared,
+  Float,
+  identityOf,
+  isList,
+  isSet,
+  itemsOf,
+  List,
+  plainText,
+  takes,
+  toValue,
+  wholeOf,
+} from './jinja-values.js';
+import { capitalized, fixed, lengthOf, percentFormat, pythonJson, stripped, withReplaced } from './jinja-texts.js';
 import type { Value } from './jinja-library.js';
 import { holds } from './jinja-tests.js';
-import { capitalized, lengthOf, stripped, withReplaced } from './jinja-texts.js';
-import { Float, isList, List, plainText, toValue } from './jinja-values.js';
 
 /** Applies another filter, which one that is applied to each item needs. */
 type Apply = (operand: Value, name: string, args: Arguments) => Value;

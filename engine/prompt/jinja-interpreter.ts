@@ -3,16 +3,27 @@
  * front of its public method `evaluate`: other nodes are passed on to the library, with parts that were evaluated here
  * replaced by their values.
  */
-import type { Arguments } from './jinja-arguments.js';
 import { filtered } from './jinja-filters.js';
-import { Environment, Interpreter, type Scope, type Statement, type Value } from './jinja-library.js';
+import { Environment, type Evaluator, Interpreter, type Scope, type Statement, type Value } from './jinja-library.js';
 import { methodOf } from './jinja-methods.js';
-import { asNode, callNode, replaced, type Known, type Node } from './jinja-nodes.js';
-import { ownOperation } from './jinja-operations.js';
-import { defineMacro, LoopControl, loopText } from './jinja-scopes.js';
-import { holds } from './jinja-tests.js';
-import { characterAt } from './jinja-texts.js';
-import { plainText, sortedByNumber, toValue, writtenText } from './jinja-values.js';
+import { holds, testOperation } from './jinja-tests.js';
+import { characterAt, percentFormat } from './jinja-texts.js';
+import {
+  type Arguments,
+  Callable,
+  compared,
+  contains,
+  equal,
+  Float,
+  isList,
+  itemsOf,
+  Mapping,
+  NO_ARGUMENTS,
+  plainText,
+  sortedByNumber,
+  toValue,
+  writtenText,
+} from './jinja-values.js';
 import { newWriting, type OwnText } from './own-text.js';
 
 /** Evaluates a template with the additions; `own` is kept from one rendering to the next. */
@@ -195,3 +206,242 @@ export class FullInterpreter extends Interpreter {
 
 /** Operators that make a text of a text and what is not. */
 const MAKING_TEXT: ReadonlySet<string> = new Set(['*', '%']);
+
+/* Operators where Jinja does otherwise than the library. */
+
+/** Longest text that is made by repeating one. */
+const MAX_REPEATED = 100_000;
+
+/** What an operator makes of two values; undefined: as the library has it. */
+function ownOperation(operator: string, left: Value, right: Value): Value | undefined {
+  switch (operator) {
+    case '==':
+    case '!=':
+      return toValue(equal(left, right) === (operator === '=='));
+    case 'in':
+    case 'not in':
+      return toValue(contains(right, left) === (operator === 'in'));
+    case '<':
+      return ordered(left, right, (order) => order < 0);
+    case '<=':
+      return ordered(left, right, (order) => order <= 0);
+    case '>':
+      return ordered(left, right, (order) => order > 0);
+    case '>=':
+      return ordered(left, right, (order) => order >= 0);
+    case '+':
+      return added(left, right);
+    case '*':
+      return repeated(left, right) ?? repeated(right, left);
+    case '%':
+      return left.type === 'StringValue' ? formatted(left, right) : remainder(left, right);
+    default: {
+      const holds = testOperation(operator, left, right);
+      return holds === undefined ? undefined : toValue(holds);
+    }
+  }
+}
+
+/** The parser takes `a < b < c` for `(a < b) < c`, so what is true or false has no order here. */
+function ordered(left: Value, right: Value, passes: (order: number) => boolean): Value | undefined {
+  if (left.type === 'BooleanValue' || right.type === 'BooleanValue') return undefined;
+  return toValue(passes(compared(left, right)));
+}
+
+/** It has the sign of the divisor. */
+function remainder(left: Value, right: Value): Value | undefined {
+  const [dividend, divisor] = [left.value, right.value];
+  if (typeof dividend !== 'number' || typeof divisor !== 'number') return undefined;
+  if (divisor === 0) throw new Error('division by zero');
+  const rest = dividend % divisor;
+  const value = rest !== 0 && rest < 0 !== divisor < 0 ? rest + divisor : rest;
+  return [left, right].some(({ type }) => type === 'FloatValue') ? new Float(value) : toValue(value);
+}
+
+function formatted(text: Value, values: Value): Value {
+  const named = values.type === 'ObjectValue' ? (values.value as ReadonlyMap<string, Value>) : NO_ARGUMENTS.named;
+  return toValue(percentFormat(plainText(text), { positional: isList(values) ? values.value : [values], named }));
+}
+
+/** Adding takes what is not defined for an empty text, as llama.cpp's interpreter does. */
+function added(left: Value, right: Value): Value | undefined {
+  if (left.type === 'UndefinedValue' && right.type === 'StringValue') return right;
+  if (right.type === 'UndefinedValue' && left.type === 'StringValue') return left;
+  return undefined;
+}
+
+function repeated(text: Value, times: Value): Value | undefined {
+  if (text.type !== 'StringValue' || times.type !== 'IntegerValue') return undefined;
+  const count = Math.max(0, Number(times.value));
+  if (text.toString().length * count > MAX_REPEATED) throw new Error('a repeated text is too long');
+  return toValue(text.toString().repeat(count));
+}
+
+/*
+ * Statements with scopes of their own, as Jinja has them: what a loop's iteration or a block sets ends with it, and a macro knows the
+ * names around its definition, not those around its call.
+ */
+
+/** Thrown by `break` and `continue`. */
+class LoopControl extends Error {
+  readonly kind: 'Break' | 'Continue';
+  /** What the iteration had written until then. */
+  written = toValue('');
+
+  constructor(kind: 'Break' | 'Continue') {
+    super(kind);
+    this.kind = kind;
+  }
+}
+
+/** What a loop writes, as the texts of its iterations are `own`. */
+function loopText({ loopvar, iterable, body, defaultBlock }: Loop, scope: Scope, by: Evaluator, own: OwnText): Value {
+  const condition = iterable.type === 'SelectExpression' ? (iterable['test'] as Statement) : undefined;
+  const all = itemsOf(by.evaluate(condition === undefined ? iterable : (iterable['lhs'] as Statement), scope));
+  const items =
+    condition === undefined
+      ? all
+      : all.filter((item) => by.evaluate(condition, assigned(loopvar, item, new Environment(scope))).__bool__().value);
+  const writing = newWriting();
+  const write = (value: Value): void => own.write(writing, value.toString(), value);
+  let finished = false;
+  for (const [at, item] of items.entries()) {
+    const within = assigned(loopvar, item, new Environment(scope));
+    within.setVariable('loop', position(at, items));
+    try {
+      write(by.evaluateBlock(body, within));
+      finished = true;
+    } catch (error) {
+      if (!(error instanceof LoopControl)) throw error;
+      write(error.written);
+      if (error.kind === 'Break') break;
+    }
+  }
+  // Jinja renders it too where no iteration reached its end.
+  if (!finished) write(by.evaluateBlock(defaultBlock, new Environment(scope)));
+  return own.written(writing);
+}
+
+/** The scope with the loop's variables, one or a tuple of them. */
+function assigned(target: Statement, item: Value, scope: Scope): Scope {
+  const names = target.type === 'TupleLiteral' ? (target['value'] as readonly Statement[]) : undefined;
+  if (names === undefined) {
+    scope.setVariable(String(target['value']), item);
+    return scope;
+  }
+  const parts = isList(item) ? item.value : [];
+  if (parts.length !== names.length) throw new Error(`an item does not have ${names.length} parts`);
+  for (const [at, part] of parts.entries()) assigned(names[at] as Statement, part, scope);
+  return scope;
+}
+
+/** The variable `loop`. */
+function position(at: number, items: readonly Value[]): Value {
+  const { length } = items;
+  const [before, after] = [items[at - 1], items[at + 1]];
+  const members = new Map([
+    ['index', toValue(at + 1)],
+    ['index0', toValue(at)],
+    ['revindex', toValue(length - at)],
+    ['revindex0', toValue(length - at - 1)],
+    ['first', toValue(at === 0)],
+    ['last', toValue(at === length - 1)],
+    ['length', toValue(length)],
+  ]);
+  if (before !== undefined) members.set('previtem', before);
+  if (after !== undefined) members.set('nextitem', after);
+  return new Mapping(members);
+}
+
+/** The library's macro, which evaluates its body in the scope that it is called with, called with its definition's. */
+function defineMacro(name: string, defined: Scope): void {
+  const body = defined.lookupVariable(name).value as (args: Value[], scope: Scope) => Value;
+  const call = (args: Value[], calling: Scope): Value => {
+    const scope = new Environment(defined);
+    // A `call` block gives itself in a scope made for that.
+    const caller = calling.variables.get('caller');
+    if (caller !== undefined) scope.setVariable('caller', caller);
+    return body(args, scope);
+  };
+  defined.setVariable(name, new Callable(call));
+}
+
+/* The library's syntax nodes, as far as they are looked into. */
+
+/** A node for a value that is already evaluated. */
+type Known = {
+  readonly type: 'Known';
+  readonly known: Value;
+};
+
+type Loop = {
+  readonly type: 'For';
+  readonly loopvar: Statement;
+  /** A SelectExpression where the loop has a condition: `for x in y if z`. */
+  readonly iterable: Statement;
+  readonly body: readonly Statement[];
+  readonly defaultBlock: readonly Statement[];
+};
+
+/** The library's nodes, as far as they are used here. */
+type Node =
+  | Known
+  | { readonly type: 'TupleLiteral'; readonly value: readonly Statement[] }
+  | { readonly type: 'ObjectLiteral'; readonly value: ReadonlyMap<Statement, Statement> }
+  | { readonly type: 'FilterExpression'; readonly operand: Statement; readonly filter: Node }
+  | { readonly type: 'CallExpression'; readonly callee: Node; readonly args: readonly Statement[] }
+  | {
+      readonly type: 'MemberExpression';
+      readonly object: Statement;
+      readonly property: Node;
+      readonly computed: boolean;
+    }
+  | { readonly type: 'SliceExpression' }
+  | { readonly type: 'StringLiteral' }
+  | Loop
+  | { readonly type: 'Break' | 'Continue' }
+  | { readonly type: 'Macro'; readonly name: { readonly value: string } }
+  | {
+      readonly type: 'Set';
+      readonly assignee: Node;
+      readonly value: Statement | null;
+      readonly body: readonly Statement[];
+    }
+  | { readonly type: 'FilterStatement'; readonly filter: Node; readonly body: readonly Statement[] }
+  | {
+      readonly type: 'TestExpression';
+      readonly operand: Statement;
+      readonly negate: boolean;
+      readonly test: { readonly value: string };
+    }
+  | {
+      readonly type: 'BinaryExpression';
+      readonly operator: { readonly value: string };
+      readonly left: Statement;
+      readonly right: Statement;
+    }
+  | { readonly type: 'Identifier'; readonly value: string };
+
+/** A copy of a node with some of its own parts replaced; no part is added, so all copies have one hidden class. */
+function replaced(node: Statement, parts: Readonly<Record<string, unknown>>): Statement {
+  const copy = { ...node };
+  return Object.assign(copy, parts);
+}
+
+function asNode(known: Value): Known {
+  return { type: 'Known', known };
+}
+
+/** A call with arguments that are already evaluated. */
+function callNode(name: string, { positional, named }: Arguments): Statement {
+  const keywords = Array.from(named, ([key, value]) => ({
+    type: 'KeywordArgumentExpression',
+    key: { type: 'Identifier', value: key },
+    value: asNode(value),
+  }));
+  return {
+    type: 'CallExpression',
+    callee: { type: 'Identifier', value: name },
+    args: [...positional.map(asNode), ...keywords],
+  };
+}

@@ -1,11 +1,7 @@
 /** Python's methods of texts, lists and mappings, where the library has none or another. */
-import { isSet, takes, wholeOf, type Arguments } from './jinja-arguments.js';
-import { equal } from './jinja-compare.js';
-import { braceFormat } from './jinja-format.js';
-import { itemsOf } from './jinja-items.js';
+import { type Arguments, equal, isList, isSet, itemsOf, plainText, takes, toValue, wholeOf } from './jinja-values.js';
+import { braceFormat, capitalized, charactersBefore, linesOf, splitText, stripped } from './jinja-texts.js';
 import type { Value } from './jinja-library.js';
-import { capitalized, charactersBefore, linesOf, splitText, stripped } from './jinja-texts.js';
-import { isList, plainText, toValue } from './jinja-values.js';
 
 type Method<Of> = (object: Of, args: Arguments) => Value;
 type ListValue = Value & { value: Value[] };

@@ -1,7 +1,6 @@
 /** Jinja's tests: `x is defined`, `x is eq y`, `select('in', y)`. */
-import { compared, contains, equal } from './jinja-compare.js';
+import { compared, contains, equal, isNested } from './jinja-values.js';
 import type { Token, Value } from './jinja-library.js';
-import { isNested } from './jinja-values.js';
 
 type Test = (value: Value, argument: Value) => boolean;
 

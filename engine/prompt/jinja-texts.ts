@@ -1,4 +1,7 @@
-/** Python's methods of texts, as far as JavaScript has others. */
+/** Python's methods of texts, as far as JavaScript has others, and values written as texts: by `format` and `%`, and as JSON. */
+import type { Value } from './jinja-library.js';
+import { type Arguments, isList, isSet, plainText, pythonText } from './jinja-values.js';
+import { pythonFloat } from './written-number.js';
 
 /** What Python takes for white space, at the ends of a text. */
 const WHITE_SPACE =
@@ -76,3 +79,151 @@ function wordsOf(text: string, times: number, fromEnd: boolean): string[] {
 }
 
 const WORD = /(?:[^\s\x1c-\x1f\x85]|\ufeff)+/g;
+
+/* Values written by Python's `format` and its operator `%`. */
+
+/** `'{} {0} {name} {:02d}'.format(…)`. Throws for what is not written here. */
+export function braceFormat(text: string, { positional, named }: Arguments): string {
+  let next = 0;
+  return text.replace(/\{\{|\}\}|\{(\w*)(?::([^{}]*))?\}|[{}]/g, (all, name: string | undefined, form: string = '') => {
+    if (all === '{{' || all === '}}') return all.slice(1);
+    if (name === undefined) throw new Error('a format is not known');
+    const value = /^\d*$/.test(name) ? positional[name === '' ? next++ : Number(name)] : named.get(name);
+    return written(value, form);
+  });
+}
+
+/** `'%s %02d %(name)s' % …`. Throws for what is not written here. */
+export function percentFormat(text: string, { positional, named }: Arguments): string {
+  let next = 0;
+  return text.replace(/%(?:%|(?:\((\w+)\))?([-0]?\d*(?:\.\d+)?[sdifr])|)/g, (all, name?: string, form?: string) => {
+    if (all === '%%') return '%';
+    if (form === undefined) throw new Error('a format is not known');
+    const value = name === undefined ? positional[next++] : named.get(name);
+    if (form.endsWith('r')) return value === undefined ? '' : pythonText(value);
+    return written(
+      value,
+      form
+        .replace('i', 'd')
+        .replace(/^-/, '<')
+        .replace(/^(?=[1-9].*s)/, '>'),
+    );
+  });
+}
+
+/** Fill and alignment, zeros, width, digits, type. */
+const FORM = /^(?:(.?)([<>^]))?(0?)(\d*)(?:\.(\d+))?([sdf]?)$/u;
+
+function written(value: Value | undefined, form: string): string {
+  const [, fill = '', align, zeros, width, digits, type] = FORM.exec(form) ?? [];
+  if (value === undefined || type === undefined) throw new Error('a format is not known');
+  const isNumber = value.type === 'IntegerValue' || value.type === 'FloatValue';
+  if ((type === 'd' || type === 'f') && !isNumber) throw new Error('a number is formatted that is none');
+  const text =
+    type === 'f'
+      ? fixed(Number(value.value), Number(digits ?? 6))
+      : type === 'd'
+        ? digitsOf(value)
+        : plainText(value).slice(0, digits === undefined ? undefined : Number(digits));
+  const pad = Math.max(0, Number(width) - Array.from(text).length);
+  if (zeros === '0' && isNumber && align === undefined) return text.replace(/^-?/, (sign) => sign + '0'.repeat(pad));
+  const side = align ?? (isNumber ? '>' : '<');
+  const before = side === '>' ? pad : side === '^' ? Math.floor(pad / 2) : 0;
+  const filling = fill === '' ? ' ' : fill;
+  return filling.repeat(before) + text + filling.repeat(pad - before);
+}
+
+/** A number without what is behind its point. */
+function digitsOf(value: Value): string {
+  return value.type === 'IntegerValue' ? value.toString() : String(Math.trunc(Number(value.value)));
+}
+
+/** With so many digits after the point. Half of the last one is rounded to an even digit. */
+export function fixed(value: number, digits: number): string {
+  const scaled = value * 10 ** digits;
+  // Only then the value's binary digits end there: otherwise `scaled` may be a half because it was rounded.
+  const isHalf = Number.isInteger(value * 2 ** (digits + 1)) && Math.abs(scaled % 1) === 0.5;
+  return isHalf ? ((2 * Math.round(scaled / 2)) / 10 ** digits).toFixed(digits) : value.toFixed(digits);
+}
+
+/* The filter `tojson` as Python's json has it, where the library writes numbers as JavaScript does. */
+
+/** The filter's arguments. */
+interface JsonArguments {
+  readonly ascii: Value | undefined;
+  readonly indent: Value | undefined;
+  readonly separators: Value | undefined;
+  readonly sorted: Value | undefined;
+}
+
+interface Layout {
+  readonly between: string;
+  readonly afterName: string;
+  /** Absent: all on one line. */
+  readonly indent?: string;
+  readonly ascii: boolean;
+  readonly sorted: boolean;
+}
+
+/** A value as JSON. What is not defined is null. Throws for functions. */
+export function pythonJson(value: Value, { ascii, indent, separators, sorted }: JsonArguments): string {
+  const width = Number(indent?.value ?? 0);
+  const [between, afterName] = separators && isList(separators) ? separators.value.map(String) : [];
+  return jsonOf(value, '\n', {
+    between: between ?? (width > 0 ? ',' : ', '),
+    afterName: afterName ?? ': ',
+    ...(width > 0 && { indent: ' '.repeat(width) }),
+    ascii: isSet(ascii),
+    sorted: isSet(sorted),
+  });
+}
+
+/** `line`: a line's beginning. */
+function jsonOf(value: Value, line: string, layout: Layout): string {
+  switch (value.type) {
+    case 'NullValue':
+    case 'UndefinedValue':
+      return 'null';
+    case 'BooleanValue':
+      return String(value.value);
+    case 'IntegerValue':
+      return value.toString();
+    case 'FloatValue':
+      return FLOATS[pythonFloat(value.value as number)] ?? pythonFloat(value.value as number);
+    case 'StringValue':
+      return jsonString(value.value as string, layout);
+  }
+  const next = line + (layout.indent ?? '');
+  if (isList(value)) {
+    const items = value.value.map((item) => jsonOf(item, next, layout));
+    return bracketed('[', items, ']', line, layout);
+  }
+  if (value.type !== 'ObjectValue' && value.type !== 'NamespaceValue') throw new Error(`no JSON of ${value.type}`);
+  const entries = [...(value.value as ReadonlyMap<string, Value>)];
+  if (layout.sorted) entries.sort(([a], [b]) => (a < b ? -1 : 1));
+  const members = entries.map(
+    ([name, member]) => jsonString(name, layout) + layout.afterName + jsonOf(member, next, layout),
+  );
+  return bracketed('{', members, '}', line, layout);
+}
+
+function bracketed(
+  open: string,
+  items: readonly string[],
+  close: string,
+  line: string,
+  { between, indent }: Layout,
+): string {
+  if (indent === undefined || items.length === 0) return open + items.join(between) + close;
+  const next = line + indent;
+  return open + next + items.join(between + next) + line + close;
+}
+
+function jsonString(text: string, { ascii }: Layout): string {
+  const json = JSON.stringify(text);
+  if (!ascii) return json;
+  return json.replace(/[\u007f-\uffff]/g, (unit) => `\\u${unit.charCodeAt(0).toString(16).padStart(4, '0')}`);
+}
+
+/** Floats that Python's json writes otherwise than Python. */
+const FLOATS: Readonly<Record<string, string>> = { inf: 'Infinity', '-inf': '-Infinity', nan: 'NaN' };

@@ -1,11 +1,10 @@
 /** The renderer for chat templates, and the variables and functions that every template has. */
 import { formatDate } from './dates.js';
 import { UNMARKED, type Marking } from './data-text.js';
-import { itemsOf } from './jinja-items.js';
+import { Callable, itemsOf, Mapping } from './jinja-values.js';
 import { FullInterpreter } from './jinja-interpreter.js';
 import { Environment, parse, tokenize, type Scope, type Statement, type Value } from './jinja-library.js';
 import { withTestOperators } from './jinja-tests.js';
-import { Callable, Mapping } from './jinja-values.js';
 import { OwnText } from './own-text.js';
 
 /** Longest list that `range` makes: no known template needs more. */

@@ -1,17 +1,23 @@
 import type { CallSyntax } from '../protocol/reply-format.js';
 import { OversizedArguments } from './call-arguments.js';
-import { callFormOf, inCallForm, type CallForm } from './call-forms.js';
+import { type CallForm, callFormOf, inCallForm, withEmbeddedResults } from './call-forms.js';
 import { shapeConversation, type PromptConversation, type Shape, type Shaped } from './conversation.js';
 import { UNMARKED, type Marking } from './data-text.js';
-import { withEmbeddedResults } from './embedded-results.js';
 import { formatDate } from './dates.js';
 import { probeEfforts, type Effort, type EffortValues, type Efforts } from './effort.js';
 import { JinjaTemplate } from './jinja.js';
-import { inSystemForm, systemFormOf, type SystemForm } from './system-forms.js';
+import {
+  inSystemForm,
+  NEXT_QUESTION,
+  type SystemForm,
+  systemFormOf,
+  type TurnForm,
+  turnFormOf,
+  withoutNextQuestion,
+} from './role-forms.js';
 import { probeShape, shapeWithMarks } from './template-probe.js';
 import { thoughtsOf } from './thought-format.js';
 import { toolUseOf, type ToolUse } from './tool-use.js';
-import { NEXT_QUESTION, turnFormOf, withoutNextQuestion, type TurnForm } from './turn-forms.js';
 
 /** Texts that templates ask for by name. */
 export interface TemplateTokens {

@@ -4,7 +4,7 @@
  * ends the host. Nothing else is checked: both ends are from one build.
  */
 import type { CompiledConstraint } from '../../engine/prompt/reply-constraint.js';
-import type { CallFormatText } from '../../engine/prompt/call-format-text.js';
+import type { CallFormatText } from '../../engine/prompt/tool-use.js';
 import type { CallSyntax } from '../../engine/protocol/reply-format.js';
 import type { TemplateSettings } from '../../engine/protocol/template-settings.js';
 import type { BodyForm } from '../contracts/requests.js';

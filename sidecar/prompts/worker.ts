@@ -5,7 +5,7 @@
 import { getEnvironmentData } from 'node:worker_threads';
 import { loadVocabulary } from '../../engine/llama/vocabulary.js';
 import { MAX_ARGUMENT_NESTING, MAX_ARGUMENT_VALUES } from '../../engine/prompt/call-arguments.js';
-import { callFormatText } from '../../engine/prompt/call-format-text.js';
+import { callFormatText } from '../../engine/prompt/tool-use.js';
 import { chatPrompt, type ChatPrompt, type PromptParts } from '../../engine/prompt/chat-prompt.js';
 import {
   DECISION_PROMPT_TOKENS,

@@ -11,7 +11,7 @@ import type {
   SizingSetup,
 } from '../../protocol/inspect-messages.js';
 import type { TemplateSettings } from '../../protocol/template-settings.js';
-import { callFormatText } from '../../prompt/call-format-text.js';
+import { callFormatText } from '../../prompt/tool-use.js';
 import { makeTemplate } from '../../prompt/template.js';
 import { openLlama } from '../backend.js';
 import { LlamaLog } from '../llama-log.js';

@@ -1,5 +1,5 @@
 import t from 'tap';
-import { readCalibration } from '../../../engine/prompt/calibration.js';
+import { readCalibration } from '../../../engine/prompt/labels.js';
 
 t.test('a file without a temperature for a type leaves it unchanged', async (t) => {
   for (const found of [undefined, null, {}, 7]) {

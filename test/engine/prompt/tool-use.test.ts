@@ -1,7 +1,6 @@
 import t from 'tap';
-import { callFormatText } from '../../../engine/prompt/call-format-text.js';
+import { callFormatText, type ToolUse } from '../../../engine/prompt/tool-use.js';
 import { WRAPPED } from '../../../engine/prompt/call-syntax.js';
-import type { ToolUse } from '../../../engine/prompt/tool-use.js';
 import { TAGGED_SYNTAXES } from '../../support/call-syntaxes.js';
 
 const SHOWN = { lists: true, shows: true, chosen: false };

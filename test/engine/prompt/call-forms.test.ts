@@ -1,7 +1,7 @@
 /** Results of calls within the message that calls. */
 import t from 'tap';
 import type { PromptMessage } from '../../../engine/prompt/conversation.js';
-import { withEmbeddedResults } from '../../../engine/prompt/embedded-results.js';
+import { withEmbeddedResults } from '../../../engine/prompt/call-forms.js';
 import { MAX_ARGUMENT_NESTING } from '../../../engine/prompt/call-arguments.js';
 
 const USER = { role: 'user', content: 'Go.' };
