@@ -14,14 +14,17 @@ import type { Subject } from './rules.js';
 export interface Cell {
   readonly name: string;
   readonly has: readonly Subject[];
-  /** Deterministic. `minutes` are simulated, at least 4. */
-  readonly run: (minutes: number) => Promise<Readonly<Record<string, number>>>;
+  /** Deterministic. `minutes` are simulated, at least 4; `seed`, from 1 on, draws the arrivals and the queue's random numbers. */
+  readonly run: (minutes: number, seed: number) => Promise<Readonly<Record<string, number>>>;
 }
 
 const MINUTE = 60_000;
 /** Requests of the last seconds may still run at the end. */
 const TAIL_MS = 10_000;
 const MAX_WAIT_MS = 10_000;
+
+/** The seed of the queue's random numbers, which are not those of the arrivals: so another decision of it changes no arrival. */
+const queueSeed = (seed: number): number => seed + 6;
 
 /** By mix, patience, what callers wait for, loads: a part of the grid of bench/admission/patience. */
 const PATIENCE: readonly (readonly [string, string, Kind, readonly number[]])[] = [
@@ -52,11 +55,17 @@ function patienceCells(): Cell[] {
       return {
         name: `${mixName} ${kind} replies, callers stay ${patience}, load ${load}`,
         has: ['overload'],
-        run: async (minutes) => {
+        run: async (minutes, seed) => {
           const untilMs = minutes * MINUTE;
           const fromMs = patience.includes('then') ? untilMs / 2 + MINUTE : 2 * MINUTE;
-          const list = callers(load, endurance, mix, untilMs, 1);
-          const visits = await simulateCallers(list, { kind, untilMs, maxWaitMs: MAX_WAIT_MS, learns: true });
+          const list = callers(load, endurance, mix, untilMs, seed);
+          const visits = await simulateCallers(list, {
+            kind,
+            untilMs,
+            maxWaitMs: MAX_WAIT_MS,
+            learns: true,
+            seed: queueSeed(seed),
+          });
           return { 'good seat time': figuresOf(visits, fromMs, untilMs - TAIL_MS).good };
         },
       };
@@ -76,11 +85,11 @@ function scenarioCells(): Cell[] {
     loads.map((load): Cell => ({
       name: `${mix.name}, load ${load}`,
       has: ['overload', 'accounts'],
-      run: async (minutes) => {
+      run: async (minutes, seed) => {
         const window = { fromMs: MINUTE, toMs: minutes * MINUTE, seats: SEATS, patienceMs: PATIENCE_MS };
         const untilMs = window.toMs + PATIENCE_MS + 1;
         const accounts = oneHeavy(load, mix.light, mix.lengths);
-        const visits = await simulate(ours, arrivals(accounts, SEATS, untilMs, 1), { ...window, untilMs });
+        const visits = await simulate(ours, arrivals(accounts, SEATS, untilMs, seed), { ...window, untilMs });
         const { goodput, lightServed, jain, timedOut } = measure(visits, accounts, window);
         return {
           'good seat time': goodput,
@@ -96,16 +105,17 @@ function scenarioCells(): Cell[] {
 const RETURNING: Cell = {
   name: 'callers who return after Retry-After, load 4',
   has: ['overload', 'returns'],
-  run: async (minutes) => {
+  run: async (minutes, seed) => {
     const untilMs = minutes * MINUTE;
     const stay = ENDURANCES.find(({ name }) => name === 'none leaves');
     const short = MIXES.find(({ name }) => name === 'short');
     if (stay === undefined || short === undefined) throw new Error('no such callers');
-    const visits = await simulateCallers(callers(4, stay, short, untilMs, 1), {
+    const visits = await simulateCallers(callers(4, stay, short, untilMs, seed), {
       kind: 'whole',
       untilMs,
       maxWaitMs: MAX_WAIT_MS,
       learns: true,
+      seed: queueSeed(seed),
       // Not those whom it tells to stay away for as long as clients do.
       comesBack: ({ retry, retryAfterMs }) => (retry === 'none' ? undefined : retryAfterMs),
     });
@@ -118,8 +128,13 @@ const RETURNING: Cell = {
 };
 
 /** A group of accounts, each request of a random one of them. */
-function group(name: string, accounts: number, perSecond: number, patienceMs: number, untilMs: number): Caller[] {
-  const random = seeded(accounts);
+function group(
+  name: string,
+  accounts: number,
+  perSecond: number,
+  { patienceMs, untilMs, seed }: { readonly patienceMs: number; readonly untilMs: number; readonly seed: number },
+): Caller[] {
+  const random = seeded(accounts + 1000 * (seed - 1));
   const list: Caller[] = [];
   for (let atMs = 0; atMs < untilMs; atMs -= (Math.log(1 - random()) / perSecond) * 1000) {
     const account = `${name} ${Math.floor(random() * accounts)}`;
@@ -132,14 +147,20 @@ function attack(name: string, attackers: number, perSecond: number, patienceMs: 
   return {
     name,
     has: ['overload', 'accounts'],
-    run: async (minutes) => {
+    run: async (minutes, seed) => {
       const untilMs = minutes * MINUTE;
       const list = [
-        ...group('large', 6, 8.6, 8000, untilMs),
-        ...group('small', 40, 1, 8000, untilMs),
-        ...group('attacker', attackers, perSecond, patienceMs, untilMs),
+        ...group('large', 6, 8.6, { patienceMs: 8000, untilMs, seed }),
+        ...group('small', 40, 1, { patienceMs: 8000, untilMs, seed }),
+        ...group('attacker', attackers, perSecond, { patienceMs, untilMs, seed }),
       ].sort((a, b) => a.atMs - b.atMs);
-      const visits = await simulateCallers(list, { kind: 'stream', untilMs, maxWaitMs: MAX_WAIT_MS, learns: true });
+      const visits = await simulateCallers(list, {
+        kind: 'stream',
+        untilMs,
+        maxWaitMs: MAX_WAIT_MS,
+        learns: true,
+        seed: queueSeed(seed),
+      });
       const of = (who: string): number => {
         const theirs = visits.filter(
           ({ account, atMs }) => account.startsWith(who) && atMs > MINUTE && atMs < untilMs - TAIL_MS,
@@ -161,9 +182,8 @@ function harnessCell(
   return {
     name,
     has: ['overload', 'accounts', ...more],
-    run: async (minutes) => {
-      // The queue's own chance, so that another decision of it changes no arrival.
-      const harness = new SeatHarness(1, { ...options, random: seeded(7) });
+    run: async (minutes, seed) => {
+      const harness = new SeatHarness(seed, { ...options, random: seeded(queueSeed(seed)) });
       for (const load of loads) harness.offer(load);
       await harness.run(minutes * MINUTE);
       const fates = harness.of(undefined, MINUTE, minutes * MINUTE - TAIL_MS);
@@ -237,16 +257,16 @@ const CLASSES = harnessCell(
   },
 );
 
-const TALKS = { conversations: 64, turns: 12, tokenMs: 0.5, stepMs: 20, loadFactor: 2, seed: 1, by: 'queue' } as const;
+const TALKS = { conversations: 64, turns: 12, tokenMs: 0.5, stepMs: 20, loadFactor: 2, by: 'queue' } as const;
 /** Time of a mean reply's tokens on an idle engine, ms. */
 const LEAST_REPLY_MS = 160 * TALKS.stepMs;
 
 function conversations(name: string, talks: Pick<Talks, 'replicas' | 'slower' | 'thinkMs'>): Cell {
   return {
     name: `conversations ${name}, pauses of ${talks.thinkMs / 1000} s`,
-    has: ['replicas', 'prefixes'],
-    run: async () => {
-      const { replyMs, reused } = await talk({ ...TALKS, ...talks });
+    has: ['replicas'],
+    run: async (_, seed) => {
+      const { replyMs, reused } = await talk({ ...TALKS, ...talks, seed });
       const meanMs = replyMs.reduce((sum, ms) => sum + ms, 0) / replyMs.length;
       return { 'tokens’ time of a reply’s time': LEAST_REPLY_MS / meanMs, 'prompt tokens reused': reused };
     },
@@ -276,6 +296,5 @@ export const CELLS: readonly Cell[] = [
     thinkMs: 8000,
   }),
   conversations('on 4 × 16 seats, two twice as slow', { replicas: FOUR, slower: [1, 1, 2, 2], thinkMs: 8000 }),
-  conversations('on 24 seats', { replicas: [24], thinkMs: 1000 }),
   conversations('on 4 × 6 seats', { replicas: [6, 6, 6, 6], thinkMs: 1000 }),
 ];
