@@ -10,7 +10,6 @@ import { quantile } from '../support/stats.js';
 const ACCOUNTS = 1000;
 const ROUNDS = 20_000;
 const WARM_UP = 5000;
-const CHUNKS = 32;
 const GOAL_US = 50;
 
 type Operation = 'enter' | 'ready' | 'cancel' | 'release and seat the next' | 'refuse';
@@ -26,8 +25,6 @@ async function measure(seats: number): Promise<Map<Operation, number[]>> {
     seats,
     // So many wait only before the overload counts as standing.
     learns: false,
-    // A third of the prompts share enough.
-    reusableTokens: (prefix) => ((prefix[0] ?? 0) % 3 === 0 ? 64 * prefix.length : 0),
   });
   const times = new Map<Operation, number[]>();
   const timed = <T>(operation: Operation, run: () => T): T => {
@@ -47,8 +44,7 @@ async function measure(seats: number): Promise<Map<Operation, number[]>> {
     const ticket = timed('enter', () => queue.enter(entry));
     if ('kind' in ticket) return;
     waiting.push(ticket);
-    const prefix = new Uint32Array(CHUNKS).fill(next);
-    timed('ready', () => ticket.ready({ promptTokens: 4000, prefix }));
+    timed('ready', () => ticket.ready({ promptTokens: 4000 }));
     void ticket.outcome.then((outcome) => {
       if (outcome.kind === 'seated') leases.push(outcome.lease);
     });
@@ -84,7 +80,7 @@ const worst = Math.max(...rows.map((row) => Number(row['p99, µs'])));
 await keep('admission-operations', {
   title: `One operation of the seat queue with ${ACCOUNTS.toLocaleString('en')} accounts`,
   about: [
-    `About two requests an account wait; classes mixed; prefix affinity on; ${ROUNDS.toLocaleString('en')} rounds.`,
+    `About two requests an account wait; classes mixed; ${ROUNDS.toLocaleString('en')} rounds.`,
   ],
   rows,
   conclusions: [`${worst <= GOAL_US ? 'Held' : 'Missed'}: p99 at most ${GOAL_US} µs (${worst.toFixed(1)} at worst).`],

@@ -1,11 +1,9 @@
 /**
  * Chooses which waiting request gets the next free seat, and of which replica.
  *
- * The request: one whose engine was lost, else the first one of the account with the lowest virtual time, or the first one of another
- * account if that account is close behind and a replica has much of its prompt. Its account is charged as usual, so this changes
- * the order and not the shares: an account passes another by at most a quarter of a request's seat time, plus the request
- * that crosses this bound. A request for which no free seat is long enough keeps its turn and delays no other: the first
- * one, among all waiting requests, for which a seat is long enough goes before it.
+ * The request: one whose engine was lost, else the first one of the account with the lowest virtual time. A request for which no free
+ * seat is long enough keeps its turn and delays no other: the first one, among all waiting requests, for which a seat is long enough
+ * goes before it.
  *
  * The replica: only replicas with a free seat that is long enough are considered, and of these only those with the shortest seats, so
  * that the long ones stay free for the requests that need them. Of these it takes the one with the highest
@@ -19,23 +17,10 @@
  * least recently, so that conversations spread over the saved state of all replicas.
  */
 import type { Account } from './accounts.js';
-import type { Forecast } from './forecast.js';
 import type { Overload } from './overload.js';
 import type { QueuedRequest } from './request.js';
 import { freeSeatsOf, type Replica } from './seats.js';
 import type { QueueState } from './state.js';
-
-/** A request is seated before its turn only if it shares at least so many tokens with what a replica has. */
-const MIN_TOKENS = 256;
-
-/** It must also share at least this part of its prompt. */
-const MIN_SHARE = 0.1;
-
-/** The most seat time that its account may be ahead of the passed one, as a share of the time of a request of the passed one. */
-const ALLOWANCE = 0.25;
-
-/** The same as a share of the longest wait, so that an account with requests of minutes is not passed for minutes. */
-const ALLOWANCE_OF_WAIT = 0.1;
 
 /** The most accounts whose first requests are compared for one seat. */
 const CANDIDATES = 16;
@@ -58,16 +43,14 @@ export type ReusableTokens = (prefix: Uint32Array, replica: number) => number;
 export class SeatChoice {
   readonly #state: QueueState;
   readonly #overload: Overload;
-  readonly #forecast: Forecast;
   readonly #reusableTokens: ReusableTokens | undefined;
   /** Whether a free seat is long enough for a request. */
   readonly #fits = ({ seatTokens }: QueuedRequest): boolean => this.#state.replicas.hasFree(seatTokens);
 
   /** `reusableTokens` undefined: the tokens of a prompt that a replica has are not considered. */
-  constructor(state: QueueState, overload: Overload, forecast: Forecast, reusableTokens: ReusableTokens | undefined) {
+  constructor(state: QueueState, overload: Overload, reusableTokens: ReusableTokens | undefined) {
     this.#state = state;
     this.#overload = overload;
-    this.#forecast = forecast;
     this.#reusableTokens = reusableTokens;
   }
 
@@ -80,7 +63,7 @@ export class SeatChoice {
     return this.#longRequestBefore(queued) ?? queued;
   }
 
-  /** The next request by the accounts' virtual times, and by what replicas have of the prompts. */
+  /** The next request by the accounts' virtual times. */
   #inTurn(): QueuedRequest | undefined {
     const { seatable } = this.#state;
     const lowest = seatable.first;
@@ -88,24 +71,7 @@ export class SeatChoice {
     const head = lowest?.next?.next;
     if (!lowest || !head) return undefined;
     if (!this.#fits(head)) return this.#firstThatFits();
-    if (seatable.size === 1) return head;
-    if (this.#overload.isAged(head)) return this.#fresher() ?? head;
-    if (this.#reusableTokens === undefined) return head;
-    const { usualMs, maxWaitMs } = this.#forecast;
-    const allowedMs = Math.min(ALLOWANCE * (lowest.holdMs ?? usualMs), ALLOWANCE_OF_WAIT * maxWaitMs);
-    // Virtual time is seat time over weight. No weight is below 1, so this leaves out no account that the next line lets in.
-    const near = seatable.front(({ virtualMs }) => virtualMs - lowest.virtualMs <= allowedMs, CANDIDATES);
-    let best: QueuedRequest | undefined = head;
-    let most = 0;
-    for (const { next, virtualMs, weight } of near) {
-      if ((virtualMs - lowest.virtualMs) * weight > allowedMs) continue;
-      const queued = next?.next;
-      const reused = queued && this.#fits(queued) ? this.#mostReusable(queued) : 0;
-      if (reused <= most) continue;
-      most = reused;
-      best = queued;
-    }
-    return best;
+    return seatable.size > 1 && this.#overload.isAged(head) ? (this.#fresher() ?? head) : head;
   }
 
   /**
@@ -115,7 +81,7 @@ export class SeatChoice {
   #fresher(): QueuedRequest | undefined {
     let found: QueuedRequest | undefined;
     let lowest = Infinity;
-    for (const { next, virtualMs } of this.#state.seatable.front(() => true, CANDIDATES)) {
+    for (const { next, virtualMs } of this.#state.seatable.front(CANDIDATES)) {
       const queued = next?.next;
       if (queued === undefined || virtualMs >= lowest || this.#overload.isAged(queued) || !this.#fits(queued)) continue;
       found = queued;
@@ -136,17 +102,6 @@ export class SeatChoice {
       lowest = account.virtualMs;
     });
     return found;
-  }
-
-  /** The most tokens of its prompt that a replica with a free seat has; 0 where that is not enough to count. */
-  #mostReusable({ needs }: QueuedRequest): number {
-    if (needs?.prefix === undefined || needs.promptTokens < MIN_TOKENS) return 0;
-    const { replicas } = this.#state;
-    let most = 0;
-    for (let at = 0; at < replicas.all.length; at += 1) {
-      if (replicas.freeSeatsAt(at) > 0) most = Math.max(most, this.#reusableTokens?.(needs.prefix, at) ?? 0);
-    }
-    return most >= Math.max(MIN_TOKENS, MIN_SHARE * needs.promptTokens) ? most : 0;
   }
 
   #replicaFor({ needs, request, seatTokens }: QueuedRequest): number {

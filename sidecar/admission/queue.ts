@@ -7,8 +7,7 @@
  * x time / weight; the lowest V is served next. Seat time charges long prompts and long replies without a guess of their
  * price. An account that begins to wait is lifted to the others' V (state.ts), so it gains nothing while it is
  * idle. Between accounts that always have a request waiting, V differs by no more than 2 x seats x the longest hold time
- * / weight, plus what prefix affinity may take out of turn (choose.ts), at any load. Between the classes of an account: accounts.ts;
- * between the end users of a class: request.ts.
+ * / weight, at any load. Between the classes of an account: accounts.ts; between the end users of a class: request.ts.
  *
  * A request whose predicted wait (forecast.ts) exceeds min(longest wait, deadline - now - usual hold time) is refused on
  * arrival (early rejection: Mooncake, FAST 2025; judge.ts). Each class of an account corrects its predictions by their outcomes, so
@@ -27,7 +26,7 @@
  *
  * Bounds: `waitingPerSeat` times seats requests and `waitingBytes` bytes wait (returned ones, at most one a lease, may exceed both; a
  * body over the cap may wait if no other does); one timer a waiting request; MAX_ACCOUNTS accounts; one recall a lease of several seats.
- * Operations are O(log n + seats) but for prediction, drop and affinity, which pass over the active accounts
+ * Operations are O(log n + seats) but for prediction and drop, which pass over the active accounts
  * (bench/results/admission-operations.md), and for a head that no free seat is long enough for (choose.ts).
  */
 import type { RefusalReason } from '../domain/refusal-reasons.js';
@@ -60,7 +59,7 @@ export interface QueueOptions {
    * Seats to begin with, of an engine that is one process, or of each replica; `pause` each at once that is not there yet.
    */
   readonly seats: number | readonly ReplicaSize[];
-  /** What the free sequences and the prefix cache of each replica hold of a prompt; absent: affinity plays no part. */
+  /** What the free sequences and the prefix cache of each replica hold of a prompt, which decides between replicas; absent: it plays no part. */
   readonly reusableTokens?: ReusableTokens;
   /** Whether a replica is ready or becomes ready without a new request; absent: always. */
   readonly isServed?: () => boolean;
@@ -114,7 +113,7 @@ export class SeatQueue {
     this.#forecast = new Forecast(this.#state, config.maxWaitMs);
     this.#overload = new Overload(this.#state, random, learns);
     this.#judge = new Judge(this.#state, config, random, this.#overload, this.#forecast);
-    this.#choice = new SeatChoice(this.#state, this.#overload, this.#forecast, reusableTokens);
+    this.#choice = new SeatChoice(this.#state, this.#overload, reusableTokens);
   }
 
   /** Takes a place, synchronously. */

@@ -77,21 +77,9 @@ export class Heap<T> {
     for (const { item } of this.#nodes) fn(item);
   }
 
-  /**
-   * Up to `most` members for which `near` is true. If `near` is true for a member, it must be true for all members
-   * before it.
-   */
-  front(near: (item: T) => boolean, most: number): T[] {
-    const found: T[] = [];
-    const open = [0];
-    for (let next = 0; next < open.length && found.length < most; next += 1) {
-      const at = open[next] ?? 0;
-      const node = this.#nodes[at];
-      if (node === undefined || !near(node.item)) continue;
-      found.push(node.item);
-      open.push(2 * at + 1, 2 * at + 2);
-    }
-    return found;
+  /** The first member and some of those that follow it soon, at most `most`. */
+  front(most: number): T[] {
+    return this.#nodes.slice(0, most).map(({ item }) => item);
   }
 
   #up(node: HeapNode<T>): void {

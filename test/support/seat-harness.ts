@@ -22,8 +22,6 @@ export interface Load {
   readonly patienceMs?: number;
   /** Tokens that a request's seat has to hold; absent: any seat will do. */
   readonly seatTokens?: number;
-  /** What its prompts begin with, as the option `reusableTokens` is called; absent: nothing in common. */
-  readonly prefix?: number;
   /** When it begins and ends. */
   readonly fromMs?: number;
   readonly untilMs?: number;
@@ -113,7 +111,7 @@ export class SeatHarness {
   }
 
   #arrive(load: Load, turn: number): void {
-    const { account, weight = 4, users, holdMs, deadlineMs, patienceMs = Infinity, prefix, seatTokens } = load;
+    const { account, weight = 4, users, holdMs, deadlineMs, patienceMs = Infinity, seatTokens } = load;
     const at = this.clock.now();
     const user = users?.[turn % users.length];
     const fate: Fate = { account, at, user, weight, seatTokens, end: undefined, waitedMs: 0, seatMs: 0 };
@@ -135,7 +133,6 @@ export class SeatHarness {
     ticket.ready({
       promptTokens: PROMPT_TOKENS,
       ...(seatTokens !== undefined && { seatTokens }),
-      ...(prefix !== undefined && { prefix: Uint32Array.of(prefix) }),
     });
     let waits = true;
     void ticket.outcome.then((outcome) => {

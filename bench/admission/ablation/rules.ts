@@ -2,7 +2,6 @@
  * The rules of the seat queue, each of which can be switched off. The service has no such switches: here the method that a rule is made
  * of is replaced on its class, for all queues of this process, until it is put back.
  */
-import { Heap } from '../../../sidecar/lib/heap.js';
 import { Account, AccountClass, Demand, ServiceRate } from '../../../sidecar/admission/accounts.js';
 import { Judge } from '../../../sidecar/admission/judge.js';
 import { Overload, Standing } from '../../../sidecar/admission/overload.js';
@@ -13,7 +12,7 @@ import { ReplicaSeats } from '../../../sidecar/admission/seats.js';
 type Undo = () => void;
 
 /** What a cell has that some rules are about. Where a cell does not have it, the rule changes nothing. */
-export type Subject = 'overload' | 'accounts' | 'returns' | 'classes' | 'lengths' | 'replicas' | 'prefixes';
+export type Subject = 'overload' | 'accounts' | 'returns' | 'classes' | 'lengths' | 'replicas';
 
 /** A rule by its name; `off` removes it and returns what puts it back. */
 export interface Rule {
@@ -177,17 +176,6 @@ export const RULES: readonly Rule[] = [
   },
   { name: 'judged again', about: 'lengths', off: () => method(Judge, 'outgrew', () => () => false) },
   { name: 'long before short', about: 'lengths', off: () => method(ReplicaSeats, 'shorterThan', () => () => 0) },
-  {
-    // SeatChoice alone asks for the front of a heap by what its elements are.
-    name: 'prefix lead',
-    about: 'prefixes',
-    off: () =>
-      method<Heap<Account>, 'front'>(Heap, 'front', (was) => {
-        return function (this: Heap<Account>, wanted, most) {
-          return wanted.length === 0 ? was.call(this, wanted, most) : [];
-        };
-      }),
-  },
   {
     name: 'replica speeds',
     about: 'replicas',

@@ -4,7 +4,7 @@ import t from 'tap';
 import type { ReplicaSize } from '../../../sidecar/admission/seats.js';
 import { jain } from '../../../sidecar/admission/state.js';
 import type { QueueReport } from '../../../sidecar/admission/report.js';
-import { SEATS, SeatHarness, share, type Load } from '../../support/seat-harness.js';
+import { SEATS, SeatHarness, share } from '../../support/seat-harness.js';
 import { rounds } from '../../support/long-form.js';
 
 const MINUTE = 60_000;
@@ -202,41 +202,29 @@ t.test('the users of an account take turns', async (t) => {
   t.ok(mean(waits('quiet')) < mean(waits('loud')) / 2, `${mean(waits('quiet'))}, ${mean(waits('loud'))}`);
 });
 
-/**
- * Of the longest request’s seat time: what prefix affinity may grant out of order
- * (docs/admission.md#fair-between-accounts).
- */
-const AFFINITY = 1 / 4;
-
-for (const affinity of [false, true]) {
-  const how = affinity ? ', with any shared prefixes' : '';
-  t.test(`virtual times of waiting accounts stay close together${how}`, async () => {
-    const loadArb = fc.record({
-      weight: fc.constantFrom(1, 4, 16),
-      holdMs: fc.integer({ min: 100, max: 3000 }),
-      times: fc.double({ min: 0.2, max: 3, noNaN: true }),
-      fromMs: fc.integer({ min: 0, max: 30_000 }),
-      // Tokens of its prompts that free sequences always have: none, some, most.
-      prefix: fc.constantFrom(0, 300, 900),
-    });
-    await fc.assert(
-      fc.asyncProperty(fc.integer(), fc.array(loadArb, { minLength: 2, maxLength: 5 }), async (seed, loads) => {
-        const harness = new SeatHarness(seed, affinity ? { reusableTokens: ([tokens]) => tokens ?? 0 } : {});
-        loads.forEach(({ weight, holdMs, times, fromMs, prefix }, i) => {
-          const load: Load = { account: `t${i}`, weight, holdMs, everyMs: everyMs(holdMs, times), fromMs, prefix };
-          harness.offer(load);
-        });
-        const longest = 1.5 * Math.max(...loads.map(({ holdMs }) => holdMs));
-        const lightest = Math.min(...loads.map(({ weight }) => weight));
-        let widest = 0;
-        await harness.run(MINUTE, ({ accounts }: QueueReport) => {
-          const waiting = accounts.filter((account) => account.waiting > 0).map(({ virtualMs }) => virtualMs);
-          if (waiting.length > 1) widest = Math.max(widest, Math.max(...waiting) - Math.min(...waiting));
-        });
-        const bound = ((2 * SEATS + (affinity ? AFFINITY : 0)) * longest) / lightest;
-        if (widest > bound) throw new Error(`${widest} is more than ${bound}`);
-      }),
-      { numRuns: rounds({ short: 6, long: 60 }) },
-    );
+t.test('virtual times of waiting accounts stay close together', async () => {
+  const loadArb = fc.record({
+    weight: fc.constantFrom(1, 4, 16),
+    holdMs: fc.integer({ min: 100, max: 3000 }),
+    times: fc.double({ min: 0.2, max: 3, noNaN: true }),
+    fromMs: fc.integer({ min: 0, max: 30_000 }),
   });
-}
+  await fc.assert(
+    fc.asyncProperty(fc.integer(), fc.array(loadArb, { minLength: 2, maxLength: 5 }), async (seed, loads) => {
+      const harness = new SeatHarness(seed);
+      loads.forEach(({ weight, holdMs, times, fromMs }, i) => {
+        harness.offer({ account: `t${i}`, weight, holdMs, everyMs: everyMs(holdMs, times), fromMs });
+      });
+      const longest = 1.5 * Math.max(...loads.map(({ holdMs }) => holdMs));
+      const lightest = Math.min(...loads.map(({ weight }) => weight));
+      let widest = 0;
+      await harness.run(MINUTE, ({ accounts }: QueueReport) => {
+        const waiting = accounts.filter((account) => account.waiting > 0).map(({ virtualMs }) => virtualMs);
+        if (waiting.length > 1) widest = Math.max(widest, Math.max(...waiting) - Math.min(...waiting));
+      });
+      const bound = (2 * SEATS * longest) / lightest;
+      if (widest > bound) throw new Error(`${widest} is more than ${bound}`);
+    }),
+    { numRuns: rounds({ short: 6, long: 60 }) },
+  );
+});

@@ -547,83 +547,11 @@ t.test('Retry-After is spread over a quarter more', async (t) => {
   t.match(desk.ask('a'), { reason: 'predicted', retryAfterMs: 10_000 });
 });
 
-t.test('affinity: a head that is close behind goes first if a free sequence has enough of its prompt', async (t) => {
-  const reusableTokens = ([tokens]: Uint32Array): number => tokens ?? 0;
-  const after = async (aheadMs: number, a: number, b: number): Promise<string[]> => {
-    const desk = new Harness(1, {}, { reusableTokens });
-    await desk.serve('b', 1000);
-    const lease = await desk.seat(desk.wait('b'));
-    const waiting = { a: desk.wait('a', {}, a), b: desk.wait('b', {}, b) };
-    desk.clock.advance(aheadMs);
-    return desk.turns(lease, waiting, 0);
-  };
-  t.same(await after(200, 0, 256), ['b', 'a']);
-  t.same(await after(200, 0, 255), ['a', 'b'], 'too few tokens');
-  t.same(await after(200, 300, 256), ['a', 'b'], 'the other shares more');
-  t.same(await after(400, 0, 256), ['a', 'b'], 'too far behind');
-});
-
-/** Seats of `x` with a prompt in the cache, one request after another, before `a`, which always waits. */
-async function passes(weight: number, takesMs: number, usualMs: number, maxWaitMs = 1e6): Promise<number> {
-  const desk = new Harness(1, { maxWaitMs }, { reusableTokens: ([tokens]) => tokens ?? 0 });
-  await desk.serve('x', takesMs);
-  await desk.serve('a', usualMs);
-  let lease = await desk.seat(desk.wait('other'));
-  const waiting = desk.wait('a');
-  for (let passed = 0; ; passed += 1) {
-    const next = desk.wait('x', { weight }, 900);
-    lease.release('done');
-    const own = desk.seat(waiting).then(() => undefined);
-    const outcome = await Promise.race([desk.seat(next), own]);
-    if (outcome === undefined || passed > 100) return passed;
-    lease = outcome;
-    desk.clock.advance(takesMs);
-  }
-}
-
-t.test(
-  'affinity: repeated requests overtake a waiting one by at most a quarter of a request’s seat time, for any weight',
-  async (t) => {
-    for (const weight of [1, 4, 16]) {
-      t.equal(await passes(weight, 1000, 1000), 1, `one request crosses the line, weight ${weight}`);
-      t.equal(await passes(weight, 100, 1000), 3, `100, 200, 300 ms, weight ${weight}`);
-    }
-  },
-);
-
-t.test('affinity: nor by more than a tenth of the longest wait', async (t) => {
-  t.equal(await passes(1, 4000, 60_000, 100_000), 3);
-});
-
-t.test('affinity: only for at least a tenth of the prompt', async (t) => {
-  for (const [promptTokens, order] of [
-    [3000, ['b', 'a']],
-    [3001, ['a', 'b']],
-  ] as const) {
-    const desk = new Harness(1, {}, { reusableTokens: () => 300 });
-    await desk.serve('b', 1000);
-    const lease = await desk.seat(desk.wait('b'));
-    const [a, b] = [desk.wait('a'), desk.enter('b')];
-    b.ready({ promptTokens, prefix: Uint32Array.of(1) });
-    desk.clock.advance(10);
-    t.same(await desk.turns(lease, { a, b }, 0), order);
-  }
-});
-
-t.test('affinity: for one seat sixteen heads are compared, however many accounts wait', async (t) => {
-  let looks = 0;
-  const reusableTokens = (): number => ((looks += 1), 0);
-  for (const [accounts, most] of [
-    [16, 16],
-    [40, 16],
-  ] as const) {
-    const desk = new Harness(1, { waitingPerSeat: 100 }, { reusableTokens });
-    const lease = await desk.seat(desk.wait('running'));
-    for (let i = 0; i < accounts; i += 1) desk.wait(`waiting ${i}`, {}, 1);
-    looks = 0;
-    lease.release('done');
-    t.equal(looks, most, `${accounts} accounts`);
-  }
+t.test('what a free sequence has of a prompt changes no turn between accounts', async (t) => {
+  const desk = new Harness(1, {}, { reusableTokens: ([tokens]) => tokens ?? 0 });
+  const lease = await desk.seat(desk.wait('other'));
+  const waiting = { a: desk.wait('a', {}, 0), b: desk.wait('b', {}, 900) };
+  t.same(await desk.turns(lease, waiting, 0), ['a', 'b']);
 });
 
 t.test('a request that is still checked, or proves too large, blocks no other', async (t) => {
