@@ -3,6 +3,7 @@ import t from 'tap';
 import { PATIENT_QUEUE } from '../support/config-parts.js';
 import { embeddedTestModel } from '../support/models.js';
 import { ENDLESS, SHORT, endsEarly, endsWell, OpenStream } from '../support/open-stream.js';
+import { ENGINE, ProcessGate } from '../support/process-gate.js';
 import { eventually, isRunning } from '../support/processes.js';
 import { CHAT, DECIDE, Sidecar } from '../support/sidecar.js';
 
@@ -23,8 +24,12 @@ async function isIn(sidecar: Sidecar, model: string, state: string): Promise<boo
 t.test(
   'a lazy model: the sidecar is ready without it; loaded by the first request, unloaded when idle, and loaded again',
   async (t) => {
+    const gate = new ProcessGate(t);
+    const { environment } = gate;
     const sidecar = await Sidecar.start(t, {
+      environment,
       config: {
+        stream: { keepAliveMs: 100 },
         ...(await models(
           { id: CHAT },
           { id: OTHER, load: 'lazy', idleUnloadMs: 2000 },
@@ -54,7 +59,12 @@ t.test(
     t.equal((await sidecar.readyz()).status, 200);
     t.equal(await sidecar.metric('ra_sidecar_engine_restarts_total', { model: OTHER }), 0);
 
-    t.equal((await ask()).status, 200);
+    gate.close(ENGINE);
+    const loading = await OpenStream.begin(sidecar, { ...SHORT, model: OTHER }, ': keep-alive\n: keep-alive');
+    const { goOn } = await gate.stopped();
+    t.ok(await isIn(sidecar, OTHER, 'cold'), 'a stream is kept alive while its model loads');
+    goOn();
+    endsWell(t, await loading.response);
     t.not(sidecar.enginePid(OTHER), pid);
     t.ok(await isIn(sidecar, CHAT, 'ready'), 'the eager one ran all the time');
 
