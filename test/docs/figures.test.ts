@@ -10,7 +10,7 @@ const read = (path: string): string => readFileSync(join(sourceRoot, path), 'utf
 
 t.test('tables of figures equal the results (`make docs` writes them)', async (t) => {
   const pages = readPages().filter(({ text }) => text.includes('<!-- figures '));
-  t.ok(pages.length >= 2);
+  t.ok(pages.length > 0);
   for (const { path, text } of pages) t.equal(text, await withFigures(text, read), path);
 });
 

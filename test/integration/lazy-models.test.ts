@@ -60,7 +60,7 @@ t.test(
     t.equal(await sidecar.metric('ra_sidecar_engine_restarts_total', { model: OTHER }), 0);
 
     gate.close(ENGINE);
-    const loading = await OpenStream.begin(sidecar, { ...SHORT, model: OTHER }, ': keep-alive\n: keep-alive');
+    const loading = await OpenStream.begin(sidecar, { ...SHORT, model: OTHER }, ': keep-alive');
     const { goOn } = await gate.stopped();
     t.ok(await isIn(sidecar, OTHER, 'cold'), 'a stream is kept alive while its model loads');
     goOn();
