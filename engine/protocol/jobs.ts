@@ -59,7 +59,7 @@ export interface ScoreQuestion {
   /** One token per answer, distinct, in the answers' order. */
   readonly labels: Uint32Array;
   /**
-   * The model's own temperature for this type of question, multiplied with the job's: engine/prompt/calibration.ts. 1:
+   * The model's own temperature for this type of question, multiplied with the job's: engine/prompt/labels.ts. 1:
    * none.
    */
   readonly temperature: number;
