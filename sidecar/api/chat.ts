@@ -26,7 +26,7 @@ export const CHAT: WorkRoute<ChatParams, ChatTokens> = {
   entitlement: 'chat',
   kind: 'chat',
   maxBytes: ({ chatBytes }) => chatBytes,
-  form: (contract) => (contract === 'compatible' ? 'compatible' : 'chat'),
+  form: ({ contract }) => (contract === 'compatible' ? 'compatible' : 'chat'),
   begin: (request) => generation(request, makeWriter),
   reference: {
     path: '/v1/chat/completions',

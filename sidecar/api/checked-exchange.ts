@@ -2,7 +2,7 @@ import { prepareAnswers, validateAnswer, type AnswerKind } from '../contracts/an
 import { placeOf } from '../contracts/body-refusals.js';
 import { errorBody, type ContractError } from '../domain/errors.js';
 import type { BodyResult } from '../http/body.js';
-import type { EventStream, Exchange, FrameOptions, Reply, RequestHead } from '../http/exchange.js';
+import type { AnswerForm, EventStream, Exchange, FrameOptions, Reply, RequestHead } from '../http/exchange.js';
 import type { Signal } from '../lib/abort.js';
 import type { Log } from '../telemetry/logger.js';
 
@@ -10,6 +10,8 @@ import type { Log } from '../telemetry/logger.js';
 const ANSWERS: ReadonlyMap<string, AnswerKind> = new Map([
   ['/v1/chat/completions', 'completion'],
   ['/v1/responses', 'response'],
+  ['/v1/messages', 'message'],
+  ['/v1/messages/count_tokens', 'tokenCount'],
   ['/v1/models', 'models'],
   ['/v1/decisions', 'decisions'],
   ['/v1/systemone', 'systemone'],
@@ -18,7 +20,9 @@ const ANSWERS: ReadonlyMap<string, AnswerKind> = new Map([
   ['/readyz', 'readiness'],
 ]);
 
-function kindAt(path: string): AnswerKind | undefined {
+/** A model list in the form of the Messages API has no schema: `test/contract/messages.test.ts` has all of it. */
+function kindAt({ path }: RequestHead, form: AnswerForm | undefined): AnswerKind | undefined {
+  if (form && path.startsWith('/v1/models')) return undefined;
   return ANSWERS.get(path) ?? (path.startsWith('/v1/models/') ? 'model' : undefined);
 }
 
@@ -59,6 +63,10 @@ class CheckedExchange implements Exchange {
     return this.#inner.head;
   }
 
+  get answerForm(): AnswerForm | undefined {
+    return this.#inner.answerForm;
+  }
+
   get gone(): Signal {
     return this.#inner.gone;
   }
@@ -68,29 +76,31 @@ class CheckedExchange implements Exchange {
   }
 
   reply(reply: Reply): void {
-    const kind = kindAt(this.head.path);
+    const kind = kindAt(this.head, this.answerForm);
     if (kind !== undefined && typeof reply.body === 'string') check(kind, reply.body, this.#report);
     this.#inner.reply(reply);
   }
 
   fail(error: ContractError, headers?: Readonly<Record<string, string>>): void {
-    check('error', errorBody(error), this.#report);
+    checkError(error, this, this.#report);
     this.#inner.fail(error, headers);
   }
 
   stream(headers?: Readonly<Record<string, string>>, frames?: FrameOptions): EventStream {
-    return new CheckedStream(this.#inner.stream(headers, frames), this.#report);
+    return new CheckedStream(this.#inner.stream(headers, frames), this, this.#report);
   }
 }
 
 /** Chunks, then either `[DONE]` or one error frame, then nothing. */
 class CheckedStream implements EventStream {
   readonly #inner: EventStream;
+  readonly #exchange: Pick<Exchange, 'head' | 'answerForm'>;
   readonly #report: Report;
   #over = false;
 
-  constructor(inner: EventStream, report: Report) {
+  constructor(inner: EventStream, exchange: Pick<Exchange, 'head' | 'answerForm'>, report: Report) {
     this.#inner = inner;
+    this.#exchange = exchange;
     this.#report = report;
   }
 
@@ -104,7 +114,8 @@ class CheckedStream implements EventStream {
 
   event(text: string, name?: string): void {
     if (this.#over) this.#report('stream: a frame follows the last one');
-    this.#over ||= text === DONE || LAST_EVENT.test(text) || check(kindOf(text), text, this.#report) === 'error';
+    const kind = this.#exchange.answerForm ? 'messageEvent' : kindOf(text);
+    this.#over ||= text === DONE || LAST_EVENT.test(text) || check(kind, text, this.#report) === 'error';
     this.#inner.event(text, name);
   }
 
@@ -114,7 +125,7 @@ class CheckedStream implements EventStream {
 
   fail(error: ContractError, serverTiming?: string): void {
     if (this.#over) this.#report('stream: a frame follows the last one');
-    check('error', errorBody(error), this.#report);
+    checkError(error, this.#exchange, this.#report);
     this.#over = true;
     this.#inner.fail(error, serverTiming);
   }
@@ -126,14 +137,24 @@ class CheckedStream implements EventStream {
   }
 }
 
-/** The events that end a stream of POST /v1/responses. */
-const LAST_EVENT = /^\{"type":"response\.(?:completed|incomplete)"/;
+/** The events that end a stream of POST /v1/responses, and of POST /v1/messages. */
+const LAST_EVENT = /^\{"type":"(?:response\.(?:completed|incomplete)|message_stop)"/;
 
 function kindOf(frame: string): AnswerKind {
   if (frame.startsWith('{"type":"')) return 'responseEvent';
   if (frame.startsWith('{"error":')) return 'error';
   // Quotes inside a text are escaped, so that no text can look like this.
   return frame.includes('"choices":[]') ? 'usageChunk' : 'chunk';
+}
+
+/** Of the catalogue, and as it is written. */
+function checkError(
+  error: ContractError,
+  { head, answerForm }: Pick<Exchange, 'head' | 'answerForm'>,
+  report: Report,
+): void {
+  check('error', errorBody(error), report);
+  if (answerForm) check('messageError', answerForm.errorText(error, head.requestId), report);
 }
 
 function check(kind: AnswerKind, text: string, report: Report): AnswerKind {

@@ -3,11 +3,11 @@
  * counted and passed to the route's writer.
  */
 import type { ChatParams } from '../contracts/requests.js';
-import { promptLength, type GenerateJob } from '../engine-client/engine.js';
+import { promptLength, type GenerateJob, type Prompt } from '../engine-client/engine.js';
 import { prefixOf } from '../engine-client/prefixes.js';
 import type { Clock } from '../lib/clock.js';
 import type { ModelMeter } from '../telemetry/model-metrics.js';
-import { placeInPrompt } from './images.js';
+import { placeInPrompt, type ImagePrompt } from './images.js';
 import * as refusals from './refusals.js';
 import { JoinedWriter, type ReplyWriter } from './replies.js';
 import { failed, type RequestContext, type Stop } from './request-context.js';
@@ -71,10 +71,9 @@ function joined(writer: ReplyWriter, { params, context, services }: ChatRequest)
 async function planOf(request: ChatRequest, tokens: ChatTokens, contexts: readonly number[]): Promise<Plan | Stop> {
   const { context, params, model, account, services } = request;
   const scope = model.scopeOf(account);
-  const of = { account, scope, param: params.firstImage ?? 'messages' };
-  const placed = model.vision && tokens.images && (await placeInPrompt(model.vision, tokens.prompt, tokens.images, of));
-  if (placed?.kind === 'refused') return failed(placed.error);
-  const prompt = placed?.prompt ?? tokens.prompt;
+  const placed = await placedPrompt({ params, model, account }, tokens);
+  if (placed.kind === 'refused') return failed(placed.error);
+  const { prompt, images } = placed;
   const promptTokens = promptLength(prompt);
   const room = params.maxTokens === undefined ? seatLength(promptTokens, contexts) : (contexts.at(-1) ?? 0);
   const completionRoom = room - promptTokens;
@@ -105,7 +104,17 @@ async function planOf(request: ChatRequest, tokens: ChatTokens, contexts: readon
     ...(format && { format }),
   };
   const needs = { promptTokens, seatTokens: promptTokens + maxTokens, prefix: prefixOf(prompt, scope) };
-  return { kind: 'planned', needs, completionTokens: maxTokens * n, job, ...(placed && { images: placed.images }) };
+  return { kind: 'planned', needs, completionTokens: maxTokens * n, job, ...(images && { images }) };
+}
+
+/** The prompt with its images in their places. `images`: absent: it has none; else the caller closes them. */
+export async function placedPrompt(
+  { params, model, account }: Pick<ChatRequest, 'params' | 'model' | 'account'>,
+  { prompt, images }: ChatTokens,
+): Promise<ImagePrompt | { readonly kind: 'placed'; readonly prompt: Prompt; readonly images?: undefined }> {
+  if (!model.vision || !images) return { kind: 'placed', prompt };
+  const of = { account, scope: model.scopeOf(account), param: params.firstImage ?? 'messages' };
+  return placeInPrompt(model.vision, prompt, images, of);
 }
 
 /**

@@ -1,6 +1,8 @@
 import { inCohort, mayCall, mayUse, type Caller } from '../access/identity.js';
 import { modelList, modelObject } from '../contracts/answers.js';
-import type { Exchange } from '../http/exchange.js';
+import { anthropicModel, anthropicModels, type DescribedModel } from '../contracts/message-answers.js';
+import type { AnswerForm, Exchange, RequestHead } from '../http/exchange.js';
+import { MESSAGES_FORM } from './messages.js';
 import { authorize } from './preflight.js';
 import * as refusals from './refusals.js';
 import { failed, RequestContext } from './request-context.js';
@@ -15,8 +17,10 @@ export const LIST_MODELS: PlainRoute = {
   serve: (exchange, services) =>
     answerCaller(exchange, services, (context, caller) => {
       const models = [...services.models.values()].filter((model) => isListed(model, caller));
-      context.reply({ status: 200, body: modelList(models) });
+      const body = exchange.answerForm ? anthropicModels(models.map(described)) : modelList(models);
+      context.reply({ status: 200, body });
     }),
+  answerForm: formOf,
   reference: {
     path: '/v1/models',
     method: 'get',
@@ -38,9 +42,13 @@ export const SHOW_MODEL: PlainRoute = {
   serve: (exchange, services) =>
     answerCaller(exchange, services, (context, caller) => {
       const model = services.models.get(idOf(exchange.head.path));
-      if (model && isListed(model, caller)) context.reply({ status: 200, body: modelObject(model) });
-      else context.stop(failed(refusals.notEntitled()));
+      if (!model || !isListed(model, caller)) context.stop(failed(refusals.notEntitled()));
+      else {
+        const body = exchange.answerForm ? JSON.stringify(anthropicModel(described(model))) : modelObject(model);
+        context.reply({ status: 200, body });
+      }
     }),
+  answerForm: formOf,
   reference: {
     compatibleOnly: true,
     path: MODEL_PATH,
@@ -61,7 +69,9 @@ async function answerCaller(
   services: Services,
   answer: (context: RequestContext, caller: Caller) => void,
 ): Promise<void> {
-  const context = new RequestContext(exchange, { name: 'models' }, services);
+  // An answer in the form of the Messages API is served under the compatible contract alone.
+  const takesApiKey = services.contract === 'compatible' && ({ takesApiKey: true } as const);
+  const context = new RequestContext(exchange, { name: 'models', ...takesApiKey }, services);
   try {
     const caller = await authorize(context, 'models', services);
     if (caller.kind === 'caller') answer(context, caller);
@@ -69,6 +79,15 @@ async function answerCaller(
   } finally {
     context.close();
   }
+}
+
+/** Clients of the Messages API name its version in each request. */
+function formOf(head: RequestHead): AnswerForm | undefined {
+  return head.header('anthropic-version') === undefined ? undefined : MESSAGES_FORM;
+}
+
+function described({ id, created, engine }: HostedModel): DescribedModel {
+  return { id, created, context: engine.contexts.at(-1) ?? 0 };
 }
 
 function isListed({ id, kind, cohort }: HostedModel, caller: Caller): boolean {

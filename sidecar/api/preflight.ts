@@ -43,7 +43,7 @@ export async function preflight<P extends Params>(
   if (caller.kind !== 'caller') return caller;
   const received = await readBody(context, route, services, caller);
   if (received.kind !== 'body') return received;
-  const body = new RequestBody(received, route.form(services.contract), caller, services.prompts);
+  const body = new RequestBody(received, route.form(services), caller, services.prompts);
   context.onClose(() => body.free());
   const checked = await checkModel<P>(context, route, services, caller, body);
   if ('kind' in checked) return checked;
@@ -68,7 +68,7 @@ function notServing(services: Services): ContractError | undefined {
 /** Checks the key. */
 async function identify(context: RequestContext, services: Services): Promise<Caller | Stop> {
   const from = services.clock.now();
-  const found = await services.identity.resolve(context.exchange.head, context.trace?.headers);
+  const found = await services.identity.resolve(context.credentials, context.trace?.headers);
   // A gateway has authorized its callers itself.
   const vouched = found.kind === 'caller' && found.vouched === true;
   if (!vouched) context.times.authorized(from);

@@ -3,11 +3,19 @@ import type { ContractError } from '../domain/errors.js';
 import { CHAT } from './chat.js';
 import { DECISIONS, SYSTEMONE } from './decisions.js';
 import { HEALTH, HEALTHZ, READYZ } from './health.js';
+import { COUNT_TOKENS, MESSAGES } from './messages.js';
 import { LIST_MODELS, SHOW_MODEL } from './models.js';
 import { openApiDocument } from './openapi/openapi.js';
 import * as refusals from './refusals.js';
 import { RESPONSES } from './responses.js';
-import { ANY_ERRORS, type Contract, type PlainRoute, type RouteReference, type WorkRoute } from './route.js';
+import {
+  ANY_ERRORS,
+  type AnswerFormOf,
+  type Contract,
+  type PlainRoute,
+  type RouteReference,
+  type WorkRoute,
+} from './route.js';
 
 /** The description of all routes. It needs no key: its content is public. */
 const OPENAPI: PlainRoute = {
@@ -35,6 +43,8 @@ export const ROUTES: readonly (WorkRoute | PlainRoute)[] = [
   READYZ,
   HEALTH,
   RESPONSES,
+  MESSAGES,
+  COUNT_TOKENS,
   SHOW_MODEL,
 ];
 
@@ -42,6 +52,13 @@ export const ROUTES: readonly (WorkRoute | PlainRoute)[] = [
 export function routesOf(contract: Contract): readonly (WorkRoute | PlainRoute)[] {
   documentOf(contract);
   return contract === 'compatible' ? ROUTES : ROUTES.filter(({ reference }) => reference.compatibleOnly !== true);
+}
+
+/** The form of the answers to a request, if its route has one of its own. Absent: no route of this contract has. */
+export function answerForms(contract: Contract): AnswerFormOf | undefined {
+  if (contract === 'strict') return undefined;
+  const byPath = new Map(ROUTES.map(({ reference, answerForm }) => [reference.path, answerForm]));
+  return (head) => byPath.get(head.route ?? '')?.(head);
 }
 
 /** The same as they are described. */

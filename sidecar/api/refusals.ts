@@ -170,7 +170,7 @@ export function refused({ reason, retryAfterMs }: Pick<Refused, 'reason' | 'retr
 }
 
 export function overContext(promptTokens: number, maxTokens: number, context: number, param: string): ContractError {
-  return overContextError(context, { prompt: `${promptTokens}`, completion: `at least ${maxTokens}` }, param);
+  return overContextError(context, { prompt: promptTokens, completion: maxTokens }, param);
 }
 
 /** The prompt leaves room, but less than the caller asks for. Without the words by which agents detect a prompt that is too long. */

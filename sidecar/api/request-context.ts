@@ -1,4 +1,4 @@
-import type { Caller, Denied } from '../access/identity.js';
+import type { Caller, Credentials, Denied } from '../access/identity.js';
 import type { Permit } from '../access/limits.js';
 import type { Lease, Refused } from '../admission/types.js';
 import type { ContractError, ErrorCode } from '../domain/errors.js';
@@ -48,6 +48,8 @@ interface ContextRoute {
   readonly operation?: Operation;
   /** Its own names of a chat's fields, for the field that an error names. */
   readonly fieldNames?: Readonly<Record<string, string>>;
+  /** A key is also taken from the field `x-api-key`. */
+  readonly takesApiKey?: true;
 }
 
 /**
@@ -96,6 +98,16 @@ export class RequestContext {
     this.times = new Timeline(services.clock);
     this.trace = services.tracing?.begin(exchange.head, this.times.startedAt);
     this.log = services.log.forRequest(exchange.head.requestId);
+  }
+
+  /** What identifies the caller. A bearer token comes before the field `x-api-key`, where the route takes that. */
+  get credentials(): Credentials {
+    const { head } = this.exchange;
+    const key = this.#route.takesApiKey === true ? head.header('x-api-key') : undefined;
+    if (key === undefined || head.header('authorization') !== undefined) return head;
+    const header = (name: string): string | undefined =>
+      name === 'authorization' ? `Bearer ${key}` : head.header(name);
+    return { address: head.address, header };
   }
 
   /** Where the request is. Until the engine has started it, it is `waiting` and has used no tokens. */
@@ -221,7 +233,7 @@ export class RequestContext {
       return;
     }
     this.exchange.fail(error, error.status === 429 ? { 'Server-Timing': this.times.header() } : {});
-    this.ended(error.status, error);
+    this.ended(this.exchange.answerForm?.statusOf(error) ?? error.status, error);
   }
 
   /** The caller disconnected. */

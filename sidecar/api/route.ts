@@ -7,7 +7,7 @@ import type { BodyForm, ModelRoute, Params } from '../contracts/requests.js';
 import { CATALOGUE, type ErrorCode } from '../domain/errors.js';
 import type { SeatNeeds } from '../admission/types.js';
 import type { GenerateJob, GenerationReceiver, ScoreJob, ScoreReceiver } from '../engine-client/engine.js';
-import type { Exchange } from '../http/exchange.js';
+import type { AnswerForm, Exchange, RequestHead } from '../http/exchange.js';
 import type { NoResult, Refusal, Tokenized } from '../prompts/prompt-maker.js';
 import type { Operation } from '../telemetry/model-metrics.js';
 import type { JobImages } from './images.js';
@@ -41,6 +41,8 @@ export interface RouteReference {
   /** A status other than 200 that carries no error: its named schema. */
   readonly other?: readonly [status: number, schema: string, description: string];
   readonly errors: readonly ErrorCode[];
+  /** Errors have the form and the statuses of the Messages API. */
+  readonly messageErrors?: true;
 }
 
 /** What any request can meet: a malformed head, a method that the path does not take, a fault of ours. */
@@ -69,9 +71,13 @@ export const WORK_ERRORS: readonly ErrorCode[] = (Object.keys(CATALOGUE) as Erro
   (code) => code !== 'not_found' && code !== 'request_cancelled',
 );
 
+/** The form of the answers of one route under `contract: compatible`; undefined: they are like those of most routes. */
+export type AnswerFormOf = (head: RequestHead) => AnswerForm | undefined;
+
 /** A route that uses no model. */
 export interface PlainRoute {
   readonly reference: RouteReference;
+  readonly answerForm?: AnswerFormOf;
   serve(exchange: Exchange, services: Services): void | Promise<void>;
 }
 
@@ -88,13 +94,16 @@ export interface RouteChecks {
   /** The longest body, in bytes. */
   maxBytes(limits: Services['limits']): number;
   /** What its bodies are checked against. */
-  form(contract: Contract): BodyForm;
+  form(services: Pick<Services, 'contract' | 'billingLine'>): BodyForm;
+  /** A key is also taken from the field `x-api-key`. */
+  readonly takesApiKey?: true;
 }
 
 /** A route that uses a model: run.ts serves it. `T`: what its prompts are in tokens. */
 export interface WorkRoute<P extends Params = Params, T extends Tokens = Tokens> extends RouteChecks {
   readonly kind: T['kind'];
   readonly reference: RouteReference;
+  readonly answerForm?: AnswerFormOf;
   /** Its own names of a chat's fields, for the field that an error names. Absent: it has the same. */
   readonly fieldNames?: Readonly<Record<string, string>>;
   /** Makes what answers one request. Called once it passed all checks, before it enters the queue. */

@@ -45,6 +45,8 @@ export interface Services {
   readonly random: () => number;
   /** The contract by which chat bodies are validated. */
   readonly contract: 'strict' | 'compatible';
+  /** What becomes of the line that Claude Code begins its system text with. */
+  readonly billingLine: 'drop' | 'keep';
   readonly identity: Identity;
   readonly prompts: PromptMaker;
   readonly models: ReadonlyMap<string, HostedModel>;

@@ -214,6 +214,7 @@ async function openApp(
       timeoutMs: config.request.timeoutMs,
     },
     contract: config.contract,
+    billingLine: config.messages.billingLine,
     isolateDecisions: config.decisions.isolate,
     promptHosts: () => prompts.states,
     promptsReady: () => lifecycle.promptsReady,

@@ -13,7 +13,7 @@ import {
   type Reload,
   type Scrapers,
 } from '../api/operators.js';
-import { notServed, routesOf } from '../api/public-routes.js';
+import { answerForms, notServed, routesOf } from '../api/public-routes.js';
 import { run } from '../api/run.js';
 import type { Services } from '../api/services.js';
 import { LoadReport } from '../http/load-report.js';
@@ -71,10 +71,12 @@ export function openPublic(
     ...Object.fromEntries(described),
     ...((pickerMetrics || scrapers) && { '/metrics': { GET: (exchange) => publicMetrics(exchange, shown) } }),
   };
+  const forms = answerForms(config.contract);
   const server = serverOf('public', deps, routes, {
     origins: config.cors.origins,
     ...(tls && { tls }),
     absent: (path) => notServed(path, config.contract),
+    ...(forms && { answerForm: forms }),
     ...(config.development.validateAnswers && { wrap: checkAnswers(log) }),
     ...(loadReport !== 'off' && {
       loadReport: new LoadReport({ clock, when: loadReport, counted, load: () => metrics.endpointLoad }),
@@ -90,7 +92,8 @@ function serverOf(
   listener: keyof ConnectionBounds,
   { config, clock, metrics, log, connections, reserve }: ServerDeps,
   routes: Routes,
-  own: Pick<ServerOptions, 'origins'> & Partial<Pick<ServerOptions, 'wrap' | 'loadReport' | 'absent' | 'tls'>>,
+  own: Pick<ServerOptions, 'origins'> &
+    Partial<Pick<ServerOptions, 'wrap' | 'loadReport' | 'absent' | 'tls' | 'answerForm'>>,
 ): Server {
   const { bodies, stream } = config;
   let logAt = -Infinity;

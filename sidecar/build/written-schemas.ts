@@ -9,6 +9,7 @@ const MODULES = [
   'contracts/chat',
   'contracts/compatible',
   'contracts/responses',
+  'contracts/messages',
   'contracts/decisions',
   'contracts/systemone',
   'config/config',

@@ -204,9 +204,15 @@ export const configSchema = section({
   }),
   dataDir: path('Folder of keys and other state, relative to the working directory.', { default: '.ra' }),
   contract: text(
-    'Which chat requests are accepted. `strict`: the closed contract of docs/contract.md. `compatible`: also the fields, message forms and JSON schemas that OpenAI’s clients and agent frameworks send, and `POST /v1/responses` and `GET /v1/models/{id}` (docs/clients.md).',
+    'Which chat requests are accepted. `strict`: the closed contract of docs/contract.md. `compatible`: also the fields, message forms and JSON schemas that OpenAI’s clients and agent frameworks send, and `POST /v1/responses`, `POST /v1/messages`, `POST /v1/messages/count_tokens` and `GET /v1/models/{id}` (docs/clients.md).',
     { enum: ['strict', 'compatible'], default: 'strict' },
   ),
+  messages: section({
+    billingLine: text(
+      'The first block of Claude Code’s system text, which begins with `x-anthropic-billing-header:`. `drop`: it is left out of the prompt, since it differs between versions and, in older ones, between requests, so that no prefix could be reused. `keep`: it is part of the prompt.',
+      { enum: ['drop', 'keep'], default: 'drop' },
+    ),
+  }),
   access: accessSchema,
   keys: keysSchema,
   limits: limitsSchema,

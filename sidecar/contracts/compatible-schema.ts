@@ -158,7 +158,7 @@ const ELSEWHERE = only([null], 'must be null: it would have no effect here');
  * clients send back; nothing here reads them. `elsewhere`: fields that are read in messages of another role or parts of another
  * type, so that a caller who sends them expects an effect.
  */
-function open(required: readonly string[], properties: Schemas, elsewhere: readonly string[] = []): object {
+export function open(required: readonly string[], properties: Schemas, elsewhere: readonly string[] = []): object {
   const unread = Object.fromEntries(elsewhere.map((name) => [name, ELSEWHERE]));
   return { type: 'object', maxProperties: MAX_FIELDS, required, properties: { ...unread, ...properties } };
 }

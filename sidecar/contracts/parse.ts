@@ -6,6 +6,8 @@ import { toCompatibleRequest } from './compatible.js';
 import { COMPATIBLE_SCHEMA } from './compatible-schema.js';
 import { DECISIONS_SCHEMA, toDecisionRequest } from './decisions.js';
 import { readJson } from './json.js';
+import { toMessagesRequest } from './messages.js';
+import { MESSAGES_SCHEMA } from './messages-schema.js';
 import { toResponsesRequest } from './responses.js';
 import { RESPONSES_SCHEMA } from './responses-schema.js';
 import { type Parsed, refuseJson } from './body-refusals.js';
@@ -19,12 +21,24 @@ export function parseBody(form: BodyForm, bytes: Uint8Array): Parsed<ChatRequest
   return form === 'decisions' || form === 'systemone' ? parseDecisions(form, bytes) : parseChat(bytes, form);
 }
 
-/** Parses and checks the body of POST /chat/completions, under either contract, or of POST /responses. */
+interface WideForm {
+  readonly schema: object;
+  readonly toRequest: (value: unknown) => Parsed<ChatRequest>;
+}
+
+const WIDE_FORMS: Readonly<Record<Exclude<ChatForm, 'chat'>, WideForm>> = {
+  compatible: { schema: COMPATIBLE_SCHEMA, toRequest: toCompatibleRequest },
+  responses: { schema: RESPONSES_SCHEMA, toRequest: toResponsesRequest },
+  messages: { schema: MESSAGES_SCHEMA, toRequest: (value) => toMessagesRequest(value) },
+  'messages-billed': { schema: MESSAGES_SCHEMA, toRequest: (value) => toMessagesRequest(value, true) },
+};
+
+/** Parses and checks the body of POST /chat/completions, under either contract, of POST /responses or of POST /messages. */
 export function parseChat(bytes: Uint8Array, form: ChatForm = 'chat'): Parsed<ChatRequest> {
   const read = readJson(bytes, { replaceSurrogates: form !== 'chat' });
   if (form !== 'chat') {
-    if (!read.ok) return refuseJson(read, form === 'responses' ? RESPONSES_SCHEMA : COMPATIBLE_SCHEMA);
-    return form === 'responses' ? toResponsesRequest(read.value) : toCompatibleRequest(read.value);
+    const { schema, toRequest } = WIDE_FORMS[form];
+    return read.ok ? toRequest(read.value) : refuseJson(read, schema);
   }
   const parsed = read.ok ? toChatRequest(read.value) : refuseJson(read, CHAT_SCHEMA);
   if (parsed.kind === 'ok' || (!read.ok && read.fault !== 'lone-surrogate')) return parsed;

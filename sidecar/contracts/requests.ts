@@ -7,8 +7,11 @@
 
 export type ModelRoute = 'chat' | 'decisions' | 'systemone';
 
-/** What a chat can be asked for by: the strict contract, the compatible one, POST /responses. */
-export type ChatForm = 'chat' | 'compatible' | 'responses';
+/**
+ * What a chat can be asked for by: the strict contract, the compatible one, POST /responses, and POST /messages without or with the billing
+ * line that Claude Code sends.
+ */
+export type ChatForm = 'chat' | 'compatible' | 'responses' | 'messages' | 'messages-billed';
 
 /** Which contract a body is checked against. */
 export type BodyForm = ModelRoute | ChatForm;

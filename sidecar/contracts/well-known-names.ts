@@ -3,6 +3,7 @@
  * compatible contract knows, and more of what clients are known to send.
  */
 import { COMPATIBLE_SCHEMA } from './compatible-schema.js';
+import { MESSAGES_SCHEMA } from './messages-schema.js';
 import { RESPONSES_SCHEMA } from './responses-schema.js';
 
 const OTHERS = [
@@ -22,6 +23,7 @@ const OTHERS = [
 export const WELL_KNOWN_NAMES: ReadonlySet<string> = new Set([
   ...namesIn(COMPATIBLE_SCHEMA),
   ...namesIn(RESPONSES_SCHEMA),
+  ...namesIn(MESSAGES_SCHEMA),
   ...OTHERS,
 ]);
 

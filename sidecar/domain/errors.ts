@@ -271,6 +271,8 @@ export interface ContractError {
   readonly retryable: boolean;
   /** Milliseconds until a retry may succeed; set exactly on 429, 503 and 504. */
   readonly retryAfterMs?: number;
+  /** Of a prompt that is too long for its model: tokens that it has at least, and those of the context. */
+  readonly lengths?: { readonly prompt: number; readonly context: number };
 }
 
 /** Builds an error from its catalogue row. `status` picks one of the row's other statuses; anything else throws (a bug). */
@@ -297,22 +299,29 @@ export function contractError(
 /**
  * A chat's prompt and completion are longer than the model's context. Agent frameworks find this out by the words of OpenAI's API and
  * then shorten the conversation: `maximum context length is N tokens`, `reduce the length of the messages`, and
- * `context_length_exceeded`, which is a code there and none of the contract's. `prompt`, `completion`: how many tokens they
- * have at least, in words; no completion where the prompt alone is too long.
+ * `context_length_exceeded`, which is a code there and none of the contract's. `prompt`, `completion`: tokens, with `least` at least so
+ * many of the prompt, and at least so many of the completion; no completion where the prompt alone is too long.
  */
 export function overContextError(
   context: number,
-  { prompt, completion }: { readonly prompt: string; readonly completion?: string },
+  {
+    prompt,
+    least = false,
+    completion,
+  }: { readonly prompt: number; readonly least?: boolean; readonly completion?: number },
   param: string,
 ): ContractError {
-  const asked = completion === undefined ? '' : ` and ${completion} are asked for the completion`;
+  const asked = completion === undefined ? '' : ` and at least ${completion} are asked for the completion`;
   const less = completion === undefined ? '' : ' or ask for fewer tokens';
-  return contractError(
-    'bad_request',
-    `This model's maximum context length is ${context} tokens. The prompt has ${prompt}${asked}: ` +
-      `reduce the length of the messages${less} (context_length_exceeded).`,
-    { param },
-  );
+  return {
+    ...contractError(
+      'bad_request',
+      `This model's maximum context length is ${context} tokens. The prompt has ${least ? 'at least ' : ''}${prompt}${asked}: ` +
+        `reduce the length of the messages${less} (context_length_exceeded).`,
+      { param },
+    ),
+    lengths: { prompt, context },
+  };
 }
 
 /**

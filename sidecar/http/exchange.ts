@@ -36,6 +36,8 @@ export interface Reply {
  */
 export interface Exchange {
   readonly head: RequestHead;
+  /** Absent: its answers are like those of most routes. */
+  readonly answerForm?: AnswerForm | undefined;
   /** Aborted if the caller disconnects before the reply is complete. */
   readonly gone: Signal;
   /** The whole body, with the limit of its route. Call it once. The body is the caller's to free. */
@@ -50,11 +52,21 @@ export interface Exchange {
   stream(headers?: Readonly<Record<string, string>>, frames?: FrameOptions): EventStream;
 }
 
+/** How the answers of a route differ from those of all others: fields of their own, and how an error is written. */
+export interface AnswerForm {
+  /** Header fields of each answer. */
+  fields(requestId: string): Readonly<Record<string, string>>;
+  /** The status of an answer with an error. */
+  statusOf(error: ContractError): number;
+  /** Its body, and the data of the frame with which an error ends a stream. */
+  errorText(error: ContractError, requestId: string): string;
+}
+
 /** What the frames of one event stream are like. */
 export interface FrameOptions {
   /** Each frame has a line `event: <name>` before its data, `error` for the one that ends the stream early. Default: none has. */
   readonly named?: boolean;
-  /** The data of the frame with the error that ended the stream early. Default: the error object. */
+  /** The data of the frame with the error that ended the stream early. Default: as the exchange's answer form has it, else the error object. */
   readonly errorFrame?: (error: ContractError) => string;
 }
 

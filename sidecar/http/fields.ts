@@ -6,9 +6,12 @@ import type { RequestHead } from './exchange.js';
 /** A header field, name and value. */
 export type Field = readonly [name: string, value: string];
 
-/** `200 OK`. 499 is nginx's code, which Node does not know. */
+/** nginx's code for a caller that disconnected, and Anthropic's for a service that is overloaded. */
+const OTHER_CODES: Readonly<Record<number, string>> = { 499: 'Client Closed Request', 529: 'Overloaded' };
+
+/** `200 OK`. */
 export function statusLine(status: number): string {
-  return `${status} ${STATUS_CODES[status] ?? (status === 499 ? 'Client Closed Request' : 'Unknown')}`;
+  return `${status} ${STATUS_CODES[status] ?? OTHER_CODES[status] ?? 'Unknown'}`;
 }
 
 /** The headers of an error. */

@@ -29,6 +29,7 @@ const SINGLE: ReadonlySet<string> = new Set([
   'host',
   'idempotency-key',
   'transfer-encoding',
+  'x-api-key',
 ]);
 
 /** Of these, the ones that say where the body ends. */

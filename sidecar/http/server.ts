@@ -6,7 +6,7 @@ import { Backlog, type BacklogLimits } from './backlog.js';
 import { BodyBudget } from './body.js';
 import { NextTurn, ParserCork } from './corks.js';
 import { EndedStreams } from './ended-streams.js';
-import type { Exchange, RequestHead } from './exchange.js';
+import type { AnswerForm, Exchange, RequestHead } from './exchange.js';
 import { Cors } from './fields.js';
 import { snapshot } from './head.js';
 import type { LoadReport } from './load-report.js';
@@ -62,6 +62,8 @@ export interface ServerOptions {
   readonly absent?: (path: string) => ContractError;
   /** Adds its field to responses. */
   readonly loadReport?: LoadReport;
+  /** The form of a request's answers, if it has one of its own. */
+  readonly answerForm?: (head: RequestHead) => AnswerForm | undefined;
   /** Called with what a handler threw. */
   readonly onFault: (fault: unknown, requestId: string) => void;
   /** Called once for each exchange, when its head has arrived. */
@@ -118,6 +120,7 @@ export class Server {
       parserCork: new ParserCork(nextTurn),
       closing: false,
       loadReport,
+      answerForm: options.answerForm,
       onReaderCut,
       onExchange,
       onExchangeEnd,

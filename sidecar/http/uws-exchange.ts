@@ -6,7 +6,7 @@ import { BodyReader, emptyBody, type BodyBudget, type BodyResult } from './body.
 import { BodyWriter } from './body-writer.js';
 import type { NextTurn, ParserCork } from './corks.js';
 import type { EndedStreams, FollowedExchange } from './ended-streams.js';
-import type { EventStream, Exchange, FrameOptions, Reply, RequestHead } from './exchange.js';
+import type { AnswerForm, EventStream, Exchange, FrameOptions, Reply, RequestHead } from './exchange.js';
 import {
   asksForTrailers,
   errorFields,
@@ -71,6 +71,7 @@ export interface ServerContext {
   /** Each answer has `Connection: close`, and its connection ends after a whole reply. */
   readonly closing: boolean;
   readonly loadReport: LoadReport | undefined;
+  readonly answerForm: ((head: RequestHead) => AnswerForm | undefined) | undefined;
   readonly onExchange: ((head: RequestHead) => void) | undefined;
   readonly onExchangeEnd: ((end: ExchangeEnd) => void) | undefined;
   readonly onReaderCut: ((cut: ReaderCut) => void) | undefined;
@@ -79,6 +80,7 @@ export interface ServerContext {
 /** An exchange over uWS. Made synchronously in uWS's handler; owns `res` until the reply is complete or the caller has disconnected. */
 export class UwsExchange implements Exchange {
   readonly head: RequestHead;
+  readonly answerForm: AnswerForm | undefined;
   readonly #res: HttpResponse;
   readonly #server: ServerContext;
   /** Clock reading. */
@@ -109,6 +111,7 @@ export class UwsExchange implements Exchange {
 
   constructor(res: HttpResponse, { head, bodyLength, refusal }: Snapshot, server: ServerContext) {
     this.head = head;
+    this.answerForm = server.answerForm?.(head);
     this.#res = res;
     this.#server = server;
     this.#arrivedAt = server.clock.now();
@@ -142,7 +145,7 @@ export class UwsExchange implements Exchange {
   reply({ status, headers = {}, body = '' }: Reply): void {
     if (this.#state !== 'open' || this.#answered) return;
     const type = body.length > 0 ? 'application/json' : undefined;
-    const fields = answerFields(this.#server, this.head, { status, type, own: headers });
+    const fields = answerFields(this.#server, this.head, { status, type, own: this.#ownFields(headers) });
     this.#answered = true;
     const length = Buffer.byteLength(body);
     const send = (): void => this.#send(status, fields, body, length);
@@ -227,13 +230,20 @@ export class UwsExchange implements Exchange {
 
   fail(error: ContractError, headers: Readonly<Record<string, string>> = {}): void {
     if (this.#state === 'open' && !this.#answered) this.#code = error.code;
-    this.reply({ status: error.status, headers: { ...errorFields(error), ...headers }, body: errorBody(error) });
+    const form = this.answerForm;
+    const status = form?.statusOf(error) ?? error.status;
+    const body = form?.errorText(error, this.head.requestId) ?? errorBody(error);
+    this.reply({ status, headers: { ...errorFields(error), ...headers }, body });
+  }
+
+  #ownFields(headers: Readonly<Record<string, string>>): Readonly<Record<string, string>> {
+    return this.answerForm ? { ...this.answerForm.fields(this.head.requestId), ...headers } : headers;
   }
 
   stream(headers: Readonly<Record<string, string>> = {}, frames?: FrameOptions): EventStream {
     const closes = this.#mustClose;
     const trailers = this.#server.trailers === 'always' || asksForTrailers(this.head);
-    const own = streamHeaders(headers, { closes, trailers });
+    const own = streamHeaders(this.#ownFields(headers), { closes, trailers });
     const fields = answerFields(this.#server, this.head, { status: 200, type: EVENT_STREAM, own });
     if (this.#state !== 'open' || this.#answered) return ABANDONED_STREAM;
     this.#reader?.closeUnread();
@@ -270,7 +280,10 @@ export class UwsExchange implements Exchange {
     );
     this.#state = 'streaming';
     this.#writer = writer;
-    this.#stream = new SseStream(writer, this.#server.nextTurn, { trailers, ...frames });
+    const form = this.answerForm;
+    const errorFrame = form && ((error: ContractError) => form.errorText(error, this.head.requestId));
+    const options = { trailers, ...(errorFrame && { errorFrame }), ...frames };
+    this.#stream = new SseStream(writer, this.#server.nextTurn, options);
     return this.#stream;
   }
 

@@ -123,7 +123,8 @@ export function unservable(
   { replySchemaAt = ['response_format'] }: Pick<ChatRequest, 'replySchemaAt'>,
 ): Refusal {
   if (of === 'tools' && at === undefined) return refusal('unprocessable', `The schema of the tools ${why}`, 'tools');
-  const inTool = form === 'responses' ? ['parameters'] : ['function', 'parameters'];
+  const inTool =
+    form === 'responses' ? ['parameters'] : form.startsWith('messages') ? ['input_schema'] : ['function', 'parameters'];
   const root = of === 'reply' ? replySchemaAt : ['tools', String(at), ...inTool];
   const { subject, param } = placeOf([...root, ...path], WIDE_OPEN_MAPS);
   return refusal('unprocessable', `${subject} ${why}`, param ?? root[0] ?? of);

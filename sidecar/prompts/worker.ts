@@ -137,7 +137,7 @@ function chat(
   }
   if (made.kind === 'failed') return cannotRender(made, request);
   if (made.kind === 'unservable') return unservable(made, form, request);
-  return refused(overContextError(limit, { prompt: `at least ${made.atLeast}` }, 'messages'));
+  return refused(overContextError(limit, { prompt: made.atLeast, least: true }, 'messages'));
 }
 
 /** Without a grammar a call could be anything. */

@@ -12,13 +12,15 @@ import { ACME, JSON_HEADERS, chatBody, type InProcess } from '../support/in-proc
 import { frames } from '../support/open-stream.js';
 import { agrees, chatPrice, lastClose, startPriced } from '../support/priced-sidecar.js';
 import type { RawResponse } from '../support/raw-http.js';
-import { CHAT, MARKED_BESIDES, RESPONSES, type ChatRoute, type Fields } from './tables/chat-routes.js';
+import { CHAT, MARKED_BESIDES, MESSAGES, RESPONSES, type ChatRoute, type Fields } from './tables/chat-routes.js';
 import {
   NAMED_COMPATIBLE,
+  NAMED_MESSAGES,
   NAMED_RESPONSES,
   NAMED_STRICT,
   NOT_SERVED,
   UNHELD_COMPATIBLE,
+  UNHELD_MESSAGES,
   UNHELD_RESPONSES,
   UNHELD_STRICT,
   type NamedRefusal,
@@ -28,12 +30,13 @@ import { CANARY } from './tables/rule.js';
 /** The longest body of these sidecars. */
 const BODY_BYTES = 2_000_000;
 
-const MODES = { strict: [CHAT], compatible: [CHAT, RESPONSES] } as const;
+const MODES = { strict: [CHAT], compatible: [CHAT, RESPONSES, MESSAGES] } as const;
 const NAMED: Readonly<Record<keyof typeof MODES, ReadonlyMap<ChatRoute, readonly NamedRefusal[]>>> = {
   strict: new Map([[CHAT, NAMED_STRICT]]),
   compatible: new Map([
     [CHAT, NAMED_COMPATIBLE],
     [RESPONSES, NAMED_RESPONSES],
+    [MESSAGES, NAMED_MESSAGES],
   ]),
 };
 
@@ -42,6 +45,7 @@ const UNHELD: typeof NAMED = {
   compatible: new Map([
     [CHAT, UNHELD_COMPATIBLE],
     [RESPONSES, UNHELD_RESPONSES],
+    [MESSAGES, UNHELD_MESSAGES],
   ]),
 };
 
@@ -55,10 +59,13 @@ function key(sidecar: InProcess, name: string, more: { limits?: KeyLimits } & Fi
   return { Authorization };
 }
 
-function refused(t: Test, name: string, answer: RawResponse, status: number, code: string): string {
-  const { message, ...error } = errorOf(answer);
-  t.match({ status: answer.status, ...error }, { status, code }, name);
-  return message;
+function refusedBy(route: ChatRoute) {
+  return (t: Test, name: string, answer: RawResponse, usual: number, code: string): string => {
+    const { message, ...error } = errorOf(answer);
+    const status = route.statuses?.[code] ?? usual;
+    t.match({ status: answer.status, ...error }, { status, code }, name);
+    return message;
+  };
 }
 
 for (const contract of ['strict', 'compatible'] as const)
@@ -73,7 +80,8 @@ for (const contract of ['strict', 'compatible'] as const)
     });
 
     for (const route of routes) {
-      const { path } = route;
+      const { path, mostTools } = route;
+      const refused = refusedBy(route);
       const post = (more: Fields, headers: Readonly<Record<string, string>> = {}): Promise<RawResponse> =>
         sidecar.post(path, route.body(more), headers);
 
@@ -99,13 +107,13 @@ for (const contract of ['strict', 'compatible'] as const)
         await sidecar.until('http_server_active_requests{http_request_method="POST",url_scheme="http"}', 1);
         for (const other of routes) {
           const answer = await sidecar.post(other.path, other.body(), once);
-          t.match(refused(t, other.path, answer, 429, 'user_rate_limited'), /in flight/);
+          t.match(refusedBy(other)(t, other.path, answer, 429, 'user_rate_limited'), /in flight/);
         }
         t.equal((await held.send(text.slice(1)).response()).status, 200);
         t.equal((await post({}, once)).status, 200);
         for (const other of routes) {
           const answer = await sidecar.post(other.path, other.body(), once);
-          t.match(refused(t, other.path, answer, 429, 'user_rate_limited'), /60 seconds/);
+          t.match(refusedBy(other)(t, other.path, answer, 429, 'user_rate_limited'), /60 seconds/);
         }
         const day = key(sidecar, `${path} day`, { tokensPerDay: 1 });
         t.equal((await post({}, day)).status, 200);
@@ -149,8 +157,8 @@ for (const contract of ['strict', 'compatible'] as const)
       await t.test(`${path}: bounds`, async (t) => {
         const tools = (count: number): object[] => Array.from({ length: count }, (_, i) => route.tool(`f${i}`));
         t.equal((await post({ tools: tools(128) })).status, 200, '128 tools');
-        const message = refused(t, '129 tools', await post({ tools: tools(129) }), 400, 'bad_request');
-        t.equal(message, 'tools must have at most 128 items');
+        const message = refused(t, 'too many', await post({ tools: tools(mostTools + 1) }), 400, 'bad_request');
+        t.equal(message, `tools must have at most ${mostTools} items`);
         t.equal((await post({ tools: [route.tool('f'.repeat(64))] })).status, 200, 'a name of 64 characters');
         const long = await post({ tools: [route.tool('f'.repeat(65))] });
         t.match(refused(t, 'of 65', long, 400, 'bad_request'), /^tools\[0\].*name must have at most 64 characters$/);
@@ -186,10 +194,17 @@ for (const contract of ['strict', 'compatible'] as const)
       });
     }
 
+    await t.test('a key in x-api-key, and the version of the Messages API', async (t) => {
+      const asked = { 'x-api-key': 'good', 'anthropic-version': '2023-06-01' };
+      const list = await sidecar.ask('GET', '/v1/models', asked);
+      t.equal(list.status, contract === 'strict' ? 401 : 200);
+      t.equal(list.field('request-id') === undefined, contract === 'strict');
+    });
+
     await t.test('a path that is not served names the one that is', async (t) => {
       for (const [path, says] of NOT_SERVED[contract]) {
         const answer = await sidecar.post(path, {});
-        t.match(refused(t, path, answer, 404, 'not_found'), says, path);
+        t.match(refusedBy(CHAT)(t, path, answer, 404, 'not_found'), says, path);
         t.notOk(answer.raw.includes(CANARY), path);
       }
       t.notOk(JSON.stringify(sidecar.lines).includes(CANARY), 'the log does not repeat such names either');

@@ -7,10 +7,12 @@ import { isDeepStrictEqual } from 'node:util';
 import t from 'tap';
 import { validateAnswer } from '../../sidecar/contracts/answer-schemas.js';
 import { parseChat } from '../../sidecar/contracts/parse.js';
+import { errorOf } from '../support/error-answer.js';
 import { InProcess, JSON_HEADERS } from '../support/in-process.js';
 import type { RawResponse } from '../support/raw-http.js';
 import { LIGHT_CASES } from './tables/cases.js';
 import { COMPATIBLE_CASES, type CompatibleCase } from './tables/compatible-tables.js';
+import { MESSAGES_CASES } from './tables/messages-tables.js';
 import { RESPONSES_CASES } from './tables/responses-tables.js';
 import { CANARY, type Refusal } from './tables/rule.js';
 
@@ -21,6 +23,8 @@ const PATHS = {
   decisions: '/v1/decisions',
   systemone: '/v1/systemone',
   responses: '/v1/responses',
+  messages: '/v1/messages',
+  counts: '/v1/messages/count_tokens',
 } as const;
 
 interface Case {
@@ -52,18 +56,28 @@ function ownCases(path: string, cases: readonly CompatibleCase[]): Case[] {
   }));
 }
 
+/** By the place; of all others: `bad_request`. */
+const CODES: Readonly<Record<string, string>> = { thread: 'thread_unsupported_request' };
+
 /** Problems of an answer. No case names a hosted model, so an accepted body gets `model_not_entitled`. */
-function complaints({ name, refusal }: Case, response: RawResponse): readonly object[] {
-  const body = JSON.parse(response.body) as { readonly error: Readonly<Record<string, unknown>> };
-  const { code, message, param } = body.error;
+function complaints({ name, path, refusal }: Case, response: RawResponse): readonly object[] {
+  const body: unknown = JSON.parse(response.body);
+  const { code, message, param } = errorOf(response);
   const found = { status: response.status, code, ...(refusal && { message, param }) };
   const wanted =
     refusal === undefined
       ? { status: 403, code: 'model_not_entitled' }
-      : { status: 400, code: 'bad_request', message: refusal.message, param: refusal.param };
+      : {
+          status: 400,
+          code: CODES[refusal.param ?? ''] ?? 'bad_request',
+          message: refusal.message,
+          param: refusal.param,
+        };
   const wrong = [
     ...(isDeepStrictEqual(found, wanted) ? [] : [{ found: { ...found, message }, wanted }]),
-    ...(validateAnswer('error', body).ok ? [] : ['is not the error object']),
+    ...(validateAnswer(path.startsWith('/v1/messages') ? 'messageError' : 'error', body).ok
+      ? []
+      : ['is not the error object']),
     ...(response.raw.includes(CANARY) ? ['repeats what the caller sent'] : []),
   ];
   return wrong.map((what) => ({ name, what }));
@@ -90,6 +104,8 @@ t.test('every case over HTTP', async (t) => {
     ...strictCases(),
     ...ownCases(PATHS.chat, COMPATIBLE_CASES),
     ...ownCases(PATHS.responses, RESPONSES_CASES),
+    ...ownCases(PATHS.messages, MESSAGES_CASES),
+    ...ownCases(PATHS.counts, MESSAGES_CASES),
   ];
   t.ok(all.length > 1100, `${all.length} cases`);
   const cases = all[Symbol.iterator]();

@@ -19,12 +19,14 @@ const PATHS = {
   systemone: '/v1/systemone',
   compatible: '/v1/chat/completions',
   responses: '/v1/responses',
+  messages: '/v1/messages',
+  'messages-billed': '/v1/messages/count_tokens',
 } as const;
 
 /** The requests to each contract’s sidecar. */
 const FORMS: Readonly<Record<string, readonly BodyForm[]>> = {
   strict: ROUTES,
-  compatible: ['compatible', 'responses'],
+  compatible: ['compatible', 'responses', 'messages', 'messages-billed'],
 };
 
 for (const [contract, forms] of Object.entries(FORMS))
@@ -43,7 +45,10 @@ for (const [contract, forms] of Object.entries(FORMS))
       const response = await connection.send(bytes).response();
       // No body names a hosted model, so an accepted body gets `model_not_entitled`.
       if (![400, 403].includes(response.status)) throw new Error(`a status of ${response.status}`);
-      const outcome = validateAnswer('error', JSON.parse(response.body));
+      const outcome = validateAnswer(
+        route.startsWith('messages') ? 'messageError' : 'error',
+        JSON.parse(response.body),
+      );
       if (!outcome.ok) throw new Error(`${outcome.path} ${outcome.message}`);
       if (response.raw.includes(CANARY)) throw new Error('the answer repeats what the caller sent');
       seen.set(response.status, (seen.get(response.status) ?? 0) + 1);

@@ -6,10 +6,12 @@ import { join } from 'node:path';
 import t from 'tap';
 import { CHAT_SCHEMA } from '../../sidecar/contracts/chat-schema.js';
 import { COMPATIBLE_SCHEMA, WIDE_SCHEMA } from '../../sidecar/contracts/compatible-schema.js';
+import { MESSAGES_SCHEMA } from '../../sidecar/contracts/messages-schema.js';
 import { parseChat } from '../../sidecar/contracts/parse.js';
 import { RESPONSES_SCHEMA } from '../../sidecar/contracts/responses-schema.js';
 import type { ChatRequest } from '../../sidecar/contracts/requests.js';
 import { BODY_FIELDS, MESSAGE_FIELDS, REFUSED_VALUES, type FieldRow } from '../contract/tables/compatible-tables.js';
+import { MESSAGES_FIELDS } from '../contract/tables/messages-tables.js';
 import { RESPONSES_FIELDS } from '../contract/tables/responses-tables.js';
 import { bytesOf, type Json } from '../support/bodies.js';
 import { sourceRoot } from '../support/source-root.js';
@@ -29,16 +31,18 @@ const namesIn = (text: string): string[] => [...text.matchAll(/`([\w$]+)`/g)].ma
 const keysOf = (schema: unknown): string[] => Object.keys((schema as { readonly properties: object }).properties);
 const compatible = section('## The compatible contract');
 
-function request(body: object, form: 'compatible' | 'responses'): ChatRequest {
+type Form = 'compatible' | 'responses' | 'messages';
+
+function request(body: object, form: Form): ChatRequest {
   const parsed = parseChat(bytesOf(JSON.stringify(body)), form);
   if (parsed.kind === 'invalid') throw new Error(parsed.error.message);
   return parsed.request;
 }
 
 /** Whether a value of a field changes the request. */
-function changes(form: 'compatible' | 'responses', field: string, value: Json): boolean {
+function changes(form: Form, field: string, value: Json): boolean {
   const plain =
-    form === 'compatible' ? { model: 'm', messages: [{ role: 'user', content: 'x' }] } : { model: 'm', input: 'x' };
+    form !== 'responses' ? { model: 'm', messages: [{ role: 'user', content: 'x' }] } : { model: 'm', input: 'x' };
   return JSON.stringify(request({ ...plain, [field]: value }, form)) !== JSON.stringify(request(plain, form));
 }
 
@@ -76,6 +80,27 @@ t.test('every field of the Responses API is on the page, with its effect', async
   const effectless = ({ effect }: FieldRow): boolean => effect !== 'used';
   for (const { field, taken } of RESPONSES_FIELDS.filter(effectless)) {
     for (const value of taken) t.notOk(changes('responses', field, value), `${field} has none`);
+  }
+});
+
+t.test('every field of the Messages API is in the page’s table, with its effect', async (t) => {
+  const [table] = tablesOf(section('### Messages API'));
+  const effects = new Map(
+    (table?.rows ?? []).flatMap(([field = '', effect = '']) => namesIn(field).map((name) => [name, effect])),
+  );
+  const listed = new Set(['model', 'messages', ...MESSAGES_FIELDS.map(({ field }) => field)]);
+  t.strictSame(
+    keysOf(MESSAGES_SCHEMA).filter((field) => !listed.has(field)),
+    [],
+    'no field is missing',
+  );
+  for (const { field, effect, taken } of MESSAGES_FIELDS) {
+    t.equal(effects.get(field), effect, field);
+    for (const [i, value] of taken.entries()) {
+      if (i === 0 && effect === 'used' && field !== 'tool_choice')
+        t.ok(changes('messages', field, value), `${field} has an effect`);
+      if (effect !== 'used') t.notOk(changes('messages', field, value), `${field} has none`);
+    }
   }
 });
 

@@ -179,6 +179,7 @@ export class BilledHarness {
         timeoutMs: asking.timeoutMs ?? 0,
       },
       contract: this.#contract,
+      billingLine: 'drop',
       isolateDecisions: this.#isolate,
       leaving: () => this.draining,
       draining: () => this.draining,

@@ -183,6 +183,78 @@ export const FULL_RESPONSES: Json = {
   previous_response_id: null,
 };
 
+/** A body of POST /v1/messages that uses every kind of block. */
+export const FULL_MESSAGES: Json = {
+  model: 'chat-1',
+  system: [
+    { type: 'text', text: 'x-anthropic-billing-header: cc_version=1; cch=ab;' },
+    { type: 'text', text: 'Be brief.', cache_control: { type: 'ephemeral' } },
+  ],
+  messages: [
+    {
+      role: 'user',
+      content: [
+        { type: 'text', text: 'What is this?' },
+        { type: 'image', source: { type: 'base64', media_type: 'image/png', data: 'iVBORw0KGgo=' } },
+        { type: 'image', source: { type: 'url', url: 'https://example.com/a.png' } },
+      ],
+    },
+    { role: 'system', content: 'Later.' },
+    {
+      role: 'assistant',
+      content: [
+        { type: 'thinking', thinking: 'Hm.', signature: 's' },
+        { type: 'redacted_thinking', data: 'd' },
+        { type: 'text', text: 'Look.', citations: null },
+        { type: 'server_tool_use', id: 'st1', name: 'web_search', input: { query: 'q' } },
+        { type: 'web_search_tool_result', tool_use_id: 'st1', content: [{ title: 't', encrypted_content: 'e' }] },
+        { type: 'tool_use', id: 'c1', name: 'look', input: { x: 1 } },
+        { type: 'tool_use', id: 'c2', name: 'find', input: {} },
+      ],
+    },
+    {
+      role: 'user',
+      content: [
+        { type: 'tool_result', tool_use_id: 'c2', content: [{ type: 'tool_reference', tool_name: 'late' }] },
+        {
+          type: 'tool_result',
+          tool_use_id: 'c1',
+          is_error: true,
+          content: [
+            { type: 'text', text: 'a cat' },
+            { type: 'search_result', source: 's', title: 't', content: [{ type: 'text', text: 'r' }] },
+          ],
+        },
+        { type: 'document', title: 'd', context: null, source: { type: 'text', media_type: 'text/plain', data: 't' } },
+        { type: 'document', source: { type: 'content', content: [{ type: 'text', text: 'c' }] } },
+        { type: 'document', source: { type: 'base64', media_type: 'application/pdf', data: 'AAAA' } },
+      ],
+    },
+    { role: 'user', content: 'And now?' },
+  ],
+  max_tokens: 10,
+  stop_sequences: ['END'],
+  stream: true,
+  temperature: 0.5,
+  top_p: 0.9,
+  top_k: 40,
+  tools: [
+    { name: 'look', description: 'Looks.', input_schema: { type: 'object', properties: {} }, strict: true },
+    { type: 'custom', name: 'late', input_schema: { type: 'object', properties: {} }, defer_loading: true },
+    { type: 'custom', name: 'later', input_schema: { type: 'object', properties: {} }, defer_loading: true },
+    { type: 'web_search_20250305', name: 'web_search', max_uses: 3 },
+  ],
+  tool_choice: { type: 'tool', name: 'look', disable_parallel_tool_use: true },
+  thinking: { type: 'enabled', budget_tokens: 1024, display: 'omitted' },
+  output_config: { effort: 'low' },
+  metadata: { user_id: 'u-1' },
+  cache_control: { type: 'ephemeral' },
+  context_management: { edits: [] },
+  service_tier: 'auto',
+  thread: null,
+  mcp_servers: [],
+};
+
 /** A chat body with what the compatible contract accepts in addition. */
 export const FULL_COMPATIBLE: Json = {
   ...(FULL_CHAT as Record<string, Json>),

@@ -20,6 +20,7 @@ import {
   REUSED_TOKENS,
   STEADY_MS,
   STUB_JOB,
+  STUB_TOP_K,
   type StubScript,
 } from './stub-script.js';
 import { imagesOf, promptIds, promptLength } from '../../engine/protocol/prompt.js';
@@ -249,8 +250,31 @@ function score(id: number, job: ScoreJob): void {
   emit({ id, kind: 'done' });
 }
 
+function everything(id: number): void {
+  started(id, REUSED_TOKENS);
+  const texts = [
+    ['reasoning', 'Hm'],
+    ['reasoning', ', so.'],
+    ['content', 'It '],
+    ['content', 'is.'],
+  ] as const;
+  texts.forEach(([channel, text], i) => emit({ id, kind: 'piece', choice: 0, channel, text, tokens: i + 1 }));
+  emit({ id, kind: 'call', choice: 0, index: 0, name: 'look', arguments: '', tokens: 5 });
+  for (const part of ['{"at": 1.0, ', '"2": "b"}'])
+    emit({ id, kind: 'call', choice: 0, index: 0, arguments: part, tokens: 7 });
+  emit(
+    { id, kind: 'finished', choice: 0, reason: 'tool_calls', completionTokens: 8, reasoningTokens: 3 },
+    { id, kind: 'done' },
+  );
+}
+
 function generate(id: number, job: GenerateJob): void {
-  switch (script.bySeed === true ? job.seed : promptIds(job.prompt)[0]) {
+  const { topK = 0, seed } = job;
+  const chosen = topK >= STUB_TOP_K ? topK - STUB_TOP_K : seed;
+  switch (script.bySeed === true ? chosen : promptIds(job.prompt)[0]) {
+    case STUB_JOB.everything:
+      everything(id);
+      break;
     case STUB_JOB.late:
       late.add(id);
       live.set(id, 'hold');

@@ -19,9 +19,23 @@ interface Envelope {
   };
 }
 
-/** The error of a body, whatever else is wrong with it. */
+/** An error in the form of the Messages API. */
+export interface MessageError {
+  readonly type: 'error';
+  readonly error: {
+    readonly type: string;
+    readonly message: string;
+    readonly details: { readonly error_code: string; readonly param: string | null };
+  };
+  readonly request_id: string;
+}
+
+/** The error of a body, in either form, whatever else is wrong with it. */
 export function errorOf(response: Pick<RawResponse, 'body'>): Envelope['error'] {
-  return (JSON.parse(response.body) as Envelope).error;
+  const body = JSON.parse(response.body) as Envelope | MessageError;
+  if (!('type' in body)) return body.error;
+  const { type, message, details } = body.error;
+  return { type, message, code: details.error_code, param: details.param };
 }
 
 /** `fits` if the text matches the pattern, otherwise the text, so that a failed comparison shows it. */

@@ -6,6 +6,7 @@ import {
   FULL_CHAT,
   FULL_COMPATIBLE,
   FULL_DECISIONS,
+  FULL_MESSAGES,
   FULL_RESPONSES,
   FULL_SYSTEMONE,
   type Json,
@@ -18,6 +19,8 @@ const FULL: Readonly<Record<BodyForm, Json>> = {
   systemone: FULL_SYSTEMONE,
   compatible: FULL_COMPATIBLE,
   responses: FULL_RESPONSES,
+  messages: FULL_MESSAGES,
+  'messages-billed': FULL_MESSAGES,
 };
 
 /** The bodies for each route. */

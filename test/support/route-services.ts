@@ -15,6 +15,7 @@ export function routeServices(clock: FakeClock, own: Partial<Services>): Service
     date: () => new Date(0),
     random: () => 0,
     contract: 'strict',
+    billingLine: 'drop',
     identity: { resolve: () => Promise.resolve(ACME) },
     prompts: {
       open: () => {

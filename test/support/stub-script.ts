@@ -76,7 +76,12 @@ export const STUB_JOB = {
   look: 20,
   /** Started, then a token every {@link STEADY_MS} with all others of this kind, up to its `maxTokens`; finished; done. */
   steady: 21,
+  /** Started, a thought, a text and a call in two pieces each; finished with the call; done. */
+  everything: 22,
 } as const;
+
+/** A body without a seed selects by its top-k: this number and that of the job. */
+export const STUB_TOP_K = 1_000_000;
 
 /** 80 steps a second. */
 export const STEADY_MS = 12.5;

@@ -1,4 +1,5 @@
 /** The OpenAPI 3.1 document of the public listener. Pure and deterministic: the same code gives the same bytes. */
+import { messageErrorStatus } from '../../contracts/message-answers.js';
 import { CATALOGUE, WAIT_STATUSES, type CatalogueRow, type ErrorCode } from '../../domain/errors.js';
 import type { RouteReference } from '../route.js';
 import { componentSchemas, reference, type Schema } from './schemas.js';
@@ -48,13 +49,18 @@ export function openApiDocument(routes: readonly RouteReference[]): object {
 }
 
 /** The statuses of a route's errors, in order, each with its codes. */
-export function refusalsOf({ errors, request }: RouteReference): ReadonlyMap<number, readonly ErrorCode[]> {
+export function refusalsOf({
+  errors,
+  request,
+  messageErrors,
+}: RouteReference): ReadonlyMap<number, readonly ErrorCode[]> {
   const byStatus = new Map<number, ErrorCode[]>();
   for (const code of errors) {
     const { status, also = [] }: CatalogueRow = CATALOGUE[code];
     // The content type of a body that is not required is not checked.
     const statuses = [status, ...also].filter((each) => each !== 415 || request !== undefined);
-    for (const each of statuses) byStatus.set(each, [...(byStatus.get(each) ?? []), code]);
+    const sent = statuses.map((each) => (messageErrors === true ? messageErrorStatus({ code, status: each }) : each));
+    for (const each of new Set(sent)) byStatus.set(each, [...(byStatus.get(each) ?? []), code]);
   }
   return new Map([...byStatus].sort(([a], [b]) => a - b));
 }
@@ -83,7 +89,7 @@ function operation(route: RouteReference): object {
     ...(request !== undefined && { requestBody: { required: true, content: json(request) } }),
     responses: {
       200: success(route),
-      ...Object.fromEntries([...refusalsOf(route)].map(([status, codes]) => [status, refusal(status, codes)])),
+      ...Object.fromEntries([...refusalsOf(route)].map(([status, codes]) => [status, refusal(status, codes, route)])),
       ...(other && { [other[0]]: { description: other[2], headers: headers([]), content: json(other[1]) } }),
     },
   };
@@ -100,17 +106,16 @@ function success({ request, answer, frames }: RouteReference): object {
   };
 }
 
-function refusal(status: number, codes: readonly ErrorCode[]): object {
+function refusal(status: number, codes: readonly ErrorCode[], { messageErrors }: RouteReference): object {
+  const waits = WAIT_STATUSES.has(status) || codes.some((code) => WAIT_STATUSES.has(CATALOGUE[code].status));
   return {
     description: codes.map((code) => `\`${code}\`: ${CATALOGUE[code].meaning}`).join('\n\n'),
     headers: headers([
-      ...(WAIT_STATUSES.has(status) ? (['Retry-After', 'retry-after-ms'] as const) : []),
-      ...(WAIT_STATUSES.has(status) || codes.some((code) => !CATALOGUE[code].retryable)
-        ? (['x-should-retry'] as const)
-        : []),
+      ...(waits ? (['Retry-After', 'retry-after-ms'] as const) : []),
+      ...(waits || codes.some((code) => !CATALOGUE[code].retryable) ? (['x-should-retry'] as const) : []),
       ...(status === 429 ? (['Server-Timing'] as const) : []),
     ]),
-    content: json('Error'),
+    content: json(messageErrors === true ? 'MessageError' : 'Error'),
   };
 }
 

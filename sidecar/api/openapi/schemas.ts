@@ -6,6 +6,7 @@ import { ANSWER_SCHEMAS } from '../../contracts/answer-schemas.js';
 import { CHAT_SCHEMA } from '../../contracts/chat-schema.js';
 import { COMPATIBLE_SCHEMA } from '../../contracts/compatible-schema.js';
 import { DECISIONS_SCHEMA } from '../../contracts/decisions.js';
+import { MESSAGES_SCHEMA } from '../../contracts/messages-schema.js';
 import { RESPONSES_SCHEMA } from '../../contracts/responses-schema.js';
 import { SYSTEMONE_SCHEMA } from '../../contracts/systemone.js';
 import { NOTES, SHAPES } from './notes.js';
@@ -54,6 +55,7 @@ const PARTS: readonly (readonly [name: string, schema: Schema])[] = [
   ['PropertySchema', at(request, '$defs', 'property')],
   ['CompatibleChatRequest', compatible],
   ['ResponsesRequest', RESPONSES_SCHEMA],
+  ['MessagesRequest', MESSAGES_SCHEMA],
   ['AnySchema', at(compatible, '$defs', 'schema')],
   ['ChatCompletion', ANSWER_SCHEMAS.completion as Schema],
   ['CompletionChoice', choice],
@@ -65,6 +67,10 @@ const PARTS: readonly (readonly [name: string, schema: Schema])[] = [
   ['Model', ANSWER_SCHEMAS.model as Schema],
   ['Response', ANSWER_SCHEMAS.response as Schema],
   ['ResponseEvent', ANSWER_SCHEMAS.responseEvent],
+  ['MessageObject', ANSWER_SCHEMAS.message as Schema],
+  ['MessageEvent', ANSWER_SCHEMAS.messageEvent as Schema],
+  ['MessageError', ANSWER_SCHEMAS.messageError as Schema],
+  ['TokenCount', ANSWER_SCHEMAS.tokenCount as Schema],
   ['DecisionsRequest', DECISIONS_SCHEMA as Schema],
   ['Question', question],
   ['YesNoQuestion', at(question, 'oneOf', '0')],

@@ -14,6 +14,9 @@ export interface ChatRoute {
   usageOf(whole: string): Usage;
   /** The usage of a stream that requested it. */
   usageOfStream(data: readonly string[]): Usage;
+  /** Statuses of its own, by code. */
+  readonly statuses?: Readonly<Record<string, number>>;
+  readonly mostTools: number;
   /** Fields past their bounds, and the refusal’s text. */
   readonly past: readonly (readonly [more: Fields, message: RegExp])[];
 }
@@ -36,6 +39,7 @@ export const CHAT: ChatRoute = {
   },
   usageOf: (whole) => (JSON.parse(whole) as { usage: Usage }).usage,
   usageOfStream: (data) => CHAT.usageOf(data.at(-2) ?? ''),
+  mostTools: 128,
   past: [
     [{ user: 'u'.repeat(257) }, /^user must have at most 256 characters$/],
     [{ messages: hello(4097) }, /^messages must have at most 4096 items$/],
@@ -87,8 +91,63 @@ export const RESPONSES: ChatRoute = {
     const { response } = JSON.parse(data.at(-1) ?? '') as { response: object };
     return RESPONSES.usageOf(JSON.stringify(response));
   },
+  mostTools: 128,
   past: [
     [{ user: 'u'.repeat(257) }, /^user must have at most 256 characters$/],
     [{ input: hello(4097) }, /^input must have at most 4096 items$/],
+  ],
+};
+
+interface MessageUsage {
+  readonly input_tokens: number;
+  readonly cache_read_input_tokens: number;
+  readonly output_tokens: number;
+}
+
+export const MESSAGES: ChatRoute = {
+  path: '/v1/messages',
+  body: (more = {}) => ({ model: 'chat', messages: HELLO, ...more }),
+  tool: (name, schema = EMPTY) => ({ name, input_schema: schema }),
+  marked: {
+    system: [{ type: 'text', text: canary(), cache_control: { type: canary() } }],
+    messages: [
+      { role: 'user', content: [{ type: 'text', text: canary(), [canary()]: canary() }] },
+      { role: 'system', content: canary() },
+      {
+        role: 'assistant',
+        content: [
+          { type: 'thinking', thinking: canary(), signature: canary() },
+          { type: 'text', text: canary() },
+          { type: 'server_tool_use', id: canary(), name: canary(), input: { [canary()]: canary() } },
+          { type: 'tool_use', id: 'a', name: canary(), input: { [canary()]: canary() } },
+        ],
+      },
+      {
+        role: 'user',
+        content: [
+          { type: 'tool_result', tool_use_id: 'a', is_error: true, content: [{ type: 'text', text: canary() }] },
+          { type: 'document', title: canary(), source: { type: 'text', data: canary() } },
+        ],
+      },
+    ],
+    stop_sequences: [canary()],
+    metadata: { user_id: canary() },
+    context_management: { [canary()]: canary() },
+  },
+  usageOf: (whole) => {
+    const { usage } = JSON.parse(whole) as { usage: MessageUsage };
+    const prompt = usage.input_tokens + usage.cache_read_input_tokens;
+    return { prompt_tokens: prompt, completion_tokens: usage.output_tokens };
+  },
+  usageOfStream: (data) => {
+    const start = JSON.parse(data[0] ?? '') as { message: { usage: MessageUsage } };
+    const end = JSON.parse(data.at(-2) ?? '') as { usage: Pick<MessageUsage, 'output_tokens'> };
+    return MESSAGES.usageOf(JSON.stringify({ usage: { ...start.message.usage, ...end.usage } }));
+  },
+  statuses: { capacity_exceeded: 529, unprocessable: 400 },
+  mostTools: 512,
+  past: [
+    [{ messages: hello(4097) }, /^messages must have at most 4096 items$/],
+    [{ metadata: { user_id: 'u'.repeat(1025) } }, /^metadata has an entry that must have at most 1024 characters$/],
   ],
 };

@@ -196,6 +196,40 @@ export const UNHELD_RESPONSES: readonly NamedRefusal[] = [
   ],
 ];
 
+const messagesTool = (keyword: string, value: unknown): Fields => ({
+  tools: [
+    { name: 'a', input_schema: { type: 'object', properties: {} } },
+    { name: 'b', input_schema: parametersOf(keyword, value) },
+  ],
+});
+const MESSAGES_TOOL = 'tools[1].input_schema.properties';
+const OUTPUT = 'output_config.format.schema.properties';
+
+export const NAMED_MESSAGES: readonly NamedRefusal[] = [
+  [{ input: CANARY }, `the body has \`input\`, ${REFUSED}`, null],
+  [{ [CANARY]: CANARY }, `the body has ${UNKNOWN}`, null],
+  [{ container: CANARY }, 'container must be null: no tool runs here', 'container'],
+  [
+    { messages: [HELLO, { role: 'assistant', content: [{ type: CANARY, [CANARY]: CANARY }] }] },
+    'messages[1].content[0].type must be one of text, thinking, redacted_thinking, tool_use',
+    'messages[1].content[0].type',
+  ],
+  [
+    messagesTool('contains', {}),
+    `${MESSAGES_TOOL} has an entry whose items has \`contains\`, ${REFUSED}`,
+    MESSAGES_TOOL,
+  ],
+];
+
+export const UNHELD_MESSAGES: readonly NamedRefusal[] = [
+  [messagesTool('$ref', CANARY), `${MESSAGES_TOOL} has an entry whose items ${NOT_HELD}`, MESSAGES_TOOL],
+  [
+    { output_config: { format: { type: 'json_schema', schema: referring(CANARY) } } },
+    `${OUTPUT} has an entry whose items ${NOT_HELD}`,
+    OUTPUT,
+  ],
+];
+
 /** Paths that are not served, with the answer’s hint. */
 export const NOT_SERVED: Readonly<Record<'strict' | 'compatible', readonly (readonly [path: string, says: RegExp])[]>> =
   {
@@ -204,10 +238,15 @@ export const NOT_SERVED: Readonly<Record<'strict' | 'compatible', readonly (read
       ['/v1/completions', /Served are POST \/v1\/chat\/completions, /],
       [`/v1/${CANARY}?${CANARY}`, /Served are POST \/v1\/chat\/completions, /],
       ['/v1/responses', /served under `contract: compatible` alone\. Send messages to \/v1\/chat\/completions/],
+      ['/v1/messages', /served under `contract: compatible` alone\./],
+      ['/v1/messages/count_tokens', /served under `contract: compatible` alone\./],
       [`/v1/models/${CANARY}`, /served under `contract: compatible` alone\..* GET \/v1\/models lists the models/],
     ],
     compatible: [
-      ['/v1/embeddings', /Served are POST \/v1\/chat\/completions, .*POST \/v1\/responses, GET \/v1\/models\/\{id\}/],
+      [
+        '/v1/embeddings',
+        /Served are POST \/v1\/chat\/completions, .*POST \/v1\/responses, POST \/v1\/messages, .*GET \/v1\/models\/\{id\}/,
+      ],
       [`/v1/responses/${CANARY}`, /Served are POST \/v1\/chat\/completions, /],
     ],
   };

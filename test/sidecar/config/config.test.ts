@@ -24,6 +24,7 @@ t.test('without settings: every default', async (t) => {
     console: { viewers: 8, intervalMs: 1000 },
     environment: 'development',
     dataDir: join(process.cwd(), '.ra'),
+    messages: { billingLine: 'drop' },
     contract: 'strict',
     access: { mode: 'keys' },
     keys: { file: join(process.cwd(), '.ra', 'keys.json'), pollMs: 2000, failuresPerMinute: 60 },

@@ -12,10 +12,12 @@ import { openApiDocument } from '../../../../sidecar/api/openapi/openapi.js';
 import { referencesOf } from '../../../../sidecar/api/public-routes.js';
 import { componentSchemas, type Schema } from '../../../../sidecar/api/openapi/schemas.js';
 import { toCompatibleRequest } from '../../../../sidecar/contracts/compatible.js';
+import { toMessagesRequest } from '../../../../sidecar/contracts/messages.js';
 import { toResponsesRequest } from '../../../../sidecar/contracts/responses.js';
 import {
   FULL_CHAT,
   FULL_COMPATIBLE,
+  FULL_MESSAGES,
   FULL_RESPONSES,
   objectsIn,
   shown,
@@ -46,10 +48,14 @@ t.test('Redocly’s recommended rules find no error', async (t) => {
       '#/components/schemas/AssistantMessage/allOf/0/anyOf/1/required/0',
       // The path of the other contract.
       '#/components/schemas/CompatibleChatRequest',
+      '#/components/schemas/MessageError',
+      '#/components/schemas/MessageEvent',
+      '#/components/schemas/MessagesRequest',
       '#/components/schemas/ResponseEvent',
       '#/components/schemas/ResponsesRequest',
       // The condition refers to a field of the schemas beside it.
       '#/components/schemas/ResponsesRequest/properties/input/items/if/required/0',
+      '#/components/schemas/TokenCount',
     ],
     'known false alarms of the linter',
   );
@@ -130,6 +136,26 @@ const RESPONSES_CHANGES: readonly Change[] = [
   [['tools', 0, 'parameters', 'properties', 'a'], { contains: {} }],
 ];
 
+const MESSAGES_CHANGES: readonly Change[] = [
+  [['outside'], 1],
+  [['model'], undefined],
+  [['messages'], []],
+  [['messages', 0, 'role'], 'robot'],
+  [['messages', 0, 'outside'], 1],
+  [['messages', 0, 'content', 0, 'type'], 'thinking'],
+  [['messages', 0, 'content', 1, 'source', 'media_type'], 'text/plain'],
+  [['messages', 2, 'content', 3, 'type'], 'robot'],
+  [['messages', 2, 'content', 5, 'input'], '{}'],
+  [['messages', 3, 'content', 0, 'content', 0, 'type'], 'tool_use'],
+  [['tools', 0, 'input_schema'], undefined],
+  [['tools', 0, 'input_schema', 'if'], {}],
+  [['tools', 3, 'outside'], 1],
+  [['tool_choice', 'type'], 'required'],
+  [['thinking', 'budget_tokens'], 0],
+  [['thread'], { type: 'create' }],
+  [['mcp_servers'], [{}]],
+];
+
 t.test('the published schemas equal the checked ones', async (t) => {
   const check = publishedCheck('ChatCompletionRequest');
   t.ok(check(FULL_CHAT), 'a full body');
@@ -148,19 +174,14 @@ t.test('the published schemas equal the checked ones', async (t) => {
     const body = withAt(FULL_CHAT, at, value);
     t.equal(check(body), toChatRequest(body).kind === 'ok', shown([...at, value ?? 'nothing']));
   }
-  const of = { CompatibleChatRequest: FULL_COMPATIBLE, ResponsesRequest: FULL_RESPONSES };
-  for (const [name, parse] of [
-    ['CompatibleChatRequest', toCompatibleRequest],
-    ['ResponsesRequest', toResponsesRequest],
+  for (const [name, parse, full, changes] of [
+    ['CompatibleChatRequest', toCompatibleRequest, FULL_COMPATIBLE, [...COMMON, ...CHAT_CHANGES]],
+    ['ResponsesRequest', toResponsesRequest, FULL_RESPONSES, [...COMMON, ...RESPONSES_CHANGES]],
+    ['MessagesRequest', toMessagesRequest, FULL_MESSAGES, MESSAGES_CHANGES],
   ] as const) {
-    const full = of[name];
     const check = publishedCheck(name);
     t.ok(check(full), `${name}: a full body`);
-    const others: readonly Change[] = [
-      ...COMMON,
-      ...(name === 'CompatibleChatRequest' ? CHAT_CHANGES : RESPONSES_CHANGES),
-    ];
-    for (const [at, value] of others) {
+    for (const [at, value] of changes) {
       const body = withAt(full, at, value);
       t.equal(check(body), parse(body).kind === 'ok', `${name}: ${shown([...at, value ?? 'nothing'])}`);
     }
@@ -187,7 +208,7 @@ t.test('each schema of the contract is published', async (t) => {
   bodies.delete(undefined);
   bodies.delete('OpenApi');
   for (const name of bodies) t.ok(name !== undefined && components[name], String(name));
-  t.equal(bodies.size, Object.keys(ANSWER_SCHEMAS).length + 5, 'and the five requests');
+  t.equal(bodies.size, Object.keys(ANSWER_SCHEMAS).length + 6, 'and the six requests');
   for (const [name, schema] of [
     ['ChatCompletionRequest', CHAT_SCHEMA],
     ['DecisionsRequest', DECISIONS_SCHEMA],

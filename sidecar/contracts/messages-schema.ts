@@ -1,0 +1,231 @@
+/**
+ * POST /v1/messages and POST /v1/messages/count_tokens: Anthropic's Messages API, served under `contract: compatible` without state
+ * (docs/contract.md#messages-api). The body is closed. Messages, blocks and tools are open, as in chat under this contract, since clients
+ * send back what any server has written into them.
+ */
+import { CHAT_SCHEMA } from './chat-schema.js';
+import { IGNORED, open, orNull, ROOT_SCHEMA, WIDE_SCHEMA } from './compatible-schema.js';
+import { CALL_ID, MAX_TEXT, TEXT, TEXT_OR_NULL, TOOL_NAME, closed } from './common-schema.js';
+
+type Schemas = Readonly<Record<string, object>>;
+
+const CHAT = (CHAT_SCHEMA as unknown as { readonly properties: Schemas }).properties;
+
+const MAX_BLOCKS = 4096;
+
+/** Types of blocks that record what a tool of Anthropic's did on its own servers. They become text of the conversation. */
+const ELSEWHERE = '^(?:server_tool_use|mcp_tool_use|container_upload|compaction|[a-z_]{1,64}_tool_result)$';
+
+/** Blocks of these types, and those of {@link ELSEWHERE}. `types`: in the order of the branches. */
+function blocks(branches: Schemas): object {
+  const types = Object.keys(branches);
+  const [first, ...others] = Object.values(branches);
+  return {
+    type: 'object',
+    required: ['type'],
+    properties: { type: { type: 'string' } },
+    if: { properties: { type: { enum: types } } },
+    then: others.length === 0 ? first : { discriminator: { propertyName: 'type' }, oneOf: [first, ...others] },
+    else: {
+      maxProperties: 32,
+      properties: {
+        type: { type: 'string', pattern: ELSEWHERE, 'x-message': `must be one of ${types.join(', ')}` },
+      },
+    },
+  };
+}
+
+function textOrBlocks(branches: Schemas, types: readonly string[] = ['string', 'array']): object {
+  return { type: types, maxLength: MAX_TEXT, maxItems: MAX_BLOCKS, items: blocks(branches) };
+}
+
+const TEXT_BLOCK = open(['type', 'text'], { type: { const: 'text' }, text: TEXT });
+const TEXTS: Schemas = { text: TEXT_BLOCK };
+
+/** `base64` with its data, or `url`, which may be a data URL. */
+const IMAGE_SOURCE = {
+  type: 'object',
+  required: ['type'],
+  discriminator: { propertyName: 'type' },
+  oneOf: [
+    open(['type', 'media_type', 'data'], {
+      type: { const: 'base64' },
+      media_type: { type: 'string', pattern: '^image/[a-z0-9.+-]{1,64}$' },
+      data: { type: 'string', minLength: 1, maxLength: MAX_TEXT },
+    }),
+    open(['type', 'url'], {
+      type: { const: 'url' },
+      url: { type: 'string', minLength: 1, maxLength: MAX_TEXT, format: 'image-url' },
+    }),
+  ],
+} as const;
+
+/** What users and tools may show besides text. Only a document's own text is read. */
+const SHOWN: Schemas = {
+  ...TEXTS,
+  image: open(['type', 'source'], { type: { const: 'image' }, source: IMAGE_SOURCE }),
+  document: open(['type', 'source'], {
+    type: { const: 'document' },
+    title: TEXT_OR_NULL,
+    context: TEXT_OR_NULL,
+    source: {
+      type: 'object',
+      required: ['type'],
+      maxProperties: 32,
+      properties: { type: { type: 'string', maxLength: 64 }, media_type: TEXT_OR_NULL },
+      if: { properties: { type: { const: 'text' } } },
+      then: { required: ['data'], properties: { data: TEXT } },
+      else: {
+        if: { properties: { type: { const: 'content' } } },
+        then: { required: ['content'], properties: { content: textOrBlocks(TEXTS) } },
+      },
+    },
+  }),
+  search_result: open(['type', 'content'], {
+    type: { const: 'search_result' },
+    source: TEXT_OR_NULL,
+    title: TEXT_OR_NULL,
+    content: { type: 'array', maxItems: MAX_BLOCKS, items: TEXT_BLOCK },
+  }),
+};
+
+const TOOL_RESULT = open(['type', 'tool_use_id'], {
+  type: { const: 'tool_result' },
+  tool_use_id: CALL_ID,
+  is_error: { type: ['boolean', 'null'] },
+  content: textOrBlocks(
+    {
+      ...SHOWN,
+      tool_reference: open(['type', 'tool_name'], { type: { const: 'tool_reference' }, tool_name: TOOL_NAME }),
+    },
+    ['string', 'array', 'null'],
+  ),
+});
+
+const SAID: Schemas = {
+  ...TEXTS,
+  thinking: open(['type', 'thinking'], { type: { const: 'thinking' }, thinking: TEXT }),
+  // Nothing here is encrypted for a caller, so its data comes from elsewhere and is not read.
+  redacted_thinking: open(['type'], { type: { const: 'redacted_thinking' } }),
+  tool_use: open(['type', 'id', 'name', 'input'], {
+    type: { const: 'tool_use' },
+    id: CALL_ID,
+    name: TOOL_NAME,
+    input: { type: 'object' },
+  }),
+};
+
+const MESSAGE = {
+  type: 'object',
+  required: ['role'],
+  discriminator: { propertyName: 'role' },
+  oneOf: [
+    open(['role', 'content'], {
+      role: { const: 'user' },
+      content: textOrBlocks({ ...SHOWN, tool_result: TOOL_RESULT }),
+    }),
+    open(['role', 'content'], { role: { const: 'assistant' }, content: textOrBlocks(SAID) }),
+    open(['role', 'content'], { role: { const: 'system' }, content: textOrBlocks(TEXTS) }),
+  ],
+} as const;
+
+/** A tool of the caller's own has a schema. One of any other type runs at Anthropic, or has its schema there: it is not offered. */
+const TOOL = {
+  type: 'object',
+  required: ['name'],
+  maxProperties: 32,
+  properties: { name: TOOL_NAME, type: { type: ['string', 'null'], maxLength: 256 } },
+  if: { properties: { type: { enum: ['custom', null] } } },
+  then: {
+    required: ['input_schema'],
+    properties: {
+      description: { type: ['string', 'null'], maxLength: MAX_TEXT },
+      input_schema: ROOT_SCHEMA,
+      strict: { type: ['boolean', 'null'] },
+      defer_loading: { type: ['boolean', 'null'] },
+    },
+  },
+} as const;
+
+const PARALLEL: Schemas = { disable_parallel_tool_use: { type: ['boolean', 'null'] } };
+
+const TOOL_CHOICE = {
+  type: 'object',
+  required: ['type'],
+  discriminator: { propertyName: 'type' },
+  oneOf: [
+    open(['type'], { type: { const: 'auto' }, ...PARALLEL }),
+    open(['type'], { type: { const: 'any' }, ...PARALLEL }),
+    open(['type', 'name'], { type: { const: 'tool' }, name: TOOL_NAME, ...PARALLEL }),
+    open(['type'], { type: { const: 'none' } }),
+  ],
+} as const;
+
+/** Tokens of thought. Anthropic's own least is 1,024. */
+const BUDGET = { type: 'integer', minimum: 1, maximum: 1_048_576 } as const;
+
+const THINKING = {
+  type: 'object',
+  required: ['type'],
+  discriminator: { propertyName: 'type' },
+  oneOf: [
+    open(['type'], { type: { const: 'enabled' }, budget_tokens: orNull(BUDGET) }),
+    open(['type'], { type: { const: 'adaptive' } }),
+    open(['type'], { type: { const: 'between_tools' } }),
+    open(['type'], { type: { const: 'disabled' } }),
+  ],
+} as const;
+
+const FORMAT = closed(['type', 'schema'], { type: { const: 'json_schema' }, name: TEXT_OR_NULL, schema: ROOT_SCHEMA });
+
+const SOME = { type: ['object', 'null'], maxProperties: 64 } as const;
+const NAME = { type: ['string', 'null'], maxLength: 1024 } as const;
+
+/** Accepted without effect. */
+const WITHOUT_EFFECT: Schemas = {
+  cache_control: SOME,
+  context_management: SOME,
+  diagnostics: SOME,
+  service_tier: IGNORED['service_tier'] ?? NAME,
+  speed: NAME,
+  inference_geo: NAME,
+  user_profile_id: NAME,
+  workspace_id: NAME,
+  betas: { type: ['array', 'null'], maxItems: 256, items: { type: 'string', maxLength: 256 } },
+};
+
+export const MESSAGES_SCHEMA = {
+  ...closed(['model', 'messages'], {
+    model: CHAT['model'] ?? {},
+    messages: { type: 'array', minItems: 1, maxItems: 4096, items: MESSAGE },
+    system: textOrBlocks(TEXTS, ['string', 'array', 'null']),
+    max_tokens: orNull(CHAT['max_tokens'] ?? {}),
+    stop_sequences: orNull({
+      type: 'array',
+      maxItems: 16,
+      items: { type: 'string', minLength: 1, maxLength: 4096 },
+    }),
+    stream: { type: ['boolean', 'null'] },
+    temperature: orNull(CHAT['temperature'] ?? {}),
+    top_p: orNull(CHAT['top_p'] ?? {}),
+    top_k: orNull({ type: 'integer', minimum: -1, maximum: 2_147_483_647 }),
+    tools: { type: ['array', 'null'], maxItems: 512, items: TOOL },
+    tool_choice: orNull(TOOL_CHOICE),
+    thinking: orNull(THINKING),
+    output_config: orNull(
+      open([], { effort: orNull({ enum: ['low', 'medium', 'high', 'xhigh', 'max'] }), format: orNull(FORMAT) }),
+    ),
+    output_format: orNull(FORMAT),
+    metadata: orNull(open([], { user_id: NAME })),
+    ...WITHOUT_EFFECT,
+    // The words after the colon are in docs/contract.md: a client that is told so by the error's code goes on without threads.
+    thread: { type: 'null', 'x-message': 'must be null: no message is stored here, so send the whole conversation' },
+    container: { type: 'null', 'x-message': 'must be null: no tool runs here' },
+    mcp_servers: {
+      type: ['array', 'null'],
+      maxItems: 0,
+      'x-message': 'must be empty: no tool runs here, so offer the tools of MCP servers as tools of your own',
+    },
+  }),
+  $defs: { schema: WIDE_SCHEMA },
+} as const;

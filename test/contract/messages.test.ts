@@ -1,0 +1,465 @@
+/**
+ * The Messages API as raw HTTP: whole and streamed, counts, models, keys, errors row by row, and requests as clients of it were recorded to
+ * send them. Fields are in fields-compatible.test.ts; what is the same for all chat routes in both-contracts.test.ts.
+ */
+import { readFileSync } from 'node:fs';
+import { join } from 'node:path';
+import fc from 'fast-check';
+import t, { type Test } from 'tap';
+import { validateAnswer } from '../../sidecar/contracts/answer-schemas.js';
+import { MESSAGE_ERRORS } from '../../sidecar/contracts/message-answers.js';
+import { CATALOGUE, type ErrorCode } from '../../sidecar/domain/errors.js';
+import { PATIENT_QUEUE } from '../support/config-parts.js';
+import type { MessageError } from '../support/error-answer.js';
+import { runsOr } from '../support/fuzz.js';
+import { ACME, InProcess, JSON_HEADERS } from '../support/in-process.js';
+import type { RawResponse } from '../support/raw-http.js';
+import { sourceRoot } from '../support/source-root.js';
+import { REUSED_TOKENS, STUB_JOB, STUB_TOP_K } from '../support/stub-script.js';
+
+const MESSAGES = '/v1/messages';
+const COUNT = '/v1/messages/count_tokens';
+const VERSION = { 'anthropic-version': '2023-06-01' };
+
+const HELLO = [{ role: 'user', content: 'Hello.' }];
+const LOOK = { name: 'look', input_schema: { type: 'object', properties: {} } };
+
+type Fields = Readonly<Record<string, unknown>>;
+
+/** A body whose stub does `act`. */
+function body(act: keyof typeof STUB_JOB, more: Fields = {}): Fields {
+  return { model: 'chat', max_tokens: 64, messages: HELLO, top_k: STUB_TOP_K + STUB_JOB[act], ...more };
+}
+
+interface Message {
+  readonly content: readonly Fields[];
+  readonly usage: Readonly<Record<string, number>>;
+  readonly [field: string]: unknown;
+}
+
+interface Event {
+  readonly name: string;
+  readonly data: Fields & { readonly type: string };
+}
+
+function eventsOf(response: RawResponse): Event[] {
+  return [...response.body.matchAll(/^event: (.*)\ndata: (.*)\n$/gm)].map(([, name = '', data = '']) => ({
+    name,
+    data: JSON.parse(data) as Event['data'],
+  }));
+}
+
+/** The message that a client makes of a stream's events. */
+function collected(events: readonly Event[]): Message {
+  let message: Record<string, unknown> = {};
+  const blocks: Record<string, string>[] = [];
+  const inputs: string[] = [];
+  for (const { data } of events) {
+    const at = data['index'] as number;
+    const delta = data['delta'] as Record<string, string>;
+    if (data.type === 'message_start') message = data['message'] as Record<string, unknown>;
+    if (data.type === 'content_block_start') blocks[at] = { ...(data['content_block'] as Record<string, string>) };
+    if (data.type === 'content_block_delta') {
+      const { type, ...rest } = delta;
+      for (const [field, text] of Object.entries(rest)) {
+        if (type === 'input_json_delta') inputs[at] = (inputs[at] ?? '') + text;
+        else blocks[at] = { ...blocks[at], [field]: (blocks[at]?.[field] ?? '') + text };
+      }
+    }
+    if (data.type === 'content_block_stop' && inputs[at] !== undefined)
+      blocks[at] = { ...blocks[at], input: JSON.parse(inputs[at]) as string };
+    if (data.type === 'message_delta')
+      message = { ...message, ...delta, usage: { ...(message['usage'] as object), ...(data['usage'] as object) } };
+  }
+  return { ...message, content: blocks } as unknown as Message;
+}
+
+const sidecar = await InProcess.start(t, {
+  models: [
+    { id: 'chat', kind: 'chat', seats: 4, contextPerSeat: 8192 },
+    { id: 'narrow', kind: 'chat', seats: 1 },
+    { id: 'cold', kind: 'chat', cold: true },
+    { id: 'decide', kind: 'decision' },
+  ],
+  config: {
+    contract: 'compatible',
+    bodies: { chatBytes: 400_000 },
+    queue: { ...PATIENT_QUEUE, waitingPerSeat: 1 },
+    stream: { keepAliveMs: 1000 },
+  },
+});
+
+t.test('a whole reply and a stream have the same blocks, stop and usage', async (t) => {
+  const asked = body('everything', { tools: [LOOK], tool_choice: { type: 'any' } });
+  const whole = await sidecar.post(MESSAGES, asked, { 'X-Request-Id': 'mine' });
+  t.equal(whole.status, 200);
+  t.equal(whole.field('request-id'), 'mine');
+  const { id, ...message } = JSON.parse(whole.body) as Message & { id: string };
+  t.match(id, /^msg_[0-9a-f]{32}$/);
+  const prompt = message.usage['input_tokens'] ?? 0;
+  t.ok(prompt > 0);
+  t.match(message, {
+    type: 'message',
+    role: 'assistant',
+    model: 'chat',
+    content: [
+      { type: 'thinking', thinking: 'Hm, so.', signature: /./ },
+      { type: 'text', text: 'It is.' },
+      { type: 'tool_use', id: /^[0-9A-Za-z]{9}$/, name: 'look', input: { at: 1, 2: 'b' } },
+    ],
+    stop_reason: 'tool_use',
+    stop_sequence: null,
+    usage: {
+      cache_creation_input_tokens: 0,
+      cache_read_input_tokens: REUSED_TOKENS,
+      output_tokens: 8,
+      output_tokens_details: { thinking_tokens: 3 },
+    },
+  });
+  t.ok(whole.body.includes('"input":{"at": 1.0, "2": "b"}'), 'the input as it was written');
+
+  const streamed = await sidecar.post(MESSAGES, { ...asked, stream: true });
+  t.equal(streamed.field('content-type'), 'text/event-stream; charset=utf-8');
+  t.type(streamed.field('request-id'), 'string');
+  const events = eventsOf(streamed);
+  t.equal(events.length, streamed.body.match(/^data: /gm)?.length, 'each event has its name');
+  t.ok(events.every(({ name, data }) => name === data.type));
+  t.strictSame(
+    events.map(({ name }) => name).filter((name) => name !== 'content_block_delta'),
+    [
+      'message_start',
+      ...Array.from({ length: 3 }, () => ['content_block_start', 'content_block_stop']).flat(),
+      'message_delta',
+      'message_stop',
+    ],
+  );
+  t.strictSame(
+    (events[0]?.data['message'] as Message).usage,
+    { ...message.usage, output_tokens: 0, output_tokens_details: { thinking_tokens: 0 } },
+    'the first event counts the whole prompt and no output',
+  );
+  const made = collected(events);
+  const withoutIds = (blocks: readonly Fields[]): unknown => blocks.map((block) => ({ ...block, id: undefined }));
+  t.strictSame(
+    { ...made, id: '', content: withoutIds(made.content) },
+    { ...message, id: '', content: withoutIds(message.content) },
+  );
+});
+
+t.test('why a message ended', async (t) => {
+  const stopOf = async (more: Fields, act: keyof typeof STUB_JOB = 'paced'): Promise<unknown[]> => {
+    const { stop_reason: reason, stop_sequence: sequence } = JSON.parse(
+      (await sidecar.post(MESSAGES, body(act, more))).body,
+    ) as Message;
+    return [reason, sequence];
+  };
+  t.strictSame(await stopOf({}, 'echo'), ['end_turn', null]);
+  t.strictSame(await stopOf({ max_tokens: 2 }), ['max_tokens', null]);
+  const filling = [{ role: 'user', content: 'a '.repeat(8100) }];
+  t.strictSame(
+    await stopOf({ max_tokens: 32_000, messages: filling }),
+    ['model_context_window_exceeded', null],
+    'a maximum over what the prompt leaves is cut',
+  );
+});
+
+t.test('pings hold a stream until its first token, and after', async () => {
+  const silent = await sidecar.begin(MESSAGES, body('hold', { stream: true }));
+  await silent.until('event: ping\ndata: {"type":"ping"}\n\n');
+  silent.close();
+  const begun = await sidecar.begin(MESSAGES, body('begun', { stream: true }));
+  await begun.until('event: content_block_delta\n');
+  await begun.until('event: ping\n');
+  begun.close();
+});
+
+t.test('the key in x-api-key, and beside a bearer token', async (t) => {
+  const post = (headers: Readonly<Record<string, string>>, path = MESSAGES): Promise<RawResponse> =>
+    sidecar.ask('POST', path, { 'Content-Type': 'application/json', ...headers }, JSON.stringify(body('echo')));
+  for (const path of [MESSAGES, COUNT]) {
+    t.equal((await post({ 'x-api-key': 'good' }, path)).status, 200);
+    t.equal((await post({ 'x-api-key': 'bad' }, path)).status, 401);
+    t.equal((await post({ 'x-api-key': 'bad', Authorization: 'Bearer good' }, path)).status, 200, 'the token counts');
+  }
+  t.equal((await post({ 'x-api-key': 'good', 'X-Api-Key': 'bad' })).status, 400, 'given twice');
+  t.equal((await post({ 'x-api-key': 'good' }, '/v1/chat/completions')).status, 401, 'not on other routes');
+  t.equal((await sidecar.ask('GET', '/v1/models', { 'x-api-key': 'good' })).status, 200);
+});
+
+t.test('models, to clients that name a version', async (t) => {
+  const ask = (path: string): Promise<RawResponse> => sidecar.ask('GET', path, { ...VERSION, 'x-api-key': 'good' });
+  const created = /^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.000Z$/;
+  const described = (id: string, context: number): object => ({
+    type: 'model',
+    id,
+    display_name: id,
+    created_at: created,
+    max_input_tokens: context,
+    max_tokens: context,
+    capabilities: null,
+  });
+  const list = await ask('/v1/models?limit=1000');
+  t.type(list.field('request-id'), 'string');
+  const found = JSON.parse(list.body) as { data: object[] };
+  t.match(found, {
+    data: [described('chat', 8192), described('narrow', 1024), described('cold', 1024)],
+    has_more: false,
+    first_id: 'chat',
+    last_id: 'cold',
+  });
+  t.strictSame(Object.keys(found), ['data', 'has_more', 'first_id', 'last_id']);
+  t.match(JSON.parse((await ask('/v1/models/narrow')).body), described('narrow', 1024));
+  const unknown = await ask('/v1/models/none');
+  t.match(JSON.parse(unknown.body), { type: 'error', error: { type: 'permission_error' } });
+  const usual = await sidecar.ask('GET', '/v1/models', JSON_HEADERS);
+  t.match(JSON.parse(usual.body), { object: 'list' });
+});
+
+/** Tokens of a request's prompt, by its usage. */
+async function usedOf(asked: Fields): Promise<number> {
+  const { usage } = JSON.parse((await sidecar.post(MESSAGES, asked)).body) as Message;
+  return (usage['input_tokens'] ?? 0) + (usage['cache_read_input_tokens'] ?? 0);
+}
+
+const text = fc.string({ unit: 'grapheme', maxLength: 30 });
+const words = fc.oneof(
+  text,
+  fc.array(
+    text.map((each) => ({ type: 'text', text: each })),
+    { minLength: 1, maxLength: 3 },
+  ),
+);
+const tool = fc.record({
+  name: fc.stringMatching(/^[a-z]{1,8}$/),
+  description: text,
+  input_schema: fc
+    .dictionary(fc.stringMatching(/^[a-z]{1,6}$/), fc.constant({ type: 'string' }), { maxKeys: 3 })
+    .map((properties) => ({ type: 'object', properties })),
+  defer_loading: fc.boolean(),
+});
+const turn = fc.record({
+  thinking: fc.option(text),
+  said: text,
+  input: fc.dictionary(fc.stringMatching(/^[a-z]{1,6}$/), text, { maxKeys: 2 }),
+  result: fc.option(words),
+  failed: fc.boolean(),
+  asked: words,
+  system: fc.option(text),
+});
+const request = fc
+  .record({
+    system: fc.option(words),
+    asked: words,
+    turns: fc.array(turn, { maxLength: 3 }),
+    tools: fc.uniqueArray(tool, { maxLength: 3, selector: ({ name }) => name }),
+    thinking: fc.constantFrom(null, { type: 'adaptive' }, { type: 'enabled', budget_tokens: 2048 }),
+  })
+  .map(({ system, asked, turns, tools, thinking }): Fields => {
+    const messages = turns.flatMap((each, i) => [
+      {
+        role: 'assistant',
+        content: [
+          ...(each.thinking === null ? [] : [{ type: 'thinking', thinking: each.thinking, signature: 's' }]),
+          { type: 'text', text: each.said },
+          ...(each.result === null ? [] : [{ type: 'tool_use', id: `call${i}`, name: 'f', input: each.input }]),
+        ],
+      },
+      {
+        role: 'user',
+        content:
+          each.result === null
+            ? each.asked
+            : [{ type: 'tool_result', tool_use_id: `call${i}`, content: each.result, is_error: each.failed }],
+      },
+      ...(each.system === null ? [] : [{ role: 'system', content: each.system }]),
+    ]);
+    const all = { system, tools, thinking, messages: [{ role: 'user', content: asked }, ...messages] };
+    return { model: 'chat', max_tokens: 4, top_k: STUB_TOP_K + STUB_JOB.clocked, ...all };
+  });
+
+t.test('a count is the length of the prompt of the same request', async (t) => {
+  let most = 0;
+  await fc.assert(
+    fc.asyncProperty(request, async (asked) => {
+      const counted = await sidecar.post(COUNT, asked);
+      if (counted.status !== 200) throw new Error(counted.body);
+      const { input_tokens: tokens } = JSON.parse(counted.body) as { input_tokens: number };
+      const used = await usedOf(asked);
+      if (tokens !== used) throw new Error(`counted ${tokens}, used ${used}`);
+      most = Math.max(most, tokens);
+    }),
+    { numRuns: runsOr(100) },
+  );
+  t.ok(most > 100, `up to ${most} tokens`);
+});
+
+t.test('a count needs no seat, is not recorded or charged, and counts against the limits of chat', async (t) => {
+  sidecar.identity.answers.set('Bearer counts', {
+    ...ACME,
+    keyId: 'counts',
+    limits: { chat: { perMinute: 3 } },
+    tokensPerDay: 1,
+  });
+  const headers = { Authorization: 'Bearer counts' };
+  const held = await sidecar.begin(MESSAGES, body('hold', { model: 'narrow' }));
+  await sidecar.until('ra_sidecar_seats_busy{model="narrow"}', 1);
+  const waiting = await sidecar.begin(MESSAGES, body('echo', { model: 'narrow' }));
+  await sidecar.until('ra_sidecar_waiting_requests{model="narrow",class="standard"}', 1);
+  const before = sidecar.spool.records.length;
+  const count = (): Promise<RawResponse> => sidecar.post(COUNT, body('echo', { model: 'narrow' }), headers);
+  for (let i = 0; i < 3; i += 1) t.match(JSON.parse((await count()).body), { input_tokens: /^\d+$/ });
+  t.equal(sidecar.spool.records.length, before);
+  const limited = await count();
+  t.equal(limited.status, 429);
+  t.match(JSON.parse(limited.body), {
+    error: { type: 'rate_limit_error', details: { error_code: 'user_rate_limited' } },
+  });
+  held.close();
+  t.equal((await waiting.response()).status, 200);
+});
+
+t.test('the billing line of Claude Code is no part of the prompt', async (t) => {
+  const line = 'x-anthropic-billing-header: cc_version=1.0.0; cc_entrypoint=cli;';
+  const plain = await usedOf({ ...body('clocked'), system: 'Be brief.' });
+  const texts = [line, 'Be brief.'].map((each) => ({ type: 'text', text: each }));
+  t.equal(await usedOf({ ...body('clocked'), system: texts }), plain);
+  t.ok((await usedOf({ ...body('clocked'), system: texts.reverse() })) > plain, 'anywhere else it is text');
+});
+
+/** Checks an error answer of the Messages API. */
+function holds(t: Test, name: string, answer: RawResponse, code: ErrorCode, more: Fields = {}): void {
+  const { type, error, request_id: id } = JSON.parse(answer.body) as MessageError;
+  const [errorType, status = CATALOGUE[code].status] = MESSAGE_ERRORS[code];
+  t.match(
+    { status: answer.status, type, errorType: error.type, details: error.details, id },
+    { type: 'error', errorType, details: { error_code: code }, id: answer.field('request-id'), status, ...more },
+    name,
+  );
+  t.equal(answer.field('x-request-id'), id, name);
+  const waits = [429, 503, 504].includes(CATALOGUE[code].status);
+  t.equal(/^\d+$/.test(answer.field('retry-after') ?? ''), waits, `${name}: Retry-After`);
+  t.equal(answer.field('x-should-retry'), CATALOGUE[code].retryable ? undefined : 'false', name);
+}
+
+t.test('errors row by row', async (t) => {
+  const rows = new Set<ErrorCode>();
+  const row = (name: string, answer: RawResponse, code: ErrorCode, more: Fields = {}): void => {
+    rows.add(code);
+    holds(t, name, answer, code, more);
+  };
+  const post = (asked: object, headers: Readonly<Record<string, string>> = {}): Promise<RawResponse> =>
+    sidecar.post(MESSAGES, asked, headers);
+
+  for (const [code, { status }] of Object.entries(CATALOGUE) as [ErrorCode, { status: number }][]) {
+    if (status !== 401 && status !== 402 && status !== 403 && status !== 503 && code !== 'proxy_retired') continue;
+    sidecar.identity.answers.set(`Bearer ${code}`, { kind: 'denied', code });
+    row(code, await post(body('echo'), { Authorization: `Bearer ${code}` }), code);
+  }
+  for (const code of ['user_rate_limited', 'quota_exceeded'] as const) {
+    sidecar.identity.answers.set(`Bearer ${code}`, { kind: 'denied', code });
+    row(code, await post(body('echo'), { Authorization: `Bearer ${code}` }), code);
+  }
+  row('a field', await post(body('echo', { x: 1 })), 'bad_request');
+  row('a method', await sidecar.ask('PUT', MESSAGES, JSON_HEADERS, '{}'), 'bad_request', { status: 405 });
+  row('a type', await post({}, { 'Content-Type': 'text/plain' }), 'bad_request', { status: 415 });
+  for (const thread of [{ type: 'create' }, { type: 'continue', previous_message_id: 'msg_1' }]) {
+    row('a thread', await post(body('echo', { thread })), 'bad_request', {
+      details: { error_code: 'thread_unsupported_request', param: 'thread' },
+    });
+  }
+  row('a decision model', await post(body('echo', { model: 'decide' })), 'unsupported_endpoint');
+  row('a body', await post(body('echo', { x: 'x'.repeat(400_000) })), 'payload_too_large');
+  const given = { type: 'tool', name: 'look' };
+  const never = { ...LOOK, input_schema: { type: 'object', properties: { a: { enum: [] } }, required: ['a'] } };
+  const impossible = {
+    ...never,
+    input_schema: { ...never.input_schema, properties: { a: { enum: ['b'], type: 'null' } } },
+  };
+  row('a schema', await post(body('echo', { tools: [impossible], tool_choice: given })), 'unprocessable', {
+    details: { error_code: 'unprocessable', param: 'tools[0].input_schema' },
+  });
+  row('cold', await post(body('echo', { model: 'cold' })), 'cold');
+
+  const key = { 'Idempotency-Key': 'k' };
+  t.equal((await post(body('echo'), key)).status, 200);
+  row('completed', await post(body('echo'), key), 'idempotency_key_reused');
+  row('another body', await post(body('hold'), key), 'idempotency_key_reused');
+
+  const running = await sidecar.begin(MESSAGES, body('hold', { model: 'narrow' }));
+  await sidecar.until('ra_sidecar_seats_busy{model="narrow"}', 1);
+  const waiting = await sidecar.begin(MESSAGES, body('echo', { model: 'narrow' }));
+  await sidecar.until('ra_sidecar_waiting_requests{model="narrow",class="standard"}', 1);
+  const full = await post(body('echo', { model: 'narrow' }));
+  row('no capacity', full, 'capacity_exceeded');
+  t.equal(full.reason, 'Overloaded');
+  t.equal(await sidecar.metric(answeredOver('capacity_exceeded', 529)), 1, 'counted as it was answered');
+  const left = await sidecar.metric(answeredOver('request_cancelled', 499));
+  running.close();
+  t.equal((await waiting.response()).status, 200);
+  await sidecar.until(answeredOver('request_cancelled', 499), left + 1);
+  rows.add('request_cancelled');
+
+  row('the engine', await post(body('fail')), 'bad_gateway');
+  row('its protocol', await post(body('breach', { model: 'narrow' })), 'upstream_contract_violation');
+  sidecar.identity.answers.set('Bearer fault', new Error('a fault'));
+  row('a fault', await post({}, { Authorization: 'Bearer fault' }), 'internal');
+  sidecar.spool.failOn = 'close';
+  const cut = eventsOf(await post(body('echo', { stream: true })));
+  sidecar.spool.failOn = undefined;
+  t.match(cut.at(-1), { name: 'error', data: { type: 'error', error: { type: 'api_error' }, request_id: /./ } });
+  t.ok(validateAnswer('messageError', cut.at(-1)?.data).ok, 'a stream that ends early ends with one error');
+  t.notOk(cut.some(({ name }) => name === 'message_stop'));
+
+  t.strictSame(
+    Object.keys(CATALOGUE).filter((code) => !rows.has(code as ErrorCode)),
+    ['not_found', 'timeout'],
+    'every row but that of paths without a route, and of the deadline, whose answer has the same writer',
+  );
+});
+
+/** The metric sample that counts such answers. */
+function answeredOver(code: ErrorCode, status: number): string {
+  const labels = `http_request_method="POST",url_scheme="http",http_route="${MESSAGES}"`;
+  return `http_server_request_duration_seconds_count{${labels},http_response_status_code="${status}",error_type="${code}"}`;
+}
+
+t.test('a prompt that is too long is refused in the words by which clients shorten it', async (t) => {
+  const says = async (content: string): Promise<string> => {
+    const answer = await sidecar.post(MESSAGES, body('echo', { messages: [{ role: 'user', content }] }));
+    t.equal(answer.status, 400);
+    return (JSON.parse(answer.body) as MessageError).error.message;
+  };
+  t.match(await says('a '.repeat(9000)), /^prompt is too long: \d+ tokens > 8192 maximum$/, 'counted');
+  t.match(await says('a '.repeat(150_000)), /^prompt is too long: \d+ tokens > 8192 maximum$/, 'by its length alone');
+});
+
+interface Recorded {
+  readonly tools: Readonly<Record<string, object>>;
+  readonly requests: readonly {
+    readonly client: string;
+    readonly step: string;
+    readonly path: string;
+    readonly body: Fields & { readonly tools?: readonly string[] };
+  }[];
+}
+
+t.test('requests as clients send them', async (t) => {
+  const file = join(sourceRoot, 'test/fixtures/messages/requests.json');
+  const { tools: shapes, requests } = JSON.parse(readFileSync(file, 'utf8')) as Recorded;
+  const seen = new Map<string, number>();
+  for (const { client, step, path, body: sent } of requests) {
+    const { tools, ...rest } = sent;
+    const offered = tools && { tools: tools.map((name) => shapes[name]) };
+    const asked = { ...rest, model: 'chat', ...offered, top_k: STUB_TOP_K + STUB_JOB.clocked };
+    const answer = await sidecar.post(path, asked, VERSION);
+    const images = JSON.stringify(sent['messages']).includes('"type":"image"');
+    if ('thread' in sent) {
+      t.match(JSON.parse(answer.body), { error: { details: { error_code: 'thread_unsupported_request' } } });
+      const again = { ...asked, thread: null };
+      if (step.endsWith('#0')) t.equal((await sidecar.post(path, again, VERSION)).status, 200, 'and without');
+    } else if (images && answer.status === 400) t.match(answer.body, /this model has no vision/, `${client} ${step}`);
+    else t.equal(answer.status, 200, `${client} ${step}: ${answer.body.slice(0, 300)}`);
+    seen.set(client, (seen.get(client) ?? 0) + 1);
+  }
+  t.ok(seen.size >= 8, [...seen].map(([client, count]) => `${client}: ${count}`).join(', '));
+});

@@ -1,0 +1,209 @@
+/** Fields of POST /v1/messages, written from docs/contract.md#messages-api. */
+import type { Json } from '../../support/bodies.js';
+import { entries, fieldCases, type CompatibleCase, type FieldRow } from './compatible-tables.js';
+import { CANARY } from './rule.js';
+
+const SCHEMA = { type: 'object', properties: { [CANARY]: { type: 'string' } } };
+const NO_TOOL_RUNS = 'no tool runs here';
+
+/** Fields of the body, apart from `model` and `messages`. */
+export const MESSAGES_FIELDS: readonly FieldRow[] = [
+  {
+    field: 'system',
+    effect: 'used',
+    taken: [CANARY, [{ type: 'text', text: CANARY, cache_control: { type: CANARY } }], '', [], null],
+    refused: [
+      [7, 'must be a string or an array or null'],
+      [[{ type: 'image' }], 'must be one of text', 'system[0].type'],
+    ],
+  },
+  { field: 'max_tokens', effect: 'used', taken: [5, null], refused: [[0, 'must be at least 1']] },
+  {
+    field: 'stop_sequences',
+    effect: 'used',
+    taken: [[CANARY], [], null],
+    refused: [
+      [[''], 'must not be empty', 'stop_sequences[0]'],
+      [Array<Json>(17).fill('x'), 'must have at most 16 items'],
+    ],
+  },
+  { field: 'stream', effect: 'used', taken: [true, false, null], refused: [[CANARY, 'must be a boolean or null']] },
+  { field: 'temperature', effect: 'used', taken: [0.5, 0, null], refused: [[2.1, 'must be at most 2']] },
+  { field: 'top_p', effect: 'used', taken: [0.5, null], refused: [[1.1, 'must be at most 1']] },
+  { field: 'top_k', effect: 'used', taken: [40, 0, -1, null], refused: [[-2, 'must be at least -1']] },
+  {
+    field: 'tools',
+    effect: 'used',
+    taken: [
+      [{ name: 'look', description: CANARY, input_schema: SCHEMA, cache_control: {}, eager_input_streaming: true }],
+      [{ name: 'look', type: 'custom', input_schema: SCHEMA, strict: true, allowed_callers: [CANARY] }],
+      [{ name: 'bash', type: 'bash_20250124' }],
+      [],
+      null,
+    ],
+    refused: [
+      [[{ name: 'look' }], 'is required', 'tools[0].input_schema'],
+      [
+        [
+          { name: 'look', input_schema: SCHEMA },
+          { name: 'look', type: 'bash_20250124' },
+        ],
+        'must not be the name of an earlier tool: give each tool its own name',
+        'tools[1].name',
+      ],
+    ],
+  },
+  {
+    field: 'tool_choice',
+    effect: 'used',
+    taken: [{ type: 'none' }, { type: 'auto', disable_parallel_tool_use: true }, null],
+    refused: [
+      [{ type: 'any' }, 'must not be any without a tool that can be called'],
+      [{ type: 'tool', name: CANARY }, 'must be the name of one of the tools', 'tool_choice.name'],
+      [{ type: CANARY }, 'must be one of auto, any, tool, none', 'tool_choice.type'],
+    ],
+  },
+  {
+    field: 'thinking',
+    effect: 'used',
+    taken: [
+      { type: 'enabled', budget_tokens: 1024, display: 'omitted' },
+      { type: 'adaptive' },
+      { type: 'between_tools' },
+      { type: 'disabled' },
+      null,
+    ],
+    refused: [[{ type: CANARY }, 'must be one of enabled, adaptive, between_tools, disabled', 'thinking.type']],
+  },
+  {
+    field: 'output_config',
+    effect: 'used',
+    taken: [{ effort: 'max' }, { format: { type: 'json_schema', schema: SCHEMA } }, { effort: null }, null],
+    refused: [[{ effort: CANARY }, 'must be one of low, medium, high, xhigh, max', 'output_config.effort']],
+  },
+  {
+    field: 'output_format',
+    effect: 'used',
+    taken: [{ type: 'json_schema', schema: SCHEMA }, null],
+    refused: [[{ type: 'json_schema' }, 'is required', 'output_format.schema']],
+  },
+  {
+    field: 'metadata',
+    effect: 'used',
+    taken: [{ user_id: CANARY }, { user_id: 'x'.repeat(300) }, {}, null],
+    refused: [[{ user_id: 'x'.repeat(1025) }, 'has an entry that must have at most 1024 characters', 'metadata']],
+  },
+  ...['cache_control', 'context_management', 'diagnostics'].map((field): FieldRow => ({
+    field,
+    effect: 'ignored',
+    taken: [{ [CANARY]: [CANARY] }, null],
+    refused: [[entries(65), 'must have at most 64 entries']],
+  })),
+  ...['service_tier', 'speed', 'inference_geo', 'user_profile_id', 'workspace_id'].map((field): FieldRow => ({
+    field,
+    effect: 'ignored',
+    taken: [CANARY, null],
+    refused: [[7, 'must be a string or null']],
+  })),
+  { field: 'betas', effect: 'ignored', taken: [[CANARY], null], refused: [[CANARY, 'must be an array or null']] },
+  {
+    field: 'thread',
+    effect: 'refused',
+    taken: [null],
+    refused: [
+      [{ type: 'create' }, 'must be null: no message is stored here, so send the whole conversation'],
+      [
+        { type: 'continue', previous_message_id: CANARY },
+        'must be null: no message is stored here, so send the whole conversation',
+      ],
+    ],
+  },
+  {
+    field: 'container',
+    effect: 'refused',
+    taken: [null],
+    refused: [[CANARY, `must be null: ${NO_TOOL_RUNS}`]],
+  },
+  {
+    field: 'mcp_servers',
+    effect: 'refused',
+    taken: [[], null],
+    refused: [
+      [
+        [{ type: 'url', url: CANARY }],
+        `must be empty: ${NO_TOOL_RUNS}, so offer the tools of MCP servers as tools of your own`,
+      ],
+    ],
+  },
+];
+
+const SERVER_TOOL = { name: 'web_search', type: 'web_search_20250305' };
+const around = (more: Readonly<Record<string, Json>>): Readonly<Record<string, Json>> => ({
+  model: 'not-hosted',
+  messages: [{ role: 'user', content: CANARY }],
+  ...more,
+});
+const said = (...messages: Json[]): Json => [{ role: 'user', content: CANARY }, ...messages];
+
+/** Combinations, and what messages may be. */
+const OTHERS: readonly (readonly [
+  name: string,
+  more: Readonly<Record<string, Json>>,
+  param?: string,
+  predicate?: string,
+])[] = [
+  ['a tool that does not run here', { tools: [SERVER_TOOL], tool_choice: { type: 'auto' } }],
+  [
+    'it alone, forced',
+    { tools: [SERVER_TOOL], tool_choice: { type: 'any' } },
+    'tool_choice',
+    'must not be any without a tool that can be called',
+  ],
+  [
+    'it by its name',
+    { tools: [SERVER_TOOL], tool_choice: { type: 'tool', name: 'web_search' } },
+    'tool_choice.name',
+    'must not be a tool of a type that is not served here: offer one of your own',
+  ],
+  ['a system message', { messages: said({ role: 'system', content: [{ type: 'text', text: CANARY }] }) }],
+  [
+    'a call of a tool of Anthropic’s',
+    {
+      messages: said({
+        role: 'assistant',
+        content: [
+          { type: 'server_tool_use', id: CANARY, name: CANARY, input: {} },
+          { type: 'web_search_tool_result', tool_use_id: CANARY, content: [{ encrypted_content: CANARY }] },
+          { type: 'redacted_thinking', data: CANARY },
+        ],
+      }),
+    },
+  ],
+  [
+    'a block of no known type',
+    { messages: said({ role: 'assistant', content: [{ type: CANARY }] }) },
+    'messages[1].content[0].type',
+    'must be one of text, thinking, redacted_thinking, tool_use',
+  ],
+  [
+    'a call’s input that is no object',
+    { messages: said({ role: 'assistant', content: [{ type: 'tool_use', id: 'a', name: 'f', input: CANARY }] }) },
+    'messages[1].content[0].input',
+    'must be an object',
+  ],
+  [
+    'an image of a file',
+    { messages: [{ role: 'user', content: [{ type: 'image', source: { type: 'file', file_id: CANARY } }] }] },
+    'messages[0].content[0].source.type',
+    'must be one of base64, url',
+  ],
+];
+
+export const MESSAGES_CASES: readonly CompatibleCase[] = [
+  ...fieldCases(MESSAGES_FIELDS, around),
+  ...OTHERS.map(([name, more, param = '', predicate]) => ({
+    name,
+    body: around(more),
+    ...(predicate !== undefined && { refusal: { message: `${param} ${predicate}`, param } }),
+  })),
+];
