@@ -197,12 +197,22 @@ function welcome(config: Config, source: string, app: App, key: string | undefin
   ];
   if (key === undefined) return [...lines, ''].join('\n');
   const where = tcp ? base : `--unix-socket '${socket ?? ''}' ${base}`;
-  const chat = config.models.find(({ kind }) => kind === 'chat')?.id;
+  const chatModel = config.models.find(({ kind }) => kind === 'chat');
+  const chat = chatModel?.id;
   const decision = config.models.find(({ kind }) => kind === 'decision')?.id;
   lines.push(`development key:      ${key}   (new at every start; only its hash is stored)`);
   if (chat !== undefined) lines.push('', curl(where, 'chat/completions', key, chatExample(chat)));
   if (decision !== undefined) lines.push('', curl(where, 'decisions', key, decisionExample(decision)));
+  if (tcp && chatModel && config.contract === 'compatible') lines.push('', claudeCode(base, key, chatModel));
   return [...lines, ''].join('\n');
+}
+
+/** Starts Claude Code on this sidecar. It does not ask a server for the length of a context. */
+function claudeCode(base: string, key: string, { id, contextPerSeat }: ModelConfig): string {
+  return (
+    `ANTHROPIC_BASE_URL=${base.replace(/\/v1$/, '')} ANTHROPIC_AUTH_TOKEN=${key} ANTHROPIC_MODEL=${id} ` +
+    `CLAUDE_CODE_MAX_CONTEXT_TOKENS=${contextPerSeat} claude`
+  );
 }
 
 function seatsText(seats: number, replicas: ModelConfig['replicas']): string {

@@ -35,6 +35,20 @@ const CLIENTS: Readonly<Record<string, readonly string[]>> = {
   'openrouter-sdk': ['whole', 'streamed', 'tools', 'loop', 'structured', 'again', 'abort', 'errors'],
   llamaindex: ['whole', 'streamed', 'tools', 'agent', 'structured', 'again', 'abort', 'errors'],
   mastra: ['whole', 'streamed', 'tools', 'structured', 'again', 'abort', 'errors'],
+  'anthropic-0': ['list', 'whole', 'streamed', 'count', 'tools', 'runner', 'structured', 'again', 'abort', 'errors'],
+  'anthropic-1': ['list', 'whole', 'streamed', 'count', 'tools', 'runner', 'structured', 'again', 'abort', 'errors'],
+  'ai-7-anthropic': ['whole', 'streamed', 'tools', 'toolsStreamed', 'structured', 'again', 'abort', 'errors'],
+  'langchain-anthropic': [
+    'whole',
+    'streamed',
+    'tools',
+    'reactAgent',
+    'agent',
+    'structured',
+    'again',
+    'abort',
+    'errors',
+  ],
   instructor: ['list', 'whole', 'structured TOOLS', 'structured JSON_SCHEMA', 'streamed', 'again', 'abort', 'errors'],
 };
 

@@ -214,6 +214,56 @@ t.test(
   },
 );
 
+t.test(
+  'the Messages API: whole and streamed are equal, a call goes round, and a line starts Claude Code',
+  async (t) => {
+    const hello = { model: CHAT, max_tokens: 64, top_k: 1, messages: [{ role: 'user', content: 'Hello' }] };
+    const ask = async (more: object): Promise<string> =>
+      (await sidecar.post('/messages', { ...hello, ...more })).text();
+    interface Message {
+      readonly content: readonly {
+        readonly type: string;
+        readonly text?: string;
+        readonly id?: string;
+        readonly input?: object;
+      }[];
+      readonly stop_reason: string;
+      readonly usage: { readonly output_tokens: number };
+    }
+    const whole = JSON.parse(await ask({})) as Message;
+    const events = [...(await ask({ stream: true })).matchAll(/^data: (.*)$/gm)].map(
+      ([, data = '']) => JSON.parse(data) as { delta?: { text?: string; stop_reason?: string }; usage?: object },
+    );
+    const [said] = whole.content;
+    t.equal(events.map(({ delta }) => delta?.text ?? '').join(''), said?.text);
+    t.match(events.at(-2), {
+      delta: { stop_reason: whole.stop_reason },
+      usage: { output_tokens: whole.usage.output_tokens },
+    });
+    const tools = [{ name: 'look', input_schema: LOOK.parameters }];
+    const called = JSON.parse(
+      await ask({ tools, tool_choice: { type: 'any', disable_parallel_tool_use: true } }),
+    ) as Message;
+    t.equal(called.stop_reason, 'tool_use');
+    const calls = called.content.filter(({ type }) => type === 'tool_use');
+    for (const { input } of calls) t.match(input, { at: /^[xy]$/ });
+    const results = calls.map(({ id }) => ({ type: 'tool_result', tool_use_id: id, content: 'a cat' }));
+    const messages = [
+      ...hello.messages,
+      { role: 'assistant', content: called.content },
+      { role: 'user', content: results },
+    ];
+    t.ok((JSON.parse(await ask({ tools, messages })) as Message).stop_reason);
+    t.match(
+      sidecar.printed,
+      new RegExp(
+        `^ANTHROPIC_BASE_URL=http://[^/]+ ANTHROPIC_AUTH_TOKEN=${sidecar.key} ANTHROPIC_MODEL=${CHAT} .* claude$`,
+        'm',
+      ),
+    );
+  },
+);
+
 t.test('one model by its id, and what is not served', async (t) => {
   const model = await client.models.retrieve(CHAT);
   t.equal(model.id, CHAT);

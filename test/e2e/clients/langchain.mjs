@@ -6,7 +6,8 @@ import { createReactAgent } from '@langchain/langgraph/prebuilt';
 import { createAgent, createMiddleware } from 'langchain';
 import { z } from 'zod';
 
-export function langchainSteps(ChatOpenAI, { base, key, model: name }) {
+/** `methods`: of structured output. */
+export function langchainSteps(ChatOpenAI, { base, key, model: name }, methods = ['jsonSchema', 'functionCalling']) {
   const model = (more = {}) =>
     new ChatOpenAI({
       model: name,
@@ -83,7 +84,7 @@ export function langchainSteps(ChatOpenAI, { base, key, model: name }) {
     },
     async structured() {
       const Sky = z.object({ sky: z.enum(['clear', 'grey']), degrees: z.number().int().min(-50).max(60) });
-      for (const method of ['jsonSchema', 'functionCalling']) {
+      for (const method of methods) {
         assert.ok(Sky.parse(await model({ maxTokens: 200 }).withStructuredOutput(Sky, { method }).invoke(hello)));
       }
     },
