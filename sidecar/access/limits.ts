@@ -60,6 +60,14 @@ export type LimitResult =
       readonly retryAfterMs: number;
     };
 
+/** What is left of a limit. */
+export interface Remaining {
+  readonly limit: number;
+  readonly remaining: number;
+  /** Until all of it is there again, ms. */
+  readonly resetMs: number;
+}
+
 const MINUTE_MS = 60_000;
 
 /** The end of the requests in flight is unknown; clients wait a second by default. */
@@ -111,6 +119,17 @@ export class RequestLimits {
       return { kind: 'limited', by: 'inFlight', retryAfterMs: IN_FLIGHT_RETRY_MS };
     }
     return { kind: 'taken', permit: hold(usage, now, perMinute > 0) };
+  }
+
+  /** Of a key's requests in any 60 seconds, those in flight counted; undefined: there is no limit. */
+  remaining({ account, keyId, limits }: LimitedCaller, group: LimitGroup): Remaining | undefined {
+    const { perMinute } = { ...this.#defaults[group], ...limits?.[group] };
+    if (perMinute === 0) return undefined;
+    const now = this.#clock.now();
+    const minute = this.#usage.get(JSON.stringify([group, account, keyId]))?.minute;
+    const used = minute?.countAt(now) ?? 0;
+    const resetMs = minute?.waitUntilBelow(1, now) ?? 0;
+    return { limit: perMinute, remaining: Math.max(0, perMinute - used), resetMs };
   }
 
   #usageOf(id: string): Usage {
@@ -174,6 +193,15 @@ export class TokenQuotas {
     const now = this.#turn();
     const used = this.#used.get(idOf(caller)) ?? 0;
     return used < caller.tokensPerDay ? 0 : DAY_MS - (now % DAY_MS);
+  }
+
+  /** Of a key's tokens of the day; undefined: there is no quota. */
+  remaining(caller: LimitedCaller): Remaining | undefined {
+    const { tokensPerDay: limit } = caller;
+    if (limit === undefined) return undefined;
+    const now = this.#turn();
+    const used = this.#used.get(idOf(caller)) ?? 0;
+    return { limit, remaining: Math.max(0, limit - used), resetMs: DAY_MS - (now % DAY_MS) };
   }
 
   /** Counts the tokens of a finished request. */

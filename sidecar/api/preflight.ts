@@ -91,6 +91,7 @@ export async function authorize(
 ): Promise<Caller | Stop> {
   const caller = await identify(context, services);
   if (caller.kind !== 'caller' || caller.vouched) return caller;
+  context.limitGroup = group;
   const taken = services.keyLimits.take(caller, group);
   if (taken.kind === 'limited') return failed(refusals.limited(taken.by, taken.retryAfterMs));
   context.holdsPermit(taken.permit);

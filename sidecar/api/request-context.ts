@@ -1,6 +1,7 @@
 import type { Caller, Credentials, Denied } from '../access/identity.js';
-import type { Permit } from '../access/limits.js';
+import type { LimitGroup, Permit } from '../access/limits.js';
 import type { Lease, Refused } from '../admission/types.js';
+import { rateLimitFields } from '../contracts/message-answers.js';
 import type { ContractError, ErrorCode } from '../domain/errors.js';
 import { REFUSALS } from '../domain/refusal-reasons.js';
 import { classOf } from '../domain/service-class.js';
@@ -76,6 +77,8 @@ export class RequestContext {
   readonly trace: RequestTrace | undefined;
 
   caller: Caller | undefined;
+  /** The group of the key's limits in which it counts. */
+  limitGroup: LimitGroup | undefined;
   /** The names of what was rejected in place of a caller, for the log. */
   rejected: Denied['known'];
   model: string | undefined;
@@ -189,15 +192,29 @@ export class RequestContext {
   }
 
   /** Answers with a whole body and ends the request. */
-  reply(reply: Reply): void {
-    this.exchange.reply(reply);
-    this.ended(reply.status);
+  reply({ status, headers, body }: Reply): void {
+    this.exchange.reply({ status, headers: this.#withLimits(headers), ...(body !== undefined && { body }) });
+    this.ended(status);
+  }
+
+  /** In the form of the Messages API, an answer tells what is left of the limits of its key. */
+  #withLimits(headers: Readonly<Record<string, string>> = {}): Readonly<Record<string, string>> {
+    const { caller, limitGroup } = this;
+    if (!this.exchange.answerForm || !caller || caller.vouched || limitGroup === undefined) return headers;
+    const { keyLimits, quotas, date } = this.#services;
+    const [requests, tokens] = [keyLimits.remaining(caller, limitGroup), quotas.remaining(caller)];
+    return Object.assign(
+      {},
+      headers,
+      requests && rateLimitFields('requests', requests, date()),
+      tokens && rateLimitFields('tokens', tokens, date()),
+    );
   }
 
   /** The event stream, opened on the first call. From then on a failure can only be reported in a frame. */
   stream(): EventStream {
     if (!this.#stream) {
-      this.#stream = this.exchange.stream({ 'Server-Timing': this.times.header() }, this.frames);
+      this.#stream = this.exchange.stream(this.#withLimits({ 'Server-Timing': this.times.header() }), this.frames);
       // A keep-alive of a request that has ended opens none.
       if (!this.#ended) this.#services.metrics.http.streamOpened();
     }
@@ -232,7 +249,8 @@ export class RequestContext {
       this.ended(200, error);
       return;
     }
-    this.exchange.fail(error, error.status === 429 ? { 'Server-Timing': this.times.header() } : {});
+    const timing = error.status === 429 ? { 'Server-Timing': this.times.header() } : {};
+    this.exchange.fail(error, this.#withLimits(timing));
     this.ended(this.exchange.answerForm?.statusOf(error) ?? error.status, error);
   }
 

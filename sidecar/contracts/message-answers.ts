@@ -152,6 +152,18 @@ export function anthropicModels(models: readonly DescribedModel[]): string {
   });
 }
 
+/** The fields that tell what is left of a limit, at this wall-clock time. */
+export function rateLimitFields(
+  of: 'requests' | 'tokens',
+  { limit, remaining, resetMs }: Readonly<Record<'limit' | 'remaining' | 'resetMs', number>>,
+  now: Date,
+): Readonly<Record<string, string>> {
+  const name = `anthropic-ratelimit-${of}`;
+  const seconds = Math.round((now.getTime() + resetMs) / 1000);
+  const reset = new Date(seconds * 1000).toISOString().replace('.000', '');
+  return { [`${name}-limit`]: `${limit}`, [`${name}-remaining`]: `${remaining}`, [`${name}-reset`]: reset };
+}
+
 type AnthropicType =
   | 'invalid_request_error'
   | 'authentication_error'

@@ -87,10 +87,14 @@ const READABLE = ['x-request-id', 'Retry-After', 'Server-Timing'];
  * `user-agent`: Chromium drops it, Firefox and Safari ask for it.
  */
 const SENDABLE: ReadonlySet<string> = new Set([
+  'anthropic-beta',
+  'anthropic-dangerous-direct-browser-access',
+  'anthropic-version',
   'authorization',
   'content-type',
   'idempotency-key',
   'user-agent',
+  'x-api-key',
   'x-request-id',
 ]);
 const SENDABLE_BY_SDK = /^x-stainless-[a-z0-9-]{1,64}$/;

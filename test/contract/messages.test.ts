@@ -307,10 +307,21 @@ t.test('a count needs no seat, is not recorded or charged, and counts against th
   await sidecar.until('ra_sidecar_waiting_requests{model="narrow",class="standard"}', 1);
   const before = sidecar.spool.records.length;
   const count = (): Promise<RawResponse> => sidecar.post(COUNT, body('echo', { model: 'narrow' }), headers);
-  for (let i = 0; i < 3; i += 1) t.match(JSON.parse((await count()).body), { input_tokens: /^\d+$/ });
+  for (let left = 2; left >= 0; left -= 1) {
+    const counted = await count();
+    t.match(JSON.parse(counted.body), { input_tokens: /^\d+$/ });
+    t.equal(counted.field('anthropic-ratelimit-requests-limit'), '3');
+    t.equal(counted.field('anthropic-ratelimit-requests-remaining'), `${left}`);
+    t.equal(counted.field('anthropic-ratelimit-tokens-remaining'), '1', 'no token of the quota is used');
+    t.match(counted.field('anthropic-ratelimit-tokens-reset'), /^\d{4}-\d\d-\d\dT00:00:00Z$/);
+  }
   t.equal(sidecar.spool.records.length, before);
   const limited = await count();
   t.equal(limited.status, 429);
+  t.equal(limited.field('anthropic-ratelimit-requests-remaining'), '0');
+  const resetMs = Date.parse(limited.field('anthropic-ratelimit-requests-reset') ?? '') - Date.now();
+  t.ok(resetMs > 0 && resetMs <= 60_000);
+  t.equal((await sidecar.post(COUNT, body('echo'))).field('anthropic-ratelimit-tokens-limit'), undefined, 'no quota');
   t.match(JSON.parse(limited.body), {
     error: { type: 'rate_limit_error', details: { error_code: 'user_rate_limited' } },
   });

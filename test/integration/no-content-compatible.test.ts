@@ -14,6 +14,8 @@ import { CHAT, Sidecar } from '../support/sidecar.js';
 
 const CHATS = '/chat/completions';
 const RESPONSES = '/responses';
+const MESSAGES = '/messages';
+const COUNT = '/messages/count_tokens';
 
 /** A schema as libraries write it, with a caller’s text in every keyword that accepts one. */
 function schema(): Fields {
@@ -68,6 +70,35 @@ function response(more: Fields = {}): Fields {
   };
 }
 
+function message(more: Fields = {}): Fields {
+  return {
+    model: CHAT,
+    max_tokens: 24,
+    system: [
+      { type: 'text', text: `x-anthropic-billing-header: ${canary()}` },
+      { type: 'text', text: canary(), [canary()]: canary() },
+    ],
+    messages: [
+      { role: 'user', content: canary() },
+      {
+        role: 'assistant',
+        content: [
+          { type: 'thinking', thinking: canary(), signature: canary() },
+          { type: 'server_tool_use', id: canary(), name: canary(), input: { [canary()]: canary() } },
+          { type: 'tool_use', id: 'a', name: canary(), input: { [canary()]: canary() } },
+        ],
+      },
+      { role: 'user', content: [{ type: 'tool_result', tool_use_id: 'a', is_error: true, content: canary() }] },
+      { role: 'system', content: canary() },
+      { role: 'user', content: `Tell me of the sea. ${canary()}` },
+    ],
+    metadata: { user_id: canary() },
+    context_management: { [canary()]: canary() },
+    stop_sequences: [canary()],
+    ...more,
+  };
+}
+
 const withSchema = (): Fields => ({
   response_format: { type: 'json_schema', json_schema: { name: canary(), description: canary(), schema: schema() } },
 });
@@ -101,6 +132,9 @@ t.test('nothing that the compatible contract accepts is kept', async (t) => {
       [RESPONSES, response({ stream: true })],
       [RESPONSES, response({ text: { format }, stream: true })],
       [RESPONSES, response({ tools: [tool], tool_choice: { type: 'function', name: tool.name } })],
+      [MESSAGES, message()],
+      [MESSAGES, message({ output_config: { format: { type: 'json_schema', schema: schema() } }, stream: true })],
+      [COUNT, message({ tools: [{ name: canary(), description: canary(), input_schema: schema() }] })],
     ] as const) {
       const served = await sidecar.post(path, body);
       t.equal(served.status, 200, path);
@@ -124,6 +158,9 @@ t.test('nothing that the compatible contract accepts is kept', async (t) => {
     await refuses(RESPONSES, response({ previous_response_id: canary() }), 400);
     await refuses(RESPONSES, response({ input: [{ type: canary(), [canary()]: canary() }] }), 400);
     await refuses(RESPONSES, response({ input: `${canary()} `.repeat(9000) }), 400);
+    await refuses(MESSAGES, message({ thread: { type: canary() } }), 400);
+    await refuses(MESSAGES, message({ messages: [{ role: 'user', content: `${canary()} `.repeat(9000) }] }), 400);
+    await refuses(COUNT, message({ tools: [{ name: canary(), input_schema: { if: canary() } }] }), 400);
     await refuses(`/models/${canary()}`, {}, 405);
     const headers = { 'idempotency-key': canary() };
     const body = response();
@@ -139,9 +176,19 @@ t.test('nothing that the compatible contract accepts is kept', async (t) => {
     const schema = { type: 'object', properties: { all }, required: ['all'], additionalProperties: false };
     const text = { format: { type: 'json_schema', name: 'all', schema } };
     const stream = await sidecar.post(RESPONSES, response({ max_output_tokens: 7000, stream: true, text }));
-    await sidecar.reaches('ra_sidecar_seats_busy', 1, { model: CHAT });
+    const events = await sidecar.post(
+      MESSAGES,
+      message({ max_tokens: 7000, stream: true, output_config: { format: { type: 'json_schema', schema } } }),
+    );
+    await sidecar.reaches('ra_sidecar_seats_busy', 2, { model: CHAT });
     process.kill(engine, 'SIGABRT');
     t.match(await watch.replied(stream), /"type":"error".*"code":"bad_gateway"/);
+    const cut = await watch.replied(events);
+    t.match(
+      cut,
+      /event: error\ndata: \{"type":"error","error":\{"type":"overloaded_error".*"error_code":"bad_gateway"/,
+    );
+    t.notMatch(cut, 'message_stop');
     await sidecar.logged('engine ready', 2, (line) => line['model'] === CHAT);
   });
 
