@@ -10,9 +10,10 @@ const ALL = ROUTES.map(({ reference }) => reference);
 
 type Refusal = readonly [status: number, code: string];
 
-/** Every status and code of a route's refusals. */
+/** Every status and code of a route's refusals, with the statuses of the catalogue. */
 function refusals(route: RouteReference): Refusal[] {
-  return [...refusalsOf(route)].flatMap(([status, codes]) => codes.map((each): Refusal => [status, each]));
+  const { messageErrors, ...usual } = route;
+  return [...refusalsOf(messageErrors === true ? usual : route)].flatMap(([status, codes]) => codes.map((each): Refusal => [status, each]));
 }
 
 const isOf = (all: readonly Refusal[], [status, code]: Refusal): boolean =>
@@ -88,6 +89,9 @@ function routeText(route: RouteReference): string {
     ...(request === undefined ? [] : [`- Body: ${link(request)}.`]),
     ...(answer === 'OpenApi' ? [] : [`- 200: ${link(answer)}.`]),
     ...(frames === undefined ? [] : [`- 200, streamed: frames of ${frames.map(link).join(', ')}.`]),
+    ...(route.messageErrors === true
+      ? [`- Errors: ${link('MessageError')}, some with [another status](contract.md#messages-api).`]
+      : []),
     ...(own.length === 0 ? [] : [`- ${route.key ? 'Refusals besides' : 'Refusals'}: ${codesText(own)}.`]),
     ...(route.other === undefined ? [] : [`- ${route.other[0]}: ${link(route.other[1])}.`]),
   ];
