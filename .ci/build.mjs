@@ -1,11 +1,12 @@
 // Compiles the sources to dist/, those alone that differ from what was compiled last, and removes what was compiled of deleted ones.
 // Usage, in the repository's root: node .ci/build.mjs [product]
-// `product` compiles the sidecar and the engine, without a check of types: what a start needs. Otherwise the tests and benches too, and
-// the compiler checks the types of all.
+// `product` writes the programs of the sidecar and the engine alone, without a check of types: what a start needs. Otherwise each module
+// is compiled by itself too, for tests and benches, and the compiler checks the types of all.
 import { spawnSync } from 'node:child_process';
 import { createHash } from 'node:crypto';
 import { existsSync, mkdirSync, readdirSync, readFileSync, renameSync, rmSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
+import { BUNDLED, bundle } from './bundle.mjs';
 
 const PRODUCT = ['sidecar', 'engine'];
 const ALL = [...PRODUCT, 'bench', 'test'];
@@ -13,7 +14,7 @@ const DIST = 'dist';
 /** The digest of each source that is compiled, and of what wrote it; and of all sources when their types were last found right. */
 const STAMP = join(DIST, '.built.json');
 /** What the compiled code depends on besides its source. */
-const TOOLS = ['package-lock.json', 'tsconfig.json', '.ci/build.mjs', '.ci/bundle-engine.cjs'];
+const TOOLS = ['package-lock.json', 'tsconfig.json', '.ci/build.mjs', '.ci/bundle.mjs'];
 
 const product = process.argv[2] === 'product';
 const digest = (...texts) => texts.reduce((hash, text) => hash.update(text), createHash('sha256')).digest('hex');
@@ -24,24 +25,30 @@ const stamp = readStamp();
 if (stamp.tools !== tools) stamp.files = {};
 const sources = new Map((product ? PRODUCT : ALL).flatMap(sourcesIn).map((path) => [path, digest(readFileSync(path))]));
 
-removeOutputs();
-const changed = [...sources].filter(([path, is]) => stamp.files[path] !== is || !existsSync(outputOf(path)));
-if (changed.length > 0) {
-  say(`compiles ${changed.length} of ${sources.size} files`);
-  await compile(changed.map(([path]) => path));
-  for (const [path, is] of changed) stamp.files[path] = is;
+const wanted = digest(tools, ...PRODUCT.flatMap(digestsOf));
+if (stamp.product !== wanted || !stamp.bundle.outputs.every((path) => existsSync(path))) {
+  say('writes the programs');
+  stamp.bundle = await bundle(stamp.bundle).catch(failed);
+  stamp.product = wanted;
+  writeStamp({ ...stamp, tools });
 }
-const generated = { schemas: digest(tools, ...digestsOf('sidecar'), ...digestsOf('engine')), bundle: tools };
-if (stamp.schemas !== generated.schemas) run(process.execPath, 'dist/sidecar/build/write-schemas.js');
-if (stamp.bundle !== generated.bundle) run(process.execPath, '.ci/bundle-engine.cjs');
-writeStamp({ ...stamp, tools, ...generated });
 
 if (!product) {
+  removeOutputs();
+  const changed = [...sources]
+    .filter(([path]) => !BUNDLED.has(path))
+    .filter(([path, is]) => stamp.files[path] !== is || !existsSync(outputOf(path)));
+  if (changed.length > 0) {
+    say(`compiles ${changed.length} of ${sources.size} files`);
+    await compile(changed.map(([path]) => path));
+    for (const [path, is] of changed) stamp.files[path] = is;
+    writeStamp({ ...stamp, tools });
+  }
   const types = digest(tools, ...ALL.flatMap(digestsOf));
   if (stamp.types !== types) {
     say(`checks the types of ${sources.size} files; takes half a minute the first time, then some seconds`);
     run(process.execPath, 'node_modules/typescript/bin/tsc', '-p', 'tsconfig.json', '--noEmit');
-    writeStamp({ ...stamp, tools, ...generated, types });
+    writeStamp({ ...stamp, tools, types });
   }
 }
 
@@ -64,11 +71,13 @@ function outputOf(source) {
 
 /** Of each source that is gone, so that no test of a deleted source still runs. What else lies in dist/ has no source map. */
 function removeOutputs() {
+  const bundled = new Set(stamp.bundle.outputs);
   for (const folder of ALL) {
     const compiled = join(DIST, folder);
     if (!existsSync(compiled)) continue;
     for (const path of readdirSync(compiled, { recursive: true })) {
-      if (!path.endsWith('.js.map') || existsSync(join(folder, path.replace(/js\.map$/, 'ts')))) continue;
+      if (!path.endsWith('.js.map') || bundled.has(join(compiled, path))) continue;
+      if (existsSync(join(folder, path.replace(/js\.map$/, 'ts')))) continue;
       rmSync(join(compiled, path));
       rmSync(join(compiled, path.replace(/\.map$/, '')), { force: true });
       delete stamp.files[`${folder}/${path.replace(/js\.map$/, 'ts')}`];
@@ -79,7 +88,7 @@ function removeOutputs() {
 /** Module by module, as the setting `isolatedModules` makes possible. esbuild prints what it cannot compile. */
 async function compile(entryPoints) {
   const { build } = await import('esbuild');
-  const result = await build({
+  await build({
     entryPoints,
     outdir: DIST,
     outbase: '.',
@@ -89,8 +98,13 @@ async function compile(entryPoints) {
     sourcesContent: false,
     legalComments: 'none',
     logLevel: 'warning',
-  }).catch(() => undefined);
-  if (result === undefined) process.exit(1);
+  }).catch(failed);
+}
+
+/** esbuild has printed what is wrong with a source. */
+function failed({ errors, message }) {
+  if (errors === undefined) say(message);
+  process.exit(1);
 }
 
 /** Ends this process if the program fails. */

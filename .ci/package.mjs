@@ -9,6 +9,7 @@
 import { execFileSync } from 'node:child_process';
 import { cpSync, mkdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { join, resolve } from 'node:path';
+import { PRODUCT_FILES } from './bundle.mjs';
 
 const ENGINE = 'node_modules/node-llama-cpp';
 /** What node-llama-cpp reads when it loads a prebuilt backend; the source and the build tools stay out. */
@@ -58,7 +59,8 @@ mkdirSync(join(STAGE, ENGINE), { recursive: true });
 mkdirSync(into, { recursive: true });
 const copy = (path) =>
   cpSync(path, join(STAGE, path), { recursive: true, filter: (file) => !/\.(d\.ts|map)$/.test(file) });
-for (const path of [...manifest.files, 'LICENSE']) copy(path);
+for (const path of [...manifest.files.filter((path) => !path.startsWith('dist/')), ...read(PRODUCT_FILES), 'LICENSE'])
+  copy(path);
 for (const path of ENGINE_FILES) copy(join(ENGINE, path));
 write(join(STAGE, 'package.json'), {
   ...manifest,

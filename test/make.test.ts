@@ -133,7 +133,7 @@ t.test(
 
 t.test('a build compiles what has changed, and nothing if nothing has', async (t) => {
   const root = t.testdir();
-  cpSync(join(sourceRoot, '.ci/build.mjs'), join(root, '.ci/build.mjs'), { recursive: true });
+  cpSync(join(sourceRoot, '.ci/build.mjs'), join(root, '.ci/build.mjs'));
   symlinkSync(join(sourceRoot, 'node_modules'), join(root, 'node_modules'));
   const options = {
     target: 'ES2022',
@@ -148,17 +148,15 @@ t.test('a build compiles what has changed, and nothing if nothing has', async (t
     'package.json': '{"type":"module"}',
     'package-lock.json': '{}',
     'tsconfig.json': JSON.stringify({ compilerOptions: options, include: ['sidecar', 'test'] }),
-    '.ci/bundle-engine.cjs': `require('node:fs').appendFileSync('steps', 'bundle ');`,
-    'sidecar/build/write-schemas.ts': `import { appendFileSync } from 'node:fs';\nappendFileSync('steps', 'schemas ');\n`,
+    '.ci/bundle.mjs': `import { appendFileSync, writeFileSync } from 'node:fs';
+      export const BUNDLED = new Set(['sidecar/cli.ts']);
+      export const bundle = async (before = {}) => (appendFileSync('steps', 'bundle ' + (before.outputs ?? '') + ';'), writeFileSync('written', ''), { outputs: ['written'] });`,
+    'sidecar/cli.ts': `export const program: number = 1;\n`,
     'sidecar/a.ts': 'export const a: number = 1;\n',
     'test/a.test.ts': `export { a } from '../sidecar/a.js';\n`,
     'dist/.cache/kept': '',
     'dist/test/gone.test.js': '',
     'dist/test/gone.test.js.map': '',
-  });
-  // Types of Node's own modules are not among the options.
-  write(root, {
-    'sidecar/node.d.ts': `declare module 'node:fs' { export function appendFileSync(path: string, text: string): void }`,
   });
   const steps = (): string => {
     const text = existsSync(join(root, 'steps')) ? readFileSync(join(root, 'steps'), 'utf8') : '';
@@ -168,23 +166,34 @@ t.test('a build compiles what has changed, and nothing if nothing has', async (t
   const build = (...args: readonly string[]): Promise<Ran> => run(root, join(root, '.ci/build.mjs'), ...args);
   const there = (path: string): boolean => existsSync(join(root, 'dist', path));
 
-  t.match(await build('product'), { code: 0, says: /^make build: compiles 2 of 2 files\n$/ });
-  t.equal(steps(), 'schemas bundle ');
-  t.strictSame(
-    [there('test/gone.test.js'), there('test/gone.test.js.map'), there('.cache/kept')],
-    [false, false, true],
-  );
+  t.match(await build('product'), { code: 0, says: /^make build: writes the programs\n$/ });
+  t.equal(steps(), 'bundle ;');
   t.strictSame(await build('product'), { code: 0, says: '' });
 
-  t.match(await build(), { code: 0, says: /compiles 1 of 3 files\n.*checks the types/ });
+  t.match(await build(), { code: 0, says: /^make build: compiles 2 of 3 files\n.*checks the types/ });
+  t.strictSame(
+    [there('sidecar/cli.js'), there('test/gone.test.js'), there('test/gone.test.js.map'), there('.cache/kept')],
+    [false, false, false, true],
+    'a program is not compiled by itself, and what was compiled of a deleted source goes',
+  );
   t.strictSame(await build(), { code: 0, says: '' });
   t.strictSame(await build('product'), { code: 0, says: '' });
   t.equal(steps(), '');
 
+  write(root, { 'test/b.test.ts': 'export const b = 1;\n' });
+  t.match(
+    await build(),
+    { code: 0, says: /^make build: compiles 1 of 4 files\n/ },
+    'another file is the only one compiled',
+  );
+  t.equal(steps(), '');
+
   write(root, { 'sidecar/a.ts': `export const a: number = 'a';\n` });
-  t.match(await build('product'), { code: 0, says: /compiles 1 of 2 files/ });
-  t.equal(steps(), 'schemas ');
-  t.match(await build(), { code: 1, says: /^make build: checks the types/ }, 'types are wrong until they are right');
+  t.match(await build('product'), { code: 0, says: /^make build: writes the programs\n$/ });
+  t.equal(steps(), 'bundle written;', 'with what the last run wrote');
+  t.match(await build(), { code: 1, says: /checks the types/ }, 'types are wrong until they are right');
   write(root, { 'sidecar/b.ts': 'export const b = ;\n' });
-  t.match(await build('product'), { code: 1, says: /sidecar\/b\.ts:1:17/ });
+  t.match(await build(), { code: 1, says: /sidecar\/b\.ts:1:17/ });
+  rmSync(join(root, 'written'));
+  t.match(await build('product'), { says: /writes the programs/ }, 'a file that is missing is written again');
 });

@@ -27,7 +27,7 @@ const PACKAGES = 'package-lock.json';
 /** By the module that loads built code: what it is compiled from, or the program that writes it. */
 const BUILT = new Map([
   ['engine/llama/addon.ts', 'engine/native'],
-  ['engine/llama/package.ts', '.ci/bundle-engine.cjs'],
+  ['engine/llama/package.ts', '.ci/bundle.mjs'],
   ['sidecar/contracts/schema-code.ts', 'sidecar/build/write-schemas.ts'],
 ]);
 
@@ -89,7 +89,7 @@ function sourceOf(path: string): string {
 }
 
 /** All files of a folder; a file itself. */
-function within(path: string, root: string): string[] {
+export function within(path: string, root: string): string[] {
   if (statSync(join(root, path), { throwIfNoEntry: false })?.isDirectory() !== true) return [path];
   return readdirSync(join(root, path), { withFileTypes: true, recursive: true })
     .filter((entry) => entry.isFile())

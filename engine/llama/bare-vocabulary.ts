@@ -8,6 +8,7 @@ import type { GgufFileInfo } from 'node-llama-cpp';
 import { findAddon, loadAddon } from './addon-file.js';
 import { LoadFailure } from './load-failure.js';
 import { checkServed } from './native.js';
+import { readGgufFileInfo } from './package.js';
 
 /** What a vocabulary is read from: node-llama-cpp's LlamaModel, or the addon's model. The code that made it disposes it. */
 export interface TokenizerModel {
@@ -75,7 +76,6 @@ let opened: Promise<Bindings> | undefined;
 /** Throws if the file cannot be loaded. */
 export async function loadBareTokenizer(file: string): Promise<TokenizerModel> {
   const bindings = await (opened ??= open());
-  const { readGgufFileInfo } = await import('./package.js');
   const fileInfo = await readGgufFileInfo(file, { sourceType: 'filesystem' });
   const model = new bindings.AddonModel(file, { addonExports: bindings, vocabOnly: true, checkTensors: false });
   if (!(await model.init())) throw new Error('Failed to load model');

@@ -124,7 +124,7 @@ function furthestTensor(at: Cursor, tensors: number): number {
 class Damage extends Error {}
 
 /** Bytes read from the file at a time. */
-const WINDOW = 1 << 20;
+const WINDOW = 1 << 17;
 
 /** The current position. Reading past the end of the file is damage. */
 class Cursor {
@@ -138,12 +138,13 @@ class Cursor {
   }
 
   uint32(): number {
-    return this.#take(4).readUInt32LE();
+    return this.#window.readUInt32LE(this.#take(4));
   }
 
   /** As a double: exact below 2^53, and far past any file above it. */
   uint64(): number {
-    return Number(this.#take(8).readBigUInt64LE());
+    const at = this.#take(8);
+    return this.#window.readUInt32LE(at) + 2 ** 32 * this.#window.readUInt32LE(at + 4);
   }
 
   /** A number of things with at least `bytes` each. */
@@ -161,7 +162,8 @@ class Cursor {
   }
 
   text(length: number): string {
-    return this.#take(length).toString('utf8');
+    const at = this.#take(length);
+    return this.#window.toString('utf8', at, at + length);
   }
 
   skip(bytes: number): void {
@@ -169,15 +171,16 @@ class Cursor {
     this.offset += bytes;
   }
 
-  #take(length: number): Buffer {
+  /** Where the next bytes are in the window, which has all of them. A vocabulary has many lengths: nothing is allocated for one. */
+  #take(length: number): number {
     this.#holds(length);
     const from = this.offset - this.#windowAt;
     this.offset += length;
-    if (from >= 0 && from + length <= this.#window.length) return this.#window.subarray(from, from + length);
+    if (from >= 0 && from + length <= this.#window.length) return from;
     this.#windowAt = this.offset - length;
     const bytes = Math.min(Math.max(length, WINDOW), this.#file.size - this.#windowAt);
     this.#window = this.#file.read(this.#windowAt, bytes);
-    return this.#window.subarray(0, length);
+    return 0;
   }
 
   #holds(bytes: number): void {

@@ -26,6 +26,7 @@ import {
 } from './identity.js';
 import { closed } from '../contracts/common-schema.js';
 import { compile } from '../contracts/validator.js';
+import { AUTHORIZER_ANSWER_CODE } from '../contracts/written-code.js';
 import type { ModelRoute } from '../contracts/requests.js';
 import type { ErrorCode } from '../domain/errors.js';
 import { CLASS_WEIGHTS, SERVICE_CLASSES, type ServiceClass } from '../domain/service-class.js';
@@ -252,11 +253,14 @@ const denied = closed(['code'], {
 });
 
 /** Closed, so that no restriction is overlooked. */
-const check = compile<Answer>({
-  ...closed([], { caller, denied }),
-  minProperties: 1,
-  maxProperties: 1,
-});
+const check = compile<Answer>(
+  {
+    ...closed([], { caller, denied }),
+    minProperties: 1,
+    maxProperties: 1,
+  },
+  { written: AUTHORIZER_ANSWER_CODE },
+);
 
 /** The caller or the denial of an answer (docs/authorizer.md); undefined: `value` is none. `environment`: the requested one. */
 export function parseAnswer(value: unknown, environment: string): Caller | Denied | undefined {

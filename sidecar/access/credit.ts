@@ -11,6 +11,7 @@
 import { closed, UTC_TIME } from '../contracts/common-schema.js';
 import { repeatedName } from '../contracts/json.js';
 import { compile } from '../contracts/validator.js';
+import { CREDIT_CODE } from '../contracts/written-code.js';
 import { FileProblem } from '../lib/checked-file.js';
 import { parseUsd } from '../domain/money.js';
 import { inParts, type LargeFormat } from './large-file.js';
@@ -170,7 +171,7 @@ const check = compile<CreditFile>(
       },
     },
   }),
-  { nameUnknownFields: true },
+  { written: CREDIT_CODE, nameUnknownFields: true },
 );
 
 /** Picodollars granted, by account. */

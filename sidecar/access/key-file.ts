@@ -7,6 +7,7 @@ import { realpath, stat, type FileHandle } from 'node:fs/promises';
 import type { ModelRoute } from '../contracts/requests.js';
 import { closed, UTC_TIME } from '../contracts/common-schema.js';
 import { compile } from '../contracts/validator.js';
+import { KEYS_CODE } from '../contracts/written-code.js';
 import { CLASS_WEIGHTS, SERVICE_CLASSES, type ServiceClass } from '../domain/service-class.js';
 import { exactTime } from '../lib/clock.js';
 import { LIMIT_GROUPS, type KeyLimits, type Limit } from './limits.js';
@@ -107,7 +108,7 @@ const check = compile<KeyFile>(
     accounts: { type: 'object', additionalProperties: closed([], { frozen: { type: 'boolean' } }) },
     keys: { type: 'array', items: storedKey },
   }),
-  { nameUnknownFields: true },
+  { written: KEYS_CODE, nameUnknownFields: true },
 );
 
 /** Checks a value that was read, or is about to be written. Throws {@link KeyFileError}; its message names no value of the file. */

@@ -1,4 +1,4 @@
-/** Run by the build, after the compiler. */
-import { writeSchemas } from './written-schemas.js';
+/** Prints the module with the code of the schemas' checks; the build runs it and writes that (.ci/build.mjs). */
+import { allSchemas, moduleText } from './written-schemas.js';
 
-await writeSchemas();
+process.stdout.write(moduleText(await allSchemas()));

@@ -1,25 +1,23 @@
-/** Writes the code of the schemas' checks, which processes then load in place of ajv (contracts/schema-code.ts). */
-import { mkdirSync, readdirSync, renameSync, rmSync, writeFileSync } from 'node:fs';
-import { join } from 'node:path';
+/** Makes the code of the schemas' checks, which processes then load in place of ajv (contracts/schema-code.ts). */
 import { prepareAnswers } from '../contracts/answer-schemas.js';
-import { CODE_FOLDER, codeName, codeText, recordSchemas, type KnownSchema } from '../contracts/schema-code.js';
+import { codeText, recordSchemas, type KnownSchema } from '../contracts/schema-code.js';
 
-/** Importing these modules compiles their schemas. */
-const MODULES = [
-  'contracts/chat',
-  'contracts/compatible',
-  'contracts/responses',
-  'contracts/messages',
-  'contracts/decisions',
-  'contracts/systemone',
-  'config/config',
-  'access/authorizer',
-  'access/credit',
-  'access/key-file',
-  'usage/balances',
-  'usage/prices',
-  'usage/spool-format',
-];
+/** Importing these modules makes their checks. */
+async function loadAll(): Promise<void> {
+  await import('../contracts/chat.js');
+  await import('../contracts/compatible.js');
+  await import('../contracts/responses.js');
+  await import('../contracts/messages.js');
+  await import('../contracts/decisions.js');
+  await import('../contracts/systemone.js');
+  await import('../config/config.js');
+  await import('../access/authorizer.js');
+  await import('../access/credit.js');
+  await import('../access/key-file.js');
+  await import('../usage/balances.js');
+  await import('../usage/prices.js');
+  await import('../usage/spool-format.js');
+}
 
 let found: Promise<readonly KnownSchema[]> | undefined;
 
@@ -33,20 +31,35 @@ export function allSchemas(): Promise<readonly KnownSchema[]> {
 
 async function find(): Promise<readonly KnownSchema[]> {
   const recorded = recordSchemas();
-  for (const name of MODULES) await import(`../${name}.js`);
+  await loadAll();
   prepareAnswers();
   return [...recorded];
 }
 
-/** Writes the code of all schemas and removes that of others. Processes that start meanwhile find whole files. */
-export async function writeSchemas(folder = CODE_FOLDER): Promise<void> {
-  mkdirSync(folder, { recursive: true });
-  const schemas = await allSchemas();
+/** Of an answer's schema the name begins so. */
+const ANSWER = 'answer-';
+
+/** The text of the module contracts/written-code.ts with the code of these schemas. Throws if two of them have one name. */
+export function moduleText(schemas: readonly KnownSchema[]): string {
+  const texts = new Map<string, string>();
   for (const known of schemas) {
-    const file = join(folder, codeName(known));
-    writeFileSync(`${file}.${process.pid}`, codeText(known));
-    renameSync(`${file}.${process.pid}`, file);
+    const name = known.written?.name;
+    if (name === undefined || texts.has(name)) throw new Error(`schema names are unique: ${name ?? 'there is none'}`);
+    texts.set(name, codeText(known));
   }
-  const names = new Set(schemas.map((known) => codeName(known)));
-  for (const name of readdirSync(folder)) if (!names.has(name)) rmSync(join(folder, name), { force: true });
+  const answers: Record<string, string> = {};
+  const lines = Array.from(texts, ([name, code]) => {
+    if (!name.startsWith(ANSWER)) return `export const ${constantOf(name)} = ${JSON.stringify({ name, code })};\n`;
+    answers[name.slice(ANSWER.length)] = code;
+    return '';
+  });
+  return `${lines.join('')}const ANSWERS = ${JSON.stringify(answers)};
+export function answerCode(kind) {
+  return { name: '${ANSWER}' + kind, code: ANSWERS[kind] };
+}
+`;
+}
+
+function constantOf(name: string): string {
+  return `${name.toUpperCase().replaceAll('-', '_')}_CODE`;
 }

@@ -12,6 +12,7 @@ import {
 } from './common-schema.js';
 import { MESSAGE_ERRORS, THREAD_CODE } from './message-answers.js';
 import { type Check, type Outcome, compile } from './validator.js';
+import { answerCode } from './written-code.js';
 
 const COUNT = { type: 'integer', minimum: 0 } as const;
 const PROBABILITY = { type: 'number', minimum: 0, maximum: 1 } as const;
@@ -441,6 +442,6 @@ export function validateAnswer(kind: AnswerKind, value: unknown): Outcome<unknow
 
 function checkOf(kind: AnswerKind): Check<unknown> {
   let check = checks.get(kind);
-  if (check === undefined) checks.set(kind, (check = compile(ANSWER_SCHEMAS[kind], { later: true })));
+  if (check === undefined) checks.set(kind, (check = compile(ANSWER_SCHEMAS[kind], { written: answerCode(kind) })));
   return check;
 }

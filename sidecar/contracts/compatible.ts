@@ -4,6 +4,7 @@ import { COMPATIBLE_SCHEMA, WIDE_OPEN_MAPS } from './compatible-schema.js';
 import { placeOf, type Parsed, refuseAt } from './body-refusals.js';
 import type { ChatRequest, ContentPart, Message, TemplateSwitches, Tool, ToolCall } from './requests.js';
 import { compile } from './validator.js';
+import { COMPATIBLE_CODE } from './written-code.js';
 import { WELL_KNOWN_NAMES } from './well-known-names.js';
 
 /** Text as one string or in parts. */
@@ -52,7 +53,7 @@ interface CompatibleBody extends Omit<ChatBody, 'messages' | 'tools' | 'response
 }
 
 // A sidecar with the strict contract seldom needs it.
-const check = compile<CompatibleBody>(COMPATIBLE_SCHEMA, { names: WELL_KNOWN_NAMES, later: true });
+const check = compile<CompatibleBody>(COMPATIBLE_SCHEMA, { written: COMPATIBLE_CODE, names: WELL_KNOWN_NAMES });
 
 /** Checks a chat body against the compatible contract. A body that the strict contract takes makes the same request. */
 export function toCompatibleRequest(value: unknown): Parsed<ChatRequest> {

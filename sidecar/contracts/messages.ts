@@ -6,6 +6,7 @@ import { placeOf, type Parsed, refuse, refuseAt } from './body-refusals.js';
 import { MESSAGES_SCHEMA } from './messages-schema.js';
 import type { ChatRequest, ContentPart, Message, MessagePlace, ReasoningEffort, Tool, ToolCall } from './requests.js';
 import { compile } from './validator.js';
+import { MESSAGES_CODE } from './written-code.js';
 import { WELL_KNOWN_NAMES } from './well-known-names.js';
 
 /** A block of a message, of a system text or of a tool's result; which fields it has depends on `type`. */
@@ -72,7 +73,7 @@ interface MessagesBody {
 }
 
 // A sidecar with the strict contract seldom needs it.
-const check = compile<MessagesBody>(MESSAGES_SCHEMA, { names: WELL_KNOWN_NAMES, later: true });
+const check = compile<MessagesBody>(MESSAGES_SCHEMA, { written: MESSAGES_CODE, names: WELL_KNOWN_NAMES });
 
 /** Checks a body of either route. `keepBilling`: the block with Claude Code's billing line stays in the prompt. */
 export function toMessagesRequest(value: unknown, keepBilling = false): Parsed<ChatRequest> {

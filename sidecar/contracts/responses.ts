@@ -5,6 +5,7 @@ import { pathOf, placeOf, type Parsed, refuse, refuseAt } from './body-refusals.
 import type { ChatRequest, ContentPart, Message, MessagePlace, ReasoningEffort, ToolCall } from './requests.js';
 import { RESPONSES_SCHEMA } from './responses-schema.js';
 import { compile } from './validator.js';
+import { RESPONSES_CODE } from './written-code.js';
 import { WELL_KNOWN_NAMES } from './well-known-names.js';
 import { WIDE_OPEN_MAPS } from './compatible-schema.js';
 
@@ -60,7 +61,7 @@ interface ResponsesBody {
 }
 
 // A sidecar with the strict contract seldom needs it.
-const check = compile<ResponsesBody>(RESPONSES_SCHEMA, { names: WELL_KNOWN_NAMES, later: true });
+const check = compile<ResponsesBody>(RESPONSES_SCHEMA, { written: RESPONSES_CODE, names: WELL_KNOWN_NAMES });
 
 /** Checks a body of POST /responses against its contract. */
 export function toResponsesRequest(value: unknown): Parsed<ChatRequest> {

@@ -1,20 +1,18 @@
 /**
  * The functions that check values against schemas: ajv generates them. Their code is written when the sidecar is built
  * (sidecar/build/), so that a process neither loads ajv nor compiles: that took a third of a sidecar's start, in each of its
- * processes and threads. A schema whose code was not written is compiled at load.
+ * processes and threads. A schema whose code was not written, such as one of a test, is compiled when it is first used.
  *
  * Two keywords are ours. `minLength` and `maxLength` count code points as JSON Schema asks, but look at each character
  * only where the UTF-16 length leaves it open; ajv's own walk 16 million characters to learn that they are fewer than
  * 16,777,216. `x-message` replaces the wording for the schema that it stands in.
  */
-import { createHash } from 'node:crypto';
-import { readFileSync } from 'node:fs';
 import { createRequire } from 'node:module';
-import { fileURLToPath } from 'node:url';
 import { compileFunction } from 'node:vm';
 import type * as AjvModule from 'ajv';
 import type { Ajv, Code, KeywordCxt, ValidateFunction } from 'ajv';
 import { FORMATS, hasAtMost } from './formats.js';
+import type { WrittenCode } from './written-code.js';
 
 export type { ErrorObject, ValidateFunction } from 'ajv';
 
@@ -26,15 +24,13 @@ export type Flavour = 'checking' | 'filling' | 'filling-all';
 export interface KnownSchema {
   readonly schema: object;
   readonly flavour: Flavour;
+  /** Absent: no code is written for it. */
+  readonly written?: WrittenCode;
 }
-
-/** The folder of the written code, beside this file when it is built. */
-export const CODE_FOLDER = fileURLToPath(new URL('./compiled/', import.meta.url));
 
 const load = createRequire(import.meta.url);
 let recorded: KnownSchema[] | undefined;
 const compilers = new Map<Flavour, Ajv>();
-let generatedBy: string | undefined;
 
 /** The schemas for which this process requested a function from now on: for the module that writes their code. */
 export function recordSchemas(): readonly KnownSchema[] {
@@ -42,53 +38,30 @@ export function recordSchemas(): readonly KnownSchema[] {
 }
 
 /**
- * Makes the function of a schema, which keeps the errors of its last call, and with them the values. Its code is read now, and
- * so is ajv where there is none: a function that is made later needs no file, which a process may then be unable to open.
+ * Makes the function of a schema, which keeps the errors of its last call, and with them the values. Where its code was not written,
+ * ajv is read now: a function that is made later needs no file, which a process may then be unable to open.
  */
-export function functionOf<T>(schema: object, flavour: Flavour): () => ValidateFunction<T> {
-  recorded?.push({ schema, flavour });
-  const text = readCode(CODE_FOLDER + codeName({ schema, flavour }));
-  if (text !== undefined) return () => fromCode(text) as ValidateFunction<T>;
+export function functionOf<T>(known: KnownSchema): () => ValidateFunction<T> {
+  recorded?.push(known);
+  const { schema, flavour } = known;
+  const code = known.written?.code;
+  if (code !== undefined) return () => fromCode(code) as ValidateFunction<T>;
   let compiler = compilers.get(flavour);
   if (compiler === undefined) compilers.set(flavour, (compiler = makeAjv(flavour)));
   const ajv = compiler;
   return () => ajv.compile<T>(schema);
 }
 
-function readCode(file: string): string | undefined {
-  try {
-    return readFileSync(file, 'utf8');
-  } catch (error) {
-    if ((error as NodeJS.ErrnoException).code === 'ENOENT') return undefined;
-    throw error;
-  }
-}
-
 /** The function of written code. */
-export function fromCode(text: string): ValidateFunction {
+export function fromCode(code: string): ValidateFunction {
   const module: { exports?: unknown } = {};
-  const run = compileFunction(text, ['module', 'hasAtMost', 'formats']) as (...references: unknown[]) => void;
+  const run = compileFunction(code, ['module', 'hasAtMost', 'formats']) as (...references: unknown[]) => void;
   run(module, hasAtMost, FORMATS);
   return module.exports as ValidateFunction;
 }
 
-/** Everything that the code depends on besides its schema: the version of ajv, its options, and the formats. */
-function generator(): string {
-  const { version } = load('ajv/package.json') as { readonly version: string };
-  return [version, String(makeAjv), ...Object.keys(FORMATS)].join('\n');
-}
-
-/**
- * The file of a schema's code. It has another name once the schema or what generates the code has changed, so that a process
- * never loads code that was written before: until the next build it compiles the schema itself. `by`: what generates the code.
- */
-export function codeName({ schema, flavour }: KnownSchema, by = (generatedBy ??= generator())): string {
-  const hash = createHash('sha256').update(by).update(JSON.stringify(schema));
-  return `${flavour}-${hash.digest('hex').slice(0, 32)}.cjs`;
-}
-
 /** The body of a function of `module`, `hasAtMost` and `formats` that exports the schema's function. */
-export function codeText({ schema, flavour }: KnownSchema): string {
+export function codeText({ schema, flavour }: Pick<KnownSchema, 'schema' | 'flavour'>): string {
   const standalone = load('ajv/dist/standalone') as { readonly default: (ajv: Ajv, of: ValidateFunction) => string };
   const ajv = makeAjv(flavour, true);
   return standalone.default(ajv, ajv.compile(schema));
@@ -102,8 +75,9 @@ function makeAjv(flavour: Flavour, source = false): Ajv {
   const ajv = new Ajv({
     useDefaults,
     allErrors: flavour === 'filling-all',
-    // Gives errors their schema, from which messages are made.
-    verbose: true,
+    // Gives errors their schema, from which messages are made. Settings are the largest schema and refer to no other: there it is found
+    // by the error's path (validator.ts), and a third of the function's code is not there.
+    verbose: flavour !== 'filling-all',
     discriminator: true,
     strict: true,
     strictTypes: false,

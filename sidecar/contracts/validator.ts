@@ -1,6 +1,7 @@
 /** Checks of values against schemas. The message about a value that is refused contains no value and no field of the caller's. */
 import { FORMATS } from './formats.js';
 import { pathOf, segmentsOf } from './body-refusals.js';
+import type { WrittenCode } from './written-code.js';
 import { functionOf, type ErrorObject, type ValidateFunction } from './schema-code.js';
 
 export type Outcome<T> =
@@ -20,6 +21,8 @@ export type Outcome<T> =
 export type Check<T> = (value: unknown) => Outcome<T>;
 
 export interface CompileOptions {
+  /** The function's code, which no other schema has. Absent: this process compiles the schema. */
+  readonly written?: WrittenCode;
   /** Fill in the schema's defaults: changes the value that is checked. */
   readonly useDefaults?: boolean;
   /** Name an unknown field in the path. For files of the operator's own, never for requests. */
@@ -28,28 +31,27 @@ export interface CompileOptions {
   readonly names?: ReadonlySet<string>;
   /** Go on after the first problem. For files of the operator's own, never for requests: it takes as long as they are wrong. */
   readonly allProblems?: boolean;
-  /** Make the function at the first check: for a schema that most processes check nothing against. */
-  readonly later?: boolean;
 }
 
 /**
- * A schema's check: at load, not per request, since it takes milliseconds where the build wrote no code for it. The check stops at
- * the first problem unless asked otherwise.
+ * A schema's check, whose function is made at the first call: most processes check values against few of the schemas that they know.
+ * The check stops at the first problem unless asked otherwise.
  */
 export function compile<T>(schema: object, options: CompileOptions = {}): Check<T> {
-  const { useDefaults = false, nameUnknownFields = false, allProblems = false, later = false } = options;
+  const { written, useDefaults = false, nameUnknownFields = false, allProblems = false } = options;
   const flavour = allProblems ? 'filling-all' : useDefaults ? 'filling' : 'checking';
-  const make = functionOf<T>(schema, flavour);
-  let made: ValidateFunction<T> | undefined = later ? undefined : make();
+  const make = functionOf<T>({ schema, flavour, ...(written && { written }) });
+  let made: ValidateFunction<T> | undefined;
   return (value) => {
     const validate = (made ??= make());
     if (validate(value)) return { ok: true, value };
-    const error = decisive(validate.errors ?? []);
+    const problems = (validate.errors ?? []).map((error) => withSchema(error, schema));
+    const error = decisive(problems);
     const segments = error === undefined ? [] : placeOfError(error, nameUnknownFields);
     const named = error && namedBy(error, options.names);
     const message = error === undefined ? 'is not valid' : predicateOf(error, nameUnknownFields, named);
-    const all = allProblems ? (validate.errors ?? []).map((each) => lineOf(each, nameUnknownFields)) : undefined;
-    // ajv keeps the last errors, and with `verbose` the values in them, until the next call.
+    const all = allProblems ? problems.map((each) => lineOf(each, nameUnknownFields)) : undefined;
+    // ajv keeps the last errors, and the values in them, until the next call.
     validate.errors = null;
     return {
       ok: false,
@@ -61,21 +63,40 @@ export function compile<T>(schema: object, options: CompileOptions = {}): Check<
   };
 }
 
-function namedBy(error: ErrorObject, names: ReadonlySet<string> | undefined): string | undefined {
+function namedBy(error: Problem, names: ReadonlySet<string> | undefined): string | undefined {
   const name = (error.params as ErrorParams).additionalProperty;
   return error.keyword === 'additionalProperties' && name !== undefined && names?.has(name) === true ? name : undefined;
 }
 
-function lineOf(error: ErrorObject, nameUnknownFields: boolean): string {
+function lineOf(error: Problem, nameUnknownFields: boolean): string {
   return `${pathOf(placeOfError(error, nameUnknownFields))} ${predicateOf(error, nameUnknownFields)}`;
 }
 
+/** An error of ajv, with what it is about. */
+interface Problem extends Omit<ErrorObject, 'schema' | 'parentSchema'> {
+  /** The keyword's value in the schema, and the schema that has the keyword. */
+  readonly schema: unknown;
+  readonly parentSchema: unknown;
+}
+
+/** Finds both by the error's path, where the function was not made to give them (schema-code.ts). */
+function withSchema(error: ErrorObject, root: object): Problem {
+  if (error.parentSchema !== undefined) return error as Problem;
+  let [parentSchema, schema]: unknown[] = [undefined, root];
+  for (const part of error.schemaPath.split('/').slice(1)) {
+    parentSchema = schema;
+    const key = decodeURIComponent(part).replaceAll('~1', '/').replaceAll('~0', '~');
+    schema = (schema as Readonly<Record<string, unknown>> | undefined)?.[key];
+  }
+  return Object.assign({}, error, { schema, parentSchema });
+}
+
 /** ajv's first error, unless a schema around it has a wording of its own. */
-function decisive(errors: readonly ErrorObject[]): ErrorObject | undefined {
+function decisive(errors: readonly Problem[]): Problem | undefined {
   return errors.find((error) => wordingOf(error) !== undefined) ?? errors[0];
 }
 
-function wordingOf(error: ErrorObject): string | undefined {
+function wordingOf(error: Problem): string | undefined {
   const wording = (error.parentSchema as { 'x-message'?: unknown } | undefined)?.['x-message'];
   return typeof wording === 'string' ? wording : undefined;
 }
@@ -87,7 +108,7 @@ interface ErrorParams {
   readonly tag?: string;
 }
 
-function placeOfError(error: ErrorObject, nameUnknownFields: boolean): string[] {
+function placeOfError(error: Problem, nameUnknownFields: boolean): string[] {
   const segments = segmentsOf(error.instancePath);
   const params = error.params as ErrorParams;
   if (error.keyword === 'required' && params.missingProperty !== undefined) segments.push(params.missingProperty);
@@ -98,7 +119,7 @@ function placeOfError(error: ErrorObject, nameUnknownFields: boolean): string[] 
   return segments;
 }
 
-function predicateOf(error: ErrorObject, nameUnknownFields: boolean, named?: string): string {
+function predicateOf(error: Problem, nameUnknownFields: boolean, named?: string): string {
   if (named !== undefined)
     return `has \`${named}\`, which is outside the contract; its fields are ${fieldsOf(error).join(', ')}`;
   const predicate = wordingOf(error) ?? ruleOf(error, nameUnknownFields);
@@ -106,7 +127,7 @@ function predicateOf(error: ErrorObject, nameUnknownFields: boolean, named?: str
 }
 
 /** A rule in words. `error.schema` is the keyword's own value, which is ours and safe to show. */
-function ruleOf(error: ErrorObject, nameUnknownFields: boolean): string {
+function ruleOf(error: Problem, nameUnknownFields: boolean): string {
   const limit = error.schema as number;
   switch (error.keyword) {
     case 'type':
@@ -162,12 +183,12 @@ function kindOf(type: unknown): string {
   return type === 'null' ? 'null' : `${/^[aio]/.test(String(type)) ? 'an' : 'a'} ${String(type)}`;
 }
 
-function fieldsOf(error: ErrorObject): string[] {
+function fieldsOf(error: Problem): string[] {
   return Object.keys((error.parentSchema as { properties?: object } | undefined)?.properties ?? {});
 }
 
 /** The values that a discriminating field can take, from the branches of its oneOf. */
-function tagsOf(error: ErrorObject): string[] {
+function tagsOf(error: Problem): string[] {
   const { discriminator, oneOf } = error.parentSchema as {
     discriminator: { propertyName: string };
     oneOf: readonly { properties: Record<string, { const?: unknown }> }[];

@@ -12,6 +12,7 @@
 import { createHash } from 'node:crypto';
 import { readFile, type FileHandle } from 'node:fs/promises';
 import { compile } from '../contracts/validator.js';
+import { BALANCES_CODE } from '../contracts/written-code.js';
 import type { UsageRecord } from '../domain/usage-record.js';
 import { parsePicodollars } from '../domain/money.js';
 import type { Clock } from '../lib/clock.js';
@@ -231,22 +232,25 @@ interface Stored {
   readonly checksum: string;
 }
 
-const check = compile<Stored>({
-  type: 'object',
-  additionalProperties: false,
-  required: ['version', 'position', 'settled', 'checksum'],
-  properties: {
-    version: { enum: [1, 2] },
-    position: {
-      type: 'object',
-      additionalProperties: false,
-      required: ['segment', 'offset'],
-      properties: { segment: { type: 'integer', minimum: 1 }, offset: { type: 'integer', minimum: 0 } },
+const check = compile<Stored>(
+  {
+    type: 'object',
+    additionalProperties: false,
+    required: ['version', 'position', 'settled', 'checksum'],
+    properties: {
+      version: { enum: [1, 2] },
+      position: {
+        type: 'object',
+        additionalProperties: false,
+        required: ['segment', 'offset'],
+        properties: { segment: { type: 'integer', minimum: 1 }, offset: { type: 'integer', minimum: 0 } },
+      },
+      settled: { type: 'object', additionalProperties: { type: 'string', maxLength: 40, pattern: '^\\d+$' } },
+      checksum: { type: 'string' },
     },
-    settled: { type: 'object', additionalProperties: { type: 'string', maxLength: 40, pattern: '^\\d+$' } },
-    checksum: { type: 'string' },
   },
-});
+  { written: BALANCES_CODE },
+);
 
 /** `missing`: there is no file; `damaged`: it cannot be read, or its checksum is wrong. */
 export async function readSnapshot(file: string): Promise<Snapshot | 'missing' | 'damaged'> {

@@ -2,6 +2,7 @@
 import { closed, UTC_TIME } from '../contracts/common-schema.js';
 import { repeatedName } from '../contracts/json.js';
 import { compile } from '../contracts/validator.js';
+import { PRICES_CODE } from '../contracts/written-code.js';
 import { parseRate, type Rates } from '../domain/money.js';
 import { FileProblem, NotRegularFile, readRegular } from '../lib/checked-file.js';
 import { exactTime } from '../lib/clock.js';
@@ -136,7 +137,7 @@ const check = compile<PriceFile>(
       }),
     },
   }),
-  { nameUnknownFields: true },
+  { written: PRICES_CODE, nameUnknownFields: true },
 );
 
 /**

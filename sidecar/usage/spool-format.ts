@@ -9,6 +9,7 @@
 import { join } from 'node:path';
 import { UTC_TIME } from '../contracts/common-schema.js';
 import { compile } from '../contracts/validator.js';
+import { USAGE_RECORD_CODE } from '../contracts/written-code.js';
 import type { UsageRecord } from '../domain/usage-record.js';
 
 /** A position in the spool: the segment's number, from 1, and a byte offset in it. */
@@ -87,42 +88,45 @@ const TOKENS = { type: 'integer', minimum: 0, maximum: Number.MAX_SAFE_INTEGER }
  * Whether a value is a usage record. Unknown fields are accepted: a spool survives upgrades, and a newer sidecar's
  * records must not be damage for an older one.
  */
-const checkRecord = compile<UsageRecord>({
-  type: 'object',
-  required: [
-    'id',
-    'requestId',
-    'kind',
-    'at',
-    'account',
-    'keyId',
-    'model',
-    'route',
-    'promptTokens',
-    'cachedTokens',
-    'completionTokens',
-  ],
-  properties: {
-    id: { ...TEXT, minLength: 1 },
-    requestId: TEXT,
-    kind: { enum: ['open', 'progress', 'close'] },
-    at: UTC_TIME,
-    account: TEXT,
-    keyId: TEXT,
-    model: TEXT,
-    route: TEXT,
-    promptTokens: TOKENS,
-    cachedTokens: TOKENS,
-    completionTokens: TOKENS,
-    price: {
-      type: 'object',
-      required: ['version', 'picodollars'],
-      properties: { version: TEXT, picodollars: { type: 'string', maxLength: 40, pattern: '^\\d+$' } },
+const checkRecord = compile<UsageRecord>(
+  {
+    type: 'object',
+    required: [
+      'id',
+      'requestId',
+      'kind',
+      'at',
+      'account',
+      'keyId',
+      'model',
+      'route',
+      'promptTokens',
+      'cachedTokens',
+      'completionTokens',
+    ],
+    properties: {
+      id: { ...TEXT, minLength: 1 },
+      requestId: TEXT,
+      kind: { enum: ['open', 'progress', 'close'] },
+      at: UTC_TIME,
+      account: TEXT,
+      keyId: TEXT,
+      model: TEXT,
+      route: TEXT,
+      promptTokens: TOKENS,
+      cachedTokens: TOKENS,
+      completionTokens: TOKENS,
+      price: {
+        type: 'object',
+        required: ['version', 'picodollars'],
+        properties: { version: TEXT, picodollars: { type: 'string', maxLength: 40, pattern: '^\\d+$' } },
+      },
+      outcome: { enum: ['done', 'cancelled', 'failed', 'timeout', 'refused'] },
+      estimated: { const: true },
     },
-    outcome: { enum: ['done', 'cancelled', 'failed', 'timeout', 'refused'] },
-    estimated: { const: true },
   },
-});
+  { written: USAGE_RECORD_CODE },
+);
 
 /** The line of a record. */
 export function encode(record: UsageRecord): Buffer {

@@ -15,9 +15,10 @@ const MOST_BYTES = 6_000_000;
 /** Every file in the tarball matches one of these, and each of these matches a file. */
 const WANTED: readonly RegExp[] = [
   /^(LICENSE|(CHANGELOG|CONTRIBUTING|README|SECURITY)\.md|package\.json)$/,
-  /^dist\/(engine|sidecar)\/[\w/.-]+\.js$/,
-  /^dist\/sidecar\/contracts\/compiled\/[\w-]+\.cjs$/,
-  /^dist\/engine\/bundled\/LICENSES\.txt$/,
+  /^dist\/engine\/((remote\/)?main|inspect|vision|llama\/mask-worker|protocol\/parent-watch-thread)\.js$/,
+  /^dist\/sidecar\/(cli|prompts\/(host|worker|compiler)|access\/large-file-thread|engine-client\/weight-hasher|http\/uws)\.js$/,
+  /^dist\/(sidecar|sidecar\/prompts|engine)\/parts\/[\w-]+\.js$/,
+  /^dist\/sidecar\/LICENSES\.txt$/,
   /^deploy\/systemd\/ra-sidecar[\w-]*\.(service|env|sysusers|jsonc)$/,
   /^docs\/[\w-]+\.(md|png)$/,
   /^engine\/assets\/seedling\.gguf$/,

@@ -12,12 +12,15 @@ import { mkdtempSync, readdirSync, readFileSync, rmSync } from 'node:fs';
 import { createServer } from 'node:http';
 import type { AddressInfo } from 'node:net';
 import { tmpdir } from 'node:os';
-import { join } from 'node:path';
+import { SourceMap, type SourceMapPayload } from 'node:module';
+import { dirname, join, resolve } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { fileURLToPath } from 'node:url';
 import { CHAT, DECIDE, Sidecar } from './sidecar.js';
+import { sourceRoot } from './source-root.js';
 
 const ROOT = fileURLToPath(new URL('../../', import.meta.url));
+const SOURCES = `${sourceRoot}/`;
 
 /** Written on the signal: the calls since the last time. */
 const TAKES = `process.on('SIGUSR2', () => require('node:v8').takeCoverage());`;
@@ -83,18 +86,37 @@ async function calls(sidecar: Sidecar): Promise<Calls> {
     all.set(main, files);
     for (const { url, functions } of result) {
       if (!url.startsWith(`file://${ROOT}`)) continue;
-      const path = fileURLToPath(url).slice(ROOT.length).replace(/\.js$/, '.ts');
-      if (!/^(sidecar|engine)\//.test(path) || path.includes('/bundled/')) continue;
-      const counts = files.get(path) ?? new Map<number, number>();
-      files.set(path, counts);
+      const source = sourcesOf(fileURLToPath(url));
       // The function that begins where the file does is the module itself.
       for (const { ranges } of functions) {
         const [{ startOffset, count } = { startOffset: 0, count: 0 }] = ranges;
-        if (startOffset > 0) counts.set(startOffset, (counts.get(startOffset) ?? 0) + count);
+        const path = startOffset > 0 ? source(startOffset) : undefined;
+        if (path === undefined || !/^(sidecar|engine)\//.test(path)) continue;
+        const counts = files.get(path) ?? new Map<number, number>();
+        files.set(path, counts);
+        counts.set(startOffset, (counts.get(startOffset) ?? 0) + count);
       }
     }
   }
   return all;
+}
+
+const known = new Map<string, (offset: number) => string | undefined>();
+
+/** The source file of each place of a compiled module, by its source map: a program is one module of many sources. */
+function sourcesOf(module: string): (offset: number) => string | undefined {
+  const found = known.get(module);
+  if (found) return found;
+  const text = readFileSync(module, 'utf8');
+  const map = new SourceMap(JSON.parse(readFileSync(`${module}.map`, 'utf8')) as SourceMapPayload);
+  const lines = [0, ...Array.from(text.matchAll(/\n/g), ({ index }) => index + 1)];
+  const source = (offset: number): string | undefined => {
+    const line = lines.findLastIndex((from) => from <= offset);
+    const entry = map.findEntry(line, offset - (lines[line] ?? 0));
+    return 'originalSource' in entry ? resolve(dirname(module), entry.originalSource).slice(SOURCES.length) : undefined;
+  };
+  known.set(module, source);
+  return source;
 }
 
 /** The files that have a function with more calls than `idle` has of it, and one more. */

@@ -67,9 +67,9 @@ t.test('planned benches depend on the programs that they start, and on no others
     t.notOk(some(engine, folder), `the engine: ${folder}`);
   const service = of('overload/elsewhere.bench.ts');
   for (const file of [
-    ...['sidecar/cli.ts', 'sidecar/commands/serve.ts', 'sidecar/http/uws.ts', 'sidecar/prompts/worker.ts'],
+    ...['sidecar/cli.ts', 'sidecar/commands/serve.ts', 'sidecar/http/uws.ts', 'sidecar/prompts/item-work.ts'],
     ...['engine/main.ts', 'engine/remote/main.ts', 'engine/llama/mask-worker.ts', 'bench/overload/generator.ts'],
-    ...['engine/assets/seedling.gguf', '.ci/bundle-engine.cjs', 'sidecar/build/written-schemas.ts'],
+    ...['engine/assets/seedling.gguf', '.ci/bundle.mjs', 'sidecar/build/written-schemas.ts'],
   ])
     t.ok(service.includes(file), `the sidecar: ${file}`);
   t.notOk(service.includes('bench/overload/overload.bench.ts'));

@@ -1,43 +1,40 @@
-import { existsSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
-import { tmpdir } from 'node:os';
+/** The part of node-llama-cpp that the build puts in place of the package. */
+import { readFileSync } from 'node:fs';
 import { join } from 'node:path';
-import { pathToFileURL } from 'node:url';
 import * as whole from 'node-llama-cpp';
 import t from 'tap';
 import * as used from '../../../engine/llama/package.js';
-import { packageVersion } from '../../../engine/llama/addon-file.js';
+import { KNOWN_VERSION, packageVersion } from '../../../engine/llama/addon-file.js';
+import { bundleCheckout } from '../../support/models.js';
+import { sourceRoot } from '../../support/source-root.js';
 
-const { bundleFor, ...values } = used;
-
-t.test('the module of the build is the package’s, and no other one', async (t) => {
-  const bundle = bundleFor(packageVersion());
-  if (bundle === undefined) throw new Error('the build has not written it: run make build');
-  const names = Object.keys((await import(bundle.href)) as object);
-  t.strictSame(names.sort(), Object.keys(values).sort(), 'what is asked of it');
-  t.not(values.Llama, whole.Llama, 'the package itself was not imported for it');
-  for (const name of ['GgmlType', 'GgufFileType', 'LlamaLogLevel'] as const) t.strictSame(values[name], whole[name]);
+t.test('it is the package’s code, of the version that is served', (t) => {
+  t.equal(packageVersion(), KNOWN_VERSION);
+  t.not(used.Llama, whole.Llama, 'the package itself was not imported for it');
+  for (const name of ['GgmlType', 'GgufFileType', 'LlamaLogLevel'] as const) t.strictSame(used[name], whole[name]);
   for (const name of ['GgufInsights', 'Llama', 'LlamaGrammarEvaluationState', 'TokenBias'] as const) {
     const of = (type: { readonly prototype: object }): string[] => Object.getOwnPropertyNames(type.prototype).sort();
-    t.strictSame(of(values[name]), of(whole[name]), name);
+    t.strictSame(of(used[name]), of(whole[name]), name);
   }
-});
-
-t.test('another version than the one it was written from', (t) => {
-  t.equal(bundleFor('0.0.0'), undefined);
-  const folder = mkdtempSync(join(tmpdir(), 'ra-bundle-'));
-  t.teardown(() => rmSync(folder, { recursive: true }));
-  const url = pathToFileURL(`${folder}/`);
-  t.equal(bundleFor('1.2.3', url), undefined);
-  writeFileSync(join(folder, 'node-llama-cpp-1.2.3.js'), '');
-  t.equal(bundleFor('1.2.3', url)?.href, new URL('node-llama-cpp-1.2.3.js', url).href);
   t.end();
 });
 
-t.test('the licences of what is in it lie beside it', (t) => {
-  const file = new URL('./LICENSES.txt', bundleFor(packageVersion()));
-  t.ok(existsSync(file));
-  const text = readFileSync(file, 'utf8');
-  for (const name of ['node-llama-cpp', 'lifecycle-utils', 'chalk', 'fs-extra'])
+t.test('it reads heads of files as the package does', async (t) => {
+  const folder = join(await bundleCheckout(), 'models');
+  // Vocabularies of 32,000 to 152,000 texts.
+  const vocabularies = ['llama-spm', 'qwen2', 'bert-bge'].map((name) => join(folder, `ggml-vocab-${name}.gguf`));
+  const models = [join(sourceRoot, 'engine/assets/seedling.gguf'), ...vocabularies];
+  for (const model of models) {
+    const [ours, theirs] = await Promise.all(
+      [used, whole].map((from) => from.readGgufFileInfo(model, { sourceType: 'filesystem', logWarnings: false })),
+    );
+    t.strictSame(ours, theirs, model);
+  }
+});
+
+t.test('the licences of what is in the programs lie beside them', (t) => {
+  const text = readFileSync(`${sourceRoot}/dist/sidecar/LICENSES.txt`, 'utf8');
+  for (const name of ['node-llama-cpp', 'lifecycle-utils', 'chalk', 'fs-extra', 'pino', 'prom-client', 'jsonc-parser'])
     t.match(text, new RegExp(`^${name} \\d`, 'm'));
   t.end();
 });

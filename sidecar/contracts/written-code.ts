@@ -1,0 +1,30 @@
+/**
+ * The code of the functions that check values against our schemas, as text, which a process compiles when it uses it. The build writes
+ * this module anew with the code of all (sidecar/build/); a program contains what it uses of it.
+ */
+
+export interface WrittenCode {
+  /** Of the schema. */
+  readonly name: string;
+  /** The body of a function of `module`, `hasAtMost` and `formats` that sets `module.exports`. Absent: it was not written. */
+  readonly code?: string;
+}
+
+export const CHAT_CODE: WrittenCode = { name: 'chat' };
+export const COMPATIBLE_CODE: WrittenCode = { name: 'compatible' };
+export const RESPONSES_CODE: WrittenCode = { name: 'responses' };
+export const MESSAGES_CODE: WrittenCode = { name: 'messages' };
+export const DECISIONS_CODE: WrittenCode = { name: 'decisions' };
+export const SYSTEMONE_CODE: WrittenCode = { name: 'systemone' };
+export const SETTINGS_CODE: WrittenCode = { name: 'settings' };
+export const KEYS_CODE: WrittenCode = { name: 'keys' };
+export const AUTHORIZER_ANSWER_CODE: WrittenCode = { name: 'authorizer-answer' };
+export const CREDIT_CODE: WrittenCode = { name: 'credit' };
+export const USAGE_RECORD_CODE: WrittenCode = { name: 'usage-record' };
+export const BALANCES_CODE: WrittenCode = { name: 'balances' };
+export const PRICES_CODE: WrittenCode = { name: 'prices' };
+
+/** Of an answer's schema. */
+export function answerCode(kind: string): WrittenCode {
+  return { name: `answer-${kind}` };
+}
