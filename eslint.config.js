@@ -4,6 +4,7 @@ export default tseslint.config(
   {
     ignores: [
       'dist/',
+      '.cache/',
       'bench/.cache/',
       'test/e2e/.cache/',
       'node_modules/',
@@ -40,7 +41,7 @@ export default tseslint.config(
       'sidecar/api/*.ts',
       'sidecar/http/**/*.ts',
       'sidecar/engine-client/mux.ts',
-      'sidecar/prompts/{client,host,item-queue,prompt-maker,worker}.ts',
+      'sidecar/prompts/{client,host,item-queue,item-work,prompt-maker}.ts',
       'sidecar/telemetry/{http,model,queue}-metrics.ts',
       'engine/{scheduler,output}/**/!(warm-up).ts',
       'engine/llama/{batch-decoder,batch-sampler,grammars,iterator-decoder,label-scores,run}.ts',

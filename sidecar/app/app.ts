@@ -1,6 +1,7 @@
 /**
- * The composition root: opens all parts and connects them. Each adds what closes it to a stack (closers.ts) in the order in
- * which they open, so that a failed start and a drain close them in reverse:
+ * The composition root: opens all parts and connects them. Engines and prompt hosts are forked first, since they take longest to
+ * start. Each part adds what closes it to a stack (closers.ts) in the order in which they open, the children as if after the listeners,
+ * so that a failed start and a drain close them in reverse:
  *
  *     admission, engines, vision, prompt hosts: running requests end with their error
  *     replies: their last bytes are read; then the public listener
@@ -19,15 +20,16 @@ import { SeatBoard, type Services } from '../api/services.js';
 import type { Config } from '../config/config.js';
 import { WeightFiles } from '../engine-client/weight-files.js';
 import { systemClock } from '../lib/clock.js';
-import { openPrompts } from '../prompts/lanes.js';
+import { openPrompts, type Prompts } from '../prompts/lanes.js';
+import type { PromptModel } from '../prompts/messages.js';
 import { warmUp } from '../prompts/warm-up.js';
 import type { Log } from '../telemetry/logger.js';
 import { Metrics } from '../telemetry/metrics.js';
 import { Spool, type UsageRecorder } from '../usage/spool.js';
 import { openBilling } from './billing.js';
-import { Closers, PART_MS } from './closers.js';
+import { Closers, PART_MS, type Closer } from './closers.js';
 import { connectionBounds, descriptorLimit, keepDescriptors } from './descriptors.js';
-import { hostModels, planModels, promptModelOf, reportPrompts } from './hosted-models.js';
+import { hostModels, planModels, promptModelOf, reportPrompts, type Hosted } from './hosted-models.js';
 import { ENGINE, templateOf } from './model-processes.js';
 import { openOtlpExport } from './otlp-export.js';
 import { Readiness } from './readiness.js';
@@ -75,6 +77,8 @@ export interface Overrides {
   readonly metrics?: Metrics;
   /** A test's spool in place of the real one. */
   readonly spool?: UsageRecorder;
+  /** What {@link forkChildren} returned. Absent: it is called. */
+  readonly children?: Children;
   /** Who may read all metrics on the public listener. Absent: no caller. */
   readonly scrapers?: Scrapers | undefined;
   /** Which content of the keys file is in force. Absent: no keys file is used. */
@@ -92,13 +96,78 @@ export function metricsOf({ models }: Pick<Config, 'models'>): Metrics {
   return new Metrics(models.map(({ id }) => id));
 }
 
+/** The child processes, and what is known of their starts. */
+export interface Children {
+  readonly models: ReadonlyMap<string, Hosted>;
+  readonly prompts: Prompts;
+  readonly promptModels: readonly PromptModel[];
+  readonly weights: WeightFiles;
+  readonly readiness: Readiness;
+  /** Of the children, those that end first last. */
+  readonly closing: readonly Closer[];
+}
+
+/**
+ * Forks the prompt host and the engines: what a start waits for longest, so that the rest is opened meanwhile. Rejects with one line if a
+ * model's template cannot be read or its device is not there. What closes them is added to `closers`.
+ */
+export async function forkChildren(
+  config: Config,
+  log: Log,
+  closers: Closers,
+  {
+    metrics,
+    engineEntry = ENGINE,
+    visionEntry,
+    makePrompts = openPrompts,
+  }: Pick<Overrides, 'engineEntry' | 'visionEntry' | 'makePrompts'> & { readonly metrics: Metrics },
+): Promise<Children> {
+  const clock = systemClock;
+  // Before processes are started, which inherit it.
+  leaveMemoryOutOfDumps();
+  const planned = await planModels(config, config.models.map(templateOf));
+  const readiness = new Readiness([
+    PROMPTS,
+    CREDIT,
+    ...config.models.filter(({ load }) => load === 'eager').map(({ id }) => id),
+  ]);
+  const promptModels = planned.map(promptModelOf);
+  const prompts = makePrompts({
+    ...config.prompts,
+    inlineBytes: config.bodies.inlineBytes,
+    models: promptModels,
+    clock,
+    hooks: {
+      restart: (why, delayMs, lane) => {
+        metrics.processes.promptHostRestarted();
+        log.warn('prompt host restarts', { lane, reason: why, retryAfterMs: delayMs });
+      },
+    },
+  });
+  const closing: Closer[] = [];
+  const add = (closer: Closer): void => {
+    closing.push(closer);
+    closers.add(closer);
+  };
+  add({ name: 'prompt hosts', close: () => prompts.close() });
+  const weights = new WeightFiles(config.engine.fileSilenceMs);
+  const models = hostModels(planned, { config, weights, engineEntry, visionEntry, metrics, readiness, log });
+  const hosted = [...models.values()];
+  add({ name: 'vision processes', close: () => hosted.forEach(({ vision }) => vision?.close()) });
+  add({ name: 'engines', close: () => Promise.all(hosted.map(({ engine }) => engine.close())) });
+  for (const { engine, vision } of hosted) {
+    engine.start();
+    // Of a lazy model with the first image.
+    if (!engine.onDemand) vision?.start();
+  }
+  return { models, prompts, promptModels, weights, readiness, closing };
+}
+
 /**
  * Starts everything. Rejects if an address or a file cannot be used, or with StartEnded if the parts were closed meanwhile; then
  * all that was open is closed.
  */
 export async function startApp(config: Config, identity: Identity, log: Log, overrides: Overrides = {}): Promise<App> {
-  // Before processes are started, which inherit it.
-  leaveMemoryOutOfDumps();
   const { closers = new Closers(systemClock, log) } = overrides;
   try {
     return await openApp(config, identity, log, overrides, closers);
@@ -116,14 +185,15 @@ async function openApp(
   closers: Closers,
 ): Promise<App> {
   const clock = systemClock;
-  const templates = config.models.map(templateOf);
-  const { metrics = metricsOf(config), spool: spoolStandIn, scrapers, engineEntry = ENGINE, visionEntry } = overrides;
+  const { metrics = metricsOf(config), spool: spoolStandIn, scrapers } = overrides;
   /** Each is set once and never reset. */
   const lifecycle = { leaving: false, draining: false, promptsReady: false };
   const board = new SeatBoard();
   const shared = connectionBounds(config, descriptorLimit());
   if (shared.kind === 'short') throw new Error(shared.line);
   const opening = { clock, log, closers };
+  const children = overrides.children ?? (await forkChildren(config, log, closers, { ...overrides, metrics }));
+  const { models, prompts, promptModels, weights, readiness } = children;
   const deps = { ...opening, config, metrics, connections: shared.bounds, reserve: keepDescriptors(log, closers) };
   const tls = await openTls(config, opening);
   // The operators' listener opens before the rest: reading a long spool takes time, and liveness probes must succeed meanwhile.
@@ -144,18 +214,11 @@ async function openApp(
   log.info('operators listening', { host: config.operators.host, port: operatorsAt.port });
   // Closed after all parts that count metrics, but for the operators' listener.
   const tracing = await openOtlpExport(config, metrics, log, closers);
-  const planned = await planModels(config, templates);
   const billing = await openBilling({ config, metrics: metrics.credit, ...opening });
   const { spool, prune } = spoolStandIn
     ? { spool: spoolStandIn, prune: () => Promise.resolve() }
     : await openUsage(config, metrics, log, closers, () => billing.keepFrom());
   closers.add(billing.closer);
-  const readiness = new Readiness([
-    PROMPTS,
-    CREDIT,
-    ...config.models.filter(({ load }) => load === 'eager').map(({ id }) => id),
-  ]);
-
   const inFlight = new InFlight();
   const publicListener = openPublic(deps, () => services, inFlight, { scrapers, tls: tls?.files });
   tls?.follow(publicListener);
@@ -170,25 +233,8 @@ async function openApp(
       await new Promise<void>((done) => clock.after(FLUSH_MS, done));
     },
   });
-  const promptModels = planned.map(promptModelOf);
-  const prompts = (overrides.makePrompts ?? openPrompts)({
-    ...config.prompts,
-    inlineBytes: config.bodies.inlineBytes,
-    models: promptModels,
-    clock,
-    hooks: {
-      restart: (why, delayMs, lane) => {
-        metrics.processes.promptHostRestarted();
-        log.warn('prompt host restarts', { lane, reason: why, retryAfterMs: delayMs });
-      },
-    },
-  });
-  closers.add({ name: 'prompt hosts', close: () => prompts.close() });
-  const weights = new WeightFiles(config.engine.fileSilenceMs);
-  const models = hostModels(planned, { config, weights, engineEntry, visionEntry, metrics, readiness, log });
   const hosted = [...models.values()];
-  closers.add({ name: 'vision processes', close: () => hosted.forEach(({ vision }) => vision?.close()) });
-  closers.add({ name: 'engines', close: () => Promise.all(hosted.map(({ engine }) => engine.close())) });
+  for (const closer of children.closing) closers.raise(closer);
   const services: Services = {
     clock,
     date: () => new Date(),
@@ -230,11 +276,6 @@ async function openApp(
     for (const { queue } of hosted) queue.drain();
   };
   closers.add({ name: 'admission', close: refuseWork });
-  for (const { engine, vision } of hosted) {
-    engine.start();
-    // Of a lazy model with the first image.
-    if (!engine.onDemand) vision?.start();
-  }
   void billing.begin(spool instanceof Spool ? spool : undefined).then((problem) => {
     if (problem === undefined) readiness.up(CREDIT);
     else readiness.never(problem);
@@ -250,7 +291,7 @@ async function openApp(
       return;
     }
     const form = config.contract === 'compatible' ? 'compatible' : 'chat';
-    await warmUp(prompts, found.kind === 'ready' ? found.models : [], form, config.bodies.inlineBytes);
+    await warmUp(prompts, found.kind === 'ready' ? found.models : [], form);
     if (services.leaving()) return;
     lifecycle.promptsReady = true;
     readiness.up(PROMPTS);

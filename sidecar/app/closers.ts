@@ -4,6 +4,7 @@
  *
  *     add ──> open ──close(): its turn──> closes ──ended, failed, or its bound has passed──> the one below
  *
+ * A part that is opened before those that it uses, since its start takes long, is raised once they are open.
  * A part that is opened while or after the others are closed, since its start ran meanwhile, is closed too, and its start fails.
  */
 import { withTimeout, type Clock } from '../lib/clock.js';
@@ -49,6 +50,13 @@ export class Closers {
     if (this.#closing === undefined) return;
     this.#closing = this.#closing.then(() => this.#closeAll());
     throw new StartEnded();
+  }
+
+  /** A part that was added is closed before all that were added since. Throws {@link StartEnded} if it is closed. */
+  raise(closer: Closer): void {
+    const at = this.#open.indexOf(closer);
+    if (at < 0) throw new StartEnded();
+    this.#open.push(...this.#open.splice(at, 1));
   }
 
   /** Closes all parts that are open, one after another. Faults are logged. Never rejects. May be called again, and during a start. */

@@ -1,6 +1,6 @@
 import { execFile } from 'node:child_process';
 import { KeyStore } from '../access/keys.js';
-import { metricsOf, startApp, type App } from '../app/app.js';
+import { forkChildren, metricsOf, startApp, type App } from '../app/app.js';
 import { addressText } from '../http/addresses.js';
 import { systemClock } from '../lib/clock.js';
 import { VERSION } from '../lib/version.js';
@@ -87,11 +87,12 @@ interface Running {
 async function start(config: Config, log: Log, closers: Closers, running: Running): Promise<string | undefined> {
   const { environment, keys } = config;
   const metrics = metricsOf(config);
+  const children = await forkChildren(config, log, closers, { metrics });
   const identities = await openIdentities(config, metrics, { clock: systemClock, log, closers });
   running.identities = identities;
   await warnOfOpenFiles(config, log);
   const { identity, scrapers, keysInForce } = identities;
-  const app = await startApp(config, identity, log, { closers, metrics, scrapers, keysInForce });
+  const app = await startApp(config, identity, log, { closers, metrics, children, scrapers, keysInForce });
   running.app = app;
   identities.follow((account) => app.forget(account));
   let key: string | undefined;

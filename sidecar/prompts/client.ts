@@ -70,12 +70,14 @@ export interface PromptHostOptions {
     /** A host has ended for this reason, and the next one starts in `delayMs`. */
     restart?(why: string, delayMs: number, lane: Lane): void;
   };
+  /** The first host is forked for the first body. Absent: at once. */
+  readonly onDemand?: boolean;
   /** Another worker module, for tests. */
   readonly workerFile?: string;
 }
 
 export interface PromptHostStats {
-  /** True if it accepts items; false while it starts, for the first time or again. */
+  /** True if it accepts items, also if the first one is to start it; false while it starts. */
   readonly up: boolean;
   readonly queued: number;
   readonly running: number;
@@ -129,6 +131,8 @@ export class PromptHostClient implements PromptMaker {
   #settleFirst!: (result: FirstStart) => void;
   #markGone!: () => void;
   #host: ChildProcess | undefined;
+  /** No body has come, and the host is started on demand. */
+  #waits: boolean;
   /** The present host accepts items. */
   #isUp = false;
   #models: readonly ModelReport[] = [];
@@ -148,21 +152,21 @@ export class PromptHostClient implements PromptMaker {
   #retired = false;
   #closed = false;
 
-  /** Forks the first host at once. */
+  /** Forks the first host at once, unless it is started on demand. */
   constructor(options: PromptHostOptions) {
     this.#options = options;
-    const { models, workers, maxQueued } = options;
-    const workerFile = options.workerFile ?? fileURLToPath(new URL('./worker.js', import.meta.url));
-    this.#setup = { models, workers, workerFile };
+    const { models, workers, maxQueued, workerFile } = options;
+    this.#setup = { models, workers, ...(workerFile !== undefined && { workerFile }) };
     this.#items = new ItemQueue(Math.max(1, workers), maxQueued, workers === 0 ? AHEAD_MS : 0);
     this.#first = new Promise((resolve) => (this.#settleFirst = resolve));
     this.gone = new Promise((resolve) => (this.#markGone = resolve));
-    this.#start();
+    this.#waits = options.onDemand ?? false;
+    if (!this.#waits) this.#start();
   }
 
   /**
    * Settles once: the first host is ready, with its reports about the models, or it could not be started (and is
-   * retried).
+   * retried). Of a host that is started on demand it settles after that start.
    */
   ready(): Promise<FirstStart> {
     return this.#first;
@@ -176,7 +180,7 @@ export class PromptHostClient implements PromptMaker {
   stats(): PromptHostStats {
     const { queued, running } = this.#items;
     const problem = this.#problem === undefined ? {} : { problem: this.#problem };
-    return { up: this.#isUp, queued, running, restarts: this.#restarts, ...problem };
+    return { up: this.#isUp || this.#waits, queued, running, restarts: this.#restarts, ...problem };
   }
 
   open(form: BodyForm, source: BodyBytes, owner: WeightedAccount): OpenBody {
@@ -184,6 +188,10 @@ export class PromptHostClient implements PromptMaker {
     const id = this.#nextBody++;
     const body: Body = { id, form, source, owner: { account, weight }, sentTo: undefined, closed: false };
     this.#openBodies += 1;
+    if (this.#waits) {
+      this.#waits = false;
+      this.#start();
+    }
     return {
       check: (signal) => this.#check(body, signal),
       tokenize: (signal) => this.#ask({ kind: 'tokenize' }, body, signal) as Promise<Tokenized>,
@@ -203,7 +211,7 @@ export class PromptHostClient implements PromptMaker {
     this.#closed = true;
     this.#cancelRestart();
     void this.#host?.close();
-    this.#isUp = false;
+    this.#isUp = this.#waits = false;
     this.#settleFirst({ kind: 'unable' });
     this.#failAll(failed('closed'));
     this.#markGone();

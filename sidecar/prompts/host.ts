@@ -6,11 +6,10 @@
  *
  * The queue is the client's. A pool is sent no more items than it has threads, so that its own queue holds items only while a thread
  * that ended is replaced. A running item is not interrupted: piscina would end its thread to abort it, and the next thread would
- * load all vocabularies again while other items wait.
+ * load all vocabularies again while other items wait. The thread that compiles grammars starts with the first item that needs it.
  */
 import { setEnvironmentData } from 'node:worker_threads';
 import { fileURLToPath, pathToFileURL } from 'node:url';
-import { Piscina } from 'piscina';
 import { Link } from '../../engine/protocol/link.js';
 import { endAtOnce, endWithParent } from '../../engine/protocol/parent-watch.js';
 import '../../engine/protocol/group-signals.js';
@@ -19,7 +18,7 @@ import { describeFault } from '../telemetry/scrub.js';
 import { PROMPTS_VERSION, STACK_MB, type FromHost, type HostSetup, type ModelReport, type ToHost } from './messages.js';
 import type { Answer, CompilerTask, HostBody, Work, WorkerTask } from './messages.js';
 import { failed } from './prompt-maker.js';
-import { WARM_UP } from './warm-up.js';
+import { loadItemWork, type ItemWork } from './item-work.js';
 
 type Result = readonly ModelReport[] | Answer;
 
@@ -80,26 +79,51 @@ async function start(setup: HostSetup): Promise<void> {
   workers = setup.workers;
   const run =
     workers === 0
-      ? await ownThread(setup.workerFile)
-      : pool<WorkerTask, Result>(setup.workerFile, workers, { stackSizeMb: STACK_MB });
-  const compile = pool<CompilerTask, Answer>(fileURLToPath(new URL('./compiler.js', import.meta.url)), 1);
-  // The first request that needs the compiler does not wait until its thread has loaded. If it ended, the pool replaces it.
-  const compilerLoaded = compile(WARM_UP).catch(() => undefined);
+      ? await ownThread(setup)
+      : await pool<WorkerTask, Result>(setup.workerFile ?? pathOf('./worker.js'), workers, { stackSizeMb: STACK_MB });
   // A thread takes one task at a time, also before it has loaded, so as many tasks as threads wait until all have loaded.
   const reports = await Promise.all(Array.from({ length: Math.max(1, workers) }, () => run({ kind: 'report' })));
-  await compilerLoaded;
   threads = { run, compile };
   send({ kind: 'ready', models: reports[0] as readonly ModelReport[] });
 }
 
-async function ownThread(workerFile: string): Promise<Run<WorkerTask, Result>> {
+async function ownThread(setup: HostSetup): Promise<Run<WorkerTask, Result>> {
   // While an item is worked on, this thread does not see its link close.
   endWithParent();
-  const module = (await import(pathToFileURL(workerFile).href)) as { readonly default: (task: WorkerTask) => Result };
-  return (task) => Promise.resolve().then(() => module.default(task));
+  const work = setup.workerFile === undefined ? await loadItemWork(setup) : await workerIn(setup.workerFile);
+  return (task) => Promise.resolve().then(() => work(task));
 }
 
-function pool<T, R>(filename: string, size: number, resourceLimits: { stackSizeMb?: number } = {}): Run<T, R> {
+async function workerIn(file: string): Promise<ItemWork> {
+  return ((await import(pathToFileURL(file).href)) as { readonly default: ItemWork }).default;
+}
+
+let compiler: Promise<Run<CompilerTask, Answer>> | undefined;
+
+/** In the compiler's thread, which this starts if there is none. */
+async function compile(task: CompilerTask): Promise<Answer> {
+  compiler ??= pool<CompilerTask, Answer>(pathOf('./compiler.js'), 1);
+  try {
+    return await (
+      await compiler
+    )(task);
+  } catch (error) {
+    // The next item may have a pool again where this one could not be made.
+    compiler = undefined;
+    throw error;
+  }
+}
+
+function pathOf(module: string): string {
+  return fileURLToPath(new URL(module, import.meta.url));
+}
+
+async function pool<T, R>(
+  filename: string,
+  size: number,
+  resourceLimits: { stackSizeMb?: number } = {},
+): Promise<Run<T, R>> {
+  const { Piscina } = await import('piscina');
   const made = new Piscina<T, R>({
     filename,
     minThreads: size,

@@ -1,7 +1,8 @@
 /**
  * Two prompt hosts: one for bodies that are short enough to be parsed on the event loop, one for all others. A long
  * body can take seconds and may end its host; short requests then continue and never wait behind it. The short lane's
- * host works in its own thread, since a thread switch would take longer than the work.
+ * host works in its own thread, since a thread switch would take longer than the work. The host for long bodies is forked for the
+ * first one: many installations never get any, and it would be most of a prompt host's part in a start.
  *
  * While a model's weights are replaced there are two pairs of hosts, since replicas with the old weights and with the new
  * ones may want prompts made by different tokenizers.
@@ -53,7 +54,7 @@ export class PromptLanes implements PromptMaker {
   readonly #restarts: Record<Lane, number> = { short: 0, long: 0 };
   #closed = false;
 
-  /** Forks both hosts at once. `openHost`: tests pass their own. */
+  /** Forks the host for short bodies at once. `openHost`: tests pass their own. */
   constructor(
     options: PromptLanesOptions,
     openHost: (options: PromptHostOptions) => LaneHost = (one) => new PromptHostClient(one),
@@ -63,9 +64,9 @@ export class PromptLanes implements PromptMaker {
     this.#present = this.#make(options.models);
   }
 
-  /** Settles once both hosts are ready, with their reports about the models, or once one could not be started. */
+  /** Settles once the host for short bodies is ready, with its reports about the models, or could not be started. */
   ready(): Promise<FirstStart> {
-    return readyOf(this.#present);
+    return this.#present.short.ready();
   }
 
   stats(lane: Lane): PromptHostStats {
@@ -93,7 +94,7 @@ export class PromptLanes implements PromptMaker {
     const next = this.#make(models);
     this.#others.unshift(next);
     this.#retire(this.#others.splice(MOST_OTHERS));
-    return await readyOf(next);
+    return await next.short.ready();
   }
 
   /** New prompts are made by the hosts that `startNext` started last. */
@@ -139,15 +140,10 @@ export class PromptLanes implements PromptMaker {
         this.#options.hooks?.restart?.(why, delayMs, lane);
       },
     };
-    const host = (name: Lane, workers: number): LaneHost =>
-      this.#openHost({ ...this.#options, name, models, workers, hooks });
-    return { short: host('short', 0), long: host('long', this.#options.workers) };
+    const host = (name: Lane, workers: number, onDemand: boolean): LaneHost =>
+      this.#openHost({ ...this.#options, name, models, workers, onDemand, hooks });
+    return { short: host('short', 0, false), long: host('long', this.#options.workers, true) };
   }
-}
-
-async function readyOf({ short, long }: HostPair): Promise<FirstStart> {
-  const [first, second] = await Promise.all([short.ready(), long.ready()]);
-  return second.kind === 'unable' ? second : first;
 }
 
 function makes({ short }: HostPair, { model, promptVersion }: ModelPromptVersion): boolean {
@@ -160,7 +156,7 @@ export type Prompts = Pick<
   'ready' | 'states' | 'open' | 'startNext' | 'switchToNext' | 'retireNext' | 'retireOthers' | 'close'
 >;
 
-/** Forks both hosts at once. */
+/** Forks the host for short bodies at once. */
 export function openPrompts(options: PromptLanesOptions): Prompts {
   return new PromptLanes(options);
 }

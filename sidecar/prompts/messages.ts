@@ -55,9 +55,9 @@ export interface HostSetup {
   /** Worker threads; 0: the host's own thread processes the items in turn. */
   readonly workers: number;
   /**
-   * Path of the module that processes items: its default export, imported once its `setup` is in the environment data.
+   * Path of the module that processes items: its default export, imported once its `setup` is in the environment data. Absent: worker.ts.
    */
-  readonly workerFile: string;
+  readonly workerFile?: string;
 }
 
 /**

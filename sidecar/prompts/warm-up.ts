@@ -1,37 +1,30 @@
 /**
- * Requests that the sidecar sends through its prompt hosts before it is ready. Code that has not run yet takes several times as
- * long, in the sidecar, in the hosts and in their threads, and the first caller should not wait longer than the next.
+ * The request that the sidecar sends through its prompt host before it is ready. Code that has not run yet takes several times as
+ * long, in the sidecar and in the host, and the first caller should not wait longer than the next. An engine makes a step of its own
+ * before it is ready (engine/scheduler/warm-up.ts).
  */
 import type { BodyForm } from '../contracts/requests.js';
 import { AbortHandle } from '../lib/abort.js';
-import type { CompilerTask, ModelReport } from './messages.js';
+import type { ModelReport } from './messages.js';
 import type { PromptMaker } from './prompt-maker.js';
 
 /** Charged for the host time; no caller's account is empty. */
 const NO_ACCOUNT = { account: '', weight: 1 };
 
-type Opener = Pick<PromptMaker, 'open'>;
-
 /**
- * Sends a chat past the bound of the compiler's work to each host: one short body, and one of more than `inlineBytes`. Settles when
- * both are refused or have failed; does nothing where no chat model takes tools. `form`: of the chats that callers send.
+ * Sends a short chat, with tools where a chat model takes them. Settles when its prompt is made or has failed; does nothing where there
+ * is no chat model. `form`: of the chats that callers send.
  */
 export async function warmUp(
-  prompts: Opener,
+  prompts: Pick<PromptMaker, 'open'>,
   models: readonly ModelReport[],
   form: BodyForm,
-  inlineBytes: number,
 ): Promise<void> {
-  const model = models.find(({ tools, calls }) => tools && calls !== undefined);
+  const chats = models.filter(({ calls }) => calls !== undefined);
+  const model = chats.find(({ tools }) => tools) ?? chats[0];
   if (model === undefined) return;
-  const short = expensiveChat(model.id);
-  // JSON may end in spaces.
-  const long = Buffer.alloc(Math.max(inlineBytes + 1, short.length), ' ');
-  long.set(short);
-  await Promise.all([short, long].map((bytes) => send(prompts, form, bytes)));
-}
-
-async function send(prompts: Opener, form: BodyForm, bytes: Uint8Array): Promise<void> {
+  const messages = [{ role: 'user', content: 'Hello' }];
+  const bytes = Buffer.from(JSON.stringify({ model: model.id, messages, ...(model.tools && { tools: someTools() }) }));
   const body = prompts.open(form, { bytes, length: bytes.length }, NO_ACCOUNT);
   const signal = new AbortHandle();
   const checked = await body.check(signal);
@@ -39,43 +32,11 @@ async function send(prompts: Opener, form: BodyForm, bytes: Uint8Array): Promise
   body.close();
 }
 
-const names = Array.from({ length: 100 }, (_, i) => `p${i}`);
-/** Constructs that become rules: required names, texts, numbers and alternatives. */
-const written = {
-  type: 'object',
-  properties: {
-    ...Object.fromEntries(names.map((name) => [name, { type: 'string', minLength: 1 }])),
-    n: { minimum: 1 },
-  },
-  required: names,
-};
-/** Combinations of each property, which are expanded. All together are past the bound; none is that alone, or it would be refused at once. */
-const either = (length: number): object => ({ anyOf: [{ minLength: 1 }, { minLength: length }] });
-const multiplied = {
-  type: 'object',
-  properties: Object.fromEntries(
-    names.slice(0, 10).map((name, i) => [name, { allOf: Array.from({ length: 8 }, () => either(2 + i)) }]),
-  ),
-};
-
-/** A chat whose tools are past the bound of work, so that the compiler does all that it may. */
-export function expensiveChat(model: string): Uint8Array {
-  return Buffer.from(
-    JSON.stringify({
-      model,
-      messages: [{ role: 'user', content: 'Hello' }],
-      tools: [written, multiplied].map((parameters, i) => ({
-        type: 'function',
-        function: { name: `f${i}`, parameters },
-      })),
-      tool_choice: 'required',
-    }),
-  );
+/** Enough for the schema compiler to run through most of its code. */
+function someTools(): readonly object[] {
+  const names = Array.from({ length: 40 }, (_, i) => `p${i}`);
+  const plain = { type: 'object', properties: Object.fromEntries(names.map((name) => [name, { type: 'string' }])) };
+  const combined = { allOf: names.slice(0, 8).map((name) => ({ properties: { [name]: { type: 'string' } } })) };
+  const parameters = { type: 'object', properties: { plain, combined } };
+  return [{ type: 'function', function: { name: 'f', parameters } }];
 }
-
-/** The same as a task for the compiler thread. */
-export const WARM_UP: CompilerTask = {
-  form: 'chat',
-  syntax: { mark: '<', open: '<', between: ',', close: '>' },
-  bytes: expensiveChat('m'),
-};

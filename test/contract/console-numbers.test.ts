@@ -2,7 +2,7 @@
 import t from 'tap';
 import type { AdmissionPage } from '../../sidecar/api/admission-page.js';
 import { sameNumbers } from '../support/console-feed.js';
-import { ACME, chatBody, decisionBody } from '../support/in-process.js';
+import { ACME, chatBody, decisionBody, JSON_HEADERS } from '../support/in-process.js';
 import { shareLanes } from '../support/shared-lanes.js';
 import { killChild, LONG_LANE, ProcessGate } from '../support/process-gate.js';
 import { HELD_CACHE, HELD_TOKENS } from '../support/stub-script.js';
@@ -125,6 +125,9 @@ t.test(
   'a prompt host that ended is shown as starting until the next is ready, and its restart is counted',
   async (t) => {
     const sidecar = await start(t);
+    // The first long body starts the host.
+    const long = await sidecar.ask('POST', '/v1/chat/completions', JSON_HEADERS, ' '.repeat(32 * 1024));
+    t.equal(long.status, 400);
     const feed = await watch(t, sidecar);
     const gate = new ProcessGate(t);
     const before = process.execPath;
@@ -145,7 +148,7 @@ t.test(
     // Other files of this process use the next host: one without the gate, whose folder ends with this test.
     restore();
     killChild(process.pid, LONG_LANE);
-    await feed.until(({ promptHosts: [, long] }) => long?.restarts === 2 && long.up);
+    await feed.until(({ promptHosts: [, host] }) => host?.restarts === 2 && host.up);
   },
 );
 

@@ -82,6 +82,7 @@ t.test('a caller that disconnects frees its key’s place at once', async (t) =>
   });
 
   await t.test('while it is checked', async (t) => {
+    t.equal((await sidecar.post(CHAT, LONG)).status, 200, 'the first long body starts the host');
     const goOn = hold('long');
     const caller = await sidecar.begin(CHAT, LONG, { 'x-request-id': 'checked' });
     await posts(sidecar, 1);

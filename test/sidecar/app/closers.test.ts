@@ -43,6 +43,18 @@ t.test('parts are closed one after another, the last one first, each once, thoug
   t.equal(clock.pending, 0);
 });
 
+t.test('a part that was raised is closed before those that were added since', async (t) => {
+  const { closers, closed, open } = stack();
+  const early = { name: 'early', close: () => closed.push('early') };
+  closers.add(early);
+  open('used by it');
+  closers.raise(early);
+  open('last');
+  await closers.close();
+  t.strictSame(closed, ['last', 'early', 'used by it']);
+  t.throws(() => closers.raise(early), StartEnded);
+});
+
 t.test('a part that does not end within its bound is left, and reported', async (t) => {
   const { closers, clock, log, closed, open } = stack();
   const hangs = (): Promise<void> => new Promise(() => undefined);

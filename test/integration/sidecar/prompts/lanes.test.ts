@@ -63,6 +63,7 @@ t.test('short bodies are answered while the long lane is busy, and vice versa', 
   ] as const) {
     const { lanes, send, go, restarts } = stubs(t);
     t.match(await lanes.ready(), { kind: 'ready', models: [{ id: 'm' }] });
+    t.match(await send(slow, 'answer'), { kind: 'chat' }, 'its host has started');
     const busy = send(slow, 'wait');
     t.match(await send(quick, 'answer'), { kind: 'chat' });
     t.equal(lanes.stats(slow).running, 1, 'it is still running');
@@ -132,6 +133,8 @@ t.test('the longest short body does not end a host by the recursion of llama.cpp
     t.match(await prompt.tokenize(NEVER), { kind: 'chat' }, model);
   }
   t.same(restarts, []);
+  t.strictSame(childrenOf(process.pid).length, 1, 'no long body has come');
+  lanes.open('chat', received(Buffer.alloc(inlineBytes + 1)), OWNER).close();
   // A host has as many of V8's helper threads as it has threads that tokenize.
   const hosts = childrenOf(process.pid).map(({ command }) => command);
   for (const host of ['--v8-pool-size=1 .*host.js short$', '--v8-pool-size=2 .*host.js long$']) {

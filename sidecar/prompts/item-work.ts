@@ -1,0 +1,240 @@
+/**
+ * Processes the prompt host's items, in a thread of its pool (worker.ts) or in its own: checks bodies, and turns them into tokens by the
+ * templates and vocabularies of its models. Its models are loaded before the first item.
+ */
+import { loadVocabulary } from '../../engine/llama/vocabulary.js';
+import { MAX_ARGUMENT_NESTING, MAX_ARGUMENT_VALUES } from '../../engine/prompt/call-arguments.js';
+import { callFormatText } from '../../engine/prompt/tool-use.js';
+import { chatPrompt, type ChatPrompt, type PromptParts } from '../../engine/prompt/chat-prompt.js';
+import {
+  DECISION_PROMPT_TOKENS,
+  makeDecisionPrompt,
+  type DecisionPrompt,
+  type DecisionTokens,
+} from '../../engine/prompt/decision-prompt.js';
+import { makePromptParts, toolsOf, promptVersionOf } from '../../engine/prompt/prompt-parts.js';
+import type { CompiledConstraint } from '../../engine/prompt/reply-constraint.js';
+import type { Vocabulary } from '../../engine/prompt/tokens.js';
+import { parseBody } from '../contracts/parse.js';
+import { refuse } from '../contracts/body-refusals.js';
+import type { BodyForm, ChatRequest, DecisionRequest } from '../contracts/requests.js';
+import { overContextError } from '../domain/errors.js';
+import { readImages } from './images.js';
+import type { Answer, HostSetup, ModelReport, PromptModel, WorkerTask } from './messages.js';
+import { failed, refusal, refused, unservable, type Checked, type Refusal } from './prompt-maker.js';
+
+/** Processes one item. */
+export type ItemWork = (task: WorkerTask) => readonly ModelReport[] | Answer;
+
+/** One loaded model of a worker. */
+type LoadedModel = { readonly report: ModelReport; readonly model: PromptModel } & (
+  | { readonly kind: 'chat'; readonly parts: PromptParts }
+  | { readonly kind: 'decision'; readonly prompt: DecisionPrompt }
+  | { readonly kind: 'broken' }
+);
+
+/**
+ * Loads the models' tokenizers, one per file, and their templates. A model that cannot be served is reported, not
+ * thrown: the others continue.
+ */
+function loadModels(models: readonly PromptModel[]): Promise<LoadedModel[]> {
+  const files = new Map<string, Promise<Vocabulary>>();
+  return Promise.all(
+    models.map(async (model) => {
+      const vocabulary = files.get(model.file) ?? loadVocabulary(model.file);
+      files.set(model.file, vocabulary);
+      try {
+        return prepareModel(model, await vocabulary);
+      } catch (error) {
+        return broken(model, error instanceof Error ? error.message : 'the file cannot be loaded');
+      }
+    }),
+  );
+}
+
+function prepareModel(model: PromptModel, vocabulary: Vocabulary): LoadedModel {
+  const made = makePromptParts(vocabulary, model.template);
+  if (made.kind === 'bad') return broken(model, made.problem);
+  const { parts } = made;
+  const promptVersion = promptVersionOf(vocabulary.hash, model.template);
+  const tools = toolsOf(parts);
+  const { system } = parts.template.capabilities;
+  const report = { id: model.id, promptVersion, tools: tools.calls !== undefined, system };
+  if (model.kind === 'chat') {
+    const calls = callFormatText(tools);
+    return { kind: 'chat', model, report: { calls, ...report }, parts };
+  }
+  const decision = makeDecisionPrompt(parts);
+  if (decision.kind === 'bad') return broken(model, decision.problem);
+  return { kind: 'decision', model, report, prompt: decision.prompt };
+}
+
+function broken(model: PromptModel, problem: string): LoadedModel {
+  return { kind: 'broken', model, report: { id: model.id, tools: false, system: false, problem } };
+}
+
+/** Checks a body: the first of its two steps. */
+function check(form: BodyForm, bytes: Uint8Array): Checked {
+  const parsed = parseBody(form, bytes);
+  return parsed.kind === 'invalid' ? refused(parsed.error) : { kind: 'checked', params: parsed.request.params };
+}
+
+/**
+ * Makes the prompt of a body: the second step. It parses the bytes again, since the sidecar did the first step itself, or a host that may
+ * have ended.
+ * `compiled`: the grammars of its tools and schemas, if compiling them takes more work than this thread does.
+ */
+function tokenize(
+  models: ReadonlyMap<string, LoadedModel>,
+  form: BodyForm,
+  bytes: Uint8Array,
+  compiled?: CompiledConstraint,
+): Answer {
+  const parsed = parseBody(form, bytes);
+  if (parsed.kind === 'invalid') return refused(parsed.error);
+  const { request } = parsed;
+  const model = models.get(request.params.model);
+  if (isDecision(request)) return model?.kind === 'decision' ? decide(model, request) : failed('no model');
+  return model?.kind === 'chat' ? chat(model, request, form, compiled) : failed('no model');
+}
+
+function isDecision(request: ChatRequest | DecisionRequest): request is DecisionRequest {
+  return request.params.route !== 'chat';
+}
+
+function chat(
+  model: LoadedModel & { kind: 'chat' },
+  request: ChatRequest,
+  form: BodyForm,
+  compiled: CompiledConstraint | undefined,
+): Answer {
+  const { params, conversation, replySchema, switches } = request;
+  const limit = model.model.contextPerSeat;
+  const bounds = params.firstImage === undefined ? undefined : model.model.images;
+  // POST /v1/responses has other names for its parts.
+  const place = form === 'responses' ? (): string => 'input' : undefined;
+  const read = bounds && readImages(conversation.messages, bounds, place);
+  if (read?.kind === 'refused') return read;
+  const made = chatPrompt(
+    model.parts,
+    conversation,
+    {
+      addGenerationPrompt: true,
+      ...(params.reasoningEffort === undefined ? {} : { reasoningEffort: params.reasoningEffort }),
+      ...(params.calls && { calls: params.calls }),
+      jsonObject: params.jsonObject,
+      ...(replySchema && { replySchema }),
+      ...(switches && { switches }),
+    },
+    limit,
+    compiled ?? 'quick',
+  );
+  if (made.kind === 'needs-compiler') return made;
+  if (made.kind === 'prompt') {
+    const { prompt, format } = made;
+    if (model.model.wholeGrammars && format?.calls?.gbnf !== undefined) return CALLS_UNENFORCEABLE;
+    const { promptVersion } = model.report;
+    const more = { ...(promptVersion !== undefined && { promptVersion }), ...(format && { format }) };
+    return { kind: 'chat', prompt, ...more, ...(read && { images: read.images }) };
+  }
+  if (made.kind === 'failed') return cannotRender(made, request);
+  if (made.kind === 'unservable') return unservable(made, form, request);
+  return refused(overContextError(limit, { prompt: made.atLeast, least: true }, 'messages'));
+}
+
+/** Without a grammar a call could be anything. */
+const CALLS_UNENFORCEABLE = refusal(
+  'unprocessable',
+  "This model's server cannot constrain a call that the model may or may not make: set tool_choice to required, to a function, or to none.",
+  'tool_choice',
+);
+
+function cannotRender({ why, says, at }: ChatPrompt & { kind: 'failed' }, { places }: ChatRequest): Refusal {
+  const message = at && (places?.[at.message]?.at ?? `messages[${at.message}]`);
+  const ofCall =
+    at?.call === undefined
+      ? undefined
+      : `${places ? (places[at.message]?.calls[at.call] ?? 'input') : `${message}.tool_calls[${at.call}].function`}.arguments`;
+  switch (why) {
+    case 'tools':
+      return refusal('unprocessable', 'This model is served without tools.', 'tools');
+    case 'arguments':
+      return refusal(
+        'unprocessable',
+        "This model's chat template needs the arguments of tool calls to be JSON, and some are not.",
+        ofCall ?? 'messages',
+      );
+    case 'argument-values':
+      return refusal(
+        'unprocessable',
+        `The arguments of tool calls nest deeper than ${MAX_ARGUMENT_NESTING} levels, or have more than ` +
+          `${MAX_ARGUMENT_VALUES} values in all.`,
+        ofCall ?? 'messages',
+      );
+    case 'unpaired-result': {
+      const { error } = refuse(`${message}.${places ? 'call_id' : 'tool_call_id'}`, OF_A_CALL);
+      return refused(error);
+    }
+    case 'reply-last':
+      return refusal(
+        'unprocessable',
+        "This model's chat template begins no turn of the assistant after its own message: end the conversation with a message of the " +
+          "user or with a call's result.",
+        message ?? 'messages',
+      );
+    case 'conversation':
+      return refusal(
+        'unprocessable',
+        `This model's chat template cannot express this conversation${says === undefined ? '' : `: ${says.replace(/[.!]+$/, '')}`}.`,
+        message ?? 'messages',
+      );
+  }
+}
+
+const OF_A_CALL =
+  'must be the id of a call that the assistant made before, in the same turn, and that has no other result';
+
+function decide(model: LoadedModel & { kind: 'decision' }, request: DecisionRequest): Answer {
+  const questions = request.params.questions.map(({ type, answers }, at) => ({
+    type,
+    answers,
+    question: request.questions[at]?.question ?? '',
+    meanings: request.questions[at]?.meanings ?? [],
+  }));
+  const made = model.prompt.tokenize(request.input, questions);
+  const { promptVersion } = model.report;
+  const { kind } = made;
+  if (kind === 'tokens') {
+    const { input, questions } = made;
+    return { kind: 'decision', input, questions, ...(promptVersion !== undefined && { promptVersion }) };
+  }
+  return tooLong(made, request.params.route);
+}
+
+function tooLong(made: DecisionTokens & { kind: 'too-long' }, route: 'decisions' | 'systemone'): Refusal {
+  const count = made.exact ? `${made.tokens}` : `at least ${made.tokens}`;
+  // The names of systemone's questions are the caller's text, so its path ends before the name.
+  const param = route === 'decisions' ? `questions[${made.question}]` : 'questions';
+  return refusal(
+    'bad_request',
+    `The prompt of question ${made.question} (input, question and template) has ${count} tokens; ` +
+      `at most ${DECISION_PROMPT_TOKENS} are allowed.`,
+    param,
+  );
+}
+
+/** Loads the models of a host. Resolves with what processes an item. */
+export async function loadItemWork({ models: asked }: Pick<HostSetup, 'models'>): Promise<ItemWork> {
+  const loaded = await loadModels(asked);
+  const models = new Map(loaded.map((model) => [model.model.id, model]));
+  return (task) => {
+    switch (task.kind) {
+      case 'report':
+        return loaded.map(({ report }) => report);
+      case 'check':
+        return check(task.form, task.bytes);
+      case 'tokenize':
+        return tokenize(models, task.form, task.bytes, task.compiled);
+    }
+  };
+}
