@@ -11,12 +11,13 @@ import { endAtOnce, endWithParent } from './protocol/parent-watch.js';
 import './protocol/group-signals.js';
 import './protocol/v8-flags.js';
 import { ENGINE_EXIT, NO_REPORT, PROTOCOL_VERSION, type FromEngine, type ToEngine } from './protocol/messages.js';
+import type { HashedFile } from './protocol/file-key.js';
 import type { EngineFacts, EngineSetup } from './protocol/setup.js';
 import type { GenerateJob, ScoreJob } from './protocol/jobs.js';
 import { availableMemory } from './llama/memory/available.js';
 import { roomForMemoryFiles } from './llama/memory/memory-file.js';
 import { usableOf } from './llama/memory/verdict.js';
-import { loadRuntime, type Runtime } from './llama/runtime.js';
+import { LoadedWeights, loadRuntime, type Runtime } from './llama/runtime.js';
 import { STEP_MS } from './scheduler/step-planner.js';
 import { StepLoop } from './scheduler/step-loop.js';
 import { warmUp } from './scheduler/warm-up.js';
@@ -48,6 +49,8 @@ const TIDY_MS = 10_000;
 let loop: StepLoop | undefined;
 let runtime: Runtime | undefined;
 let started = false;
+/** Set while the hash of the weights is to come in a message. */
+let takeWeights: ((weights: HashedFile | undefined) => void) | undefined;
 /** Ends because of an invalid message; later messages are not read. */
 let ending = false;
 
@@ -58,11 +61,11 @@ async function start(setup: EngineSetup): Promise<void> {
     send({ kind: 'heartbeat', step: loop?.steps ?? 0, live, tokens, cache });
   }, setup.heartbeatMs);
   try {
-    const loaded = await loadRuntime(setup);
+    const weights = weightsOf(setup);
+    const loaded = await weights.beside(loadRuntime(setup, (backend) => send({ kind: 'tries', backend })));
     const { decoder, tokens, log } = loaded;
     const device = loaded.gpu === false ? 'cpu' : 'gpu';
     const { prefillTokensPerStep, checkpointBytes } = loaded;
-    const origin = { weights: loaded.weightVersion, kv: loaded.kv };
     const available = (): number | undefined => {
       const free = availableMemory();
       const room = roomForMemoryFiles()?.free ?? 0;
@@ -72,30 +75,41 @@ async function start(setup: EngineSetup): Promise<void> {
     const prefixCache = { bytes: loaded.prefixCacheBytes, maxAgeMs, available };
     const kept = { checkpointBytes, prefixCache, ownsPrompts: true };
     const { stepMs = STEP_MS, ...settings } = setup;
-    const limits = { ...settings, ...(device === 'gpu' && { stepMs }), prefillTokensPerStep, origin, ...kept };
-    await warmUp(decoder, tokens, limits, device).catch(async (error: unknown) => {
+    const plan = { ...settings, ...(device === 'gpu' && { stepMs }), prefillTokensPerStep, ...kept };
+    const trial = { ...plan, origin: { weights: '', kv: loaded.kv } };
+    await warmUp(decoder, tokens, trial, device).catch(async (error: unknown) => {
       // The file could be loaded, so the cause may be the machine.
-      throw new LoadFailure(`llama.cpp cannot decode with it: ${await log.why(error)}`, true);
+      throw new LoadFailure(`llama.cpp cannot decode with it: ${await log.why(error)}`, true, true);
     });
     log.close();
+    const version = await weights.version();
     runtime = loaded;
+    const limits = { ...plan, origin: { weights: version, kv: loaded.kv } };
     loop = new StepLoop(decoder, tokens, limits, (step, outputs, held) => send({ kind: 'step', step, outputs, held }));
-    send({ kind: 'ready', facts: facts(setup, runtime) });
+    send({ kind: 'ready', facts: facts(setup, runtime, version) });
     setInterval(() => void loop?.tidy(), Math.min(prefixCache.maxAgeMs / TIDIES_AN_AGE, TIDY_MS));
   } catch (error) {
     const reason = error instanceof Error ? error.message : 'unknown failure';
-    const mayMend = error instanceof LoadFailure && error.mayMend;
-    send({ kind: 'unable', reason, mayMend }, () => process.exit(ENGINE_EXIT.unable));
+    const { mayMend = false, noStep = false } = error instanceof LoadFailure ? error : {};
+    send({ kind: 'unable', reason, mayMend, ...(noStep && { noStep }) }, () => process.exit(ENGINE_EXIT.unable));
   }
 }
 
-function facts(setup: EngineSetup, loaded: Runtime): EngineFacts {
+/** Made before the load begins. */
+function weightsOf({ file, weights, weightsFollow }: EngineSetup): LoadedWeights {
+  if (!weightsFollow) return new LoadedWeights(file, Promise.resolve(weights));
+  const opened = new LoadedWeights(file, new Promise((resolve) => (takeWeights = resolve)));
+  send({ kind: 'opens', ...(opened.key !== undefined && { key: opened.key }) });
+  return opened;
+}
+
+function facts(setup: EngineSetup, loaded: Runtime, weightVersion: string): EngineFacts {
   return {
     model: loaded.name,
     seats: setup.seats,
     contextPerSeat: setup.contextPerSeat,
     vocabulary: loaded.vocabulary,
-    weightVersion: loaded.weightVersion,
+    weightVersion,
     promptVersion: loaded.promptVersion,
     // loadRuntime has verified the labels; otherwise this line is not reached.
     labelsVerified: setup.kind === 'decision',
@@ -103,7 +117,7 @@ function facts(setup: EngineSetup, loaded: Runtime): EngineFacts {
     gpu: loaded.gpu,
     repackedBytes: loaded.repackedBytes,
     prefixCacheBytes: loaded.prefixCacheBytes,
-    states: [loaded.weightVersion, loaded.kv, loaded.shape].join(' '),
+    states: [weightVersion, loaded.kv, loaded.shape].join(' '),
   };
 }
 
@@ -142,6 +156,11 @@ function receive(message: ToEngine | null | undefined): void {
       if (started) refuse();
       else void start(message.setup);
       started = true;
+      return;
+    case 'weights':
+      if (takeWeights === undefined) refuse();
+      else takeWeights(message.weights);
+      takeWeights = undefined;
       return;
     case 'generate':
       loopFor(message.id, message.job)?.generate(message.id, message.job);

@@ -56,7 +56,7 @@ class Engine {
       prefillTokensPerStep: runtime.prefillTokensPerStep,
       prefillShare: 50,
       prefixReuse: 'auto',
-      origin: { weights: runtime.weightVersion, kv: runtime.kv },
+      origin: { weights: '', kv: runtime.kv },
       prefixCache: { bytes, maxAgeMs: 3_600_000, available: availableMemory },
     } as const;
     this.#loop = new StepLoop(runtime.decoder, runtime.tokens, limits, (_, outputs) => {

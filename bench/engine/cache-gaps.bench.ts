@@ -94,7 +94,7 @@ for (const [model, { make, tokens }] of Object.entries(MODELS)) {
       prefillTokensPerStep: runtime.prefillTokensPerStep,
       prefillShare: 100,
       prefixReuse: 'any',
-      origin: { weights: runtime.weightVersion, kv: runtime.kv },
+      origin: { weights: '', kv: runtime.kv },
       checkpointBytes: BYTES,
       prefixCache: { bytes: BYTES, maxAgeMs: 3_600_000 },
     },

@@ -51,7 +51,7 @@ const device = runtime.gpu === false ? 'cpu' : 'gpu';
 const limits = {
   ...setup,
   ...(device === 'gpu' && { stepMs: STEP_MS }),
-  origin: { weights: runtime.weightVersion, kv: runtime.kv },
+  origin: { weights: '', kv: runtime.kv },
 };
 await warmUp(decoder, tokens, limits, device);
 

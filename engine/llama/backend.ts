@@ -4,7 +4,7 @@
  * so an addon that ends its process ends no more than that trial would.
  */
 import type { LlamaOptions } from 'node-llama-cpp';
-import type { EngineSetup } from '../protocol/setup.js';
+import type { EngineSetup, GpuBackend } from '../protocol/setup.js';
 import { findAddon, loadAddon, shareAddon, type AddonFile } from './addon-file.js';
 import type { LlamaLog } from './llama-log.js';
 import { LoadFailure } from './load-failure.js';
@@ -36,18 +36,31 @@ const silent = (): void => undefined;
 const ramPadding = (total: number): number => Math.floor(Math.min(total / 4, 1 << 30));
 const vramPadding = (total: number): number => Math.floor(Math.min(total * 0.08, 1.6 * 2 ** 30));
 
+/** With `auto`. */
+export interface Among extends Pick<EngineSetup, 'failedBackends'> {
+  /** Called before a GPU's backend is loaded, which may end this process. */
+  readonly tries?: (backend: GpuBackend) => void;
+}
+
 /**
  * llama.cpp with the backend that `gpu` selects; its errors go to `log`. The caller disposes it. Rejects with a {@link
  * LoadFailure} if there is no such backend, no device for it, which may become available later, or no engine for this system.
  */
-export async function openLlama(gpu: EngineSetup['gpu'], log?: LlamaLog): Promise<Llama> {
+export async function openLlama(gpu: EngineSetup['gpu'], log?: LlamaLog, among: Among = {}): Promise<Llama> {
+  const { failedBackends = [], tries = silent } = among;
   checkServed();
   // During callers' jobs llama.cpp's own lines may quote content: they are not logged.
   const logs = { logLevel: log ? LlamaLogLevel.error : LlamaLogLevel.disabled, ...(log && { logger: log.logger }) };
   // Found by the files of drivers and libraries. A driver's library without a GPU is common, so the next one is tried then.
-  const backends = gpu === 'auto' ? await getLlamaGpuTypes('supported') : [gpu];
+  const backends =
+    gpu === 'auto'
+      ? (await getLlamaGpuTypes('supported')).filter(
+          (backend) => backend === false || !failedBackends.includes(backend),
+        )
+      : [gpu];
   let problem = '';
   for (const backend of backends) {
+    if (backend !== false) tries(backend);
     const found = findAddon(backend);
     const opened = found ? await openAddon(found, logs) : 'none';
     if (opened === 'none') problem = `there is no llama.cpp for the backend ${String(backend)} on this machine`;

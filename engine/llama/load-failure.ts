@@ -2,9 +2,12 @@
 export class LoadFailure extends Error {
   /** A later attempt may succeed: memory used by other processes, a temporary read error. */
   readonly mayMend: boolean;
+  /** The model has loaded, and its first step failed. */
+  readonly noStep: boolean;
 
-  constructor(line: string, mayMend = false) {
+  constructor(line: string, mayMend = false, noStep = false) {
     super(line);
     this.mayMend = mayMend;
+    this.noStep = noStep;
   }
 }

@@ -24,7 +24,7 @@ import { promptVersionOf } from '../prompt/prompt-parts.js';
 import { tokenizerHash } from './vocabulary.js';
 import { modelTokens, vocabularyTexts } from './model-tokens.js';
 import { GgufInsights, readGgufFileInfo } from './package.js';
-import type { EngineSetup } from '../protocol/setup.js';
+import type { EngineSetup, GpuBackend } from '../protocol/setup.js';
 import type { ModelTokens } from '../scheduler/job.js';
 import type { CacheOrigin } from '../protocol/cache-key.js';
 import { createHash } from 'node:crypto';
@@ -44,8 +44,6 @@ export interface Runtime {
   readonly checkpointBytes: number;
   /** Host memory for the prefixes of sequences that are overwritten. */
   readonly prefixCacheBytes: number;
-  /** SHA-256 of the weights file, hex. */
-  readonly weightVersion: string;
   /** As EngineFacts has it. */
   readonly promptVersion: string;
   readonly kv: CacheOrigin['kv'];
@@ -60,26 +58,26 @@ export interface Runtime {
   dispose(): Promise<void>;
 }
 
-/** Loads model and context. Rejects with a {@link LoadFailure} if the model cannot be served. */
-export async function loadRuntime(setup: EngineSetup): Promise<Runtime> {
+/**
+ * Loads model and context. `tries` is called before a GPU's backend is loaded. Rejects with a {@link LoadFailure} if the model cannot be
+ * served.
+ */
+export async function loadRuntime(setup: EngineSetup, tries?: (backend: GpuBackend) => void): Promise<Runtime> {
   const file = checkModelFile(setup.file);
   if (file.kind === 'bad') throw new LoadFailure(file.problem, file.mayMend);
   if (file.tensors === 0) throw new LoadFailure('the file holds a vocabulary and no weights');
   const noCores = coresProblem(setup);
   if (noCores !== undefined) throw new LoadFailure(noCores);
-  const [weightVersion, info] = await Promise.all([
-    weightVersionOf(setup.file, setup.weights),
-    readGgufFileInfo(setup.file, { sourceType: 'filesystem', logWarnings: false }),
-  ]);
+  const info = await readGgufFileInfo(setup.file, { sourceType: 'filesystem', logWarnings: false });
   const threads = computeThreads(setup);
   const log = new LlamaLog();
-  const llama = await openLlama(setup.gpu, log);
+  const { failedBackends = [] } = setup;
+  const llama = await openLlama(setup.gpu, log, { failedBackends, ...(tries && { tries }) });
   const { model, context, plan, checkpointsOf, prefixCacheBytes } = await load(llama, info, setup, threads, log).catch(
     async (error: unknown) => {
       throw await log.failure(error);
     },
   );
-  checkUnchanged(setup.file, setup.weights);
   if (setup.cores !== undefined) keepOnCores(setup.cores);
   const { truncatable, swaFull, closesGaps } = plan;
   const decoder = await BatchDecoder.create(context, threads, truncatable, swaFull, closesGaps);
@@ -97,7 +95,6 @@ export async function loadRuntime(setup: EngineSetup): Promise<Runtime> {
     prefillTokensPerStep: plan.prefillTokensPerStep,
     checkpointBytes: checkpointsOf(!decoder.truncatable),
     prefixCacheBytes,
-    weightVersion,
     promptVersion: promptVersionOf(tokenizerHash(info.metadata), setup.template),
     // What node-llama-cpp makes unless it is given types.
     kv: `${plan.kv.keys}, ${plan.kv.values}`,
@@ -176,25 +173,57 @@ async function load(
 const CHUNK = 1 << 20;
 
 /**
- * The version of the weights in a model's files: `known`, if they are still those that were hashed, else their SHA-256. Rejects with a
- * {@link LoadFailure} if it is another one.
+ * The version of the weights of one load, which begins when this is made. `hashed`: the files' key and hash, known by the sidecar
+ * perhaps only while they load; undefined: this process hashes them once they have loaded.
  */
-export async function weightVersionOf(file: string, known: HashedFile | undefined): Promise<string> {
-  if (known !== undefined) {
-    checkUnchanged(file, known);
-    return known.version;
+export class LoadedWeights {
+  /** Of the file as it was then; undefined: its attributes cannot be read. */
+  readonly key: string | undefined;
+  readonly #file: string;
+  readonly #hashed: Promise<HashedFile | undefined>;
+
+  constructor(file: string, hashed: Promise<HashedFile | undefined>) {
+    this.#file = file;
+    this.#hashed = hashed;
+    this.key = fileKey(file);
   }
+
+  /**
+   * Settles as `load` does. Rejects with a {@link LoadFailure} once the hash is known to be of another file, which may be long before the
+   * end of the load: it then runs on, and this process is to end.
+   */
+  beside<T>(load: Promise<T>): Promise<T> {
+    return new Promise((resolve, reject) => {
+      load.then(resolve, reject);
+      this.#checked().catch(reject);
+    });
+  }
+
+  /**
+   * SHA-256 of the weights that were loaded, hex. Call it once they are. Rejects with a {@link LoadFailure} if the files changed since the
+   * load began, or are not those that were hashed.
+   */
+  async version(): Promise<string> {
+    const version = (await this.#checked())?.version ?? (await hashOf(this.#file));
+    if (fileKey(this.#file) !== this.key)
+      throw new LoadFailure('the file was replaced or written to while it was loaded', true);
+    return version;
+  }
+
+  async #checked(): Promise<HashedFile | undefined> {
+    const hashed = await this.#hashed;
+    if (hashed === undefined || hashed.key === this.key) return hashed;
+    throw new LoadFailure(
+      'the file is not the one that was loaded before: it was replaced or written to (`ra-sidecar models reload` loads a new one)',
+      true,
+    );
+  }
+}
+
+/** SHA-256 of a model's files, one after another, hex. */
+async function hashOf(file: string): Promise<string> {
   const hash = createHash('sha256');
   for (const part of partsOf(file))
     for await (const chunk of createReadStream(part, { highWaterMark: CHUNK })) hash.update(chunk as Buffer);
   return hash.digest('hex');
-}
-
-/** Throws a {@link LoadFailure} if the file is not the one that was hashed. Called after the load too, which reads it by its path. */
-export function checkUnchanged(file: string, known: HashedFile | undefined): void {
-  if (known === undefined || fileKey(file) === known.key) return;
-  throw new LoadFailure(
-    'the file is not the one that was loaded before: it was replaced or written to (`ra-sidecar models reload` loads a new one)',
-    true,
-  );
 }

@@ -52,6 +52,17 @@ export function sizeIn(key: string): number {
   return key.split(',').reduce((sum, one) => sum + Number(one.split(':', 4)[3] ?? 0), 0);
 }
 
+/** Whether content or attributes of the files that a key is of were changed in the last `ms`, by the clocks of their file systems. */
+export function changedWithin(key: string, ms: number): boolean {
+  const since = BigInt(Date.now() - ms) * 1_000_000n;
+  return key.split(',').some((one) =>
+    one
+      .split(':')
+      .slice(-2)
+      .some((at) => BigInt(at) > since),
+  );
+}
+
 /**
  * Whether a file of these two keys is one on the disk that was written to in between. An inode's number is used again once its file
  * is gone, so the time of birth has to be equal too.

@@ -8,10 +8,11 @@
 import type { CacheScope } from './cache-key.js';
 import type { Output } from './job-output.js';
 import type { GenerateJob, ScoreJob } from './jobs.js';
-import type { EngineFacts, EngineSetup } from './setup.js';
+import type { HashedFile } from './file-key.js';
+import type { EngineFacts, EngineSetup, GpuBackend } from './setup.js';
 import type { SharedState } from './shared-state.js';
 
-export const PROTOCOL_VERSION = 8;
+export const PROTOCOL_VERSION = 9;
 
 /** Prefixes that an engine has in host memory, at most: a bound for what is compared at each request. */
 export const MOST_SAVED = 1024;
@@ -31,6 +32,8 @@ export const ENGINE_EXIT = {
 /** Sidecar to engine. `id` is unique among the jobs of one engine process. */
 export type ToEngine = { readonly v: number } & (
   | { readonly kind: 'start'; readonly setup: EngineSetup }
+  /** The answer to `opens`. Absent: the sidecar could not hash them, and the engine does. */
+  | { readonly kind: 'weights'; readonly weights?: HashedFile }
   | { readonly kind: 'generate'; readonly id: number; readonly job: GenerateJob }
   | { readonly kind: 'score'; readonly id: number; readonly job: ScoreJob }
   /** Embeddings of the image with this index, for which the job asked (`needsImage`). */
@@ -103,8 +106,15 @@ export const NO_REPORT: EngineReport = { live: 0, tokens: { running: 0, kept: 0 
 /** Engine to sidecar. */
 export type FromEngine = { readonly v: number } & (
   | { readonly kind: 'ready'; readonly facts: EngineFacts }
-  /** The model cannot be served; the process exits. `reason` is one line; `mayMend`: a later attempt may succeed. */
-  | { readonly kind: 'unable'; readonly reason: string; readonly mayMend: boolean }
+  /** Of a setup whose weights follow: the key of the file that it begins to load. Absent: its attributes cannot be read. */
+  | { readonly kind: 'opens'; readonly key?: string }
+  /** It begins to use a GPU's backend: what ends the process before `ready` may be the backend's fault. */
+  | { readonly kind: 'tries'; readonly backend: GpuBackend }
+  /**
+   * The model cannot be served; the process exits. `reason` is one line; `mayMend`: a later attempt may succeed; `noStep`: the model has
+   * loaded, and its first step failed.
+   */
+  | { readonly kind: 'unable'; readonly reason: string; readonly mayMend: boolean; readonly noStep?: true }
   /**
    * The server of an engine that computes elsewhere cannot be used: sent before `ready` while the engine waits for it, when the
    * reason changes and once a minute, and after `ready` before the engine exits because of it. `reason` is one line.

@@ -2,6 +2,9 @@
 import type { HashedFile } from './file-key.js';
 import type { TemplateSettings } from './template-settings.js';
 
+/** What computes on a GPU. */
+export type GpuBackend = 'cuda' | 'vulkan' | 'metal';
+
 /** Sequences that one engine can have at most. */
 export const MOST_SEATS = 256;
 
@@ -10,10 +13,12 @@ export interface EngineSetup {
   /** Absolute path of a GGUF file. */
   readonly file: string;
   /**
-   * The file's key and hash, as the sidecar found them: an engine refuses to load any other file. Absent: the engine
-   * hashes it.
+   * The file's key and hash, as the sidecar found them: an engine refuses to load any other file. Absent: the engine hashes it, unless
+   * they follow.
    */
   readonly weights?: HashedFile;
+  /** The sidecar hashes the file while it loads, and sends `weights`: the engine is not ready before that. */
+  readonly weightsFollow?: true;
   readonly kind: 'chat' | 'decision';
   /** How it is prompted. Absent: by its file. */
   readonly template?: TemplateSettings;
@@ -25,7 +30,9 @@ export interface EngineSetup {
   readonly threads: number;
   /** The cores that it computes on, as in `0-3,8`. Absent: any. */
   readonly cores?: string;
-  readonly gpu: 'auto' | 'cuda' | 'vulkan' | 'metal' | false;
+  readonly gpu: 'auto' | GpuBackend | false;
+  /** With `gpu: 'auto'`: backends that failed in earlier processes, and are not tried. Absent: none. */
+  readonly failedBackends?: readonly GpuBackend[];
   /** Layers that a GPU computes, of which the output is one; the others stay on the CPU. Absent: all of them. */
   readonly gpuLayers?: number;
   /** auto: if it is faster, and if the backend supports it. */

@@ -115,6 +115,10 @@ function receive(message: ToEngine | null | undefined): void {
     case 'cancel':
       loop?.cancel(message.id);
       return;
+    case 'weights':
+      // Its weights are on the server.
+      process.exit(ENGINE_EXIT.protocol);
+      break;
     case 'embeddings':
       // No job here has images: models elsewhere are sent none.
       process.exit(ENGINE_EXIT.protocol);

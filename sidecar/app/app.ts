@@ -8,6 +8,7 @@
  *     balances, then the delivery of usage and the spool: while this process has the spool's lock
  *     the export of metrics, the operators' listener, followed files
  */
+import { join } from 'node:path';
 import { leaveMemoryOutOfDumps } from '../../engine/protocol/no-core-dump.js';
 import '../../engine/protocol/v8-flags.js';
 import { FailedKeyLimit } from '../access/failed-keys.js';
@@ -150,7 +151,7 @@ export async function forkChildren(
     closers.add(closer);
   };
   add({ name: 'prompt hosts', close: () => prompts.close() });
-  const weights = new WeightFiles(config.engine.fileSilenceMs);
+  const weights = new WeightFiles(config.engine.fileSilenceMs, clock, undefined, join(config.dataDir, 'weights.json'));
   const models = hostModels(planned, { config, weights, engineEntry, visionEntry, metrics, readiness, log });
   const hosted = [...models.values()];
   add({ name: 'vision processes', close: () => hosted.forEach(({ vision }) => vision?.close()) });

@@ -8,7 +8,8 @@ import {
   type FromEngine,
   type ToEngine,
 } from '../../engine/protocol/messages.js';
-import type { EngineFacts, EngineSetup } from '../../engine/protocol/setup.js';
+import type { HashedFile } from '../../engine/protocol/file-key.js';
+import type { EngineFacts, EngineSetup, GpuBackend } from '../../engine/protocol/setup.js';
 import { usableCores } from '../../engine/protocol/usable-cores.js';
 import { childEnvironment, ChildProcess, type ChildEnd } from '../lib/child-process.js';
 import type { Clock } from '../lib/clock.js';
@@ -20,6 +21,9 @@ import { readMessage } from './wire.js';
 /** The longest line of an engine that is passed on, in characters. */
 const MAX_REASON = 300;
 
+/** In an engine's line: its cause is memory that other processes may free. */
+const OF_MEMORY = /allocat|memory/i;
+
 /** libuv's own default. */
 const MIN_POOL_THREADS = 4;
 
@@ -27,7 +31,7 @@ const MIN_POOL_THREADS = 4;
 const MAX_POOL_THREADS = 64;
 
 export interface ChildTiming {
-  /** From the fork to `ready`, ms. */
+  /** From the fork to `ready`, or from when its weights were hashed, ms. */
   readonly startTimeoutMs: number;
   /** A child that sends no messages, or has work and makes no step, for this long is killed. */
   readonly hangMs: number;
@@ -44,6 +48,12 @@ export interface EngineChildOptions {
 }
 
 export interface EngineChildEvents {
+  /**
+   * Of a child whose setup says that its weights follow, at most once: the key of the file that it begins to load, if it is known.
+   * Resolves with the file's key and hash, or with undefined where the child is to hash the file. Until then its time to start does not
+   * run, and begins anew.
+   */
+  opens?(key: string | undefined): Promise<HashedFile | undefined>;
   /** At most once. */
   ready(facts: EngineFacts): void;
   /**
@@ -69,6 +79,12 @@ export class EngineChild {
   #held: HeldPrefixes | undefined;
   #facts: EngineFacts | undefined;
   #over = false;
+  /** It has yet to report which file it begins to load. */
+  #follow: boolean;
+  /** The GPU's backend that it uses or tried last. */
+  #backend: GpuBackend | undefined;
+  /** Its model has loaded, and its first step failed. */
+  #noStep = false;
   #report = NO_REPORT;
   /** Decodes so far, as last reported. */
   #step = -1;
@@ -79,6 +95,7 @@ export class EngineChild {
   /** Forks at once; nothing is reported before the next tick. */
   constructor({ entry, setup, timing, clock, environment: own }: EngineChildOptions, events: EngineChildEvents) {
     this.#events = events;
+    this.#follow = setup.weightsFollow ?? false;
     this.mux = new Mux(
       (message) => this.#process.send(message),
       (error) => events.threw(error),
@@ -91,7 +108,13 @@ export class EngineChild {
     const hasWork = (): boolean => Math.max(this.mux.open, this.#report.live) > this.mux.awaitingImages;
     const { startTimeoutMs, hangMs } = timing;
     this.#process = new ChildProcess(
-      { entry, environment, clock, startTimeoutMs, watch: { hangMs, hasWork } },
+      {
+        entry,
+        environment,
+        clock,
+        startTimeoutMs,
+        watch: { hangMs, hasWork },
+      },
       { message: (raw) => this.#receive(raw), ended: (end) => this.#ended(end) },
     );
     this.#send({ v: PROTOCOL_VERSION, kind: 'start', setup });
@@ -115,6 +138,16 @@ export class EngineChild {
   /** Settles when the process is gone. Never rejects. */
   get exited(): Promise<void> {
     return this.#process.exited;
+  }
+
+  /**
+   * The GPU's backend that failed in this child, which ended in this way: its library ended the process, or its first step failed.
+   * Undefined: the cause is another one, such as memory, or it was ready.
+   */
+  backendFailure(end: ChildEnd): GpuBackend | undefined {
+    const { reason, hint, detail = '' } = end;
+    if (this.#facts || hint === 'out-of-memory' || OF_MEMORY.test(detail)) return undefined;
+    return reason === 'aborted' || reason === 'crashed' || this.#noStep ? this.#backend : undefined;
   }
 
   /** Keeps nothing that requests of this scope left. */
@@ -149,8 +182,17 @@ export class EngineChild {
         if (this.#facts) return 'ready-twice';
         this.#begin(message.facts);
         return undefined;
+      case 'opens':
+        if (!this.#follow) return 'opens-unasked';
+        this.#follow = false;
+        void this.#sendWeights(message.key);
+        return undefined;
       case 'unable':
+        this.#noStep = message.noStep ?? false;
         this.#process.kill({ reason: 'unable', detail: oneLine(message.reason), mayMend: message.mayMend });
+        return undefined;
+      case 'tries':
+        this.#backend = message.backend;
         return undefined;
       case 'serverProblem':
         this.#serverProblem = oneLine(message.reason);
@@ -169,6 +211,13 @@ export class EngineChild {
         // The prefixes are applied first: a receiver that gets its job's end may ask for them.
         return this.#held?.apply(message.held) ?? this.#apply(message.outputs);
     }
+  }
+
+  async #sendWeights(key: string | undefined): Promise<void> {
+    this.#process.holdStart();
+    const weights = await this.#events.opens?.(key);
+    this.#send({ v: PROTOCOL_VERSION, kind: 'weights', ...(weights && { weights }) });
+    this.#process.resumeStart();
   }
 
   #apply(outputs: readonly Output[]): string | undefined {

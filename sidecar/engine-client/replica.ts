@@ -8,6 +8,7 @@
  * | cold        | its process is ready                                            | ready                                   |
  * | cold, ready | its process ended; another loads, after a wait and its exit     | cold                                    |
  * | cold, ready | its process ended for lack of memory, and no request needs it   | unloaded, if it is loaded on demand     |
+ * | cold        | its GPU's backend failed; another loads at once, without it     | cold                                    |
  * | cold, ready | its process ended, and another would too                        | lost                                    |
  * | ready       | no request needed it for long enough                            | unloaded                                |
  * | ready       | replace after: its jobs end, and it takes no others             | cold, and ready again if they do not    |
@@ -27,32 +28,22 @@ import type { ChildEnd } from '../lib/child-process.js';
 import { withTimeout, type Clock } from '../lib/clock.js';
 import { LoadEstimate } from '../lib/load-estimate.js';
 import type { Log } from '../telemetry/logger.js';
-import { EngineChild, type ChildTiming } from './child.js';
+import { EngineChild } from './child.js';
 import type { Changes, EngineEvents, EngineFacts, EngineJob, EngineState, JobHandle, Replaced } from './engine.js';
 import { failSoon, NOT_READY, STALE } from './mux.js';
 import { NO_PREFIXES, type ReplicaPrefixes } from './prefixes.js';
-import { endFields, pidField, problemOf, reportReady, RestartPolicy, type RestartTiming } from './restart-policy.js';
+import {
+  CLOSE_MS,
+  endFields,
+  pidField,
+  problemOf,
+  reportBackend,
+  reportReady,
+  RestartPolicy,
+  type EngineTiming,
+  type OnDemand,
+} from './restart-policy.js';
 import { StartGate } from './start-gate.js';
-
-/** How long an engine may take to leave after `shutdown`, ms, unless the options say otherwise. */
-export const CLOSE_MS = 2000;
-
-export interface EngineTiming extends ChildTiming, RestartTiming {
-  /** From `shutdown` to SIGKILL when closing; default {@link CLOSE_MS}. */
-  readonly closeMs?: number;
-  /** How long `replace` waits for the jobs of a process that is or was to be replaced. */
-  readonly reloadWaitMs: number;
-}
-
-/** An engine process that runs only while requests need it. */
-export interface OnDemand {
-  /** Forked at the first wake(), and not by start(). */
-  readonly lazy: boolean;
-  /** Without a job for this long it is shut down until wake(); 0: never. */
-  readonly idleUnloadMs: number;
-  /** Whether a request holds or waits for a seat; then the process stays. */
-  readonly wanted: () => boolean;
-}
 
 export interface EngineReplicaOptions {
   /** Path of the engine's entry module, for fork. */
@@ -74,8 +65,8 @@ export interface EngineReplicaOptions {
   readonly gate?: StartGate;
   /** What it loads on, for the gate; absent: the host's memory, or all devices. */
   readonly devices?: readonly string[];
-  /** What is known of the setup's file before each fork; undefined: nothing. Absent: the engine hashes it. */
-  readonly weights?: (setup: EngineSetup) => Promise<HashedFile | undefined>;
+  /** Hashes the setup's file, of this key, while a process loads it; undefined: it cannot be. Absent: the engine hashes it. */
+  readonly weights?: (setup: EngineSetup, key: string | undefined) => Promise<HashedFile | undefined>;
   /** The estimated time until a file's hash is known, ms. Absent: 0. */
   readonly hashMsLeft?: (file: string) => number;
   /** Called at each fork with the path of its file, for EngineSetup.memory; without it memory is not checked. */
@@ -257,36 +248,32 @@ export class EngineReplica {
     return made !== undefined && own !== undefined && made !== own;
   }
 
-  /** Forks as soon as its weights are hashed and no other engine is loading on its devices. */
+  /** Forks as soon as no other engine is loading on its devices. Its weights are hashed while it loads. */
   #load(): void {
     if (this.#closed) return;
     this.#estimate.forksAt(this.#now());
     const { weights, devices } = this.#options;
     const begin = (): void => {
       this.#estimate.forked(this.#now());
-      this.#child = this.#fork(this.setup);
+      this.#child = this.#fork({ ...this.setup, ...(weights && { weightsFollow: true }) });
     };
-    const enter = (): void => void (this.#leaveGate = this.#gate.enter(begin, devices));
-    if (weights === undefined) {
-      enter();
-      return;
-    }
-    let isGivenUp = false;
-    this.#leaveGate = () => (isGivenUp = true);
-    void weights(this.setup).then((known) => {
-      if (isGivenUp) return;
-      if (known) this.setup = { ...this.setup, weights: known };
-      enter();
-    });
+    this.#leaveGate = this.#gate.enter(begin, devices);
+  }
+
+  async #hashFor(child: EngineChild, key: string | undefined): Promise<HashedFile | undefined> {
+    const known = await this.#options.weights?.(this.setup, key);
+    if (known && this.#child === child) this.setup = { ...this.setup, weights: known };
+    return known;
   }
 
   /** The child's events are of the role that it has by then. */
   #fork(setup: EngineSetup): EngineChild {
     const { entry, timing, clock, log, names, events, environment, mappedElsewhere } = this.#options;
     const memory = mappedElsewhere && { mappedElsewhere: mappedElsewhere(setup.file) };
-    const child = new EngineChild(
+    const child: EngineChild = new EngineChild(
       { entry, setup: memory ? { ...setup, memory } : setup, timing, clock, ...(environment && { environment }) },
       {
+        opens: (key) => this.#hashFor(child, key),
         ready: (facts) => {
           if (child === this.#successor?.child) this.#succeed(this.#successor, child, facts);
           else this.#ready(facts);
@@ -333,6 +320,7 @@ export class EngineReplica {
   #ended(child: EngineChild, end: ChildEnd): void {
     const { log, names, events, onDemand } = this.#options;
     this.#cancelIdle();
+    if (this.#leavesBackend(child, end)) return;
     const now = this.#now();
     const readyMs = this.#estimate.readyForMs(now);
     const next = this.#policy.after(end, readyMs);
@@ -355,6 +343,25 @@ export class EngineReplica {
     events.restarting(next.waitMs);
     if (waits) this.#unloadedAfter(child.exited);
     else void child.exited.then(() => this.#child === child && this.#loadIn(next.waitMs));
+  }
+
+  /**
+   * Whether `gpu: auto` goes on with the next backend, since the one of this process failed before a first step: then it is loaded at
+   * once. Not where devices are named, since another backend numbers them otherwise or has none.
+   */
+  #leavesBackend(child: EngineChild, end: ChildEnd): boolean {
+    const { log, names, events, devices = [] } = this.#options;
+    const { gpu, failedBackends = [] } = this.setup;
+    const failed = child.backendFailure(end);
+    if (failed === undefined || gpu !== 'auto' || devices.length > 0 || this.facts !== undefined) return false;
+    this.setup = { ...this.setup, failedBackends: [...failedBackends, failed] };
+    reportBackend(log, names, failed, end, child.pid);
+    events.restarting(0);
+    void child.exited.then(() => {
+      this.#leaveGate();
+      if (this.#child === child) this.#load();
+    });
+    return true;
   }
 
   #loadIn(waitMs: number): void {

@@ -1,12 +1,20 @@
 /** When an engine process is ready, and when it has ended: what is logged, what the operator is told, and whether it is restarted. */
 import { ENGINE_EXIT } from '../../engine/protocol/messages.js';
-import type { EngineFacts, EngineSetup } from '../../engine/protocol/setup.js';
-import { Backoff } from '../lib/clock.js';
+import type { EngineFacts, EngineSetup, GpuBackend } from '../../engine/protocol/setup.js';
 import type { ChildEnd } from '../lib/child-process.js';
+import { Backoff } from '../lib/clock.js';
 import type { Log, LogFields } from '../telemetry/logger.js';
+import type { ChildTiming } from './child.js';
 
 /** Starts that crash before the model is considered the cause. */
 const MAX_CRASHED_STARTS = 3;
+
+/** What an operator installs where a backend failed before its first step. */
+const INSTALLS: Readonly<Record<GpuBackend, string>> = {
+  cuda: "install NVIDIA's driver R590 (CUDA 13.1) or newer, or compile the backend in a clone: GPU=cuda make engine-native",
+  vulkan: 'install a newer Vulkan driver, or compile the backend in a clone: GPU=vulkan make engine-native',
+  metal: 'install a newer version of the system',
+};
 
 /** What follows after an engine process ended. */
 export type Next =
@@ -21,6 +29,26 @@ export interface RestartTiming {
    */
   readonly backoffMinMs: number;
   readonly backoffMaxMs: number;
+}
+
+/** How long an engine may take to leave after `shutdown`, ms, unless the options say otherwise. */
+export const CLOSE_MS = 2000;
+
+export interface EngineTiming extends ChildTiming, RestartTiming {
+  /** From `shutdown` to SIGKILL when closing; default {@link CLOSE_MS}. */
+  readonly closeMs?: number;
+  /** How long `replace` waits for the jobs of a process that is or was to be replaced. */
+  readonly reloadWaitMs: number;
+}
+
+/** An engine process that runs only while requests need it. */
+export interface OnDemand {
+  /** Forked at the first wake(), and not by start(). */
+  readonly lazy: boolean;
+  /** Without a job for this long it is shut down until wake(); 0: never. */
+  readonly idleUnloadMs: number;
+  /** Whether a request holds or waits for a seat; then the process stays. */
+  readonly wanted: () => boolean;
 }
 
 /**
@@ -85,6 +113,19 @@ export function problemOf({ reason, detail, code }: ChildEnd, wasReady: boolean)
   if (code === ENGINE_EXIT.lost) return detail;
   if (reason === 'unstartable') return `cannot be forked: ${detail ?? ''}`;
   return wasReady ? undefined : `its last start failed: ${[reason, detail].filter(Boolean).join(': ')}`;
+}
+
+/** Logs that a GPU's backend failed in a process before its first step, and what makes it work: another one is used. */
+export function reportBackend(
+  log: Log,
+  names: Pick<LogFields, 'model' | 'replica'>,
+  backend: GpuBackend,
+  end: ChildEnd,
+  pid: number | undefined,
+): void {
+  const { reason = end.reason, ...fields } = endFields(end, pid);
+  const line = `${reason}; another backend is used. To use this one: ${INSTALLS[backend]}`;
+  log.warn('GPU backend failed', { ...names, backend, ...fields, reason: line });
 }
 
 /** Logs that an engine process is ready, and what of its setup it could not have. `loadMs`: since its start. */

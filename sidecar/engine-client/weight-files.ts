@@ -1,14 +1,16 @@
 /**
  * Hashes files of weights, each once: all engines of a host load by the same hash. Known hashes are kept by the file's key, so that a
- * file that changed is hashed again. Each file is read in a thread of its own, since gigabytes are read, perhaps from a network share
+ * file that changed is hashed again; in a file, so that the next start knows them too. Each file is read in a thread of its own, since gigabytes are read, perhaps from a network share
  * that does not answer: a read cannot be interrupted, and the thread is then left to itself. The end of the process waits for such a
  * thread.
  */
+import { readFileSync } from 'node:fs';
 import { fileURLToPath } from 'node:url';
 import { Worker } from 'node:worker_threads';
-import { sizeIn, type HashedFile } from '../../engine/protocol/file-key.js';
+import { changedWithin, sizeIn, type HashedFile } from '../../engine/protocol/file-key.js';
 import type { EngineSetup } from '../../engine/protocol/setup.js';
 import { systemClock, withTimeout, type Clock } from '../lib/clock.js';
+import { replaceFile } from '../lib/replace-file.js';
 
 /**
  * Path of the bundled model, the seedling, which the configuration calls `embedded`. It is beside the sources, not in
@@ -31,6 +33,12 @@ const MOST_STUCK = 4;
 /** Bytes that are hashed in a millisecond, until it has been measured. */
 const FIRST_RATE = 400_000;
 
+/**
+ * A hash is kept for the next start if the file was not changed in so many ms before it was read: file systems have coarse clocks, so
+ * a change right after another may leave its times as they were.
+ */
+const SETTLED_MS = 2000;
+
 /** Hashes that take at least this long show how fast files are read, ms: a short one is mostly the start of its thread. */
 const MEASURABLE_MS = 1000;
 
@@ -52,21 +60,38 @@ export class WeightFiles {
   readonly #reading = new Map<string, Promise<Hashed>>();
   /** Files that are hashed or wait for that, with when their hash is expected, by the clock. */
   readonly #hashing = new Map<string, number>();
+  /** Where hashes are kept; undefined: nowhere. */
+  readonly #keptIn: string | undefined;
+  /** What that file has, or is about to. */
+  readonly #kept: Map<string, string>;
+  #keeping = Promise.resolve();
   #running = 0;
   /** Threads whose file could not be read, and that have not ended. */
   #stuck = 0;
   readonly #waiting: (() => void)[] = [];
   #rate = FIRST_RATE;
 
-  /** `silenceMs`: a file of which nothing can be read for so long is given up. `read`: tests pass their own. */
-  constructor(silenceMs: number, clock: Clock = systemClock, read?: (file: string) => WeightReader) {
+  /**
+   * `silenceMs`: a file of which nothing can be read for so long is given up. `keptIn`: the file in which hashes are kept, and read
+   * now. `read`: tests pass their own.
+   */
+  constructor(silenceMs: number, clock: Clock = systemClock, read?: (file: string) => WeightReader, keptIn?: string) {
+    this.#keptIn = keptIn;
+    this.#kept = keptIn === undefined ? new Map<string, string>() : keptHashes(keptIn);
+    for (const [key, version] of this.#kept)
+      this.#known.set(key, Promise.resolve({ kind: 'hashed', file: { key, version } }));
     this.#read = read ?? ((file) => readWeights(file, clock, silenceMs));
     this.#clock = clock;
     this.#silenceMs = silenceMs;
   }
 
-  /** The file as it is now. Never rejects; calls for one file at the same time share one reading. */
-  of(file: string): Promise<Hashed> {
+  /**
+   * The file as it is now. Never rejects; calls for one file at the same time share one reading. `key`: what it was a moment ago, if
+   * another process has looked: then nothing of a file that is known is read.
+   */
+  of(file: string, key?: string): Promise<Hashed> {
+    const known = key === undefined ? undefined : this.#known.get(key);
+    if (known !== undefined) return known;
     const reading = this.#reading.get(file);
     if (reading === undefined) return this.#begin(file);
     // It may have begun with the file that was at this path before.
@@ -132,6 +157,22 @@ export class WeightFiles {
     return hashed;
   }
 
+  /** For the next start. A failure costs that start the time to hash the file again, and nothing else. */
+  #keep(key: string, version: string): void {
+    const file = this.#keptIn;
+    if (file === undefined || changedWithin(key, SETTLED_MS)) return;
+    this.#kept.set(key, version);
+    for (const first of this.#kept.keys()) {
+      if (this.#kept.size <= MOST_FILES) break;
+      this.#kept.delete(first);
+    }
+    const write = async (): Promise<void> => {
+      const text = JSON.stringify({ hashes: Object.fromEntries(this.#kept) });
+      await replaceFile(file, (draft) => draft.writeFile(text));
+    };
+    this.#keeping = this.#keeping.then(write).catch(() => undefined);
+  }
+
   async #inTurn(file: string, key: string, reader: WeightReader): Promise<Hashed> {
     const bytes = sizeIn(key);
     // As if one were read after another, as from one disk.
@@ -144,13 +185,28 @@ export class WeightFiles {
       const { version, key: then } = await reader.content();
       const took = this.#clock.now() - from;
       if (took >= MEASURABLE_MS) this.#rate = bytes / took;
-      return then === key ? { kind: 'hashed', file: { key, version } } : CHANGED;
+      if (then !== key) return CHANGED;
+      this.#keep(key, version);
+      return { kind: 'hashed', file: { key, version } };
     } finally {
       this.#hashing.delete(file);
       const next = this.#waiting.shift();
       if (next) next();
       else this.#running -= 1;
     }
+  }
+}
+
+/** The hashes by key that the file has; none if it cannot be read or is not one of ours: they are found again. */
+function keptHashes(file: string): Map<string, string> {
+  try {
+    const { hashes } = JSON.parse(readFileSync(file, 'utf8')) as { readonly hashes: Readonly<Record<string, unknown>> };
+    const valid = Object.entries(hashes).filter((entry): entry is [string, string] =>
+      /^[0-9a-f]{64}$/.test(String(entry[1])),
+    );
+    return new Map(valid.slice(-MOST_FILES));
+  } catch {
+    return new Map();
   }
 }
 
@@ -163,17 +219,17 @@ function unreadable(error: unknown): Hashed {
 }
 
 /**
- * The file that one model's engines load, asked for before each fork: the present file if its weights are those that
+ * The file that one model's engines load, asked for while each loads it: the present file if its weights are those that
  * were loaded first, else the first file's key and hash, so that the engine refuses the present file. Otherwise a
  * replica that is started again could serve other weights than the rest. `unreadable`: called with one line for the operator.
  */
 export function sameWeights(
   files: Pick<WeightFiles, 'of'>,
   unreadable: (why: string) => void,
-): (setup: Pick<EngineSetup, 'file' | 'weights'>) => Promise<HashedFile | undefined> {
+): (setup: Pick<EngineSetup, 'file' | 'weights'>, key?: string) => Promise<HashedFile | undefined> {
   let first: HashedFile | undefined;
-  return async ({ file, weights }) => {
-    const hashed = await files.of(file);
+  return async ({ file, weights }, key) => {
+    const hashed = await files.of(file, key);
     if (hashed.kind === 'unread') unreadable(`${file} ${hashed.why}`);
     const now = hashed.kind === 'hashed' ? hashed.file : undefined;
     const expected = weights ?? first;

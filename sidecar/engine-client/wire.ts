@@ -30,8 +30,12 @@ function isMessage(raw: Fields): raw is Fields & FromEngine {
   switch (raw['kind']) {
     case 'ready':
       return isFacts(raw['facts']);
+    case 'opens':
+      return raw['key'] === undefined || typeof raw['key'] === 'string';
     case 'unable':
-      return typeof raw['reason'] === 'string' && typeof raw['mayMend'] === 'boolean';
+      return typeof raw['reason'] === 'string' && typeof raw['mayMend'] === 'boolean' && isFlag(raw['noStep']);
+    case 'tries':
+      return raw['backend'] === 'cuda' || raw['backend'] === 'vulkan' || raw['backend'] === 'metal';
     case 'serverProblem':
       return typeof raw['reason'] === 'string';
     case 'step':

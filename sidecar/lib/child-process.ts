@@ -103,6 +103,7 @@ export class ChildProcess {
   /** Settles when the process is gone. Never rejects. */
   readonly exited: Promise<void>;
   readonly #clock: Clock;
+  readonly #startTimeoutMs: number;
   readonly #watchOptions: WatchOptions | undefined;
   readonly #events: ChildEvents;
   readonly #stderr = new StderrTail();
@@ -117,6 +118,7 @@ export class ChildProcess {
   constructor(options: ChildOptions, events: ChildEvents) {
     const { entry, name, nodeArguments = [], cores, limits, environment, clock, startTimeoutMs, watch } = options;
     this.#clock = clock;
+    this.#startTimeoutMs = startTimeoutMs;
     this.#watchOptions = watch;
     this.#events = events;
     const node = [process.execPath, ...nodeArguments, entry, ...(name === undefined ? [] : [name])];
@@ -139,7 +141,7 @@ export class ChildProcess {
         this.#exited(child, code, signal);
       });
     });
-    this.#cancelTimer = clock.after(startTimeoutMs, () => this.kill({ reason: 'start-timeout' }));
+    this.resumeStart();
   }
 
   /** Undefined: it could not be started. */
@@ -150,6 +152,18 @@ export class ChildProcess {
   /** Never throws. A message to a child that has ended is lost, and `ended` reports its end. */
   send(message: object): void {
     this.#link?.send(message);
+  }
+
+  /** Its start waits for its owner, who bounds that: its time does not run. */
+  holdStart(): void {
+    this.#cancelTimer();
+  }
+
+  /** The time to start begins anew. */
+  resumeStart(): void {
+    if (this.#over || this.#working) return;
+    this.#cancelTimer();
+    this.#cancelTimer = this.#clock.after(this.#startTimeoutMs, () => this.kill({ reason: 'start-timeout' }));
   }
 
   /** It works from now on: the time to start is over, and the watch for a hang begins. */

@@ -30,7 +30,7 @@ export class LoadEstimate {
     return this.#loadMs;
   }
 
-  /** The next process is forked at this clock reading, or once its weights are hashed and no other engine loads. */
+  /** The next process is forked at this clock reading, or once no other engine loads. */
   forksAt(at: number): void {
     this.#forkAt = at;
     this.#waits = true;
@@ -55,12 +55,12 @@ export class LoadEstimate {
   }
 
   /**
-   * Time until the engine is ready, ms. `hashMs`: until its weights are hashed. A load that takes longer than estimated is expected to
+   * Time until the engine is ready, ms. `hashMs`: until its weights are hashed, which is done while they load. A load that takes longer than estimated is expected to
    * take as long again as it has so far, so that a caller's few tries reach its end.
    */
   readyInMs(now: number, hashMs = 0): number {
     const from = this.#waits ? Math.max(this.#forkAt, now) : this.#forkAt;
-    const leftMs = from + hashMs + this.#loadMs - now;
+    const leftMs = Math.max(from + this.#loadMs - now, hashMs);
     const overdue = leftMs <= 0 ? Math.min(now - from, MAX_OVERDUE_MS) : leftMs;
     return Math.max(overdue, MIN_READY_IN_MS);
   }

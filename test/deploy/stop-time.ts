@@ -4,7 +4,7 @@ import { HUNG_DISK_MS } from '../../sidecar/app/usage.js';
 import { FLUSH_MS } from '../../sidecar/app/servers.js';
 import type { Config } from '../../sidecar/config/config.js';
 import { KILL_WAIT_MS } from '../../sidecar/lib/child-process.js';
-import { CLOSE_MS as ENGINE_MS } from '../../sidecar/engine-client/replica.js';
+import { CLOSE_MS as ENGINE_MS } from '../../sidecar/engine-client/restart-policy.js';
 import { CLOSE_MS as LOG_MS } from '../../sidecar/telemetry/logger.js';
 import { RELEASE_MS } from '../../sidecar/usage/spool.js';
 

@@ -3,7 +3,8 @@ import { fileURLToPath } from 'node:url';
 import type { EngineSetup } from '../../engine/protocol/setup.js';
 import type { GenerateJob } from '../../engine/protocol/jobs.js';
 import type { Clock } from '../../sidecar/lib/clock.js';
-import { EngineReplica, type EngineReplicaOptions, type EngineTiming } from '../../sidecar/engine-client/replica.js';
+import { EngineReplica, type EngineReplicaOptions } from '../../sidecar/engine-client/replica.js';
+import type { EngineTiming } from '../../sidecar/engine-client/restart-policy.js';
 import { STUB_JOB, type StubScript } from './stub-script.js';
 import { generateJob } from './generate-job.js';
 
@@ -80,9 +81,11 @@ export class EngineHarness {
     timing: Partial<EngineTiming> = {},
     entry = STUB_ENTRY,
     more: Partial<
-      Pick<EngineReplicaOptions, 'clock' | 'onDemand' | 'gate' | 'devices' | 'weights' | 'mappedElsewhere'>
+      Pick<EngineReplicaOptions, 'clock' | 'onDemand' | 'gate' | 'devices' | 'weights' | 'mappedElsewhere'> &
+        Pick<EngineSetup, 'gpu'>
     > = {},
   ) {
+    const { gpu, ...options } = more;
     const line = (event: string, fields: LogFields = {}): void => {
       this.logs.push(`${event} ${JSON.stringify(fields)}`);
       this.#read(event, fields);
@@ -90,13 +93,13 @@ export class EngineHarness {
     const log: Log = { info: line, warn: line, error: line, debug: line, forRequest: () => log };
     this.engine = new EngineReplica({
       entry,
-      setup: stubSetup(script),
+      setup: { ...stubSetup(script), ...(gpu !== undefined && { gpu }) },
       timing: { ...STUB_TIMING, ...timing },
       clock: keepingClock,
       random: () => 1,
       log,
       names: { model: 'stub' },
-      ...more,
+      ...options,
       events: {
         seats: (count) => {
           this.seats.push(count);

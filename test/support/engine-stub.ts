@@ -6,6 +6,7 @@ import { writeSync } from 'node:fs';
 import { connect } from 'node:net';
 import { basename } from 'node:path';
 import { pack } from '../../engine/protocol/frames.js';
+import { fileKey } from '../../engine/protocol/file-key.js';
 import { Link } from '../../engine/protocol/link.js';
 import { ENGINE_EXIT, PROTOCOL_VERSION as v, type FromEngine, type ToEngine } from '../../engine/protocol/messages.js';
 import type { EngineFacts, EngineSetup } from '../../engine/protocol/setup.js';
@@ -49,6 +50,15 @@ function send(message: FromEngine | Record<string, unknown>): void {
   link.send(message);
 }
 
+/** Its weights are to be hashed. */
+let opened: EngineSetup | undefined;
+
+function open(setup: EngineSetup): void {
+  opened = setup;
+  const key = fileKey(setup.file);
+  send({ v, kind: 'opens', ...(key !== undefined && { key }) });
+}
+
 function emit(...outputs: Output[]): void {
   step += 1;
   send({ v, kind: 'step', step, outputs, held: [] });
@@ -74,6 +84,7 @@ function start(setup: EngineSetup): void {
     gpu: false,
     ...(script.confirmsCancels && { confirmsCancels: true }),
   };
+  if (script.gpus && triesGpu(setup, script.gpus)) return;
   switch (script.start ?? 'ready') {
     case 'silent':
       return;
@@ -103,6 +114,23 @@ function start(setup: EngineSetup): void {
     case 'ready':
   }
   send({ v, kind: 'ready', facts });
+}
+
+/** Whether there is a backend that it may use, which then fails. */
+function triesGpu(
+  { gpu, failedBackends = [] }: EngineSetup,
+  { names, fail }: NonNullable<StubScript['gpus']>,
+): boolean {
+  const backend = gpu === 'auto' ? names.find((name) => !failedBackends.includes(name)) : gpu;
+  if (backend === undefined || backend === false) return false;
+  send({ v, kind: 'tries', backend });
+  if (fail === 'no-step') send({ v, kind: 'unable', reason: 'cannot decode: no kernel', mayMend: true, noStep: true });
+  else if (fail === 'no-memory') send({ v, kind: 'unable', reason: 'failed to allocate', mayMend: true, noStep: true });
+  else {
+    process.stderr.write('CUDA error: the provided PTX was compiled with an unsupported toolchain.\n');
+    process.abort();
+  }
+  return true;
 }
 
 function tick(): void {
@@ -362,7 +390,12 @@ const link = Link.toParent({ message: (raw) => obey(raw as ToEngine), closed: ()
 function obey(message: ToEngine): void {
   switch (message.kind) {
     case 'start':
-      start(message.setup);
+      if (message.setup.weightsFollow) open(message.setup);
+      else start(message.setup);
+      break;
+    case 'weights':
+      if (opened) start(opened);
+      opened = undefined;
       break;
     case 'generate':
       generate(message.id, message.job);

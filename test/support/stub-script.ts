@@ -1,4 +1,5 @@
 import { NO_CACHE, type CacheCounts } from '../../engine/protocol/messages.js';
+import type { GpuBackend } from '../../engine/protocol/setup.js';
 
 /**
  * How a test controls the stub engine (engine-stub.ts): the name of its setup’s `file` is a {@link StubScript} as JSON.
@@ -19,6 +20,8 @@ export interface StubScript {
     | 'exit'
     /** Prints an assertion and aborts. */
     | 'abort';
+  /** GPU backends that it has, best first: each fails so, and without one it computes on the CPU. */
+  readonly gpus?: { readonly names: readonly GpuBackend[]; readonly fail: 'abort' | 'no-step' | 'no-memory' };
   /** A generate job’s seed selects what it does, not the first token of its prompt. */
   readonly bySeed?: boolean;
   /** Continues after `shutdown`. */

@@ -1,10 +1,12 @@
 import { createHash } from 'node:crypto';
+import { readFileSync } from 'node:fs';
 import { chmod, copyFile, readFile, rename, rm, symlink, utimes, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import t from 'tap';
 import { fileKey, partsOf, sizeIn, writtenInPlace } from '../../../engine/protocol/file-key.js';
 import type { Clock } from '../../../sidecar/lib/clock.js';
 import { FakeClock } from '../../support/fake-clock.js';
+import { eventually } from '../../support/processes.js';
 import {
   sameWeights,
   WeightFiles,
@@ -25,6 +27,15 @@ function reader(file: string, hash: () => Promise<string>): WeightReader {
   const ended = new Promise<void>((settle) => (end = settle));
   const content = async (): Promise<Content> => ({ version: await hash(), key: fileKey(file) });
   return { found: Promise.resolve(fileKey(file)), ended, content, close: () => end() };
+}
+
+/** Its text; empty if it is not there. */
+function readIfThere(file: string): string {
+  try {
+    return readFileSync(file, 'utf8');
+  } catch {
+    return '';
+  }
 }
 
 /** A thread's module. */
@@ -57,6 +68,59 @@ t.test('a file is hashed once, by all who ask, until it changes', async (t) => {
   t.match(await files.of(path), { file: { version: sha256('two') } });
   t.equal(reads, 2);
   t.same(await files.of(join(dir, 'none')), { kind: 'unread', why: 'cannot be read' });
+});
+
+t.test('hashes are kept for the next start, which reads nothing of a file that is known', async (t) => {
+  const dir = t.testdir({ data: {}, a: 'one', b: 'two' });
+  const [a, b, keptIn] = [join(dir, 'a'), join(dir, 'b'), join(dir, 'data', 'weights.json')];
+  const reads: string[] = [];
+  const clock = new FakeClock();
+  const start = (): WeightFiles =>
+    new WeightFiles(
+      SILENCE_MS,
+      clock,
+      (file) => {
+        reads.push(`looks at ${file}`);
+        return reader(file, async () => {
+          reads.push(`reads ${file}`);
+          return sha256(await readFile(file, 'utf8'));
+        });
+      },
+      keptIn,
+    );
+  // Attributes of a file that was not changed for long, as no test can set them.
+  const settled = (file: string): string => (fileKey(file) ?? '').replace(/:\d+:\d+$/, ':1:2');
+  const old = new Map([a, b].map((file) => [file, settled(file)]));
+  const files = new WeightFiles(
+    SILENCE_MS,
+    clock,
+    (file) => ({
+      ...reader(file, () => Promise.resolve('')),
+      found: Promise.resolve(old.get(file)),
+      content: async () => ({ version: sha256(await readFile(file, 'utf8')), key: old.get(file) }),
+    }),
+    keptIn,
+  );
+  await Promise.all([files.of(a), files.of(b)]);
+  await eventually('both are kept', () => /:1:2".*:1:2"/.test(readIfThere(keptIn)));
+
+  const known = { kind: 'hashed', file: { key: old.get(a), version: sha256('one') } };
+  t.same(await start().of(a, old.get(a)), known);
+  t.strictSame(reads, []);
+  t.match(
+    await start().of(a, fileKey(a)),
+    { file: { key: fileKey(a), version: sha256('one') } },
+    'of another key it is read',
+  );
+  t.strictSame(reads, [`looks at ${a}`, `reads ${a}`]);
+  t.notMatch(
+    readIfThere(keptIn),
+    fileKey(a) ?? '',
+    'a file that was just changed may change again in the same tick: not kept',
+  );
+  await writeFile(keptIn, '{"hashes":{"k":"no hash"');
+  t.match(await start().of(a, old.get(a)), { kind: 'hashed' }, 'a damaged file is none');
+  t.equal(reads.length, 4);
 });
 
 t.test('in a thread, and not what is no file or changes meanwhile', async (t) => {

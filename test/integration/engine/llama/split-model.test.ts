@@ -2,13 +2,13 @@
 import { open, rm, stat, truncate } from 'node:fs/promises';
 import { join } from 'node:path';
 import t from 'tap';
-import { fileKey } from '../../../../engine/protocol/file-key.js';
+import { fileKey, type HashedFile } from '../../../../engine/protocol/file-key.js';
 import { readModelHead } from '../../../../engine/llama/inspect/head.js';
 import { inspectModel } from '../../../../engine/llama/inspect/model.js';
 import { writeVocabulary } from '../../../../engine/llama/inspect/vocabulary-file.js';
 import { checkModelFile } from '../../../../engine/llama/model-file.js';
 import { loadVocabulary } from '../../../../engine/llama/vocabulary.js';
-import { checkUnchanged, weightVersionOf } from '../../../../engine/llama/runtime.js';
+import { LoadedWeights } from '../../../../engine/llama/runtime.js';
 import type { SizingSetup } from '../../../../engine/protocol/inspect-messages.js';
 import { testModel } from '../../../support/models.js';
 import { job } from '../../../support/step-bench.js';
@@ -63,15 +63,32 @@ t.test('its vocabulary is one file, which can be loaded', async (t) => {
 });
 
 t.test('its version is of all parts, and a part that changed is another model', async (t) => {
-  const version = await weightVersionOf(first, undefined);
+  const versionOf = (hashed?: HashedFile): Promise<string> =>
+    new LoadedWeights(first, Promise.resolve(hashed)).version();
+  const version = await versionOf();
   const key = fileKey(first) ?? '';
+  t.equal(await versionOf({ key, version: 'as the sidecar hashed it' }), 'as the sidecar hashed it');
+  const loads = new LoadedWeights(first, Promise.resolve({ key, version }));
   const file = await open(second, 'r+');
   await file.write(Buffer.from([1]), 0, 1, (await file.stat()).size - 1);
   await file.close();
-  t.not(await weightVersionOf(first, undefined), version);
-  t.throws(() => checkUnchanged(first, { key, version }), {
-    message: /^the file is not the one that was loaded before/,
+  await t.rejects(loads.version(), {
+    message: /^the file was replaced or written to while it was loaded/,
+    mayMend: true,
   });
+  t.not(await versionOf(), version);
+  await t.rejects(versionOf({ key, version }), { message: /^the file is not the one that was loaded before/ });
+});
+
+t.test('a load ends as soon as its weights are known to be others', async (t) => {
+  let hashed: (weights: HashedFile) => void = () => undefined;
+  const weights = new LoadedWeights(first, new Promise((resolve) => (hashed = resolve)));
+  const load = weights.beside(new Promise(() => undefined));
+  hashed({ key: 'another', version: 'v' });
+  await t.rejects(load, { message: /^the file is not the one that was loaded before/, mayMend: true });
+  const own = new LoadedWeights(first, Promise.resolve({ key: fileKey(first) ?? '', version: 'v' }));
+  t.equal(await own.beside(Promise.resolve('loaded')), 'loaded');
+  await t.rejects(own.beside(Promise.reject(new Error('no memory'))), { message: 'no memory' });
 });
 
 t.test('a part that is cut off or not there is named', async (t) => {

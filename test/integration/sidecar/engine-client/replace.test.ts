@@ -6,7 +6,7 @@ import t, { type Test } from 'tap';
 import type { Clock } from '../../../../sidecar/lib/clock.js';
 import { StartGate } from '../../../../sidecar/engine-client/start-gate.js';
 import type { Replaced } from '../../../../sidecar/engine-client/engine.js';
-import type { EngineTiming } from '../../../../sidecar/engine-client/replica.js';
+import type { EngineTiming } from '../../../../sidecar/engine-client/restart-policy.js';
 import { EngineHarness, keepingClock, stubJob, STUB_ENTRY } from '../../../support/engine-harness.js';
 import { eventually } from '../../../support/processes.js';
 import { RecordingReceiver } from '../../../support/recording-receiver.js';

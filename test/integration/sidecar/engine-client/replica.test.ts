@@ -6,10 +6,11 @@ import { fileURLToPath } from 'node:url';
 import { runChat, runDecision } from '../../../support/generate-job.js';
 import t, { type Test } from 'tap';
 import { PREFIX_CHUNK } from '../../../../engine/protocol/prefix-hash.js';
+import type { HashedFile } from '../../../../engine/protocol/file-key.js';
 import type { ScoreJob } from '../../../../engine/protocol/jobs.js';
 import { NO_REPORT } from '../../../../engine/protocol/messages.js';
 import { StartGate } from '../../../../sidecar/engine-client/start-gate.js';
-import type { EngineTiming, OnDemand } from '../../../../sidecar/engine-client/replica.js';
+import type { EngineTiming, OnDemand } from '../../../../sidecar/engine-client/restart-policy.js';
 import { EngineHarness, stubJob, STUB_ENTRY } from '../../../support/engine-harness.js';
 import { eventually } from '../../../support/processes.js';
 import { RecordingReceiver } from '../../../support/recording-receiver.js';
@@ -270,7 +271,8 @@ t.test('failed starts are retried, with growing waits', async (t) => {
     ['exit', { reason: 'exited', code: 3 }],
   ] as const;
   for (const [start, end] of cases) {
-    const harness = launch(t, { start });
+    // On a busy machine one that is ready twice is so for some time before it is killed.
+    const harness = launch(t, { start }, { backoffMaxMs: 60_000 });
     t.match(await harness.loss(), end);
     t.equal(harness.engine.state, 'cold');
     t.equal(await harness.restart(), 5);
@@ -362,6 +364,60 @@ t.test(
     await third.ready();
   },
 );
+
+t.test(
+  'it is forked before its weights are hashed, and has seats once both the load and the hash are done',
+  async (t) => {
+    const hashes: ((known: HashedFile | undefined) => void)[] = [];
+    const weights = (): Promise<HashedFile | undefined> => new Promise((resolve) => hashes.push(resolve));
+    // Less than the hash takes: the time to start does not run meanwhile.
+    const harness = launch(t, {}, { startTimeoutMs: 5000 }, STUB_ENTRY, { weights });
+    const { engine } = harness;
+    t.match(harness.logs, [/^engine forked /]);
+    await eventually('it opens its file', () => hashes.length > 0);
+    t.equal(engine.state, 'cold');
+    hashes[0]?.({ key: 'k', version: 'v' });
+    await harness.ready();
+    t.same(engine.setup.weights, { key: 'k', version: 'v' });
+    process.kill(engine.pid ?? 0, 'SIGKILL');
+    await eventually('the next one opens its file', () => hashes.length > 1);
+    hashes[1]?.(undefined);
+    await harness.ready(2);
+    t.equal(harness.lost.length, 1, 'a file that cannot be hashed here is left to the engine');
+  },
+);
+
+for (const fail of ['abort', 'no-step'] as const)
+  t.test(`gpu: auto goes on with the next backend where one fails before its first step (${fail})`, async (t) => {
+    const gpus = { names: ['cuda', 'vulkan'] as const, fail };
+    const harness = launch(t, { gpus }, { backoffMinMs: 60_000, backoffMaxMs: 60_000 }, STUB_ENTRY, { gpu: 'auto' });
+    await harness.ready();
+    t.equal(harness.engine.facts?.gpu, false, 'at last the CPU');
+    const lines = harness.logs.filter((line) => line.startsWith('GPU backend failed'));
+    t.match(lines, [
+      /"backend":"cuda".*"reason":".*another backend is used. To use this one: install NVIDIA's driver/,
+      /"backend":"vulkan".*"reason":".*To use this one: install a newer Vulkan driver/,
+    ]);
+    t.match(
+      lines[0],
+      fail === 'abort' ? /"reason":"aborted: device-error;/ : /"reason":"unable: cannot decode: no kernel;/,
+    );
+    t.strictSame([lines.length, harness.lost.length, harness.restarts], [2, 0, [0, 0]], 'at once, and it is not lost');
+    process.kill(harness.engine.pid ?? 0, 'SIGKILL');
+    t.match(await harness.loss(), { reason: 'killed' });
+  });
+
+t.test('a backend that was named, lack of memory and named devices do not lead to another backend', async (t) => {
+  const names = ['cuda', 'vulkan'] as const;
+  const named = launch(t, { gpus: { names, fail: 'abort' } }, {}, STUB_ENTRY, { gpu: 'cuda' });
+  t.match(await named.loss(3), { final: true, detail: /crash \(aborted: device-error\)/ });
+  const full = launch(t, { gpus: { names, fail: 'no-memory' } }, {}, STUB_ENTRY, { gpu: 'auto' });
+  t.match(await full.loss(), { final: true, detail: 'failed to allocate' });
+  const devices = { gpu: 'auto', devices: ['0'] } as const;
+  const pinned = launch(t, { gpus: { names, fail: 'abort' } }, {}, STUB_ENTRY, devices);
+  t.match(await pinned.loss(3), { final: true });
+  for (const { logs } of [named, full, pinned]) t.notOk(logs.some((line) => line.startsWith('GPU backend failed')));
+});
 
 t.test('on one device they load in turn, so that memory adds up, and on two at once', async (t) => {
   const gate = new StartGate();
