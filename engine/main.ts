@@ -4,12 +4,8 @@
  * protocol.
  */
 import { jobProblem } from './scheduler/job-check.js';
-import { Link } from './protocol/link.js';
 import { LoadFailure } from './llama/load-failure.js';
-import { leaveMemoryOutOfDumps } from './protocol/no-core-dump.js';
-import { endAtOnce, endWithParent } from './protocol/parent-watch.js';
-import './protocol/group-signals.js';
-import './protocol/v8-flags.js';
+import { Shell } from './protocol/shell.js';
 import { ENGINE_EXIT, NO_REPORT, PROTOCOL_VERSION, type FromEngine, type ToEngine } from './protocol/messages.js';
 import type { HashedFile } from './protocol/file-key.js';
 import type { EngineFacts, EngineSetup } from './protocol/setup.js';
@@ -19,26 +15,16 @@ import { roomForMemoryFiles } from './llama/memory/memory-file.js';
 import { usableOf } from './llama/memory/verdict.js';
 import { LoadedWeights, loadRuntime, type Runtime } from './llama/runtime.js';
 import { STEP_MS } from './scheduler/step-planner.js';
+import type { StepLimits } from './scheduler/step-limits.js';
 import { StepLoop } from './scheduler/step-loop.js';
 import { warmUp } from './scheduler/warm-up.js';
 
-type Body = FromEngine extends infer Message ? (Message extends { v: number } ? Omit<Message, 'v'> : never) : never;
-
-endWithParent();
-leaveMemoryOutOfDumps();
-
-const link = Link.toParent({
-  message: (raw) => receive(raw as ToEngine | null | undefined),
-  // The sidecar is gone. A normal exit would wait for the current step, and a decode may hang.
-  closed: endAtOnce,
+const shell = new Shell<ToEngine, FromEngine>(PROTOCOL_VERSION, {
+  start: ({ setup }) => void start(setup),
+  message: receive,
+  // After the current step. Not at once: an exit would wait for the step without the watch over the parent.
+  refuse: () => void Promise.resolve(loop?.close()).then(() => process.exit(ENGINE_EXIT.protocol)),
 });
-
-function send(message: Body, then?: () => void): void {
-  link.send({ v: PROTOCOL_VERSION, ...message }, then);
-}
-
-// An abort inside llama.cpp would start a debugger on this process to print a stack trace.
-process.env['GGML_NO_BACKTRACE'] = '1';
 
 /** Tidies within the longest age of a state. */
 const TIDIES_AN_AGE = 8;
@@ -48,21 +34,18 @@ const TIDY_MS = 10_000;
 
 let loop: StepLoop | undefined;
 let runtime: Runtime | undefined;
-let started = false;
 /** Set while the hash of the weights is to come in a message. */
 let takeWeights: ((weights: HashedFile | undefined) => void) | undefined;
-/** Ends because of an invalid message; later messages are not read. */
-let ending = false;
 
 async function start(setup: EngineSetup): Promise<void> {
   // The event loop runs while a model loads, so heartbeats start at once.
   setInterval(() => {
     const { live, tokens, cache } = loop?.report ?? NO_REPORT;
-    send({ kind: 'heartbeat', step: loop?.steps ?? 0, live, tokens, cache });
+    shell.send({ kind: 'heartbeat', step: loop?.steps ?? 0, live, tokens, cache });
   }, setup.heartbeatMs);
   try {
     const weights = weightsOf(setup);
-    const loaded = await weights.beside(loadRuntime(setup, (backend) => send({ kind: 'tries', backend })));
+    const loaded = await weights.beside(loadRuntime(setup, (backend) => shell.send({ kind: 'tries', backend })));
     const { decoder, tokens, log } = loaded;
     const device = loaded.gpu === false ? 'cpu' : 'gpu';
     const { prefillTokensPerStep, checkpointBytes } = loaded;
@@ -75,23 +58,27 @@ async function start(setup: EngineSetup): Promise<void> {
     const prefixCache = { bytes: loaded.prefixCacheBytes, maxAgeMs, available };
     const kept = { checkpointBytes, prefixCache, ownsPrompts: true };
     const { stepMs = STEP_MS, ...settings } = setup;
-    const plan = { ...settings, ...(device === 'gpu' && { stepMs }), prefillTokensPerStep, ...kept };
-    const trial = { ...plan, origin: { weights: '', kv: loaded.kv } };
-    await warmUp(decoder, tokens, trial, device).catch(async (error: unknown) => {
+    const limitsOf = (weights: string): StepLimits => {
+      const origin = { weights, kv: loaded.kv };
+      const own = { prefillTokensPerStep, origin, ...(device === 'gpu' && { stepMs }), ...kept };
+      return Object.assign({}, settings, own);
+    };
+    await warmUp(decoder, tokens, limitsOf(''), device).catch(async (error: unknown) => {
       // The file could be loaded, so the cause may be the machine.
       throw new LoadFailure(`llama.cpp cannot decode with it: ${await log.why(error)}`, true, true);
     });
     log.close();
     const version = await weights.version();
     runtime = loaded;
-    const limits = { ...plan, origin: { weights: version, kv: loaded.kv } };
-    loop = new StepLoop(decoder, tokens, limits, (step, outputs, held) => send({ kind: 'step', step, outputs, held }));
-    send({ kind: 'ready', facts: facts(setup, runtime, version) });
+    loop = new StepLoop(decoder, tokens, limitsOf(version), (step, outputs, held) =>
+      shell.send({ kind: 'step', step, outputs, held }),
+    );
+    shell.send({ kind: 'ready', facts: facts(setup, runtime, version) });
     setInterval(() => void loop?.tidy(), Math.min(prefixCache.maxAgeMs / TIDIES_AN_AGE, TIDY_MS));
   } catch (error) {
     const reason = error instanceof Error ? error.message : 'unknown failure';
     const { mayMend = false, noStep = false } = error instanceof LoadFailure ? error : {};
-    send({ kind: 'unable', reason, mayMend, ...(noStep && { noStep }) }, () => process.exit(ENGINE_EXIT.unable));
+    shell.send({ kind: 'unable', reason, mayMend, ...(noStep && { noStep }) }, () => process.exit(ENGINE_EXIT.unable));
   }
 }
 
@@ -99,7 +86,7 @@ async function start(setup: EngineSetup): Promise<void> {
 function weightsOf({ file, weights, weightsFollow }: EngineSetup): LoadedWeights {
   if (!weightsFollow) return new LoadedWeights(file, Promise.resolve(weights));
   const opened = new LoadedWeights(file, new Promise((resolve) => (takeWeights = resolve)));
-  send({ kind: 'opens', ...(opened.key !== undefined && { key: opened.key }) });
+  shell.send({ kind: 'opens', ...(opened.key !== undefined && { key: opened.key }) });
   return opened;
 }
 
@@ -127,38 +114,22 @@ async function shutdown(): Promise<void> {
   process.exit(ENGINE_EXIT.done);
 }
 
-/** Ends after the current step. Not at once: an exit would wait for the step without the watch over the parent. */
-function refuse(): void {
-  ending = true;
-  void Promise.resolve(loop?.close()).then(() => process.exit(ENGINE_EXIT.protocol));
-}
-
 /** The loop for a job; a job that would crash llama.cpp fails alone. */
 function loopFor(id: number, job: GenerateJob | ScoreJob): StepLoop | undefined {
   if (!loop || !runtime) {
-    refuse();
+    shell.refuse();
     return undefined;
   }
   const problem = jobProblem(job, runtime.vocabulary);
   if (problem === undefined) return loop;
-  send({ kind: 'step', step: loop.steps, outputs: [{ id, kind: 'failed', reason: problem }], held: [] });
+  shell.send({ kind: 'step', step: loop.steps, outputs: [{ id, kind: 'failed', reason: problem }], held: [] });
   return undefined;
 }
 
-function receive(message: ToEngine | null | undefined): void {
-  if (ending) return;
-  if (message?.v !== PROTOCOL_VERSION) {
-    refuse();
-    return;
-  }
+function receive(message: Exclude<ToEngine, { readonly kind: 'start' }>): void {
   switch (message.kind) {
-    case 'start':
-      if (started) refuse();
-      else void start(message.setup);
-      started = true;
-      return;
     case 'weights':
-      if (takeWeights === undefined) refuse();
+      if (takeWeights === undefined) shell.refuse();
       else takeWeights(message.weights);
       takeWeights = undefined;
       return;
@@ -185,6 +156,6 @@ function receive(message: ToEngine | null | undefined): void {
       return;
     default:
       message satisfies never;
-      refuse();
+      shell.refuse();
   }
 }

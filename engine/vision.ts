@@ -10,11 +10,8 @@ import { setPriority } from 'node:os';
 import { EmbeddingCache, ImageEncoder } from './llama/embedding-cache.js';
 import { LoadFailure } from './llama/load-failure.js';
 import { openVision, type Vision } from './llama/vision.js';
-import { Link } from './protocol/link.js';
 import { ENGINE_EXIT } from './protocol/messages.js';
-import { endAtOnce, endWithParent } from './protocol/parent-watch.js';
-import './protocol/group-signals.js';
-import './protocol/v8-flags.js';
+import { Shell } from './protocol/shell.js';
 import {
   VISION_VERSION,
   type Confinement,
@@ -23,11 +20,6 @@ import {
   type ToVision,
   type VisionSetup,
 } from './protocol/vision-messages.js';
-
-type Body = FromVision extends infer Message ? (Message extends { v: number } ? Omit<Message, 'v'> : never) : never;
-
-/** An abort inside llama.cpp would start a debugger on this process to print a stack trace. */
-process.env['GGML_NO_BACKTRACE'] = '1';
 
 /** Running replies have precedence where they share cores with an encoder. */
 const NICE = 10;
@@ -47,18 +39,11 @@ const clock = { now: () => performance.now() };
 let vision: Vision | undefined;
 let encoder: ImageEncoder | undefined;
 let cache = new EmbeddingCache(0, 0, clock);
-let started = false;
 
-endWithParent();
-
-const link = Link.toParent({
-  message: (raw) => receive(raw as ToVision | null | undefined),
-  closed: endAtOnce,
+const shell = new Shell<ToVision, FromVision>(VISION_VERSION, {
+  start: ({ setup }) => void start(setup),
+  message: receive,
 });
-
-function send(message: Body, then?: () => void): void {
-  link.send({ v: VISION_VERSION, ...message }, then);
-}
 
 async function start(setup: VisionSetup): Promise<void> {
   setPriority(NICE);
@@ -71,9 +56,9 @@ async function start(setup: VisionSetup): Promise<void> {
     encoder = new ImageEncoder(opened, cache);
     setInterval(() => {
       cache.expire();
-      send({ kind: 'heartbeat' });
+      shell.send({ kind: 'heartbeat' });
     }, setup.heartbeatMs);
-    send({ kind: 'ready', facts: { projectorVersion, whole: opened.whole, confinement } });
+    shell.send({ kind: 'ready', facts: { projectorVersion, whole: opened.whole, confinement } });
   } catch (error) {
     // The operating system's errors, as of a disk that does not answer, may pass.
     const ofSystem = (error as NodeJS.ErrnoException).code !== undefined;
@@ -84,7 +69,7 @@ async function start(setup: VisionSetup): Promise<void> {
 }
 
 function unable(why: Omit<Extract<FromVision, { kind: 'unable' }>, 'v' | 'kind'>): void {
-  send({ kind: 'unable', ...why }, () => process.exit(ENGINE_EXIT.unable));
+  shell.send({ kind: 'unable', ...why }, () => process.exit(ENGINE_EXIT.unable));
 }
 
 /** The user before the filter, which allows no change of it. */
@@ -124,25 +109,20 @@ async function sha256(file: string): Promise<string> {
 }
 
 async function encode(id: number, task: EncodeTask, by: ImageEncoder): Promise<void> {
-  send({ id, ...(await by.encode(task)) });
+  shell.send({ id, ...(await by.encode(task)) });
 }
 
-function receive(message: ToVision | null | undefined): void {
-  if (message?.v !== VISION_VERSION || (message.kind === 'start') === started) {
-    process.exit(ENGINE_EXIT.protocol);
-  }
-  if (message.kind === 'start') {
-    started = true;
-    void start(message.setup);
+function receive(message: Exclude<ToVision, { readonly kind: 'start' }>): void {
+  if (!vision || !encoder) {
+    shell.refuse();
     return;
   }
-  if (!vision || !encoder) process.exit(ENGINE_EXIT.protocol);
   switch (message.kind) {
     case 'layout':
       try {
-        send({ kind: 'layout', id: message.id, parts: vision.layout(message.size) });
+        shell.send({ kind: 'layout', id: message.id, parts: vision.layout(message.size) });
       } catch {
-        send({ kind: 'refused', id: message.id, why: 'failed' });
+        shell.send({ kind: 'refused', id: message.id, why: 'failed' });
       }
       return;
     case 'encode':
