@@ -14,6 +14,8 @@ const GROUP_S = 900;
 export interface Entry {
   /** From the repository’s root. */
   readonly path: string;
+  /** The test files that it runs, from the repository’s root. */
+  readonly files: readonly string[];
   /** After so long it is ended, s. */
   readonly limitS: number;
 }
@@ -28,10 +30,11 @@ export function entriesFor(files: readonly string[], limitS?: number): Entry[] {
   const below = files.map((file) => file.slice(TESTS.length + 1));
   return groupsOf(below).map(({ name, files: members }) => {
     const [only = ''] = members;
-    if (members.length === 1) return { path: join(TESTS, only), limitS: limitS ?? limitOf(only) };
+    const own = members.map((file) => join(TESTS, file));
+    if (members.length === 1) return { path: join(TESTS, only), files: own, limitS: limitS ?? limitOf(only) };
     const path = join(ENTRIES, `${name}.js`);
     const each = members.map((file) => [join(TESTS, file), ...(limitS === undefined ? [limitOf(file)] : [])]);
     writeFileSync(path, `import { runGroup } from '../support/group-files.js';\nrunGroup(${JSON.stringify(each)});\n`);
-    return { path, limitS: limitS ?? GROUP_S };
+    return { path, files: own, limitS: limitS ?? GROUP_S };
   });
 }
