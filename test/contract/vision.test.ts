@@ -11,6 +11,7 @@ import { chatBody, InProcess } from '../support/in-process.js';
 import { LeakSearch } from '../support/leak-search.js';
 import { chatPrice, lastClose, startPriced, usageOf, agrees } from '../support/priced-sidecar.js';
 import type { RawResponse } from '../support/raw-http.js';
+import { STUB_JOB, STUB_TOP_K } from '../support/stub-script.js';
 import { RetentionWatch } from '../support/retention-watch.js';
 import {
   STUB_WIDTH,
@@ -58,7 +59,11 @@ async function ready(sidecar: InProcess): Promise<void> {
 
 /** Ready to take images. */
 async function start(t: Test): Promise<InProcess> {
-  const sidecar = await startPriced(t, '0.01', { models: [seeing()], visionEntry: VISION_STUB });
+  const sidecar = await startPriced(t, '0.01', {
+    models: [seeing()],
+    visionEntry: VISION_STUB,
+    config: { contract: 'compatible' },
+  });
   await ready(sidecar);
   return sidecar;
 }
@@ -86,6 +91,40 @@ t.test('a model with vision', async (t) => {
     t.ok(two >= usage.prompt_tokens + stubImageTokens(size) + AROUND);
     const low = await tokens(text(), image(png(900, 600), 'low'));
     t.ok(low < (await tokens(text(), image(png(900, 600), 'high'))), 'detail');
+  });
+
+  await t.test('in the Messages API: the same tokens, also where they are counted', async (t) => {
+    const url = dataUrl(png(300, 200));
+    const [type, data] = url.slice('data:'.length).split(';base64,');
+    const top_k = STUB_TOP_K + STUB_JOB.look;
+    const asked = (source: object): object => ({
+      model: 'chat',
+      max_tokens: 4,
+      top_k,
+      messages: [
+        {
+          role: 'user',
+          content: [
+            { type: 'text', text: 'What?' },
+            { type: 'image', source },
+          ],
+        },
+      ],
+    });
+    const chat = await sidecar.post(CHAT, body([text('What?'), at(url)], { reasoning_effort: 'none' }));
+    for (const source of [
+      { type: 'base64', media_type: type, data },
+      { type: 'url', url },
+    ]) {
+      const answer = await sidecar.post('/v1/messages', asked(source));
+      const { content, usage } = JSON.parse(answer.body) as { content: object[]; usage: { input_tokens: number } };
+      t.match(content, [{ type: 'text', text: 'seen' }]);
+      t.equal(usage.input_tokens, usageOf(chat).prompt_tokens);
+      const counted = await sidecar.post('/v1/messages/count_tokens', asked(source));
+      t.strictSame(JSON.parse(counted.body), { input_tokens: usage.input_tokens });
+    }
+    const elsewhere = await sidecar.post('/v1/messages', asked({ type: 'url', url: 'https://127.0.0.1:1/a.png' }));
+    t.match(JSON.parse(elsewhere.body), { error: { message: /is an https URL, and no URL is fetched/ } });
   });
 
   await t.test('refused before anything of it is decoded', async (t) => {

@@ -13,7 +13,9 @@ type Refusal = readonly [status: number, code: string];
 /** Every status and code of a route's refusals, with the statuses of the catalogue. */
 function refusals(route: RouteReference): Refusal[] {
   const { messageErrors, ...usual } = route;
-  return [...refusalsOf(messageErrors === true ? usual : route)].flatMap(([status, codes]) => codes.map((each): Refusal => [status, each]));
+  return [...refusalsOf(messageErrors === true ? usual : route)].flatMap(([status, codes]) =>
+    codes.map((each): Refusal => [status, each]),
+  );
 }
 
 const isOf = (all: readonly Refusal[], [status, code]: Refusal): boolean =>

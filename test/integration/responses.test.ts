@@ -240,6 +240,11 @@ t.test(
       delta: { stop_reason: whole.stop_reason },
       usage: { output_tokens: whole.usage.output_tokens },
     });
+    const sequence = said?.text?.slice(3, 6) ?? '';
+    const ended = { stop_reason: 'stop_sequence', stop_sequence: sequence };
+    const stopped = JSON.parse(await ask({ stop_sequences: [sequence] })) as Message;
+    t.match(stopped, { ...ended, content: [{ text: said?.text?.slice(0, 3) }] });
+    t.match(await ask({ stop_sequences: [sequence], stream: true }), JSON.stringify(ended).slice(1, -1));
     const tools = [{ name: 'look', input_schema: LOOK.parameters }];
     const called = JSON.parse(
       await ask({ tools, tool_choice: { type: 'any', disable_parallel_tool_use: true } }),
