@@ -121,6 +121,7 @@ async function readBody(
     return body;
   }
   if (body.kind === 'gone') return { kind: 'cancelled' };
+  if (body.kind === 'silent') return failed(refusals.silentBody());
   return failed(body.kind === 'too-large' ? refusals.tooLarge(limit) : refusals.noRoom());
 }
 

@@ -101,6 +101,13 @@ export function tooLarge(limitBytes: number): ContractError {
   );
 }
 
+export function silentBody(): ContractError {
+  return contractError(
+    'bad_request',
+    'The chunked body does not go on. Chunk extensions are not read: send the body without them, or with Content-Length.',
+  );
+}
+
 export function noRoom(): ContractError {
   return contractError('capacity_exceeded', 'Too many request bytes are being held at once. Try again shortly.');
 }

@@ -20,6 +20,12 @@ const EARLY_BYTES = 64 * 1024;
 /** Bodies up to this length are short: whole decision requests, and chats without images. */
 const SHORT_BYTES = 1024 * 1024;
 
+/**
+ * A chunked body of which no byte arrives for so long is refused. uWS takes a chunk extension for a part of the size and then waits for
+ * bytes that never come; it would close the connection without an answer after 8 to 12 s.
+ */
+const SILENT_CHUNKS_MS = 6000;
+
 /** The memory of all bodies. A part is reserved for short ones, so that a few long ones cannot exclude all others. */
 export class BodyBudget {
   readonly #cap: number;
@@ -162,6 +168,8 @@ export type BodyResult =
   | { readonly kind: 'too-large' }
   /** The memory bound of all bodies is reached. */
   | { readonly kind: 'no-room' }
+  /** Chunked, and no byte of it arrived for some seconds. */
+  | { readonly kind: 'silent' }
   /** The caller disconnected. */
   | { readonly kind: 'gone' };
 
@@ -191,6 +199,8 @@ export class BodyReader {
   #paused = false;
   #resolve: ((body: BodyResult) => void) | undefined;
   #cancelTimer: (() => void) | undefined;
+  /** Set while a chunked body is read: ends the wait for its next byte. */
+  #cancelSilence: (() => void) | undefined;
   /** What waits for the last byte. */
   readonly #afterwards: (() => void)[] = [];
 
@@ -224,6 +234,7 @@ export class BodyReader {
     if (this.#refusal === undefined) this.#keep(new Uint8Array(chunk));
     if (last) {
       this.#cancelTimer?.();
+      this.#cancelSilence?.();
       this.#receivedAt = this.#clock.now();
       this.#unpause();
       if (this.#refusal === undefined && this.#resolve !== undefined) this.#settle(this.#handOut(this.#receivedAt));
@@ -241,6 +252,7 @@ export class BodyReader {
     if (this.#refusal !== undefined) return Promise.resolve(this.#refusal);
     if (this.#receivedAt !== undefined) return Promise.resolve(this.#handOut(this.#receivedAt));
     this.#unpause();
+    if (this.#declared === undefined) this.#watchSilence();
     return new Promise((resolve) => (this.#resolve = resolve));
   }
 
@@ -260,6 +272,15 @@ export class BodyReader {
   closeUnread(): void {
     if (this.#body !== undefined) this.#unpause();
     else this.close();
+  }
+
+  /** Looks at the length alone, so that a chunk sets no timer. */
+  #watchSilence(): void {
+    const before = this.#length;
+    this.#cancelSilence = this.#clock.after(SILENT_CHUNKS_MS, () => {
+      if (this.#length === before) this.#refuse('silent');
+      else this.#watchSilence();
+    });
   }
 
   #keep(chunk: Uint8Array): void {
@@ -290,10 +311,11 @@ export class BodyReader {
     return this.#body;
   }
 
-  #refuse(kind: 'too-large' | 'no-room' | 'gone'): void {
+  #refuse(kind: 'too-large' | 'no-room' | 'silent' | 'gone'): void {
     const refusal = { kind };
     this.#refusal = refusal;
     this.#cancelTimer?.();
+    this.#cancelSilence?.();
     this.#budget.release(this.#buffer.length);
     this.#buffer = NO_BYTES;
     this.#body?.free();

@@ -46,6 +46,12 @@ t.test('HTTP', async (t) => {
       .map(([name, value]) => `${name}: ${value}\r\n`)
       .join('')}\r\n`;
 
+  // Answered some seconds later, at the end of this test.
+  const extension = (await connect()).send(
+    `${head(CHAT_PATH, { 'Transfer-Encoding': 'chunked' })}5;a=b\r\nhello\r\n0\r\n\r\n`,
+  );
+  const extended = extension.response();
+
   await t.test('HEAD', async (t) => {
     const caller = await connect();
     const whole = await caller.request('GET', '/v1/models', auth).response();
@@ -169,6 +175,8 @@ t.test('HTTP', async (t) => {
     }
     const empty = (await connect()).send(`${head(CHAT_PATH, { 'Transfer-Encoding': 'chunked' })}0\r\n\r\n`);
     holdError(t, 'no chunk at all', await empty.response(), BAD_REQUEST);
+    const capital = (await connect()).send(`${head(CHAT_PATH, { 'Transfer-Encoding': 'Chunked' })}0\r\n\r\n`);
+    t.equal(errorOf(await capital.response()).message, 'the body must be JSON', 'the coding’s name has any case');
     const zipped = (await connect()).send(`${head(CHAT_PATH, { 'Transfer-Encoding': 'gzip, chunked' })}0\r\n\r\n`);
     holdError(t, 'another coding', await zipped.response(), BAD_REQUEST);
   });
@@ -197,6 +205,10 @@ t.test('HTTP', async (t) => {
     );
     holdError(t, 'two', await two.response(), BAD_REQUEST);
     await two.rest();
+    const equal = (await connect()).send(
+      `POST ${CHAT_PATH} HTTP/1.1\r\nHost: a\r\nContent-Length: 2\r\nContent-Length: 2\r\n\r\n{}`,
+    );
+    holdError(t, 'two that are equal', await equal.response(), BAD_REQUEST);
   });
 
   await t.test('two Authorization headers', async (t) => {
@@ -280,6 +292,10 @@ t.test('HTTP', async (t) => {
     const grown = (await peakBytes(sidecar.child.pid)) - before;
     t.ok(grown < 96 * MIB, '256 MiB were sent', { grownMiB: Math.round(grown / MIB) });
     t.comment(`peak memory grew by ${Math.round(grown / MIB)} MiB`);
+  });
+
+  await t.test('a chunk extension', async (t) => {
+    holdError(t, 'the library waits for bytes that never come', await extended, BAD_REQUEST);
   });
 });
 

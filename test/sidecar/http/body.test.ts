@@ -62,6 +62,23 @@ t.test('chunks are copied and joined, requested before or after', async (t) => {
   }
 });
 
+t.test('a chunked body that does not go on is refused', async (t) => {
+  const { reader: slow, timers: watch, push: more } = setup();
+  const whole = slow.read(10);
+  const [look] = watch;
+  more('ab');
+  look?.();
+  more('c', true);
+  t.equal(text(await whole), 'abc', 'bytes arrived since the last look');
+  const silent = setup();
+  const refused = silent.reader.read(10);
+  for (const fn of silent.timers) fn();
+  t.equal((await refused).kind, 'silent');
+  const sized = setup({ declared: 5 });
+  void sized.reader.read(10);
+  t.equal(sized.timers.size, 0, 'the library closes one with a length that is slow');
+});
+
 t.test('any split gives the same bytes, and memory is charged and released', async (t) => {
   const property = fc.asyncProperty(
     fc.array(fc.string({ unit: 'grapheme', maxLength: 300 }), { minLength: 1, maxLength: 50 }),
@@ -201,7 +218,7 @@ t.test('a caller that disconnects', async (t) => {
 });
 
 t.test('too slow: the connection is closed', async (t) => {
-  const { reader, push, calls, timers } = setup();
+  const { reader, push, calls, timers } = setup({ declared: 10 });
   const asked = reader.read(10);
   push('a');
   push('b');
