@@ -4,7 +4,7 @@ import type { KeysInForce } from '../access/key-identity.js';
 import type { PatienceReport, QueueReport } from '../admission/report.js';
 import type { AdmissionPage } from './admission-page.js';
 import { contractError, type ContractError } from '../domain/errors.js';
-import type { Exchange } from '../http/exchange.js';
+import type { Exchange, RequestHead } from '../http/exchange.js';
 import type { Metrics } from '../telemetry/metrics.js';
 import { isJson } from './preflight.js';
 import * as refusals from './refusals.js';
@@ -47,14 +47,20 @@ export async function publicMetrics(exchange: Exchange, { metrics, open, scraper
     exchange.fail(contractError('invalid_api_key', 'The secret for these metrics is missing or unknown.'));
     return;
   }
-  const { contentType, text } = await (known ? metrics.render() : metrics.renderEndpoint());
+  const { contentType, text } = await (known ? metrics.render(namesIn(exchange.head)) : metrics.renderEndpoint());
   exchange.reply({ status: 200, headers: { 'Content-Type': contentType }, body: text });
 }
 
-/** GET /metrics on the operators' listener, in Prometheus' text format. */
+/** GET /metrics on the operators' listener, in Prometheus' text format; all metrics, or those that `name[]` selects. */
 export async function operatorsMetrics(exchange: Exchange, services: Pick<Services, 'metrics'>): Promise<void> {
-  const { contentType, text } = await services.metrics.render();
+  const { contentType, text } = await services.metrics.render(namesIn(exchange.head));
   exchange.reply({ status: 200, headers: { 'Content-Type': contentType }, body: text });
+}
+
+/** The different values of `name[]` in the query, as other exporters of Prometheus accept them; undefined without one. */
+function namesIn({ query }: RequestHead): readonly string[] | undefined {
+  const names = new Set(new URLSearchParams(query).getAll('name[]'));
+  return names.size === 0 ? undefined : [...names];
 }
 
 /** The most accounts that are listed for each model; the others are summed up. */

@@ -8,6 +8,8 @@ export interface RequestHead {
   readonly method: string;
   /** Without the query. */
   readonly path: string;
+  /** What follows `?` in the target of a GET, undecoded; empty without one, and for other methods, whose routes read none. */
+  readonly query: string;
   /** The path of its route in the route table, which has no text of the caller; undefined: nothing is served at `path`. */
   readonly route: string | undefined;
   /** The caller's x-request-id if it is valid, else a new UUID. */

@@ -38,15 +38,17 @@ const FRAMES: ReadonlySet<string> = new Set(['content-length', 'transfer-encodin
 class Head implements RequestHead {
   readonly method: string;
   readonly path: string;
+  readonly query: string;
   readonly route: string | undefined;
   readonly requestId: string;
   readonly address: string;
   readonly scheme: RequestHead['scheme'];
   readonly #fields: ReadonlyMap<string, string>;
 
-  constructor(method: string, path: string, connection: Connection, fields: ReadonlyMap<string, string>) {
-    this.method = method;
-    this.path = path;
+  constructor(req: Request, connection: Connection, fields: ReadonlyMap<string, string>) {
+    this.method = req.getCaseSensitiveMethod();
+    this.path = req.getUrl();
+    this.query = this.method === 'GET' ? req.getQuery() : '';
     this.address = connection.address;
     this.scheme = connection.scheme;
     this.route = connection.route;
@@ -60,6 +62,9 @@ class Head implements RequestHead {
   }
 }
 
+/** What is read of uWS's request. */
+type Request = Pick<HttpRequest, 'getCaseSensitiveMethod' | 'getUrl' | 'forEach'> & { getQuery(): string };
+
 /** Whom a request came from, how, and the path of the route that serves it. */
 export type Connection = Pick<RequestHead, 'address' | 'scheme' | 'route'>;
 
@@ -67,10 +72,7 @@ export type Connection = Pick<RequestHead, 'address' | 'scheme' | 'route'>;
  * Copies a request's head from uWS, whose `req` is only valid until the first await. Repeated fields are joined by `,
  * `. uWS bounds them: 4 KiB and about 100 fields.
  */
-export function snapshot(
-  req: Pick<HttpRequest, 'getCaseSensitiveMethod' | 'getUrl' | 'forEach'>,
-  connection: Connection,
-): Snapshot {
+export function snapshot(req: Request, connection: Connection): Snapshot {
   const fields = new Map<string, string>();
   let refusal: string | undefined;
   const repeated: string[] = [];
@@ -92,7 +94,7 @@ export function snapshot(
   refusal ??= misframed;
   const readable = misframed === undefined && !repeated.some((name) => FRAMES.has(name));
   const bodyLength = !readable ? 0 : transfer !== undefined ? 'chunked' : Number(length ?? 0);
-  const head = new Head(req.getCaseSensitiveMethod(), req.getUrl(), connection, fields);
+  const head = new Head(req, connection, fields);
   return { head, bodyLength, ...(refusal !== undefined && { refusal }) };
 }
 

@@ -169,12 +169,13 @@ export class Instruments {
     };
   }
 
-  /** The page in Prometheus' text format, or only the metrics in `names`. */
+  /** The page in Prometheus' text format, or only the metrics in `names`; a name that no metric has is ignored. */
   async page(names?: readonly string[]): Promise<{ readonly contentType: string; readonly text: string }> {
     const { contentType } = this.#registry;
     this.#scrape += 1;
     if (names === undefined) return { contentType, text: await this.#registry.metrics() };
-    const each = await Promise.all(names.map((name) => this.#registry.getSingleMetricAsString(name)));
+    const known = names.filter((name) => this.#registry.getSingleMetric(name) !== undefined);
+    const each = await Promise.all(known.map((name) => this.#registry.getSingleMetricAsString(name)));
     return { contentType, text: `${each.join('\n\n')}\n` };
   }
 

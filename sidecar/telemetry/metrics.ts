@@ -107,9 +107,9 @@ export class Metrics {
     return this.#instruments.sections;
   }
 
-  /** The page, in Prometheus' text format. */
-  render(): Promise<{ readonly contentType: string; readonly text: string }> {
-    return this.#instruments.page();
+  /** The page, in Prometheus' text format, or only the metrics in `names`; a name that no metric has is ignored. */
+  render(names?: readonly string[]): Promise<{ readonly contentType: string; readonly text: string }> {
+    return this.#instruments.page(names);
   }
 
   /** The part of the page without model, account or caller names, for endpoint pickers. Cheap. */

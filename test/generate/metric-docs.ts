@@ -53,6 +53,7 @@ of an idle sidecar takes a few milliseconds and delays no request. A Prometheus 
       - job_name: ra-sidecar
         static_configs: [{ targets: ['127.0.0.1:9091', '127.0.0.1:9092'] }]
 
+- \`/metrics?name[]=ra_sidecar_seats&name[]=ra_sidecar_seats_busy\` has those metrics alone, and takes no time to collect the others.
 - \`deploy/grafana/ra-sidecar.json\` is a Grafana dashboard of these metrics: import it, and select your Prometheus.
 - \`deploy/prometheus/alerts.yml\` has alert rules; each names the page with the remedy. \`prometheus.yml\` beside it is the
   minimal configuration of Prometheus for both.

@@ -226,7 +226,9 @@ export class InProcess {
 
   /** One sample of the operators’ metrics, 0 if there is none. */
   async metric(sample: string): Promise<number> {
-    const page = await (await fetch(`http://127.0.0.1:${this.app.operatorsPort}/metrics`)).text();
+    // A histogram's samples have names with a suffix.
+    const name = sample.replace(/\{.*$/, '').replace(/_(?:bucket|sum|count)$/, '');
+    const page = await (await fetch(`http://127.0.0.1:${this.app.operatorsPort}/metrics?name[]=${name}`)).text();
     const line = page.split('\n').find((text) => text.startsWith(`${sample} `));
     return line === undefined ? 0 : Number(line.slice(sample.length));
   }

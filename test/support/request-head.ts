@@ -2,5 +2,14 @@ import type { RequestHead } from '../../sidecar/http/exchange.js';
 
 /** The head of a POST whose path plays no part. `header`: a header by its lower-case name; none by default. */
 export function postHead(header: RequestHead['header'] = () => undefined): RequestHead {
-  return { method: 'POST', path: '/', requestId: 'r', scheme: 'http', address: '', route: undefined, header };
+  return {
+    method: 'POST',
+    path: '/',
+    query: '',
+    requestId: 'r',
+    scheme: 'http',
+    address: '',
+    route: undefined,
+    header,
+  };
 }

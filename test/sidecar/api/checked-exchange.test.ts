@@ -27,6 +27,7 @@ function checked(path: string): { exchange: Exchange; sent: unknown[]; logged: u
     head: {
       method: 'POST',
       path,
+      query: '',
       requestId: 'r1',
       scheme: 'http',
       address: '',

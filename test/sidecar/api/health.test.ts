@@ -25,6 +25,7 @@ function answer(handler: typeof readyz, parts: Parts): { readonly status: number
     head: {
       method: 'GET',
       path: '/readyz',
+      query: '',
       requestId: 'r',
       scheme: 'http',
       address: '',

@@ -74,6 +74,12 @@ t.test('while the spool is read the operators’ listener answers, and a failed 
   t.equal(ready.status, 503);
   t.match(await ready.json(), { status: 'starting', reasons: ['cold'] });
   t.equal((await fetch(`${at}/metrics`)).status, 200);
+  const selected = await fetch(`${at}/metrics?name[]=ra_sidecar_seats&name%5B%5D=ra_sidecar_build_info&name[]=none`);
+  const types = (await selected.text()).matchAll(/^# TYPE (\S+)/gm);
+  t.strictSame(
+    [...types].map(([, name]) => name),
+    ['ra_sidecar_seats', 'ra_sidecar_build_info'],
+  );
   t.equal((await fetch(`${at}/admission`)).status, 200);
 
   const pipe = openSync(segment, constants.O_RDWR);

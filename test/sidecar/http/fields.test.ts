@@ -38,6 +38,7 @@ function head(fields: Record<string, string>): RequestHead {
   return {
     method: 'OPTIONS',
     path: '/',
+    query: '',
     requestId: 'a',
     scheme: 'http',
     address: '',

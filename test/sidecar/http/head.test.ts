@@ -7,6 +7,7 @@ function take(...fields: [name: string, value: string][]): Snapshot {
     {
       getCaseSensitiveMethod: () => 'POST',
       getUrl: () => '/v1/models',
+      getQuery: () => '',
       forEach: (each) => {
         for (const [name, value] of fields) each(name, value);
       },

@@ -7,7 +7,7 @@ const LOAD = { seats: 8, running: 3, waiting: 0, kvUsage: 0.123456, seatUsage: 0
 
 function head(method: string, path: string, format?: string): RequestHead {
   const header = (name: string): string | undefined => (name === 'endpoint-load-metrics-format' ? format : undefined);
-  return { method, path, requestId: 'a', scheme: 'http', address: '', route: undefined, header };
+  return { method, path, query: '', requestId: 'a', scheme: 'http', address: '', route: undefined, header };
 }
 
 function make(when: LoadReportOptions['when'], load = LOAD): { report: LoadReport; clock: FakeClock } {

@@ -68,6 +68,10 @@ t.test('a page of some metrics computes no others, and what several come from is
   t.equal(read.value('ra_sidecar_kv_tokens', { use: 'kept' }), 0);
   t.throws(() => read.value('ra_sidecar_seats'), { message: 'the metric ra_sidecar_seats was not read' });
   await t.rejects(metrics.read(['ra_sidecar_no_such']), { message: 'there is no metric ra_sidecar_no_such' });
+  const { text } = await metrics.render(['ra_sidecar_seats', 'ra_sidecar_no_such']);
+  t.strictSame(reads.splice(0), ['queue']);
+  t.match(text, 'ra_sidecar_seats{model="m"} ');
+  t.notMatch(text, 'ra_sidecar_seats_busy');
   await metrics.render();
   t.strictSame(reads.sort(), ['caches', 'engine', 'queue', 'replicas']);
 });
