@@ -91,8 +91,16 @@ export async function keep(
     `${facts} Command: \`${where.command}\``,
   ].join('\n\n');
   await keepFile(`${name}.md`, `${text}\n`);
-  await keepFile(`${name}.json`, `${JSON.stringify({ title, ...where, rows, conclusions }, null, 2)}\n`);
+  await keepFile(`${name}.json`, lines({ title, ...where }, { rows, conclusions }));
   process.stdout.write(`${table}\n${conclusions.join('\n')}\n`);
+}
+
+/** JSON with a line for each fact and for each element of the lists, so that a changed row is a changed line. */
+function lines(facts: object, lists: Readonly<Record<string, readonly unknown[]>>): string {
+  const list = ([name, all]: [string, readonly unknown[]]): string =>
+    `  ${JSON.stringify(name)}: [${all.map((each) => `\n    ${JSON.stringify(each)}`).join(',')}${all.length === 0 ? '' : '\n  '}]`;
+  const fields = Object.entries(facts).map(([name, value]) => `  ${JSON.stringify(name)}: ${JSON.stringify(value)}`);
+  return `{\n${[...fields, ...Object.entries(lists).map(list)].join(',\n')}\n}\n`;
 }
 
 function inMs([least, most]: readonly [number, number]): string {
