@@ -1,4 +1,4 @@
-# make run | install | build | dist | test | test-long | test-times | coverage | check | e2e | bench | bench-list | soak | peers | native | engine-native | fuzz | fault | mutation | goldens | docs | seedling | hooks | clean
+# make run | install | build | dist | test | test-long | test-times | coverage | check | e2e | bench | bench-list | soak | peers | native | engine-native | fuzz | fault | goldens | docs | seedling | hooks | clean
 
 # npm installs the package's native binaries; its scripts must not download or compile others.
 export NODE_LLAMA_CPP_SKIP_DOWNLOAD := true
@@ -14,7 +14,7 @@ SLOW := test/contract/% test/deploy/copied.% test/deploy/package.% test/docs/com
 E2E_TESTS := $(patsubst %.ts,dist/%.js,$(filter test/e2e/%.e2e.ts,$(SOURCES)))
 UNIT_TESTS := $(patsubst %.ts,dist/%.js,$(filter-out $(SLOW),$(TESTS)))
 
-.PHONY: run dist test test-long test-times coverage check e2e bench bench-list soak peers native engine-native engine-source fuzz fault mutation goldens docs seedling clean hooks build product install lint
+.PHONY: run dist test test-long test-times coverage check e2e bench bench-list soak peers native engine-native engine-source fuzz fault goldens docs seedling clean hooks build product install lint
 
 run: product
 	@echo 'make run: starts the sidecar' >&2
@@ -128,10 +128,6 @@ fault: build
 	@TAP_TIMEOUT=3600 node dist/test/fault/lock-claims.test.js 5000
 	@TAP_TIMEOUT=3600 node dist/test/fault/spool-killed.test.js 200
 	@TAP_TIMEOUT=3600 node dist/test/fault/unread-answers.test.js 500
-
-# Mutants of sidecar/contracts, and the schemas with one rule removed at a time; writes bench/results/mutation.md.
-mutation: build
-	npm run --silent mutation
 
 # Records llama-server's renderings of the bundled templates (RA_LLAMA_SERVER names a binary other than that of `make peers`),
 # and its greedy reply for each architecture family.

@@ -36,7 +36,7 @@ export default tseslint.config(
   {
     // What runs for each request or token. Node 20's V8 gives every object of such a literal a hidden class of
     // its own, in the old generation: 3 us and 400 bytes that only a full collection takes back.
-    // Node 24 does not (bench/micro/v8.bench.ts), so the rule can go when Node 20 does.
+    // Node 24 does not (bench/results/v8.md), so the rule can go when Node 20 does.
     files: [
       'sidecar/api/*.ts',
       'sidecar/http/**/*.ts',

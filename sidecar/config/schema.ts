@@ -254,7 +254,7 @@ export const configSchema = section({
       'The part of `bodies.totalBytes` that only bodies of up to 1 MiB may use, so that a few callers with long bodies do not exclude all others.',
       { default: 64 * MIB },
     ),
-    // Measured: bench/results/inline-size.md.
+    // Measured once: bench/results/inline-size.md.
     inlineBytes: bytes(
       'Up to this length a body is parsed on the sidecar’s event loop, a longer one in a prompt host.',
       { default: 16 * KIB, maximum: 64 * KIB },

@@ -4,7 +4,7 @@
  *
  * Requests have an {@link AbortHandle} rather than Node's AbortController: in Node 20, listeners of a signal survive
  * young collections once a full collection has run, although they are unreachable (id-map.ts describes the cost).
- * Node 24 does not have that fault (bench/micro/v8.bench.ts), so the class can go when Node 20 does.
+ * Node 24 does not have that fault (bench/results/v8.md), so the class can go when Node 20 does.
  */
 export interface Signal {
   readonly aborted: boolean;

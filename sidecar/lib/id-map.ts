@@ -5,7 +5,7 @@
  * former entries stay alive until the next full collection. Young collections then copy all of them and pause the
  * process for milliseconds each (test/sidecar/lib/id-map.test.ts shows it). A plain object with numeric keys has no
  * such links.
- * Node 24 still has that fault (bench/micro/v8.bench.ts).
+ * Node 24 still has that fault (bench/results/v8.md).
  */
 export class IdMap<T> {
   #entries: Record<number, T> = {};

@@ -52,7 +52,7 @@ export function resultsPage(): string {
       row(...Array.from({ length: 8 }, () => '---')),
       ...rows,
     ].join('\n'),
-    `Written by other commands: ${others.map((file) => `[${file.replace(/\.md$/, '')}](${file})`).join(', ')}.`,
+    `Without their benches, which had one question and are not in the repository any more: ${others.map((file) => `[${file.replace(/\.md$/, '')}](${file})`).join(', ')}.`,
   ].join('\n\n')}\n`;
 }
 

@@ -67,14 +67,14 @@ export function outcomeOf(prompt: string | undefined): Outcome {
 const DAY_MS = 86_400_000;
 
 /**
- * SHA-256 of a rendered prompt, in hex. The dates of today and yesterday, in each form that templates use, are replaced first. `now`:
+ * The first 16 hex digits of SHA-256 of a rendered prompt. The dates of today and yesterday, in each form that templates use, are replaced first. `now`:
  * when it was rendered.
  */
 function promptHash(text: string, now: Date): string {
   const undated = [now, new Date(now.getTime() - DAY_MS)]
     .flatMap(datesOf)
     .reduce((rest, date) => rest.replaceAll(date, 'DATE'), text);
-  return createHash('sha256').update(undated).digest('hex');
+  return createHash('sha256').update(undated).digest('hex').slice(0, 16);
 }
 
 /** A day as templates write it: 2026-01-31, January 31, 2026, 31 Jan 2026, Jan 31 2026; in local time, as both renderers. */

@@ -29,7 +29,11 @@ for (const name of names) {
   templates[template] = await record(template, join(folder, name));
 }
 await mkdir(join(sourceRoot, 'test/goldens'), { recursive: true });
-await writeFile(GOLDENS_FILE, `${JSON.stringify({ llama: await bundleCommit(), templates }, null, 2)}\n`);
+const lines = Object.entries(templates).map(
+  ([name, outcomes]) => `    ${JSON.stringify(name)}: ${JSON.stringify(outcomes)}`,
+);
+const llama = JSON.stringify(await bundleCommit());
+await writeFile(GOLDENS_FILE, `{\n  "llama": ${llama},\n  "templates": {\n${lines.join(',\n')}\n  }\n}\n`);
 
 async function record(template: string, file: string): Promise<Goldens['templates'][string]> {
   const port = await freePort();

@@ -1,6 +1,6 @@
 /**
- * The contract as tables: what each place of a request may contain. The same tables run in-process, as raw HTTP and in
- * the mutation run. They are written from docs/contract.md, not from the schemas.
+ * The contract as tables: what each place of a request may contain. The same tables run in-process and as raw HTTP.
+ * They are written from docs/contract.md, not from the schemas.
  */
 import type { ModelRoute } from '../../../sidecar/contracts/requests.js';
 import { type At, type Json, bytesOf, pathText, shown, withAt } from '../../support/bodies.js';

@@ -1,5 +1,5 @@
 /**
- * Schemas as libraries and public MCP servers produce them (test/fixtures/schemas): each is accepted under `contract:
+ * Schemas as zod, TypeBox, pydantic 1 and 2 and public MCP servers produced them (test/fixtures/schemas): each is accepted under `contract:
  * compatible` as a tool’s parameters, and texts of its grammar are valid by ajv. The short form tests every fifth
  * schema with few samples.
  */
