@@ -15,6 +15,16 @@ const COUNTERS = [
 
 let made = 0;
 
+function usedBy(path: string, { file, figure, perSecond }: (typeof COUNTERS)[number]): number {
+  return Number(figure.exec(readFileSync(join(path, file), 'utf8'))?.[1]) / perSecond;
+}
+
+/** Seconds of processor time so far of the group at `path`, for one of its processes. */
+export function usageOf(path: string): number {
+  const counter = COUNTERS.find(({ file }) => existsSync(join(path, file)));
+  return counter === undefined ? NaN : usedBy(path, counter);
+}
+
 export class CpuGroup {
   readonly #path: string;
   readonly #counter: (typeof COUNTERS)[number];
@@ -46,8 +56,7 @@ export class CpuGroup {
 
   /** Seconds of processor time so far. */
   get usedS(): number {
-    const { file, figure, perSecond } = this.#counter;
-    return Number(figure.exec(readFileSync(join(this.#path, file), 'utf8'))?.[1]) / perSecond;
+    return usedBy(this.#path, this.#counter);
   }
 
   /** The processes in it, those that have ended and were not yet collected among them. */

@@ -1,32 +1,48 @@
 /**
- * Runs several test files in one process, one after the other, each as a subtest with the file’s name. A process, tap
- * in it and modules that many files import cost half a second a file, more than most unit tests take.
+ * Runs several test files in one process, one after the other. A process and the modules that many files import cost more
+ * processor time than most unit tests take.
  */
 import { register } from 'node:module';
-import { resolve } from 'node:path';
+import { dirname, resolve } from 'node:path';
+import { cpuUsage, env } from 'node:process';
 import { pathToFileURL } from 'node:url';
-import tap, { type Test } from 'tap';
+import { usageOf } from './cpu-group.js';
+import { root, runFiles, type Subtest, type TestFile } from './runtime.js';
 import { shareLanes } from './shared-lanes.js';
 
-let current: Test | undefined;
+let current: Subtest | undefined;
 
 /** The subtest of the file that is being loaded. Throws outside a group. */
-export function rootOfFile(): Test {
+export function rootOfFile(): Subtest {
   if (!current) throw new Error('no file of a group is being loaded');
   return current;
 }
 
 /**
- * Runs the files, as paths from the repository’s root, each with its limit, s, if it has one. A file that fails to load
- * fails its own subtest. At its limit the test that runs fails, and the file’s next test or the next file begins.
+ * Runs the files that the variable TEST_FILES lists as JSON. One that fails to load has failed. At its limit the test that
+ * runs fails, and the next file begins.
  */
-export function runGroup(files: readonly (readonly [file: string, limitS?: number])[]): void {
-  shareLanes(tap, 'common');
+async function runGroup(): Promise<void> {
+  const files = JSON.parse(env['TEST_FILES'] ?? '[]') as readonly TestFile[];
+  // Not for the processes that tests start.
+  delete env['TEST_FILES'];
+  if (files.length > 1) shareLanes(root, 'common');
   register('./group-hooks.js', import.meta.url);
-  for (const [file, limitS] of files) {
-    void tap.test(file, limitS === undefined ? {} : { timeout: limitS * 1000 }, async (t) => {
-      current = t;
-      await import(pathToFileURL(resolve(file)).href);
-    });
-  }
+  await runFiles(files, load, usedS);
 }
+
+async function load(file: string, t: Subtest): Promise<void> {
+  current = t;
+  await import(pathToFileURL(resolve(file)).href);
+}
+
+/** Seconds of processor time so far, of this process and of all that it started where a control group counts them. */
+function usedS(): number {
+  const group = env['GROUP'] ?? '';
+  if (group !== '') return usageOf(dirname(group));
+  const { user, system } = cpuUsage();
+  return (user + system) / 1e6;
+}
+
+// Not awaited: the files import this module.
+if (env['TEST_FILES'] !== undefined) void runGroup();

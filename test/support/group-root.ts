@@ -1,8 +1,8 @@
 /**
- * The module `tap` for a test file that shares its process with others: the subtest of that file in place of tap’s own
- * root. Loaded once for each file, since test/support/group-hooks.ts gives each its own URL.
+ * The module `tap` in a process that runs test files: the subtest of the file that imports it. Loaded once for each file, since
+ * test/support/group-hooks.ts gives each its own URL; without one, for a module that files share, the root of all files.
  */
 import { rootOfFile } from './group-files.js';
+import { root } from './runtime.js';
 
-export * from 'tap';
-export default rootOfFile();
+export default new URL(import.meta.url).search === '' ? root : rootOfFile();

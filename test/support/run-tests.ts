@@ -13,6 +13,8 @@ import { parseArgs } from 'node:util';
 import { machine } from '../../bench/support/machine.js';
 import { GreenFiles } from './green-files.js';
 import { entriesFor } from './group-entries.js';
+import { LONG } from './long-form.js';
+import { isShort } from './test-groups.js';
 import { runTestProcess } from './test-process.js';
 import { timeTable, type Timed } from './time-table.js';
 
@@ -33,6 +35,7 @@ const { values, positionals } = parseArgs({
 const all = (): string[] =>
   readdirSync('dist/test', { recursive: true, encoding: 'utf8' })
     .filter((path) => path.endsWith('.test.js'))
+    .filter((path) => LONG || isShort(path))
     .map((path) => `dist/test/${path}`);
 
 const limitS = values.timeout === undefined ? undefined : Number(values.timeout);
@@ -48,12 +51,12 @@ const digest = values.table ? stderr : stdout;
 
 const waiting = entries.values();
 const work = async (): Promise<void> => {
-  for (const { path: file, files, limitS } of waiting) {
-    const run = await runTestProcess(file, limitS);
-    done.push({ file, ...run });
-    if (run.ok && values.changed) green.passed(files.map(sourceOf));
+  for (const { name, files, limitS } of waiting) {
+    const run = await runTestProcess(files, limitS);
+    done.push({ name, ...run });
+    if (run.ok && values.changed) green.passed(files.map(([file]) => sourceOf(file)));
     const took = `${run.wallS.toFixed(1)} s, ${run.cpuS.toFixed(1)} s of processor time`;
-    digest.write([...run.shown, `${run.ok ? 'ok' : 'not ok'} ${done.length} - ${file} # ${took}`, ''].join('\n'));
+    digest.write([...run.shown, `${run.ok ? 'ok' : 'not ok'} ${done.length} - ${name} # ${took}`, ''].join('\n'));
   }
 };
 await Promise.all(Array.from({ length: Number(values.jobs) }, work));

@@ -17,14 +17,14 @@ const SHARING: readonly { readonly name: string; readonly files: RegExp; readonl
     // The sidecar in their own process, and its prompt hosts (shared-lanes.ts).
     name: 'contract',
     files:
-      /^contract\/(admission|billing|bodies|both-contracts|completions|console|fields|fields-compatible|fleet|gateway|idempotency|images|keys|left-while-closing|limits|messages|openapi|order|security|traces|vision)\./,
+      /^contract\/(admission|billing|bodies|both-contracts|completions|console|fields|fleet|fuzz|gateway|idempotency|images|keys|left-while-closing|limits|messages|openapi|order|security|traces|vision)\./,
     most: 9,
   },
   {
     // Sidecars as separate processes, and nothing in this process.
     name: 'sidecars',
     files:
-      /^(contract\/(fuzz|http)|fault\/(balances|cancel|cold|descriptors|drain|engine-hang|engine-jobs|engine-killed|engine-left|odd-files|prompt-host-killed|replica-killed|sidecar-killed|spool-full|spool-killed|spool-removed)|integration\/(access|affinity|call-formats|console|decisions-fairness|first-run|keep-alive|keys-command|lazy-models|load|no-content|no-content-access|no-content-compatible|no-content-crash|no-content-secrets|no-content-usage|operations|otlp|picker-metrics|prompts-fairness|reload|replicas|responses|reuse|systemd|usage-delivery))\./,
+      /^(contract\/http|fault\/(balances|cancel|cold|descriptors|drain|engine-hang|engine-jobs|engine-killed|engine-left|odd-files|prompt-host-killed|replica-killed|sidecar-killed|spool-full|spool-killed|spool-removed)|integration\/(access|affinity|call-formats|console|decisions-fairness|first-run|keep-alive|keys-command|lazy-models|load|no-content|no-content-access|no-content-compatible|no-content-crash|no-content-secrets|no-content-usage|operations|otlp|picker-metrics|prompts-fairness|reload|replicas|responses|reuse|systemd|usage-delivery))\./,
     most: 7,
   },
   {
@@ -56,6 +56,20 @@ export const ALONE: Readonly<Record<string, string>> = {
   'sidecar/usage/corruption.test.js': 'takes as long as a group',
   'support/retention-watch.test.js': 'measures the heap of its own process',
 };
+
+/** Files that only `make test-long` runs, and why. */
+const NIGHTLY: readonly { readonly files: RegExp; readonly why: string }[] = [
+  { files: /^bench\/(admission\/(patience|simulate)|soak\/watch|support\/pieces)\./, why: 'of benches, and long' },
+  {
+    files: /^(bench|integration\/bench)\/models\//,
+    why: 'of the makers of random models: every test that loads one uses them',
+  },
+];
+
+/** Whether `make test` runs the file, given below dist/test. */
+export function isShort(file: string): boolean {
+  return !NIGHTLY.some(({ files }) => files.test(file));
+}
 
 export interface TestGroup {
   readonly name: string;

@@ -1,106 +1,122 @@
 import { join } from 'node:path';
-import { readFileSync, writeFileSync } from 'node:fs';
+import { readFileSync } from 'node:fs';
 import t from 'tap';
 import { eventually, isRunning } from './processes.js';
-import { runTestProcess } from './test-process.js';
+import { runTestProcess, type TestRun } from './test-process.js';
 
 const PATIENT_S = 60;
-const folder = t.testdir({
-  'passes.js': `import t from 'tap'; t.test('dist/test/a.test.js', (t) => { t.pass(); t.pass(); t.end(); });`,
-  'fails.js': `import t from 'tap'; t.pass(); t.equal(1, 2, 'one is two'); console.error('why');`,
-  'ends-early.js': `import t from 'tap'; t.test('never ends', async (t) => { t.pass(); await new Promise(() => {}); });`,
-  'throws.js': `throw new Error('before tap');`,
-  'crashes.js': `import t from 'tap'; t.pass(); process.kill(process.pid, 'SIGKILL'); setInterval(() => {}, 1000);`,
-  'nothing.js': `import 'tap';`,
-  'waits.js': `import t from 'tap'; t.test('waits', async (t) => { t.pass(); await new Promise((resolve) => setTimeout(resolve, 2500)); });`,
-  'spins.js': `import t from 'tap'; t.pass(); for (;;);`,
-  other: '',
-  'starts-others.js': `
-    import { spawn } from 'node:child_process';
-    import { writeFileSync } from 'node:fs';
-    const { pid } = spawn('sh', ['-c', 'sleep 1000 & wait'], { stdio: 'ignore', detached: true });
-    writeFileSync(new URL('other', import.meta.url), String(pid));
-    for (;;);`,
-  'stays.js': `import t from 'tap'; t.teardown(() => {}); t.pass(); setInterval(() => {}, 1000);`,
-  'group.js': `
-    import { readFileSync } from 'node:fs';
-    import { fileURLToPath } from 'node:url';
-    import { runGroup } from ${JSON.stringify(new URL('./group-files.js', import.meta.url).href)};
-    const at = (name) => fileURLToPath(new URL(name, import.meta.url));
-    const limitS = Number(readFileSync(at('limit'), 'utf8'));
-    runGroup([[at('hangs.test.js'), limitS], [at('next.test.js'), ${PATIENT_S}]]);`,
-  limit: '1',
-  'hangs.test.js': `
-    import t from 'tap';
-    const alive = setInterval(() => {}, 1000);
-    t.teardown(() => clearInterval(alive));
-    t.test('what never comes', () => new Promise(() => {}));`,
-  'next.test.js': `import t from 'tap'; t.test('next', async (t) => { t.pass(); });`,
-});
-const run = (name: string, timeoutS = PATIENT_S, limits: Parameters<typeof runTestProcess>[2] = { graceS: 0 }) =>
-  runTestProcess(join(folder, `${name}.js`), timeoutS, limits);
 
-t.test('a process whose tests pass', async (t) => {
-  const { passed, failed, ok, shown, wallS, cpuS } = await run('passes');
-  t.same({ passed, failed, ok }, { passed: 2, failed: 0, ok: true });
-  t.match(shown.join('\n'), /^ok 1 - dist\/test\/a\.test\.js # time=\S+$/);
+/** Runs these sources as test files of one process: their outcome, and the folder that they are in. */
+async function run(
+  files: Readonly<Record<string, string>>,
+  { fileS = PATIENT_S, processS = PATIENT_S, leaveS = PATIENT_S } = {},
+): Promise<TestRun & { readonly dir: string }> {
+  const sources = Object.entries(files).map(([name, text]) => [`${name}.test.js`, `import t from 'tap';\n${text}`]);
+  const dir = t.testdir(Object.fromEntries(sources) as Record<string, string>);
+  const listed = sources.map(([name = '']) => [join(dir, name), fileS] as const);
+  return { ...(await runTestProcess(listed, processS, { graceS: 0, leaveS })), dir };
+}
+
+t.test('files that pass', async (t) => {
+  const { passed, failed, ok, wallS, cpuS } = await run({
+    one: `t.test('a', (t) => { t.pass(); t.equal(1, 1); t.end(); });`,
+    two: `t.test('b', async (t) => { t.test('c', async (t) => t.match({ a: 1, b: 2 }, { a: 1 })); });`,
+  });
+  t.same({ passed, failed, ok }, { passed: 3, failed: 0, ok: true });
   t.ok(cpuS > 0 && wallS > 0);
 });
 
 t.test('a failed assertion, with its details and what the process printed', async (t) => {
-  const { passed, failed, ok, shown } = await run('fails');
-  t.same({ passed, failed, ok }, { passed: 1, failed: 1, ok: false });
-  t.match(shown.join('\n'), /^not ok 2 - one is two\n {2}---\n[^]*\n {2}\.\.\.\n[^]*why/);
-});
-
-for (const name of ['ends-early', 'throws', 'crashes', 'nothing']) {
-  t.test(`a process whose tests do not all end: ${name}`, async (t) => {
-    const { failed, ok } = await run(name);
-    t.ok(failed > 0);
-    t.notOk(ok);
+  const { passed, failed, ok, shown } = await run({
+    fails: `t.test('a', async (t) => { t.pass(); t.equal(1, 2, 'one is two'); console.error('why'); });`,
   });
-}
-
-t.test('one that takes too long is ended by tap, or killed if it computes', async (t) => {
-  const [waits, spins] = await Promise.all([run('waits', 1, { graceS: PATIENT_S }), run('spins', 1)]);
-  t.match(waits.shown.join('\n'), /not ok .* - timeout!/);
-  t.notOk(waits.ok);
-  t.notOk(spins.ok);
+  t.same({ passed, failed, ok }, { passed: 1, failed: 1, ok: false });
+  t.match(shown.join('\n'), /not ok 2 - \S*fails\.test\.js > a: one is two\n {6}---\n[^]*\n {6}\.\.\.\n[^]*why/);
 });
 
-t.test('what a hung process has started is killed with it', async (t) => {
-  const other = (): number => Number(readFileSync(join(folder, 'other'), 'utf8'));
-  // Until it has time to start the other one, which on a busy machine takes several seconds.
-  for (let limitS = 1; other() === 0 && limitS <= PATIENT_S; limitS *= 2)
-    t.notOk((await run('starts-others', limitS)).ok);
-  const pid = other();
+t.test('each kind of assertion fails', async (t) => {
+  const failing = [
+    `t.ok(0)`,
+    `t.notOk(1)`,
+    `t.equal({}, {})`,
+    `t.not(1, 1)`,
+    `t.same({ a: 1 }, { a: 2 })`,
+    `t.notSame({ a: 1 }, { a: '1' })`,
+    `t.strictSame({ a: 1 }, { a: '1' })`,
+    `t.match({ a: 'b' }, { a: /c/ })`,
+    `t.notMatch('abc', /b/)`,
+    `t.type(1, 'string')`,
+    `t.throws(() => 1)`,
+    `t.throws(() => { throw new Error('a'); }, { message: 'b' })`,
+    `t.throws(() => { throw new Error('a'); }, RangeError)`,
+    `t.doesNotThrow(() => { throw new Error('a'); })`,
+    `await t.rejects(Promise.resolve())`,
+    `await t.rejects(Promise.reject(new Error('a')), /b/)`,
+    `await t.resolves(Promise.reject(new Error('a')))`,
+    `t.fail()`,
+  ];
+  const { passed, failed } = await run({ all: `t.test('a', async (t) => {\n${failing.join(';\n')};\n});` });
+  t.same({ passed, failed }, { passed: 0, failed: failing.length });
+});
+
+t.test('what ends no test, or begins none, fails by its file, and the next file runs', async (t) => {
+  const { passed, ok, shown } = await run(
+    {
+      throws: `throw new Error('at once');`,
+      waits: `t.test('never', async (t) => { t.pass(); await new Promise(() => {}); });`,
+      rejects: `t.test('later', async (t) => { setTimeout(() => { throw new Error('later'); }); await new Promise(() => {}); });`,
+      nothing: ``,
+      hangs: `const alive = setInterval(() => {}, 1000); t.teardown(() => clearInterval(alive)); t.test('what never comes', () => new Promise(() => {}));`,
+      teardown: `t.test('a', async (t) => { t.pass(); t.teardown(() => { throw new Error('left'); }); });`,
+      next: `t.test('next', async (t) => { t.pass(); });`,
+    },
+    { fileS: 2 },
+  );
+  t.notOk(ok);
+  const lines = shown
+    .filter((line) => /^not ok/.test(line))
+    .map((line) => /^(.*ok) .*\/(\w+)\.test/.exec(line)?.slice(1).join(' '));
+  t.strictSame(lines, [
+    'not ok throws',
+    'not ok waits',
+    'not ok rejects',
+    'not ok nothing',
+    'not ok hangs',
+    'not ok teardown',
+  ]);
+  t.match(shown.join('\n'), /not ok \d+ - \S*hangs\.test\.js > what never comes: timeout!/);
+  t.equal(passed, 3);
+});
+
+t.test('a process that ends early has failed', async (t) => {
+  for (const how of [`process.kill(process.pid, 'SIGKILL')`, `process.exit(0)`]) {
+    const { failed, ok } = await run({
+      ends: `t.test('a', async (t) => { t.pass(); ${how}; await new Promise(() => {}); });`,
+    });
+    t.same({ failed, ok }, { failed: 1, ok: false }, how);
+  }
+});
+
+t.test('a process that computes for too long is killed, with what it has started', async (t) => {
+  const { ok, dir } = await run(
+    {
+      spins: `
+        import { spawn } from 'node:child_process';
+        import { writeFileSync } from 'node:fs';
+        const { pid } = spawn('sh', ['-c', 'sleep 1000 & wait'], { stdio: 'ignore', detached: true });
+        writeFileSync(new URL('other', import.meta.url), String(pid));
+        for (;;);`,
+    },
+    { processS: 2 },
+  );
+  t.notOk(ok);
+  const pid = Number(readFileSync(join(dir, 'other'), 'utf8'));
   t.ok(pid > 0);
   await eventually('the end of what it started', () => !isRunning(pid));
 });
 
-t.test('a file of a group that hangs fails at its own limit, by its name, and the next one runs', async (t) => {
-  let last = await run('group');
-  // Until the limit is long enough for its test to begin.
-  for (
-    let limitS = 2;
-    limitS <= PATIENT_S && !last.shown.some((line) => line.includes('what never comes'));
-    limitS *= 2
-  ) {
-    writeFileSync(join(folder, 'limit'), String(limitS));
-    last = await run('group');
-  }
-  const { passed, ok, shown } = last;
-  t.notOk(ok);
-  const text = shown.join('\n');
-  t.match(text, /not ok \d+ - timeout!/);
-  t.match(text, /not ok \d+ - what never comes/);
-  t.match(text, /^not ok 1 - \S*hangs\.test\.js/m);
-  t.notMatch(text, /^not ok 2/m);
-  t.ok(passed > 0, 'the next one passed');
-});
-
 t.test('a process that something keeps alive after its tests is killed, and has failed', async (t) => {
-  const { passed, failed, shown } = await run('stays', PATIENT_S, { leaveS: 1 });
+  const { passed, failed, shown } = await run({ stays: `t.pass(); setInterval(() => {}, 1000);` }, { leaveS: 1 });
   t.same({ passed, failed }, { passed: 1, failed: 1 });
   t.match(shown.join('\n'), /^killed: 1 s after its tests it had not ended$/m);
 });

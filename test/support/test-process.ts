@@ -7,9 +7,13 @@ import { spawn } from 'node:child_process';
 import { once } from 'node:events';
 import { env, execPath } from 'node:process';
 import { createInterface } from 'node:readline';
+import { fileURLToPath } from 'node:url';
 import { CpuGroup } from './cpu-group.js';
 import { descendantsOf, signalProcess } from './processes.js';
+import type { TestFile } from './runtime.js';
 import { TapDigest, type Verdict } from './tap-digest.js';
+
+const RUNNER = fileURLToPath(new URL('./group-files.js', import.meta.url));
 
 export interface TestRun extends Verdict {
   /** What a reader needs of its output. */
@@ -38,9 +42,11 @@ const seconds = (text: string): number => {
   return Number(minutes) * 60 + Number(rest);
 };
 
-/** `timeoutS`: tap ends the process with a failure after this time. Never rejects for what the tests do. */
+/**
+ * Runs test files in one process. `timeoutS`: it is killed that long and a grace after its start. Never rejects for what the tests do.
+ */
 export async function runTestProcess(
-  file: string,
+  files: readonly TestFile[],
   timeoutS: number,
   { graceS = GRACE_S, leaveS = LEAVE_S } = {},
 ): Promise<TestRun> {
@@ -48,9 +54,9 @@ export async function runTestProcess(
   // The second line of `times` is what the processes took that the shell, and they in turn, waited for.
   const script = 'test -z "$GROUP" || echo $$ > "$GROUP"; "$@"; status=$?; times >&3; exit $status';
   const group = CpuGroup.make();
-  const child = spawn('sh', ['-c', script, 'sh', execPath, file], {
+  const child = spawn('sh', ['-c', script, 'sh', execPath, RUNNER], {
     stdio: ['ignore', 'pipe', 'pipe', 'pipe'],
-    env: { ...env, TAP_TIMEOUT: String(timeoutS), GROUP: group?.members ?? '' },
+    env: { ...env, TEST_FILES: JSON.stringify(files), GROUP: group?.members ?? '' },
   });
   const closed = once(child, 'close');
   const killAfter = (s: number): NodeJS.Timeout =>

@@ -1,72 +1,65 @@
 /**
- * Where the time of the tests goes, as a table: what each process took and a sum for each folder. Seconds by the clock
+ * Where the time of the tests goes, as a table: what each process took, each file, and a sum for each folder. Seconds by the clock
  * depend on what else the machine does. Seconds of processor time are counted by a control group where this user may
- * make one, as root may; elsewhere by what has been waited for, in which the children of a process that a test kills
- * are missing: half of the whole, since most sidecars are killed.
+ * make one, as root may; elsewhere those of a file are its own process's, and those of a process by what has been waited for, in which
+ * the children of a process that a test kills are missing: half of the whole, since most sidecars are killed.
  */
-import { dirname, relative } from 'node:path';
+import { dirname } from 'node:path';
 import type { TestRun } from './test-process.js';
 
 export interface Timed extends TestRun {
-  /** From the repository’s root. */
-  readonly file: string;
+  /** Of the group. */
+  readonly name: string;
 }
 
-const row = (cells: readonly (string | number)[]): string => `| ${cells.join(' | ')} |\n`;
-const figures = (timed: readonly Timed[]): string[] =>
-  [timed.reduce((sum, { wallS }) => sum + wallS, 0), timed.reduce((sum, { cpuS }) => sum + cpuS, 0)].map((sum) =>
-    sum.toFixed(1),
-  );
-
-const nameOf = ({ file }: Timed): string => relative('dist/test', file).replace(/\.js$/, '');
-
-/** What the sums go by: the first two folders of a path below test/, or what a group of files is called without its number. */
-function folderOf(timed: Timed): string {
-  const name = nameOf(timed);
-  return name.startsWith('groups/')
-    ? `${name.slice('groups/'.length).replace(/-\d+$/, '')} (shared)`
-    : dirname(name).split('/').slice(0, 2).join('/');
+interface Took {
+  readonly name: string;
+  readonly wallS: number;
+  readonly cpuS: number;
 }
 
-/** The files of groups that took the longest, by what tap prints of each: seconds by the clock. */
-function members(done: readonly Timed[]): readonly (readonly [name: string, wallS: number])[] {
+const FILE = /ok \d+ - dist\/test\/(\S+)\.(?:test|e2e)\.js # time=(\d+)ms cpu=([\d.]+)s$/;
+
+const row = (...cells: readonly (string | number)[]): string => `| ${cells.join(' | ')} |\n`;
+const head = (...names: readonly string[]): string =>
+  row(...names) + row(...names.map((_, i) => (i === 0 ? '---' : '--:')));
+const sum = (took: readonly Took[], of: 'wallS' | 'cpuS'): string =>
+  took.reduce((all, each) => all + each[of], 0).toFixed(1);
+
+/** As each process prints its files. */
+function filesOf(done: readonly Timed[]): Took[] {
   return done
     .flatMap(({ shown }) => shown)
     .flatMap((line) => {
-      const [, name, time = '', unit] = /^ok \d+ - dist\/test\/(\S+)\.test\.js # time=([\d.]+)(m?s)$/.exec(line) ?? [];
-      return name === undefined ? [] : [[name, Number(time) / (unit === 'ms' ? 1000 : 1)] as const];
+      const [, name, ms, cpuS] = FILE.exec(line) ?? [];
+      return name === undefined ? [] : [{ name, wallS: Number(ms) / 1000, cpuS: Number(cpuS) }];
     })
-    .sort(([, a], [, b]) => b - a);
+    .sort((a, b) => b.cpuS - a.cpuS);
 }
 
-/** `machine`: a line that names commit and machine; `jobs`: processes at a time; `top`: rows of the longest processes, and of the longest files of groups. */
+/** `machine`: a line that names commit and machine; `jobs`: processes at a time; `top`: rows of the longest files. */
 export function timeTable(
   done: readonly Timed[],
-  {
-    machine,
-    jobs,
-    top,
-    wallS,
-  }: { readonly machine: string; readonly jobs: string; readonly top: string; readonly wallS: number },
+  of: { readonly machine: string; readonly jobs: string; readonly top: string; readonly wallS: number },
 ): string {
-  const folders = [...new Set(done.map(folderOf))].sort();
-  const longest = [...done].sort((a, b) => b.cpuS - a.cpuS).slice(0, Number(top));
+  const files = filesOf(done);
+  const folderOf = ({ name }: Took): string => dirname(name).split('/').slice(0, 2).join('/');
+  const folders = [...new Set(files.map(folderOf))].sort();
   return [
-    `# Where the time of the tests goes\n\nPrinted by \`make test-times\`: seconds by the clock and of processor time. ${machine}\n\n`,
-    `${done.length} processes, ${jobs} at a time: ${wallS.toFixed(0)} s\n\n`,
-    row(['folder', 'processes', 'wall s', 'CPU s']) + row(['---', '--:', '--:', '--:']),
+    `# Where the time of the tests goes\n\nPrinted by \`make test-times\`: seconds by the clock and of processor time. ${of.machine}\n\n`,
+    `${done.length} processes, ${of.jobs} at a time: ${of.wallS.toFixed(0)} s by the clock, ${sum(done, 'cpuS')} s of processor time\n\n`,
+    head('folder', 'files', 'wall s', 'CPU s'),
     ...folders.map((folder) => {
-      const inside = done.filter((timed) => folderOf(timed) === folder);
-      return row([folder, inside.length, ...figures(inside)]);
+      const inside = files.filter((file) => folderOf(file) === folder);
+      return row(folder, inside.length, sum(inside, 'wallS'), sum(inside, 'cpuS'));
     }),
-    row(['all', done.length, ...figures(done)]) + '\n',
-    row(['process', 'assertions', 'wall s', 'CPU s']) + row(['---', '--:', '--:', '--:']),
-    ...longest.map((timed) =>
-      row([nameOf(timed) + (timed.ok ? '' : ' FAILED'), timed.passed + timed.failed, ...figures([timed])]),
-    ),
-    '\n' + row(['file of a group', 'wall s']) + row(['---', '--:']),
-    ...members(done)
-      .slice(0, Number(top))
-      .map(([name, seconds]) => row([name, seconds.toFixed(1)])),
+    `\n${head('process', 'assertions', 'wall s', 'CPU s')}`,
+    ...[...done]
+      .sort((a, b) => b.cpuS - a.cpuS)
+      .map(({ name, ok, passed, failed, wallS, cpuS }) =>
+        row(name + (ok ? '' : ' FAILED'), passed + failed, wallS.toFixed(1), cpuS.toFixed(1)),
+      ),
+    `\n${head('file', 'wall s', 'CPU s')}`,
+    ...files.slice(0, Number(of.top)).map(({ name, wallS, cpuS }) => row(name, wallS.toFixed(1), cpuS.toFixed(1))),
   ].join('');
 }
