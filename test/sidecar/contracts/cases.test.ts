@@ -1,8 +1,11 @@
-/** The contract’s tables, in-process. test/contract/fields.test.ts runs the same over HTTP. */
+/** The contract’s tables, in-process. test/contract/fields.test.ts and fields-compatible.test.ts send some of them. */
 import t from 'tap';
 import { parseBody, parseChat } from '../../../sidecar/contracts/parse.js';
 import { withSetting } from '../../contract/tables/accepted.js';
 import { LIGHT_CASES } from '../../contract/tables/cases.js';
+import { COMPATIBLE_CASES } from '../../contract/tables/compatible-tables.js';
+import { MESSAGES_CASES } from '../../contract/tables/messages-tables.js';
+import { RESPONSES_CASES } from '../../contract/tables/responses-tables.js';
 import { CANARY } from '../../contract/tables/rule.js';
 import { verdictOf } from '../../support/bodies.js';
 import { promptOf } from '../../support/prompt-shape.js';
@@ -36,3 +39,17 @@ for (const one of LIGHT_CASES) {
 }
 
 t.ok(compared > 300, `${compared} bodies, in both contracts`);
+
+for (const [form, cases] of [
+  ['compatible', COMPATIBLE_CASES],
+  ['responses', RESPONSES_CASES],
+  ['messages', MESSAGES_CASES],
+] as const)
+  for (const { name, body, refusal } of cases) {
+    const parsed = parseBody(form, Buffer.from(JSON.stringify(body)));
+    const code = refusal?.param === 'thread' ? 'thread_unsupported_request' : 'bad_request';
+    const wanted = refusal === undefined ? 'ok' : { code, status: 400, ...refusal };
+    t.same(verdictOf(parsed), wanted, `${form}: ${name}`);
+    if (parsed.kind === 'invalid' && JSON.stringify(parsed.error).includes(CANARY))
+      t.fail(`${form}: ${name} repeats what it refuses`);
+  }
