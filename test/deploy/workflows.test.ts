@@ -79,21 +79,30 @@ t.test('each target of the Dockerfile is started, then published and attested by
   t.ok(String(build['tags']).startsWith(String(attested['subject-name'])), 'the image that was pushed');
 });
 
-t.test('each change runs .ci/run, and each night the long tests on every Node that runs it', async (t) => {
-  const jobOf = (file: string, name: string): Job =>
-    (parseYaml(readFileSync(join(sourceRoot, '.github/workflows', file), 'utf8')) as { jobs: Record<string, Job> })
-      .jobs[name]!;
-  t.ok(jobOf('ci.yml', 'test').steps.some(({ run }) => run === '.ci/run'));
-  const nightly = jobOf('nightly.yml', 'test-long') as Job & {
-    readonly strategy: { readonly matrix: { node: number[] } };
-  };
-  const { engines } = JSON.parse(readFileSync(join(sourceRoot, 'package.json'), 'utf8')) as {
-    engines: { node: string };
-  };
-  const majors = [...engines.node.matchAll(/\^(\d+)\./g)].map(([, major]) => Number(major));
-  t.strictSame(nightly.strategy.matrix.node, majors);
-  t.ok(nightly.steps.some(({ run }) => run === 'make test-long'));
-});
+t.test(
+  'each change runs .ci/run, and each night the long tests on every Node that runs it, real peers and native code',
+  async (t) => {
+    const jobOf = (file: string, name: string): Job =>
+      (parseYaml(readFileSync(join(sourceRoot, '.github/workflows', file), 'utf8')) as { jobs: Record<string, Job> })
+        .jobs[name]!;
+    t.ok(jobOf('ci.yml', 'test').steps.some(({ run }) => run === '.ci/run'));
+    const nightly = jobOf('nightly.yml', 'test-long') as Job & {
+      readonly strategy: { readonly matrix: { node: number[] } };
+    };
+    const { engines } = JSON.parse(readFileSync(join(sourceRoot, 'package.json'), 'utf8')) as {
+      engines: { node: string };
+    };
+    const majors = [...engines.node.matchAll(/\^(\d+)\./g)].map(([, major]) => Number(major));
+    t.strictSame(nightly.strategy.matrix.node, majors);
+    t.ok(nightly.steps.some(({ run }) => run === 'make test-long'));
+    t.ok(
+      jobOf('nightly.yml', 'e2e').steps.some(({ run }) => run === 'make e2e'),
+      'and real peers, and the sandbox',
+    );
+    const native = jobOf('nightly.yml', 'native').steps.flatMap(({ run }) => run ?? []);
+    t.strictSame(native.slice(-2), ['make engine-native', 'make test'], 'and the native addon');
+  },
+);
 
 t.test('each action is pinned to a commit, with the version beside it, since a tag can be moved', async (t) => {
   const folder = join(sourceRoot, '.github/workflows');
