@@ -1,4 +1,4 @@
-/** docs/contract.md compared with the code: its error table and its order of checks. */
+/** docs/contract.md compared with the code: its error table. */
 import { readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import t from 'tap';
@@ -38,48 +38,4 @@ t.test('the page’s error types equal the catalogue’s', async (t) => {
   );
   const onPage = bare(table?.rows[0]?.[1]).split(', ');
   t.strictSame(new Set(onPage), new Set(Object.values(CATALOGUE).map(({ type }) => type)));
-});
-
-/** How test/contract/order.test.ts names a check in its pairs, where the page uses another name. */
-const OTHER_NAMES: Readonly<Record<string, string>> = {
-  'the key’s own limits': 'per-key limits',
-  'malformed key': 'idempotency',
-  'token bound of the prompt': 'token bounds',
-  'token bound of the reply': 'token bounds',
-};
-
-/** It follows all checks: requests are refused without waiting for it. */
-const SEAT = 'a seat';
-
-/** The pairs `earlier, later` that the order test asserts, in the page's names. */
-function assertedPairs(): [earlier: string, later: string][] {
-  const titles = read('test/contract/order.test.ts').matchAll(/\bis\(\s*(?:at\(\s*)?(['"`])((?:(?!\1).)+)\1/g);
-  return [...titles].map(([, , title = '']) => {
-    const [earlier = '', later = ''] = title
-      .replace(/(?:: .*| at \$\{path\})$/, '')
-      .replaceAll("'", '’')
-      .split(', ')
-      .map((name) => OTHER_NAMES[name] ?? name);
-    return [earlier, later];
-  });
-}
-
-t.test('the page’s order of checks is the one that the order test asserts', async (t) => {
-  const checks = [...section('Order of checks').matchAll(/^\d+\. \*\*(.+?)\*\*/gm)].map(([, name = '']) => name);
-  const pairs = assertedPairs();
-  t.ok(checks.length > 10 && pairs.length > 40, 'page and test were read');
-  const places = new Map([...checks, SEAT].map((name, place) => [name, place]));
-  t.strictSame(
-    pairs.filter(([earlier, later]) => !((places.get(earlier) ?? NaN) < (places.get(later) ?? NaN))),
-    [],
-    'every asserted pair is on the page, in this order',
-  );
-  const asserted = new Set(pairs.map((pair) => pair.join(', ')));
-  const neighbours = checks.slice(1).map((later, at) => `${checks[at] ?? ''}, ${later}`);
-  t.strictSame(
-    neighbours.filter((pair) => !asserted.has(pair)),
-    // Asserted by test/contract/billing.test.ts.
-    ['token bounds, credit'],
-    'each check is asserted to precede the next one',
-  );
 });

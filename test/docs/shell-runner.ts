@@ -44,7 +44,7 @@ interface Here {
 }
 
 /** A block as it runs, with placeholders replaced. These are all replacements. */
-export function filledIn(text: string, { ports, key, pid, model }: Here): string {
+function filledIn(text: string, { ports, key, pid, model }: Here): string {
   return text
     .replaceAll(/(?:127\.0\.0\.1|localhost):8080\b/g, `127.0.0.1:${ports.public}`)
     .replaceAll(/(?:127\.0\.0\.1|localhost):9090\b/g, `127.0.0.1:${ports.operators}`)

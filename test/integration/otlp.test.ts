@@ -71,6 +71,7 @@ const sidecar = await Sidecar.start(t, {
   },
 });
 sidecar.key = GOOD;
+t.match(await sidecar.logged('otlp export begins'), { host: new URL(receiver.endpoint).host });
 
 /** The request’s log line, and the trace that it names. */
 async function traced(requestId: string): Promise<{ line: LogLine; trace: ReceivedTrace }> {

@@ -146,6 +146,7 @@ t.test('a running stream ends with the weights that it began with, and none of t
     status: 200,
     body: { replicas: REPLICAS, weight_version: versions.tiny, file: given },
   });
+  t.match(await sidecar.logged('weights reloaded', REPLICAS), { model: CHAT, version: versions.tiny });
   const after = await ask();
   t.equal(after.metadata.weight_version, versions.tiny);
   t.equal(after.usage.prompt_tokens_details.cached_tokens, 0);

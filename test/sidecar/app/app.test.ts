@@ -18,9 +18,12 @@ import { join } from 'node:path';
 import t, { type Test } from 'tap';
 import { metricsOf, startApp, type App, type Overrides } from '../../../sidecar/app/app.js';
 import { loadConfig, type Config } from '../../../sidecar/config/config.js';
+import { Closers } from '../../../sidecar/app/closers.js';
+import { openTls } from '../../../sidecar/app/servers.js';
 import type { Prompts } from '../../../sidecar/prompts/lanes.js';
 import type { OpenBody, Tokenized } from '../../../sidecar/prompts/prompt-maker.js';
 import { segmentPath } from '../../../sidecar/usage/spool-format.js';
+import { systemClock } from '../../../sidecar/lib/clock.js';
 import { testPair } from '../../support/certificates.js';
 import { FakeIdentity, FakeSpool, RecordingLog } from '../../support/in-process.js';
 import { embeddedTestModel } from '../../support/models.js';
@@ -86,6 +89,22 @@ t.test('while the spool is read the operators’ listener answers, and a failed 
   await failed;
   closeSync(pipe);
   await t.rejects(fetch(`${at}/healthz`), 'the listener is closed');
+});
+
+t.test('a certificate that no longer fits its key is logged, and the previous one stays in force', async (t) => {
+  const dir = folderOf(t);
+  const [keyFile, certFile] = [join(dir, 'key.pem'), join(dir, 'cert.pem')];
+  const { key, cert } = testPair('a');
+  writeFileSync(keyFile, key);
+  writeFileSync(certFile, cert);
+  const log = new RecordingLog();
+  const closers = new Closers(systemClock, log);
+  const tls = await openTls({ tls: { keyFile, certFile } } as Config, { clock: systemClock, log, closers });
+  t.match(await log.seen('certificate in force'), { file: certFile, reason: /^SHA-256 \S+, until 2126-10-31/ });
+  writeFileSync(certFile, testPair('b').cert);
+  await tls?.reload();
+  t.match(await log.seen('certificate cannot be used, the previous one stays in force'), { file: certFile });
+  await closers.close();
 });
 
 /** Prompt hosts that are ready when the test says so, and that work on bodies until it answers them. */

@@ -75,6 +75,7 @@ t.test('credit opens once earlier spending is added up, and its segments are kep
   t.match(billing.credit?.reserve('acme', GRANTED), { kind: 'reserved' });
   t.strictSame(billing.credit?.reserve('acme', 1n), { kind: 'insufficient' });
   t.match(await options.page(), /^ra_sidecar_credit_reservations 1$/m);
+  t.match(await options.log.seen('credit is open'), { count: 0 });
   await options.closers.close();
   t.equal(options.clock.pending, 0);
 });
@@ -110,7 +111,17 @@ t.test('unknown balances are reported in one line, and no priced request is admi
   spool.broken = true;
   t.equal(await broken.begin(spool), 'credit: the spool cannot be read or the balances cannot be written');
   t.strictSame(broken.credit?.reserve('acme', 1n), { kind: 'unavailable' });
+  t.ok(unread.log.lines.some(({ event }) => event === 'balances cannot be summed up'));
   await unread.closers.close();
+
+  const anew = await desk(t, { environment: { RA_CREDIT_ON_LOST_BALANCES: 'begin' } });
+  await writeSnapshot(join(anew.config.dataDir, 'usage', 'balances.json'), {
+    position: { segment: 9, offset: 0 },
+    settled: new Map(),
+  });
+  t.equal(await (await opened(anew)).begin(new MemorySpool()), undefined);
+  t.match(await anew.log.seen('balances are rebuilt'), { reason: /balances\.json counts more than/ });
+  await anew.closers.close();
 });
 
 t.test('without a spool, spending is counted for as long as the process lives', async (t) => {

@@ -259,6 +259,26 @@ t.test('a start that cannot read its secret ends with a line and releases the sp
   await harness.stop();
 });
 
+t.test('what a start finds damaged is logged', async (t) => {
+  const sink = await UsageSink.start(t);
+  const dir = folder(t);
+  const first = await openHarness(t, dir, {});
+  await first.bill('a', 'b', 'c');
+  await first.stop();
+  const segment = join(first.dir, segments(first.dir)[0] ?? '');
+  const lines = readFileSync(segment, 'utf8').split('\n');
+  const close = lines.findIndex((line) => line.includes('"close"'));
+  lines[close] = (lines[close] ?? '').replace('"close"', '"cloze"');
+  writeFileSync(segment, `${lines.join('\n')}{"a torn li`);
+  writeFileSync(join(first.dir, 'cursor.json'), 'no cursor');
+  const second = await openHarness(t, dir, { RA_DELIVERY_URL: sink.url });
+  t.match(await second.log.seen('usage spool: a torn line was cut'), { bytes: 11 });
+  t.match(await second.log.seen('usage spool: damage quarantined'), { reason: /^segment 1, offset \d+$/ });
+  t.match(await second.log.seen('usage spool: closes are damaged, none is estimated'), { count: 1 });
+  t.ok((await second.log.seen('usage cursor lost'))['reason']);
+  await second.stop();
+});
+
 function segments(dir: string): string[] {
   return readdirSync(dir)
     .filter((name) => name.endsWith('.seg'))

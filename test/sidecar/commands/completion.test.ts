@@ -1,5 +1,5 @@
-/** The scripts of `ra-sidecar completion`, run by the shells themselves. */
-import { execFile, execFileSync } from 'node:child_process';
+/** The scripts of `ra-sidecar completion`, bash’s run by bash itself; test/e2e/completion.e2e.ts runs the others. */
+import { execFile } from 'node:child_process';
 import { writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { promisify } from 'node:util';
@@ -53,7 +53,7 @@ t.test('bash completes commands, options and values', async (t) => {
   }
 });
 
-t.test('zsh and fish: the script has all commands, and an installed shell can parse it', async (t) => {
+t.test('zsh and fish: the script has all commands', async (t) => {
   for (const shell of ['zsh', 'fish']) {
     const { code, stdout } = await runHere(['completion', shell]);
     t.equal(code, 0);
@@ -61,11 +61,6 @@ t.test('zsh and fish: the script has all commands, and an installed shell can pa
       for (const word of path.split(' ')) t.ok(stdout.includes(word), `${shell}: ${word}`);
       for (const name of Object.keys(options)) t.ok(stdout.includes(name), `${shell}: ${name}`);
     }
-    const file = join(t.testdir(), `completion.${shell}`);
-    writeFileSync(file, stdout);
-    const installed = execFileSync('bash', ['-c', `command -v ${shell} || true`], { encoding: 'utf8' }).trim();
-    if (installed === '') t.comment(`${shell} is not installed: its syntax is not checked`);
-    else t.doesNotThrow(() => execFileSync(installed, ['-n', file]), `${shell} reads it`);
   }
   t.ok(Object.values(COMMANDS).some(isGroup));
 });

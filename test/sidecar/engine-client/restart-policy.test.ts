@@ -79,12 +79,22 @@ t.test('not if it was ready before, and not for ends with other causes', (t) => 
 
 const AGE = { maxAgeMs: 1000 };
 
-t.test('a prefix cache that is smaller than configured is a warning', async (t) => {
-  const logged = (has: number | undefined, bytes?: number, prefixReuse: 'auto' | 'off' = 'auto'): unknown[] => {
+t.test('what a ready engine could not have is a warning', async (t) => {
+  const logged = (
+    has: number | undefined,
+    bytes?: number,
+    prefixReuse: 'auto' | 'off' = 'auto',
+    warnings: readonly string[] = [],
+  ): unknown[] => {
     const lines: unknown[] = [];
     const write = (event: string, fields: object = {}): unknown => lines.push([event, fields]);
     const log = { info: write, warn: write } as unknown as Log;
-    const facts = { seats: 4, gpu: false, ...(has !== undefined && { prefixCacheBytes: has }) } as EngineFacts;
+    const facts = {
+      seats: 4,
+      gpu: false,
+      warnings,
+      ...(has !== undefined && { prefixCacheBytes: has }),
+    } as EngineFacts;
     const prefixCache = { ...AGE, ...(bytes !== undefined && { bytes }) };
     reportReady(log, { model: 'chat' }, facts, { prefixCache, prefixReuse }, 12.3);
     return lines;
@@ -93,6 +103,8 @@ t.test('a prefix cache that is smaller than configured is a warning', async (t) 
   t.same(logged(100, 100), [ready]);
   t.same(logged(100), [ready], 'none is set');
   t.same(logged(undefined, 100), [ready], 'of an engine that does not say');
+  const slots = ['external server should be started otherwise', { model: 'chat', reason: 'with --slots 4' }];
+  t.same(logged(undefined, undefined, 'off', ['with --slots 4']), [ready, slots]);
   t.same(logged(0, 100, 'off'), [ready], 'nothing is reused');
   t.match(logged(64, 100), [
     ready,

@@ -223,8 +223,15 @@ t.test('stderr is only searched, across chunks, and its beginning is forgotten',
   t.equal(tail.hint, 'heap-exhausted');
   tail.add('x'.repeat(10_000));
   t.equal(tail.hint, undefined);
-  tail.add('ggml_cuda: CUDA error: device lost');
-  t.equal(tail.hint, 'device-error');
+  for (const [text, hint] of [
+    ['ggml_cuda: CUDA error: device lost', 'device-error'],
+    ['llama.node: libvulkan.so.1: cannot open shared object file: No such file or directory', 'missing-library'],
+    ["Error [ERR_MODULE_NOT_FOUND]: Cannot find package 'node-llama-cpp'", 'missing-module'],
+  ] as const) {
+    const alone = new StderrTail();
+    alone.add(text);
+    t.equal(alone.hint, hint);
+  }
 });
 
 const HANG_MS = 800;

@@ -45,10 +45,11 @@ t.test('requests by method, route, status and error, as OpenTelemetry defines it
     `http_server_request_duration_seconds_count{${post.replace('POST', '_OTHER')},http_response_status_code="405",error_type="bad_request"} 1`,
     `http_server_request_duration_seconds_count{${post.replace('"http"', '"https"')},http_response_status_code="200"} 1`,
   ]);
-  t.strictSame(await samples('http_server_request_duration_seconds_sum'), [
-    `http_server_request_duration_seconds_sum{${post},http_response_status_code="200"} 1.52`,
-    ...(await samples('http_server_request_duration_seconds_sum')).slice(1),
-  ]);
+  const sums = await samples('http_server_request_duration_seconds_sum');
+  t.strictSame(
+    sums.map((line) => Number(line.slice(line.lastIndexOf(' ')))),
+    [1.52, 1.5, 1.5, 1.5, 1.5, 1.5, 1.5],
+  );
 });
 
 t.test('open requests and streams', async (t) => {
