@@ -16,7 +16,7 @@ const WRONG_METHOD = { ...REFUSED, status: 405, code: 'bad_request' } as const;
 const TOO_LARGE = { ...REFUSED, status: 413, code: 'payload_too_large' } as const;
 
 t.test('HTTP', async (t) => {
-  const sidecar = await Sidecar.start(t, { config: { cors: { origins: [ORIGIN] } } });
+  const sidecar = await Sidecar.start(t, { stub: true, config: { cors: { origins: [ORIGIN] } } });
   const auth = { Authorization: `Bearer ${sidecar.key}` };
   const json = { ...auth, 'Content-Type': 'application/json' };
   const body = JSON.stringify({ model: CHAT, max_tokens: 2, messages: [{ role: 'user', content: 'Grüße, 世界!' }] });

@@ -45,15 +45,12 @@ class DataFolder {
     const accounts = { [ACCOUNT]: [{ id: 'g', usd: formatUsd(granted) }] };
     await writeFile(this.path('credit.json'), JSON.stringify({ version: 1, accounts }));
     const config = {
-      listen: { port: 0 },
-      operators: { port: 0 },
       dataDir: this.path('data'),
       pricing: { file: this.path('prices.json') },
       credit: { file: this.path('credit.json'), pollMs: 100 },
       ...(await chatOnly(2, 32_768)),
     };
-    await writeFile(this.path('config.json'), JSON.stringify(config));
-    return Sidecar.startWith(t, { RA_CONFIG: this.path('config.json') });
+    return Sidecar.start(t, { stub: true, config });
   }
 
   /** Every record in the spool. */
@@ -95,7 +92,7 @@ t.test(
     const { usage } = (await served.json()) as { usage: { prompt_tokens: number; completion_tokens: number } };
     const first = BigInt(usage.prompt_tokens) * INPUT + BigInt(usage.completion_tokens) * OUTPUT;
     const stream = await OpenStream.begin(killed);
-    while ((await killed.metric('ra_sidecar_usage_records_total', { kind: 'progress' })) === 0);
+    await killed.reaches('ra_sidecar_usage_records_total', (records) => records > 0, { kind: 'progress' });
     // A record that was counted is durable a moment later.
     await killed.reaches('ra_sidecar_spool_unsynced_records', 0);
     killed.child.kill('SIGKILL');

@@ -24,10 +24,11 @@ t.test('while its model loads a sidecar reports that, and then serves', async (t
   const { key, stored } = makeKey();
   const keys = { file: join(await folder(t), 'keys.json') };
   await writeKeyFile(keys.file, { version: 1, keys: [stored] });
-  const gate = new ProcessGate(t);
+  const gate = new ProcessGate(t, { stub: true });
   gate.close(ENGINE);
   const { environment } = gate;
   const sidecar = await Sidecar.start(t, {
+    stub: true,
     early: true,
     environment,
     config: { ...(await chatOnly(1)), keys, queue: REFUSES_COLD },

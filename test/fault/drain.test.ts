@@ -56,7 +56,7 @@ for (const [name, stop] of cases(Object.entries(stops), (_, index) => index === 
       queue: PATIENT_QUEUE,
       engine: PATIENT_ENGINE,
     };
-    const sidecar = await Sidecar.start(t, { ownGroup: true, config });
+    const sidecar = await Sidecar.start(t, { stub: true, ownGroup: true, config });
     const engine = sidecar.enginePid(CHAT);
     const running = await OpenStream.begin(sidecar, { ...ENDLESS, max_tokens: 4000 });
     // The engine is stopped, so it cannot finish before the test has looked.
@@ -92,13 +92,13 @@ for (const [name, stop] of cases(Object.entries(stops), (_, index) => index === 
   });
 }
 
-/** The first reply of the test below, and the longest that it tries, in tokens. */
-const FIRST_REPLY = 3000;
-const LONGEST_REPLY = 24_000;
+/** The first reply of the test below, and the longest that it tries, in tokens: one a frame. */
+const FIRST_REPLY = 320;
+const LONGEST_REPLY = 2560;
 
 t.test('a stream that ended is not cut while its reader still reads', async (t) => {
-  // The sidecar sends one frame for the tokens of each 10 ms. Linux counts at least 768 bytes for each write and holds 208 KiB for
-  // a Unix socket, so 278 frames fit. On a fast machine a reply may have fewer; then a longer one is tried.
+  // Linux counts at least 768 bytes for each write and holds 208 KiB for a Unix socket, so 278 frames fit. On a busy machine tokens
+  // share frames; then a longer reply is tried.
   for (let tokens = FIRST_REPLY; !(await waitsForItsReader(t, tokens)); tokens *= 2)
     if (tokens >= LONGEST_REPLY) return void t.fail('it never waited');
 });
@@ -109,7 +109,7 @@ async function waitsForItsReader(t: Test, tokens: number): Promise<boolean> {
   const listen = { host: '127.0.0.1', port: 0, socket };
   // A busy machine may take minutes for the reply.
   const config = { ...(await chatOnly(1, LONGEST_REPLY + 1000)), listen, drain: { timeoutMs: PATIENT_MS } };
-  const sidecar = await Sidecar.start(t, { ownGroup: true, config });
+  const sidecar = await Sidecar.start(t, { stub: true, ownGroup: true, config });
   const engine = sidecar.enginePid(CHAT);
   // Paused before it is connected, it reads nothing.
   const reader = connect(socket).pause();
@@ -138,7 +138,7 @@ async function waitsForItsReader(t: Test, tokens: number): Promise<boolean> {
 
 t.test('requests that still run when the drain times out end with an error', async (t) => {
   const config = { ...(await chatOnly(3, 8192)), drain: { timeoutMs: 1 } };
-  const sidecar = await Sidecar.start(t, { ownGroup: true, config });
+  const sidecar = await Sidecar.start(t, { stub: true, ownGroup: true, config });
   const whole = sidecar.chat(ENDLESS);
   await counted(sidecar, 'seats_busy', 1);
   const streams = [await OpenStream.begin(sidecar), await OpenStream.begin(sidecar)];
@@ -155,7 +155,7 @@ t.test('requests that still run when the drain times out end with an error', asy
 });
 
 t.test('a second SIGTERM ends it at once', async (t) => {
-  const sidecar = await Sidecar.start(t, { ownGroup: true, config: await chatOnly(1, 8192) });
+  const sidecar = await Sidecar.start(t, { stub: true, ownGroup: true, config: await chatOnly(1, 8192) });
   const running = await OpenStream.begin(sidecar);
   sidecar.child.kill('SIGTERM');
   await sidecar.logged('draining');
@@ -169,10 +169,10 @@ t.test('a second SIGTERM ends it at once', async (t) => {
 
 t.test('a sidecar that was never ready gives no notice', async (t) => {
   const config = { ...(await chatOnly(1)), drain: { noticeMs: 600_000 } };
-  const gate = new ProcessGate(t);
+  const gate = new ProcessGate(t, { stub: true });
   gate.close(ENGINE);
   const { environment } = gate;
-  const sidecar = await Sidecar.start(t, { early: true, ownGroup: true, environment, config });
+  const sidecar = await Sidecar.start(t, { stub: true, early: true, ownGroup: true, environment, config });
   await gate.stopped();
   sidecar.child.kill('SIGTERM');
   t.strictSame(await sidecar.exited(), { code: 0, signal: null });
@@ -181,7 +181,7 @@ t.test('a sidecar that was never ready gives no notice', async (t) => {
 t.test('during the notice /readyz fails and requests are accepted', async (t) => {
   // Longer than the test: everything is seen before its end.
   const config = { ...(await chatOnly(1)), drain: { noticeMs: 600_000 } };
-  const sidecar = await Sidecar.start(t, { ownGroup: true, config });
+  const sidecar = await Sidecar.start(t, { stub: true, ownGroup: true, config });
   sidecar.child.kill('SIGTERM');
   t.match(await sidecar.logged('leaving'), { count: 0 });
   t.match(await sidecar.readyz(), { status: 503, body: { status: 'draining' } });
@@ -196,7 +196,7 @@ t.test('during the notice /readyz fails and requests are accepted', async (t) =>
 });
 
 t.test('SIGHUP to the whole group is a reload: replies continue, and no child ends', async (t) => {
-  const sidecar = await Sidecar.start(t, { ownGroup: true, config: await chatOnly(1) });
+  const sidecar = await Sidecar.start(t, { stub: true, ownGroup: true, config: await chatOnly(1) });
   const children = childrenOf(sidecar.pid);
   const running = await OpenStream.begin(sidecar, { ...ENDLESS, max_tokens: 500 });
   signalGroup(sidecar.pid, 'SIGHUP');

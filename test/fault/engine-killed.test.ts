@@ -12,9 +12,9 @@ const times = <T>(count: number, make: (i: number) => Promise<T>): Promise<T[]> 
   Promise.all(Array.from({ length: count }, (_, i) => make(i)));
 
 t.test('an engine killed under eight streams and two whole requests', async (t) => {
-  const gate = new ProcessGate(t);
+  const gate = new ProcessGate(t, { stub: true });
   const { environment } = gate;
-  const sidecar = await Sidecar.start(t, { config: await chatOnly(10, 8192), environment });
+  const sidecar = await Sidecar.start(t, { stub: true, config: await chatOnly(10, 8192), environment });
   const first = sidecar.enginePid(CHAT);
   // The whole ones are sent first, so that they have begun when the streams have a token.
   const whole = times(2, () => sidecar.chat(ENDLESS));
@@ -61,7 +61,7 @@ t.test('an engine killed under eight streams and two whole requests', async (t) 
 
 t.test('an engine that aborts during streams, as an assertion of llama.cpp makes it do', async (t) => {
   const queue = PATIENT_QUEUE;
-  const sidecar = await Sidecar.start(t, { config: { ...(await chatOnly(2, 8192)), queue } });
+  const sidecar = await Sidecar.start(t, { stub: true, config: { ...(await chatOnly(2, 8192)), queue } });
   const pid = sidecar.enginePid(CHAT);
   const stream = await OpenStream.begin(sidecar);
   const whole = sidecar.chat(ENDLESS);
@@ -79,9 +79,13 @@ t.test('an engine that aborts during streams, as an assertion of llama.cpp makes
 
 t.test('requests that wait when the engine ends', async (t) => {
   const parts = { queue: REFUSES_COLD, development: NOTHING_LEARNED, engine: PATIENT_ENGINE };
-  const gate = new ProcessGate(t);
+  const gate = new ProcessGate(t, { stub: true });
   const { environment } = gate;
-  const sidecar = await Sidecar.start(t, { config: { ...(await chatOnly(1, 8192)), ...parts }, environment });
+  const sidecar = await Sidecar.start(t, {
+    stub: true,
+    config: { ...(await chatOnly(1, 8192)), ...parts },
+    environment,
+  });
   const order = (): unknown[] =>
     sidecar.lines.filter(({ event, status }) => event === 'request' && status === 200).map((line) => line['requestId']);
 

@@ -9,7 +9,7 @@ async function leavesNobody(sidecar: Sidecar): Promise<void> {
 }
 
 t.test('a sidecar killed under load leaves no process behind', async (t) => {
-  const sidecar = await Sidecar.start(t, { ownGroup: true });
+  const sidecar = await Sidecar.start(t, { stub: true, ownGroup: true });
   t.equal(groupMembers(sidecar.pid).length, 5, 'the sidecar, two engines, two prompt hosts');
   const stream = await OpenStream.begin(sidecar);
   await leavesNobody(sidecar);
@@ -17,7 +17,7 @@ t.test('a sidecar killed under load leaves no process behind', async (t) => {
 });
 
 t.test('nor does one that is killed while its children start', async (t) => {
-  const sidecar = await Sidecar.start(t, { ownGroup: true, early: true, config: await chatOnly(1) });
+  const sidecar = await Sidecar.start(t, { stub: true, ownGroup: true, early: true, config: await chatOnly(1) });
   await sidecar.logged('engine forked');
   await leavesNobody(sidecar);
   t.pass();

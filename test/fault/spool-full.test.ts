@@ -5,7 +5,7 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import t, { type Test } from 'tap';
 import { cases } from '../support/long-form.js';
-import { OpenStream } from '../support/open-stream.js';
+import { ENDLESS, OpenStream } from '../support/open-stream.js';
 import { chatOnly, Sidecar } from '../support/sidecar.js';
 import { readAll } from '../support/usage-records.js';
 import { verify } from '../../sidecar/usage/reader.js';
@@ -65,9 +65,13 @@ function rehearse(name: string, make: (t: Test) => Medium | undefined): void {
   t.test(`${name}: running requests end, new ones are refused, nothing is lost, and the spool recovers`, async (t) => {
     const medium = make(t) ?? limited(t.testdir());
     const usage = { minFreeBytes: 0, closeWaitMs: 1000, maxBacklogBytes: 1 << 30 };
-    const sidecar = await Sidecar.start(t, { config: { ...(await chatOnly(2)), dataDir: medium.dir, usage } });
+    const sidecar = await Sidecar.start(t, {
+      stub: true,
+      config: { ...(await chatOnly(2)), dataDir: medium.dir, usage },
+    });
     t.equal((await sidecar.chat(ONE)).status, 200);
-    const stream = await OpenStream.begin(sidecar);
+    // Longer than the requests below.
+    const stream = await OpenStream.begin(sidecar, { ...ENDLESS, max_tokens: 300 });
 
     medium.fill(sidecar);
     // The last block may have room for some more records.

@@ -15,7 +15,7 @@ t.test(
     const dataDir = t.testdir();
     // Three probes that find nothing wrong make it healthy again: until then a busy machine must have seen that it is not.
     const config = { ...(await chatOnly(2)), dataDir };
-    const sidecar = await Sidecar.start(t, { config });
+    const sidecar = await Sidecar.start(t, { stub: true, config });
     const dir = join(dataDir, 'usage');
     const answered: string[] = [];
     let over = false;
@@ -33,7 +33,10 @@ t.test(
 
     for (const name of readdirSync(dir).filter((name) => name.endsWith('.seg') || name === 'lock'))
       rmSync(join(dir, name));
-    const second = await Sidecar.launch(t, { config: { ...config, listen: { host: '127.0.0.1', port: 0 } } });
+    const second = await Sidecar.launch(t, {
+      stub: true,
+      config: { ...config, listen: { host: '127.0.0.1', port: 0 } },
+    });
     const removed = await sidecar.logged('usage spool: a segment was removed');
     t.match(removed, { level: 50, outcome: 'restored', file: join(dir, '00000000000000000001.seg') });
     t.ok(Number(removed['bytes']) > 0);

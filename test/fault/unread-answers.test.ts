@@ -35,7 +35,7 @@ function quantile(times: readonly number[], part: number): number {
 }
 
 t.test('answers that are not read use bounded memory, and others are served', async (t) => {
-  const sidecar = await Sidecar.start(t, { config: await chatOnly(2) });
+  const sidecar = await Sidecar.start(t, { stub: true, config: await chatOnly(2) });
   const { port } = sidecar;
   const kinds = answersNotToRead(sidecar);
   t.equal((await fetch(`http://127.0.0.1:${port}/healthz`)).status, 200);

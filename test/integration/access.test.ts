@@ -47,13 +47,13 @@ t.test('only a gateway over a Unix socket is served', async (t) => {
     gateway: { secretFile },
     log: { level: 'trace' },
   };
-  const killed = await Sidecar.launch(t, { config });
+  const killed = await Sidecar.launch(t, { stub: true, config });
   await killed.logged('listening on a socket');
   killed.child.kill('SIGKILL');
   await killed.exited();
   t.ok(existsSync(socket), 'a killed sidecar leaves its socket file');
 
-  const sidecar = await Sidecar.start(t, { config });
+  const sidecar = await Sidecar.start(t, { stub: true, config });
   t.equal(statSync(socket).mode & 0o777, 0o600);
   t.match(await sidecar.logged('secret file is open'), {
     level: 40,
@@ -148,6 +148,7 @@ t.test('an HTTP authorizer that is stopped and started', async (t) => {
   t.teardown(() => authorizer.closeAllConnections());
 
   const sidecar = await Sidecar.start(t, {
+    stub: true,
     config: {
       ...(await chatOnly(2)),
       access: { mode: 'authorizer' },
@@ -218,7 +219,7 @@ t.test('an invalid configuration ends the start with one line that has no secret
       /ra-sidecar: cannot listen on .*: the path is a file that is not a socket \(set by listen\.socket\)/,
     ],
   ] as const) {
-    const sidecar = await Sidecar.launch(t, { config: { ...(await chatOnly(1)), ...config } });
+    const sidecar = await Sidecar.launch(t, { stub: true, config: { ...(await chatOnly(1)), ...config } });
     t.equal((await sidecar.exited()).code, 1);
     t.match(sidecar.printed, line);
     t.notMatch(sidecar.printed, MARK);
@@ -229,13 +230,13 @@ t.test('a development key works only on a sidecar that creates one', async (t) =
   const dataDir = t.testdir();
   const statusOf = async (sidecar: Sidecar, key: string): Promise<number> =>
     (await fetch(`${sidecar.base}/models`, { headers: { Authorization: `Bearer ${key}` } })).status;
-  const first = await Sidecar.start(t, { config: { ...(await unloadedChat()), dataDir } });
+  const first = await Sidecar.start(t, { stub: true, config: { ...(await unloadedChat()), dataDir } });
   t.equal(await statusOf(first, first.key), 200);
   first.child.kill('SIGTERM');
   await first.exited();
 
   const listen = { host: '0.0.0.0', port: 0 };
-  const open = await Sidecar.start(t, { config: { ...(await unloadedChat()), dataDir, listen } });
+  const open = await Sidecar.start(t, { stub: true, config: { ...(await unloadedChat()), dataDir, listen } });
   t.equal(open.key, '');
   t.match(await open.logged('keys loaded'), { count: 0 });
   t.equal(await statusOf(open, first.key), 401, 'the earlier one is still in the file');

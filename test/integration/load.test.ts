@@ -126,6 +126,7 @@ t.test('one sidecar under load', async (t) => {
 t.test('a full queue refuses the excess at once and serves the rest', async (t) => {
   const waiting = 4;
   const sidecar = await Sidecar.start(t, {
+    stub: true,
     // A stopped engine must be considered slow, not hung.
     config: { ...(await chatOnly(1)), queue: { ...PATIENT, waitingPerSeat: waiting }, engine: { hangMs: 3_600_000 } },
   });

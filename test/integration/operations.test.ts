@@ -6,7 +6,7 @@ const DURATION = '[0-9]+(?:\\.[0-9]{1,3})?';
 const TIMING = new RegExp(`^authorize;dur=${DURATION}, ra-queue;dur=${DURATION}, ra-admit;dur=${DURATION}$`);
 
 t.test('in service', async (t) => {
-  const sidecar = await Sidecar.start(t, { seats: 2, contextPerSeat: 16_000 });
+  const sidecar = await Sidecar.start(t, { stub: true, seats: 2, contextPerSeat: 16_000 });
   const get = (port: number, path: string): Promise<Response> => fetch(`http://127.0.0.1:${port}${path}`);
   const messages = [{ role: 'user', content: 'Hello' }];
   const question = { id: 'a', type: 'yes_no', question: 'Is it?' };

@@ -11,7 +11,7 @@ const CANARY = 'a confidential prompt';
 
 async function start(t: Test, dataDir: string, delivery: object, more: object = {}): Promise<Sidecar> {
   const config = { ...(await chatOnly(2)), dataDir, delivery, ...more };
-  return await Sidecar.start(t, { config });
+  return await Sidecar.start(t, { stub: true, config });
 }
 
 function events(sink: UsageSink): UsageEvent[] {

@@ -66,6 +66,7 @@ function emit(...outputs: Output[]): void {
 
 function start(setup: EngineSetup): void {
   script = JSON.parse(basename(setup.file)) as StubScript;
+  if (script.steady) for (const signal of ['SIGHUP', 'SIGINT', 'SIGTERM']) process.on(signal, () => undefined);
   if (script.lifeline !== undefined) connect(script.lifeline, '127.0.0.1').on('error', () => undefined);
   setInterval(
     () => send({ v, kind: 'heartbeat', step, live: live.size, tokens: heldTokens(), cache: heldCache() }),
@@ -299,7 +300,8 @@ function everything(id: number): void {
 function generate(id: number, job: GenerateJob): void {
   const { topK = 0, seed } = job;
   const chosen = topK >= STUB_TOP_K ? topK - STUB_TOP_K : seed;
-  switch (script.bySeed === true ? chosen : promptIds(job.prompt)[0]) {
+  const selected = script.bySeed === true || script.steady ? chosen : promptIds(job.prompt)[0];
+  switch (script.steady && selected !== STUB_JOB.hold ? STUB_JOB.steady : selected) {
     case STUB_JOB.everything:
       everything(id);
       break;

@@ -1,10 +1,11 @@
 /** Stops processes of a sidecar as they start, before any of their own code runs, so that no test has to be faster than they are. */
-import { chmodSync, readdirSync, readFileSync, renameSync, rmSync, writeFileSync } from 'node:fs';
+import { readdirSync, readFileSync, renameSync, rmSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { env } from 'node:process';
 import { pathToFileURL } from 'node:url';
 import { childrenOf, eventually, signalProcess } from './processes.js';
 import { shortDir } from './short-dir.js';
+import { writeNode } from './stub-node.js';
 
 /** Text in the command line of each kind of process. */
 export const ENGINE = 'engine/main.js';
@@ -58,8 +59,8 @@ export class ProcessGate {
   readonly #dir: string;
   readonly #seen = new Set<number>();
 
-  /** Its folder is removed with the test `t`. */
-  constructor(t: Owner) {
+  /** Its folder is removed with the test `t`. `stub`: engines are stubs, as {@link Sidecar.start} describes it. */
+  constructor(t: Owner, { stub = false } = {}) {
     this.#t = t;
     this.#dir = shortDir(t);
     const preloaded = join(this.#dir, 'gate.mjs');
@@ -68,8 +69,7 @@ export class ProcessGate {
     this.environment = { NODE_OPTIONS: options.filter((option) => option !== undefined).join(' ') };
     this.node = join(this.#dir, 'node');
     const { NODE_OPTIONS } = this.environment;
-    writeFileSync(this.node, `#!/bin/sh\nNODE_OPTIONS='${NODE_OPTIONS}' exec '${process.execPath}' "$@"\n`);
-    chmodSync(this.node, 0o700);
+    writeNode(this.node, { stub, options: NODE_OPTIONS });
   }
 
   /** From now on a process stops as it starts if its command line contains this. */

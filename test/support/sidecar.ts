@@ -1,6 +1,6 @@
 import { spawn, type ChildProcess } from 'node:child_process';
 import { EventEmitter, once } from 'node:events';
-import { mkdtemp, rm, writeFile } from 'node:fs/promises';
+import { mkdir, mkdtemp, rm, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { createInterface } from 'node:readline';
@@ -9,6 +9,7 @@ import { holdAnswers } from './hold-answers.js';
 import { embeddedTestModel } from './models.js';
 import { PATIENT_MS } from './patience.js';
 import { signalGroup, untilNextLook } from './processes.js';
+import { stubEnvironment, stubModel } from './stub-node.js';
 
 const CLI = fileURLToPath(new URL('../../sidecar/cli.js', import.meta.url));
 
@@ -27,6 +28,8 @@ export interface StartOptions {
   readonly contextPerSeat?: number;
   /** Resolve as soon as the listener answers, while the models still load. */
   readonly early?: boolean;
+  /** Engines are stubs: each reply is a token every STEADY_MS up to its limit, and nothing is computed. */
+  readonly stub?: boolean;
   /** Start a process group of its own, so that a test can signal all of it and count its processes. */
   readonly ownGroup?: boolean;
   /** Variables of the process besides its configuration. */
@@ -117,6 +120,8 @@ export class Sidecar {
   static async launch(t: Owner, options: StartOptions = {}): Promise<Sidecar> {
     const dir = await mkdtemp(join(tmpdir(), 'ra-sidecar-'));
     const file = await embeddedTestModel();
+    const stubs = join(dir, 'stubs');
+    if (options.stub) await mkdir(stubs);
     const config = {
       listen: { host: '127.0.0.1', port: 0 },
       operators: { host: '127.0.0.1', port: 0 },
@@ -135,12 +140,20 @@ export class Sidecar {
       development: { validateAnswers: true },
       ...options.config,
       prompts: { silenceMs: PATIENT_MS, ...(options.config?.['prompts'] as object | undefined) },
+      ...(options.stub && { engine: { checkMemory: false, ...(options.config?.['engine'] as object | undefined) } }),
     };
+    config.models = config.models.map((model, i) => ({
+      // Where Vulkan is installed, `auto` imports the whole package and starts a trial process.
+      ...(!('engine' in model) && { gpu: false }),
+      ...model,
+      ...(options.stub && { file: stubModel(stubs, i, model.file) }),
+    }));
     const configFile = join(dir, 'config.json');
     await writeFile(configFile, JSON.stringify(config));
     // Teardowns run last in, first out: the process has ended by then.
     t.teardown(() => rm(dir, { recursive: true, force: true }));
-    return Sidecar.#spawn(t, { ...options.environment, RA_CONFIG: configFile }, options);
+    const stubbed = options.stub && options.environment === undefined ? stubEnvironment(stubs) : options.environment;
+    return Sidecar.#spawn(t, { ...stubbed, RA_CONFIG: configFile }, options);
   }
 
   static #spawn(
@@ -252,7 +265,9 @@ export class Sidecar {
 
   /** One sample of the operators’ metrics, 0 if there is none. It must have all `labels`. */
   async metric(name: string, labels: Readonly<Record<string, string>> = {}): Promise<number> {
-    const page = await (await fetch(`http://127.0.0.1:${this.operatorsPort}/metrics`)).text();
+    // A histogram's samples have names with a suffix.
+    const of = name.replace(/_(?:bucket|sum|count)$/, '');
+    const page = await (await fetch(`http://127.0.0.1:${this.operatorsPort}/metrics?name[]=${of}`)).text();
     const wanted = Object.entries(labels).map(([label, value]) => `${label}="${value}"`);
     return page
       .split('\n')

@@ -24,6 +24,8 @@ export interface StubScript {
   readonly gpus?: { readonly names: readonly GpuBackend[]; readonly fail: 'abort' | 'no-step' | 'no-memory' };
   /** A generate job’s seed selects what it does, not the first token of its prompt. */
   readonly bySeed?: boolean;
+  /** Every generate job is `steady`, but for one with the seed of `hold`, and signals to its process group do not end it: as an engine with a model. */
+  readonly steady?: true;
   /** Continues after `shutdown`. */
   readonly deaf?: boolean;
   /** Is to confirm cancels, as its facts have it, and never does. */
