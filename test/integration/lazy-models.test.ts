@@ -82,11 +82,15 @@ t.test(
 t.test('two chat models and a decision model at once, each on its own', async (t) => {
   const sidecar = await Sidecar.start(t, {
     stub: true,
-    config: await models(
-      { id: CHAT, contextPerSeat: 8192 },
-      { id: OTHER, contextPerSeat: 8192 },
-      { id: DECIDE, kind: 'decision', contextPerSeat: 8192 },
-    ),
+    config: {
+      ...(await models(
+        { id: CHAT, contextPerSeat: 8192 },
+        { id: OTHER, contextPerSeat: 8192 },
+        { id: DECIDE, kind: 'decision', contextPerSeat: 8192 },
+      )),
+      // With the memory of each counted before it is loaded, as by default.
+      engine: { checkMemory: true },
+    },
   });
   await sidecar.logged('engine ready', 3);
   const pids = [CHAT, OTHER, DECIDE].map((id) => sidecar.enginePid(id));

@@ -5,7 +5,7 @@
  */
 import { mkdirSync, rmSync, writeFileSync } from 'node:fs';
 import { join, resolve } from 'node:path';
-import { isDeepStrictEqual, isRegExp, types } from 'node:util';
+import { inspect, isDeepStrictEqual, types } from 'node:util';
 import { match, same, strict } from 'tcompare';
 
 type Body = (t: Subtest) => unknown;
@@ -133,7 +133,7 @@ export class Subtest {
     this.#teardowns.push(fn);
   }
 
-  comment(..._: readonly unknown[]): void {
+  comment(): void {
     // Only tap prints it.
   }
 
@@ -155,7 +155,7 @@ export class Subtest {
     return dir;
   }
 
-  pass(_message?: string): boolean {
+  pass(): boolean {
     counts.pass += 1;
     return true;
   }
@@ -284,7 +284,7 @@ export class Subtest {
       if (value !== undefined)
         Object.defineProperty(error, key, { value, enumerable: true, configurable: true, writable: true });
     }
-    return this.match(isRegExp(wanted) && error instanceof Error ? error.message : error, wanted, message);
+    return this.match(wanted instanceof RegExp && error instanceof Error ? error.message : error, wanted, message);
   }
 
   /** `identical`: they must be one object. */
@@ -308,7 +308,7 @@ export class Subtest {
   }
 
   #report(message: string, details: string): void {
-    for (let test: Subtest | undefined = this; test; test = test.#parent) test.failed += 1;
+    this.#countFailure();
     counts.fail += 1;
     const at = (new Error().stack ?? '')
       .split('\n')
@@ -318,6 +318,11 @@ export class Subtest {
     process.stdout.write(
       `    not ok ${counts.pass + counts.fail} - ${title}\n      ---\n${lines.join('\n')}\n      ...\n`,
     );
+  }
+
+  #countFailure(): void {
+    this.failed += 1;
+    if (this.#parent) this.#parent.#countFailure();
   }
 
   /** The names of the test and of those that it is in. */
@@ -335,9 +340,7 @@ function shown(details: object): string {
 }
 
 function inspected(value: unknown): string {
-  return value instanceof Error
-    ? (value.stack ?? value.message)
-    : (JSON.stringify(value) ?? String(value)).slice(0, 10_000);
+  return value instanceof Error ? (value.stack ?? value.message) : inspect(value).slice(0, 10_000);
 }
 
 /** What an error must be, and the message, of `(wanted?, message?)`. */
