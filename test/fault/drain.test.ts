@@ -154,19 +154,6 @@ t.test('requests that still run when the drain times out end with an error', asy
   await isEmpty(sidecar);
 });
 
-t.test('a second SIGTERM ends it at once', async (t) => {
-  const sidecar = await Sidecar.start(t, { stub: true, ownGroup: true, config: await chatOnly(1, 8192) });
-  const running = await OpenStream.begin(sidecar);
-  sidecar.child.kill('SIGTERM');
-  await sidecar.logged('draining');
-  // Not the second of the signals that make and timeout send at once, but a later one.
-  const again = setInterval(() => sidecar.child.kill('SIGTERM'), 100);
-  t.strictSame(await sidecar.exited(), { code: 130, signal: null });
-  clearInterval(again);
-  await t.rejects(running.response, /the connection ended/);
-  await isEmpty(sidecar);
-});
-
 t.test('a sidecar that was never ready gives no notice', async (t) => {
   const config = { ...(await chatOnly(1)), drain: { noticeMs: 600_000 } };
   const gate = new ProcessGate(t, { stub: true });
@@ -178,33 +165,41 @@ t.test('a sidecar that was never ready gives no notice', async (t) => {
   t.strictSame(await sidecar.exited(), { code: 0, signal: null });
 });
 
-t.test('during the notice /readyz fails and requests are accepted', async (t) => {
+t.test('SIGHUP, SIGTERM and SIGINT one after the other', async (t) => {
   // Longer than the test: everything is seen before its end.
-  const config = { ...(await chatOnly(1)), drain: { noticeMs: 600_000 } };
+  const config = { ...(await chatOnly(2, 8192)), drain: { noticeMs: 600_000 } };
   const sidecar = await Sidecar.start(t, { stub: true, ownGroup: true, config });
-  sidecar.child.kill('SIGTERM');
-  t.match(await sidecar.logged('leaving'), { count: 0 });
-  t.match(await sidecar.readyz(), { status: 503, body: { status: 'draining' } });
-  t.equal((await sidecar.chat(SHORT)).status, 200);
-  const stream = await (await OpenStream.begin(sidecar, SHORT)).response;
-  endsWell(t, stream);
-  t.equal(stream.field('connection'), undefined);
-  await kept(t, sidecar.port);
-  t.notOk(sidecar.lines.some(({ event }) => event === 'draining'));
-  sidecar.child.kill('SIGINT');
-  t.strictSame(await sidecar.exited(), { code: 130, signal: null }, 'a second signal ends it at once');
-});
 
-t.test('SIGHUP to the whole group is a reload: replies continue, and no child ends', async (t) => {
-  const sidecar = await Sidecar.start(t, { stub: true, ownGroup: true, config: await chatOnly(1) });
-  const children = childrenOf(sidecar.pid);
-  const running = await OpenStream.begin(sidecar, { ...ENDLESS, max_tokens: 500 });
-  signalGroup(sidecar.pid, 'SIGHUP');
-  // After those of the start and of the development key.
-  await sidecar.logged('keys loaded', 3);
-  endsWell(t, await running.response);
-  t.equal((await sidecar.chat(SHORT)).status, 200);
-  t.strictSame(childrenOf(sidecar.pid), children);
+  await t.test('SIGHUP to the whole group is a reload: replies continue, and no child ends', async (t) => {
+    const children = childrenOf(sidecar.pid);
+    const running = await OpenStream.begin(sidecar, { ...ENDLESS, max_tokens: 50 });
+    signalGroup(sidecar.pid, 'SIGHUP');
+    // After those of the start and of the development key.
+    await sidecar.logged('keys loaded', 3);
+    endsWell(t, await running.response);
+    t.equal((await sidecar.chat(SHORT)).status, 200);
+    t.strictSame(childrenOf(sidecar.pid), children);
+  });
+
+  await t.test('during the notice of SIGTERM /readyz fails and requests are accepted', async (t) => {
+    sidecar.child.kill('SIGTERM');
+    t.match(await sidecar.logged('leaving'), { count: 0 });
+    t.match(await sidecar.readyz(), { status: 503, body: { status: 'draining' } });
+    t.equal((await sidecar.chat(SHORT)).status, 200);
+    const stream = await (await OpenStream.begin(sidecar, SHORT)).response;
+    endsWell(t, stream);
+    t.equal(stream.field('connection'), undefined);
+    await kept(t, sidecar.port);
+    t.notOk(sidecar.lines.some(({ event }) => event === 'draining'));
+  });
+
+  await t.test('a second signal ends it at once', async (t) => {
+    const running = await OpenStream.begin(sidecar);
+    sidecar.child.kill('SIGINT');
+    t.strictSame(await sidecar.exited(), { code: 130, signal: null });
+    await t.rejects(running.response, /the connection ended/);
+    await isEmpty(sidecar);
+  });
 });
 
 t.test('SIGHUP is a reload while its terminal is open, and the end of the terminal is a drain', async (t) => {

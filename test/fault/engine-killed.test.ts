@@ -1,5 +1,5 @@
 import t from 'tap';
-import { NOTHING_LEARNED, PATIENT_ENGINE, PATIENT_QUEUE, REFUSES_COLD } from '../support/config-parts.js';
+import { NOTHING_LEARNED, PATIENT_ENGINE, REFUSES_COLD } from '../support/config-parts.js';
 import { counted } from '../support/counted.js';
 import { ENDLESS, SHORT, endsEarly, endsWell, OpenStream } from '../support/open-stream.js';
 import { CHAT, chatOnly, Sidecar } from '../support/sidecar.js';
@@ -57,24 +57,6 @@ t.test('an engine killed under eight streams and two whole requests', async (t) 
   const after = await OpenStream.begin(sidecar, SHORT);
   endsWell(t, await after.response);
   t.equal(sidecar.child.exitCode, null, 'the sidecar ran all the time');
-});
-
-t.test('an engine that aborts during streams, as an assertion of llama.cpp makes it do', async (t) => {
-  const queue = PATIENT_QUEUE;
-  const sidecar = await Sidecar.start(t, { stub: true, config: { ...(await chatOnly(2, 8192)), queue } });
-  const pid = sidecar.enginePid(CHAT);
-  const stream = await OpenStream.begin(sidecar);
-  const whole = sidecar.chat(ENDLESS);
-  await counted(sidecar, 'seats_busy', 2);
-  const waiting = sidecar.chat(SHORT);
-  await counted(sidecar, 'waiting_requests', 1);
-  // Whether the whole one had begun is unknown here: it is lost or given back, and ends either way.
-  process.kill(pid, 'SIGABRT');
-  endsEarly(t, await stream.response, BAD_GATEWAY);
-  t.match(await sidecar.logged('engine lost'), { model: CHAT, reason: 'aborted', signal: 'SIGABRT', count: 2 });
-  t.equal((await waiting).status, 200, 'a request without a seat is served by the next engine');
-  t.ok([200, 502].includes((await whole).status));
-  await counted(sidecar, 'seats_busy', 0);
 });
 
 t.test('requests that wait when the engine ends', async (t) => {

@@ -8,7 +8,7 @@ import t from 'tap';
 import { checkModelFile } from '../../engine/llama/model-file.js';
 import { runCli } from '../support/cli.js';
 import { eventually } from '../support/processes.js';
-import { chatOnly, Sidecar } from '../support/sidecar.js';
+import { chatOnly, Sidecar, unloadedChat } from '../support/sidecar.js';
 
 const CLI = fileURLToPath(new URL('../../sidecar/cli.js', import.meta.url));
 
@@ -54,7 +54,7 @@ t.test('a FIFO at the start is refused in one line', async (t) => {
 });
 
 t.test('a log without room for it from the start on, also without a reader of stderr', async (t) => {
-  const model = (await chatOnly(1)).models;
+  const model = (await unloadedChat()).models;
   const environment = {
     ...process.env,
     RA_DATA_DIR: t.testdir(),
@@ -65,7 +65,7 @@ t.test('a log without room for it from the start on, also without a reader of st
   const full = openSync('/dev/full', 'w');
   for (const [stdout, stderr, ready] of [
     [full, 'pipe', 'is ready at'],
-    ['pipe', full, '"engine ready"'],
+    ['pipe', full, '"listening"'],
   ] as const) {
     const child = spawn(process.execPath, [CLI, 'serve'], { stdio: ['ignore', stdout, stderr], env: environment });
     t.teardown(() => child.kill('SIGKILL'));
@@ -73,7 +73,7 @@ t.test('a log without room for it from the start on, also without a reader of st
     let printed = '';
     const out = stdout === 'pipe' ? child.stdout : child.stderr;
     out?.setEncoding('utf8').on('data', (text: string) => (printed += text));
-    await eventually('ready', () => printed.includes(ready));
+    await eventually('it runs', () => printed.includes(ready));
     if (stdout === full) t.match(printed, /the log cannot be written to stdout \(ENOSPC\)/);
     child.kill('SIGTERM');
     t.strictSame(await exit, [0, null]);
