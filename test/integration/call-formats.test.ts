@@ -5,6 +5,7 @@
 import t, { type Test } from 'tap';
 import { join } from 'node:path';
 import { bundleTemplate, modelWithTemplate } from '../support/prompt-models.js';
+import { cases } from '../support/long-form.js';
 import { Sidecar } from '../support/sidecar.js';
 
 const TEMPLATES = {
@@ -20,8 +21,12 @@ const TEMPLATES = {
   unknown: 'google-gemma-2-2b-it',
 } as const;
 
+/** Of each way in which calls are parsed; forced-calls.test.ts has every format in one process, and `make test-long` all of these. */
+const SHORT: readonly string[] = ['llama', 'tagged', 'channels', 'unknown'];
+const formats = cases(Object.entries(TEMPLATES), ([id]) => SHORT.includes(id));
+
 const models = await Promise.all(
-  Object.entries(TEMPLATES).map(async ([id, template]) => ({
+  formats.map(async ([id, template]) => ({
     id,
     kind: 'chat',
     file: await modelWithTemplate(template),
@@ -30,9 +35,10 @@ const models = await Promise.all(
   })),
 );
 const folder = t.testdir({ 'own.jinja': await bundleTemplate('Qwen3-Coder') });
-const own = { ...models[0], chatTemplate: join(folder, 'own.jinja') };
-models.push({ ...own, id: 'given' } as never, { ...own, id: 'chosen', toolFormat: 'hermes' } as never);
-models.push({ ...own, id: 'toolless', toolFormat: 'none' } as never);
+// No reply is asked of these.
+const lazy = { ...models[0], chatTemplate: join(folder, 'own.jinja'), load: 'lazy' };
+models.push({ ...lazy, id: 'given' } as never, { ...lazy, id: 'chosen', toolFormat: 'hermes' } as never);
+models.push({ ...lazy, id: 'toolless', toolFormat: 'none' } as never);
 const sidecar = await Sidecar.start(t, { config: { models } });
 
 const TOOLS = ['look', 'go'].map((name) => ({
@@ -103,18 +109,7 @@ async function joined(model: string, more: object): Promise<Call['function'][]> 
   return calls;
 }
 
-for (const model of [
-  'llama',
-  'mistral',
-  'named',
-  'tagged',
-  'keyed',
-  'typed',
-  'channels',
-  'wrapped',
-  'unlisted',
-  'unknown',
-] as const) {
+for (const [model] of formats) {
   t.test(`${model}: a required call, and the next turn`, async (t) => {
     const { finish_reason: reason, message } = await reply(t, model, { tool_choice: 'required', seed: 1 });
     t.match(reason, /^(tool_calls|length)$/, 'a random model may continue to call');

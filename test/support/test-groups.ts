@@ -64,6 +64,12 @@ const NIGHTLY: readonly { readonly files: RegExp; readonly why: string }[] = [
     files: /^(bench|integration\/bench)\/models\//,
     why: 'of the makers of random models: every test that loads one uses them',
   },
+  {
+    files: /^integration\/no-content-compatible\./,
+    why: 'contract/both-contracts has its bodies in process, integration/no-content its places',
+  },
+  { files: /^integration\/engine\/grammar-stall\./, why: 'measures times, which other work of the machine changes' },
+  { files: /^deploy\/copied\./, why: 'packs and installs the package, whose content deploy/package tests' },
 ];
 
 /** Whether `make test` runs the file, given below dist/test. */

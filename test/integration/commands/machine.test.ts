@@ -16,7 +16,7 @@ import { runCli, type CommandResult } from '../../support/cli.js';
 import { runHere } from '../../support/command-here.js';
 import { testModel } from '../../support/models.js';
 import { CHAT, Sidecar } from '../../support/sidecar.js';
-import { cases } from '../../support/long-form.js';
+import { cases, LONG } from '../../support/long-form.js';
 import { sourceRoot } from '../../support/source-root.js';
 
 const CLI = fileURLToPath(new URL('../../../sidecar/cli.js', import.meta.url));
@@ -164,41 +164,46 @@ t.test('doctor: problems, each with what to do', async (t) => {
   t.match(of('model gone'), { level: 'fail', says: 'the file does not exist' });
   t.match(
     checks.filter(({ what }) => what === 'backend'),
-    [{ level: 'ok' }, { level: 'fail', says: 'there is no llama.cpp for the backend metal on this machine', advice: /set gpu/ }],
+    [
+      { level: 'ok' },
+      { level: 'fail', says: 'there is no llama.cpp for the backend metal on this machine', advice: /set gpu/ },
+    ],
   );
   t.match(of('cores'), { level: 'warn', advice: /set threads/ });
 });
 
-t.test('doctor: an engine that uses every core gets the advice to leave one free', async (t) => {
-  const cores = usableCores().cores;
-  const ran = await runHere(['doctor', '--json'], {
-    ...models({ ...small, threads: cores }),
-    RA_DATA_DIR: join(t.testdir(), 'data'),
+if (LONG) {
+  t.test('doctor: an engine that uses every core gets the advice to leave one free', async (t) => {
+    const cores = usableCores().cores;
+    const ran = await runHere(['doctor', '--json'], {
+      ...models({ ...small, threads: cores }),
+      RA_DATA_DIR: join(t.testdir(), 'data'),
+    });
+    const { checks } = diagnosis(ran);
+    const wanted = cores > 1 ? { level: 'warn', advice: /leave one core free/ } : { level: 'ok' };
+    t.match(
+      checks.find(({ what }) => what === 'cores'),
+      wanted,
+    );
   });
-  const { checks } = diagnosis(ran);
-  const wanted = cores > 1 ? { level: 'warn', advice: /leave one core free/ } : { level: 'ok' };
-  t.match(
-    checks.find(({ what }) => what === 'cores'),
-    wanted,
-  );
-});
 
-t.test('doctor: the memory of a lazy model is not counted as missing when the start loads the others', async (t) => {
-  const environment = { RA_DATA_DIR: t.testdir() };
-  const verified = await runHere(['models', 'verify', '--json'], { ...models(small), ...environment });
-  const [{ memory }] = JSON.parse(verified.stdout) as readonly [{ memory: { usable: number } }];
-  // Two of them do not fit, however the machine’s use changes; the test model takes 256 bytes for a token.
-  const contextPerSeat = Math.min(1_048_576, Math.floor((0.6 * memory.usable) / 256 / 256));
-  const share = { ...small, seats: 256, contextPerSeat };
-  const lazies = Math.ceil((1.2 * memory.usable) / (contextPerSeat * 256 * 256)) - 1;
-  const lazy = Array.from({ length: lazies }, (_, i) => ({ ...share, id: `lazy${i}`, load: 'lazy' }));
-  const ran = await runHere(['doctor', '--json'], { ...models(...lazy, share), ...environment });
-  t.match(
-    diagnosis(ran).checks.filter(({ what }) => what === 'model one'),
-    [{ level: 'ok' }],
-  );
-  t.equal(ran.code, 0);
-});
+  t.test('doctor: the memory of a lazy model is not counted as missing when the start loads the others', async (t) => {
+    const environment = { RA_DATA_DIR: t.testdir() };
+    const verified = await runHere(['models', 'verify', '--json'], { ...models(small), ...environment });
+    const [{ memory }] = JSON.parse(verified.stdout) as readonly [{ memory: { usable: number } }];
+    // Two of them do not fit, however the machine’s use changes; the test model takes 256 bytes for a token.
+    const contextPerSeat = Math.min(1_048_576, Math.floor((0.6 * memory.usable) / 256 / 256));
+    const share = { ...small, seats: 256, contextPerSeat };
+    const lazies = Math.ceil((1.2 * memory.usable) / (contextPerSeat * 256 * 256)) - 1;
+    const lazy = Array.from({ length: lazies }, (_, i) => ({ ...share, id: `lazy${i}`, load: 'lazy' }));
+    const ran = await runHere(['doctor', '--json'], { ...models(...lazy, share), ...environment });
+    t.match(
+      diagnosis(ran).checks.filter(({ what }) => what === 'model one'),
+      [{ level: 'ok' }],
+    );
+    t.equal(ran.code, 0);
+  });
+}
 
 t.test('doctor: a failed step is reported, and leaves no file', async (t) => {
   const dir = t.testdir({ data: {} });
@@ -271,6 +276,9 @@ t.test('bench: figures of the real engine, within the given time', async (t) => 
   }
   t.ok(chat.promptTokensPerSecond > chat.replyTokensPerSecond.oneSeat, 'prompt tokens are faster than next tokens');
 
+  t.match(await runHere(['bench', 'none'], environment), { code: 2, stdout: '', stderr: /there are one, two\n/ });
+  t.match(await runHere(['bench', '--seconds', '61'], environment), { code: 2, stderr: /from 1 to 60/ });
+  if (!LONG) return;
   const replicas = models({ ...small, replicas: 2, seats: 1 });
   const planned = await runHere(['bench', '--seconds', '1', '--json'], { ...replicas, RA_DATA_DIR: t.testdir() });
   const each = Math.max(1, Math.floor((usableCores().cores - 1) / 2));
@@ -278,8 +286,6 @@ t.test('bench: figures of the real engine, within the given time', async (t) => 
 
   const text = await runHere(['bench', 'two', '--seconds', '1'], environment);
   t.match(text, { code: 0, stdout: /^MODEL +ON +SEATS.*\ntwo +\S.*\n$/, stderr: '' });
-  t.match(await runHere(['bench', 'none'], environment), { code: 2, stdout: '', stderr: /there are one, two\n/ });
-  t.match(await runHere(['bench', '--seconds', '61'], environment), { code: 2, stderr: /from 1 to 60/ });
   const gone = await runHere(['bench'], { ...models({ ...small, file: '/nowhere.gguf' }), RA_DATA_DIR: t.testdir() });
   t.match(gone, {
     code: 1,
