@@ -9,7 +9,7 @@ import { chatBody, InProcess } from '../support/in-process.js';
 const BAD_REQUEST = { status: 400, type: 'invalid_request_error', code: 'bad_request', retry: false } as const;
 
 t.test('images', async (t) => {
-  const sidecar = await InProcess.start(t, { models: [{ id: 'chat', kind: 'chat', contextPerSeat: 65_536 }] });
+  const sidecar = await InProcess.start(t, { models: [{ id: 'chat', kind: 'chat' }] });
   let callers = 0;
   const host = createServer((socket) => {
     callers += 1;

@@ -1,6 +1,6 @@
 import { readdirSync, readFileSync } from 'node:fs';
 import t from 'tap';
-import { ALONE, groupsOf } from './test-groups.js';
+import { ALONE, groupsOf, isShort, NIGHTLY } from './test-groups.js';
 import { secondsOf } from './test-seconds.js';
 
 const root = new URL('..', import.meta.url);
@@ -13,6 +13,15 @@ t.test('each test file is in exactly one group', async (t) => {
       .sort(),
     [...all].sort(),
   );
+});
+
+t.test('what only make test-long runs exists, and is not much', async (t) => {
+  for (const { files, why } of NIGHTLY)
+    t.ok(
+      all.some((file) => files.test(file)),
+      why,
+    );
+  t.ok(all.filter((file) => !isShort(file)).length < all.length / 20);
 });
 
 t.test('the groups that take longest come first', async (t) => {

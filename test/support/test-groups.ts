@@ -58,7 +58,7 @@ export const ALONE: Readonly<Record<string, string>> = {
 };
 
 /** Files that only `make test-long` runs, and why. */
-const NIGHTLY: readonly { readonly files: RegExp; readonly why: string }[] = [
+export const NIGHTLY: readonly { readonly files: RegExp; readonly why: string }[] = [
   { files: /^bench\/(admission\/(patience|simulate)|soak\/watch|support\/pieces)\./, why: 'of benches, and long' },
   {
     files: /^(bench|integration\/bench)\/models\//,
