@@ -1,7 +1,7 @@
 /**
  * What takes tap's place in `make test`: the methods of tap that these tests use, with tap's comparisons (tcompare) and the lines of
  * its output that test-process.ts reads. tap takes 0.3 s of processor time to load and 0.1 ms for each assertion. A file that is run
- * alone, as `node dist/test/x.test.js`, and `make coverage` use tap itself.
+ * alone, as `node dist/test/make.test.js`, and `make coverage` use tap itself.
  */
 import { mkdirSync, rmSync, writeFileSync } from 'node:fs';
 import { join, resolve } from 'node:path';
