@@ -34,6 +34,8 @@ export interface ReplyOptions extends RenderOptions {
   readonly jsonObject?: boolean;
   /** What that object, or another JSON value, is valid against. Heeded with `jsonObject` alone. */
   readonly replySchema?: object;
+  /** The most tokens of thought. Of a model whose thoughts have no known marks it has no effect. */
+  readonly thoughtBudget?: number;
 }
 
 export type ChatPrompt =
@@ -77,11 +79,16 @@ export function chatPrompt(
   const atLeast = fewestTokens(parts.vocabulary, pieces.join(''));
   if (atLeast > maxTokens) return { kind: 'too-long', atLeast };
   const end = pieces.at(-1) ?? '';
-  const format = replyFormat(
+  const format = withThoughtLimit(
+    replyFormat(
+      parts,
+      end,
+      compiled.calls,
+      compiled.grammar && framed(parts, end, constraint, options, compiled.grammar),
+    ),
     parts,
-    end,
-    compiled.calls,
-    compiled.grammar && framed(parts, end, constraint, options, compiled.grammar),
+    options,
+    { grammar: compiled.grammar, header: hasHeader(constraint) },
   );
   if (images.kind === 'none') {
     const prompt = tokenPrompt(tokenizePrompt(parts.vocabulary, pieces));
@@ -192,8 +199,26 @@ function framed(
   const { userRecipient } = template.tools;
   if (userRecipient !== undefined && calls === undefined)
     return { gbnf: grammarAfterHead(gbnf, { header: `${userRecipient}\n` }), ...more };
-  const header = calls === undefined || calls.syntax.answer !== undefined;
+  const header = hasHeader({ calls });
   return { gbnf: thoughts?.framed(gbnf, prompt, { effort: reasoningEffort, header }) ?? gbnf, ...more };
+}
+
+/** The constrained part of a reply is content, or may be. */
+function hasHeader({ calls }: { readonly calls?: ReplyConstraint['calls'] | undefined }): boolean {
+  return calls === undefined || calls.syntax.answer !== undefined;
+}
+
+/** `grammar`: of the reply's content or calls alone. */
+function withThoughtLimit(
+  format: ReplyFormat | undefined,
+  { thoughts, vocabulary }: PromptParts,
+  { thoughtBudget: tokens }: ReplyOptions,
+  { grammar, header }: { readonly grammar: Omit<ReplyGrammar, 'after'> | undefined; readonly header: boolean },
+): ReplyFormat | undefined {
+  if (tokens === undefined || thoughts === undefined || format?.thought === undefined) return format;
+  const closing = [...tokenizeParts(vocabulary, [thoughts.closing])];
+  const behind = grammar && Object.assign({}, grammar, { gbnf: thoughts.behindClosing(grammar.gbnf, header) });
+  return Object.assign({}, format, { thoughtLimit: { tokens, closing, ...(behind && { grammar: behind }) } });
 }
 
 function compiledFrom(

@@ -8,7 +8,7 @@
  */
 
 /** The levels in order. */
-export const EFFORTS = ['none', 'minimal', 'low', 'medium', 'high', 'xhigh', 'max'] as const;
+export const EFFORTS = ['none', 'minimal', 'low', 'medium', 'high', 'xhigh', 'max', 'ultra'] as const;
 export type Effort = (typeof EFFORTS)[number];
 
 /** Names that a template reads, with their values. */
@@ -34,6 +34,7 @@ const BUDGETS: Readonly<Record<Effort, number>> = {
   high: 16384,
   xhigh: -1,
   max: -1,
+  ultra: -1,
 };
 
 const SWITCHES: readonly Switch[] = [
@@ -50,6 +51,8 @@ function modeAt(effort: Effort): string {
 
 /** A level that no template has: shows what a template does with one that it does not know. */
 const UNKNOWN = 'unknown-level';
+/** Levels above `high`, which a template has only if it does something else with them than with a level that it does not know. */
+const HIGHEST: ReadonlySet<Effort> = new Set(['xhigh', 'max', 'ultra']);
 /** What templates that write any level are asked for: the levels that such models are trained with. */
 const USUAL: readonly Effort[] = ['low', 'medium', 'high'];
 /** Values that may turn thought off, in the order of trying. Undefined: the name is not set. */
@@ -107,8 +110,8 @@ function levelChoice(
   // It compares levels with those that it knows. All others give one prompt, which is that of its usual effort.
   const knows = (level: Effort): boolean => takes(level) && prompts.get(level) !== unknown;
   return (effort) => {
-    if (effort !== 'xhigh' && effort !== 'max') return nearest(effort, takes);
-    return nearest(effort, (level) => (level === 'xhigh' || level === 'max' ? knows(level) : takes(level)));
+    if (!HIGHEST.has(effort)) return nearest(effort, takes);
+    return nearest(effort, (level) => (HIGHEST.has(level) ? knows(level) : takes(level)));
   };
 }
 

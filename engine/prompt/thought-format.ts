@@ -92,6 +92,10 @@ const FAMILIES: readonly Family[] = [
   { sign: 'think>', start: '<think>', end: '</think>' },
 ];
 
+/** How a thought is closed at its bound. Qwen's documentation has the sentence; other models continue after it too. */
+const LAST_WORDS =
+  '\n\nConsidering the limited time by the user, I have to give the solution based on the thinking directly now.\n';
+
 /** Marks that are control tokens. */
 const CONTROL = /^<[|｜]/;
 
@@ -181,6 +185,19 @@ export class Thoughts {
     const thought = { start: lead + start, end, turn: turn.trimEnd() };
     const head = header && this.#turn !== undefined ? lead + (headers[0] ?? '') : '';
     return grammarAfterHead(gbnf, { header: head, ...(think && { thought }) });
+  }
+
+  /** What closes a thought at its bound. */
+  get closing(): string {
+    return `${LAST_WORDS}${this.#format.ends[0] ?? ''}${this.#turn === undefined ? '\n\n' : ''}`;
+  }
+
+  /** `gbnf` for what follows {@link closing}: with the beginning of the next part, where replies are made of parts, and its header. */
+  behindClosing(gbnf: string, header: boolean): string {
+    if (this.#turn === undefined) return gbnf;
+    const lead = this.#turn.endsWith(' ') ? ' ' : '';
+    const head = header ? lead + (this.#format.headers[0] ?? '') : '';
+    return grammarAfterHead(gbnf, { header: this.#turn.trimEnd() + head });
   }
 
   /** The marks, where `source`, the template, looks for them in an assistant's content. */

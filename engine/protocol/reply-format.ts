@@ -3,6 +3,8 @@
 /** The form of a reply, as far as it depends on the prompt. */
 export interface ReplyFormat {
   readonly thought?: ThoughtFormat;
+  /** Bounds the thought. Only with `thought`. */
+  readonly thoughtLimit?: ThoughtLimit;
   /** Absent: the reply has no calls, and text that looks like one is content. */
   readonly calls?: CallFormat;
   /** The grammar that constrains the reply. */
@@ -21,6 +23,16 @@ export interface ReplyGrammar {
    * the start.
    */
   readonly after?: string;
+}
+
+/** A bound of a reply's thought. A thought that reaches it is closed: its next tokens are `closing`, whatever the model samples. */
+export interface ThoughtLimit {
+  /** Tokens of thought, at least 1. */
+  readonly tokens: number;
+  /** A sentence and the mark that ends the thought. */
+  readonly closing: readonly number[];
+  /** Constrains what follows `closing`, in place of the reply's own grammar; absent: the reply has none. */
+  readonly grammar?: Omit<ReplyGrammar, 'after'>;
 }
 
 /**

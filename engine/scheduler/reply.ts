@@ -4,7 +4,7 @@ import { grammarAfter } from '../grammar/gbnf.js';
 import { MAX_CALLS } from '../output/calls/call-parser.js';
 import type { CallConstraint } from '../output/calls/call-text.js';
 import { ReplyText, type ReplyParts } from '../output/reply-text.js';
-import type { CallFormat } from '../protocol/reply-format.js';
+import type { CallFormat, ThoughtLimit } from '../protocol/reply-format.js';
 import type { FinishReason, Output } from '../protocol/job-output.js';
 import type { GenerateJob } from '../protocol/jobs.js';
 import type { ModelTokens } from './job.js';
@@ -31,6 +31,7 @@ export class Reply {
   readonly #maxCalls: number;
   /** Kept if a call may have to be constrained from its mark on. */
   readonly #recent: RecentTokens | undefined;
+  readonly #thoughtBound: ThoughtBound | undefined;
   /** Completion tokens sampled, the end token among them. */
   #tokens = 0;
   /** Of these, those up to the end of the last thought, its marks among them. */
@@ -58,6 +59,7 @@ export class Reply {
     this.#markers = new Set(format?.markers);
     this.#maxCalls = format?.calls?.single === true ? 1 : MAX_CALLS;
     this.#recent = format?.calls?.gbnf === undefined ? undefined : new RecentTokens();
+    this.#thoughtBound = format?.thoughtLimit && new ThoughtBound(format.thoughtLimit, this.sampler);
     this.#text = new ReplyText(job.stops, format, format?.calls && this.#callConstraint(format.calls));
   }
 
@@ -67,11 +69,12 @@ export class Reply {
   }
 
   /**
-   * Tokens that may be generated in a run: all that are left, or one if a call may have to be constrained from the next
-   * token on.
+   * Tokens that may be generated in a run: all that are left, also of the thought, or one if a call may have to be constrained from the
+   * next token on.
    */
   get ahead(): number {
-    return this.#recent ? 1 : Math.max(1, this.#maxTokens - this.#tokens);
+    const left = Math.min(this.#maxTokens - this.#tokens, this.#thoughtBound?.ahead ?? Infinity);
+    return this.#recent ? 1 : Math.max(1, left);
   }
 
   /**
@@ -98,7 +101,8 @@ export class Reply {
    * Adds the sampled token, and new outputs to `out`, including the end. `late`: tokens before it that are known only by
    * their number, and the text of all of them; an external server reports those of an unfinished character so.
    */
-  accept(token: number, out: Output[], late?: { readonly tokens: number; readonly text: string }): void {
+  accept(sampled: number, out: Output[], late?: { readonly tokens: number; readonly text: string }): void {
+    const token = this.#thoughtBound?.next(sampled) ?? sampled;
     this.#last = token;
     this.#tokens += 1 + (late?.tokens ?? 0);
     let end: End | undefined;
@@ -115,6 +119,7 @@ export class Reply {
       else if (this.#tokens >= this.#maxTokens) end = { reason: 'length' };
     }
     if (thinking || this.#text.isThinking()) this.#reasoningTokens = this.#tokens;
+    if (!end) this.#thoughtBound?.accepted(this.#text.isThinking());
     this.#add(piece, end, out);
   }
 
@@ -177,6 +182,49 @@ export class Reply {
   /** Disposes the sampler. Idempotent. */
   dispose(): void {
     this.sampler.dispose();
+  }
+}
+
+/**
+ * Holds the thought of a reply to its bound. At the bound the thought is closed by tokens that take the place of the sampled ones: the
+ * sequence holds no token before the next step evaluates it.
+ */
+class ThoughtBound {
+  readonly #limit: ThoughtLimit;
+  readonly #sampler: Sampler;
+  /** Tokens of thought until the bound. */
+  #left: number;
+  /** Of `closing`, the tokens that have taken their place; undefined: no thought is being closed. */
+  #closed: number | undefined;
+
+  constructor(limit: ThoughtLimit, sampler: Sampler) {
+    this.#limit = limit;
+    this.#sampler = sampler;
+    this.#left = limit.tokens;
+  }
+
+  /** Tokens after which the thought may have to be closed. */
+  get ahead(): number {
+    return Math.max(1, this.#left);
+  }
+
+  /** The token in place of the sampled one. */
+  next(sampled: number): number {
+    return this.#closed === undefined ? sampled : (this.#limit.closing[this.#closed++] ?? sampled);
+  }
+
+  /** A token was accepted. `thinking`: the text then ends within a thought. */
+  accepted(thinking: boolean): void {
+    const { closing, grammar } = this.#limit;
+    if (this.#closed === closing.length) {
+      this.#closed = undefined;
+      if (grammar) this.#sampler.constrain(grammar.gbnf, [], grammar.stacks);
+    } else if (this.#closed === undefined && thinking) {
+      this.#left -= 1;
+      if (this.#left > 0) return;
+      this.#closed = 0;
+      this.#sampler.release();
+    }
   }
 }
 

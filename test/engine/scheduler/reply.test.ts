@@ -190,3 +190,55 @@ t.test('a reply that is constrained as a whole needs no constraint for its calls
   t.match(outputs.at(-1), { reason: 'tool_calls' });
   t.end();
 });
+
+const thought = { open: true, starts: ['look{'], ends: ['zzz'], breaks: [], headers: [] };
+const closing = [' bye', 'zzz'].map((text) => TEXTS.indexOf(text));
+const said = (outputs: readonly Output[], channel: 'reasoning' | 'content'): string =>
+  outputs.map((each) => (each.kind === 'piece' && each.channel === channel ? each.text : '')).join('');
+
+t.test('a thought at its bound is closed, whatever is sampled meanwhile', (t) => {
+  const thoughtLimit = { tokens: 2, closing };
+  const { outputs, log } = run({ thought, thoughtLimit, markers: [] }, ['Hi', '}', 'Hi', '', 'Hi', 'go{}', '']);
+  t.equal(said(outputs, 'reasoning'), 'Hi} bye');
+  t.equal(said(outputs, 'content'), 'Higo{}', 'the end token that was sampled within the closing ended nothing');
+  t.match(outputs.at(-1), { kind: 'finished', reason: 'stop', completionTokens: 7, reasoningTokens: 4 });
+  t.strictSame(log, ['release']);
+  t.end();
+});
+
+t.test(
+  'a thought that ends before its bound, or a reply without one, is not touched; a later one has what is left',
+  (t) => {
+    const thoughtLimit = { tokens: 3, closing };
+    const early = run({ thought, thoughtLimit, markers: [] }, ['Hi', 'zzz', 'Hi', '}', '}', '}', '']);
+    t.equal(said(early.outputs, 'reasoning'), 'Hi');
+    t.equal(said(early.outputs, 'content'), 'Hi}}}');
+    const again = run({ thought, thoughtLimit, markers: [] }, ['Hi', '}', 'zzz', 'look{', '}', '}', 'Hi', '']);
+    t.equal(said(again.outputs, 'reasoning'), 'Hi}\nbye', 'the mark that begins it counts');
+    t.equal(said(again.outputs, 'content'), 'Hi');
+    t.end();
+  },
+);
+
+t.test('the grammar of what follows a closed thought takes the place of the reply’s own', (t) => {
+  const grammar = { gbnf: 'root ::= "Hi"', after: 'zzz' };
+  const thoughtLimit = { tokens: 1, closing, grammar: { gbnf: 'root ::= "go"', stacks: 3 } };
+  const { log } = run({ thought, thoughtLimit, grammar, markers: [] }, ['Hi', '}', '}', 'go{}', '']);
+  t.strictSame(log.slice(1), ['release', `hold ${JSON.stringify('root ::= "go"')} `]);
+  t.end();
+});
+
+t.test('a run of steps ends at the thought’s bound', (t) => {
+  const decoder = new FakeDecoder(() => END);
+  const format = { thought, thoughtLimit: { tokens: 3, closing }, markers: [] };
+  const job = { prompt: tokenPrompt(Uint32Array.of(1)), n: 1, seats: 1, maxTokens: 20, seed: 1, stops: [], format };
+  const sampling = { temperature: 0, topP: 1, frequencyPenalty: 0, presencePenalty: 0, scope: ALL_ACCOUNTS };
+  const reply = new Reply(1, 0, { ...job, ...sampling }, model, decoder);
+  const ahead = [];
+  for (const text of ['Hi', 'Hi', 'Hi', 'Hi', 'Hi', 'Hi']) {
+    ahead.push(reply.ahead);
+    reply.accept(TEXTS.indexOf(text), []);
+  }
+  t.strictSame(ahead, [3, 2, 1, 1, 1, 1]);
+  t.end();
+});
