@@ -8,6 +8,7 @@ import {
   roleChunk,
   toolCallChunk,
   usageChunk,
+  withUsage,
   type ChunkHead,
   type CompletionChoice,
   type CompletionHead,
@@ -46,7 +47,9 @@ export const CHAT: WorkRoute<ChatParams, ChatTokens> = {
     compatibleRequest: 'CompatibleChatRequest',
     answer: 'ChatCompletion',
     frames: ['ChatCompletionChunk', 'UsageChunk', 'Error'],
+    compatibleFrames: ['CountedChunk'],
     errors: WORK_ERRORS,
+    compatibleErrors: ['context_length_exceeded'],
   },
 };
 
@@ -61,8 +64,9 @@ function makeWriter({ context, params, model, services }: WorkRequest<ChatParams
   };
   if (!params.stream) return new WholeWriter(context, head, weightVersion);
   const { clock, limits } = services;
-  const { includeUsage } = params;
-  const writer = new StreamWriter(context, head, { includeUsage, clock, keepAliveMs: limits.keepAliveMs });
+  const { includeUsage, continuousUsage = false } = params;
+  const options = { includeUsage, continuousUsage, clock, keepAliveMs: limits.keepAliveMs };
+  const writer = new StreamWriter(context, head, options);
   context.onClose(() => writer.close());
   return writer;
 }
@@ -85,18 +89,20 @@ export class StreamWriter implements ReplyWriter {
   #chunkHead: ChunkHead;
   readonly #head: CompletionHead;
   readonly #includeUsage: boolean;
+  readonly #continuousUsage: boolean;
   readonly #begun = new Set<number>();
   readonly #keepAlive: StreamKeepAlive;
 
   constructor(
     context: RequestContext,
     head: CompletionHead,
-    options: { includeUsage: boolean; clock: Clock; keepAliveMs: number },
+    options: { includeUsage: boolean; continuousUsage?: boolean; clock: Clock; keepAliveMs: number },
   ) {
     this.#context = context;
     this.#head = head;
     this.#chunkHead = chunkHead(head);
     this.#includeUsage = options.includeUsage;
+    this.#continuousUsage = options.continuousUsage === true;
     this.#keepAlive = new StreamKeepAlive(options.clock, options.keepAliveMs, () => {
       context.stream().comment('keep-alive');
     });
@@ -146,7 +152,13 @@ export class StreamWriter implements ReplyWriter {
 
   #send(chunk: string): void {
     this.#keepAlive.sent();
-    this.#context.stream().event(chunk);
+    this.#context.stream().event(this.#continuousUsage ? withUsage(chunk, this.#usageSoFar()) : chunk);
+  }
+
+  /** Without the tokens of thought, which are counted at a reply's end. */
+  #usageSoFar(): CompletionUsage {
+    const { promptTokens, cachedTokens, completionTokens } = this.#context;
+    return { promptTokens, cachedTokens, completionTokens, reasoningTokens: 0 };
   }
 }
 

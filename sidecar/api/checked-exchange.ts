@@ -144,7 +144,8 @@ function kindOf(frame: string): AnswerKind {
   if (frame.startsWith('{"type":"')) return 'responseEvent';
   if (frame.startsWith('{"error":')) return 'error';
   // Quotes inside a text are escaped, so that no text can look like this.
-  return frame.includes('"choices":[]') ? 'usageChunk' : 'chunk';
+  if (frame.includes('"choices":[]')) return 'usageChunk';
+  return frame.includes('}],"usage":{') ? 'countedChunk' : 'chunk';
 }
 
 /** Of the catalogue, and as it is written. */

@@ -22,8 +22,9 @@ export function generation(
   makeWriter: (request: ChatRequest) => ReplyWriter,
 ): Work<ChatTokens> | Stop {
   const { context, params, model, services, usage } = request;
-  const { firstImage, stream, n } = params;
+  const { firstImage, stream, n, toolsLeftOut } = params;
   if (firstImage !== undefined && !model.vision) return failed(refusals.noVision(firstImage));
+  if (toolsLeftOut) context.headers = { 'x-ra-tools-left-out': toolsLeftOut.join(', ') };
   const writer = joined(makeWriter(request), request);
   const counts = new ReplyCounts(services.clock, context, usage);
   return {
@@ -77,10 +78,15 @@ async function planOf(request: ChatRequest, tokens: ChatTokens, contexts: readon
   const promptTokens = promptLength(prompt);
   const room = params.maxTokens === undefined ? seatLength(promptTokens, contexts) : (contexts.at(-1) ?? 0);
   const completionRoom = room - promptTokens;
-  if (completionRoom < 1) return failed(refusals.overContext(promptTokens, params.maxTokens ?? 1, room, 'messages'));
+  const compatible = services.contract === 'compatible';
+  if (completionRoom < 1) {
+    // Under the compatible contract a maximum is cut to what is left, so that one token would have been enough.
+    const lengths = { promptTokens, asked: compatible ? 1 : (params.maxTokens ?? 1), context: room };
+    return failed(refusals.overContext(lengths, 'messages', compatible));
+  }
   const maxTokens = Math.min(params.maxTokens ?? completionRoom, completionRoom);
   // Clients that do not know the model ask for more than its context: under the compatible contract that is no bound of their own.
-  if (params.maxTokens !== undefined && maxTokens < params.maxTokens && services.contract === 'strict') {
+  if (params.maxTokens !== undefined && maxTokens < params.maxTokens && !compatible) {
     const field = params.maxTokensField ?? 'max_completion_tokens';
     return failed(refusals.overCompletion(promptTokens, params.maxTokens, room, field));
   }
@@ -101,7 +107,7 @@ async function planOf(request: ChatRequest, tokens: ChatTokens, contexts: readon
     ...(topK !== undefined && { topK }),
     ...(minP !== undefined && { minP }),
     ...(promptVersion !== undefined && { promptVersion }),
-    ...(format && { format }),
+    ...(format && { format: withAnswerRoom(format, maxTokens) }),
   };
   const needs = { promptTokens, seatTokens: promptTokens + maxTokens, prefix: prefixOf(prompt, scope) };
   return { kind: 'planned', needs, completionTokens: maxTokens * n, job, ...(images && { images }) };
@@ -115,6 +121,21 @@ export async function placedPrompt(
   if (!model.vision || !images) return { kind: 'placed', prompt };
   const of = { account, scope: model.scopeOf(account), param: params.firstImage ?? 'messages' };
   return placeInPrompt(model.vision, prompt, images, of);
+}
+
+type Format = NonNullable<GenerateJob['format']>;
+
+/** The part of a reply that a bounded thought leaves for the answer, and the most tokens of it. */
+const ANSWER_SHARE = 1 / 4;
+const MOST_ANSWER_TOKENS = 1024;
+
+/** A thought's bound together with its closing leaves room in the reply for an answer. */
+function withAnswerRoom(format: Format, maxTokens: number): Format {
+  const { thoughtLimit: limit } = format;
+  if (!limit) return format;
+  const answer = Math.min(Math.ceil(maxTokens * ANSWER_SHARE), MOST_ANSWER_TOKENS);
+  const tokens = Math.max(1, Math.min(limit.tokens, maxTokens - answer - limit.closing.length));
+  return Object.assign({}, format, { thoughtLimit: Object.assign({}, limit, { tokens }) });
 }
 
 /**

@@ -77,7 +77,7 @@ export const MESSAGES: WorkRoute<ChatParams, ChatTokens> = {
     request: 'MessagesRequest',
     answer: 'MessageObject',
     frames: ['MessageEvent', 'MessageError'],
-    errors: WORK_ERRORS,
+    errors: [...WORK_ERRORS, 'context_length_exceeded'],
     messageErrors: true,
   },
 };
@@ -98,7 +98,7 @@ export const COUNT_TOKENS: PlainRoute = {
     key: true,
     request: 'MessagesRequest',
     answer: 'TokenCount',
-    errors: WORK_ERRORS,
+    errors: [...WORK_ERRORS, 'context_length_exceeded'],
     messageErrors: true,
   },
 };

@@ -65,8 +65,14 @@ export function answerForms(contract: Contract): AnswerFormOf | undefined {
 export function referencesOf(contract: Contract): readonly RouteReference[] {
   return ROUTES.map(({ reference }) => reference).flatMap((reference) => {
     if (contract === 'strict') return reference.compatibleOnly === true ? [] : [reference];
-    const { compatibleRequest: request } = reference;
-    return [request === undefined ? reference : Object.assign({}, reference, { request })];
+    const { compatibleRequest: request, frames = [], compatibleFrames = [], compatibleErrors = [] } = reference;
+    if (request === undefined) return [reference];
+    const more = {
+      request,
+      frames: [...frames, ...compatibleFrames],
+      errors: [...reference.errors, ...compatibleErrors],
+    };
+    return [Object.assign({}, reference, more)];
   });
 }
 

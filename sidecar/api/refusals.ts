@@ -176,8 +176,13 @@ export function refused({ reason, retryAfterMs }: Pick<Refused, 'reason' | 'retr
   return contractError(code, message, { retryAfterMs });
 }
 
-export function overContext(promptTokens: number, maxTokens: number, context: number, param: string): ContractError {
-  return overContextError(context, { prompt: promptTokens, completion: maxTokens }, param);
+/** `asked`: of the completion, tokens. */
+export function overContext(
+  { promptTokens, asked, context }: Readonly<Record<'promptTokens' | 'asked' | 'context', number>>,
+  param: string,
+  compatible: boolean,
+): ContractError {
+  return overContextError(context, { prompt: promptTokens, completion: asked }, param, compatible);
 }
 
 /** The prompt leaves room, but less than the caller asks for. Without the words by which agents detect a prompt that is too long. */

@@ -93,6 +93,8 @@ export class RequestContext {
   completionTokens = 0;
   /** The frames of its stream; set before it opens. */
   frames: FrameOptions = {};
+  /** Headers of its answer, besides those of every answer; set before it begins. An error has none of them. */
+  headers: Readonly<Record<string, string>> = {};
 
   constructor(exchange: Exchange, route: ContextRoute, services: Services) {
     this.exchange = exchange;
@@ -193,7 +195,11 @@ export class RequestContext {
 
   /** Answers with a whole body and ends the request. */
   reply({ status, headers, body }: Reply): void {
-    this.exchange.reply({ status, headers: this.#withLimits(headers), ...(body !== undefined && { body }) });
+    this.exchange.reply({
+      status,
+      headers: this.#withLimits(Object.assign({}, this.headers, headers)),
+      ...(body !== undefined && { body }),
+    });
     this.ended(status);
   }
 
@@ -214,7 +220,8 @@ export class RequestContext {
   /** The event stream, opened on the first call. From then on a failure can only be reported in a frame. */
   stream(): EventStream {
     if (!this.#stream) {
-      this.#stream = this.exchange.stream(this.#withLimits({ 'Server-Timing': this.times.header() }), this.frames);
+      const headers = Object.assign({ 'Server-Timing': this.times.header() }, this.headers);
+      this.#stream = this.exchange.stream(this.#withLimits(headers), this.frames);
       // A keep-alive of a request that has ended opens none.
       if (!this.#ended) this.#services.metrics.http.streamOpened();
     }

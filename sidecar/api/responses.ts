@@ -4,13 +4,14 @@ import type { CompletionUsage } from '../contracts/answers.js';
 import type { ChatParams } from '../contracts/requests.js';
 import {
   contentPart,
-  errorEvent,
+  failedEvent,
   itemObject,
   responseEvent,
   responseObject,
   type ResponseHead,
   type ResponseItem,
 } from '../contracts/response-answers.js';
+import { functionNamed } from '../contracts/responses.js';
 import type { Clock } from '../lib/clock.js';
 import { generation } from './generation.js';
 import { newCallId, StreamKeepAlive, type CallPart, type Finished, type Piece, type ReplyWriter } from './replies.js';
@@ -40,12 +41,14 @@ export const RESPONSES: WorkRoute<ChatParams, ChatTokens> = {
     description:
       'Served under `contract: compatible`. Without state: nothing is stored, and the whole conversation is sent as `input`. ' +
       'With `stream: true` server-sent events whose data has a `type`; the last is `response.completed`, `response.incomplete` ' +
-      'or, for a stream that ends early, `error`. Limits, billing and times are those of chat.',
+      'or, for a stream that ends early, `response.failed`. An event `keepalive` may come between the others. The header ' +
+      '`x-ra-tools-left-out` has the types of tools that are no functions, which are not offered to the model. Limits, billing and ' +
+      'times are those of chat.',
     key: true,
     request: 'ResponsesRequest',
     answer: 'Response',
     frames: ['ResponseEvent'],
-    errors: WORK_ERRORS,
+    errors: [...WORK_ERRORS, 'context_length_exceeded'],
   },
 };
 
@@ -100,7 +103,11 @@ abstract class ItemWriter implements ReplyWriter {
 
   call({ index, name, arguments: part }: CallPart): void {
     if (name !== undefined) {
-      this.#begin({ type: 'function_call', id: newId('function_call'), callId: newCallId(), name, text: '' }, index);
+      const called = functionNamed(name, this.head.params);
+      this.#begin(
+        { type: 'function_call', id: newId('function_call'), callId: newCallId(), ...called, text: '' },
+        index,
+      );
     }
     this.#add(part);
   }
@@ -115,6 +122,11 @@ abstract class ItemWriter implements ReplyWriter {
       responseObject(this.head, { output: this.#items, usage, incomplete: this.#incomplete }),
       this.#incomplete,
     );
+  }
+
+  /** Those that are complete. */
+  protected get items(): readonly ResponseItem[] {
+    return this.#items;
   }
 
   #begin(begun: ResponseItem, call?: number): void {
@@ -170,11 +182,16 @@ export class ResponseStreamWriter extends ItemWriter {
   constructor(context: RequestContext, head: ResponseHead, options: { clock: Clock; keepAliveMs: number }) {
     super(context, head);
     this.#keepAlive = new StreamKeepAlive(options.clock, options.keepAliveMs, () => {
-      // Before the first token the first events are sent, since clients accept no other event before these.
+      // Before the first token the first events are sent, since clients accept no other event before these. Later it is an event
+      // too: a comment does not end a client's wait for the next event, which Codex bounds by five minutes.
       if (this.#number === 0) this.#greet();
-      else context.stream().comment('keep-alive');
+      else this.#send('keepalive', {});
     });
-    context.frames = { named: true, errorFrame: (error) => errorEvent(error, this.#number) };
+    context.frames = {
+      named: true,
+      errorName: 'response.failed',
+      errorFrame: (error) => failedEvent(head, this.items, error, this.#number++),
+    };
   }
 
   /** Stops the keep-alive timer. Idempotent. */

@@ -38,11 +38,15 @@ export interface RouteReference {
   readonly answer: string;
   /** Named schemas of the frames of a streamed 200. */
   readonly frames?: readonly string[];
+  /** Those that it has under `contract: compatible` besides. */
+  readonly compatibleFrames?: readonly string[];
   /** A status other than 200 that carries no error: its named schema. */
   readonly other?: readonly [status: number, schema: string, description: string];
   readonly errors: readonly ErrorCode[];
   /** Errors have the form and the statuses of the Messages API. */
   readonly messageErrors?: true;
+  /** Those that it has under `contract: compatible` besides. */
+  readonly compatibleErrors?: readonly ErrorCode[];
 }
 
 /** What any request can meet: a malformed head, a method that the path does not take, a fault of ours. */
@@ -68,7 +72,7 @@ export const KEY_ERRORS: readonly ErrorCode[] = [
 
 /** The outcomes of work for a model. The answer to a cancelled request is never sent. */
 export const WORK_ERRORS: readonly ErrorCode[] = (Object.keys(CATALOGUE) as ErrorCode[]).filter(
-  (code) => code !== 'not_found' && code !== 'request_cancelled',
+  (code) => !['not_found', 'request_cancelled', 'context_length_exceeded'].includes(code),
 );
 
 /** The form of the answers of one route under `contract: compatible`; undefined: they are like those of most routes. */

@@ -74,6 +74,7 @@ export function openPublic(
   const forms = answerForms(config.contract);
   const server = serverOf('public', deps, routes, {
     origins: config.cors.origins,
+    refusesWebSockets: config.contract === 'compatible',
     ...(tls && { tls }),
     absent: (path) => notServed(path, config.contract),
     ...(forms && { answerForm: forms }),
@@ -93,7 +94,7 @@ function serverOf(
   { config, clock, metrics, log, connections, reserve }: ServerDeps,
   routes: Routes,
   own: Pick<ServerOptions, 'origins'> &
-    Partial<Pick<ServerOptions, 'wrap' | 'loadReport' | 'absent' | 'tls' | 'answerForm'>>,
+    Partial<Pick<ServerOptions, 'wrap' | 'loadReport' | 'absent' | 'tls' | 'answerForm' | 'refusesWebSockets'>>,
 ): Server {
   const { bodies, stream } = config;
   let logAt = -Infinity;

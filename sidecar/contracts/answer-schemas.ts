@@ -6,7 +6,7 @@ import {
   MAX_TEXT,
   TEXT,
   TEXT_OR_NULL,
-  TOOL_NAME,
+  WIDE_TOOL_NAME,
   closed,
   PROMPT_FORMAT_VERSION,
 } from './common-schema.js';
@@ -49,7 +49,7 @@ const USAGE = closed(['prompt_tokens', 'completion_tokens', 'total_tokens'], {
 const COMPLETION_TOOL_CALL = closed(['id', 'type', 'function'], {
   id: CALL_ID,
   type: { const: 'function' },
-  function: closed(['name', 'arguments'], { name: TOOL_NAME, arguments: TEXT }),
+  function: closed(['name', 'arguments'], { name: WIDE_TOOL_NAME, arguments: TEXT }),
   index: CALL_INDEX,
 });
 
@@ -96,7 +96,7 @@ const CALL_PIECE = {
       index: CALL_INDEX,
       id: CALL_ID,
       type: { const: 'function' },
-      function: closed(['name', 'arguments'], { name: TOOL_NAME, arguments: TEXT }),
+      function: closed(['name', 'arguments'], { name: WIDE_TOOL_NAME, arguments: TEXT }),
     }),
     closed(['index', 'function'], { index: CALL_INDEX, function: closed(['arguments'], { arguments: TEXT }) }),
   ],
@@ -111,7 +111,7 @@ const CHUNK_HEAD = {
   system_fingerprint: FINGERPRINT,
 } as const;
 
-const CHUNK = closed([...Object.keys(CHUNK_HEAD), 'choices'], {
+const CHUNK_FIELDS = {
   ...CHUNK_HEAD,
   choices: {
     type: 'array',
@@ -128,7 +128,12 @@ const CHUNK = closed([...Object.keys(CHUNK_HEAD), 'choices'], {
       finish_reason: { enum: [...FINISH_REASON.enum, null] },
     }),
   },
-});
+} as const;
+
+const CHUNK = closed(Object.keys(CHUNK_FIELDS), CHUNK_FIELDS);
+
+/** Under `contract: compatible`, where each chunk is to have the usage so far. */
+const COUNTED_CHUNK = closed([...Object.keys(CHUNK_FIELDS), 'usage'], { ...CHUNK_FIELDS, usage: USAGE });
 
 /** Sent once, before the stream's end, when asked for. */
 const USAGE_CHUNK = closed([...Object.keys(CHUNK_HEAD), 'choices', 'usage'], {
@@ -229,7 +234,7 @@ const READINESS = closed(['status', 'parts'], {
 
 /** POST /responses. */
 const RESPONSE_ID = { type: 'string', minLength: 1, maxLength: 256 } as const;
-const STATUS = { enum: ['in_progress', 'completed', 'incomplete'] } as const;
+const STATUS = { enum: ['in_progress', 'completed', 'incomplete', 'failed'] } as const;
 const NONE = { type: 'array', maxItems: 0 } as const;
 
 function parts(part: object): object {
@@ -267,7 +272,8 @@ const RESPONSE_ITEM = {
       type: { const: 'function_call' },
       status: STATUS,
       call_id: CALL_ID,
-      name: TOOL_NAME,
+      name: WIDE_TOOL_NAME,
+      namespace: WIDE_TOOL_NAME,
       arguments: TEXT,
     }),
   ],
@@ -281,7 +287,11 @@ const RESPONSE_FIELDS = {
   status: STATUS,
   background: { const: false },
   frequency_penalty: { const: 0 },
-  error: { type: 'null' },
+  error: {
+    type: ['object', 'null'],
+    if: { type: 'object' },
+    then: closed(['code', 'message'], { code: { type: 'string' }, message: { type: 'string', minLength: 1 } }),
+  },
   incomplete_details: { type: ['object', 'null'] },
   instructions: { type: 'null' },
   max_output_tokens: { type: ['integer', 'null'] },
@@ -320,7 +330,7 @@ const RESPONSE_EVENT = {
   type: 'object',
   required: ['type', 'sequence_number'],
   properties: {
-    type: { type: 'string', pattern: '^(?:response\\.|error$)' },
+    type: { type: 'string', pattern: '^(?:response\\.|keepalive$)' },
     sequence_number: COUNT,
     response: RESPONSE,
     item: RESPONSE_ITEM,
@@ -347,7 +357,7 @@ const BLOCK = {
     closed(['type', 'id', 'name', 'input'], {
       type: { const: 'tool_use' },
       id: CALL_ID,
-      name: TOOL_NAME,
+      name: WIDE_TOOL_NAME,
       input: { type: 'object' },
     }),
   ],
@@ -409,6 +419,7 @@ const TOKEN_COUNT = closed(['input_tokens'], { input_tokens: COUNT });
 export const ANSWER_SCHEMAS = {
   completion: COMPLETION,
   chunk: CHUNK,
+  countedChunk: COUNTED_CHUNK,
   usageChunk: USAGE_CHUNK,
   models: MODEL_LIST,
   model: MODEL_OBJECT,

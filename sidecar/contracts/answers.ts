@@ -137,6 +137,11 @@ export function usageChunk(head: ChunkHead, usage: CompletionUsage): string {
   return `${head}],"usage":${JSON.stringify(usageObject(usage))}}`;
 }
 
+/** A chunk with the usage so far (`stream_options.continuous_usage_stats`). */
+export function withUsage(chunk: string, usage: CompletionUsage): string {
+  return `${chunk.slice(0, -1)},"usage":${JSON.stringify(usageObject(usage))}}`;
+}
+
 /** GET /models/{id}. `created` is Unix time in seconds. */
 export function modelObject({
   id,

@@ -49,6 +49,15 @@ export const CALL_INDEX = { type: 'integer', minimum: 0, maximum: 127 } as const
 
 export const CALL_ID = { type: 'string', minLength: 1, maxLength: 256 } as const;
 
+/** Under `contract: compatible`: a function that is offered. Plugins' names have dots, and those of MCP servers are long. */
+export const WIDE_TOOL_NAME = { type: 'string', minLength: 1, maxLength: 128, pattern: '^[A-Za-z0-9_.-]+$' } as const;
+
+/** Under `contract: compatible`: a function that was called, or a participant. Other servers take any name. */
+export const HISTORY_NAME = { type: 'string', minLength: 1, maxLength: 256 } as const;
+
+/** Under `contract: compatible`: some servers put a thought's signature into the ids of calls. */
+export const WIDE_CALL_ID = { type: 'string', minLength: 1, maxLength: 8192 } as const;
+
 /** Something other than space. A schema of its own, so that the wording is for blank texts alone. */
 export const NOT_BLANK = { pattern: '\\S', 'x-message': 'must not be blank' } as const;
 

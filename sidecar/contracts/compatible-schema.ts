@@ -5,20 +5,23 @@
  */
 import { CHAT_SCHEMA, TOOL_CHOICE } from './chat-schema.js';
 import {
+  HISTORY_NAME,
   MAX_TEXT,
   OTHER_TOOL,
   TEXT,
-  TOOL_NAME,
+  WIDE_CALL_ID,
+  WIDE_TOOL_NAME,
   closed,
   functionsOnly,
-  CALL_ID,
   OTHER_CHOICE,
   TEXT_OR_NULL,
 } from './common-schema.js';
+import { INERT_FIELDS } from './inert-fields.js';
 
 /**
  * JSON Schema as tools and schema libraries write it, for `contract: compatible` (docs/contract.md#json-schema). A closed set of
- * keywords, so that one which nothing here reads is refused by name and not passed over. As in the strict contract the caller's
+ * keywords, so that one which limits values and which nothing here reads is refused by name and not passed over; those that
+ * limit nothing are ignored. As in the strict contract the caller's
  * schema is data: checked, made into a grammar and rendered, never run.
  */
 const SCHEMA = { $ref: '#/$defs/schema' } as const;
@@ -100,24 +103,60 @@ const KEYWORDS = {
   writeOnly: FLAG,
 } as const;
 
+/**
+ * Keywords that limit no value: of vocabularies for documentation, forms, editors and generated code. Any value is accepted, as
+ * of every keyword that begins with `x-`.
+ */
+const ANNOTATIONS = [
+  ...['markdownDescription', 'enumNames', 'enumDescriptions', 'markdownEnumDescriptions', 'enumTitles', 'tsEnumNames'],
+  ...['deprecationMessage', 'defaultSnippets', 'propertyOrdering', 'propertyOrder', 'order', 'errorMessage', 'tsType'],
+  ...['javaType', 'units', 'unit', 'xml', 'externalDocs', 'optional', 'placeholder', 'label', 'hint', 'help', 'group'],
+  ...['widget', 'options', 'sensitive', 'secret', 'encrypted', 'faker', 'version', 'metadata', 'meta', 'tags', 'name'],
+  ...[
+    'id',
+    '$anchor',
+    '$vocabulary',
+    '$dynamicAnchor',
+    '$recursiveAnchor',
+    'contentSchema',
+    'collectionFormat',
+    'style',
+  ],
+  ...['explode', 'allowEmptyValue', 'annotations', 'cache_control', 'strict', 'outputSchema', 'output_schema'],
+] as const;
+
+const ANNOTATION_KEYWORDS = Object.fromEntries(ANNOTATIONS.map((name) => [name, ANY]));
+
 /** For `$defs.schema`. */
 export const WIDE_SCHEMA = {
   type: ['object', 'boolean'],
   if: { type: 'object' },
-  then: { ...closed([], KEYWORDS) },
+  then: { ...closed([], { ...KEYWORDS, ...ANNOTATION_KEYWORDS }), patternProperties: { '^x-': ANY } },
 } as const;
 
 /** The schema of arguments or of a reply: an object, whose keywords are those of any schema. */
 export const ROOT_SCHEMA = { type: 'object', allOf: [SCHEMA] } as const;
 
+/** Fields of a tool that other APIs have, and that change nothing for a function that is called here. */
+export const IGNORED_OF_TOOLS: Readonly<Record<string, object>> = {
+  cache_control: { type: ['object', 'null'], maxProperties: 16 },
+  annotations: { type: ['object', 'null'], maxProperties: 16 },
+  defer_loading: { type: ['boolean', 'null'] },
+  eager_input_streaming: { type: ['boolean', 'null'] },
+  input_examples: { type: ['array', 'null'], maxItems: 64 },
+  output_schema: { type: ['object', 'null'] },
+};
+
 const TOOL = closed(['type', 'function'], {
   type: { const: 'function' },
   function: closed(['name'], {
-    name: TOOL_NAME,
+    name: WIDE_TOOL_NAME,
     description: { type: ['string', 'null'], maxLength: MAX_TEXT },
     parameters: { type: ['object', 'null'], if: { type: 'object' }, then: ROOT_SCHEMA },
     strict: { type: ['boolean', 'null'] },
+    ...IGNORED_OF_TOOLS,
   }),
+  ...IGNORED_OF_TOOLS,
 });
 
 const WIDE_TOOL = functionsOnly(TOOL, OTHER_TOOL);
@@ -146,7 +185,9 @@ function only(values: readonly unknown[], why: string): object {
   return { enum: values, 'x-message': why };
 }
 
-const NAME = orNull(TOOL_NAME);
+const NAME = orNull(HISTORY_NAME);
+/** The most messages, or items: a body has at most 262,144 values (json.ts), which leaves a message 16. */
+export const MAX_MESSAGES = 16_384;
 /** Where an API of OpenAI's ends a prefix to cache: every prefix is cached here. */
 export const CACHE_MARK = { type: ['object', 'null'], maxProperties: 16 } as const;
 /** Fields of a message, of a part or of a call at most, those that are ignored included. */
@@ -170,9 +211,17 @@ const MAX_PARTS = 4096;
 
 function parts(branches: readonly object[]): object {
   const [only] = branches;
-  if (only !== undefined && branches.length === 1) return only;
+  // Of another type: it is refused for that, before it is for what it lacks.
+  if (only !== undefined && branches.length === 1)
+    return {
+      if: { required: ['type'], properties: { type: { not: { const: 'text' } } } },
+      then: ONLY_TEXT,
+      else: only,
+    };
   return { type: 'object', required: ['type'], discriminator: { propertyName: 'type' }, oneOf: branches };
 }
+
+const ONLY_TEXT = { properties: { type: { const: 'text' } } } as const;
 
 /** A text, or an array of parts of it. */
 function textOrParts(branches: readonly object[], types: readonly string[] = ['string', 'array']): object {
@@ -186,10 +235,23 @@ const STRICT_IMAGE_PART = (
 ).messages.items.oneOf[1]?.properties.content.items.oneOf[1] as { readonly properties: Schemas };
 const IMAGE_PART = open(['type', 'image_url'], STRICT_IMAGE_PART.properties, PART_FIELDS);
 
+/** In a tool's result, where an image that cannot be shown becomes a line of text: any URL. */
+const RESULT_IMAGE = open(
+  ['type', 'image_url'],
+  {
+    type: { const: 'image_url' },
+    image_url: open(['url'], {
+      url: TEXT,
+      detail: { type: ['string', 'null'], maxLength: 256 },
+    }),
+  },
+  PART_FIELDS,
+);
+
 const CALL = open(['id', 'function'], {
-  id: CALL_ID,
+  id: WIDE_CALL_ID,
   type: { const: 'function' },
-  function: closed(['name', 'arguments'], { name: TOOL_NAME, arguments: TEXT, parsed_arguments: {} }),
+  function: closed(['name', 'arguments'], { name: HISTORY_NAME, arguments: TEXT, parsed_arguments: {} }),
 });
 
 const MESSAGE_FIELDS = ['reasoning_content', 'reasoning', 'refusal', 'tool_calls', 'tool_call_id'] as const;
@@ -227,7 +289,10 @@ const MESSAGE = {
       partial: NO_PREFIX,
       tool_calls: { type: ['array', 'null'], maxItems: 128, items: CALL },
     }),
-    message('tool', ['content', 'tool_call_id'], { content: textOrParts([TEXT_PART]), tool_call_id: CALL_ID }),
+    message('tool', ['tool_call_id'], {
+      content: textOrParts([TEXT_PART, RESULT_IMAGE], ['string', 'array', 'null']),
+      tool_call_id: WIDE_CALL_ID,
+    }),
   ],
 } as const;
 
@@ -262,6 +327,7 @@ export const IGNORED: Schemas = {
 
 const CHAT_IGNORED: Schemas = {
   ...IGNORED,
+  client_metadata: { type: ['object', 'null'], maxProperties: 64 },
   verbosity: orNull({ enum: ['low', 'medium', 'high'] }),
   prediction: { type: ['object', 'null'] },
 };
@@ -292,7 +358,35 @@ const REFUSED: Schemas = {
 export const USER = orNull({ ...STRICT['user'], minLength: 0 });
 
 /** The strict contract's levels, and those above that some clients have. */
-export const EFFORT = orNull({ enum: ['none', 'minimal', 'low', 'medium', 'high', 'xhigh', 'max'] });
+const EFFORTS = ['none', 'minimal', 'low', 'medium', 'high', 'xhigh', 'max', 'ultra'] as const;
+export const EFFORT = orNull({ enum: EFFORTS });
+
+/** The most tokens of thought. 0: no thought; -1: no bound. */
+export const BUDGET = { type: ['integer', 'null'], minimum: -1, maximum: 1_048_576 } as const;
+
+/** How much the model may think, as the APIs of OpenRouter, Anthropic, vLLM, Qwen and Ollama have it. */
+const THOUGHT: Schemas = {
+  reasoning: orNull(
+    closed([], {
+      effort: EFFORT,
+      max_tokens: BUDGET,
+      enabled: { type: ['boolean', 'null'] },
+      exclude: only([false, null], 'must be false: the thought is a part of the answer'),
+      summary: { type: ['string', 'null'], maxLength: 256 },
+    }),
+  ),
+  thinking: orNull(
+    closed([], {
+      type: orNull({ enum: ['enabled', 'disabled', 'adaptive', 'auto'] }),
+      budget_tokens: BUDGET,
+      display: { type: ['string', 'null'], maxLength: 256 },
+    }),
+  ),
+  thinking_token_budget: BUDGET,
+  thinking_budget: BUDGET,
+  enable_thinking: { type: ['boolean', 'null'] },
+  think: { enum: [true, false, null, ...EFFORTS] },
+};
 
 const USED: Schemas = {
   reasoning_effort: EFFORT,
@@ -307,20 +401,36 @@ const USED: Schemas = {
   },
   response_format: orNull(RESPONSE_FORMAT),
   stream_options: orNull(
-    closed([], { include_usage: { type: ['boolean', 'null'] }, include_obfuscation: { type: ['boolean', 'null'] } }),
+    closed([], {
+      include_usage: { type: ['boolean', 'null'] },
+      continuous_usage_stats: { type: ['boolean', 'null'] },
+      include_obfuscation: { type: ['boolean', 'null'] },
+    }),
   ),
+  usage: orNull(closed([], { include: { type: ['boolean', 'null'] } })),
+  ...THOUGHT,
   tools: { type: ['array', 'null'], maxItems: 128, items: WIDE_TOOL },
-  tool_choice: orNull({ ...TOOL_CHOICE, else: functionsOnly(TOOL_CHOICE.else, OTHER_CHOICE) }),
+  tool_choice: orNull({
+    ...TOOL_CHOICE,
+    else: functionsOnly(
+      closed(['type', 'function'], {
+        type: { const: 'function' },
+        function: closed(['name'], { name: WIDE_TOOL_NAME }),
+      }),
+      OTHER_CHOICE,
+    ),
+  }),
 };
 
 export const COMPATIBLE_SCHEMA = {
   ...closed(['model', 'messages'], {
     ...Object.fromEntries(Object.entries(STRICT).map(([name, schema]) => [name, orNull(schema)])),
     model: STRICT['model'] ?? {},
-    messages: { type: 'array', minItems: 1, maxItems: 4096, items: MESSAGE },
+    messages: { type: 'array', minItems: 1, maxItems: MAX_MESSAGES, items: MESSAGE },
     ...USED,
     ...CHAT_IGNORED,
     ...REFUSED,
+    ...INERT_FIELDS,
   }),
   $defs: { schema: WIDE_SCHEMA },
 } as const;

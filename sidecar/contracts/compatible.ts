@@ -1,9 +1,18 @@
 /** Chat bodies under `contract: compatible`, brought into the form of the strict contract's requests. */
 import { paramsOf, callChoiceOf, checkTools, type ChatBody } from './chat.js';
 import { COMPATIBLE_SCHEMA, WIDE_OPEN_MAPS } from './compatible-schema.js';
-import { placeOf, type Parsed, refuseAt } from './body-refusals.js';
-import type { ChatRequest, ContentPart, Message, TemplateSwitches, Tool, ToolCall } from './requests.js';
-import { compile } from './validator.js';
+import { pathOf, placeOf, type Parsed, refuseAt } from './body-refusals.js';
+import type {
+  ChatParams,
+  ChatRequest,
+  ContentPart,
+  Message,
+  ReasoningEffort,
+  TemplateSwitches,
+  Tool,
+  ToolCall,
+} from './requests.js';
+import { compile, type Outcome } from './validator.js';
 import { COMPATIBLE_CODE } from './written-code.js';
 import { WELL_KNOWN_NAMES } from './well-known-names.js';
 
@@ -22,7 +31,11 @@ type WideMessage =
       readonly refusal?: string | null;
       readonly tool_calls?: readonly ToolCall[] | null;
     }
-  | { readonly role: 'tool'; readonly content: WideText; readonly tool_call_id: string };
+  | {
+      readonly role: 'tool';
+      readonly content?: string | null | readonly ContentPart[];
+      readonly tool_call_id: string;
+    };
 
 /** A tool as it may be described. */
 export interface WideTool {
@@ -46,28 +59,67 @@ interface CompatibleBody extends Omit<ChatBody, 'messages' | 'tools' | 'response
   readonly messages: readonly WideMessage[];
   readonly tools?: readonly WideTool[];
   readonly response_format?: WideFormat;
-  readonly stream_options?: { readonly include_usage?: boolean | null };
+  readonly stream_options?: {
+    readonly include_usage?: boolean | null;
+    readonly continuous_usage_stats?: boolean | null;
+  };
+  readonly usage?: { readonly include?: boolean | null };
+  readonly reasoning?: ThoughtWanted & { readonly effort?: ReasoningEffort | null };
+  readonly thinking?: { readonly type?: string | null; readonly budget_tokens?: number | null };
+  readonly thinking_token_budget?: number;
+  readonly thinking_budget?: number;
+  readonly enable_thinking?: boolean;
+  readonly think?: boolean | ReasoningEffort;
   readonly top_k?: number;
   readonly min_p?: number;
   readonly chat_template_kwargs?: TemplateSwitches;
 }
 
+interface ThoughtWanted {
+  readonly max_tokens?: number | null;
+  readonly enabled?: boolean | null;
+}
+
 // A sidecar with the strict contract seldom needs it.
-const check = compile<CompatibleBody>(COMPATIBLE_SCHEMA, { written: COMPATIBLE_CODE, names: WELL_KNOWN_NAMES });
+const check = compile<CompatibleBody>(COMPATIBLE_SCHEMA, {
+  written: COMPATIBLE_CODE,
+  names: WELL_KNOWN_NAMES,
+  countFields: true,
+});
+
+/** The strict contract's names that routes in other forms translate (WorkRoute.fieldNames): as a `param` one would be translated too. */
+const TRANSLATED: ReadonlySet<string> = new Set(['messages', 'max_completion_tokens', 'response_format']);
+
+/**
+ * Refuses what a check of a contract's schema found. A field outside the contract that has a well-known name is the `param`, unless it is
+ * within a map whose keys the caller chose.
+ */
+export function refuseOutcome(
+  { segments, message, field }: Extract<Outcome<unknown>, { readonly ok: false }>,
+  openMaps: ReadonlySet<string>,
+): Extract<Parsed<never>, { kind: 'invalid' }> {
+  const place = placeOf(segments, openMaps);
+  const whole = place.param === (pathOf(segments) || null);
+  if (field === undefined || !whole || TRANSLATED.has(field)) return refuseAt(place, message);
+  return refuseAt({ subject: place.subject, param: placeOf([...segments, field], openMaps).param }, message);
+}
 
 /** Checks a chat body against the compatible contract. A body that the strict contract takes makes the same request. */
 export function toCompatibleRequest(value: unknown): Parsed<ChatRequest> {
   const outcome = check(value);
-  if (!outcome.ok) return refuseAt(placeOf(outcome.segments, WIDE_OPEN_MAPS), outcome.message);
+  if (!outcome.ok) return refuseOutcome(outcome, WIDE_OPEN_MAPS);
   const body = withoutNulls(outcome.value);
   const { response_format: format, stream_options: streaming, tools: wideTools, messages, user, ...rest } = body;
+  const thought = thoughtOf(body);
+  const includeUsage = streaming?.include_usage ?? body.usage?.include ?? false;
   const offered = wideTools?.map(toolOf) ?? [];
   const chat: ChatBody = {
     ...rest,
     messages: messages.map(messageOf),
     ...(user !== undefined && user !== '' && { user }),
     ...(offered.length > 0 && { tools: offered }),
-    ...(streaming && { stream_options: { include_usage: streaming.include_usage ?? false } }),
+    ...(thought.effort !== undefined && { reasoning_effort: thought.effort }),
+    stream_options: { include_usage: includeUsage },
     ...(format && { response_format: { type: format.type === 'text' ? 'text' : 'json_object' } }),
   };
   const impossible = checkTools(chat);
@@ -77,7 +129,12 @@ export function toCompatibleRequest(value: unknown): Parsed<ChatRequest> {
   return {
     kind: 'ok',
     request: {
-      params: { ...paramsOf(chat, tools && callChoiceOf(chat)), ...samplingOf(body) },
+      params: {
+        ...paramsOf(chat, tools && callChoiceOf(chat)),
+        ...samplingOf(body),
+        ...thoughtBudgetOf(thought.budget),
+        ...(includeUsage && streaming?.continuous_usage_stats === true && { continuousUsage: true }),
+      },
       conversation: { messages: chat.messages, ...(tools && { tools }) },
       ...(schema && { replySchema: schema, replySchemaAt: SCHEMA_AT[format.type] }),
       ...(body.chat_template_kwargs && { switches: body.chat_template_kwargs }),
@@ -98,7 +155,34 @@ function replySchemaOf(format: WideFormat): object | null | undefined {
 
 /** Without the members that are null: each is as if it were absent. */
 function withoutNulls<T extends object>(value: T): T {
-  return Object.fromEntries(Object.entries(value).filter(([, member]) => member !== null)) as T;
+  return Object.fromEntries(Object.entries(value).filter(([, member]) => member !== null && member !== undefined)) as T;
+}
+
+/**
+ * How much the model may think. `reasoning_effort` counts before the names that other APIs have for it, and no budget at all is the effort
+ * `none`. A switch that turns thought on is the effort that most templates have without one.
+ */
+function thoughtOf(body: CompatibleBody): { readonly effort?: ReasoningEffort; readonly budget?: number } {
+  const { reasoning, thinking, think } = body;
+  const budget =
+    body.thinking_token_budget ?? body.thinking_budget ?? thinking?.budget_tokens ?? reasoning?.max_tokens ?? undefined;
+  const level = body.reasoning_effort ?? reasoning?.effort ?? (typeof think === 'string' ? think : undefined);
+  const type = thinking?.type ?? undefined;
+  const switches = [
+    type === 'disabled' ? false : type === 'enabled' ? true : undefined,
+    body.enable_thinking,
+    typeof think === 'boolean' ? think : undefined,
+    reasoning?.enabled ?? undefined,
+    budget === 0 ? false : undefined,
+  ];
+  const switched = switches.includes(false) ? 'none' : switches.includes(true) ? 'medium' : undefined;
+  const effort = level ?? switched;
+  return { ...(effort !== undefined && { effort }), ...(budget !== undefined && { budget }) };
+}
+
+/** 0, which turns thought off, and -1 are no budget. */
+export function thoughtBudgetOf(tokens: number | null | undefined): Pick<ChatParams, 'thoughtBudget'> {
+  return typeof tokens === 'number' && tokens > 0 ? { thoughtBudget: tokens } : {};
 }
 
 /** 0 and -1 are no top-k. */
@@ -115,7 +199,7 @@ function messageOf(message: WideMessage): Message {
     case 'user':
       return { role: 'user', content: userContent(message.content), ...named };
     case 'tool':
-      return { role: 'tool', content: textOf(message.content) ?? '', tool_call_id: message.tool_call_id };
+      return { role: 'tool', content: resultContent(message.content), tool_call_id: message.tool_call_id };
     case 'assistant': {
       const { content, refusal, tool_calls: calls } = message;
       const thought = message.reasoning_content ?? message.reasoning;
@@ -138,6 +222,12 @@ function userContent(content: string | readonly ContentPart[]): string | readonl
   );
 }
 
+/** Parts only if there is an image. */
+function resultContent(content: string | null | undefined | readonly ContentPart[]): string | readonly ContentPart[] {
+  if (typeof content !== 'object' || content === null) return content ?? '';
+  return content.some(({ type }) => type === 'image_url') ? userContent(content) : (textOf(content as WideText) ?? '');
+}
+
 /** Joined by a newline, as the parts of a user's message are. */
 function textOf(content: WideText): string | undefined {
   if (content === null) return undefined;
@@ -151,7 +241,8 @@ function callOf({ id, function: called }: ToolCall): ToolCall {
 
 /** Templates and the grammar read a function's parameters as those of an object. Keys keep their order, which shows in prompts. */
 export function toolOf({ type, function: given }: WideTool): Tool {
-  const described = withoutNulls({ ...given, parameters: parametersOf(given.parameters ?? {}) });
+  const { name, description, parameters, strict } = given;
+  const described = withoutNulls({ name, description, parameters: parametersOf(parameters ?? {}), strict });
   return { type, function: described as Tool['function'] };
 }
 

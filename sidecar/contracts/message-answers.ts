@@ -183,6 +183,7 @@ type AnthropicType =
  */
 export const MESSAGE_ERRORS: Readonly<Record<ErrorCode, readonly [type: AnthropicType, status?: number]>> = {
   bad_request: ['invalid_request_error'],
+  context_length_exceeded: ['invalid_request_error'],
   unsupported_endpoint: ['invalid_request_error'],
   not_found: ['not_found_error'],
   payload_too_large: ['request_too_large'],

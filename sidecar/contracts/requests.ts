@@ -22,6 +22,8 @@ export interface ChatParams {
   readonly model: string;
   readonly stream: boolean;
   readonly includeUsage: boolean;
+  /** Each chunk of the stream has the usage so far. Not in the strict contract. */
+  readonly continuousUsage?: true;
   readonly n: number;
   /** max_completion_tokens, else max_tokens; absent: what is left of the seat's context. */
   readonly maxTokens?: number;
@@ -38,6 +40,12 @@ export interface ChatParams {
   readonly stops: readonly string[];
   readonly jsonObject: boolean;
   readonly reasoningEffort?: ReasoningEffort;
+  /** The most tokens of thought of each reply, at least 1. Absent: no bound of its own. Not in the strict contract. */
+  readonly thoughtBudget?: number;
+  /** Types of the tools that were left out, without repetition: names of APIs, or `other`. Absent: none. */
+  readonly toolsLeftOut?: readonly string[];
+  /** The namespace of each function that is in one, by the name under which the function is offered (`namespacedName`). Absent: none is. */
+  readonly namespaces?: Readonly<Record<string, string>>;
   /** Absent: no tools are offered, or `tool_choice` is `none`. */
   readonly calls?: CallChoice;
   /** JSON path of the first image part, when there is one. */
@@ -55,8 +63,8 @@ export interface CallChoice {
   readonly parallel: boolean;
 }
 
-/** `xhigh` and `max`: not in the strict contract. */
-export type ReasoningEffort = 'none' | 'minimal' | 'low' | 'medium' | 'high' | 'xhigh' | 'max';
+/** `xhigh`, `max` and `ultra`: not in the strict contract. */
+export type ReasoningEffort = 'none' | 'minimal' | 'low' | 'medium' | 'high' | 'xhigh' | 'max' | 'ultra';
 
 export interface ChatRequest {
   readonly params: ChatParams;
@@ -69,6 +77,8 @@ export interface ChatRequest {
   readonly switches?: TemplateSwitches;
   /** Where the body has each message, if it does not have them as `messages`. */
   readonly places?: readonly MessagePlace[];
+  /** Where the body has each tool of the conversation, if not as `tools` in the same order: paths. */
+  readonly toolPlaces?: readonly string[];
 }
 
 /** Paths in a body. */
@@ -97,7 +107,8 @@ export type Message =
       readonly reasoning_content?: string | null;
       readonly tool_calls?: readonly ToolCall[];
     }
-  | { readonly role: 'tool'; readonly content: string; readonly tool_call_id: string };
+  /** Under the strict contract the content is a text. An image that cannot be shown becomes a line of text. */
+  | { readonly role: 'tool'; readonly content: string | readonly ContentPart[]; readonly tool_call_id: string };
 
 export type ContentPart =
   | { readonly type: 'text'; readonly text: string }

@@ -1,5 +1,5 @@
 /** What POST /responses answers, as JSON texts: the response object and the events of its stream. */
-import type { ContractError } from '../domain/errors.js';
+import type { ContractError, ErrorCode } from '../domain/errors.js';
 import type { CompletionUsage } from './answers.js';
 import type { ChatParams } from './requests.js';
 
@@ -24,6 +24,8 @@ export type ResponseItem =
       readonly id: string;
       readonly callId: string;
       readonly name: string;
+      /** Absent: the function is in none. */
+      readonly namespace?: string;
       readonly text: string;
     };
 
@@ -38,8 +40,11 @@ export function itemObject(item: ResponseItem, status: ItemStatus): object {
       return { id, type, summary: [], content: begun ? [] : [contentPart(type, item.text)], status };
     case 'message':
       return { id, type, status, role: 'assistant', content: begun ? [] : [contentPart(type, item.text)] };
-    case 'function_call':
-      return { id, type, status, call_id: item.callId, name: item.name, arguments: begun ? '' : item.text };
+    case 'function_call': {
+      const { callId, name, namespace, text } = item;
+      const named = { name, ...(namespace !== undefined && { namespace }) };
+      return { id, type, status, call_id: callId, ...named, arguments: begun ? '' : text };
+    }
   }
 }
 
@@ -51,12 +56,10 @@ export function contentPart(type: ResponseItem['type'], text: string): object | 
     : { type: 'reasoning_text', text };
 }
 
-/** How a response stands: absent `usage`, it is under way. `incomplete`: it ended at its longest length. */
-export interface ResponseEnd {
-  readonly output: readonly ResponseItem[];
-  readonly usage: CompletionUsage;
-  readonly incomplete: boolean;
-}
+/** How a response ended: `incomplete` at its longest length, or with an error. */
+export type ResponseEnd =
+  | { readonly output: readonly ResponseItem[]; readonly usage: CompletionUsage; readonly incomplete: boolean }
+  | { readonly output: readonly ResponseItem[]; readonly error: ContractError };
 
 /**
  * The response object. What the caller sent as content (instructions, tools, schema) is not repeated: the
@@ -64,21 +67,24 @@ export interface ResponseEnd {
  */
 export function responseObject({ id, created, model, params, now }: ResponseHead, end?: ResponseEnd): object {
   const { maxTokens, temperature, topP, calls, reasoningEffort, jsonObject } = params;
+  const incomplete = end !== undefined && 'incomplete' in end && end.incomplete;
+  const error = end !== undefined && 'error' in end ? end.error : undefined;
+  const status = error ? 'failed' : incomplete ? 'incomplete' : 'completed';
   return {
     id,
     object: 'response',
     created_at: created,
-    completed_at: end === undefined || end.incomplete ? null : now(),
-    status: end === undefined ? 'in_progress' : end.incomplete ? 'incomplete' : 'completed',
+    completed_at: end === undefined || status !== 'completed' ? null : now(),
+    status: end === undefined ? 'in_progress' : status,
     background: false,
     frequency_penalty: 0,
-    error: null,
-    incomplete_details: end?.incomplete === true ? { reason: 'max_output_tokens' } : null,
+    error: error ? failureOf(error) : null,
+    incomplete_details: incomplete ? { reason: 'max_output_tokens' } : null,
     instructions: null,
     max_output_tokens: maxTokens ?? null,
     model,
     output: (end?.output ?? []).map((item, i, all) =>
-      itemObject(item, end?.incomplete === true && i === all.length - 1 ? 'incomplete' : 'completed'),
+      itemObject(item, incomplete && i === all.length - 1 ? 'incomplete' : 'completed'),
     ),
     parallel_tool_calls: calls?.parallel ?? true,
     presence_penalty: 0,
@@ -91,7 +97,7 @@ export function responseObject({ id, created, model, params, now }: ResponseHead
     tools: [],
     top_p: topP,
     truncation: 'disabled',
-    usage: end === undefined ? null : usageOf(end.usage),
+    usage: end !== undefined && 'usage' in end ? usageOf(end.usage) : null,
     user: null,
     metadata: {},
   };
@@ -113,9 +119,38 @@ export function responseEvent(type: string, number: number, fields: object): str
 }
 
 /**
- * The event of a stream that ends early; none follows it. OpenAI's reference has the fields at the top. What OpenAI sends, and
- * its own clients and the AI SDK take for an error, has them under `error`. So it has both.
+ * The codes of failed responses at OpenAI, by which its clients decide whether they try again. Absent: `server_error`, after which they
+ * do.
  */
-export function errorEvent({ code, message, param, type }: ContractError, number: number): string {
-  return responseEvent('error', number, { code, message, param, error: { message, type, code, param } });
+const FAILURES: Partial<Record<ErrorCode, string>> = {
+  context_length_exceeded: 'context_length_exceeded',
+  bad_request: 'invalid_prompt',
+  unprocessable: 'invalid_prompt',
+  unsupported_endpoint: 'invalid_prompt',
+  insufficient_credit: 'insufficient_quota',
+  quota_exceeded: 'insufficient_quota',
+  capacity_exceeded: 'rate_limit_exceeded',
+  user_rate_limited: 'rate_limit_exceeded',
+};
+
+/** The error of a failed response. A stream has no Retry-After, so that its clients read the time in the message. */
+function failureOf({ code, message, retryAfterMs }: ContractError): object {
+  const waits = retryAfterMs !== undefined && FAILURES[code] === 'rate_limit_exceeded';
+  const wait = waits ? ` Please try again in ${retryAfterMs}ms.` : '';
+  return { code: FAILURES[code] ?? 'server_error', message: `${message}${wait}` };
+}
+
+/**
+ * The event of a stream that ends early; none follows it. Beside the response it has the error object: OpenAI's own clients throw a typed
+ * error for an event that has one, and read past an event without.
+ */
+export function failedEvent(
+  head: ResponseHead,
+  output: readonly ResponseItem[],
+  error: ContractError,
+  number: number,
+): string {
+  const { code, message, param, type } = error;
+  const response = responseObject(head, { output, error });
+  return responseEvent('response.failed', number, { response, error: { message, type, code, param } });
 }

@@ -1,12 +1,16 @@
 /**
  * POST /responses, served under `contract: compatible` without state (docs/contract.md#responses). Closed: what needs a stored
- * response or a tool that runs here is refused by name.
+ * response is refused by name. Tools that are no functions, and the items of their calls, are accepted: the tools are left out,
+ * and the items become text.
  */
 import { CHAT_SCHEMA } from './chat-schema.js';
 import {
   CACHE_MARK,
   EFFORT,
+  BUDGET,
   IGNORED,
+  IGNORED_OF_TOOLS,
+  MAX_MESSAGES,
   JSON_SCHEMA_FORMAT,
   NO_MODERATION,
   USER,
@@ -14,17 +18,8 @@ import {
   ROOT_SCHEMA,
   WIDE_SCHEMA,
 } from './compatible-schema.js';
-import {
-  CALL_ID,
-  MAX_TEXT,
-  NON_EMPTY_TEXT,
-  OTHER_CHOICE,
-  OTHER_TOOL,
-  TEXT,
-  TOOL_NAME,
-  closed,
-  functionsOnly,
-} from './common-schema.js';
+import { INERT_FIELDS } from './inert-fields.js';
+import { HISTORY_NAME, MAX_TEXT, NON_EMPTY_TEXT, TEXT, WIDE_CALL_ID, WIDE_TOOL_NAME, closed } from './common-schema.js';
 
 type Schemas = Readonly<Record<string, object>>;
 
@@ -32,6 +27,8 @@ const CHAT = (CHAT_SCHEMA as unknown as { readonly properties: Schemas }).proper
 
 const ANYTHING = {} as const;
 const MARK = { type: ['string', 'null'], maxLength: 256 } as const;
+/** Of an item. Some servers keep a thought's signature in it. */
+const ITEM_ID = { type: ['string', 'null'], maxLength: 8192 } as const;
 
 function none(why: string): object {
   return { type: 'null', 'x-message': why };
@@ -55,18 +52,79 @@ const TEXT_PARTS = [
 const IMAGE_PART = closed(['type', 'image_url'], {
   type: { const: 'input_image' },
   image_url: { ...NON_EMPTY_TEXT, format: 'image-url' },
-  detail: orNull({ enum: ['auto', 'low', 'high'] }),
+  detail: orNull({ enum: ['auto', 'low', 'high', 'original'] }),
   prompt_cache_breakpoint: CACHE_MARK,
 });
 
-function content(branches: readonly object[]): object {
-  return { type: ['string', 'array'], maxLength: MAX_TEXT, maxItems: 4096, items: byType(branches) };
+/** In a tool's output, where one that cannot be shown becomes a line of text: any image, and any file. */
+const RESULT_PARTS = [
+  closed(['type'], {
+    type: { const: 'input_image' },
+    image_url: { type: ['string', 'null'], maxLength: MAX_TEXT },
+    file_id: MARK,
+    detail: MARK,
+    prompt_cache_breakpoint: CACHE_MARK,
+  }),
+  closed(['type'], {
+    type: { const: 'input_file' },
+    file_data: { type: ['string', 'null'], maxLength: MAX_TEXT },
+    file_id: MARK,
+    file_url: { type: ['string', 'null'], maxLength: MAX_TEXT },
+    filename: { type: ['string', 'null'], maxLength: 1024 },
+    prompt_cache_breakpoint: CACHE_MARK,
+  }),
+] as const;
+
+function content(branches: readonly object[], types: readonly string[] = ['string', 'array']): object {
+  return { type: types, maxLength: MAX_TEXT, maxItems: 4096, items: byType(branches) };
 }
+
+const TOOL = closed(['type', 'name'], {
+  type: { const: 'function' },
+  name: WIDE_TOOL_NAME,
+  description: { type: ['string', 'null'], maxLength: MAX_TEXT },
+  parameters: orNull(ROOT_SCHEMA),
+  strict: { type: ['boolean', 'null'] },
+  ...IGNORED_OF_TOOLS,
+});
+
+/**
+ * A tool of another type: it is not looked at, since it is left out. `name`: a constant of the API, so of lower case, digits and
+ * underscores.
+ */
+const FOREIGN_TOOL = {
+  type: 'object',
+  required: ['type'],
+  maxProperties: 64,
+  properties: { type: { type: 'string', maxLength: 64, pattern: '^[a-z][a-z0-9_]*$' } },
+} as const;
+
+function ofType(type: string): object {
+  return { required: ['type'], properties: { type: { const: type } } };
+}
+
+/** Functions under a name, and perhaps tools of other types. */
+const NAMESPACE = closed(['type', 'name', 'tools'], {
+  type: { const: 'namespace' },
+  name: WIDE_TOOL_NAME,
+  description: { type: ['string', 'null'], maxLength: MAX_TEXT },
+  tools: { type: 'array', maxItems: 128, items: { if: ofType('function'), then: TOOL, else: FOREIGN_TOOL } },
+});
+
+const TOOLS = {
+  type: ['array', 'null'],
+  maxItems: 128,
+  items: {
+    if: ofType('function'),
+    then: TOOL,
+    else: { if: ofType('namespace'), then: NAMESPACE, else: FOREIGN_TOOL },
+  },
+} as const;
 
 /** Where `type` is left out an item is a message. */
 const MESSAGE = closed(['role', 'content'], {
   type: { const: 'message' },
-  id: MARK,
+  id: ITEM_ID,
   status: MARK,
   phase: MARK,
   role: { enum: ['user', 'system', 'developer', 'assistant'] },
@@ -77,23 +135,31 @@ const ITEM = byType([
   MESSAGE,
   closed(['type', 'call_id', 'name', 'arguments'], {
     type: { const: 'function_call' },
-    id: MARK,
+    id: ITEM_ID,
     status: MARK,
-    call_id: CALL_ID,
-    name: TOOL_NAME,
+    call_id: WIDE_CALL_ID,
+    name: HISTORY_NAME,
+    namespace: orNull(HISTORY_NAME),
     arguments: TEXT,
     parsed_arguments: ANYTHING,
   }),
   closed(['type', 'call_id', 'output'], {
     type: { const: 'function_call_output' },
-    id: MARK,
+    id: ITEM_ID,
     status: MARK,
-    call_id: CALL_ID,
-    output: content(TEXT_PARTS),
+    call_id: WIDE_CALL_ID,
+    output: content([...TEXT_PARTS, ...RESULT_PARTS], ['string', 'array', 'null']),
+  }),
+  closed(['type', 'tools'], {
+    type: { const: 'additional_tools' },
+    id: ITEM_ID,
+    status: MARK,
+    role: MARK,
+    tools: TOOLS,
   }),
   closed(['type'], {
     type: { const: 'reasoning' },
-    id: MARK,
+    id: ITEM_ID,
     status: MARK,
     summary: {
       type: ['array', 'null'],
@@ -110,6 +176,16 @@ const ITEM = byType([
   }),
 ]);
 
+/** Items of calls of other tools, their results, and what another server made of earlier items. */
+const FOREIGN_ITEMS =
+  '^(?!function_call(_output)?$|additional_tools$)([a-z0-9]+_)+(call|output|tools|request|response)$|^(context_)?compaction(_[a-z]+)?$';
+
+const FOREIGN_ITEM = {
+  type: 'object',
+  maxProperties: 32,
+  properties: { type: { type: 'string', maxLength: 64 } },
+} as const;
+
 const FORMAT = byType([
   closed(['type'], { type: { const: 'text' } }),
   closed(['type'], { type: { const: 'json_object' } }),
@@ -120,19 +196,20 @@ const FORMAT = byType([
   }),
 ]);
 
-const TOOL = closed(['type', 'name'], {
-  type: { const: 'function' },
-  name: TOOL_NAME,
-  description: { type: ['string', 'null'], maxLength: MAX_TEXT },
-  parameters: orNull(ROOT_SCHEMA),
-  strict: { type: ['boolean', 'null'] },
-});
-
 const TOOL_CHOICE = {
   type: ['string', 'object'],
   if: { type: 'string' },
   then: { enum: ['none', 'auto', 'required'] },
-  else: functionsOnly(closed(['type', 'name'], { type: { const: 'function' }, name: TOOL_NAME }), OTHER_CHOICE),
+  else: {
+    if: ofType('function'),
+    then: closed(['type', 'name'], {
+      type: { const: 'function' },
+      name: WIDE_TOOL_NAME,
+      namespace: orNull(WIDE_TOOL_NAME),
+    }),
+    // Refused by the name of its type, once it is known that it is one (responses.ts).
+    else: FOREIGN_TOOL,
+  },
 } as const;
 
 const NO_STATE = 'must be null: no response is stored here, so send the whole conversation as input';
@@ -144,8 +221,17 @@ export const RESPONSES_SCHEMA = {
       type: ['string', 'array'],
       maxLength: MAX_TEXT,
       minItems: 1,
-      maxItems: 4096,
-      items: { type: 'object', if: { required: ['type'] }, then: ITEM, else: MESSAGE },
+      maxItems: MAX_MESSAGES,
+      items: {
+        type: 'object',
+        if: { required: ['type'] },
+        then: {
+          if: { properties: { type: { type: 'string', pattern: FOREIGN_ITEMS } } },
+          then: FOREIGN_ITEM,
+          else: ITEM,
+        },
+        else: MESSAGE,
+      },
     },
     instructions: { type: ['string', 'null'], maxLength: MAX_TEXT },
     max_output_tokens: orNull(CHAT['max_completion_tokens'] ?? {}),
@@ -153,23 +239,28 @@ export const RESPONSES_SCHEMA = {
     top_p: orNull(CHAT['top_p'] ?? {}),
     stream: { type: ['boolean', 'null'] },
     stream_options: orNull(closed([], { include_obfuscation: { type: ['boolean', 'null'] } })),
-    tools: { type: ['array', 'null'], maxItems: 128, items: functionsOnly(TOOL, OTHER_TOOL) },
+    tools: TOOLS,
     tool_choice: orNull(TOOL_CHOICE),
     parallel_tool_calls: { type: ['boolean', 'null'] },
     reasoning: orNull(
       closed([], {
         effort: EFFORT,
-        summary: orNull({ enum: ['auto', 'concise', 'detailed'] }),
-        generate_summary: orNull({ enum: ['auto', 'concise', 'detailed'] }),
+        max_tokens: BUDGET,
+        summary: MARK,
+        generate_summary: MARK,
+        context: MARK,
       }),
     ),
-    text: orNull(closed([], { format: orNull(FORMAT), verbosity: orNull({ enum: ['low', 'medium', 'high'] }) })),
+    text: orNull(closed([], { format: orNull(FORMAT), verbosity: MARK })),
     user: USER,
     store: { type: ['boolean', 'null'] },
     include: { type: ['array', 'null'], maxItems: 64, items: { type: 'string', maxLength: 256 } },
     max_tool_calls: { type: ['integer', 'null'], minimum: 1 },
-    truncation: orNull({ enum: ['disabled'], 'x-message': 'must be disabled: no input is left out here' }),
+    // A server may leave input out by it, and need not: nothing is left out here.
+    truncation: orNull({ enum: ['auto', 'disabled'] }),
+    ...INERT_FIELDS,
     ...IGNORED,
+    client_metadata: { type: ['object', 'null'], maxProperties: 64 },
     top_logprobs: { enum: [0, null], 'x-message': 'must be 0: log probabilities are not served' },
     background: { enum: [false, null], 'x-message': 'must be false: no response is made in the background' },
     previous_response_id: none(NO_STATE),

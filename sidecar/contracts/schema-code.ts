@@ -5,7 +5,8 @@
  *
  * Two keywords are ours. `minLength` and `maxLength` count code points as JSON Schema asks, but look at each character
  * only where the UTF-16 length leaves it open; ajv's own walk 16 million characters to learn that they are fewer than
- * 16,777,216. `x-message` replaces the wording for the schema that it stands in.
+ * 16,777,216. `x-message` replaces the wording for the schema that it stands in, and a message that
+ * lists an object's fields leaves out one with `x-unlisted`.
  */
 import { createRequire } from 'node:module';
 import { compileFunction } from 'node:vm';
@@ -91,7 +92,7 @@ function makeAjv(flavour: Flavour, source = false): Ajv {
     // Checks of the operator's own files run once, at the start: optimizing their code takes longer than running it.
     code: { optimize: !useDefaults, source, formats: _`formats` },
   });
-  ajv.addVocabulary(['x-message']);
+  ajv.addVocabulary(['x-message', 'x-unlisted']);
   const within = (cxt: KeywordCxt, limit: number): Code => {
     const test = cxt.gen.scopeValue('func', { ref: hasAtMost, code: _`hasAtMost` });
     return _`${test}(${cxt.data}, ${limit})`;

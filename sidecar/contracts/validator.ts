@@ -14,6 +14,8 @@ export type Outcome<T> =
       readonly message: string;
       /** The path in pieces. */
       readonly segments: readonly string[];
+      /** The field outside the schema, if its name is one of `names`; `path` is that of its object. */
+      readonly field?: string;
       /** With `allProblems`: all that are found, this first one included, as `path message`. */
       readonly all?: readonly string[];
     };
@@ -29,6 +31,8 @@ export interface CompileOptions {
   readonly nameUnknownFields?: boolean;
   /** Unknown fields that a message may name nevertheless: a fixed list, none of the caller's own. */
   readonly names?: ReadonlySet<string>;
+  /** Say of an unknown field that is not named which of its object's fields it is. */
+  readonly countFields?: boolean;
   /** Go on after the first problem. For files of the operator's own, never for requests: it takes as long as they are wrong. */
   readonly allProblems?: boolean;
 }
@@ -38,7 +42,7 @@ export interface CompileOptions {
  * The check stops at the first problem unless asked otherwise.
  */
 export function compile<T>(schema: object, options: CompileOptions = {}): Check<T> {
-  const { written, useDefaults = false, nameUnknownFields = false, allProblems = false } = options;
+  const { written, useDefaults = false, nameUnknownFields = false, allProblems = false, names } = options;
   const flavour = allProblems ? 'filling-all' : useDefaults ? 'filling' : 'checking';
   const make = functionOf<T>({ schema, flavour, ...(written && { written }) });
   let made: ValidateFunction<T> | undefined;
@@ -48,8 +52,9 @@ export function compile<T>(schema: object, options: CompileOptions = {}): Check<
     const problems = (validate.errors ?? []).map((error) => withSchema(error, schema));
     const error = decisive(problems);
     const segments = error === undefined ? [] : placeOfError(error, nameUnknownFields);
-    const named = error && namedBy(error, options.names);
-    const message = error === undefined ? 'is not valid' : predicateOf(error, nameUnknownFields, named);
+    const named = error && namedBy(error, names);
+    const place = error && options.countFields === true && named === undefined ? placeAmongFields(error) : '';
+    const message = error === undefined ? 'is not valid' : predicateOf(error, nameUnknownFields, named, place);
     const all = allProblems ? problems.map((each) => lineOf(each, nameUnknownFields)) : undefined;
     // ajv keeps the last errors, and the values in them, until the next call.
     validate.errors = null;
@@ -58,6 +63,7 @@ export function compile<T>(schema: object, options: CompileOptions = {}): Check<
       path: pathOf(segments),
       message,
       segments,
+      ...(named !== undefined && { field: named }),
       ...(all && { all }),
     };
   };
@@ -66,6 +72,14 @@ export function compile<T>(schema: object, options: CompileOptions = {}): Check<
 function namedBy(error: Problem, names: ReadonlySet<string> | undefined): string | undefined {
   const name = (error.params as ErrorParams).additionalProperty;
   return error.keyword === 'additionalProperties' && name !== undefined && names?.has(name) === true ? name : undefined;
+}
+
+/** `, its 2nd of 3`; '': the error is about no unknown field. */
+function placeAmongFields({ keyword, params, data }: Problem): string {
+  const name = (params as ErrorParams).additionalProperty;
+  if (keyword !== 'additionalProperties' || name === undefined || typeof data !== 'object' || data === null) return '';
+  const fields = Object.keys(data);
+  return `, number ${fields.indexOf(name) + 1} of its ${fields.length}`;
 }
 
 function lineOf(error: Problem, nameUnknownFields: boolean): string {
@@ -119,15 +133,15 @@ function placeOfError(error: Problem, nameUnknownFields: boolean): string[] {
   return segments;
 }
 
-function predicateOf(error: Problem, nameUnknownFields: boolean, named?: string): string {
+function predicateOf(error: Problem, nameUnknownFields: boolean, named?: string, place = ''): string {
   if (named !== undefined)
     return `has \`${named}\`, which is outside the contract; its fields are ${fieldsOf(error).join(', ')}`;
-  const predicate = wordingOf(error) ?? ruleOf(error, nameUnknownFields);
+  const predicate = wordingOf(error) ?? ruleOf(error, nameUnknownFields, place);
   return error.propertyName === undefined ? predicate : `has a name that is not allowed: a name ${predicate}`;
 }
 
 /** A rule in words. `error.schema` is the keyword's own value, which is ours and safe to show. */
-function ruleOf(error: Problem, nameUnknownFields: boolean): string {
+function ruleOf(error: Problem, nameUnknownFields: boolean, place: string): string {
   const limit = error.schema as number;
   switch (error.keyword) {
     case 'type':
@@ -137,7 +151,7 @@ function ruleOf(error: Problem, nameUnknownFields: boolean): string {
     case 'additionalProperties':
       return nameUnknownFields
         ? `is not a known field; known are ${fieldsOf(error).join(', ')}`
-        : `has a field outside the contract; its fields are ${fieldsOf(error).join(', ')}`;
+        : `has a field outside the contract${place}; its fields are ${fieldsOf(error).join(', ')}`;
     case 'enum':
       return `must be one of ${(error.schema as unknown[]).map(String).join(', ')}`;
     case 'const':
@@ -183,8 +197,10 @@ function kindOf(type: unknown): string {
   return type === 'null' ? 'null' : `${/^[aio]/.test(String(type)) ? 'an' : 'a'} ${String(type)}`;
 }
 
+/** Without those that are there to be refused. */
 function fieldsOf(error: Problem): string[] {
-  return Object.keys((error.parentSchema as { properties?: object } | undefined)?.properties ?? {});
+  const { properties = {} } = error.parentSchema as { properties?: Readonly<Record<string, object>> };
+  return Object.entries(properties).flatMap(([name, schema]) => ('x-unlisted' in schema ? [] : [name]));
 }
 
 /** The values that a discriminating field can take, from the branches of its oneOf. */

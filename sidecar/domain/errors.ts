@@ -33,10 +33,18 @@ export const CATALOGUE = {
     status: 400,
     type: 'invalid_request_error',
     retryable: false,
-    also: [405, 415],
+    also: [405, 415, 426],
     meaning:
-      'The body is not JSON, has a field outside the contract or breaks a bound; the prompt is over its token bound; or an image is sent to a model without vision, is not a PNG or JPEG in a data URL, or breaks the model’s bounds. 405: the path does not take this method. 415: the content type is not application/json.',
+      'The body is not JSON, has a field outside the contract or breaks a bound; the prompt is over its token bound; or an image is sent to a model without vision, is not a PNG or JPEG in a data URL, or breaks the model’s bounds. 405: the path does not take this method. 415: the content type is not application/json. 426: POST /v1/responses is not served over WebSocket.',
     advice: 'Change what `message` and `param` point at, then send it again.',
+  },
+  context_length_exceeded: {
+    status: 400,
+    type: 'invalid_request_error',
+    retryable: false,
+    meaning:
+      'Under `contract: compatible`: the prompt is longer than the model’s context, or leaves no room in it for a reply. Under `strict` the code is `bad_request`.',
+    advice: 'Shorten the conversation, then send it again.',
   },
   unsupported_endpoint: {
     status: 400,
@@ -297,10 +305,10 @@ export function contractError(
 }
 
 /**
- * A chat's prompt and completion are longer than the model's context. Agent frameworks find this out by the words of OpenAI's API and
- * then shorten the conversation: `maximum context length is N tokens`, `reduce the length of the messages`, and
- * `context_length_exceeded`, which is a code there and none of the contract's. `prompt`, `completion`: tokens, with `least` at least so
- * many of the prompt, and at least so many of the completion; no completion where the prompt alone is too long.
+ * A chat's prompt and completion are longer than the model's context. Agents and their frameworks find this out by the words of OpenAI's
+ * API and then shorten the conversation: `maximum context length is N tokens`, `reduce the length of the messages`, and
+ * `context_length_exceeded`, which is the code there, and here under `contract: compatible`. `prompt`, `completion`: tokens, with
+ * `least` at least so many of the prompt, and at least so many of the completion; no completion where the prompt alone is too long.
  */
 export function overContextError(
   context: number,
@@ -310,12 +318,13 @@ export function overContextError(
     completion,
   }: { readonly prompt: number; readonly least?: boolean; readonly completion?: number },
   param: string,
+  compatible: boolean,
 ): ContractError {
   const asked = completion === undefined ? '' : ` and at least ${completion} are asked for the completion`;
   const less = completion === undefined ? '' : ' or ask for fewer tokens';
   return {
     ...contractError(
-      'bad_request',
+      compatible ? 'context_length_exceeded' : 'bad_request',
       `This model's maximum context length is ${context} tokens. The prompt has ${least ? 'at least ' : ''}${prompt}${asked}: ` +
         `reduce the length of the messages${less} (context_length_exceeded).`,
       { param },

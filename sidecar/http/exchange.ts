@@ -66,8 +66,10 @@ export interface AnswerForm {
 
 /** What the frames of one event stream are like. */
 export interface FrameOptions {
-  /** Each frame has a line `event: <name>` before its data, `error` for the one that ends the stream early. Default: none has. */
+  /** Each frame has a line `event: <name>` before its data. Default: none has. */
   readonly named?: boolean;
+  /** With `named`: the name of the frame that ends the stream early. Default: `error`. */
+  readonly errorName?: string;
   /** The data of the frame with the error that ended the stream early. Default: as the exchange's answer form has it, else the error object. */
   readonly errorFrame?: (error: ContractError) => string;
 }

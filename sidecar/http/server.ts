@@ -42,6 +42,8 @@ export interface ServerOptions {
   readonly origins: readonly string[];
   /** Which streams may end with a trailer. Default: `asked`. */
   readonly trailers?: Trailers;
+  /** A GET that would open a WebSocket on a path that takes no GET is answered 426, after which clients send HTTP. Default: 405. */
+  readonly refusesWebSockets?: boolean;
   readonly clock: Clock;
   readonly limits: {
     /** Memory of all request bodies at once. */
@@ -88,6 +90,7 @@ export class Server {
   readonly #absent: (path: string) => ContractError;
   readonly #wrap: (exchange: Exchange) => Exchange;
   readonly #onFault: ServerOptions['onFault'];
+  readonly #refusesWebSockets: boolean;
   readonly #context: ServerContext & { closing: boolean };
   readonly #maxConnections: number;
   readonly #refusing: (() => boolean) | undefined;
@@ -107,6 +110,7 @@ export class Server {
     this.#absent = options.absent ?? (() => contractError('not_found', 'There is nothing at this path.'));
     this.#wrap = wrap ?? ((exchange) => exchange);
     this.#onFault = onFault;
+    this.#refusesWebSockets = options.refusesWebSockets === true;
     this.#context = {
       secure: options.tls !== undefined,
       trailers: options.trailers ?? 'asked',
@@ -268,6 +272,9 @@ export class Server {
     } else if (method === 'OPTIONS') {
       const preflight = this.#context.cors.preflight(exchange.head, known.allow);
       exchange.reply({ status: 204, headers: { Allow: known.allow, ...preflight } });
+    } else if (this.#refusesWebSockets && asksForWebSocket(exchange.head)) {
+      const message = 'Nothing is served over WebSocket here: send the request over HTTP, as a POST.';
+      exchange.fail(contractError('bad_request', message, { status: 426 }));
     } else {
       const error = contractError('bad_request', `This path answers ${known.allow} only.`, { status: 405 });
       exchange.fail(error, { Allow: known.allow });
@@ -290,6 +297,10 @@ export class Server {
 /** The address may be free by the time that it is asked why it was not. */
 function refusal(address: string, why: string | undefined): string {
   return `cannot listen on ${address}${why === undefined ? '' : `: ${why}`}`;
+}
+
+function asksForWebSocket(head: RequestHead): boolean {
+  return head.method === 'GET' && head.header('upgrade')?.toLowerCase() === 'websocket';
 }
 
 /** What is served at one path. */

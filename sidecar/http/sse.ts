@@ -36,6 +36,7 @@ export class SseStream implements EventStream {
   readonly #target: Pick<BodyWriter, 'send' | 'end' | 'unread'>;
   readonly #errorFrame: (error: ContractError) => string;
   readonly #named: boolean;
+  readonly #errorName: string;
   readonly #trailers: boolean;
   #waiting: Chunk[] = [];
   /**
@@ -56,10 +57,11 @@ export class SseStream implements EventStream {
   constructor(
     target: Pick<BodyWriter, 'send' | 'end' | 'unread'>,
     nextTurn: Pick<NextTurn, 'add'>,
-    { named = false, errorFrame = errorBody, trailers = true }: StreamOptions = {},
+    { named = false, errorName = 'error', errorFrame = errorBody, trailers = true }: StreamOptions = {},
   ) {
     this.#target = target;
     this.#named = named;
+    this.#errorName = errorName;
     this.#trailers = trailers;
     this.#errorFrame = errorFrame;
     nextTurn.add(() => this.#start());
@@ -107,7 +109,7 @@ export class SseStream implements EventStream {
     this.#failure = error.code;
     // For the clients of LINE_END: the frame must not be part of the comments before it.
     if (!this.#named && !this.#hasFrames && this.#bytes > 0) this.#write(chunk('', ''));
-    this.event(this.#errorFrame(error), this.#named ? 'error' : undefined);
+    this.event(this.#errorFrame(error), this.#named ? this.#errorName : undefined);
     this.end(serverTiming);
   }
 

@@ -1,33 +1,50 @@
 /**
  * The images of a chat request: files from data URLs, within the model's bounds. Nothing is decoded: the size is read from the head of
  * the PNG or JPEG, and it decides whether the image may be decoded. Linear in the file, whatever its content.
+ *
+ * An image of a user's message that cannot be shown refuses the request. One in a tool's result becomes a line of text: an agent sends
+ * its history again with each request, so that a refusal would end its session.
  */
 import { createHash } from 'node:crypto';
-import type { ContentPart, Message } from '../contracts/requests.js';
+import { withPairedResults } from '../../engine/prompt/call-results.js';
+import type { ContentPart, Conversation, Message } from '../contracts/requests.js';
 import type { ImageBounds } from './messages.js';
 import { refusal, type Refusal, type RequestImage } from './prompt-maker.js';
 
-export type ReadImages = { readonly kind: 'images'; readonly images: readonly RequestImage[] } | Refusal;
+export type ReadImages =
+  | {
+      readonly kind: 'images';
+      /** In the order in which the prompt has them. */
+      readonly images: readonly RequestImage[];
+      /** With text in place of the images of results that are not shown. */
+      readonly conversation: Conversation;
+    }
+  | Refusal;
 
 /** No side is longer, px: libmtmd ends its process where one has more than 46,000. */
 const MAX_SIDE = 32_768;
 /** The longer side over the shorter one: projectors with tiles make absurd numbers of them of strips. */
 const MAX_ASPECT = 200;
 
-/** The images of all users' messages, in order. `place`: what a refusal names as the parameter of one. */
+/**
+ * The images of all users' messages and of tools' results. `bounds`: absent, the model sees none, and no user's message has one. `place`: what
+ * a refusal names as the parameter of one. Of results the last images are shown, as many as the model takes besides the users'.
+ */
 export function readImages(
-  messages: readonly Message[],
-  bounds: ImageBounds,
+  conversation: Conversation,
+  bounds: ImageBounds | undefined,
   place: (message: number, part: number) => string = (message, part) =>
     `messages[${message}].content[${part}].image_url`,
 ): ReadImages {
-  const images: RequestImage[] = [];
+  const { messages } = conversation;
+  const files = new Map<ContentPart, RequestImage>();
+  let count = 0;
   for (const [i, message] of messages.entries()) {
-    if (message.role !== 'user' || typeof message.content === 'string') continue;
+    if (!bounds || message.role !== 'user' || typeof message.content === 'string') continue;
     for (const [j, part] of message.content.entries()) {
       if (part.type !== 'image_url') continue;
       const param = place(i, j);
-      if (images.length === bounds.maxImages) {
+      if (count === bounds.maxImages) {
         return refusal(
           'bad_request',
           `${param} is one image more than the ${bounds.maxImages} that this model takes`,
@@ -36,10 +53,51 @@ export function readImages(
       }
       const read = readImage(part, bounds);
       if (typeof read === 'string') return refusal('bad_request', `${param} ${read}`, param);
-      images.push(read);
+      files.set(part, read);
+      count += 1;
     }
   }
-  return { kind: 'images', images };
+  if (!messages.some(hasResultImage)) return { kind: 'images', images: [...files.values()], conversation };
+  const shown = { ...conversation, messages: [...messages] };
+  for (let at = messages.length - 1; at >= 0; at--) {
+    const message = messages[at];
+    if (message?.role === 'tool') shown.messages[at] = withReadable(message, files, bounds);
+  }
+  const paired = withPairedResults(shown);
+  const inPrompt = paired.kind === 'ok' ? paired.conversation.messages : [];
+  const parts = inPrompt.flatMap(({ content }) => (typeof content === 'object' && content ? content : []));
+  return { kind: 'images', images: parts.flatMap((part) => files.get(part as ContentPart) ?? []), conversation: shown };
+}
+
+type Result = Extract<Message, { readonly role: 'tool' }>;
+
+function hasResultImage({ role, content }: Message): boolean {
+  return role === 'tool' && typeof content !== 'string' && content.some(({ type }) => type === 'image_url');
+}
+
+const LEFT_OUT = '[An image is left out here: ';
+
+/** A result whose images are in `files`, the last ones first, or are text. */
+function withReadable(result: Result, files: Map<ContentPart, RequestImage>, bounds: ImageBounds | undefined): Result {
+  const { content } = result;
+  if (typeof content === 'string') return result;
+  const read = content.map((part) => part);
+  for (let at = content.length - 1; at >= 0; at--) {
+    const part = content[at];
+    if (part?.type !== 'image_url') continue;
+    const image = bounds && files.size < bounds.maxImages ? readImage(part, bounds) : undefined;
+    if (typeof image === 'object') files.set(part, image);
+    else read[at] = { type: 'text', text: `${LEFT_OUT}${whyLeftOut(image, bounds)}]` };
+  }
+  if (read.some(({ type }) => type === 'image_url')) return { ...result, content: read };
+  return { ...result, content: read.map((part) => (part.type === 'text' ? part.text : '')).join('\n') };
+}
+
+/** `unreadable`: what is wrong with the image; undefined: nothing. */
+function whyLeftOut(unreadable: string | undefined, bounds: ImageBounds | undefined): string {
+  if (!bounds) return 'this model does not see images.';
+  if (unreadable === undefined) return `this model takes ${bounds.maxImages}, and later ones are shown.`;
+  return 'it is no PNG or JPEG in a data URL, or it is too large for this model.';
 }
 
 type ImagePart = Extract<ContentPart, { readonly type: 'image_url' }>;

@@ -110,14 +110,14 @@ function chat(
 ): Answer {
   const { params, conversation, replySchema, switches } = request;
   const limit = model.model.contextPerSeat;
-  const bounds = params.firstImage === undefined ? undefined : model.model.images;
-  // POST /v1/responses has other names for its parts.
-  const place = form === 'responses' ? (): string => 'input' : undefined;
-  const read = bounds && readImages(conversation.messages, bounds, place);
-  if (read?.kind === 'refused') return read;
+  const { places } = request;
+  const place = places && ((at: number, part: number) => `${places[at]?.at ?? 'input'}.content[${part}]`);
+  const read = readImages(conversation, model.model.images, place);
+  if (read.kind === 'refused') return read;
+  const { images } = read;
   const made = chatPrompt(
     model.parts,
-    conversation,
+    read.conversation,
     {
       addGenerationPrompt: true,
       ...(params.reasoningEffort === undefined ? {} : { reasoningEffort: params.reasoningEffort }),
@@ -125,6 +125,7 @@ function chat(
       jsonObject: params.jsonObject,
       ...(replySchema && { replySchema }),
       ...(switches && { switches }),
+      ...(params.thoughtBudget !== undefined && { thoughtBudget: params.thoughtBudget }),
     },
     limit,
     compiled ?? 'quick',
@@ -135,11 +136,11 @@ function chat(
     if (model.model.wholeGrammars && format?.calls?.gbnf !== undefined) return CALLS_UNENFORCEABLE;
     const { promptVersion } = model.report;
     const more = { ...(promptVersion !== undefined && { promptVersion }), ...(format && { format }) };
-    return { kind: 'chat', prompt, ...more, ...(read && { images: read.images }) };
+    return { kind: 'chat', prompt, ...more, ...(images.length > 0 && { images }) };
   }
   if (made.kind === 'failed') return cannotRender(made, request);
   if (made.kind === 'unservable') return unservable(made, form, request);
-  return refused(overContextError(limit, { prompt: made.atLeast, least: true }, 'messages'));
+  return refused(overContextError(limit, { prompt: made.atLeast, least: true }, 'messages', form !== 'chat'));
 }
 
 /** Without a grammar a call could be anything. */

@@ -120,12 +120,18 @@ export function failed(reason: string, fault?: Fault): Failed {
 export function unservable(
   { of, at, why, path = [] }: CompiledConstraint & { kind: 'unservable' },
   form: BodyForm,
-  { replySchemaAt = ['response_format'] }: Pick<ChatRequest, 'replySchemaAt'>,
+  { replySchemaAt = ['response_format'], toolPlaces }: Pick<ChatRequest, 'replySchemaAt' | 'toolPlaces'>,
 ): Refusal {
   if (of === 'tools' && at === undefined) return refusal('unprocessable', `The schema of the tools ${why}`, 'tools');
   const inTool =
     form === 'responses' ? ['parameters'] : form.startsWith('messages') ? ['input_schema'] : ['function', 'parameters'];
-  const root = of === 'reply' ? replySchemaAt : ['tools', String(at), ...inTool];
+  const tool = segmentsOfPath(toolPlaces?.[at ?? 0] ?? `tools[${at}]`);
+  const root = of === 'reply' ? replySchemaAt : [...tool, ...inTool];
   const { subject, param } = placeOf([...root, ...path], WIDE_OPEN_MAPS);
   return refusal('unprocessable', `${subject} ${why}`, param ?? root[0] ?? of);
+}
+
+/** `input[0].tools[1]` in pieces. */
+function segmentsOfPath(path: string): string[] {
+  return path.split(/[.[\]]+/).filter((segment) => segment !== '');
 }

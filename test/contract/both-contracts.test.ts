@@ -30,6 +30,9 @@ import { CANARY } from './tables/rule.js';
 /** The longest body of these sidecars. */
 const BODY_BYTES = 2_000_000;
 
+/** The longest name of a function, and the most messages. */
+const MOST = { strict: { name: 64, messages: 4096 }, compatible: { name: 128, messages: 16_384 } } as const;
+
 const MODES = { strict: [CHAT], compatible: [CHAT, RESPONSES, MESSAGES] } as const;
 const NAMED: Readonly<Record<keyof typeof MODES, ReadonlyMap<ChatRoute, readonly NamedRefusal[]>>> = {
   strict: new Map([[CHAT, NAMED_STRICT]]),
@@ -159,10 +162,13 @@ for (const contract of ['strict', 'compatible'] as const)
         t.equal((await post({ tools: tools(128) })).status, 200, '128 tools');
         const message = refused(t, 'too many', await post({ tools: tools(mostTools + 1) }), 400, 'bad_request');
         t.equal(message, `tools must have at most ${mostTools} items`);
-        t.equal((await post({ tools: [route.tool('f'.repeat(64))] })).status, 200, 'a name of 64 characters');
-        const long = await post({ tools: [route.tool('f'.repeat(65))] });
-        t.match(refused(t, 'of 65', long, 400, 'bad_request'), /^tools\[0\].*name must have at most 64 characters$/);
-        for (const [more, says] of route.past)
+        const { messages } = MOST[contract];
+        const name = route === MESSAGES ? MOST.strict.name : MOST[contract].name;
+        t.equal((await post({ tools: [route.tool('f'.repeat(name))] })).status, 200, 'a name of this length');
+        const long = await post({ tools: [route.tool('f'.repeat(129))] });
+        const says = new RegExp(`^tools\\[0\\].*name must have at most ${name} characters$`);
+        t.match(refused(t, 'a name of 129 characters', long, 400, 'bad_request'), says);
+        for (const [more, says] of route.past(messages))
           t.match(refused(t, String(says), await post(more), 400, 'bad_request'), says);
         refused(t, 'a body', await post({ user: 'u'.repeat(BODY_BYTES) }), 413, 'payload_too_large');
       });

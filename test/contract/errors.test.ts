@@ -15,6 +15,7 @@ const reached = new Set<string>();
 /** docs/contract.md#error-table as written there: status, type, whether a retry can succeed. */
 const TABLE: Record<ErrorCode, readonly [status: number, type: string, retry: boolean]> = {
   bad_request: [400, 'invalid_request_error', false],
+  context_length_exceeded: [400, 'invalid_request_error', false],
   unsupported_endpoint: [400, 'invalid_request_error', false],
   not_found: [404, 'invalid_request_error', false],
   payload_too_large: [413, 'invalid_request_error', false],
@@ -318,6 +319,27 @@ t.test('deadlines', async (t) => {
       again = await sidecar.post(CHAT, chatBody('chat', 'echo'));
     t.equal(again.status, 200, 'the sidecar serves again');
   });
+});
+
+t.test('under `contract: compatible`', async (t) => {
+  const sidecar = await InProcess.start(t, {
+    models: [{ id: 'chat', kind: 'chat', contextPerSeat: 1024 }],
+    config: { contract: 'compatible' },
+  });
+  const long = 'word '.repeat(4000);
+  for (const [path, body, param] of [
+    [CHAT, { model: 'chat', messages: [{ role: 'user', content: long }] }, 'messages'],
+    ['/v1/responses', { model: 'chat', input: long }, 'input'],
+  ] as const) {
+    const answer = await sidecar.post(path, body);
+    holdError(t, `${path}: over the context`, answer, expect('context_length_exceeded', { param }));
+    t.match(errorOf(answer).message, /maximum context length is 1024 tokens.*reduce the length of the messages/);
+  }
+  const upgrade = { Connection: 'Upgrade', Upgrade: 'websocket', 'Sec-WebSocket-Version': '13', ...JSON_HEADERS };
+  const refused = await sidecar.ask('GET', '/v1/responses', upgrade);
+  holdError(t, 'a WebSocket', refused, expect('bad_request', { status: 426 }));
+  const get = await sidecar.ask('GET', '/v1/responses', JSON_HEADERS);
+  holdError(t, 'a GET', get, expect('bad_request', { status: 405 }));
 });
 
 t.test('every code occurred', async (t) => {

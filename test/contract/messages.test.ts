@@ -423,8 +423,8 @@ t.test('errors row by row', async (t) => {
 
   t.strictSame(
     Object.keys(CATALOGUE).filter((code) => !rows.has(code as ErrorCode)),
-    ['not_found', 'timeout'],
-    'every row but that of paths without a route, and of the deadline, whose answer has the same writer',
+    ['context_length_exceeded', 'not_found', 'timeout'],
+    'every row but that of paths without a route, of the deadline, whose answer has the same writer, and of lengths, below',
   );
 });
 

@@ -5,7 +5,10 @@ import { CATALOGUE } from '../../sidecar/domain/errors.js';
 import { sourceRoot } from '../support/source-root.js';
 
 /** Codes that a caller corrects by changing its request; the operator has nothing to do. */
-const CALLERS_OWN = ['bad_request', 'unsupported_endpoint', 'not_found', 'proxy_retired', 'idempotency_key_reused'];
+const CALLERS_OWN = [
+  ...['bad_request', 'context_length_exceeded', 'unsupported_endpoint', 'not_found', 'proxy_retired'],
+  'idempotency_key_reused',
+];
 
 const PARTS = ['Seen', 'Why', 'Look at', 'Do'];
 

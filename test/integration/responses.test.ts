@@ -133,6 +133,7 @@ t.test('a request that needs a stored response is refused by the field’s name'
   t.match(cut.status, /^(?:in)?complete/, 'a maximum over the context is cut to what the input leaves');
   await t.rejects(client.responses.create({ ...request, input: 'word '.repeat(5000) }), {
     message: /maximum context length is \d+ tokens.*reduce the length of the messages.*context_length_exceeded/,
+    code: 'context_length_exceeded',
     param: 'input',
   });
 });

@@ -1,3 +1,5 @@
+import { INERT_FIELDS } from '../../contracts/inert-fields.js';
+
 const MODEL: Note = { description: 'The model’s id.' };
 
 /** What each field of chat and of the model list means. */
@@ -193,6 +195,7 @@ export const COMPATIBLE_SHAPES: Readonly<Record<string, string>> = {
   MessageEvent: 'One event of a stream, by its `type`, with the fields of that type.',
   MessageError: 'An error of the Messages API, also as the last event of a stream that ends early.',
   TokenCount: 'How long a prompt would be.',
+  CountedChunk: 'A chunk of a stream that asks for `continuous_usage_stats`.',
   Response: 'A whole response. What the caller sent as content is not repeated in it.',
   ResponseEvent: 'One event of a stream, by its `type`, with further fields of that type.',
   Model: 'One model of the list.',
@@ -201,6 +204,9 @@ export const COMPATIBLE_SHAPES: Readonly<Record<string, string>> = {
 };
 
 const IGNORED: Note = { description: 'Accepted, without effect.' };
+const INERT = Object.fromEntries(
+  Object.keys(INERT_FIELDS).map((name) => [name, { description: 'Only values that ask for nothing.' } satisfies Note]),
+);
 
 function described(words: Readonly<Record<string, string>>): Readonly<Record<string, Note>> {
   return Object.fromEntries(Object.entries(words).map(([name, description]) => [name, { description }]));
@@ -211,8 +217,16 @@ export const COMPATIBLE_NOTES: Notes = {
     ...CHAT_NOTES['ChatCompletionRequest'],
     ...described({
       response_format: 'With `json_schema` a grammar constrains the reply to the schema, with `strict` or without.',
-      stream_options: 'With `include_usage` true the stream ends with the usage. `include_obfuscation` has no effect.',
+      stream_options:
+        'With `include_usage` true the stream ends with the usage, and with `continuous_usage_stats` each chunk has it. `include_obfuscation` has no effect.',
       tools: 'Functions that the model may call. An empty list offers none.',
+      reasoning: '`effort` as `reasoning_effort`; `max_tokens`: the most tokens of thought.',
+      thinking: '`type` turns thought on or off; `budget_tokens`: the most tokens of thought.',
+      thinking_token_budget: 'The most tokens of thought. 0: no thought; -1: no bound.',
+      thinking_budget: 'As `thinking_token_budget`.',
+      enable_thinking: 'Turns thought on or off.',
+      think: 'Turns thought on or off, or a level as `reasoning_effort`.',
+      usage: 'With `include` true as `stream_options.include_usage`.',
       top_k: 'Of so many of the most probable tokens one is sampled. 0, -1: of all.',
       min_p: 'Tokens less probable than this part of the most probable one’s are not sampled.',
       chat_template_kwargs: 'Values for names that the model’s chat template reads, for example `enable_thinking`.',
@@ -226,7 +240,9 @@ export const COMPATIBLE_NOTES: Notes = {
       web_search_options: 'Only null: web search is not served.',
       moderation: 'Only null: moderation is not served.',
     }),
+    ...INERT,
     metadata: IGNORED,
+    client_metadata: IGNORED,
     service_tier: IGNORED,
     prompt_cache_key: IGNORED,
     prompt_cache_retention: IGNORED,
@@ -245,13 +261,13 @@ export const COMPATIBLE_NOTES: Notes = {
       top_p: 'As in chat.',
       stream: 'Answer with server-sent events.',
       stream_options: '`include_obfuscation` has no effect.',
-      tools: 'Functions that the model may call. No other tool runs here.',
-      tool_choice: '`none`, `auto`, `required`, or one function by its name.',
+      tools: 'Functions that the model may call, and namespaces of functions. Other tools are left out.',
+      tool_choice: '`none`, `auto`, `required`, or one function by its name and namespace.',
       parallel_tool_calls: 'Whether one reply may hold several calls.',
-      reasoning: '`effort` as `reasoning_effort` in chat; summaries are not made.',
+      reasoning:
+        '`effort` as `reasoning_effort` in chat; `max_tokens`: the most tokens of thought; summaries are not made.',
       text: '`format` holds the reply to a JSON object or a JSON schema; `verbosity` has no effect.',
       user: 'As in chat.',
-      truncation: 'Only `disabled`: no input is left out.',
       top_logprobs: 'Only 0: log probabilities are not served.',
       background: 'Only false.',
       previous_response_id: 'Only null: no response is stored.',
@@ -261,8 +277,11 @@ export const COMPATIBLE_NOTES: Notes = {
       moderation: 'Only null: moderation is not served.',
     }),
     store: { description: 'Accepted; nothing is stored.' },
+    ...INERT,
     include: IGNORED,
     max_tool_calls: IGNORED,
+    truncation: IGNORED,
+    client_metadata: IGNORED,
     metadata: IGNORED,
     service_tier: IGNORED,
     prompt_cache_key: IGNORED,
@@ -329,6 +348,7 @@ export const COMPATIBLE_NOTES: Notes = {
     request_id: 'As in the header `request-id`.',
   }),
   TokenCount: described({ input_tokens: 'Of the whole prompt, reused or not.' }),
+  CountedChunk: { ...CHAT_NOTES['ChatCompletionChunk'], ...described({ usage: 'Tokens so far.' }) },
   Model: described({
     id: 'What a request names.',
     object: 'Always `model`.',

@@ -53,12 +53,17 @@ export function refusalsOf({
   errors,
   request,
   messageErrors,
+  method,
+  compatibleOnly,
 }: RouteReference): ReadonlyMap<number, readonly ErrorCode[]> {
   const byStatus = new Map<number, ErrorCode[]>();
   for (const code of errors) {
     const { status, also = [] }: CatalogueRow = CATALOGUE[code];
     // The content type of a body that is not required is not checked.
-    const statuses = [status, ...also].filter((each) => each !== 415 || request !== undefined);
+    const posted = compatibleOnly === true && method === 'post';
+    const statuses = [status, ...also].filter(
+      (each) => (each !== 415 || request !== undefined) && (each !== 426 || posted),
+    );
     const sent = statuses.map((each) => (messageErrors === true ? messageErrorStatus({ code, status: each }) : each));
     for (const each of new Set(sent)) byStatus.set(each, [...(byStatus.get(each) ?? []), code]);
   }

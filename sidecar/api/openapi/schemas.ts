@@ -15,7 +15,7 @@ import { NOTES, SHAPES } from './notes.js';
 export type Schema = Readonly<Record<string, unknown>>;
 
 /** Keywords of our validator's own, and where it keeps its definitions. */
-const PRIVATE: ReadonlySet<string> = new Set(['x-message', '$defs', 'discriminator']);
+const PRIVATE: ReadonlySet<string> = new Set(['x-message', 'x-unlisted', '$defs', 'discriminator']);
 
 /** Formats that no one else knows; the field's description says what they ask. */
 const PRIVATE_FORMAT = 'image-url';
@@ -63,6 +63,7 @@ const PARTS: readonly (readonly [name: string, schema: Schema])[] = [
   ['Usage', at(ANSWER_SCHEMAS.completion as Schema, 'properties', 'usage')],
   ['ChatCompletionChunk', ANSWER_SCHEMAS.chunk as Schema],
   ['UsageChunk', ANSWER_SCHEMAS.usageChunk as Schema],
+  ['CountedChunk', ANSWER_SCHEMAS.countedChunk as Schema],
   ['ModelList', ANSWER_SCHEMAS.models as Schema],
   ['Model', ANSWER_SCHEMAS.model as Schema],
   ['Response', ANSWER_SCHEMAS.response as Schema],

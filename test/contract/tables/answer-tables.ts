@@ -28,7 +28,15 @@ const TYPES = [
 
 /** Every code of docs/contract.md#error-table. */
 const CODES = [
-  ...['bad_request', 'unsupported_endpoint', 'not_found', 'payload_too_large', 'unprocessable', 'proxy_retired'],
+  ...[
+    'bad_request',
+    'context_length_exceeded',
+    'unsupported_endpoint',
+    'not_found',
+    'payload_too_large',
+    'unprocessable',
+    'proxy_retired',
+  ],
   ...['invalid_api_key', 'expired_api_key', 'revoked_api_key', 'model_not_entitled', 'not_in_cohort', 'account_frozen'],
   ...['unattributed_key', 'insufficient_credit', 'user_rate_limited', 'quota_exceeded', 'capacity_exceeded'],
   ...['request_cancelled', 'idempotency_key_reused', 'internal', 'bad_gateway', 'upstream_contract_violation', 'cold'],

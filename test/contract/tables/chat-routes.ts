@@ -17,8 +17,8 @@ export interface ChatRoute {
   /** Statuses of its own, by code. */
   readonly statuses?: Readonly<Record<string, number>>;
   readonly mostTools: number;
-  /** Fields past their bounds, and the refusal’s text. */
-  readonly past: readonly (readonly [more: Fields, message: RegExp])[];
+  /** Fields past their bounds under either contract, and the refusal’s text. `most`: messages that the contract accepts. */
+  past(most: number): readonly (readonly [more: Fields, message: RegExp])[];
 }
 
 const HELLO = [{ role: 'user', content: 'Hello.' }];
@@ -40,9 +40,9 @@ export const CHAT: ChatRoute = {
   usageOf: (whole) => (JSON.parse(whole) as { usage: Usage }).usage,
   usageOfStream: (data) => CHAT.usageOf(data.at(-2) ?? ''),
   mostTools: 128,
-  past: [
+  past: (most) => [
     [{ user: 'u'.repeat(257) }, /^user must have at most 256 characters$/],
-    [{ messages: hello(4097) }, /^messages must have at most 4096 items$/],
+    [{ messages: hello(16_385) }, new RegExp(`^messages must have at most ${most} items$`)],
     [{ stop: ['a', 'b', 'c', 'd', 'e'] }, /^stop must have at most 4 items$/],
   ],
 };
@@ -92,9 +92,9 @@ export const RESPONSES: ChatRoute = {
     return RESPONSES.usageOf(JSON.stringify(response));
   },
   mostTools: 128,
-  past: [
+  past: (most) => [
     [{ user: 'u'.repeat(257) }, /^user must have at most 256 characters$/],
-    [{ input: hello(4097) }, /^input must have at most 4096 items$/],
+    [{ input: hello(16_385) }, new RegExp(`^input must have at most ${most} items$`)],
   ],
 };
 
@@ -146,7 +146,7 @@ export const MESSAGES: ChatRoute = {
   },
   statuses: { capacity_exceeded: 529, unprocessable: 400 },
   mostTools: 512,
-  past: [
+  past: () => [
     [{ messages: hello(4097) }, /^messages must have at most 4096 items$/],
     [{ metadata: { user_id: 'u'.repeat(1025) } }, /^metadata has an entry that must have at most 1024 characters$/],
   ],

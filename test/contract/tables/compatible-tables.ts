@@ -32,6 +32,70 @@ const times = (count: number, item: (i: number) => Json): Json[] => Array.from({
 export const entries = (count: number): Bodies =>
   Object.fromEntries(times(count, (i) => [`${CANARY}${i}`, 'x']) as [string, Json][]);
 
+/** Keywords that limit nothing. */
+const ANNOTATED = {
+  type: 'object',
+  'x-google-enum-descriptions': [CANARY],
+  properties: {
+    [CANARY]: {
+      type: 'string',
+      enum: ['A'],
+      'x-order': 1,
+      markdownDescription: CANARY,
+      enumNames: [CANARY],
+      tsType: 'A',
+    },
+    b: {
+      type: 'string',
+      propertyOrdering: [],
+      errorMessage: { [CANARY]: CANARY },
+      encrypted: true,
+      units: 'm',
+      xml: {},
+    },
+  },
+};
+
+/** Fields of other servers: the values that ask for nothing, and one that asks for something. */
+const INERT: readonly (readonly [field: string, taken: readonly Json[], other: Json, words: string])[] = [
+  ...[
+    ...['ignore_eos', 'return_token_ids', 'echo', 'use_beam_search', 'continue_final_message', 'prefix'],
+    ...['include_stop_str_in_output', 'add_special_tokens', 'timings_per_token', 'return_progress', 'no_stop_trim'],
+    ...['return_hidden_states', 'post_sampling_probs', 'early_stopping', 'return_tokens_as_token_ids'],
+  ].map((field) => [field, [false, null], true, 'false'] as const),
+  ...[
+    ...['skip_special_tokens', 'spaces_between_special_tokens', 'add_generation_prompt', 'cache_prompt'],
+    ...['separate_reasoning', 'stream_reasoning', 'include_reasoning', 'parse_tool_calls'],
+  ].map((field) => [field, [true, null], false, 'true'] as const),
+  ...[
+    ...['min_tokens', 'priority', 'n_keep', 'n_probs', 'min_keep', 'top_a', 'mirostat', 'dynatemp_range'],
+    ...['xtc_probability', 'dry_multiplier'],
+  ].map((field) => [field, [0, null], 2, '0'] as const),
+  ...[...['repetition_penalty', 'length_penalty', 'best_of', 'typical_p', 'tfs_z', 'repeat_penalty']].map(
+    (field) => [field, [1, null], 2, '1'] as const,
+  ),
+  ...[
+    ...['stop_token_ids', 'bad_words', 'documents', 'allowed_token_ids', 'logits_processors', 'samplers', 'lora'],
+    ...['plugins', 'transforms', 'models', 'structured_outputs', 'guided_json', 'guided_regex', 'guided_choice'],
+    ...['guided_grammar', 'mm_processor_kwargs', 'kv_transfer_params', 'chat_template', 'truncate_prompt_tokens'],
+    ...['lora_path', 'session_params', 'regex', 'ebnf', 'grammar', 'json_schema', 'route', 'provider', 'num_ctx'],
+    ...['keep_alive', 'mode'],
+  ].map((field) => [field, [[], {}, '', null], [CANARY], 'null or empty'] as const),
+  ['id_slot', [-1, null], 0, '-1'],
+  ['n_predict', [-1, null], 5, '-1'],
+  ['prompt_logprobs', [0, false, null], 1, '0 or false'],
+  ['t_max_predict_ms', [0, -1, null], 5, '0 or -1'],
+  ['reasoning_format', ['auto', 'deepseek', null], 'none', '"auto" or "deepseek"'],
+  ['suffix', ['', null], CANARY, '""'],
+];
+
+export const INERT_ROWS: readonly FieldRow[] = INERT.map(([field, taken, other, words]) => ({
+  field,
+  effect: 'refused',
+  taken,
+  refused: [[other, `must be ${words}: nothing else is served`]],
+}));
+
 /** Fields of the body. */
 export const BODY_FIELDS: readonly FieldRow[] = [
   {
@@ -59,9 +123,50 @@ export const BODY_FIELDS: readonly FieldRow[] = [
   {
     field: 'reasoning_effort',
     effect: 'used',
-    taken: ['xhigh', 'max', 'none', null],
-    refused: [['highest', 'must be one of none, minimal, low, medium, high, xhigh, max']],
+    taken: ['xhigh', 'max', 'ultra', 'none', null],
+    refused: [['highest', 'must be one of none, minimal, low, medium, high, xhigh, max, ultra']],
   },
+  {
+    field: 'reasoning',
+    effect: 'used',
+    taken: [
+      { effort: 'low' },
+      { max_tokens: 5, exclude: false, enabled: true, summary: CANARY },
+      { max_tokens: -1 },
+      { max_tokens: 1_048_576 },
+      {},
+      null,
+    ],
+    refused: [
+      [{ exclude: true }, 'must be false: the thought is a part of the answer', 'reasoning.exclude'],
+      [{ max_tokens: 1.5 }, 'must be an integer or null', 'reasoning.max_tokens'],
+    ],
+  },
+  {
+    field: 'thinking',
+    effect: 'used',
+    taken: [{ type: 'disabled' }, { type: 'enabled', budget_tokens: 5, display: CANARY }, { type: 'adaptive' }, null],
+    refused: [[{ type: CANARY }, 'must be one of enabled, disabled, adaptive, auto', 'thinking.type']],
+  },
+  ...['thinking_token_budget', 'thinking_budget'].map((field): FieldRow => ({
+    field,
+    effect: 'used',
+    taken: [5, 0, -1, null],
+    refused: [[-2, 'must be at least -1']],
+  })),
+  {
+    field: 'enable_thinking',
+    effect: 'used',
+    taken: [false, true, null],
+    refused: [[CANARY, 'must be a boolean or null']],
+  },
+  {
+    field: 'think',
+    effect: 'used',
+    taken: [false, 'high', true, null],
+    refused: [[CANARY, 'must be one of true, false, null, none, minimal, low, medium, high, xhigh, max, ultra']],
+  },
+  { field: 'usage', effect: 'used', taken: [{ include: true }, {}, null], refused: [] },
   { field: 'min_p', effect: 'used', taken: [0.5, 0, 1, null], refused: [[1.01, 'must be at most 1']] },
   {
     field: 'chat_template_kwargs',
@@ -86,14 +191,37 @@ export const BODY_FIELDS: readonly FieldRow[] = [
   {
     field: 'stream_options',
     effect: 'used',
-    taken: [{ include_usage: true }, { include_obfuscation: true }, {}, null],
+    taken: [
+      { include_usage: true },
+      { include_usage: true, continuous_usage_stats: true },
+      { include_obfuscation: true, continuous_usage_stats: false },
+      {},
+      null,
+    ],
     refused: [],
   },
   {
     field: 'tools',
     effect: 'used',
-    taken: [[tool({ parameters: SCHEMA, description: null, strict: null })], [tool({})], [], null],
-    refused: [[times(129, () => tool({})), 'must have at most 128 items']],
+    taken: [
+      [tool({ parameters: SCHEMA, description: null, strict: null })],
+      [tool({ name: 'a.b-'.repeat(32), cache_control: { type: CANARY }, annotations: {} })],
+      [{ ...(tool({ parameters: ANNOTATED }) as Bodies), cache_control: {}, defer_loading: true }],
+      [tool({})],
+      [],
+      null,
+    ],
+    refused: [
+      [times(129, () => tool({})), 'must have at most 128 items'],
+      [[tool({ name: 'a'.repeat(129) })], 'must have at most 128 characters', 'tools[0].function.name'],
+      [[tool({ name: 'a/b' })], 'must match ^[A-Za-z0-9_.-]+$', 'tools[0].function.name'],
+    ],
+  },
+  {
+    field: 'client_metadata',
+    effect: 'ignored',
+    taken: [{ [CANARY]: CANARY }, entries(64), null],
+    refused: [[entries(65), 'must have at most 64 entries']],
   },
   {
     field: 'metadata',
@@ -177,6 +305,7 @@ export const BODY_FIELDS: readonly FieldRow[] = [
     taken: [null],
     refused: [[{ model: CANARY }, 'must be null: moderation is not served']],
   },
+  ...INERT_ROWS,
 ];
 
 const MARKED = { prompt_cache_breakpoint: { mode: 'explicit' } };
@@ -232,7 +361,7 @@ const BOUNDS: readonly (readonly [more: Bodies, param: string, predicate: string
   [{ max_tokens: 0 }, 'max_tokens', 'must be at least 1'],
   [{ stop: times(5, () => CANARY) }, 'stop', 'must have at most 4 items'],
   [{ messages: [] }, 'messages', 'must have at least 1 item'],
-  [{ messages: times(4097, () => HELLO) }, 'messages', 'must have at most 4096 items'],
+  [{ messages: times(16_385, () => HELLO) }, 'messages', 'must have at most 16384 items'],
   [{ tool_choice: 'required' }, 'tool_choice', 'must not be required without tools'],
 ];
 
@@ -305,13 +434,32 @@ const MESSAGES: readonly (readonly [message: Bodies, refused?: readonly [predica
   [
     { role: 'assistant', tool_calls: [{ ...CALL, function: { ...CALL.function, [CANARY]: 1 } }] },
     [
-      'has a field outside the contract; its fields are name, arguments, parsed_arguments',
+      'has a field outside the contract, number 3 of its 3; its fields are name, arguments, parsed_arguments',
       'messages[1].tool_calls[0].function',
     ],
   ],
   [{ role: 'assistant', audio: { id: CANARY } }, ['must be null: audio is not served', 'messages[1].audio']],
   [{ role: 'assistant', function_call: {} }, ['must be null: send tool_calls', 'messages[1].function_call']],
   [{ role: 'tool', content: CANARY }, ['is required', 'messages[1].tool_call_id']],
+  [{ role: 'tool', content: null, tool_call_id: 'i'.repeat(8192) }],
+  [{ role: 'tool', tool_call_id: 'a' }],
+  [{ role: 'tool', tool_call_id: 'i'.repeat(8193) }, ['must have at most 8192 characters', 'messages[1].tool_call_id']],
+  [
+    {
+      role: 'tool',
+      tool_call_id: 'a',
+      content: [
+        { type: 'text', text: CANARY },
+        { type: 'image_url', image_url: { url: `https://${CANARY}`, detail: 'original' } },
+      ],
+    },
+  ],
+  [
+    { role: 'system', content: [{ type: 'image_url', image_url: { url: 'data:,x' } }] },
+    ['must be text', 'messages[1].content[0].type'],
+  ],
+  [{ role: 'user', content: CANARY, name: 'Zoë' }],
+  [{ role: 'assistant', tool_calls: [{ ...CALL, function: { name: 'a/b: c', arguments: '{}' } }] }],
   [{ role: CANARY, content: CANARY }, ['must be one of system, developer, user, assistant, tool', 'messages[1].role']],
 ];
 

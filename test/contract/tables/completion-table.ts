@@ -1,7 +1,18 @@
 /** The chat completion (docs/contract.md#chat-completion-object). */
 import type { At, Json } from '../../support/bodies.js';
 import { type AnswerTable, all, count, nothing, orNull } from './answer-builders.js';
-import { TOO_LONG, constant, list, longText, longTextOrNull, many, object, oneOf, text, toolName } from './builders.js';
+import {
+  TOO_LONG,
+  constant,
+  list,
+  longText,
+  longTextOrNull,
+  many,
+  object,
+  oneOf,
+  text,
+  calledName,
+} from './builders.js';
 import { type Closed, MAX_TEXT, type Rule } from './rule.js';
 
 export const REASONS = ['stop', 'length', 'tool_calls', 'content_filter', 'function_call'];
@@ -97,7 +108,7 @@ export const COMPLETION: AnswerTable = {
     text([...CALL, 'id'], 1, 256),
     constant([...CALL, 'type'], 'function'),
     object([...CALL, 'function']),
-    toolName([...CALL, 'function', 'name']),
+    calledName([...CALL, 'function', 'name']),
     longText([...CALL, 'function', 'arguments'], 0),
     count([...CALL, 'index'], 127),
     oneOf(['choices', 0, 'finish_reason'], REASONS),

@@ -14,6 +14,9 @@ const SETTING = '; `contract: compatible` accepts it';
 const ACCEPTED = `which is outside the contract${SETTING}`;
 const REFUSED = 'which is outside the contract; its fields are ';
 const UNKNOWN = 'a field outside the contract; its fields are ';
+/** Under `compatible` one that is not named is counted. */
+const counted = (at: number, of: number): string =>
+  `a field outside the contract, number ${at} of its ${of}; its fields are `;
 
 const HELLO = { role: 'user', content: CANARY };
 const PART = { type: 'text', text: CANARY };
@@ -57,16 +60,16 @@ export const HALVES: readonly (readonly [more: Fields, param: string | null])[] 
 
 /** Refused alike by both chat contracts. */
 const CHAT: readonly NamedRefusal[] = [
-  [{ repetition_penalty: CANARY }, `the body has \`repetition_penalty\`, ${REFUSED}`, null],
-  [{ [CANARY]: CANARY }, `the body has ${UNKNOWN}`, null],
-  [{ access_programs: [CANARY] }, `the body has \`access_programs\`, ${REFUSED}`, null],
-  [{ image: CANARY }, `the body has \`image\`, ${REFUSED}`, null],
   [chatTools('contains', {}), `${CHAT_TOOL} has an entry whose items has \`contains\`, ${REFUSED}`, CHAT_TOOL],
-  [chatTools(CANARY, {}), `${CHAT_TOOL} has an entry whose items has ${UNKNOWN}`, CHAT_TOOL],
 ];
 
 export const NAMED_STRICT: readonly NamedRefusal[] = [
   ...CHAT,
+  [{ repetition_penalty: CANARY }, `the body has \`repetition_penalty\`, ${REFUSED}`, null],
+  [{ [CANARY]: CANARY }, `the body has ${UNKNOWN}`, null],
+  [{ access_programs: [CANARY] }, `the body has \`access_programs\`, ${REFUSED}`, null],
+  [{ image: CANARY }, `the body has \`image\`, ${REFUSED}`, null],
+  [chatTools(CANARY, {}), `${CHAT_TOOL} has an entry whose items has ${UNKNOWN}`, CHAT_TOOL],
   [message('cache_control'), `messages[1] has \`cache_control\`, ${ACCEPTED}`, 'messages[1]'],
   [message(CANARY), `messages[1] has a field outside the contract${SETTING}`, 'messages[1]'],
   [message('refusal'), `messages[1] has \`refusal\`, ${ACCEPTED}`, 'messages[1]'],
@@ -104,6 +107,11 @@ const FORMAT = 'response_format.json_schema.schema.properties';
 
 export const NAMED_COMPATIBLE: readonly NamedRefusal[] = [
   ...CHAT,
+  [{ repetition_penalty: CANARY }, 'repetition_penalty must be 1: nothing else is served', 'repetition_penalty'],
+  [{ [CANARY]: CANARY }, `the body has ${counted(3, 3)}`, null],
+  [{ access_programs: [CANARY] }, `the body has \`access_programs\`, ${REFUSED}`, 'access_programs'],
+  [{ image: CANARY }, `the body has \`image\`, ${REFUSED}`, 'image'],
+  [chatTools(CANARY, {}), `${CHAT_TOOL} has an entry whose items has ${counted(2, 2)}`, CHAT_TOOL],
   [formatOf(BRANCH), `${FORMAT} has an entry that has \`if\`, ${REFUSED}`, FORMAT],
   [
     { chat_template_kwargs: { [CANARY]: [] } },
@@ -125,25 +133,28 @@ const TOOL = 'tools[1].parameters.properties';
 const TEXT = 'text.format.schema.properties';
 
 export const NAMED_RESPONSES: readonly NamedRefusal[] = [
-  [{ input: [{ ...HELLO, cache_control: CANARY }] }, `input[0] has \`cache_control\`, ${REFUSED}`, 'input[0]'],
-  [{ input: [{ ...HELLO, [CANARY]: CANARY }] }, `input[0] has ${UNKNOWN}`, 'input[0]'],
-  [{ messages: [HELLO] }, `the body has \`messages\`, ${REFUSED}`, null],
-  [{ [CANARY]: CANARY }, `the body has ${UNKNOWN}`, null],
+  [
+    { input: [{ ...HELLO, cache_control: CANARY }] },
+    `input[0] has \`cache_control\`, ${REFUSED}`,
+    'input[0].cache_control',
+  ],
+  [{ input: [{ ...HELLO, [CANARY]: CANARY }] }, `input[0] has ${counted(3, 3)}`, 'input[0]'],
   ...['access_programs', 'image'].map(
-    (name) => [{ [name]: CANARY }, `the body has \`${name}\`, ${REFUSED}`, null] as const,
+    (name) => [{ [name]: CANARY }, `the body has \`${name}\`, ${REFUSED}`, name] as const,
   ),
-  ...['output_schema', 'defer_loading', 'allowed_callers'].map(
+  [{ messages: [HELLO] }, `the body has \`messages\`, ${REFUSED}`, null],
+  [{ [CANARY]: CANARY }, `the body has ${counted(3, 3)}`, null],
+  ...['mode', 'allowed_callers'].map(
     (name) =>
       [
         { tools: [{ type: 'function', name: 'f', [name]: CANARY }] },
         `tools[0] has \`${name}\`, ${REFUSED}`,
-        'tools[0]',
+        `tools[0].${name}`,
       ] as const,
   ),
-  [{ tools: [{ type: 'web_search' }] }, 'tools[0].type must be function: no other tool is served', 'tools[0].type'],
   [{ previous_response_id: CANARY }, 'previous_response_id must be null', 'previous_response_id'],
   [responsesTools('contains', {}), `${TOOL} has an entry whose items has \`contains\`, ${REFUSED}`, TOOL],
-  [responsesTools(CANARY, {}), `${TOOL} has an entry whose items has ${UNKNOWN}`, TOOL],
+  [responsesTools(CANARY, {}), `${TOOL} has an entry whose items has ${counted(2, 2)}`, TOOL],
   [
     { text: { format: { type: 'json_schema', name: 'a', schema: BRANCH } } },
     `${TEXT} has an entry that has \`if\`, ${REFUSED}`,

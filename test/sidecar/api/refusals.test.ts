@@ -2,7 +2,10 @@ import t from 'tap';
 import { overCompletion, overContext, starting } from '../../../sidecar/api/refusals.js';
 
 t.test('a prompt that is too long is refused in the words that clients look for', async (t) => {
-  const { message } = overContext(1_234_567, 10, 1_048_576, 'messages');
+  const lengths = { promptTokens: 1_234_567, asked: 10, context: 1_048_576 };
+  const { message, code } = overContext(lengths, 'messages', false);
+  t.equal(code, 'bad_request');
+  t.match(overContext(lengths, 'messages', true), { code: 'context_length_exceeded', message, status: 400 });
   for (const words of [
     "This model's maximum context length is 1048576 tokens.",
     'The prompt has 1234567',

@@ -50,7 +50,8 @@ class Written {
   }
 
   fail(error: ContractError): void {
-    this.#frames.push(`event: error\ndata: ${this.#context.frames?.errorFrame?.(error) ?? ''}\n\n`);
+    const { errorName = 'error', errorFrame } = this.#context.frames ?? {};
+    this.#frames.push(`event: ${errorName}\ndata: ${errorFrame?.(error) ?? ''}\n\n`);
   }
 
   get text(): string {
@@ -108,15 +109,42 @@ t.test('a stream that ends early is the client’s typed error, streamed and wit
     .catch((error: unknown) => error);
   t.ok(failure instanceof APIError);
   t.match(failure, thrown);
-  const [, last = ''] = /data: (\{"type":"error".*)\n\n$/.exec(written.text) ?? [];
-  t.match(
-    JSON.parse(last),
-    { code: 'bad_gateway', message: 'The engine ended.', param: null },
-    'as in the API’s reference',
-  );
 });
 
-t.test('a keep-alive before the first token sends the first events, later ones are comments', async (t) => {
+/** The data of the last frame. */
+function lastOf({ text }: Written): unknown {
+  const [, data = ''] = /data: (.*)\n\n$/.exec(text) ?? [];
+  return JSON.parse(data);
+}
+
+t.test('an early end is response.failed with the code by which clients decide whether to retry', async (t) => {
+  for (const [error, code, message] of [
+    [contractError('bad_gateway', 'The engine ended.'), 'server_error', 'The engine ended.'],
+    [contractError('context_length_exceeded', 'Too long.'), 'context_length_exceeded', 'Too long.'],
+    [contractError('unprocessable', 'No.'), 'invalid_prompt', 'No.'],
+    [contractError('insufficient_credit', 'Pay.'), 'insufficient_quota', 'Pay.'],
+    [
+      contractError('capacity_exceeded', 'Full.', { retryAfterMs: 1500 }),
+      'rate_limit_exceeded',
+      'Full. Please try again in 1500ms.',
+    ],
+  ] as const) {
+    const written = new Written();
+    written.writer.piece({ choice: 0, channel: 'reasoning', text: 'So', tokens: 1 });
+    written.writer.piece({ choice: 0, channel: 'content', text: 'Yes', tokens: 1 });
+    written.fail(error);
+    written.writer.close();
+    t.match(lastOf(written), {
+      type: 'response.failed',
+      sequence_number: 11,
+      response: { status: 'failed', error: { code, message }, output: [{ type: 'reasoning' }], usage: null },
+      error: { code: error.code, message: error.message },
+    });
+    t.match(written.text, /\n\nevent: response\.failed\ndata: \{"type":"response\.failed"/);
+  }
+});
+
+t.test('a keep-alive before the first token sends the first events, later ones are events of their own', async (t) => {
   const written = new Written();
   written.clock.advance(KEEP_ALIVE_MS);
   t.match(
@@ -124,7 +152,7 @@ t.test('a keep-alive before the first token sends the first events, later ones a
     /^event: response\.created\ndata: \{"type":"response\.created".*\n\nevent: response\.in_progress\ndata: \{"type":"response\.in_progress".*\n\n$/,
   );
   written.clock.advance(KEEP_ALIVE_MS);
-  t.match(written.text, /\n\n: keep-alive\n$/);
+  t.match(written.text, /\n\nevent: keepalive\ndata: \{"type":"keepalive","sequence_number":2\}\n\n$/);
   written.fail(contractError('timeout', 'Too late.'));
   written.writer.close();
   const failure = written.client.responses.stream(REQUEST).finalResponse();

@@ -26,6 +26,9 @@ t.test('fields that clients add and fields that are null change nothing', (t) =>
     { verbosity: 'low', prediction: { type: 'content', content: 'x' }, top_k: 0, min_p: 0, stream_options: {} },
     { stop: [], user: '' },
     { tools: null, functions: null, function_call: null, chat_template_kwargs: null },
+    { ignore_eos: false, min_tokens: 0, best_of: 1, stop_token_ids: [], skip_special_tokens: true, plugins: [] },
+    { thinking: { type: 'adaptive' }, reasoning: {}, thinking_token_budget: -1, client_metadata: { a: 'b' } },
+    { stream_options: { continuous_usage_stats: true } },
   ]) {
     t.strictSame(accepted(body), plain, Object.keys(body).join());
   }
@@ -121,6 +124,53 @@ t.test('fields with a meaning are used', (t) => {
   t.end();
 });
 
+t.test('how much a model may think, by each API’s names', (t) => {
+  for (const [body, effort, budget] of [
+    [{ reasoning_effort: 'ultra' }, 'ultra'],
+    [{ reasoning: { effort: 'low', max_tokens: 9 } }, 'low', 9],
+    [{ reasoning_effort: 'high', reasoning: { effort: 'low' }, thinking: { type: 'disabled' } }, 'high'],
+    [{ thinking: { type: 'enabled', budget_tokens: 9 } }, 'medium', 9],
+    [{ thinking: { type: 'disabled', budget_tokens: 9 } }, 'none', 9],
+    [{ thinking_token_budget: 9 }, undefined, 9],
+    [{ thinking_token_budget: 0 }, 'none'],
+    [{ thinking_budget: 9, enable_thinking: true }, 'medium', 9],
+    [{ enable_thinking: false }, 'none'],
+    [{ think: 'max' }, 'max'],
+    [{ think: false }, 'none'],
+    [{ reasoning: { enabled: true } }, 'medium'],
+  ] as const) {
+    const { reasoningEffort, thoughtBudget } = accepted(body).params;
+    t.strictSame([reasoningEffort, thoughtBudget], [effort, budget], JSON.stringify(body));
+  }
+  t.end();
+});
+
+t.test('usage in each chunk is asked for together with usage', (t) => {
+  t.match(accepted({ stream_options: { include_usage: true, continuous_usage_stats: true } }).params, {
+    includeUsage: true,
+    continuousUsage: true,
+  });
+  t.match(accepted({ usage: { include: true } }).params, { includeUsage: true });
+  t.end();
+});
+
+t.test('an image in a tool’s result is a part of it', (t) => {
+  const image = { type: 'image_url', image_url: { url: 'data:image/png;base64,AA==' } };
+  const results = [[{ type: 'text', text: 'r' }, image], [{ type: 'text', text: 'r' }], null, undefined];
+  const messages = results.map((content) => ({
+    role: 'tool',
+    tool_call_id: 'a',
+    ...(content !== undefined && { content }),
+  }));
+  const { params, conversation } = accepted({ messages });
+  t.equal(params.firstImage, undefined);
+  t.strictSame(
+    conversation.messages.map(({ content }) => content),
+    [[{ type: 'text', text: 'r' }, image], 'r', '', ''],
+  );
+  t.end();
+});
+
 t.test('a tool’s parameters are those of an object, wherever its schema has them', (t) => {
   const parametersOf = (parameters: unknown): unknown =>
     accepted({ tools: [{ type: 'function', function: { name: 'f', description: null, strict: null, parameters } }] })
@@ -152,7 +202,8 @@ t.test('a field that would change the answer is refused by its name', (t) => {
   t.equal(refusal({ modalities: ['audio'] }), 'modalities[0] must be text: other modalities are not served');
   t.equal(refusal({ functions: [] }), 'functions must be null: send tools');
   t.match(refusal({ zcanary: 1 }), /^the body has a field outside the contract/);
-  t.match(refusal({ repetition_penalty: 1 }), /^the body has `repetition_penalty`, which is outside the contract/);
+  t.equal(refusal({ repetition_penalty: 2 }), 'repetition_penalty must be 1: nothing else is served');
+  t.match(refusal({ response_prefix: 'x' }), /^the body has `response_prefix`, which is outside the contract/);
   t.end();
 });
 

@@ -2,6 +2,7 @@ import t from 'tap';
 import { shapeConversation } from '../../../engine/prompt/conversation.js';
 import { parseChat } from '../../../sidecar/contracts/parse.js';
 import type { ChatRequest } from '../../../sidecar/contracts/requests.js';
+import { functionNamed } from '../../../sidecar/contracts/responses.js';
 import { FULL_RESPONSES, bytesOf } from '../../support/bodies.js';
 import { SHAPE } from '../../support/prompt-shape.js';
 
@@ -84,7 +85,7 @@ t.test('items become messages; consecutive ones of the assistant become one', (t
     jsonObject: true,
     reasoningEffort: 'low',
     calls: { required: true, name: 'look', parallel: false },
-    firstImage: 'input',
+    firstImage: 'input[2].content[1]',
   });
   t.strictSame(replySchema, { type: 'object' });
   t.strictSame(conversation.tools, [
@@ -141,14 +142,133 @@ t.test('an image outside a user’s message is refused', (t) => {
   t.end();
 });
 
-t.test('a field that needs a stored response, or a tool that runs in the server, is refused by name', (t) => {
+t.test('a field that needs a stored response is refused by name', (t) => {
   t.match(refusal({ previous_response_id: 'r' }), /^previous_response_id must be null: no response is stored/);
   t.match(refusal({ conversation: 'c' }), /^conversation must be null/);
   t.match(refusal({ background: true }), /^background must be false/);
   t.match(refusal({ input: [{ type: 'item_reference', id: 'x' }] }), /^input\[0\]\.type must be one of message, /);
-  t.match(refusal({ tools: [{ type: 'web_search', name: 'x' }] }), /^tools\[0\]\.type must be function/);
-  t.match(refusal({ tools: [{ type: 'web_search' }] }), /^tools\[0\]/);
   t.match(refusal({ messages: [] }), /^the body has `messages`, which is outside the contract/);
   t.notMatch(refusal({ zcanary: 1 }), /zcanary/);
+  t.end();
+});
+
+const FUNCTION = { type: 'function', name: 'f', description: 'F.', parameters: { type: 'object', properties: {} } };
+
+t.test('functions of namespaces are offered and called under a name of both, and answered by their own', (t) => {
+  const tools = [
+    FUNCTION,
+    { type: 'namespace', name: 'mcp__demo', description: 'Demo.', tools: [FUNCTION, { ...FUNCTION, name: 'g' }] },
+    { type: 'namespace', name: 'functions', tools: [{ ...FUNCTION, name: 'wait' }] },
+  ];
+  const call = { type: 'function_call', call_id: 'c', name: 'f', namespace: 'mcp__demo', arguments: '{}' };
+  const input = [
+    { role: 'user', content: 'hi' },
+    { type: 'additional_tools', role: 'developer', tools: [{ ...FUNCTION, name: 'late' }] },
+    call,
+    { type: 'function_call_output', call_id: 'c', output: 'x' },
+  ];
+  const choice = { type: 'function', name: 'g', namespace: 'mcp__demo' };
+  const { params, conversation, toolPlaces } = accepted({ model: 'm', input, tools, tool_choice: choice });
+  const offered = conversation.tools?.map(({ function: { name, description } }) => [name, description]);
+  t.strictSame(offered, [
+    ['f', 'F.'],
+    ['mcp__demo__f', 'mcp__demo: Demo.\n\nF.'],
+    ['mcp__demo__g', 'F.'],
+    ['wait', 'F.'],
+    ['late', 'F.'],
+  ]);
+  t.strictSame(toolPlaces, [
+    'tools[0]',
+    'tools[1].tools[0]',
+    'tools[1].tools[1]',
+    'tools[2].tools[0]',
+    'input[1].tools[0]',
+  ]);
+  t.match(conversation.messages[1], { role: 'assistant', tool_calls: [{ function: { name: 'mcp__demo__f' } }] });
+  t.equal(params.calls?.name, 'mcp__demo__g');
+  t.strictSame(
+    ['f', 'mcp__demo__f', 'wait', 'late', '__proto__', 'toString'].map((name) => functionNamed(name, params)),
+    [
+      { name: 'f' },
+      { name: 'f', namespace: 'mcp__demo' },
+      { name: 'wait', namespace: 'functions' },
+      { name: 'late' },
+      { name: '__proto__' },
+      { name: 'toString' },
+    ],
+  );
+  t.end();
+});
+
+t.test('tools that are no functions are left out and named, also where no others are', (t) => {
+  const foreign = [
+    { type: 'web_search' },
+    { type: 'web_search' },
+    { type: 'namespace', name: 'n', tools: [{ type: 'custom', name: 'c' }] },
+    { type: 'not_known_yet' },
+  ];
+  const alone = accepted({ ...SMALL, tools: foreign });
+  t.strictSame(alone.params.toolsLeftOut, ['web_search', 'custom', 'other']);
+  t.strictSame(alone.conversation, accepted(SMALL).conversation);
+  const { params, conversation } = accepted({ ...SMALL, tools: [...foreign, FUNCTION] });
+  t.strictSame(params.toolsLeftOut, ['web_search', 'custom', 'other']);
+  t.equal(conversation.tools?.length, 1);
+  t.end();
+});
+
+t.test('items of calls of other tools are text of the assistant, their results of the user', (t) => {
+  const input = [
+    { type: 'custom_tool_call', id: 'x', status: 'completed', call_id: 'c1', name: 'apply_patch', input: '*** Begin' },
+    { type: 'custom_tool_call_output', call_id: 'c1', output: [{ type: 'input_text', text: 'ok' }] },
+    { type: 'web_search_call', id: 'y', status: 'completed', action: { type: 'search', query: 'q' } },
+    { type: 'local_shell_call_output', call_id: 'c2', output: 'out' },
+    { type: 'mcp_call', name: 'm', arguments: '{}', output: 'o', error: null },
+    { type: 'compaction', encrypted_content: 'e' },
+    { type: 'custom_tool_call_output', call_id: 'c3', output: [{ type: 'input_image', image_url: 'data:,' }] },
+  ];
+  const { conversation } = accepted({ model: 'm', input });
+  t.strictSame(conversation.messages, [
+    { role: 'assistant', content: '[custom_tool_call apply_patch c1]\n*** Begin' },
+    { role: 'user', content: '[custom_tool_call_output c1]\nok' },
+    { role: 'assistant', content: '[web_search_call]\n{"type":"search","query":"q"}' },
+    { role: 'user', content: '[local_shell_call_output c2]\nout' },
+    { role: 'assistant', content: '[mcp_call m]\n{"arguments":"{}","output":"o","error":null}' },
+    { role: 'user', content: '[compaction]\nIts content is encrypted and cannot be read here.' },
+    { role: 'user', content: '[custom_tool_call_output c3]\n[An image is left out here.]' },
+  ]);
+  t.end();
+});
+
+t.test('a thought that is encrypted says nothing, and images and files in outputs are parts or a line', (t) => {
+  const input = [
+    { role: 'user', content: 'hi' },
+    { type: 'reasoning', summary: [], encrypted_content: 'e' },
+    { type: 'function_call', call_id: 'c', name: 'f', arguments: '{}' },
+    {
+      type: 'function_call_output',
+      call_id: 'c',
+      output: [
+        { type: 'input_text', text: 'a' },
+        { type: 'input_image', image_url: 'data:image/png;base64,AA', detail: 'original' },
+        { type: 'input_file', file_id: 'f' },
+      ],
+    },
+    { type: 'function_call_output', call_id: 'c', output: null },
+  ];
+  const { params, conversation } = accepted({ model: 'm', input });
+  t.equal(params.firstImage, undefined, 'a model without vision is not refused for it');
+  const [, called, result, empty] = conversation.messages;
+  t.match(called, { role: 'assistant', content: null });
+  t.notOk(called && 'reasoning_content' in called);
+  t.strictSame(result, {
+    role: 'tool',
+    tool_call_id: 'c',
+    content: [
+      { type: 'text', text: 'a' },
+      { type: 'image_url', image_url: { url: 'data:image/png;base64,AA' } },
+      { type: 'text', text: '[A file is left out here: files cannot be read.]' },
+    ],
+  });
+  t.match(empty, { role: 'tool', content: '' });
   t.end();
 });

@@ -11,7 +11,8 @@ import {
  * docs/contract.md#error-table: codes, statuses, type. Repeated here, so that the catalogue cannot change unnoticed.
  */
 const CONTRACT: readonly (readonly [codes: string, statuses: readonly number[], type: string])[] = [
-  ['bad_request', [400, 405, 415], 'invalid_request_error'],
+  ['bad_request', [400, 405, 415, 426], 'invalid_request_error'],
+  ['context_length_exceeded', [400], 'invalid_request_error'],
   ['unsupported_endpoint', [400], 'invalid_request_error'],
   ['not_found', [404], 'invalid_request_error'],
   ['payload_too_large', [413], 'invalid_request_error'],
@@ -43,7 +44,7 @@ t.test('the catalogue equals the contract’s table', async (t) => {
   );
   const found = rows.map(([code, { status, also = [], type }]) => [code, { statuses: [status, ...also], type }]);
   t.strictSame(Object.fromEntries(found), Object.fromEntries(expected));
-  t.equal(rows.length, 29);
+  t.equal(rows.length, 30);
 });
 
 t.test('a retry can succeed after errors of the server or the moment, and after none of the request', async (t) => {

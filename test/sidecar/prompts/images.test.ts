@@ -1,9 +1,13 @@
 import { createHash } from 'node:crypto';
 import t from 'tap';
 import type { ContentPart, Message } from '../../../sidecar/contracts/requests.js';
-import { imageSize, readImages } from '../../../sidecar/prompts/images.js';
+import { imageSize, readImages as readOf } from '../../../sidecar/prompts/images.js';
 import { dataUrl, jpeg, png } from '../../support/images.js';
 import { RandomWords } from '../../../bench/models/random-weights.js';
+
+type Bounds = Parameters<typeof readOf>[1];
+const readImages = (messages: readonly Message[], bounds: Bounds, place?: () => string): ReturnType<typeof readOf> =>
+  readOf({ messages }, bounds, place);
 
 const BOUNDS = { maxImages: 2, maxPixels: 10_000 };
 const image = (url: string, detail?: 'auto' | 'low' | 'high'): ContentPart => ({
@@ -34,7 +38,7 @@ t.test('the files of all messages, in order', async (t) => {
     ],
     BOUNDS,
   );
-  t.same(read, {
+  t.match(read, {
     kind: 'images',
     images: [
       { bytes: first, size: { width: 10, height: 20 }, low: true, sha256: createHash('sha256').update(first).digest() },
@@ -87,6 +91,47 @@ t.test('as many as the model accepts', async (t) => {
   const more = readImages([user(...Array.from({ length: 4096 }, () => one))], BOUNDS, () => 'input');
   t.match(more, { kind: 'refused', error: { param: 'input', message: /one image more than the 2 / } });
 });
+
+t.test(
+  'images of results: the last ones, in the order of their calls, and a line of text for each of the others',
+  async (t) => {
+    const [first, second, third] = [png(1, 1), png(2, 2), png(3, 3)].map((file) => image(dataUrl(file)));
+    const call = (id: string): object => ({ id, type: 'function', function: { name: 'look', arguments: '{}' } });
+    const result = (id: string, ...content: (ContentPart | undefined)[]): Message =>
+      ({ role: 'tool', content, tool_call_id: id }) as Message;
+    const calls = { role: 'assistant', content: null, tool_calls: [call('a'), call('b')] } as Message;
+    const messages = [user(text), calls, result('b', third), result('a', text, first, second)];
+    const left = (why: string): string => `[An image is left out here: ${why}]`;
+    const read = readOf({ messages }, BOUNDS);
+    if (read.kind === 'refused') throw new Error('refused');
+    t.strictSame(
+      read.images.map(({ size }) => size.width),
+      [1, 2],
+    );
+    t.equal(read.conversation.messages[2]?.content, left('this model takes 2, and later ones are shown.'));
+    const all = readOf({ messages }, { ...BOUNDS, maxImages: 3 });
+    t.strictSame(
+      all.kind === 'images' && all.images.map(({ size }) => size.width),
+      [1, 2, 3],
+      'as the prompt has them',
+    );
+    const blind = readOf({ messages }, undefined);
+    t.match(blind, {
+      images: [],
+      conversation: { messages: { 2: { content: left('this model does not see images.') } } },
+    });
+    const unreadable = [
+      calls,
+      result('a', image('https://example.com/a.png')),
+      result('b', image('data:image/gif;base64,AA')),
+    ];
+    const line = left('it is no PNG or JPEG in a data URL, or it is too large for this model.');
+    t.match(readOf({ messages: unreadable }, BOUNDS), {
+      images: [],
+      conversation: { messages: [calls, { content: line }, { content: line }] },
+    });
+  },
+);
 
 const grey = (): number => 0;
 
