@@ -204,16 +204,22 @@ function welcome(config: Config, source: string, app: App, key: string | undefin
   lines.push(`development key:      ${key}   (new at every start; only its hash is stored)`);
   if (chat !== undefined) lines.push('', curl(where, 'chat/completions', key, chatExample(chat)));
   if (decision !== undefined) lines.push('', curl(where, 'decisions', key, decisionExample(decision)));
-  if (tcp && chatModel && config.contract === 'compatible') lines.push('', claudeCode(base, key, chatModel));
+  if (chatModel && tcp) lines.push('', ...clientLines(config, base, key, chatModel));
   return [...lines, ''].join('\n');
 }
 
-/** Starts Claude Code on this sidecar. It does not ask a server for the length of a context. */
-function claudeCode(base: string, key: string, { id, contextPerSeat }: ModelConfig): string {
-  return (
+/** Commands that point clients at this sidecar. None of them asks a server for the length of a context. */
+function clientLines({ contract }: Config, base: string, key: string, { id, contextPerSeat }: ModelConfig): string[] {
+  const openai = `export OPENAI_BASE_URL=${base} OPENAI_API_KEY=${key}   # OpenAI clients`;
+  if (contract === 'strict') return [openai];
+  const provider = `model_providers.ra={name="ra",base_url="${base}",env_key="OPENAI_API_KEY",wire_api="responses"}`;
+  const codex =
+    `OPENAI_API_KEY=${key} codex -m ${id} -c '${provider}' -c model_provider=ra ` +
+    `-c model_context_window=${contextPerSeat}`;
+  const claudeCode =
     `ANTHROPIC_BASE_URL=${base.replace(/\/v1$/, '')} ANTHROPIC_AUTH_TOKEN=${key} ANTHROPIC_MODEL=${id} ` +
-    `CLAUDE_CODE_MAX_CONTEXT_TOKENS=${contextPerSeat} claude`
-  );
+    `CLAUDE_CODE_MAX_CONTEXT_TOKENS=${contextPerSeat} claude`;
+  return [openai, '', codex, '', claudeCode];
 }
 
 function seatsText(seats: number, replicas: ModelConfig['replicas']): string {
