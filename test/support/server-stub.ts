@@ -127,6 +127,10 @@ export class ServerStub {
   load: { waiting: number; preempted: number; kvUse: number } | undefined = { waiting: 0, preempted: 0, kvUse: 0 };
   /** Of a llama-server. */
   slots = 64;
+  /** Tokens of a slot of a llama-server. */
+  context = 4096;
+  /** The tokens of its next reply, but for the end token. */
+  reply: () => readonly number[] = () => REPLY;
   running = 0;
   readonly #running = new Set<Running>();
   /** It counts running requests only when it sends a frame, as vLLM and SGLang do in a step. */
@@ -220,7 +224,7 @@ export class ServerStub {
       case '/props':
         return {
           total_slots: this.slots,
-          default_generation_settings: { n_ctx: 4096 },
+          default_generation_settings: { n_ctx: this.context },
           endpoint_metrics: true,
           build_info: version,
         };
@@ -372,9 +376,10 @@ export class ServerStub {
   }
 
   #frames(body: Record<string, unknown>): Record<string, unknown>[] {
-    const tokens = this.misbehaviour.noEndToken === true ? [...REPLY] : [...REPLY, END];
+    const reply = this.reply();
+    const tokens = this.misbehaviour.noEndToken === true ? [...reply] : [...reply, END];
     const prompt = promptTokensOf(body);
-    const completion = REPLY.length + 1;
+    const completion = reply.length + 1;
     switch (this.kind) {
       case 'llama-server':
         return [

@@ -1,0 +1,241 @@
+/**
+ * Coding agents, unmodified and without a terminal, against a sidecar under `contract: compatible`. The model's replies are scripted: a
+ * stub stands for the server that computes them, so that each agent meets a call, an interruption, a full context and a 429.
+ */
+import { spawn, spawnSync, type ChildProcess } from 'node:child_process';
+import { once } from 'node:events';
+import { cpSync, existsSync, mkdirSync, readFileSync, writeFileSync } from 'node:fs';
+import { join } from 'node:path';
+import { argv, env } from 'node:process';
+import t from 'tap';
+import { loadTokenFile } from '../../engine/llama/model-tokens.js';
+import { makePromptParts } from '../../engine/prompt/prompt-parts.js';
+import { ACME, InProcess } from '../support/in-process.js';
+import { embeddedTestModel } from '../support/models.js';
+import { ServerStub } from '../support/server-stub.js';
+import { sourceRoot } from '../support/source-root.js';
+
+const scripts = join(sourceRoot, 'test/e2e/agents');
+/** Excluded from tests that read sources. */
+const folder = join(sourceRoot, 'bench/.cache/agents');
+/** A run that takes longer hangs. */
+const RUN_MS = 120_000;
+
+/** Installs their packages if the wanted versions have changed. They have no other dependencies than their binaries. */
+function install(): void {
+  mkdirSync(folder, { recursive: true });
+  const wanted = readFileSync(join(scripts, 'package.json'), 'utf8');
+  const file = join(folder, 'package.json');
+  if (existsSync(join(folder, 'node_modules')) && existsSync(file) && readFileSync(file, 'utf8') === wanted) return;
+  for (const name of ['package.json', '.npmrc']) cpSync(join(scripts, name), join(folder, name));
+  const options = ['install', '--no-package-lock', '--ignore-scripts'];
+  const { status, stderr } = spawnSync('npm', options, { cwd: folder, encoding: 'utf8' });
+  if (status !== 0) throw new Error(stderr);
+}
+
+t.setTimeout(8 * RUN_MS);
+install();
+
+const CONTEXT = 65_536;
+const SHORT_CONTEXT = 2048;
+const { vocabulary, tokens } = await loadTokenFile(await embeddedTestModel());
+const made = makePromptParts(vocabulary);
+if (made.kind === 'bad') throw new Error(made.problem);
+const { parts } = made;
+const stubOf = async (context: number): Promise<ServerStub> => {
+  const stub = await ServerStub.start(t, 'llama-server');
+  stub.context = context;
+  stub.hosts(parts);
+  return stub;
+};
+const stub = await stubOf(CONTEXT);
+const short = await stubOf(SHORT_CONTEXT);
+const sidecar = await InProcess.start(t, {
+  config: { contract: 'compatible' },
+  models: [
+    { id: 'model', kind: 'chat', seats: 4, contextPerSeat: CONTEXT, engine: { kind: 'llama-server', url: stub.url } },
+    {
+      id: 'short',
+      kind: 'chat',
+      seats: 4,
+      contextPerSeat: SHORT_CONTEXT,
+      engine: { kind: 'llama-server', url: short.url },
+    },
+  ],
+});
+const base = `http://127.0.0.1:${sidecar.app.publicPort}/v1`;
+const KEY = 'agent-key';
+sidecar.identity.answers.set(`Bearer ${KEY}`, { ...ACME, keyId: 'agent' });
+const LIMITED = 'limited-key';
+sidecar.identity.answers.set(`Bearer ${LIMITED}`, {
+  ...ACME,
+  keyId: 'limited',
+  limits: { chat: { inFlight: 1, perMinute: 1000 } },
+});
+
+/** The model's next replies; afterwards it says `Done.` */
+function script(...replies: readonly string[]): void {
+  const left = [...replies];
+  stub.reply = () => [...vocabulary.tokenize(left.shift() ?? 'Done.', true)];
+}
+
+const call = (name: string, given: object): string =>
+  `<tool_call>\n{"name": "${name}", "arguments": ${JSON.stringify(given)}}\n</tool_call>`;
+
+interface Ended {
+  readonly code: number | null;
+  readonly out: string;
+}
+
+/** An agent's process, and its end. */
+function begin(
+  name: string,
+  command: readonly string[],
+  more: Readonly<Record<string, string>>,
+): {
+  readonly child: ChildProcess;
+  readonly ended: Promise<Ended>;
+} {
+  const home = join(folder, 'homes', name);
+  mkdirSync(join(home, 'work'), { recursive: true });
+  const [file = '', ...options] = command;
+  const child = spawn(file, options, {
+    cwd: join(home, 'work'),
+    env: { PATH: env['PATH'], HOME: home, XDG_CONFIG_HOME: home, XDG_DATA_HOME: home, OPENAI_API_KEY: KEY, ...more },
+    stdio: ['ignore', 'pipe', 'pipe'],
+    timeout: RUN_MS,
+    killSignal: 'SIGKILL',
+  });
+  let out = '';
+  for (const stream of [child.stdout, child.stderr]) stream.on('data', (text: Buffer) => (out += text.toString()));
+  return { child, ended: once(child, 'close').then(([code]) => ({ code: code as number | null, out })) };
+}
+
+const requests = (status: number): number =>
+  sidecar.lines.filter(({ event, status: of }) => event === 'request' && of === status).length;
+
+/** How an agent is run: a first turn, and a later one of the same session. */
+interface Agent {
+  readonly first: (text: string, model?: string) => readonly string[];
+  readonly again: (text: string) => readonly string[];
+  /** Its tool that runs a command. */
+  readonly runs: string;
+}
+
+const PROVIDER = `model_providers.ra={name="ra",base_url="${base}",env_key="OPENAI_API_KEY",wire_api="responses"}`;
+
+function codex(): Agent {
+  const options = (model: string): string[] => [
+    ...['-m', model, '-c', PROVIDER, '-c', 'model_provider=ra', '-c', `model_context_window=${CONTEXT}`],
+    ...['-c', 'sandbox_mode="danger-full-access"', '--skip-git-repo-check'],
+  ];
+  const file = join(folder, 'node_modules/.bin/codex');
+  return {
+    first: (text, model = 'model') => [file, 'exec', ...options(model), text],
+    again: (text) => [file, 'exec', 'resume', '--last', ...options('model'), text],
+    runs: call('exec_command', { cmd: 'echo it-$((20+2))' }),
+  };
+}
+
+function opencode(): Agent {
+  const settings = {
+    provider: {
+      ra: {
+        npm: '@ai-sdk/openai-compatible',
+        options: { baseURL: base, apiKey: '{env:OPENAI_API_KEY}' },
+        models: {
+          model: { limit: { context: CONTEXT, output: 4096 } },
+          short: { limit: { context: SHORT_CONTEXT, output: 1024 } },
+        },
+      },
+    },
+  };
+  mkdirSync(join(folder, 'homes/opencode/work'), { recursive: true });
+  writeFileSync(join(folder, 'homes/opencode/work/opencode.json'), JSON.stringify(settings));
+  const file = join(folder, 'node_modules/opencode-linux-x64/bin/opencode');
+  return {
+    first: (text, model = 'model') => [file, 'run', '-m', `ra/${model}`, text],
+    again: (text) => [file, 'run', '--continue', '-m', 'ra/model', text],
+    runs: call('bash', { command: 'echo it-$((20+2))', description: 'says it' }),
+  };
+}
+
+const AGENTS: Readonly<Record<string, () => Agent>> = { codex, opencode };
+const asked = argv.slice(2);
+
+for (const [name, make] of Object.entries(AGENTS)) {
+  if (asked.length > 0 && !asked.includes(name)) continue;
+  t.test(name, async (t) => {
+    const agent = make();
+    const run = (command: readonly string[], more = {}): Promise<Ended> => begin(name, command, more).ended;
+    const prompts = (): string => stub.bodies.map(({ prompt }) => textOf(prompt)).join('\n\n');
+
+    await t.test('two turns with a call', async (t) => {
+      script(agent.runs, 'The first answer.');
+      const first = await run(agent.first('Say it.'));
+      t.equal(first.code, 0, first.out.slice(-2000));
+      t.match(first.out, 'The first answer.');
+      t.match(prompts(), 'it-22', 'the result of the call came back');
+      script('The second answer.');
+      const again = await run(agent.again('And again.'));
+      t.match(again.out, 'The second answer.', again.out.slice(-2000));
+      t.match(prompts(), /The first answer\.[^]*And again\./, 'with the first turn');
+    });
+
+    await t.test('an interruption', async (t) => {
+      stub.misbehaviour = { hangsAfter: 2 };
+      const left = requests(499);
+      const { child, ended } = begin(name, agent.first('Say it.'), {});
+      await until(() => stub.running > 0);
+      child.kill('SIGINT');
+      child.kill('SIGTERM');
+      await ended;
+      await until(() => requests(499) > left);
+      stub.misbehaviour = {};
+      t.equal(stub.running, 0);
+      script('The third answer.');
+      t.match((await run(agent.again('Go on.'))).out, 'The third answer.');
+    });
+
+    await t.test('429 with Retry-After', async (t) => {
+      stub.misbehaviour = { hangsAfter: 2 };
+      const held = await sidecar.begin(
+        '/v1/chat/completions',
+        { model: 'model', stream: true, messages: [{ role: 'user', content: 'Hold.' }] },
+        { Authorization: `Bearer ${LIMITED}` },
+      );
+      await until(() => stub.running > 0);
+      stub.misbehaviour = {};
+      script('The answer after a wait.');
+      const refused = requests(429);
+      const { ended } = begin(name, agent.first('Say it.'), { OPENAI_API_KEY: LIMITED });
+      await until(() => requests(429) > refused);
+      stub.resume();
+      const { out } = await ended;
+      held.close();
+      t.match(out, 'The answer after a wait.', out.slice(-2000));
+    });
+
+    await t.test('a context that is full', async (t) => {
+      const before = requests(400);
+      const { out } = await run(agent.first('Say it.', 'short'));
+      t.ok(requests(400) > before);
+      t.ok(requests(400) - before < 20, 'it does not try forever');
+      t.match(out, /context/i, out.slice(-2000));
+    });
+  });
+}
+
+/** The text of a prompt that the stub got in tokens. */
+function textOf(prompt: unknown): string {
+  if (!Array.isArray(prompt)) return '';
+  return Buffer.concat((prompt as readonly number[]).map((token) => tokens.bytes(token))).toString();
+}
+
+async function until(holds: () => boolean): Promise<void> {
+  const end = Date.now() + RUN_MS;
+  while (!holds()) {
+    if (Date.now() > end) throw new Error('it did not come to pass');
+    await new Promise((look) => setTimeout(look, 50));
+  }
+}
