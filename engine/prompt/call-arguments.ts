@@ -22,51 +22,85 @@ export class CallArguments {
 
   /** Throws OversizedArguments past the bounds, and a SyntaxError if the text is not JSON. Empty text means no arguments. */
   parse(text: string): unknown {
-    // Callers send no text at all for a call without arguments.
-    if (text.trim() === '') return {};
-    const odd = this.#count(text);
-    // Parsed unchanged first, since replacing numbers could turn invalid text into JSON.
-    const plain: unknown = JSON.parse(text);
-    return odd.length > 0 ? (asWritten(text, odd) ?? plain) : plain;
+    const found = scan(text);
+    this.#values += found.values;
+    if (found.nesting > MAX_ARGUMENT_NESTING || this.#values > MAX_ARGUMENT_VALUES) throw new OversizedArguments();
+    return parseArguments(text, found);
   }
 
   /**
-   * Counts arrays, objects and the commas between values, and finds the numbers that are not values of JavaScript.
-   * Its result for text that is not JSON does not matter.
+   * Whether the text is one JSON object within the bounds, or means no arguments; other JSON, or an object whose only member is
+   * `reserved`; or neither. The values of others do not count.
    */
-  #count(text: string): readonly Place[] {
-    const odd: Place[] = [];
-    let open = 0;
-    for (let at = 0; at < text.length; at++) {
-      const unit = text.charCodeAt(at);
-      switch (unit) {
-        case 0x22: // "
-          at = endOfString(text, at);
-          break;
-        case 0x5b: // [
-        case 0x7b: // {
-          open++;
-          this.#values++;
-          break;
-        case 0x5d: // ]
-        case 0x7d: // }
-          open--;
-          break;
-        case 0x2c: // ,
-          this.#values++;
-          break;
-        default:
-          // A digit or a minus.
-          if (unit === 0x2d || (unit >= 0x30 && unit <= 0x39)) {
-            const end = endOfNumber(text, at);
-            if (needsWriting(text.slice(at, end))) odd.push([at, end]);
-            at = end - 1;
-          }
-      }
-      if (open > MAX_ARGUMENT_NESTING || this.#values > MAX_ARGUMENT_VALUES) throw new OversizedArguments();
+  kindOf(text: string, reserved: string): 'object' | 'other' | 'broken' {
+    const before = this.#values;
+    try {
+      const value = this.parse(text);
+      if (isObject(value) && !(Object.hasOwn(value, reserved) && Object.keys(value).length === 1)) return 'object';
+    } catch {
+      this.#values = before;
+      return 'broken';
     }
-    return odd;
+    this.#values = before;
+    return 'other';
   }
+}
+
+/** The arguments that a text within the bounds has. Throws a SyntaxError if it is not JSON. Empty text means no arguments. */
+export function parseArguments(text: string, { odd } = scan(text)): unknown {
+  // Callers send no text at all for a call without arguments.
+  if (text.trim() === '') return {};
+  // Parsed unchanged first, since replacing numbers could turn invalid text into JSON.
+  const plain: unknown = JSON.parse(text);
+  return odd.length > 0 ? (asWritten(text, odd) ?? plain) : plain;
+}
+
+function isObject(value: unknown): value is object {
+  return typeof value === 'object' && value !== null && !Array.isArray(value) && !(value instanceof WrittenNumber);
+}
+
+/** What a text of JSON holds, up to the first place that is past a bound. Of other text the result does not matter. */
+interface Scan {
+  /** Arrays, objects and the commas between values. */
+  readonly values: number;
+  readonly nesting: number;
+  /** The numbers that are not values of JavaScript. */
+  readonly odd: readonly Place[];
+}
+
+function scan(text: string): Scan {
+  const odd: Place[] = [];
+  let [open, values, nesting] = [0, 0, 0];
+  for (let at = 0; at < text.length; at++) {
+    const unit = text.charCodeAt(at);
+    switch (unit) {
+      case 0x22: // "
+        at = endOfString(text, at);
+        break;
+      case 0x5b: // [
+      case 0x7b: // {
+        open++;
+        values++;
+        nesting = Math.max(nesting, open);
+        break;
+      case 0x5d: // ]
+      case 0x7d: // }
+        open--;
+        break;
+      case 0x2c: // ,
+        values++;
+        break;
+      default:
+        // A digit or a minus.
+        if (unit === 0x2d || (unit >= 0x30 && unit <= 0x39)) {
+          const end = endOfNumber(text, at);
+          if (needsWriting(text.slice(at, end))) odd.push([at, end]);
+          at = end - 1;
+        }
+    }
+    if (nesting > MAX_ARGUMENT_NESTING || values > MAX_ARGUMENT_VALUES) break;
+  }
+  return { values, nesting, odd };
 }
 
 /** Where a number begins and ends. */

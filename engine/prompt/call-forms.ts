@@ -1,7 +1,7 @@
 /**
  * Finds how a template takes earlier calls and their results, by rendering conversations with marks, and brings conversations into
- * that form. Templates leave out the second call of a message, the words beside calls, or all calls; they refuse a user's message
- * behind a result, or ids of another form than their own.
+ * that form. Templates leave out the second call of a message, the words beside calls, or all calls; they refuse ids of another form
+ * than their own.
  */
 import { CallArguments } from './call-arguments.js';
 import { type PromptConversation, type PromptMessage, type PromptToolCall, textOf } from './conversation.js';
@@ -19,8 +19,6 @@ export interface CallForm {
   readonly apart?: boolean;
   /** Words beside calls become a message of their own before the calls. */
   readonly wordsApart?: boolean;
-  /** A reply without text stands between a result and a user's message. */
-  readonly replyBetween?: boolean;
   /** Absent: the caller's. */
   readonly ids?: CallIds;
 }
@@ -82,12 +80,8 @@ export function callFormOf(render: Render, lists: boolean): CallForm | undefined
   for (const words of [[MARK.words], []]) {
     const form = FORMS.find((each) => shows(each, NINE, words));
     if (form === undefined) continue;
-    const between = { ...form, replyBetween: true };
-    const behind = (each: CallForm): boolean =>
-      rendered([USER, ...calling(NINE.slice(0, 1)), THANKS], each)?.includes(MARK.more) === true;
-    const taken = !behind(form) && behind(between) ? between : form;
-    const ids = idsOf((each) => rendered([USER, ...IN_TURN], { ...taken, ...each }));
-    return { ...taken, ...ids };
+    const ids = idsOf((each) => rendered([USER, ...IN_TURN], { ...form, ...each }));
+    return { ...form, ...ids };
   }
   return undefined;
 }
@@ -116,14 +110,13 @@ function showsNames(text: string): boolean {
   return NAMES.every((name) => turn.includes(name));
 }
 
-/** Calls, results and users' messages in the form. Each call has one result, behind it (call-results.ts). */
+/** Calls and results in the form. Each call has one result, behind it (history.ts). */
 export function inCallForm(conversation: PromptConversation, form: CallForm): PromptConversation {
   const { messages } = conversation;
   if (!messages.some(({ role, tool_calls: calls }) => role === 'tool' || calls !== undefined)) return conversation;
   const words = form.wordsApart === true ? messages.flatMap(withoutWords) : messages;
   const split = form.apart === true ? oneByOne(words) : words;
-  const formed = form.replyBetween === true ? split.flatMap(withReplyBefore) : split;
-  return withIds({ ...conversation, messages: formed }, form.ids);
+  return withIds({ ...conversation, messages: split }, form.ids);
 }
 
 function withoutWords(message: PromptMessage): PromptMessage[] {
@@ -156,16 +149,6 @@ function oneByOne(messages: readonly PromptMessage[]): PromptMessage[] {
     at += results.length;
   }
   return split;
-}
-
-const NO_REPLY: PromptMessage = { role: 'assistant', content: '' };
-
-function withReplyBefore(
-  message: PromptMessage,
-  at: number,
-  messages: readonly PromptMessage[],
-): readonly PromptMessage[] {
-  return message.role === 'user' && messages[at - 1]?.role === 'tool' ? [NO_REPLY, message] : [message];
 }
 
 /** The conversation with ids of this form, those of results too. */

@@ -1,15 +1,13 @@
-import { CallArguments } from './call-arguments.js';
 import type { CallChoice } from './call-format.js';
-import { withPairedResults } from './call-results.js';
-import type { PromptConversation } from './conversation.js';
+import { textOf, type PromptConversation } from './conversation.js';
 import { Marking, unusedMark, type SpecialTexts } from './data-text.js';
+import { regularHistory } from './history.js';
 import { markImages, sectionsOf } from './image-marks.js';
 import { compileConstraint, weighed, type ReplyConstraint, type CompiledConstraint } from './reply-constraint.js';
 import { grammarAfterHead } from '../grammar/gbnf.js';
 import { QUICK_WORK, WorkBudget } from '../grammar/work.js';
 import type { CallFormat, CallSyntax, ReplyFormat, ReplyGrammar, ThoughtFormat } from '../protocol/reply-format.js';
 import { tokenPrompt, type Prompt } from '../protocol/prompt.js';
-import { refusedConstruct } from './refused-construct.js';
 import type { ChatTemplate, RenderFailure, RenderOptions } from './template.js';
 import type { Thoughts } from './thought-format.js';
 import { withToolInstructions, withTrusted } from './tool-instructions.js';
@@ -32,6 +30,8 @@ export interface ReplyOptions extends RenderOptions {
   readonly calls?: CallChoice;
   /** The content is one JSON object. */
   readonly jsonObject?: boolean;
+  /** The strict contract's: results of no call, and arguments that are not JSON, are refused. */
+  readonly strictHistory?: boolean;
   /** What that object, or another JSON value, is valid against. Heeded with `jsonObject` alone. */
   readonly replySchema?: object;
   /** The most tokens of thought. Of a model whose thoughts have no known marks it has no effect. */
@@ -97,7 +97,8 @@ export function chatPrompt(
   const prompt = aroundImages(parts.vocabulary, sectionsOf(pieces, images.mark));
   // A template that leaves an image out, repeats it or ends with it.
   if (prompt.length !== images.count + 1 || prompt.at(-1)?.tokens.length === 0) {
-    return { kind: 'failed', why: 'conversation', says: 'its template takes no images there' };
+    const message = given.messages.findIndex(({ content }) => Array.isArray(content));
+    return { kind: 'failed', why: 'conversation', says: 'its template takes no images there', message };
   }
   return { kind: 'prompt', prompt, ...(format && { format }) };
 }
@@ -112,56 +113,77 @@ function aroundImages(vocabulary: Vocabulary, [first = [], ...rest]: readonly (r
   ];
 }
 
-/** The text that a prompt is made of, in the pieces that are tokenized one by one: special texts that the template did not write are split. */
+/** The pieces of a prompt's text, which are tokenized one by one: special texts that the template did not write are split. */
+type Pieces = { readonly kind: 'pieces'; readonly pieces: readonly string[] };
+
+/**
+ * The text that a prompt is made of. A conversation that the template refuses in the forms that it was found to take is written in
+ * the form that every template takes, with calls as text. What it still refuses is a text that it looks for.
+ */
 export function promptPieces(
   all: PromptParts,
   given: PromptConversation,
   options: ReplyOptions,
-): { readonly kind: 'pieces'; readonly pieces: readonly string[] } | RenderFailure {
-  const paired = withPairedResults(given);
-  if (paired.kind === 'unpaired') return { kind: 'failed', why: 'unpaired-result', at: { message: paired.message } };
-  const { conversation } = paired;
+): Pieces | RenderFailure {
+  const made = eitherWay(all, given, options);
+  if (made.kind === 'pieces' || made.why !== 'conversation') return made;
+  const message = refusedMessage(all, given, options);
+  return message === undefined ? made : { ...made, message };
+}
+
+function eitherWay(all: PromptParts, given: PromptConversation, options: ReplyOptions): Pieces | RenderFailure {
+  const regular = regularHistory(given, options.strictHistory);
+  if (regular.kind !== 'ok') {
+    const { kind: why, ...place } = regular;
+    return { kind: 'failed', why, ...place };
+  }
+  const { conversation } = regular;
+  const made = piecesOf(all, conversation, options, false);
+  if (made.kind === 'pieces' || made.why !== 'conversation') return made;
+  const plain = piecesOf(all, conversation, options, true);
+  return plain.kind === 'pieces' ? plain : made;
+}
+
+function piecesOf(
+  all: PromptParts,
+  conversation: PromptConversation,
+  options: ReplyOptions,
+  plain: boolean,
+): Pieces | RenderFailure {
   const { template, specials } = partsFor(all, conversation.tools);
   const constraint = constraintOf(template.calls, conversation.tools ?? [], options);
   const wanted = { offered: constraint.calls !== undefined, json: constraint.json !== undefined };
-  const instructed = withToolInstructions(conversation, template.tools, wanted);
-  const shaped = template.shape(instructed.conversation);
-  if (shaped.kind === 'failed') return { ...shaped, ...placeOfArguments(shaped, given) };
+  const use = plain ? { ...template.tools, shows: false } : template.tools;
+  const instructed = withToolInstructions(conversation, use, wanted);
+  const shaped = template.shape(instructed.conversation, { ...options, plain });
+  if (shaped.kind === 'failed') return shaped;
   const written = writtenOf(constraint, options);
   const mark = unusedMark([shaped.shaped, written]);
   if (mark === undefined) return { kind: 'failed', why: 'conversation' };
   const marking = new Marking(specials, mark);
   const rendered = template.renderShaped(shaped.shaped, { ...options, ...written }, marking);
-  if (rendered.kind === 'failed' && rendered.why === 'reply-last') {
-    return { kind: 'failed', why: 'reply-last', at: { message: given.messages.length - 1 } };
-  }
-  if (rendered.kind === 'failed') {
-    const refused = refusedConstruct(template, instructed.conversation, options);
-    const says = rendered.says ?? refused?.says;
-    const message = refused?.message === undefined ? -1 : given.messages.indexOf(refused.message);
-    const at = message < 0 ? {} : { at: { message } };
-    return { kind: 'failed', why: rendered.why, ...(says !== undefined && { says }), ...at };
-  }
+  if (rendered.kind === 'failed') return rendered;
   return {
     kind: 'pieces',
     pieces: marking.pieces(rendered.text).map((piece) => withTrusted(piece, instructed.trusted)),
   };
 }
 
-/** The call whose arguments a template does not take. */
-function placeOfArguments({ why }: RenderFailure, { messages }: PromptConversation): Pick<RenderFailure, 'at'> {
-  if (why !== 'arguments' && why !== 'argument-values') return {};
-  const values = new CallArguments();
-  for (const [message, { tool_calls: calls = [] }] of messages.entries()) {
-    for (const [call, { function: called }] of calls.entries()) {
-      try {
-        values.parse(called.arguments);
-      } catch {
-        return { at: { message, call } };
-      }
-    }
+/** Longer conversations are not rendered again: to find the message takes up to twelve times what the refusal took. */
+const MAX_CHARACTERS = 256 * 1024;
+
+/** The index of the message at which the template refuses: it takes those before it alone. undefined: not looked for. */
+function refusedMessage(all: PromptParts, given: PromptConversation, options: ReplyOptions): number | undefined {
+  const { messages } = given;
+  const characters = messages.reduce((sum, { content }) => sum + (textOf(content)?.length ?? 0), 0);
+  if (characters > MAX_CHARACTERS) return undefined;
+  let [taken, refused] = [0, messages.length];
+  while (refused - taken > 1) {
+    const length = Math.floor((taken + refused) / 2);
+    if (eitherWay(all, { ...given, messages: messages.slice(0, length) }, options).kind === 'pieces') taken = length;
+    else refused = length;
   }
-  return {};
+  return refused - 1;
 }
 
 function partsFor(parts: PromptParts, tools: readonly object[] = []): PromptParts {

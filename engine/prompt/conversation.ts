@@ -1,4 +1,4 @@
-import { CallArguments } from './call-arguments.js';
+import { parseArguments } from './call-arguments.js';
 
 /**
  * What a chat template is given. Names are the wire's, since templates read them. Structurally the sidecar's checked
@@ -78,14 +78,12 @@ export interface Shaped {
 /**
  * Brings a conversation into a template's form. Text parts are joined with a newline whatever the template takes (llama.cpp's
  * join): were they handed over one by one, a template could put two of them side by side and make a marker out of halves.
- * Where arguments must be an object: throws a SyntaxError when they are not JSON, OversizedArguments when they are past the
- * bounds.
+ * The arguments of calls are JSON (history.ts): a SyntaxError is thrown where they are not.
  */
 export function shapeConversation(conversation: PromptConversation, shape: Shape): Shaped {
   const led = shape.joinsSystem === true ? joinSystem(conversation.messages) : conversation.messages;
   const messages = shape.system ? led : mergeSystem(led);
-  const given = new CallArguments();
-  const shaped = messages.map((message) => shapeMessage(message, shape, given));
+  const shaped = messages.map((message) => shapeMessage(message, shape));
   if (conversation.tools && conversation.tools.length > 0) {
     const tools = conversation.tools.map(shapeTool);
     if (shape.functions !== true) return { messages: shaped, tools };
@@ -120,7 +118,7 @@ export function shapeTool(tool: object): { readonly type: 'function'; readonly f
   return { type: 'function', function: { name, description, parameters } };
 }
 
-function shapeMessage(given: PromptMessage, shape: Shape, values: CallArguments): object {
+function shapeMessage(given: PromptMessage, shape: Shape): object {
   const message = withThought(given, shape.marks);
   const { content, reasoning_content: reasoning, tool_calls: calls, ...rest } = message;
   const says = calls !== undefined && calls.length > 0 ? undefined : '';
@@ -129,7 +127,7 @@ function shapeMessage(given: PromptMessage, shape: Shape, values: CallArguments)
   return {
     ...rest,
     content: isEmpty ? [{ type: 'text', text }] : shapeContent(text, shape),
-    ...(calls && calls.length > 0 ? { tool_calls: calls.map((call) => shapeCall(call, shape, values)) } : {}),
+    ...(calls && calls.length > 0 ? { tool_calls: calls.map((call) => shapeCall(call, shape)) } : {}),
     ...(reasoning ? shapeThought(reasoning, message, shape) : {}),
   };
 }
@@ -182,10 +180,10 @@ function shapeContent(text: string | undefined, shape: Shape): unknown {
 }
 
 /** Of a call no more than templates know: some write down whatever they are given. */
-function shapeCall({ id, type, function: called }: PromptToolCall, shape: Shape, given: CallArguments): object {
+function shapeCall({ id, type, function: called }: PromptToolCall, shape: Shape): object {
   const call = { id, type, function: called };
   if (shape.arguments === 'string') return call;
-  return { id, type, function: Object.assign({ ...called }, { arguments: given.parse(called.arguments) }) };
+  return { id, type, function: Object.assign({ ...called }, { arguments: parseArguments(called.arguments) }) };
 }
 
 /** The message's text; undefined when it has none. */
@@ -195,13 +193,29 @@ export function textOf(content: PromptMessage['content']): string | undefined {
   return content.flatMap((part) => (part.type === 'text' && part.text !== undefined ? [part.text] : [])).join('\n');
 }
 
+/** Several messages of the assistant as one, with the first one's calls, and blank lines between their texts and thoughts. */
+export function joinedReply(messages: readonly [PromptMessage, ...PromptMessage[]]): PromptMessage {
+  const content = joinedTexts(messages.map((each) => textOf(each.content)));
+  const thought = joinedTexts(messages.map((each) => each.reasoning_content));
+  return {
+    ...messages[0],
+    content: content === '' ? null : content,
+    ...(thought !== '' && { reasoning_content: thought }),
+  };
+}
+
+/** Without those that are empty, with a blank line between the others. */
+export function joinedTexts(texts: readonly (string | null | undefined)[]): string {
+  return texts.filter((text) => text).join('\n\n');
+}
+
 /** The system messages at the beginning as one, with a blank line between their texts. */
 function joinSystem(messages: readonly PromptMessage[]): readonly PromptMessage[] {
   const others = messages.findIndex(({ role }) => role !== 'system');
   const leading = others < 0 ? messages : messages.slice(0, others);
   const [first] = leading;
   if (first === undefined || leading.length === 1) return messages;
-  const content = leading.flatMap((message) => textOf(message.content) ?? []).join('\n\n');
+  const content = joinedTexts(leading.map((message) => textOf(message.content)));
   return [{ ...first, content }, ...messages.slice(leading.length)];
 }
 

@@ -1,5 +1,6 @@
 import type { PromptParts } from './chat-prompt.js';
 import { SpecialTexts } from './data-text.js';
+import type { CallSyntax } from '../protocol/reply-format.js';
 import type { TemplateSettings } from '../protocol/template-settings.js';
 import { makeTemplate } from './template.js';
 import { thoughtsOf } from './thought-format.js';
@@ -33,8 +34,26 @@ function partsWith(
   const made = makeTemplate(source, { bos: vocabulary.bos?.text ?? '', eos: vocabulary.eosText }, toolFormat);
   if (made.kind === 'bad') return made;
   const thoughts = thoughtsOf(source, vocabulary.specialTexts);
-  const specials = new SpecialTexts(vocabulary.specialTexts);
+  const specials = new SpecialTexts([...vocabulary.specialTexts, ...tagsOf(made.template.calls)]);
   return { kind: 'ok', parts: { template: made.template, vocabulary, specials, ...(thoughts && { thoughts }) } };
+}
+
+/**
+ * The tags around arguments, which are split in callers' texts although few vocabularies have tokens for them: an argument that has
+ * the tags of another one in it would make the prompt of two arguments.
+ */
+function tagsOf(syntax: CallSyntax | undefined): readonly string[] {
+  const { arguments: notation } = syntax ?? {};
+  if (syntax === undefined || notation?.kind !== 'tagged') return [];
+  const texts = [
+    syntax.open,
+    syntax.between,
+    syntax.close,
+    notation.open,
+    ...Object.values(notation.between),
+    notation.close,
+  ];
+  return texts.flatMap((text) => text.match(/<\/?[^\s<>="]+[=>]?/g) ?? []);
 }
 
 /** How the model of these parts is offered tools. */

@@ -1,38 +1,56 @@
 /**
  * Finds in which order a template takes the roles of messages, by rendering conversations with marks, and brings conversations into
- * that form. Templates leave out a system message behind the first turn, move it to the front, write it in place of the first one, or
- * refuse it: such a message becomes text of a user's message at its place, in words that say what it is.
+ * that form. Nothing is moved to the front, since a conversation's prompt has to begin with the one of its last turn.
+ *
+ * - Templates leave out a system message behind the first turn, move it to the front, write it in place of the first one, or refuse it.
+ *   Such a message becomes text at its place, of the user's message or the result before it, in words that say what it is.
+ * - Templates refuse two messages of the user in a row, or a reply behind another one. Such messages become one. Where calls stand
+ *   between them, an empty message of the other role does.
+ * - Templates take the first message for the user's, whoever it is of, or refuse it. An empty message of the user then stands first.
  */
-import { type PromptConversation, type PromptMessage, textOf } from './conversation.js';
+import { joinedReply, joinedTexts, textOf, type PromptConversation, type PromptMessage } from './conversation.js';
+import { inWords } from './history.js';
 
 /** undefined: the template threw. */
 type Render = (conversation: PromptConversation) => string | undefined;
 
-/** How a template takes system messages. */
-export interface SystemForm {
-  /** Those behind another message become text. */
+/** How a template takes the roles of messages. */
+export interface RoleForm {
+  /** System messages behind another message become text. */
   readonly laterAsText?: boolean;
   /** The first one too, where the conversation does not end with a user's message. */
   readonly onlyWithQuestion?: boolean;
-  /** The last one does in a conversation without a user's message. */
+  /** There is a message of the user: the last system message, or an empty one. */
   readonly needsUser?: boolean;
+  /** The first message behind the system's is the user's. */
+  readonly userFirst?: boolean;
+  /** Messages of the user and of the assistant alternate, those with calls not counted. */
+  readonly alternates?: boolean;
 }
+
+/** The form that every template takes: roles in turn, from the user's on. Calls have to be text. */
+export const PLAIN_ROLES: RoleForm = { laterAsText: true, needsUser: true, userFirst: true, alternates: true };
 
 const system = (content: string): PromptMessage => ({ role: 'system', content });
 const user = (content: string): PromptMessage => ({ role: 'user', content });
+const reply = (content: string): PromptMessage => ({ role: 'assistant', content });
 const FIRST = system('probe-first-system');
 const LATER = system('probe-later-system');
-const TURN = [user('probe-question'), { role: 'assistant', content: 'probe-answer' }];
+const ASK = user('probe-question');
+const ANSWER = reply('probe-answer');
+const MORE = reply('probe-more');
+const TURN = [ASK, ANSWER];
 const NEXT = user('probe-next');
 const CALL = { id: 'probe0001', type: 'function', function: { name: 'probe_tool', arguments: '{}' } };
 const CALLED: readonly PromptMessage[] = [
-  user('probe-question'),
+  ASK,
   { role: 'assistant', content: null, tool_calls: [CALL] },
   { role: 'tool', tool_call_id: CALL.id, content: 'probe-result' },
 ];
+const TOOLS = [{ type: 'function', function: { name: 'probe_tool', description: 'A tool', parameters: {} } }];
 
-/** The form of a template, whose `render` takes calls or throws at them. */
-export function systemFormOf(render: Render): SystemForm {
+/** The form of a template, whose `render` takes calls or throws at them. `lists`: it is given the tools. */
+export function roleFormOf(render: Render, lists: boolean): RoleForm {
   const inOrder = (messages: readonly PromptMessage[]): boolean => {
     const text = render({ messages });
     let at = -1;
@@ -49,15 +67,27 @@ export function systemFormOf(render: Render): SystemForm {
   const called = render({ messages: [FIRST, ...CALLED] });
   const onlyWithQuestion = called?.includes('probe-first-system') === false && inOrder([FIRST, NEXT]);
   const needsUser = !inOrder([FIRST]);
+  const alternates = [
+    [ASK, NEXT],
+    [...TURN, MORE, NEXT],
+    [ASK, NEXT, ANSWER, MORE, NEXT],
+  ].some((each) => !inOrder(each));
+  // With tools some templates take the first message for the user's.
+  const first = (message: PromptMessage): readonly (string | undefined)[] =>
+    [[], lists ? TOOLS : []].map((tools) => render({ messages: [message, NEXT], ...(tools.length > 0 && { tools }) }));
+  const [replies, questions] = [first(ANSWER), first(user(ANSWER.content as string))];
+  const userFirst = !inOrder([ANSWER, NEXT]) || replies.some((text, i) => text === undefined || text === questions[i]);
   return {
     ...(!takesLater && { laterAsText: true }),
     ...(onlyWithQuestion && { onlyWithQuestion }),
     ...(needsUser && { needsUser }),
+    ...(userFirst && { userFirst }),
+    ...(alternates && { alternates }),
   };
 }
 
-/** Messages that are as they are to be stay the same objects. */
-export function inSystemForm(conversation: PromptConversation, form: SystemForm): PromptConversation {
+/** System messages in the form. Messages that are as they are to be stay the same objects. */
+export function inSystemForm(conversation: PromptConversation, form: RoleForm): PromptConversation {
   const { messages } = conversation;
   const asked =
     form.needsUser === true && !messages.some(({ role }) => role === 'user') ? asQuestion(messages) : messages;
@@ -71,44 +101,82 @@ export function inSystemForm(conversation: PromptConversation, form: SystemForm)
 /** The last system message as a user's. */
 function asQuestion(messages: readonly PromptMessage[]): readonly PromptMessage[] {
   const last = messages.map(({ role }) => role).lastIndexOf('system');
-  return messages.map((message, at) => (at === last ? { ...user(''), content: marked(message) } : message));
+  return messages.map((message, at) => (at === last ? user(marked(message)) : message));
 }
 
-/** System messages from this index on become text of the user's message behind them, else of the one before, else one of their own. */
+/**
+ * System messages from this index on become text: of the user's message or the result before, so that a prompt that ends with one is
+ * the beginning of the next; else of the user's message behind, or a message of their own.
+ */
 function asText(messages: readonly PromptMessage[], from: number): readonly PromptMessage[] {
   const done: PromptMessage[] = [];
   let texts: string[] = [];
-  const flush = (): void => {
-    if (texts.length === 0) return;
-    const last = done.at(-1);
-    if (last?.role === 'user') done[done.length - 1] = withText(last, [textOf(last.content) ?? '', ...texts]);
-    else done.push(user(texts.join('\n\n')));
-    texts = [];
-  };
   for (const [at, message] of messages.entries()) {
-    if (at >= from && message.role === 'system') {
-      texts.push(marked(message));
-      continue;
-    }
-    if (message.role === 'user' && texts.length > 0) {
-      done.push(withText(message, [...texts, textOf(message.content) ?? '']));
+    const before = done.at(-1);
+    if (at < from || message.role !== 'system') {
+      const joins = message.role === 'user' && texts.length > 0;
+      if (!joins && texts.length > 0) done.push(user(joinedTexts(texts)));
+      done.push(joins ? withText(message, [...texts, textOf(message.content)]) : message);
       texts = [];
-      continue;
-    }
-    flush();
-    done.push(message);
+    } else if (texts.length === 0 && (before?.role === 'user' || before?.role === 'tool')) {
+      done[done.length - 1] = withText(before, [textOf(before.content), marked(message)]);
+    } else texts.push(marked(message));
   }
-  flush();
-  return done;
+  return texts.length > 0 ? [...done, user(joinedTexts(texts))] : done;
 }
 
-function withText(message: PromptMessage, texts: readonly string[]): PromptMessage {
-  return { ...message, content: texts.filter((text) => text !== '').join('\n\n') };
+function withText(message: PromptMessage, texts: readonly (string | undefined)[]): PromptMessage {
+  return { ...message, content: joinedTexts(texts) };
 }
 
 /** A system message in words. */
 function marked({ content }: PromptMessage): string {
-  return `The following is a system message:\n\n${textOf(content) ?? ''}\n\nThis is the end of the system message.`;
+  return inWords('system message', textOf(content) ?? '');
+}
+
+/** Messages of the user and of the assistant in the form, where calls already have theirs (call-forms.ts). */
+export function inRoleForm(conversation: PromptConversation, form: RoleForm): PromptConversation {
+  const { messages } = conversation;
+  const leading = messages.findIndex(({ role }) => role !== 'system');
+  const first = messages[leading];
+  const lacksFirst = form.userFirst === true && first?.role === 'assistant';
+  const lacksUser = form.needsUser === true && !messages.some(({ role }) => role === 'user');
+  const led =
+    lacksFirst || lacksUser ? messages.toSpliced(leading < 0 ? messages.length : leading, 0, user('')) : messages;
+  return { ...conversation, messages: form.alternates === true ? alternating(led) : led };
+}
+
+function alternating(messages: readonly PromptMessage[]): readonly PromptMessage[] {
+  const done: PromptMessage[] = [];
+  let last: string | undefined;
+  /** Where the calls behind the last message that counts begin. */
+  let calls: number | undefined;
+  for (const message of messages) {
+    const { role, tool_calls: made = [] } = message;
+    const counts = role !== 'system' && role !== 'tool' && made.length === 0;
+    if (!counts) {
+      if (role !== 'system') calls ??= done.length;
+      done.push(message);
+      continue;
+    }
+    const before = done.at(-1);
+    if (role === last && before !== undefined && calls === undefined) {
+      done[done.length - 1] =
+        role === 'user'
+          ? withText(
+              before,
+              [before, message].map(({ content }) => textOf(content)),
+            )
+          : joinedReply([before, message]);
+      continue;
+    }
+    if (role === last)
+      done.splice(role === 'user' ? done.length : (calls ?? done.length), 0, role === 'user' ? reply('') : user(''));
+    done.push(message);
+    last = role;
+    calls = undefined;
+  }
+  return done;
 }
 
 /*

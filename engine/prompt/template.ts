@@ -1,5 +1,4 @@
 import type { CallSyntax } from '../protocol/reply-format.js';
-import { OversizedArguments } from './call-arguments.js';
 import { type CallForm, callFormOf, inCallForm, withEmbeddedResults } from './call-forms.js';
 import { shapeConversation, type PromptConversation, type Shape, type Shaped } from './conversation.js';
 import { UNMARKED, type Marking } from './data-text.js';
@@ -7,10 +6,12 @@ import { formatDate } from './dates.js';
 import { probeEfforts, type Effort, type EffortValues, type Efforts } from './effort.js';
 import { JinjaTemplate } from './jinja.js';
 import {
+  inRoleForm,
   inSystemForm,
   NEXT_QUESTION,
-  type SystemForm,
-  systemFormOf,
+  PLAIN_ROLES,
+  type RoleForm,
+  roleFormOf,
   type TurnForm,
   turnFormOf,
   withoutNextQuestion,
@@ -38,16 +39,11 @@ export interface RenderOptions {
 /** `why` is for the caller's message; a template's own error is not passed on, since it may quote the conversation. */
 export interface RenderFailure {
   readonly kind: 'failed';
-  readonly why: 'tools' | 'arguments' | 'argument-values' | 'unpaired-result' | 'reply-last' | 'conversation';
-  /** What of the conversation the template does not take, in its own constant words or ours. */
+  readonly why: 'tools' | 'arguments' | 'unpaired-result' | 'conversation';
+  /** Constant words of the template's own. */
   readonly says?: string;
-  /** What of the conversation causes it. */
-  readonly at?: ConversationPlace;
-}
-
-/** A message of a conversation, or one of its calls, by their indexes. */
-export interface ConversationPlace {
-  readonly message: number;
+  /** The index of the message that causes it, and of its call. */
+  readonly message?: number;
   readonly call?: number;
 }
 
@@ -88,29 +84,26 @@ interface TemplateSource {
   readonly omitsTurn: boolean;
 }
 
-/** A model's chat template, and the form of conversation that it supports. */
+/** The forms in which a template takes a history. */
+export interface HistoryForms {
+  readonly shape: Shape;
+  readonly roles: RoleForm;
+  readonly calls: CallForm;
+  readonly turns: TurnForm;
+}
+
+/** A model's chat template, and the forms of conversations that it takes. */
 export class ChatTemplate {
   readonly capabilities: TemplateCapabilities;
   readonly tools: ToolUse;
+  readonly forms: HistoryForms;
   readonly #template: TemplateSource;
-  readonly #shape: Shape;
-  readonly #calls: CallForm;
-  readonly #systems: SystemForm;
-  readonly #turns: TurnForm;
 
-  constructor(
-    template: TemplateSource,
-    shape: Shape,
-    tools: ToolUse,
-    { calls, systems, turns }: { readonly calls: CallForm; readonly systems: SystemForm; readonly turns: TurnForm },
-  ) {
-    this.capabilities = { tools: tools.calls !== undefined, system: shape.system };
+  constructor(template: TemplateSource, tools: ToolUse, forms: HistoryForms) {
+    this.capabilities = { tools: tools.calls !== undefined, system: forms.shape.system };
     this.tools = tools;
+    this.forms = forms;
     this.#template = template;
-    this.#shape = shape;
-    this.#calls = calls;
-    this.#systems = systems;
-    this.#turns = turns;
   }
 
   /** What the template is given for each level of effort. */
@@ -125,19 +118,31 @@ export class ChatTemplate {
 
   /** Renders a conversation. Never throws: what the template cannot express is a returned failure. */
   render(conversation: PromptConversation, options: RenderOptions): Rendered {
-    const shaped = this.shape(conversation);
+    const shaped = this.shape(conversation, options);
     return shaped.kind === 'failed' ? shaped : this.renderShaped(shaped.shaped, options);
   }
 
-  /** The first half of `render`: the conversation as the template will see it, so that its strings can be looked at. */
-  shape(conversation: PromptConversation): { readonly kind: 'shaped'; readonly shaped: Shaped } | RenderFailure {
+  /**
+   * The first half of `render`: the conversation as the template will see it, so that its strings can be looked at. `plain`: in the form
+   * that every template takes. Where no text begins a turn of the model, an empty message of the user stands behind a reply at the end.
+   */
+  shape(
+    conversation: PromptConversation,
+    { addGenerationPrompt, plain = false }: { readonly addGenerationPrompt: boolean; readonly plain?: boolean },
+  ): { readonly kind: 'shaped'; readonly shaped: Shaped } | RenderFailure {
     const offered = conversation.tools !== undefined && conversation.tools.length > 0;
     if (offered && !this.capabilities.tools) return { kind: 'failed', why: 'tools' };
+    const { roles, calls, turns, shape } = this.forms;
+    const form = plain ? PLAIN_ROLES : roles;
+    const asks = addGenerationPrompt && turns === 'none' && endsWithReply(conversation);
+    const asked = asks
+      ? { ...conversation, messages: [...conversation.messages, { role: 'user', content: '' }] }
+      : conversation;
     try {
-      const formed = inCallForm(inSystemForm(conversation, this.#systems), this.#calls);
-      return { kind: 'shaped', shaped: shaped(formed, this.#shape, this.#template) };
-    } catch (error) {
-      return { kind: 'failed', why: error instanceof OversizedArguments ? 'argument-values' : 'arguments' };
+      const formed = inRoleForm(inCallForm(inSystemForm(asked, form), calls), form);
+      return { kind: 'shaped', shaped: shaped(formed, shape, this.#template) };
+    } catch {
+      return { kind: 'failed', why: 'arguments' };
     }
   }
 
@@ -146,13 +151,14 @@ export class ChatTemplate {
    * the model, also behind a reply.
    */
   renderShaped(shaped: Shaped, options: RenderOptions, marking: Marking = UNMARKED): Rendered {
-    const turns = options.addGenerationPrompt && endsWithReply(shaped) ? this.#turns : 'begun';
-    if (turns === 'none') return { kind: 'failed', why: 'reply-last' };
-    const given = turns === 'begun' ? shaped : withNextQuestion(shaped, this.#shape);
+    const turns = options.addGenerationPrompt && endsWithReply(shaped) ? this.forms.turns : 'begun';
+    const question = shapeConversation({ messages: [NEXT_QUESTION] }, this.forms.shape).messages[0];
+    const given =
+      typeof turns === 'object' && question ? { ...shaped, messages: [...shaped.messages, question] } : shaped;
     const text = renderWith(this.#template, given, options, marking);
-    if (text !== undefined && turns !== 'begun') {
+    if (text !== undefined && typeof turns === 'object') {
       const begun = withoutNextQuestion(text, turns, marking.mark);
-      return begun === undefined ? { kind: 'failed', why: 'reply-last' } : { kind: 'text', text: begun };
+      return begun === undefined ? { kind: 'failed', why: 'conversation' } : { kind: 'text', text: begun };
     }
     if (text !== undefined) return { kind: 'text', text: withOmittedTurn(this.#template, text, options, marking) };
     const says = ownWords(this.#template, given, options);
@@ -161,14 +167,9 @@ export class ChatTemplate {
 }
 
 /** Whether the last message is the assistant's and calls nothing. */
-function endsWithReply({ messages }: Shaped): boolean {
+function endsWithReply({ messages }: { readonly messages: readonly object[] }): boolean {
   const last = messages.at(-1);
   return last !== undefined && 'role' in last && last.role === 'assistant' && !('tool_calls' in last);
-}
-
-function withNextQuestion({ messages, ...rest }: Shaped, shape: Shape): Shaped {
-  const next = shapeConversation({ messages: [NEXT_QUESTION] }, shape).messages;
-  return { messages: [...messages, ...next], ...rest };
 }
 
 /** A conversation as the template is given it. As {@link shapeConversation}. */
@@ -194,13 +195,13 @@ export function makeTemplate(
   if (probed === undefined) return { kind: 'bad', problem: 'the chat template cannot render one user message' };
   const shape = shapeWithMarks(render, probed.shape, thoughtsOf(source, [])?.splitIn(source));
   const inShape = (conversation: PromptConversation): string | undefined => render(conversation, shape);
-  const calls = callFormOf(inShape, probed.tools);
+  const roles = roleFormOf(inShape, probed.tools);
+  const calls = callFormOf((conversation) => inShape(inRoleForm(conversation, roles)), probed.tools);
   const use = toolUseOf(source, { lists: probed.tools, shows: calls !== undefined }, toolFormat, (conversation) =>
     inShape(calls?.ids === undefined ? conversation : inCallForm(conversation, { ids: calls.ids })),
   );
   const turns = turnFormOf((messages, addGenerationPrompt) => render({ messages }, shape, addGenerationPrompt));
-  const forms = { calls: calls ?? {}, systems: systemFormOf(inShape), turns };
-  return { kind: 'ok', template: new ChatTemplate(template, shape, use, forms) };
+  return { kind: 'ok', template: new ChatTemplate(template, use, { shape, roles, calls: calls ?? {}, turns }) };
 }
 
 /** Throws a SyntaxError. */

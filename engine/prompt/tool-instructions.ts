@@ -1,7 +1,14 @@
 /** The system message that lists the tools, for a template that lists none or a model whose call format is not known. */
 import { CALLED } from '../output/calls/expected-text.js';
 import type { CallSyntax } from '../protocol/reply-format.js';
-import { shapeTool, textOf, type PromptConversation, type PromptMessage, type PromptToolCall } from './conversation.js';
+import {
+  joinedTexts,
+  shapeTool,
+  textOf,
+  type PromptConversation,
+  type PromptMessage,
+  type PromptToolCall,
+} from './conversation.js';
 import { unusedMark } from './data-text.js';
 import type { ToolUse } from './tool-use.js';
 import { WRAPPED } from './call-syntax.js';
@@ -109,44 +116,68 @@ function withMessages(conversation: PromptConversation, messages: readonly Promp
 
 /**
  * Calls become text of the assistant in the model's own format, or as JSON where its arguments are not. Results become one
- * text of the user, together with the user's message that follows them: many templates take no two in a row.
+ * text of the user, together with the user's message that follows them: many templates take no two in a row. A space keeps the
+ * caller's own text from reading as a call or a result.
  */
 function callsAsText(conversation: PromptConversation, syntax: CallSyntax = WRAPPED): PromptConversation {
-  if (!conversation.messages.some(({ role, tool_calls: calls }) => role === 'tool' || calls !== undefined)) {
-    return conversation;
-  }
   const names = new Map<string, string>();
   const messages: PromptMessage[] = [];
+  const { head } = textForm(syntax);
   let results: string[] = [];
   const flush = (more: readonly string[] = []): void => {
     if (results.length > 0) messages.push({ role: 'user', content: [...results, ...more].join('\n\n') });
     results = [];
   };
   for (const message of conversation.messages) {
-    const { role, content, tool_calls: calls, ...rest } = message;
-    const text = textOf(content);
+    const { role, content, tool_calls: calls = [], ...rest } = message;
+    const given = textOf(content);
     if (role === 'tool') {
       const name = message.name ?? names.get(message.tool_call_id ?? '');
-      results.push(JSON.stringify({ tool_result: { ...(name !== undefined && { name }), content: text ?? '' } }));
+      results.push(JSON.stringify({ [RESULT]: { ...(name !== undefined && { name }), content: given ?? '' } }));
       continue;
     }
+    const text = given === undefined ? undefined : spaced(given, role === 'assistant' ? head : RESULT_HEAD);
     if (role === 'user' && results.length > 0) {
       flush(text === undefined ? [] : [text]);
       continue;
     }
     flush();
-    for (const { id, function: called } of calls ?? []) names.set(id, called.name);
-    const written = calls && calls.length > 0 ? [callText(calls, syntax)] : [];
-    messages.push(
-      calls ? { ...rest, role, content: [...(text === undefined ? [] : [text]), ...written].join('\n\n') } : message,
-    );
+    for (const { id, function: called } of calls) names.set(id, called.name);
+    const written = calls.length > 0 ? joinedTexts([text, callText(calls, syntax)]) : text;
+    messages.push(calls.length > 0 || text !== given ? { ...rest, role, content: written ?? null } : message);
   }
   flush();
-  return { ...conversation, messages };
+  const same = messages.every((message, at) => message === conversation.messages[at]);
+  return same ? conversation : { ...conversation, messages };
 }
 
+const RESULT = 'tool_result';
+const RESULT_HEAD = `{"${RESULT}":`;
+
+/** A text with a space more behind the first character of each `head` in it, also of those that have spaces there. */
+function spaced(text: string, head: string): string {
+  const [first = ''] = head;
+  const rest = head.slice(first.length);
+  if (rest === '' || !text.includes(rest)) return text;
+  return text.replace(new RegExp(`${escaped(first)}(?= *${escaped(rest)})`, 'gu'), '$& ');
+}
+
+function escaped(text: string): string {
+  return text.replace(/[\\^$.*+?()[\]{}|/]/g, '\\$&');
+}
+
+/** The parts of a syntax whose arguments are JSON, else of the instruction's. `head`: what all calls begin with. */
+function textForm(syntax: CallSyntax): Pick<CallSyntax, 'open' | 'between' | 'next' | 'close'> & { head: string } {
+  const form = syntax.arguments === undefined ? syntax : WRAPPED;
+  return { ...form, head: form.open.replaceAll('\0', '0').trim() };
+}
+
+/** A slash is escaped behind `<`: in a reply's text templates look for the marks of a thought. */
 function callText(calls: readonly PromptToolCall[], syntax: CallSyntax): string {
-  const { open, between, next = ', ', close } = syntax.arguments === undefined ? syntax : WRAPPED;
-  const each = calls.map(({ function: called }) => `${called.name}${between}${called.arguments.trim() || '{}'}`);
+  const { open, between, next = ', ', close } = textForm(syntax);
+  const each = calls.map(({ function: { name, arguments: given } }) => {
+    const object = given.trim() || '{}';
+    return `${name}${between}${object.replaceAll('</', '<\\/')}`;
+  });
   return `${open}${each.join(next)}${close}`.replaceAll('\0', '0').trim();
 }

@@ -123,6 +123,7 @@ function chat(
       ...(params.reasoningEffort === undefined ? {} : { reasoningEffort: params.reasoningEffort }),
       ...(params.calls && { calls: params.calls }),
       jsonObject: params.jsonObject,
+      strictHistory: form === 'chat',
       ...(replySchema && { replySchema }),
       ...(switches && { switches }),
       ...(params.thoughtBudget !== undefined && { thoughtBudget: params.thoughtBudget }),
@@ -138,7 +139,7 @@ function chat(
     const more = { ...(promptVersion !== undefined && { promptVersion }), ...(format && { format }) };
     return { kind: 'chat', prompt, ...more, ...(images.length > 0 && { images }) };
   }
-  if (made.kind === 'failed') return cannotRender(made, request);
+  if (made.kind === 'failed') return cannotRender(made, request, form);
   if (made.kind === 'unservable') return unservable(made, form, request);
   return refused(overContextError(limit, { prompt: made.atLeast, least: true }, 'messages', form !== 'chat'));
 }
@@ -150,47 +151,30 @@ const CALLS_UNENFORCEABLE = refusal(
   'tool_choice',
 );
 
-function cannotRender({ why, says, at }: ChatPrompt & { kind: 'failed' }, { places }: ChatRequest): Refusal {
-  const message = at && (places?.[at.message]?.at ?? `messages[${at.message}]`);
-  const ofCall =
-    at?.call === undefined
-      ? undefined
-      : `${places ? (places[at.message]?.calls[at.call] ?? 'input') : `${message}.tool_calls[${at.call}].function`}.arguments`;
+function cannotRender(failure: ChatPrompt & { kind: 'failed' }, { places }: ChatRequest, form: BodyForm): Refusal {
+  const { why, says, message, call } = failure;
+  const place = message === undefined ? undefined : (places?.[message]?.at ?? `messages[${message}]`);
+  const all = form === 'responses' ? 'input' : 'messages';
   switch (why) {
     case 'tools':
       return refusal('unprocessable', 'This model is served without tools.', 'tools');
+    // The strict contract alone has these two, which has no `places`.
     case 'arguments':
-      return refusal(
-        'unprocessable',
-        "This model's chat template needs the arguments of tool calls to be JSON, and some are not.",
-        ofCall ?? 'messages',
-      );
-    case 'argument-values':
-      return refusal(
-        'unprocessable',
-        `The arguments of tool calls nest deeper than ${MAX_ARGUMENT_NESTING} levels, or have more than ` +
-          `${MAX_ARGUMENT_VALUES} values in all.`,
-        ofCall ?? 'messages',
-      );
-    case 'unpaired-result': {
-      const { error } = refuse(`${message}.${places ? 'call_id' : 'tool_call_id'}`, OF_A_CALL);
-      return refused(error);
-    }
-    case 'reply-last':
-      return refusal(
-        'unprocessable',
-        "This model's chat template begins no turn of the assistant after its own message: end the conversation with a message of the " +
-          "user or with a call's result.",
-        message ?? 'messages',
-      );
+      return refusal('unprocessable', JSON_ARGUMENTS, `${place ?? all}.tool_calls[${call ?? 0}].function.arguments`);
+    case 'unpaired-result':
+      return refused(refuse(`${place ?? all}.tool_call_id`, OF_A_CALL).error);
     case 'conversation':
       return refusal(
         'unprocessable',
         `This model's chat template cannot express this conversation${says === undefined ? '' : `: ${says.replace(/[.!]+$/, '')}`}.`,
-        message ?? 'messages',
+        place ?? all,
       );
   }
 }
+
+const JSON_ARGUMENTS =
+  `The arguments of tool calls must be JSON, nested at most ${MAX_ARGUMENT_NESTING} levels, with at most ` +
+  `${MAX_ARGUMENT_VALUES} values in all.`;
 
 const OF_A_CALL =
   'must be the id of a call that the assistant made before, in the same turn, and that has no other result';

@@ -36,7 +36,7 @@ const UNSERVABLE = { status: 422, code: 'unprocessable', message: /^The schema o
 const ARGUMENTS = {
   status: 422,
   code: 'unprocessable',
-  message: /^The arguments of tool calls nest deeper than 64 levels/,
+  message: /^The arguments of tool calls must be JSON, nested at most 64 levels/,
 };
 
 const BODIES: readonly (readonly [what: string, body: () => string, expected: typeof VALUES | typeof UNSERVABLE])[] = [

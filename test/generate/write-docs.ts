@@ -7,11 +7,13 @@ import { withDifferences } from './difference-docs.js';
 import { dashboard } from './dashboard.js';
 import { withEfforts } from './effort-docs.js';
 import { errorDocs } from './error-docs.js';
+import { withHistories } from './history-docs.js';
 import { metricDocs } from './metric-docs.js';
 import { resultsPage } from './results-page.js';
 import { withFigures } from '../docs/figures.js';
 import { readPages } from '../docs/pages.js';
 import { readGoldens } from '../goldens/hashes.js';
+import { bundleChatTemplates } from '../support/bundle-formats.js';
 import { sourceRoot } from '../support/source-root.js';
 
 mkdirSync(`${sourceRoot}/docs`, { recursive: true });
@@ -23,6 +25,8 @@ writeFileSync(`${sourceRoot}/docs/metrics.md`, metricDocs());
 writeFileSync(`${sourceRoot}/docs/cli.md`, cliDocs());
 writeFileSync(`${sourceRoot}/bench/results/README.md`, resultsPage());
 writeFileSync(`${sourceRoot}/deploy/grafana/ra-sidecar.json`, dashboard());
+const models = `${sourceRoot}/docs/models.md`;
+writeFileSync(models, withHistories(readFileSync(models, 'utf8'), await bundleChatTemplates()));
 const formats = `${sourceRoot}/docs/tool-formats.md`;
 const { templates } = await readGoldens();
 writeFileSync(

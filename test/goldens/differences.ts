@@ -57,6 +57,8 @@ const APART =
 const AS_TEXT = 'The template leaves earlier calls out. The sidecar writes calls and results as text.';
 const NO_REPLY =
   "The template refuses a user's message behind a result. The sidecar writes a reply without text between them, llama-server refuses the request.";
+const IN_TURN =
+  'The template refuses two messages of one role in a row. The sidecar makes one of them, llama-server refuses the request.';
 const OWN_IDS =
   "The template writes ids of its own in calls, and the caller's in results. The sidecar gives results the ids of their calls.";
 const EFFORT =
@@ -285,6 +287,8 @@ export const DIFFERENCES: readonly Difference[] = [
     'llama-cpp-deepseek-r1',
     'muse-glimmer',
     'upstage-Solar-Open-100B',
+    'Mistral-Small-3.2-24B-Instruct-2506',
+    'mistralai-Mistral-Nemo-Instruct-2407',
   ].map((template) => sidecar(template, 'calls thought-content-call', 'sidecar', WORDS)),
   ...['GigaChat3-10B-A1.8B', 'GigaChat3.1-10B-A1.8B'].map((template) =>
     sidecar(template, 'calls calls-open calls-swapped', 'sidecar', APART),
@@ -311,6 +315,12 @@ export const DIFFERENCES: readonly Difference[] = [
     'mistralai-Ministral-3-14B-Reasoning-2512',
     'mistralai-Mistral-Nemo-Instruct-2407',
   ].map((template) => sidecar(template, 'loop-user', 'sidecar', NO_REPLY)),
+  ...[
+    'Mistral-Small-3.2-24B-Instruct-2506',
+    'google-gemma-2-2b-it',
+    'mistralai-Ministral-3-14B-Reasoning-2512',
+    'mistralai-Mistral-Nemo-Instruct-2407',
+  ].map((template) => sidecar(template, 'two-users two-assistants', 'sidecar', IN_TURN)),
   sidecar(
     'moonshotai-Kimi-K2',
     'call calls calls-open calls-swapped calls-in-turn call-empty call-deep call-unicode call-marks result-empty result-nameless loop-user thought-call thought-calls thought-content-call',

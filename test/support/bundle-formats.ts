@@ -2,6 +2,7 @@
 import { readdir } from 'node:fs/promises';
 import { join } from 'node:path';
 import { makePromptParts } from '../../engine/prompt/prompt-parts.js';
+import { makeTemplate, type ChatTemplate } from '../../engine/prompt/template.js';
 import type { PromptParts } from '../../engine/prompt/chat-prompt.js';
 import type { Vocabulary } from '../../engine/prompt/tokens.js';
 import { bundleCheckout } from './models.js';
@@ -11,6 +12,24 @@ import { bundleTemplate } from './prompt-models.js';
 export async function bundleTemplates(): Promise<readonly string[]> {
   const files = await readdir(join(await bundleCheckout(), 'models/templates'));
   return files.filter((name) => name.endsWith('.jinja')).map((name) => name.slice(0, -'.jinja'.length));
+}
+
+/** All templates that can be used, by name. */
+export async function bundleChatTemplates(): Promise<ReadonlyMap<string, ChatTemplate>> {
+  const templates = new Map<string, ChatTemplate>();
+  for (const name of await bundleTemplates()) {
+    const made = makeTemplate(await bundleTemplate(name), { bos: '<s>', eos: '</s>' });
+    if (made.kind === 'ok') templates.set(name, made.template);
+  }
+  return templates;
+}
+
+/** Text in a template’s source that looks like a mark. Tests have each as a control token of a vocabulary. */
+export function templateMarks(source: string): readonly string[] {
+  const found = source.match(
+    /<[|｜]?\/?[A-Za-z][^<>\s'"{}]*[|｜]?>|<\/?[a-z_:]+=|\[\/?[A-Z_]{3,}\]|\]<\]minimax\[>\[|\]~!?b\[?\]?/g,
+  );
+  return [...new Set(found ?? [])];
 }
 
 /** One template of each format of calls and thoughts, with its parts; by name. */

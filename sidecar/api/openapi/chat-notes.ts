@@ -89,7 +89,7 @@ export const CHAT_NOTES: Notes = {
     type: { description: 'Which tool.' },
     function: {
       description:
-        'Its name, and its arguments as text. 422 where the model’s template needs them as JSON and they are none, nest more than 64 levels deep, or have more than 131,072 values in all calls together.',
+        'Its name, and its arguments as text. Under the strict contract 422 where they are not JSON, nest more than 64 levels deep, or have more than 131,072 values in all calls together.',
     },
     index: { description: 'As in the answer; ignored.' },
   },

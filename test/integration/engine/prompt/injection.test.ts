@@ -3,17 +3,9 @@ import t from 'tap';
 import { promptPieces, type PromptParts, type ReplyOptions } from '../../../../engine/prompt/chat-prompt.js';
 import { makePromptParts } from '../../../../engine/prompt/prompt-parts.js';
 import { tokenizeParts } from '../../../../engine/prompt/tokens.js';
-import { bundleTemplates } from '../../../support/bundle-formats.js';
+import { bundleTemplates, templateMarks } from '../../../support/bundle-formats.js';
 import { fakeVocabulary } from '../../../support/fake-vocabulary.js';
 import { bundleTemplate } from '../../../support/prompt-models.js';
-
-/** Text in a template’s source that looks like a mark; each counts as a control token here. */
-function marksOf(source: string): readonly string[] {
-  const found = source.match(
-    /<[|｜]?\/?[A-Za-z][^<>\s'"{}]*[|｜]?>|<\/?[a-z_:]+=|\[\/?[A-Z_]{3,}\]|\]<\]minimax\[>\[|\]~!?b\[?\]?/g,
-  );
-  return [...new Set(found ?? [])];
-}
 
 /** A conversation in which callers write `text` in every place, `id` as the id of a call, and these names in its arguments. */
 function conversation(text: string, id: string, names: readonly string[] = []) {
@@ -63,7 +55,7 @@ t.test('the template’s marks in text of users and tools, and in calls', async 
   let tried = 0;
   for (const name of await bundleTemplates()) {
     const source = await bundleTemplate(name);
-    const marks = marksOf(source);
+    const marks = templateMarks(source);
     const made = makePromptParts(fakeVocabulary({ specials: marks }), { chatTemplate: source });
     if (made.kind === 'bad') continue;
     const plain = control(made.parts, 'word');
@@ -99,7 +91,7 @@ t.test('the template’s marks in its variables and in the schema of a reply', a
   const written = { variable: 0, schema: 0 };
   for (const name of await bundleTemplates()) {
     const source = await bundleTemplate(name);
-    const marks = marksOf(source);
+    const marks = templateMarks(source);
     const made = makePromptParts(fakeVocabulary({ specials: marks }), { chatTemplate: source });
     if (made.kind === 'bad') continue;
     const { parts } = made;

@@ -85,12 +85,14 @@ const SAME: readonly (readonly [string, readonly PromptMessage[], readonly Promp
   ],
 ];
 
-async function eachTemplate(use: (name: string, parts: PromptParts) => void): Promise<void> {
-  const vocabulary = await sharedVocabulary('qwen2');
-  for (const name of await bundleTemplates()) {
-    const made = makePromptParts(vocabulary, { chatTemplate: await bundleTemplate(name) });
-    if (made.kind === 'ok') use(name, made.parts);
-  }
+const loaded = new Map<string, PromptParts>();
+for (const name of await bundleTemplates()) {
+  const made = makePromptParts(await sharedVocabulary('qwen2'), { chatTemplate: await bundleTemplate(name) });
+  if (made.kind === 'ok') loaded.set(name, made.parts);
+}
+
+function eachTemplate(use: (name: string, parts: PromptParts) => void): void {
+  for (const [name, parts] of loaded) use(name, parts);
 }
 
 function prompt(parts: PromptParts, messages: readonly PromptMessage[], offered = true) {
@@ -99,10 +101,10 @@ function prompt(parts: PromptParts, messages: readonly PromptMessage[], offered 
   return made.kind === 'pieces' ? made.pieces.join('') : made;
 }
 
-t.test('conversations with calls that differ in meaning have different prompts', async (t) => {
+t.test('conversations with calls that differ in meaning have different prompts', (t) => {
   const faults: string[] = [];
   let templates = 0;
-  await eachTemplate((name, parts) => {
+  eachTemplate((name, parts) => {
     templates += 1;
     for (const offered of [true, false]) {
       const rendered = new Map<string, string>();
@@ -133,6 +135,7 @@ t.test('conversations with calls that differ in meaning have different prompts',
   });
   t.same(faults, []);
   t.equal(templates, 70);
+  t.end();
 });
 
 const system = (content: string): PromptMessage => ({ role: 'system', content });
@@ -156,10 +159,10 @@ const SYSTEMS: Readonly<Record<string, readonly PromptMessage[]>> = {
   'before a result': [system('first-text'), user('question-text'), calls(LOOK), result(LOOK, 'hot-text')],
 };
 
-t.test('every system message is in the prompt, at its place', async (t) => {
+t.test('every system message is in the prompt, at its place', (t) => {
   const faults: string[] = [];
   const refused: string[] = [];
-  await eachTemplate((name, parts) => {
+  eachTemplate((name, parts) => {
     const rendered = new Map<string, string>();
     for (const [title, messages] of Object.entries(SYSTEMS)) {
       const text = prompt(parts, messages, false);
@@ -168,10 +171,12 @@ t.test('every system message is in the prompt, at its place', async (t) => {
         continue;
       }
       const same = rendered.get(text);
-      if (same !== undefined) faults.push(`${name}: ${same} = ${title}`);
+      const moves = name.includes('Mistral-Nemo');
+      // Mistral Nemo has no mark of a system message: its text stands in the last question.
+      const alike = moves && same === 'before the turn';
+      if (same !== undefined && !alike) faults.push(`${name}: ${same} = ${title}`);
       rendered.set(text, title);
       const leading = title === 'before the turn' ? ['first-text', 'later-text'] : ['first-text'];
-      const moves = name.includes('Mistral-Nemo');
       if (moves && !leading.every((each) => text.includes(each) || title === 'without a first')) {
         faults.push(`${name}: ${title}: without a system message`);
       }
@@ -186,14 +191,8 @@ t.test('every system message is in the prompt, at its place', async (t) => {
     }
   });
   t.same(faults, []);
-  const alternate = [
-    'Mistral-Small-3.2-24B-Instruct-2506',
-    'google-gemma-2-2b-it',
-    'mistralai-Ministral-3-14B-Reasoning-2512',
-    'mistralai-Mistral-Nemo-Instruct-2407',
-  ];
-  const twoUsers = alternate.map((name) => `${name}: a user’s`);
-  t.same(refused.sort(), twoUsers.sort(), 'only two messages of the user in a row, which these templates do not take');
+  t.same(refused, []);
+  t.end();
 });
 
 const LAST = said('reply-text');
@@ -249,10 +248,10 @@ function newTurnFault(
   return fits ? undefined : `ends with ${JSON.stringify(tail)}`;
 }
 
-t.test('behind a reply a new turn of the model begins as behind a message of the user', async (t) => {
+t.test('behind a reply a new turn of the model begins as behind a message of the user', (t) => {
   const faults: string[] = [];
-  const refused = new Set<string>();
-  await eachTemplate((name, parts) => {
+  const silent = new Set<string>();
+  eachTemplate((name, parts) => {
     // Texts that end with what begins a turn of the user.
     const openings = [OPENING, OPENING.slice(1)].map((messages) => {
       const text = prompt(parts, messages, false);
@@ -268,15 +267,14 @@ t.test('behind a reply a new turn of the model begins as behind a message of the
       // The last two differ only before the reply.
       for (const [title, messages] of Object.entries(REPLIES).slice(0, way === 'plain' ? undefined : 3)) {
         const text = piecesOf(messages);
-        if (typeof text !== 'string') {
-          refused.add(name);
-          const place = { kind: 'failed', why: 'reply-last', at: { message: messages.length - 1 } };
-          if (JSON.stringify(text) !== JSON.stringify(place)) faults.push(`${name}: ${title}, ${way}: ${text.why}`);
+        if (parts.template.forms.turns === 'none') {
+          silent.add(name);
+          if (text !== piecesOf([...messages, user('')])) faults.push(`${name}: ${title}, ${way}: without a question`);
           continue;
         }
         const followed = piecesOf([...messages, user('next-turn-text')]);
-        if (typeof followed !== 'string' || typeof unprompted !== 'string') {
-          faults.push(`${name}: ${title}, ${way}: refused with a user’s message behind the reply`);
+        if (typeof text !== 'string' || typeof followed !== 'string' || typeof unprompted !== 'string') {
+          faults.push(`${name}: ${title}, ${way}: refused`);
           continue;
         }
         const fault = newTurnFault(text, followed, unprompted, openings, 'reply-text');
@@ -286,13 +284,14 @@ t.test('behind a reply a new turn of the model begins as behind a message of the
   });
   t.same(faults, []);
   t.same(
-    [...refused].sort(),
+    [...silent].sort(),
     [
       'Mistral-Small-3.2-24B-Instruct-2506',
       'mistralai-Ministral-3-14B-Reasoning-2512',
       'mistralai-Mistral-Nemo-Instruct-2407',
       'unsloth-mistral-Devstral-Small-2507',
     ],
-    'only templates that have no text that begins a turn of the model',
+    'where no text begins a turn of the model, behind an empty message of the user',
   );
+  t.end();
 });

@@ -187,14 +187,14 @@ t.test('system messages at the beginning become one where the template takes one
       { kind: 'text', text: /Be brief\.[^]*Speak German\.[^]*Hello/ },
       `${name} renders both, in order`,
     );
-    const shape = chat.shape(several);
+    const shape = chat.shape(several, ANSWER);
     if (shape.kind !== 'shaped' || shape.shaped.messages.length === several.messages.length) continue;
     t.same(rendered, chat.render(joined, ANSWER), name);
     joining.push(name);
   }
   t.same(joining, JOINING);
   const gemma = template(await bundleTemplate('google-gemma-2-2b-it'));
-  t.match(gemma.shape(several), {
+  t.match(gemma.shape(several, ANSWER), {
     shaped: { messages: [{ role: 'user', content: 'Be brief.\n\nSpeak German.\nHello' }] },
   });
 });

@@ -163,6 +163,7 @@ t.test('a conversation that a template cannot express is refused, with what cann
     await real('llama', 'chat', 'llama-bpe', 'meta-llama-Llama-3.1-8B-Instruct'),
     gemma,
     { ...gemma, id: 'none', template: { ...gemma.template, toolFormat: 'none' } },
+    await real('harmony', 'chat', 'llama-bpe', 'openai-gpt-oss-120b'),
   ]);
   const call = (args: string) => ({ id: 'call00001', type: 'function', function: { name: 'f', arguments: args } });
   const called = (...calls: object[]) => [...user('Hello'), { role: 'assistant', tool_calls: calls }];
@@ -188,7 +189,13 @@ t.test('a conversation that a template cannot express is refused, with what cann
   const turns = [...user('Hello'), ...user('Hello')];
   t.match(
     await send('chat', { model: 'gemma', messages: turns }),
-    unprocessable('messages[1]', /cannot express this conversation: Conversation roles must alternate/),
+    { kind: 'chat' },
+    'two messages of one role in a row',
+  );
+  const marked = [...turns, { role: 'assistant', content: '<|channel|>analysis<|message|>' }, ...turns];
+  t.match(
+    await send('chat', { model: 'harmony', messages: marked }),
+    unprocessable('messages[2]', /cannot express this conversation/),
   );
 });
 
