@@ -6,7 +6,7 @@
  * its history again with each request, so that a refusal would end its session.
  */
 import { createHash } from 'node:crypto';
-import { withPairedResults } from '../../engine/prompt/call-results.js';
+import { regularHistory } from '../../engine/prompt/history.js';
 import type { ContentPart, Conversation, Message } from '../contracts/requests.js';
 import type { ImageBounds } from './messages.js';
 import { refusal, type Refusal, type RequestImage } from './prompt-maker.js';
@@ -63,7 +63,7 @@ export function readImages(
     const message = messages[at];
     if (message?.role === 'tool') shown.messages[at] = withReadable(message, files, bounds);
   }
-  const paired = withPairedResults(shown);
+  const paired = regularHistory(shown);
   const inPrompt = paired.kind === 'ok' ? paired.conversation.messages : [];
   const parts = inPrompt.flatMap(({ content }) => (typeof content === 'object' && content ? content : []));
   return { kind: 'images', images: parts.flatMap((part) => files.get(part as ContentPart) ?? []), conversation: shown };

@@ -39,7 +39,7 @@ export function writtenTurn(
   const prompt = template.render({ tools, messages: [USER] }, ANSWER);
   const turn = (content: string | null) => ({ tools, messages: [USER, turnWith(content), ...results] });
   // Where the template leaves out words beside calls, they are given to it as another message.
-  const shape = template.shape(turn(WORDS));
+  const shape = template.shape(turn(WORDS), ANSWER);
   const apart = shape.kind === 'shaped' && shape.shaped.messages.length > turn(WORDS).messages.length;
   const rendered = template.render(turn(apart ? null : WORDS), { ...ANSWER, addGenerationPrompt: false });
   if (prompt.kind === 'failed' || rendered.kind === 'failed' || !rendered.text.includes(sign)) return undefined;
