@@ -18,7 +18,7 @@ import {
   type ToInspector,
 } from './protocol/inspect-messages.js';
 import { LoadFailure } from './llama/load-failure.js';
-import './protocol/group-signals.js';
+import './protocol/parent-watch.js';
 import { ENGINE_EXIT } from './protocol/messages.js';
 import { checkRemote } from './remote/start.js';
 

@@ -21,7 +21,7 @@ import { Grammars } from './grammars.js';
 import { watched } from './run.js';
 import { stateFacts } from './whole-state.js';
 import { NOT_A_NUMBER, NOT_NUMBERS, scored } from './not-a-number.js';
-import type { StateElsewhere } from '../protocol/shared-state.js';
+import type { StateElsewhere } from '../protocol/cache-key.js';
 
 const FILLED = { kind: 'filled' } as const;
 

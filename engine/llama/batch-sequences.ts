@@ -4,7 +4,7 @@ import { StateInFile } from './whole-state.js';
 import { NOT_NUMBERS } from './not-a-number.js';
 import type { Checkpoint, OpenedState, Part, PartResult, StateNotes, WholeState } from '../scheduler/decoder.js';
 import { EngineFault, UncleanSequence } from '../scheduler/faults.js';
-import type { StateElsewhere } from '../protocol/shared-state.js';
+import type { StateElsewhere } from '../protocol/cache-key.js';
 
 /**
  * The states of a context's sequences, on the addon's layer: their lengths, truncation, copies and checkpoints.

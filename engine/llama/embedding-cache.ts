@@ -1,7 +1,6 @@
 import type { Vision } from './vision.js';
-import type { CacheScope } from '../protocol/cache-key.js';
+import { type CacheScope, ClosedScopes } from '../protocol/cache-key.js';
 import type { Clock } from '../protocol/clock.js';
-import { ClosedScopes } from '../protocol/closed-scopes.js';
 import type { EncodeTask } from '../protocol/vision-messages.js';
 
 interface Entry {

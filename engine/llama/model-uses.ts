@@ -1,7 +1,7 @@
 import type { LlamaModel } from 'node-llama-cpp';
 import { makeDecisionPrompt } from '../prompt/decision-prompt.js';
 import { callFormatText, type CallFormatText } from '../prompt/tool-use.js';
-import type { TemplateSettings } from '../protocol/template-settings.js';
+import type { TemplateSettings } from '../protocol/setup.js';
 import { makePromptParts, toolsOf } from '../prompt/prompt-parts.js';
 import { vocabularyOf } from './vocabulary.js';
 

@@ -2,7 +2,7 @@ import type { AddonCheckpoint, AddonContext } from './native.js';
 import { MemoryFile } from './memory/memory-file.js';
 import type { OpenedState, StateNotes, WholeState } from '../scheduler/decoder.js';
 import { EngineFault } from '../scheduler/faults.js';
-import type { SharedState, StateElsewhere } from '../protocol/shared-state.js';
+import type { SharedState, StateElsewhere } from '../protocol/cache-key.js';
 
 /** Tokens of a sequence, and the last of llama.cpp's positions. */
 interface SequenceExtent {

@@ -1,7 +1,7 @@
 import type { PromptParts } from './chat-prompt.js';
 import { SpecialTexts } from './data-text.js';
 import type { CallSyntax } from '../protocol/reply-format.js';
-import type { TemplateSettings } from '../protocol/template-settings.js';
+import type { TemplateSettings } from '../protocol/setup.js';
 import { makeTemplate } from './template.js';
 import { thoughtsOf } from './thought-format.js';
 import type { ToolUse } from './tool-use.js';

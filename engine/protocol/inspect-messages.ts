@@ -4,8 +4,7 @@
  * answers one question and exits. It may send `progress` before its answer; one that ends without an answer was crashed
  * by the inspected file.
  */
-import type { EngineSetup, RemoteSetup } from './setup.js';
-import type { TemplateSettings } from './template-settings.js';
+import type { EngineSetup, RemoteSetup, TemplateSettings } from './setup.js';
 
 export const INSPECT_VERSION = 2;
 

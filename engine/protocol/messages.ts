@@ -6,11 +6,11 @@
  * `v`; another version or an unknown `kind` ends the engine.
  */
 import type { CacheScope } from './cache-key.js';
-import type { Output } from './job-output.js';
+import type { Output } from './jobs.js';
 import type { GenerateJob, ScoreJob } from './jobs.js';
 import type { HashedFile } from './file-key.js';
 import type { EngineFacts, EngineSetup, GpuBackend } from './setup.js';
-import type { SharedState } from './shared-state.js';
+import type { SharedState } from './cache-key.js';
 
 export const PROTOCOL_VERSION = 9;
 
@@ -51,7 +51,7 @@ export type ToEngine = { readonly v: number } & (
 
 /**
  * The prefix in a free sequence, or, numbered from the seats on, in a place of host memory: the chain hashes of its tokens
- * (prefix-hash.ts). None: it is empty, or in use.
+ * (`prefixHashes`). None: it is empty, or in use.
  */
 export interface HeldPrefix {
   readonly sequence: number;

@@ -1,6 +1,5 @@
 /** How an engine is set up, and its properties once it is ready. */
 import type { HashedFile } from './file-key.js';
-import type { TemplateSettings } from './template-settings.js';
 
 /** What computes on a GPU. */
 export type GpuBackend = 'cuda' | 'vulkan' | 'metal';
@@ -151,4 +150,21 @@ export interface EngineFacts {
   readonly states?: string;
   /** What an operator should change, one line each, though the model is served. Absent: nothing. */
   readonly warnings?: readonly string[];
+}
+
+/** How a model is prompted, where the operator says otherwise than its file. */
+export interface TemplateSettings {
+  /** Jinja source to use in place of the file's own chat template. */
+  readonly chatTemplate?: string;
+  /** How it calls tools: `auto`, `json`, `none`, or the name of a format. Absent: `auto`. */
+  readonly toolFormat?: string;
+}
+
+/** Printable ASCII: other bytes cannot be in a header. */
+const KEY = /^[\x21-\x7e]{1,4096}$/;
+
+/** The key of an external server in the text of its file: the first line. Undefined if that is none. */
+export function serverKey(text: string): string | undefined {
+  const key = (text.split('\n', 1)[0] ?? '').trim();
+  return KEY.test(key) ? key : undefined;
 }

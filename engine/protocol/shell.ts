@@ -2,12 +2,10 @@
  * What each child process with a link does besides its work: it ends with its parent, leaves the signals of the process group to it,
  * keeps its memory out of dumps, starts once, and takes no message of another version.
  */
-import './group-signals.js';
-import './v8-flags.js';
 import { Link } from './link.js';
 import { ENGINE_EXIT } from './messages.js';
-import { leaveMemoryOutOfDumps } from './no-core-dump.js';
 import { endAtOnce, endWithParent } from './parent-watch.js';
+import { collectOnMainThread, leaveMemoryOutOfDumps } from './process-settings.js';
 
 interface Message {
   readonly v: number;
@@ -38,6 +36,7 @@ export class Shell<In extends Message, Out extends Message> {
     this.#version = version;
     this.#work = work;
     endWithParent();
+    collectOnMainThread();
     leaveMemoryOutOfDumps();
     // An abort inside llama.cpp would start a debugger on this process to print a stack trace.
     process.env['GGML_NO_BACKTRACE'] = '1';

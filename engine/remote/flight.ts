@@ -1,5 +1,5 @@
 /** One request to a server, for one item of a job: a reply or a question's answer. */
-import type { Output } from '../protocol/job-output.js';
+import type { Output } from '../protocol/jobs.js';
 
 export interface Flight {
   /** The server's name for it. */

@@ -1,4 +1,4 @@
-import type { Output } from '../protocol/job-output.js';
+import type { Output } from '../protocol/jobs.js';
 import type { Flight } from './flight.js';
 
 /** A job's items (replies, questions), each of which is a request of its own. */

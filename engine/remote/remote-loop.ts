@@ -10,7 +10,7 @@
  * empty. What the server reports only lowers the limit.
  */
 import { randomUUID } from 'node:crypto';
-import type { GenerateJob, ScoreJob } from '../protocol/jobs.js';
+import type { GenerateJob, ScoreJob, Output } from '../protocol/jobs.js';
 import type { HeldTokens } from '../protocol/messages.js';
 import type { RemoteSetup } from '../protocol/setup.js';
 import type { Flight, FlightEvents } from './flight.js';
@@ -23,7 +23,6 @@ import { Reports, type ReportOptions } from './reports.js';
 import { promptLength } from '../protocol/prompt.js';
 import type { Adapter, Scores } from './adapter.js';
 import { distribution } from '../scheduler/scoring.js';
-import type { Output } from '../protocol/job-output.js';
 import type { Clock } from '../protocol/clock.js';
 
 export interface RemoteLoopOptions extends ReportOptions, Pick<RemoteSetup, 'cancelWaitMs' | 'silentMs' | 'tokenMs'> {

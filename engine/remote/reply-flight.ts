@@ -1,6 +1,5 @@
 import type { Clock } from '../protocol/clock.js';
-import type { GenerateJob } from '../protocol/jobs.js';
-import type { Output } from '../protocol/job-output.js';
+import type { GenerateJob, Output } from '../protocol/jobs.js';
 import { promptLength } from '../protocol/prompt.js';
 import type { Sampler } from '../scheduler/decoder.js';
 import { Reply } from '../scheduler/reply.js';

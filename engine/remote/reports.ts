@@ -1,5 +1,5 @@
 import type { Clock } from '../protocol/clock.js';
-import type { Output } from '../protocol/job-output.js';
+import type { Output } from '../protocol/jobs.js';
 import { Outbox, type Emit } from '../scheduler/outbox.js';
 
 export interface ReportOptions {

@@ -2,11 +2,10 @@
 import { createHash } from 'node:crypto';
 import { readFileSync } from 'node:fs';
 import type { ServedModel } from '../protocol/inspect-messages.js';
-import { serverKey } from '../protocol/server-key.js';
+import { serverKey, type EngineFacts, type RemoteSetup } from '../protocol/setup.js';
 import { LoadFailure } from '../llama/load-failure.js';
 import { beyondTrained, loadTokenFile, type TokenFile } from '../llama/model-tokens.js';
 import type { Clock } from '../protocol/clock.js';
-import type { EngineFacts, RemoteSetup } from '../protocol/setup.js';
 import { makeDecisionPrompt } from '../prompt/decision-prompt.js';
 import { promptVersionOf, makePromptParts } from '../prompt/prompt-parts.js';
 import { type PromptParts, chatPrompt, promptPieces } from '../prompt/chat-prompt.js';

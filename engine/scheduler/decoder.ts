@@ -3,8 +3,8 @@
  * iterators, or the layer below them) differ in speed and version; the loop does not depend on them.
  */
 import type { ImageSegment } from '../protocol/prompt.js';
-import type { SamplingParams } from '../protocol/sampling.js';
-import type { SharedState, StateElsewhere } from '../protocol/shared-state.js';
+import type { SamplingParams } from '../protocol/jobs.js';
+import type { SharedState, StateElsewhere } from '../protocol/cache-key.js';
 
 /** How the next token of one reply is chosen. */
 export interface Sampling extends SamplingParams {

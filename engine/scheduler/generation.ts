@@ -1,13 +1,11 @@
 import type { Decoder, Part, PartResult } from './decoder.js';
 import { chatPoints, PromptPlan, PromptProgress } from './prompt-plan.js';
-import type { GenerateJob } from '../protocol/jobs.js';
-import type { Output } from '../protocol/job-output.js';
+import type { GenerateJob, Output } from '../protocol/jobs.js';
 import { promptLength, type PlacedImage } from '../protocol/prompt.js';
 import { Reply } from './reply.js';
 import type { WorkLimits } from './step-limits.js';
 import type { Branch, EndedReply, ModelTokens, Work } from './job.js';
-import type { CacheScope } from '../protocol/cache-key.js';
-import type { StateElsewhere } from '../protocol/shared-state.js';
+import type { CacheScope, StateElsewhere } from '../protocol/cache-key.js';
 
 /** A prompt no longer than this is evaluated again sooner than its state is saved in a decode of its own. */
 const LEAST_SAVED_TOKENS = 32;

@@ -1,9 +1,8 @@
 import type { Part, PartResult } from './decoder.js';
 import type { Reuse } from './sequence-tokens.js';
-import type { CacheScope } from '../protocol/cache-key.js';
-import type { Output } from '../protocol/job-output.js';
+import type { CacheScope, StateElsewhere } from '../protocol/cache-key.js';
+import type { Output } from '../protocol/jobs.js';
 import type { PromptPlan, PromptProgress } from './prompt-plan.js';
-import type { StateElsewhere } from '../protocol/shared-state.js';
 
 /** A reply that has ended, as a sequence holds it. */
 export interface EndedReply {

@@ -1,7 +1,7 @@
 import { faultReason } from './faults.js';
 import type { Reuse } from './sequence-tokens.js';
 import type { CacheScope } from '../protocol/cache-key.js';
-import type { Output } from '../protocol/job-output.js';
+import type { Output } from '../protocol/jobs.js';
 import type { PrefixReuse } from '../protocol/setup.js';
 import type { Sequences } from './sequences.js';
 import { RunningJob, type RunningItem, type WaitingJob, type Work } from './job.js';

@@ -1,6 +1,6 @@
 import type { Clock } from '../protocol/clock.js';
 import type { HeldPrefix } from '../protocol/messages.js';
-import type { Output } from '../protocol/job-output.js';
+import type { Output } from '../protocol/jobs.js';
 
 /**
  * Steps shorter than this share a message, ms. Each message takes processor time of the engine's main thread and of the sidecar, which

@@ -12,10 +12,9 @@ import type { WholeState } from './decoder.js';
 import type { PromptPlan } from './prompt-plan.js';
 import type { SequenceCheckpoints } from './sequence-checkpoints.js';
 import type { Reuse, SequenceTokens } from './sequence-tokens.js';
-import type { CacheScope } from '../protocol/cache-key.js';
+import { type CacheScope, PREFIX_CHUNK, prefixHashes } from '../protocol/cache-key.js';
 import type { Clock } from '../protocol/clock.js';
 import { MOST_SAVED, type CacheCounts, type Eviction, type HeldPrefix } from '../protocol/messages.js';
-import { PREFIX_CHUNK, prefixHashes } from '../protocol/prefix-hash.js';
 
 export interface PrefixCacheLimits {
   /** The bound of all states; 0: nothing is saved. */

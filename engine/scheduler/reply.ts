@@ -5,7 +5,7 @@ import { MAX_CALLS } from '../output/calls/call-parser.js';
 import type { CallConstraint } from '../output/calls/call-text.js';
 import { ReplyText, type ReplyParts } from '../output/reply-text.js';
 import type { CallFormat, ThoughtLimit } from '../protocol/reply-format.js';
-import type { FinishReason, Output } from '../protocol/job-output.js';
+import type { FinishReason, Output } from '../protocol/jobs.js';
 import type { GenerateJob } from '../protocol/jobs.js';
 import type { ModelTokens } from './job.js';
 

@@ -1,6 +1,6 @@
 import type { Decoder, PartResult } from './decoder.js';
 import { EngineFault } from './faults.js';
-import type { Output } from '../protocol/job-output.js';
+import type { Output } from '../protocol/jobs.js';
 import type { Sequences } from './sequences.js';
 import type { Jobs } from './jobs.js';
 import type { BatchItem } from './batch-planner.js';

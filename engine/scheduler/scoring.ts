@@ -1,12 +1,10 @@
 import type { Part, PartResult } from './decoder.js';
 import { PromptPlan, PromptProgress } from './prompt-plan.js';
-import type { Output } from '../protocol/job-output.js';
-import type { ScoreJob, ScoreQuestion } from '../protocol/jobs.js';
+import type { Output, ScoreJob, ScoreQuestion } from '../protocol/jobs.js';
 import { tokenPrompt } from '../protocol/prompt.js';
 import type { WorkLimits } from './step-limits.js';
 import type { Branch, Work } from './job.js';
-import type { CacheKey, CacheScope } from '../protocol/cache-key.js';
-import type { StateElsewhere } from '../protocol/shared-state.js';
+import type { CacheKey, CacheScope, StateElsewhere } from '../protocol/cache-key.js';
 
 /**
  * A decision request: questions about one input. The input is evaluated once; each question's tail is evaluated after

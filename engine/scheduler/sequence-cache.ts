@@ -4,9 +4,8 @@ import { EngineFault, UncleanSequence } from './faults.js';
 import { LEAST_SAVED, type Entry, type PrefixCache } from './prefix-cache.js';
 import { SequenceCheckpoints } from './sequence-checkpoints.js';
 import { SequenceTokens } from './sequence-tokens.js';
-import type { CacheKey, CacheScope } from '../protocol/cache-key.js';
+import type { CacheKey, CacheScope, StateElsewhere } from '../protocol/cache-key.js';
 import type { Clock } from '../protocol/clock.js';
-import type { StateElsewhere } from '../protocol/shared-state.js';
 
 /** What a sequence holds, as its owner records it. */
 export interface Held {

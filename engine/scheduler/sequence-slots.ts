@@ -8,8 +8,7 @@ import type { SequenceCache } from './sequence-cache.js';
 import { SequenceCheckpoints } from './sequence-checkpoints.js';
 import type { Slot } from './sequence-choice.js';
 import { SequenceTokens } from './sequence-tokens.js';
-import type { CacheKey } from '../protocol/cache-key.js';
-import type { StateElsewhere } from '../protocol/shared-state.js';
+import type { CacheKey, StateElsewhere } from '../protocol/cache-key.js';
 
 /** A reply in the sequence that was freed with it. */
 export interface HeldReply {

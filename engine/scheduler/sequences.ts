@@ -10,12 +10,9 @@ import type { Reuse } from './sequence-tokens.js';
 import type { HeldReply } from './sequence-slots.js';
 import type { PromptPlan } from './prompt-plan.js';
 import type { EndedReply, Work } from './job.js';
-import type { CacheScope } from '../protocol/cache-key.js';
-import { ClosedScopes } from '../protocol/closed-scopes.js';
+import { type CacheScope, ClosedScopes, prefixHashes, type StateElsewhere } from '../protocol/cache-key.js';
 import type { Clock } from '../protocol/clock.js';
-import { prefixHashes } from '../protocol/prefix-hash.js';
 import type { CacheCounts, HeldPrefix, HeldTokens } from '../protocol/messages.js';
-import type { StateElsewhere } from '../protocol/shared-state.js';
 
 /** A sequence that was taken for a prompt: it contains exactly the first `keep` tokens of it. */
 export type OpenedSequence = Pick<ChosenSequence, 'sequence' | 'keep'>;

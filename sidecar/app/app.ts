@@ -9,8 +9,7 @@
  *     the export of metrics, the operators' listener, followed files
  */
 import { join } from 'node:path';
-import { leaveMemoryOutOfDumps } from '../../engine/protocol/no-core-dump.js';
-import '../../engine/protocol/v8-flags.js';
+import { collectOnMainThread, leaveMemoryOutOfDumps } from '../../engine/protocol/process-settings.js';
 import { FailedKeyLimit } from '../access/failed-keys.js';
 import { IdempotencyKeys } from '../access/idempotency.js';
 import type { Identity } from '../access/identity.js';
@@ -126,6 +125,7 @@ export async function forkChildren(
   const clock = systemClock;
   // Before processes are started, which inherit it.
   leaveMemoryOutOfDumps();
+  collectOnMainThread();
   const planned = await planModels(config, config.models.map(templateOf));
   const readiness = new Readiness([
     PROMPTS,

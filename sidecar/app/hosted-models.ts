@@ -1,7 +1,7 @@
 /** Hosts the models: each with its processes and a queue for its seats, and the error line if one cannot be served. */
 import { resolve } from 'node:path';
 import { fileKey, sizeIn } from '../../engine/protocol/file-key.js';
-import type { TemplateSettings } from '../../engine/protocol/template-settings.js';
+import type { TemplateSettings } from '../../engine/protocol/setup.js';
 import { SeatQueue } from '../admission/queue.js';
 import type { HostedModel } from '../api/services.js';
 import type { Config, ModelConfig } from '../config/config.js';

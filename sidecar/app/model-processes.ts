@@ -4,8 +4,7 @@
  */
 import { resolve } from 'node:path';
 import { fileURLToPath } from 'node:url';
-import type { RemoteSetup } from '../../engine/protocol/setup.js';
-import type { TemplateSettings } from '../../engine/protocol/template-settings.js';
+import type { RemoteSetup, TemplateSettings } from '../../engine/protocol/setup.js';
 import type { Config, ModelConfig } from '../config/config.js';
 import { childEnvironment } from '../lib/child-process.js';
 import type { EngineEvents } from '../engine-client/engine.js';

@@ -1,5 +1,5 @@
 import type { CacheScope } from '../../engine/protocol/cache-key.js';
-import type { Output } from '../../engine/protocol/job-output.js';
+import type { Output } from '../../engine/protocol/jobs.js';
 import {
   ENGINE_EXIT,
   NO_REPORT,

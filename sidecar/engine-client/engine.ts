@@ -2,19 +2,18 @@
  * The engine port: the interface through which routes, admission, telemetry and the console use a model's engine. One or several
  * processes implement it (replicated-engine.ts). docs/architecture.md#ports describes what each side guarantees.
  */
-import type { Output } from '../../engine/protocol/job-output.js';
+import type { Output, GenerateJob, ScoreJob } from '../../engine/protocol/jobs.js';
 import type { EngineFacts, EngineSetup } from '../../engine/protocol/setup.js';
-import type { GenerateJob, ScoreJob } from '../../engine/protocol/jobs.js';
 import type { PrefixIndex } from './prefixes.js';
 
 export type { CacheScope } from '../../engine/protocol/cache-key.js';
 export { ALL_ACCOUNTS } from '../../engine/protocol/cache-key.js';
 export { promptLength, tokenPrompt, type Prompt } from '../../engine/protocol/prompt.js';
-export type { Channel, FinishReason } from '../../engine/protocol/job-output.js';
+export type { Channel, FinishReason } from '../../engine/protocol/jobs.js';
 export type { EngineFacts } from '../../engine/protocol/setup.js';
 export type { GenerateJob, ScoreJob } from '../../engine/protocol/jobs.js';
-export { CACHE_SHARE, MOST_CACHE_BYTES } from '../../engine/protocol/cache-size.js';
-export { MEMORY_FILES } from '../../engine/protocol/shared-state.js';
+export { CACHE_SHARE, MOST_CACHE_BYTES } from '../../engine/protocol/cache-key.js';
+export { MEMORY_FILES } from '../../engine/protocol/cache-key.js';
 
 /** Why a job ended without its result. */
 export interface JobFault {
@@ -54,7 +53,7 @@ export interface ScoreReceiver extends JobReceiver {
   answer(answer: Result<'answer'>): void;
 }
 
-/** The engine's output of this kind, whose fields engine/protocol/job-output.ts describes. */
+/** The engine's output of this kind, whose fields engine/protocol/jobs.ts describes. */
 type Result<Kind extends Output['kind']> = Omit<Extract<Output, { kind: Kind }>, 'id' | 'kind'>;
 
 /** A job, and what its results are passed to. */

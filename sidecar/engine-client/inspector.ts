@@ -9,7 +9,7 @@ import {
   type Question,
   type ToInspector,
 } from '../../engine/protocol/inspect-messages.js';
-import { serverKey } from '../../engine/protocol/server-key.js';
+import { serverKey } from '../../engine/protocol/setup.js';
 import type { Clock } from '../lib/clock.js';
 import { childEnvironment, exitReason, StderrTail } from '../lib/child-process.js';
 

@@ -3,7 +3,7 @@
  * (`misplaced`). It does not know the process. One mux per engine process.
  */
 import { PROTOCOL_VERSION, type ToEngine } from '../../engine/protocol/messages.js';
-import type { Output } from '../../engine/protocol/job-output.js';
+import type { Output } from '../../engine/protocol/jobs.js';
 import { IdMap } from '../lib/id-map.js';
 import type { EngineJob, GenerationReceiver, JobFault, JobHandle, ScoreReceiver } from './engine.js';
 

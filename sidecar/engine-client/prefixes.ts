@@ -3,11 +3,15 @@
  * engine process reported.
  */
 import { createHmac, randomBytes } from 'node:crypto';
-import { ALL_ACCOUNTS, type CacheScope } from '../../engine/protocol/cache-key.js';
-import { PREFIX_CHUNK, prefixHashes } from '../../engine/protocol/prefix-hash.js';
+import {
+  ALL_ACCOUNTS,
+  type CacheScope,
+  PREFIX_CHUNK,
+  prefixHashes,
+  type SharedState,
+} from '../../engine/protocol/cache-key.js';
 import { promptIds, type Prompt } from '../../engine/protocol/prompt.js';
 import { MOST_SAVED, type HeldPrefix } from '../../engine/protocol/messages.js';
-import type { SharedState } from '../../engine/protocol/shared-state.js';
 
 /** Tokens of the chunks in which state is reused. */
 export const REUSED_TOKENS = PREFIX_CHUNK;
@@ -23,7 +27,7 @@ export function prefixOf(prompt: Prompt, scope: CacheScope): Uint32Array {
 export interface PrefixIndex {
   /**
    * Leading tokens, in whole chunks of {@link PREFIX_CHUNK}, that the fittest free sequence or saved prefix has of a prompt with these chain
-   * hashes (engine/protocol/prefix-hash.ts).
+   * hashes (engine/protocol/cache-key.ts).
    */
   longestOf(hashes: Uint32Array): number;
 }

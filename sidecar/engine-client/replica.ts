@@ -19,9 +19,8 @@
  * Its processes have three roles. The present one takes the jobs. With other weights a successor loads beside it; once that is ready,
  * it becomes the present one, and the process before is retired: it ends with its last job. There is one of each at most.
  */
-import type { CacheScope } from '../../engine/protocol/cache-key.js';
+import { type CacheScope, ClosedScopes } from '../../engine/protocol/cache-key.js';
 import type { HashedFile } from '../../engine/protocol/file-key.js';
-import { ClosedScopes } from '../../engine/protocol/closed-scopes.js';
 import { NO_REPORT, type EngineReport } from '../../engine/protocol/messages.js';
 import type { EngineSetup } from '../../engine/protocol/setup.js';
 import type { ChildEnd } from '../lib/child-process.js';

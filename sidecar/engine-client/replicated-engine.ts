@@ -1,7 +1,6 @@
 import type { CacheCounts, HeldTokens } from '../../engine/protocol/messages.js';
-import { PREFIX_CHUNK } from '../../engine/protocol/prefix-hash.js';
+import { PREFIX_CHUNK, type StateElsewhere } from '../../engine/protocol/cache-key.js';
 import type { EngineSetup } from '../../engine/protocol/setup.js';
-import type { StateElsewhere } from '../../engine/protocol/shared-state.js';
 import type {
   CacheScope,
   Changes,

@@ -7,8 +7,8 @@ import {
   type HeldTokens,
 } from '../../engine/protocol/messages.js';
 import type { EngineFacts } from '../../engine/protocol/setup.js';
-import type { Output } from '../../engine/protocol/job-output.js';
-import type { SharedState } from '../../engine/protocol/shared-state.js';
+import type { Output } from '../../engine/protocol/jobs.js';
+import type { SharedState } from '../../engine/protocol/cache-key.js';
 import { isCount, isFields, isPositive, type Fields } from '../lib/child-process.js';
 
 /** A protocol violation of an engine, as a short constant for logs; never data that it sent. */

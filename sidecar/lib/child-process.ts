@@ -14,7 +14,7 @@
 import { spawn, type ChildProcess as NodeProcess } from 'node:child_process';
 import { homedir } from 'node:os';
 import { Link } from '../../engine/protocol/link.js';
-import { NO_CORE_FILE } from '../../engine/protocol/no-core-dump.js';
+import { NO_CORE_FILE } from '../../engine/protocol/process-settings.js';
 import { withTimeout, type Clock } from './clock.js';
 
 /** How long the last messages of a child are awaited after its exit, ms: a process that it started may keep its pipes open. */

@@ -12,8 +12,7 @@ import { setEnvironmentData } from 'node:worker_threads';
 import { fileURLToPath, pathToFileURL } from 'node:url';
 import { Link } from '../../engine/protocol/link.js';
 import { endAtOnce, endWithParent } from '../../engine/protocol/parent-watch.js';
-import '../../engine/protocol/group-signals.js';
-import '../../engine/protocol/v8-flags.js';
+import { collectOnMainThread } from '../../engine/protocol/process-settings.js';
 import { describeFault } from '../telemetry/scrub.js';
 import { PROMPTS_VERSION, STACK_MB, type FromHost, type HostSetup, type ModelReport, type ToHost } from './messages.js';
 import type { Answer, CompilerTask, HostBody, Work, WorkerTask } from './messages.js';
@@ -48,6 +47,8 @@ let isBusy = false;
 let workers = 0;
 /** Set once all have loaded. */
 let threads: Threads | undefined;
+
+collectOnMainThread();
 
 // A message that the sidecar does not send ends the process at once, since a thread may be stuck in native code.
 const link = Link.toParent({ message: (raw) => handle(raw as ToHost | null | undefined), closed: endAtOnce });

@@ -6,7 +6,7 @@
 import type { CompiledConstraint } from '../../engine/prompt/reply-constraint.js';
 import type { CallFormatText } from '../../engine/prompt/tool-use.js';
 import type { CallSyntax } from '../../engine/protocol/reply-format.js';
-import type { TemplateSettings } from '../../engine/protocol/template-settings.js';
+import type { TemplateSettings } from '../../engine/protocol/setup.js';
 import type { BodyForm } from '../contracts/requests.js';
 import type { Checked, Tokenized } from './prompt-maker.js';
 

@@ -8,8 +8,7 @@ import type { Backoff, Clock } from '../lib/clock.js';
 import { FairShare, type Item } from '../lib/fair-share.js';
 import { LoadEstimate } from '../lib/load-estimate.js';
 import type { Log } from '../telemetry/logger.js';
-import type { CacheScope } from '../../engine/protocol/cache-key.js';
-import { ClosedScopes } from '../../engine/protocol/closed-scopes.js';
+import { type CacheScope, ClosedScopes } from '../../engine/protocol/cache-key.js';
 import type { EncodeTask, LayoutPart, Size, VisionFacts, VisionSetup } from '../../engine/protocol/vision-messages.js';
 import {
   START_TIMEOUT_MS,

@@ -5,14 +5,13 @@
 import { writeSync } from 'node:fs';
 import { connect } from 'node:net';
 import { basename } from 'node:path';
-import { pack } from '../../engine/protocol/frames.js';
+import { pack } from '../../engine/protocol/link.js';
 import { fileKey } from '../../engine/protocol/file-key.js';
 import { Link } from '../../engine/protocol/link.js';
 import { ENGINE_EXIT, PROTOCOL_VERSION as v, type FromEngine, type ToEngine } from '../../engine/protocol/messages.js';
 import type { EngineFacts, EngineSetup } from '../../engine/protocol/setup.js';
-import type { GenerateJob, ScoreJob } from '../../engine/protocol/jobs.js';
-import type { Output } from '../../engine/protocol/job-output.js';
-import { prefixHashes } from '../../engine/protocol/prefix-hash.js';
+import type { GenerateJob, ScoreJob, Output } from '../../engine/protocol/jobs.js';
+import { prefixHashes } from '../../engine/protocol/cache-key.js';
 import {
   FLOOD_BYTES,
   HELD_CACHE,

@@ -10,7 +10,7 @@ import type {
   StateNotes,
   WholeState,
 } from '../../engine/scheduler/decoder.js';
-import type { SharedState, StateElsewhere } from '../../engine/protocol/shared-state.js';
+import type { SharedState, StateElsewhere } from '../../engine/protocol/cache-key.js';
 import { EngineFault } from '../../engine/scheduler/faults.js';
 
 /** The parts of one step, for assertions. */

@@ -7,8 +7,7 @@ import {
   type ToEngine,
 } from '../../engine/protocol/messages.js';
 import type { EngineSetup } from '../../engine/protocol/setup.js';
-import type { GenerateJob } from '../../engine/protocol/jobs.js';
-import type { Output } from '../../engine/protocol/job-output.js';
+import type { GenerateJob, Output } from '../../engine/protocol/jobs.js';
 import { LinkedChild } from './linked-child.js';
 import { embeddedTestModel } from './models.js';
 import { tokenPrompt, type Prompt } from '../../engine/protocol/prompt.js';

@@ -1,8 +1,7 @@
 /** The step loop over a fake decoder, for unit tests of the engine. */
 import { EventEmitter, once } from 'node:events';
-import type { GenerateJob, ScoreJob } from '../../engine/protocol/jobs.js';
+import type { GenerateJob, ScoreJob, Output } from '../../engine/protocol/jobs.js';
 import type { HeldPrefix } from '../../engine/protocol/messages.js';
-import type { Output } from '../../engine/protocol/job-output.js';
 import type { Clock } from '../../engine/protocol/clock.js';
 import { StepLoop } from '../../engine/scheduler/step-loop.js';
 import type { StepLimits } from '../../engine/scheduler/step-limits.js';

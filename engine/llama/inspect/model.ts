@@ -10,7 +10,7 @@ import type {
   SizeRow,
   SizingSetup,
 } from '../../protocol/inspect-messages.js';
-import type { TemplateSettings } from '../../protocol/template-settings.js';
+import type { TemplateSettings } from '../../protocol/setup.js';
 import { callFormatText } from '../../prompt/tool-use.js';
 import { makeTemplate } from '../../prompt/template.js';
 import { openLlama } from '../backend.js';

@@ -3,7 +3,7 @@ import type { KvTypes, EngineSetup } from '../../protocol/setup.js';
 import { F16_KV, ggmlTypes } from '../kv-types.js';
 import { type Need, totalOf, usableOf } from './verdict.js';
 import { grammarNeed } from '../../grammar/mask-memory.js';
-import { CACHE_SHARE, MOST_CACHE_BYTES } from '../../protocol/cache-size.js';
+import { CACHE_SHARE, MOST_CACHE_BYTES } from '../../protocol/cache-key.js';
 import { GgmlType } from '../package.js';
 
 /** How a context is going to be made. */

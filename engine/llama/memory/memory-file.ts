@@ -11,7 +11,7 @@ import {
 } from 'node:fs';
 import { randomUUID } from 'node:crypto';
 import { EngineFault } from '../../scheduler/faults.js';
-import { MEMORY_FILES, type StateElsewhere } from '../../protocol/shared-state.js';
+import { MEMORY_FILES, type StateElsewhere } from '../../protocol/cache-key.js';
 
 /** glibc's BUFSIZ, bytes. Its buffer of a file has this size or that of a block of the file; musl's has 1,024 bytes. */
 const C_BUFFER = 8192;

@@ -2,7 +2,7 @@ import assert from 'node:assert/strict';
 import t from 'tap';
 import fc from 'fast-check';
 import { joined } from '../../../engine/scheduler/outbox.js';
-import type { Output } from '../../../engine/protocol/job-output.js';
+import type { Output } from '../../../engine/protocol/jobs.js';
 
 type Piece = Extract<Output, { kind: 'piece' }>;
 

@@ -4,8 +4,7 @@ import { fileURLToPath } from 'node:url';
 import * as fc from 'fast-check';
 import assert from 'node:assert/strict';
 import t from 'tap';
-import { FrameReader, pack } from '../../../engine/protocol/frames.js';
-import { Link } from '../../../engine/protocol/link.js';
+import { FrameReader, pack, Link } from '../../../engine/protocol/link.js';
 import { LinkedChild } from '../../support/linked-child.js';
 
 const ECHO = fileURLToPath(new URL('../../support/link-echo.js', import.meta.url));

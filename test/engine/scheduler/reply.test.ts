@@ -1,7 +1,6 @@
 import t from 'tap';
 import type { Sampler, Sampling } from '../../../engine/scheduler/decoder.js';
-import type { GenerateJob } from '../../../engine/protocol/jobs.js';
-import type { Output } from '../../../engine/protocol/job-output.js';
+import type { GenerateJob, Output } from '../../../engine/protocol/jobs.js';
 import type { ReplyFormat } from '../../../engine/protocol/reply-format.js';
 import { Reply } from '../../../engine/scheduler/reply.js';
 import type { ModelTokens } from '../../../engine/scheduler/job.js';

@@ -1,7 +1,6 @@
 import t from 'tap';
-import { prefixHashes } from '../../../engine/protocol/prefix-hash.js';
+import { prefixHashes, ALL_ACCOUNTS } from '../../../engine/protocol/cache-key.js';
 import { alphabet, Bench, job, questions, StepTime, type BenchOptions } from '../../support/step-bench.js';
-import { ALL_ACCOUNTS } from '../../../engine/protocol/cache-key.js';
 
 const OPTIONS = { contextPerSeat: 400, prefillTokensPerStep: 8 } as const;
 const bench = (seats: number, options: BenchOptions = {}): Bench =>

@@ -6,7 +6,7 @@
 import fc from 'fast-check';
 import { runChat, runDecision } from '../../support/generate-job.js';
 import t from 'tap';
-import type { Output } from '../../../engine/protocol/job-output.js';
+import type { Output } from '../../../engine/protocol/jobs.js';
 import type { JobHandle } from '../../../sidecar/engine-client/engine.js';
 import { Mux } from '../../../sidecar/engine-client/mux.js';
 import { RecordingReceiver } from '../../support/recording-receiver.js';
@@ -126,7 +126,13 @@ function replyOf(prompt: readonly number[], seed: number, maxTokens: number): st
 
 async function play(acts: readonly Act[], options: Setup): Promise<void> {
   const clock = new StepTime();
-  const bench = new Bench(options.seats, next, { ...options, ...options.planner, contextPerSeat: CONTEXT, score, clock });
+  const bench = new Bench(options.seats, next, {
+    ...options,
+    ...options.planner,
+    contextPerSeat: CONTEXT,
+    score,
+    clock,
+  });
   const { decoder, loop } = bench;
   decoder.onStep = (step) => {
     clock.ms += options.times[step % options.times.length] ?? 0;

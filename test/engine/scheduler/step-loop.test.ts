@@ -1,6 +1,5 @@
 import t from 'tap';
-import type { GenerateJob } from '../../../engine/protocol/jobs.js';
-import type { Output } from '../../../engine/protocol/job-output.js';
+import type { GenerateJob, Output } from '../../../engine/protocol/jobs.js';
 import { alphabet, Bench, END, job, LETTER_A, model, questions, StepTime } from '../../support/step-bench.js';
 
 t.test('one reply: started, pieces, finished by length, done', async (t) => {

@@ -4,8 +4,7 @@ import type { Decoder, Part, PartResult, Sampler } from '../../../engine/schedul
 import { callGrammar, callRules } from '../../../engine/grammar/calls.js';
 import type { CallSyntax } from '../../../engine/protocol/reply-format.js';
 import type { EngineSetup } from '../../../engine/protocol/setup.js';
-import type { GenerateJob } from '../../../engine/protocol/jobs.js';
-import type { Output } from '../../../engine/protocol/job-output.js';
+import type { GenerateJob, Output } from '../../../engine/protocol/jobs.js';
 import { loadRuntime } from '../../../engine/llama/runtime.js';
 import { StepLoop } from '../../../engine/scheduler/step-loop.js';
 import { testModel } from '../../support/models.js';

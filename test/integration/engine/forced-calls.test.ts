@@ -8,7 +8,7 @@ import { loadRuntime } from '../../../engine/llama/runtime.js';
 import { loadVocabulary } from '../../../engine/llama/vocabulary.js';
 import { chatPrompt, type PromptParts } from '../../../engine/prompt/chat-prompt.js';
 import { ALL_ACCOUNTS } from '../../../engine/protocol/cache-key.js';
-import type { Output } from '../../../engine/protocol/job-output.js';
+import type { Output } from '../../../engine/protocol/jobs.js';
 import { tokenPrompt } from '../../../engine/protocol/prompt.js';
 import type { CallSyntax, ReplyFormat } from '../../../engine/protocol/reply-format.js';
 import { BatchSampler } from '../../../engine/llama/batch-sampler.js';

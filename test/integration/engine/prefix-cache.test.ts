@@ -4,7 +4,7 @@
 import { closeSync, fstatSync, ftruncateSync, openSync, readdirSync, readlinkSync, readSync, writeSync } from 'node:fs';
 import t from 'tap';
 import type { GenerateJob } from '../../../engine/protocol/jobs.js';
-import type { StateElsewhere } from '../../../engine/protocol/shared-state.js';
+import type { StateElsewhere } from '../../../engine/protocol/cache-key.js';
 import { HeldPrefixes, prefixOf } from '../../../sidecar/engine-client/prefixes.js';
 import { ARCHITECTURES, architectureModel } from '../../support/architectures.js';
 import { cpuLlama } from '../../support/llama.js';

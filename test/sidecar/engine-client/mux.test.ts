@@ -1,7 +1,6 @@
 import t from 'tap';
 import { PROTOCOL_VERSION, type ToEngine } from '../../../engine/protocol/messages.js';
-import type { ScoreJob } from '../../../engine/protocol/jobs.js';
-import type { Output } from '../../../engine/protocol/job-output.js';
+import type { ScoreJob, Output } from '../../../engine/protocol/jobs.js';
 import { MAX_JOBS, Mux } from '../../../sidecar/engine-client/mux.js';
 import { RecordingReceiver } from '../../support/recording-receiver.js';
 import { generateJob, runChat, runDecision } from '../../support/generate-job.js';

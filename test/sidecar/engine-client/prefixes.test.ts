@@ -1,9 +1,7 @@
 import t from 'tap';
-import { PREFIX_CHUNK, prefixHashes } from '../../../engine/protocol/prefix-hash.js';
+import { PREFIX_CHUNK, prefixHashes, ALL_ACCOUNTS, type SharedState } from '../../../engine/protocol/cache-key.js';
 import { CacheScopes, HeldPrefixes } from '../../../sidecar/engine-client/prefixes.js';
 import { MOST_SAVED } from '../../../engine/protocol/messages.js';
-import { ALL_ACCOUNTS } from '../../../engine/protocol/cache-key.js';
-import type { SharedState } from '../../../engine/protocol/shared-state.js';
 
 const CONTEXT = 10 * PREFIX_CHUNK;
 const prompt = (chunks: number, salt: number): Uint32Array =>

@@ -1,6 +1,6 @@
 import t from 'tap';
 import { NO_REPORT } from '../../../engine/protocol/messages.js';
-import { PREFIX_CHUNK } from '../../../engine/protocol/prefix-hash.js';
+import { PREFIX_CHUNK } from '../../../engine/protocol/cache-key.js';
 import { tokenPrompt } from '../../../engine/protocol/prompt.js';
 import type {
   EngineFacts,

@@ -5,7 +5,7 @@ import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { runChat, runDecision } from '../../../support/generate-job.js';
 import t, { type Test } from 'tap';
-import { PREFIX_CHUNK } from '../../../../engine/protocol/prefix-hash.js';
+import { ALL_ACCOUNTS, PREFIX_CHUNK } from '../../../../engine/protocol/cache-key.js';
 import type { HashedFile } from '../../../../engine/protocol/file-key.js';
 import type { ScoreJob } from '../../../../engine/protocol/jobs.js';
 import { NO_REPORT } from '../../../../engine/protocol/messages.js';
@@ -16,7 +16,6 @@ import { eventually } from '../../../support/processes.js';
 import { RecordingReceiver } from '../../../support/recording-receiver.js';
 import { HELD_CACHE, type StubScript } from '../../../support/stub-script.js';
 import { prefixOf } from '../../../../sidecar/engine-client/prefixes.js';
-import { ALL_ACCOUNTS } from '../../../../engine/protocol/cache-key.js';
 
 function launch(
   t: Test,

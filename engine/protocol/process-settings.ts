@@ -1,4 +1,6 @@
+/** What each of our own processes sets for itself. */
 import { writeFileSync } from 'node:fs';
+import { setFlagsFromString } from 'node:v8';
 
 /**
  * What the shell that becomes a child process does first: sets RLIMIT_CORE to 0, which JavaScript cannot, so that no core file is
@@ -18,4 +20,13 @@ export function leaveMemoryOutOfDumps(): boolean {
   } catch {
     return false;
   }
+}
+
+/**
+ * Called by each process that serves requests: V8 collects young objects on the main thread alone, without helper threads. One
+ * collection has little work, and waking helpers costs more, especially while an engine computes on every core. V8 reads the flag
+ * at each collection, so it takes effect after the start too.
+ */
+export function collectOnMainThread(): void {
+  setFlagsFromString('--no-parallel-scavenge');
 }

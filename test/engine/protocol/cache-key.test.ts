@@ -1,7 +1,19 @@
 import fc from 'fast-check';
 import t from 'tap';
-import { PREFIX_CHUNK, prefixHashes } from '../../../engine/protocol/prefix-hash.js';
-import { ALL_ACCOUNTS } from '../../../engine/protocol/cache-key.js';
+import { ALL_ACCOUNTS, ClosedScopes, PREFIX_CHUNK, prefixHashes } from '../../../engine/protocol/cache-key.js';
+
+t.test('the oldest is dropped when there are too many, and the one of all accounts is never closed', async (t) => {
+  const closed = new ClosedScopes();
+  closed.close(ALL_ACCOUNTS);
+  t.notOk(closed.has(ALL_ACCOUNTS));
+  for (let name = 0; name < 4096; name += 1) closed.close(`${name}`);
+  closed.close('0');
+  closed.close('last');
+  t.ok(closed.has('0'), 'closed again');
+  t.notOk(closed.has('1'));
+  t.equal([...closed].length, 4096);
+  t.equal([...closed].at(-1), 'last');
+});
 
 t.test('one number for each whole chunk, equal for equal prefixes whatever follows', async (t) => {
   const tokens = Uint32Array.from({ length: 3 * PREFIX_CHUNK + 5 }, (_, i) => (i * 7919) % 50_000);
