@@ -1,13 +1,12 @@
-import type { CallSyntax, NestedTypes, ParameterWay } from '../protocol/reply-format.js';
+import type { CallSyntax, ValueNode } from '../protocol/reply-format.js';
 import { grammarText, literal, MAX_GRAMMAR_CHARACTERS, type GrammarPart, inClass, textUpTo } from './gbnf.js';
 import { JSON_RULES } from './json.js';
-import { looseGrammar } from './loose.js';
-import { nestedGrammar, type NestedGrammar } from './nested.js';
+import { notationOf, spaced, SPACED_RULES, withoutUnnamed, type Notation } from './notation.js';
 import { schemaGrammar, type SchemaGrammar } from './schema.js';
-import { spaced, SPACED_RULES } from './spaced.js';
+import { isRecord } from './shape.js';
 import { MAX_STACKS } from './stacks.js';
-import { taggedGrammar, type TaggedGrammar } from './tagged.js';
-import { WorkBudget, type NoGrammar } from './work.js';
+import { valueNodes } from './value-nodes.js';
+import { unlessUnservable, WorkBudget, type NoGrammar } from './work.js';
 
 /** A function that may be called; `parameters` is the JSON schema of its arguments. */
 export interface Callable {
@@ -15,17 +14,13 @@ export interface Callable {
   readonly parameters: unknown;
 }
 
-/**
- * `stacks`: the most places that a text of it can be at, all at once. `parameters`: of each function, where its arguments
- * are tagged; `nested`: where they are nested elements.
- */
+/** `stacks`: the most places that a text of it can be at, all at once. `values`: as {@link CallFormat} has them. */
 export type CallRules =
   | {
       readonly kind: 'ok';
       readonly gbnf: string;
       readonly stacks: number;
-      readonly parameters?: readonly (readonly ParameterWay[])[];
-      readonly nested?: readonly (readonly NestedTypes[])[];
+      readonly values?: readonly (readonly ValueNode[])[];
     }
   /** `at`: the index of the function whose parameters cause it; absent: all together do. */
   | (NoGrammar & { readonly at?: number });
@@ -54,24 +49,23 @@ export function callRules(
   work = new WorkBudget(),
 ): CallRules {
   const parts: GrammarPart[] = [];
-  const types: (readonly ParameterWay[])[] = [];
-  const nested: (readonly NestedTypes[])[] = [];
-  const notation = syntax.arguments;
+  const values: (readonly ValueNode[])[] = [];
+  const kind = syntax.arguments?.kind;
+  const notation = notationOf(syntax.arguments);
   const written = new Set<unknown>(JSON_RULES);
   let characters = 0;
   /** By name: calls of functions with one name differ only by their arguments, so a text is at a place in each. */
   const places = new Map<string, number>();
   for (const [i, { name, parameters }] of functions.entries()) {
-    const part = argumentsOf(parameters, notation, `call-${i}`, work);
+    const part = argumentsOf(parameters, kind, notation, `call-${i}`, work);
     if (part.kind === 'unservable') return work.exhausted ? { kind: 'unservable', why: part.why } : { ...part, at: i };
     parts.push(part);
-    types.push(part.types);
-    nested.push(part.nodes);
+    if (part.nodes) values.push(part.nodes);
     if (name === syntax.userRecipient || name === syntax.answerTool)
       return { kind: 'unservable', why: 'has a name that means something else to this model: give it another.', at: i };
     const most = (places.get(name) ?? 0) + part.stacks;
     // Nested elements are read by their function's own schema.
-    if (most > MAX_STACKS || (notation?.kind === 'nested' && places.has(name)))
+    if (most > MAX_STACKS || (kind === 'nested' && places.has(name)))
       return { kind: 'unservable', why: 'has too many tools of one name: give each tool its own name.' };
     places.set(name, most);
     // Checked early: a hostile tool list costs no more than one hostile schema.
@@ -107,8 +101,7 @@ export function callRules(
     kind: 'ok',
     gbnf,
     stacks,
-    ...(notation?.kind === 'tagged' && { parameters: types }),
-    ...(notation?.kind === 'nested' && { nested }),
+    ...((kind === 'tagged' || kind === 'nested') && { values }),
   };
 }
 
@@ -128,26 +121,25 @@ function afterName(text: string): string {
 }
 
 type ArgumentsGrammar =
-  (Extract<TaggedGrammar, { kind: 'ok' }> & { readonly nodes: readonly NestedTypes[] }) | NoGrammar;
+  (Extract<SchemaGrammar, { kind: 'ok' }> & { readonly nodes?: readonly ValueNode[] }) | NoGrammar;
 
+/** The arguments of one function, and what its values may be where their reader has to know it. */
 function argumentsOf(
-  schema: unknown,
-  notation: CallSyntax['arguments'],
+  parameters: unknown,
+  kind: NonNullable<CallSyntax['arguments']>['kind'] | undefined,
+  notation: Notation,
   prefix: string,
   work: WorkBudget,
 ): ArgumentsGrammar {
-  const part = ((): SchemaGrammar | TaggedGrammar | NestedGrammar => {
-    if (notation === undefined) return schemaGrammar(objectsOf(schema), prefix, work, schema);
-    switch (notation.kind) {
-      case 'tagged':
-        return taggedGrammar(schema, notation, prefix, work);
-      case 'nested':
-        return nestedGrammar(schema, notation, prefix, work);
-      default:
-        return looseGrammar(schema, notation, prefix, work);
-    }
-  })();
-  return part.kind === 'ok' ? { types: [], nodes: [], ...part } : part;
+  const own = kind === 'tagged' && takesNone(parameters) ? withoutUnnamed(notation) : notation;
+  const part = schemaGrammar(objectsOf(parameters), prefix, work, parameters, own);
+  if (part.kind === 'unservable' || (kind !== 'tagged' && kind !== 'nested')) return part;
+  return unlessUnservable(() => ({ ...part, nodes: valueNodes(parameters, work, kind === 'nested') }), parameters);
+}
+
+/** `properties: {}` without a word of others: how tools without parameters are declared. */
+function takesNone(parameters: unknown): boolean {
+  return isRecord(parameters) && isRecord(parameters['properties']) && parameters['additionalProperties'] === undefined;
 }
 
 /** Of a schema that also allows other values, such as null, its objects alone: arguments are an object. */

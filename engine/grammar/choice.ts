@@ -1,5 +1,5 @@
 import { literal } from './gbnf.js';
-import { alternativesText, type Alternative, type Item } from './rules.js';
+import type { Alternative, Item } from './rules.js';
 import type { All, Shape } from './shape.js';
 import { Validity } from './validity.js';
 import { Unservable, type WorkBudget } from './work.js';
@@ -11,11 +11,6 @@ import { Unservable, type WorkBudget } from './work.js';
  */
 export function choice(texts: readonly string[], newRule: (alternatives: readonly Alternative[]) => string): Item {
   return { rule: newRule(branches(texts, newRule)) };
-}
-
-/** The name of a rule for one of these texts. `newRule`: makes a rule of its alternatives' text and returns its name. */
-export function choiceRule(texts: readonly string[], newRule: (text: string) => string): string {
-  return newRule(alternativesText(branches(texts, (alternatives) => newRule(alternativesText(alternatives)))));
 }
 
 function branches(texts: readonly string[], newRule: (alternatives: readonly Alternative[]) => string): Alternative[] {

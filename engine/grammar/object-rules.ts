@@ -1,7 +1,8 @@
 import { inClass, literal } from './gbnf.js';
+import type { ObjectMarks } from './notation.js';
 import { RULE_STEPS } from './rule-maker.js';
 import { ITEM_STEPS, type Alternative, type Item } from './rules.js';
-import { ANYTHING, type Range } from './shape.js';
+import type { Range } from './shape.js';
 
 /** A property that the schema names. */
 export interface Property {
@@ -11,9 +12,9 @@ export interface Property {
   readonly rule: string;
 }
 
-/** All others: the rule of their keys, quotes included, and of their values. */
+/** All others: their keys, and the rule of their values. */
 export interface Others {
-  readonly key: string;
+  readonly key: Item;
   readonly rule: string;
 }
 
@@ -22,8 +23,6 @@ type NewRule = (alternatives: readonly Alternative[]) => string;
 
 /** Characters of one object's declared names over which no other property is offered: each costs a rule. */
 const MAX_NAME_CHARACTERS = 1024;
-
-const COMMA = '"," json-ws';
 
 /** Steps of each declared property but the first, at least: a rule of one alternative of six items. */
 export const LEAST_PROPERTY_STEPS = RULE_STEPS * 2 + ITEM_STEPS * 7;
@@ -35,21 +34,20 @@ const MAX_MEMBERS = 256;
  * What stands between an object's braces: the properties in order, each optional one there or not, then any number of
  * others. For each place in that order one rule to continue after a property (with a comma), and one for when there is none
  * yet; written from the last place to the first. `count`: of all properties; where there are declared ones it is only held
- * that there is one.
+ * that there is one. Throws Unservable where the notation cannot write a name.
  */
 export function objectRules(
+  { comma, member, key: keyOf }: ObjectMarks,
   properties: readonly Property[],
   others: readonly Others[],
   newRule: NewRule,
-  count: Range = ANYTHING,
+  count: Range,
 ): Item {
-  const member = (key: Item, rule: string): Item[] => [key, '":" json-ws', { rule }, 'json-ws'];
   const declared = properties.length > 0;
   const least = Math.min(count.least, declared ? 1 : MAX_MEMBERS);
   const most = declared || count.most > MAX_MEMBERS ? Infinity : count.most;
-  const other =
-    others.length > 0 && most > 0 ? newRule(others.map(({ key, rule }) => member({ rule: key }, rule))) : '';
-  const more = other === '' ? '' : newRule([[COMMA, { rule: other }]]);
+  const other = others.length > 0 && most > 0 ? newRule(others.map(({ key, rule }) => member(key, { rule }))) : '';
+  const more = other === '' ? '' : newRule([[...comma, { rule: other }]]);
   let after = newRule([more === '' ? [] : [{ rule: more, least: 0 }]]);
   const leader = properties.findIndex(({ required }) => required);
   // There may be none before this place: up to the first one that is required, which is written for itself.
@@ -64,9 +62,9 @@ export function objectRules(
   }
   for (let i = properties.length - 1; i >= 0; i--) {
     const { name, required, rule } = properties[i] as Property;
-    const written = [...member(literal(JSON.stringify(name)), rule), { rule: after }];
+    const written = [...member(keyOf(name), { rule }), { rule: after }];
     if (i <= leading) first = newRule([written, ...(required ? [] : [[{ rule: first }]])]);
-    if (i > 0) after = newRule([[COMMA, ...written], ...(required ? [] : [[{ rule: after }]])]);
+    if (i > 0) after = newRule([[...comma, ...written], ...(required ? [] : [[{ rule: after }]])]);
   }
   return { rule: first };
 }

@@ -55,14 +55,20 @@ export function otherProperties(
   if (objects.some(({ additional }) => additional === false)) return { others: [], places: TEXT_STACKS };
   const keys = allowed && keyRule({ ...allowed, without: declared }, maker);
   if (keys !== undefined) {
-    return { others: keys === '' ? [] : [{ key: keys, rule: value(({ additional }) => additional) }], places: 12 };
+    return {
+      others: keys === '' ? [] : [{ key: { rule: keys }, rule: value(({ additional }) => additional) }],
+      places: 12,
+    };
   }
   let places = TEXT_STACKS;
   const key = extraKeyRules(declared, (alternatives) => {
     places = Math.max(places, alternatives.length);
     return maker.newRule(alternatives);
   });
-  return { others: key === undefined ? [] : [{ key, rule: value(({ additional }) => additional) }], places };
+  return {
+    others: key === undefined ? [] : [{ key: { rule: key }, rule: value(({ additional }) => additional) }],
+    places,
+  };
 }
 
 /** What the patterns of an object add to a property of this name. */
@@ -105,7 +111,7 @@ function listedProperties(
     const rule = rules.value(all);
     byRule.set(rule, [...(byRule.get(rule) ?? []), name]);
   }
-  return [...byRule].map(([rule, all]) => ({ key: keysOf(all, maker), rule }));
+  return [...byRule].map(([rule, all]) => ({ key: { rule: keysOf(all, maker) }, rule }));
 }
 
 /**
@@ -128,7 +134,7 @@ function byPattern(
     if (schema === false) continue;
     const key = keyRule(form, maker);
     if (key === undefined) return undefined;
-    if (key !== '') others.push({ key, rule: value(schema) });
+    if (key !== '') others.push({ key: { rule: key }, rule: value(schema) });
   }
   return others;
 }

@@ -1,14 +1,15 @@
 /** Rules of texts and numbers as a schema narrows them. */
-import { literal } from './gbnf.js';
+import { inClass, literal } from './gbnf.js';
+import { TEXT_TO_MARK, type MarkedStrings, type QuotedStrings } from './notation.js';
 import type { RuleMaker } from './rule-maker.js';
 import { numberRules } from './number-rules.js';
 import { ANY_NUMBER, isWithin } from './number-range.js';
 import { itemsOf } from './rope.js';
-import type { Alternative } from './rules.js';
+import type { Alternative, Item } from './rules.js';
 import type { Range, Shape } from './shape.js';
 import { AFTER_VALUE, TEXT_STACKS, type Container } from './stacks.js';
 import { SharedTexts, type TextRule } from './shared-texts.js';
-import { isText, type TextForm } from './text-automaton.js';
+import { isText, textAutomaton, type Automaton, type TextForm } from './text-automaton.js';
 import { Unservable, type WorkBudget } from './work.js';
 
 /** Bound of counted items and characters. Beyond it: at least this many, or any number. */
@@ -35,19 +36,94 @@ export interface Scalars {
   readonly container: Container;
 }
 
-/** JSON strings of the shape's length, patterns and formats, as far as these are enforced. */
-export function textsOf(shape: Shape, maker: RuleMaker): Scalars {
+/** Strings in quotes, of the shape's length, patterns and formats, as far as these are enforced. */
+export function quotedTexts(shape: Shape, { others }: QuotedStrings, maker: RuleMaker): Scalars {
   const text = jsonText(shape, maker.work);
   if (text === 'none') return { alternatives: [], container: TEXT };
   if (text) return { alternatives: [['"\\""', maker.shared(text)]], container: PATTERN };
-  return { alternatives: [stringOf(shape.length, maker)], container: TEXT };
+  const length = counted(shape.length);
+  const between = (quote: string, character: string): Alternative => {
+    if (length.least === 0 && length.most === Infinity && character === 'json-char') return [{ rule: 'json-string' }];
+    return [quote, maker.shared(SharedTexts.of(maker.work).counted(character, length)), quote];
+  };
+  const quotes = [{ quote: '"\\""', character: 'json-char' }, ...others];
+  return { alternatives: quotes.map(({ quote, character }) => between(quote, character)), container: TEXT };
+}
+
+/** Strings up to a mark. */
+export interface MarkedTexts extends Scalars {
+  /** They are all texts without the mark. */
+  readonly any: boolean;
 }
 
 /**
- * The rule of such strings after their opening quote. Undefined: no pattern or format is enforced, and some strings are of the
+ * Strings of the shape that stand as they are, up to a mark. `brackets`: a value that begins with one of these characters would be taken
+ * for JSON, so no string does.
+ */
+export function markedTexts(
+  shape: Shape,
+  { open, mark, close, unquoted, trimmed }: MarkedStrings,
+  brackets: readonly string[],
+  maker: RuleMaker,
+): MarkedTexts {
+  const made = (alternatives: readonly Alternative[], any = false): MarkedTexts => ({
+    alternatives: alternatives.map((alternative) => [...open, ...alternative]),
+    container: TEXT,
+    any,
+  });
+  const pattern = unquotedText(shape, maker.work, mark, brackets);
+  const { least, most } = counted(shape.length);
+  if (pattern === 'none' || least > most) return made([]);
+  if (pattern) return made([[maker.shared(pattern), ...close]]);
+  const other = (more: string): string => `[^${inClass(mark)}${more}]`;
+  const many = (character: string, count: Range): Item =>
+    maker.shared(SharedTexts.of(maker.work).counted(character, count));
+  const excluded = brackets.map(inClass).join('');
+  const rest = { rule: TEXT_TO_MARK };
+  if (most < Infinity || (least > 0 && !unquoted))
+    return made([[many(other(`${trimmed ? '\\n' : ''}${excluded}`), { least, most }), ...close]]);
+  if (least === 0 && excluded === '') return made([[rest]], true);
+  if (!trimmed) return made([[many(other(''), { least, most: least }), rest]]);
+  const others = least > 1 ? [many(other('\\n'), { least: least - 1, most: least - 1 })] : [];
+  const text = [other(`\\n\\t\\r ${excluded}`), ...others, rest];
+  return made(least > 0 ? [text] : [text, close], least === 0);
+}
+
+/**
+ * The rule of strings of the shape that stand as they are, up to a mark, without the mark. Undefined: no pattern or format is enforced.
+ * `mark`: occurs in no such string. `brackets`: no such string begins with one of these.
+ */
+function unquotedText(shape: Shape, work: WorkBudget, mark: string, brackets: readonly string[]): TextRule | undefined {
+  const form = counted(textForm(shape, work));
+  if (form.patterns.length + form.formats.length === 0) return undefined;
+  if (form.least > form.most) return 'none';
+  const texts = SharedTexts.of(work);
+  const excluded = [...brackets.map((bracket) => `^\\s*\\${bracket}`), escaped(mark)];
+  const any = texts.plain({ patterns: [], formats: [], least: 0, most: Infinity, unlike: excluded });
+  const automaton = textAutomaton(form, work);
+  if (automaton === undefined || any === undefined || any === 'none') return undefined;
+  const isFree = brackets.length === 0 && !mayHave(automaton, mark);
+  return texts.plain(isFree ? form : { ...form, unlike: excluded }, any);
+}
+
+/** Whether a text of it may have the mark's first character. */
+function mayHave(automaton: Automaton, mark: string): boolean {
+  const first = mark.codePointAt(0) ?? 0;
+  return automaton.some(({ next }) =>
+    next.some(({ spans }) => spans.some(([low, high]) => low <= first && first <= high)),
+  );
+}
+
+/** A pattern of texts that have this one in them. */
+function escaped(text: string): string {
+  return text.replace(/[\\^$.*+?()[\]{}|/]/g, '\\$&');
+}
+
+/**
+ * The rule of JSON strings of the shape after their opening quote. Undefined: no pattern or format is enforced, and some strings are of the
  * length.
  */
-export function jsonText(shape: Shape, work: WorkBudget): TextRule | undefined {
+function jsonText(shape: Shape, work: WorkBudget): TextRule | undefined {
   const form = textForm(shape, work);
   if (form.least > form.most) return 'none';
   return form.patterns.length + form.formats.length > 0 ? SharedTexts.of(work).json(counted(form)) : undefined;
@@ -82,12 +158,6 @@ export function counted<T extends Range>(range: T): T {
     least: Math.min(range.least, MAX_COUNTED),
     most: range.most > MAX_COUNTED ? Infinity : range.most,
   };
-}
-
-function stringOf(range: Range, maker: RuleMaker): Alternative {
-  const length = counted(range);
-  if (length.least === 0 && length.most === Infinity) return [{ rule: 'json-string' }];
-  return ['"\\""', maker.shared(SharedTexts.of(maker.work).counted('json-char', length)), '"\\""'];
 }
 
 /** JSON numbers within the shape's bounds. */

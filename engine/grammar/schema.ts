@@ -2,17 +2,27 @@ import { choice, EnumValues } from './choice.js';
 import type { GrammarPart } from './gbnf.js';
 import { JSON_RULES } from './json.js';
 import { itemMembers } from './member-order.js';
-import { LEAST_PROPERTY_STEPS, objectRules, type Property } from './object-rules.js';
+import { JSON_NOTATION, unwritableName, type MarkedStrings, type Notation } from './notation.js';
+import { LEAST_PROPERTY_STEPS, objectRules, type Others, type Property } from './object-rules.js';
 import { matching, namesOf, otherProperties } from './other-properties.js';
 import { RuleMaker } from './rule-maker.js';
 import { alternativeText, type Alternative, type Item } from './rules.js';
-import { MAX_COUNTED, numbersOf, textsOf, overCounted, type Scalars } from './scalar-rules.js';
+import {
+  markedTexts,
+  MAX_COUNTED,
+  numbersOf,
+  overCounted,
+  quotedTexts,
+  type MarkedTexts,
+  type Scalars,
+} from './scalar-rules.js';
 import { itemsOf, type Rope } from './rope.js';
 import { SchemaIds } from './schema-ids.js';
-import { saysNothing, type All, type Schema, type Shape } from './shape.js';
+import { saysNothing, type All, type ObjectShape, type Range, type Schema, type Shape, type Type } from './shape.js';
 import { Shapes } from './shapes.js';
 import { AFTER_VALUE, MAX_STACKS, stacks, type Container, type ValueForm } from './stacks.js';
 import { Validity } from './validity.js';
+import { typesOf } from './value-nodes.js';
 import { Unservable, unlessUnservable, WorkBudget, type NoGrammar } from './work.js';
 
 export type SchemaGrammar =
@@ -22,9 +32,12 @@ export type SchemaGrammar =
 /** Steps of requesting the rule of one schema among those that apply together. */
 const VALUE_STEPS = 8;
 
+/** What values of these types begin with in JSON. */
+const BRACKETS: Readonly<Partial<Record<Type, string>>> = { object: '{', array: '[' };
+
 /**
- * The rules for a JSON text that is valid against a JSON schema; their names begin with `prefix` (letters, digits, `-`),
- * but for those that all schemas share.
+ * The rules for a text in `notation` (absent: JSON) of a value that is valid against a JSON schema; their names begin with `prefix`
+ * (letters, digits, `-`), but for those that all schemas share.
  *
  * Properties come in the schema's order, other ones after them; optional ones may be left out. oneOf is anyOf. Keywords
  * that are not known here are not read. A schema without a type that has the keywords of objects, or of arrays, is one of
@@ -38,11 +51,19 @@ export function schemaGrammar(
   prefix = 'value',
   work = new WorkBudget(),
   root = schema,
+  notation = JSON_NOTATION,
 ): SchemaGrammar {
-  return unlessUnservable(() => new Compiler(root, prefix, work).compile(schema as Schema), root);
+  return unlessUnservable(() => new Compiler(root, prefix, work).compile(schema as Schema, notation), root);
 }
 
-/** A rule for each set of schemas that some value must satisfy, made once, from the outside in. */
+/** A value that is still to be compiled: its rule, the schemas that it must satisfy, and how it is written. */
+interface Open {
+  readonly name: string;
+  readonly all: All;
+  readonly notation: Notation;
+}
+
+/** A rule for each set of schemas that some value must satisfy, and each notation of it, made once, from the outside in. */
 class Compiler {
   readonly #maker: RuleMaker;
   readonly #work: WorkBudget;
@@ -51,7 +72,7 @@ class Compiler {
   readonly #names = new Map<string, string>();
   readonly #validity: Validity;
   readonly #schemaIds = new SchemaIds();
-  readonly #open: { readonly name: string; readonly all: All }[] = [];
+  readonly #open: Open[] = [];
   readonly #forms = new Map<string, ValueForm>();
 
   constructor(root: unknown, prefix: string, work: WorkBudget) {
@@ -61,72 +82,116 @@ class Compiler {
     this.#validity = new Validity(this.#shapes, work);
   }
 
-  compile(schema: Schema): SchemaGrammar {
-    const root = this.#value([schema]);
+  compile(schema: Schema, notation: Notation): SchemaGrammar {
+    const root = this.#value([schema], notation);
     // An array hands out what is added to it on the way.
-    for (const { name, all } of this.#open) this.#define(name, all);
+    for (const open of this.#open) this.#define(open);
     const most = stacks(root, this.#forms, (steps) => this.#work.spend(steps));
     if (most > MAX_STACKS)
       throw new Unservable('has too many alternatives, or consecutive optional properties, with a common prefix.');
     const lines = this.#maker.rules.lines(root, (steps) => this.#work.spend(steps));
     if (!lines) throw new Unservable('allows no value.');
-    return { kind: 'ok', rule: root, rules: [...JSON_RULES, ...lines], stacks: most };
+    return { kind: 'ok', rule: root, rules: [...JSON_RULES, ...notation.rules, ...lines], stacks: most };
   }
 
   /** The name of the rule for a value that satisfies all of these. */
-  #value(all: All): string {
+  #value(all: All, notation: Notation): string {
     this.#work.spend(VALUE_STEPS * all.length);
     const constraining = [...new Set(all.filter((schema) => !saysNothing(schema)))];
-    if (constraining.length === 0) return 'json-value';
-    const key = [...new Set(constraining.map((schema) => this.#schemaIds.id(schema)))].sort().join(' ');
+    if (constraining.length === 0 && notation.any !== undefined) return notation.any;
+    const ids = [...new Set(constraining.map((schema) => this.#schemaIds.id(schema)))].sort();
+    const key = [notation.name, ...ids].join(' ');
     let name = this.#names.get(key);
     if (name === undefined) {
       name = this.#maker.newName();
       this.#names.set(key, name);
-      this.#open.push({ name, all: constraining });
+      this.#open.push({ name, all: constraining, notation });
     }
     return name;
   }
 
-  #define(name: string, all: All): void {
+  #define({ name, all, notation }: Open): void {
+    const { own, groups, strings } = notation;
+    const shapes = this.#shapes.of(all);
+    const types = notation.json.length > 0 ? typesOf(shapes) : [];
+    const isJson = (type: Type): boolean => types.includes(type) && notation.json.includes(type);
+    const unquoted = strings.kind === 'marked' && strings.unquoted ? strings : undefined;
+    // A string without quotes that begins as one of these values does would be taken for it.
+    const beside = unquoted ? (groups.find((group) => group.types.includes('string'))?.types.filter(isJson) ?? []) : [];
+    const brackets = beside.flatMap((type) => BRACKETS[type] ?? []);
+    const marked = strings.kind === 'marked' ? this.#markedTexts(shapes, strings, brackets) : [];
+    // Where any text may stand, it stands for the scalars beside it too.
+    const anyText = unquoted && marked.find(({ any }) => any);
     const alternatives: Alternative[] = [];
     const values = new EnumValues(this.#shapes, this.#work);
     const objects: Container[] = [];
     const arrays: Container[] = [];
-    const strings: Container[] = [];
+    const texts: Container[] = [];
     const numbers: Container[] = [];
+    const json: Container[] = [];
     const seen = new Set<string>();
-    for (const shape of this.#shapes.of(all)) {
+    const isList = (shape: Shape): boolean => shape.values === undefined && shape.types.includes('array');
+    const itemName = own.includes('array') && shapes.some(isList) ? notation.list.itemName : undefined;
+    for (const shape of shapes) {
+      const written = shape.types.filter((type) => own.includes(type));
       if (shape.values) {
-        values.add(shape, shape.values);
+        if (!anyText) values.add({ ...shape, types: written }, shape.values);
         continue;
       }
-      for (const type of shape.types) {
-        if (type === 'object') alternatives.push(...this.#object(shape, objects, seen));
-        else if (type === 'array') alternatives.push(...this.#array(shape, arrays, seen));
-        else if (type === 'string') this.#scalars(textsOf(shape, this.#maker), seen, strings, alternatives);
-        else if (type === 'boolean') alternatives.push(['("true" | "false")']);
-        else if (type === 'null') alternatives.push(['"null"']);
-        else this.#scalars(numbersOf(shape, type === 'integer', this.#maker), seen, numbers, alternatives);
+      for (const type of written) {
+        if (type === 'object') alternatives.push(...this.#object(shape, notation, itemName, objects, seen));
+        else if (type === 'array') alternatives.push(...this.#array(shape, notation, arrays, seen));
+        else if (type === 'boolean') alternatives.push([notation.boolean]);
+        else if (type === 'null') alternatives.push([notation.null]);
+        else if (type !== 'string')
+          this.#scalars(numbersOf(shape, type === 'integer', this.#maker), seen, numbers, alternatives);
+        else if (strings.kind === 'quoted')
+          this.#scalars(quotedTexts(shape, strings, this.#maker), seen, texts, alternatives);
       }
     }
-    const texts = values.texts();
-    const listed = alternatives.length === 0 ? new Set(texts) : undefined;
-    if (texts.length > 0) {
+    for (const text of anyText ? [anyText] : marked) this.#scalars(text, seen, texts, alternatives);
+    for (const { types: group, before } of groups) {
+      const isText = (type: Type): boolean =>
+        anyText !== undefined && group.includes('string') && BRACKETS[type] === undefined;
+      const jsonTypes = group.filter((type) => isJson(type) && !isText(type));
+      if (jsonTypes.length === 0) continue;
+      const rule = this.#value(jsonTypes.length < types.length ? [...all, { type: jsonTypes }] : all, JSON_NOTATION);
+      alternatives.push([...before, { rule }, ...notation.after]);
+      json.push({ places: 1, parts: [], others: [rule] });
+    }
+    const isWritten = (text: string): boolean => brackets.length === 0 || !/^\s*[[{]/.test(text);
+    const listed = values.texts().flatMap(notation.listed).filter(isWritten);
+    const only = alternatives.length === 0 ? new Set(listed) : undefined;
+    if (listed.length > 0) {
       let places = 1;
       const newRule = (rest: readonly Alternative[]): string => {
         places = Math.max(places, rest.length);
         return this.#newRule(rest);
       };
-      alternatives.push([choice(texts, newRule)]);
+      alternatives.push([...(unquoted?.open ?? []), choice(listed, newRule), ...(unquoted?.close ?? [])]);
       // They may begin as any other value does.
-      for (const kind of [objects, arrays, strings, numbers]) kind.push({ places, parts: [], others: [] });
+      for (const kind of [objects, arrays, texts, numbers, ...(json.length > 0 ? [json] : [])])
+        kind.push({ places, parts: [], others: [] });
     }
     this.#maker.rules.set(name, alternatives);
-    this.#forms.set(name, { kinds: [objects, arrays, strings, numbers], texts: listed });
+    this.#forms.set(name, { kinds: [objects, arrays, texts, numbers, json], texts: only });
   }
 
-  #object(shape: Shape, containers: Container[], seen: Set<string>): Alternative[] {
+  #markedTexts(shapes: readonly Shape[], strings: MarkedStrings, brackets: readonly string[]): readonly MarkedTexts[] {
+    return shapes
+      .filter(({ types, values }) => types.includes('string') && values === undefined)
+      .map((shape) => markedTexts(shape, strings, brackets, this.#maker));
+  }
+
+  /** `itemName`: a member of this name would be taken for the item of a list. */
+  #object(
+    shape: Shape,
+    notation: Notation,
+    itemName: string | undefined,
+    containers: Container[],
+    seen: Set<string>,
+  ): Alternative[] {
+    const { object: marks, inner = notation } = notation;
     const objects = this.#items(shape.objects);
     const required = new Set<string>();
     for (const names of this.#items(shape.required)) {
@@ -135,48 +200,68 @@ class Compiler {
     }
     for (const { properties } of objects) this.#work.spend(properties.size);
     const declared = new Set([...objects.flatMap(({ properties }) => [...properties.keys()]), ...required]);
-    const names = namesOf(objects);
+    if (itemName !== undefined && declared.has(itemName)) throw unwritableName();
+    // Only JSON's keys are held to the schemas of names.
+    const otherName = itemName === undefined ? marks.otherName : marks.otherNameBesideList;
+    const names = otherName === undefined ? namesOf(objects) : [];
     const stepsOfOne = 1 + (1 + VALUE_STEPS) * objects.length + LEAST_PROPERTY_STEPS;
     this.#work.foresee(stepsOfOne * (declared.size - 1));
     const properties = [...declared].map((name) => {
       this.#work.spend(objects.length);
       this.#work.spendText(name.length);
       const own = objects.map(({ properties, additional }) => properties.get(name) ?? additional);
-      const patterned = objects.flatMap((object) => matching(object, name, this.#maker));
+      const patterned = otherName === undefined ? objects.flatMap((object) => matching(object, name, this.#maker)) : [];
       const refused = names.length > 0 && !this.#validity.of(name, names);
       return {
         name,
         required: required.has(name),
-        rule: this.#value([...own, ...patterned, ...(refused ? [false] : [])]),
+        rule: this.#value([...own, ...patterned, ...(refused ? [false] : [])], inner),
       };
     });
-    const { others, places: keys } = otherProperties(objects, [...declared], this.#maker, {
-      value: (all) => this.#value(all),
-      shapes: (all) => this.#shapes.of(all),
-    });
-    const between = objectRules(properties, others, (rule) => this.#newRule(rule), shape.members);
+    const { others, places: keys } =
+      otherName === undefined
+        ? otherProperties(objects, [...declared], this.#maker, {
+            value: (all) => this.#value(all, inner),
+            shapes: (all) => this.#shapes.of(all),
+          })
+        : { others: declared.size > 0 ? [] : this.#unnamed(objects, otherName, shape.members, inner), places: 2 };
+    const between = objectRules(marks, properties, others, (rule) => this.#newRule(rule), shape.members);
     const places = placesOf(properties) + Math.max(keys, AFTER_VALUE);
     const container = { places, parts: properties, others: others.map(({ rule }) => rule) };
-    return this.#add([['"{" json-ws', between, '"}"']], seen, containers, container);
+    return this.#add([[...marks.open, between, ...marks.close]], seen, containers, container);
+  }
+
+  /** The members of an object that declares none, in a notation whose keys are all `name`. */
+  #unnamed(objects: readonly ObjectShape[], name: string, { least, most }: Range, inner: Notation): readonly Others[] {
+    const all = objects.map(({ additional }) => additional);
+    if (name === '' || all.includes(false) || most === 0) return [];
+    if (least > MAX_COUNTED) throw overCounted('minProperties');
+    return [{ key: name, rule: this.#value(all, inner) }];
   }
 
   /** Written from the last item to the first: each rule continues with the one after it. */
-  #array(shape: Shape, containers: Container[], seen: Set<string>): Alternative[] {
+  #array(shape: Shape, notation: Notation, containers: Container[], seen: Set<string>): Alternative[] {
     const { items } = shape;
+    const { list: marks, inner = notation } = notation;
     const arrays = this.#items(shape.arrays);
     if (items.least > MAX_COUNTED) throw overCounted('minItems');
     if (items.least > items.most) return [];
     const most = items.most > MAX_COUNTED ? Infinity : items.most;
     const prefix = Math.max(0, ...arrays.map(({ prefix }) => prefix.length));
-    const at = (i: number): string => this.#value(arrays.map(({ prefix, rest }) => prefix[i] ?? rest));
+    const at = (i: number): string =>
+      this.#value(
+        arrays.map(({ prefix, rest }) => prefix[i] ?? rest),
+        inner,
+      );
     const rules = Array.from({ length: prefix + 1 }, (_, i) => at(i));
+    const item = (i: number): readonly Item[] => marks.item({ rule: rules[i] ?? '' });
     const counted = (i: number): Item[] => {
-      const more = this.#newRule([['"," json-ws', { rule: rules[prefix] ?? '' }, 'json-ws']]);
+      const more = this.#newRule([[...marks.comma, ...item(prefix)]]);
       return [{ rule: more, least: Math.max(0, items.least - i), most: most - i }];
     };
     let tail: readonly Alternative[] = most < prefix ? [] : most === prefix ? [[]] : [counted(prefix)];
     for (let i = prefix === 0 ? 0 : prefix - 1; i >= 0; i--) {
-      const value: Item[] = [...(i === 0 ? [] : ['"," json-ws']), { rule: rules[i] ?? '' }, 'json-ws'];
+      const value: Item[] = [...(i === 0 ? [] : marks.comma), ...item(i)];
       const goOn: Alternative[] = [];
       if (i < most) {
         if (prefix === 0) goOn.push(most === 1 ? value : [...value, ...counted(1)]);
@@ -185,7 +270,7 @@ class Compiler {
       tail = i >= items.least ? [[], ...goOn] : goOn;
     }
     const container = { places: AFTER_VALUE, ...itemMembers(rules) };
-    return this.#add([['"[" json-ws', { rule: this.#newRule(tail) }, '"]"']], seen, containers, container);
+    return this.#add([[...marks.open, { rule: this.#newRule(tail) }, ...marks.close]], seen, containers, container);
   }
 
   #newRule(alternatives: readonly Alternative[]): string {

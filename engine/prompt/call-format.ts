@@ -52,8 +52,7 @@ export function compileCalls(
     syntax: answer === undefined || json || choice.required ? bare : syntax,
     functions: callable.map(({ name }) => name),
     single,
-    ...(rules.parameters && { parameters: rules.parameters }),
-    ...(rules.nested && { nested: rules.nested }),
+    ...(rules.values && { values: rules.values }),
   };
   const { userRecipient, answerLead } = syntax;
   const whole = choice.required || json || syntax.answer !== undefined || userRecipient !== undefined;

@@ -152,29 +152,20 @@ export interface ValueTypes {
   readonly scalars?: readonly ScalarForm[];
 }
 
-/** What values an argument may have. */
-export interface ParameterTypes extends ValueTypes {
-  /** '': any other name. */
-  readonly name: string;
-}
-
-/** One way of giving arguments. A schema that is an anyOf of objects has several. */
-export type ParameterWay = readonly ParameterTypes[];
-
-/** What is within an object or an array, as numbers in one list of {@link NestedTypes}. */
-export interface NestedParts {
+/** What is within an object or an array, as numbers in one list of {@link ValueNode}. */
+export interface NodeParts {
   /** An object's members by their names, or an array's first items by their places. */
   readonly named?: Readonly<Record<string, number>>;
   /** All others. Absent: there are none. */
   readonly others?: number;
 }
 
-/** What a value of nested arguments may be. */
-export interface NestedTypes extends ValueTypes {
+/** What a value of tagged or nested arguments may be. What is within a tagged value is JSON, and not described. */
+export interface ValueNode extends ValueTypes {
   /** Each object that it may be. */
-  readonly objects?: readonly NestedParts[];
+  readonly objects?: readonly NodeParts[];
   /** Each array that it may be. */
-  readonly arrays?: readonly NestedParts[];
+  readonly arrays?: readonly NodeParts[];
   /** What an element with nothing in it is. Absent: a string, if it may be one. */
   readonly empty?: 'object' | 'array';
 }
@@ -184,10 +175,11 @@ export interface CallFormat {
   readonly syntax: CallSyntax;
   /** Names that may be called, at least one. */
   readonly functions: readonly string[];
-  /** The ways of giving the arguments of each of `functions`, in that order. With tagged arguments alone. */
-  readonly parameters?: readonly (readonly ParameterWay[])[];
-  /** The arguments of each of `functions`, in that order: the first value is all of them. With nested arguments alone. */
-  readonly nested?: readonly (readonly NestedTypes[])[];
+  /**
+   * What the arguments of each of `functions` may be, in that order: the first value of a list is all arguments. Absent unless they
+   * are tagged or nested.
+   */
+  readonly values?: readonly (readonly ValueNode[])[];
   /** One call at most; the reply ends with it. */
   readonly single: boolean;
   /**

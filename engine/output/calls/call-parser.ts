@@ -253,9 +253,10 @@ export class CallParser {
 
 /** A reader of the arguments of one call of `name`, in the format's notation. */
 function readerOf(format: CallFormat, name: string): ArgumentsReader {
-  const { syntax, functions, parameters = [], nested = [] } = format;
+  const { syntax, functions, values = [] } = format;
   const { arguments: notation, close, next } = syntax;
   const ends = next === undefined ? [close] : [close, next];
+  const own = values.filter((_, i) => functions[i] === name);
   switch (notation?.kind) {
     case undefined:
       return new JsonArguments();
@@ -263,11 +264,9 @@ function readerOf(format: CallFormat, name: string): ArgumentsReader {
       return new LooseJson({ quote: notation.quote });
     case 'keywords':
       return new LooseJson({ end: ')' });
-    case 'tagged': {
-      const ways = functions.flatMap((each, i) => (each === name ? (parameters[i] ?? []) : []));
-      return new TaggedReader(notation, ways, ends);
-    }
+    case 'tagged':
+      return new TaggedReader(notation, own, ends);
     case 'nested':
-      return new NestedReader(notation, nested[functions.indexOf(name)] ?? [], ends);
+      return new NestedReader(notation, own[0] ?? [], ends);
   }
 }

@@ -6,10 +6,10 @@
  *      +---prefix<NAME>-------+   an element within it: the value is an object or an array
  *     gap --close or next of the call--> complete
  */
-import type { NestedArguments, NestedTypes } from '../../protocol/reply-format.js';
+import type { NestedArguments, ValueNode } from '../../protocol/reply-format.js';
 import type { ArgumentsPart, ArgumentsReader } from './arguments-reader.js';
 import { ExpectedText } from './expected-text.js';
-import { PossibleWays, united } from './possible-ways.js';
+import { membersOf, PossibleWays, united } from './possible-ways.js';
 import { TaggedValue } from './tagged-value.js';
 
 /** The longest name of a tag, so that text that no grammar constrains is not buffered without a bound. */
@@ -18,13 +18,13 @@ const MAX_NAME = 1024;
 const ITEM = 'item';
 
 /** A value that is not known. */
-const ANYTHING: NestedTypes = { types: ['string', 'object', 'array', 'number', 'boolean', 'null'] };
+const ANYTHING: ValueNode = { types: ['string', 'object', 'array', 'number', 'boolean', 'null'] };
 
 /** An object or an array that has begun. */
 interface Open {
   readonly kind: 'object' | 'array';
   /** Of giving its members by their names, or its items by their places. */
-  readonly ways: PossibleWays<NestedTypes>;
+  readonly ways: PossibleWays<ValueNode>;
   written: number;
 }
 
@@ -32,7 +32,7 @@ type State = 'gap' | 'tag' | 'value' | 'text' | 'closing' | 'ends' | 'over';
 
 export class NestedReader implements ArgumentsReader {
   readonly #prefix: string;
-  readonly #nodes: readonly NestedTypes[];
+  readonly #nodes: readonly ValueNode[];
   readonly #ends: readonly string[];
   readonly #open: Open[] = [];
   #state: State = 'gap';
@@ -41,7 +41,7 @@ export class NestedReader implements ArgumentsReader {
   #raw = '';
   #tag = '';
   /** Each of what the value may be that is being read, and what was read of it while it may be anything. */
-  #possible: readonly NestedTypes[] = [];
+  #possible: readonly ValueNode[] = [];
   #buffered = '';
   /** The same without the white space that leads. */
   #begun = '';
@@ -52,7 +52,7 @@ export class NestedReader implements ArgumentsReader {
   rest = '';
 
   /** `nodes`: of all arguments first. `ends`: what closes the call, and, if calls can follow each other, what leads on to the next. */
-  constructor({ prefix }: NestedArguments, nodes: readonly NestedTypes[], ends: readonly string[]) {
+  constructor({ prefix }: NestedArguments, nodes: readonly ValueNode[], ends: readonly string[]) {
     this.#prefix = prefix;
     this.#nodes = nodes;
     this.#ends = ends;
@@ -138,13 +138,10 @@ export class NestedReader implements ArgumentsReader {
     return closed?.kind === 'array' ? `${lead}]` : `${lead}}`;
   }
 
-  #push(kind: Open['kind'], possible: readonly NestedTypes[]): void {
+  #push(kind: Open['kind'], possible: readonly ValueNode[]): void {
     const all = possible.flatMap(({ objects = [], arrays = [] }) => (kind === 'object' ? objects : arrays));
-    const ways = all.map(({ named = {}, others }) => (name: string) => {
-      const number = Object.hasOwn(named, name) ? named[name] : others;
-      return number === undefined ? undefined : this.#nodes[number];
-    });
-    this.#open.push({ kind, ways: new PossibleWays(ways), written: 0 });
+    const ways = new PossibleWays(all.map((parts) => membersOf(parts, this.#nodes)));
+    this.#open.push({ kind, ways, written: 0 });
   }
 
   /** The value is the object or array that the tag stands in. */
@@ -175,7 +172,7 @@ export class NestedReader implements ArgumentsReader {
   }
 
   /** What an element with nothing in it is. Undefined: a string. */
-  get #empty(): NestedTypes['empty'] {
+  get #empty(): ValueNode['empty'] {
     return this.#possible.find(({ empty }) => empty !== undefined)?.empty;
   }
 

@@ -1,4 +1,4 @@
-import type { ValueType, ValueTypes } from '../../protocol/reply-format.js';
+import type { NodeParts, ValueType, ValueTypes } from '../../protocol/reply-format.js';
 
 /** The longest JSON text that is looked for among the only values of a member. One that is longer is known by its type alone. */
 const MAX_COMPARED = 1024;
@@ -40,6 +40,14 @@ export class PossibleWays<Member extends ValueTypes> {
     // None allows it where no grammar constrained the text, or where a value before it was read as another way has it: all remain.
     if (kept.length > 0) this.#ways = kept;
   }
+}
+
+/** The members of one object, or the items of one array by their places, as the way of giving them. `nodes`: what the parts point into. */
+export function membersOf<Member>({ named = {}, others }: NodeParts, nodes: readonly Member[]): Way<Member> {
+  return (name) => {
+    const number = Object.hasOwn(named, name) ? named[name] : others;
+    return number === undefined ? undefined : nodes[number];
+  };
 }
 
 /** What a value may be that is one of these. */

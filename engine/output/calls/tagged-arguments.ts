@@ -3,10 +3,10 @@
  *
  *     gap --open--> name --between--> value --close--> gap --close or next of the call--> complete
  */
-import type { ParameterTypes, ParameterWay, TaggedArguments, ValueType } from '../../protocol/reply-format.js';
+import type { TaggedArguments, ValueNode, ValueType } from '../../protocol/reply-format.js';
 import type { ArgumentsPart, ArgumentsReader } from './arguments-reader.js';
 import { ExpectedText } from './expected-text.js';
-import { PossibleWays, united } from './possible-ways.js';
+import { membersOf, PossibleWays, united } from './possible-ways.js';
 import { TaggedValue } from './tagged-value.js';
 
 /** The longest name of a parameter, so that text that no grammar constrains is not buffered without a bound. */
@@ -16,7 +16,7 @@ const ANY: readonly ValueType[] = ['string', 'object', 'array', 'number', 'boole
 
 export class TaggedReader implements ArgumentsReader {
   readonly #syntax: TaggedArguments;
-  readonly #ways: PossibleWays<ParameterTypes>;
+  readonly #ways: PossibleWays<ValueNode>;
   /** The distinct texts between name and value, and the types that each stands for. */
   readonly #betweens: readonly { readonly text: string; readonly types: readonly string[] }[];
   readonly #ends: readonly string[];
@@ -29,11 +29,15 @@ export class TaggedReader implements ArgumentsReader {
   after: 0 | 1 | 'failed' | undefined;
   rest = '';
 
-  /** `ends`: what closes the call, and, if calls can follow each other, what leads on to the next one. */
-  constructor(syntax: TaggedArguments, ways: readonly ParameterWay[], ends: readonly string[]) {
+  /**
+   * `values`: of each function of the call's name. `ends`: what closes the call, and, if calls can follow each other, what leads on to
+   * the next one.
+   */
+  constructor(syntax: TaggedArguments, values: readonly (readonly ValueNode[])[], ends: readonly string[]) {
     this.#syntax = syntax;
-    const named = (way: ParameterWay, name: string) => way.find((parameter) => parameter.name === name);
-    this.#ways = new PossibleWays(ways.map((way) => (name) => named(way, name) ?? named(way, '')));
+    this.#ways = new PossibleWays(
+      values.flatMap((nodes) => (nodes[0]?.objects ?? []).map((parts) => membersOf(parts, nodes))),
+    );
     this.#ends = ends;
     const texts = [...new Set(Object.values(syntax.between))];
     this.#betweens = texts.map((text) => ({

@@ -1,4 +1,4 @@
-import type { ParameterTypes, ScalarForm, ValueType } from '../../protocol/reply-format.js';
+import type { ScalarForm, ValueType, ValueTypes } from '../../protocol/reply-format.js';
 import { StopMatcher } from '../stop-matcher.js';
 import type { ArgumentsPart } from './arguments-reader.js';
 import { ObjectEnd } from './json-text.js';
@@ -36,7 +36,7 @@ export class TaggedValue {
 
   /** What it may be; `before` stood before it, `close` ends it. */
   constructor(
-    { types, scalars = [{ types }] }: Pick<ParameterTypes, 'types' | 'scalars'>,
+    { types, scalars = [{ types }] }: Pick<ValueTypes, 'types' | 'scalars'>,
     { before, close, cdata = false }: ValueMarks,
   ) {
     this.#types = types;

@@ -54,9 +54,9 @@ function rulesOf(functions: readonly { name: string; parameters: unknown }[]): C
 
 const RULES = rulesOf(FUNCTIONS);
 if (RULES.kind !== 'ok') throw new Error(RULES.why);
-const { gbnf: rules, nested = [] } = RULES;
+const { gbnf: rules, values = [] } = RULES;
 const GRAMMAR = new Gbnf(callGrammar(rules));
-const FORMAT = { syntax: SYNTAX, functions: NAMES, single: false, gbnf: '', nested };
+const FORMAT = { syntax: SYNTAX, functions: NAMES, single: false, gbnf: '', values };
 
 t.test('whatever the grammar allows is read as valid arguments, wherever it is cut', (t) => {
   const random = seeded(7);
@@ -172,7 +172,7 @@ t.test('of several objects, the members before a value tell which one it belongs
     ] as const) {
       const made = rulesOf([{ name: 'set', parameters: schema }]);
       if (made.kind !== 'ok') throw new Error(made.why);
-      const format = { syntax: SYNTAX, functions: ['set'], single: false, gbnf: '', nested: made.nested ?? [] };
+      const format = { syntax: SYNTAX, functions: ['set'], single: false, gbnf: '', values: made.values ?? [] };
       const reply = written(`~<tool_call>\n~<invoke name="set">${within}~</invoke>\n~</tool_call>`);
       t.equal(new Gbnf(callGrammar(made.gbnf)).reads(reply), 'whole', reply);
       const wrong = new Set<string>();

@@ -41,8 +41,8 @@ const FUNCTIONS = [
 function grammar(syntax: CallSyntax, functions: Parameters<typeof callRules>[1] = FUNCTIONS) {
   const made = callRules(syntax, functions, { single: false, answer: false });
   if (made.kind !== 'ok') throw new Error(made.why);
-  const { gbnf, parameters = [] } = made;
-  return { gbnf: new Gbnf(callGrammar(gbnf)), parameters, stacks: made.stacks };
+  const { gbnf, values = [] } = made;
+  return { gbnf: new Gbnf(callGrammar(gbnf)), values, stacks: made.stacks };
 }
 
 /** Numbers from 0 to below 1 (a linear congruential generator). */
@@ -97,8 +97,8 @@ const validate = new Map(FUNCTIONS.map(({ name, parameters }) => [name, ajv.comp
 
 for (const [model, syntax] of Object.entries(TAGGED_SYNTAXES)) {
   t.test(`${model}: everything that the grammar allows is parsed to valid arguments, wherever the text is cut`, (t) => {
-    const { gbnf, parameters } = grammar(syntax);
-    const format = { syntax, functions: ['look', 'go'], single: false, gbnf: '', parameters };
+    const { gbnf, values } = grammar(syntax);
+    const format = { syntax, functions: ['look', 'go'], single: false, gbnf: '', values };
     fc.assert(
       fc.property(fc.nat(), fc.nat(), (seed, at) => {
         const reply = gbnf.write(randomOf(seed));
@@ -145,8 +145,9 @@ t.test('a schema that allows one of several objects', (t) => {
   t.equal(gbnf.reads(called('')), 'no');
   const never = { type: 'object', properties: { a: { type: 'integer' }, b: false }, required: ['b'] };
   const text = { type: 'object', properties: { a: { type: 'string' } } };
-  const { parameters } = grammar(QWEN, [{ name: 'look', parameters: { anyOf: [never, text] } }]);
-  t.same(parameters, [[[{ name: 'a', types: ['string'] }]]], 'an object that cannot be is no way');
+  const { values } = grammar(QWEN, [{ name: 'look', parameters: { anyOf: [never, text] } }]);
+  const [[all, a] = []] = values;
+  t.same([all?.objects, a], [[{ named: { a: 1 } }], { types: ['string'] }], 'an object that cannot be is no way');
   t.end();
 });
 
@@ -161,7 +162,7 @@ t.test('a free map has arguments with any names, constrained and parsed by its s
   t.equal(texts.gbnf.reads(called(parameter('a', 'longer than nine'))), 'no');
   t.equal(texts.gbnf.reads(called(['a', 'b', 'c'].map((name) => parameter(name, '1')).join(''))), 'no', 'too many');
   const read = (made: ReturnType<typeof grammar>): unknown => {
-    const format = { syntax: QWEN, functions: ['look'], single: false, gbnf: '', parameters: made.parameters };
+    const format = { syntax: QWEN, functions: ['look'], single: false, gbnf: '', values: made.values };
     return JSON.parse(readCalls(format, Array.from(two)).calls[0]?.arguments ?? '');
   };
   t.same(read(texts), { a: '42', b_2: 'true' }, 'texts that look like numbers and literals are texts');

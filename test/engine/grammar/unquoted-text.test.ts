@@ -54,7 +54,7 @@ const valid = ajv.compile(PARAMETERS);
 function made(syntax: CallSyntax, parameters: object): { readonly gbnf: Gbnf; readonly format: CallFormat } {
   const rules = callRules(syntax, [{ name: 'look', parameters }], { single: true, answer: false });
   if (rules.kind !== 'ok') throw new Error(rules.why);
-  const { parameters: types, nested } = rules;
+  const { values } = rules;
   return {
     gbnf: new Gbnf(callGrammar(rules.gbnf)),
     format: {
@@ -62,8 +62,7 @@ function made(syntax: CallSyntax, parameters: object): { readonly gbnf: Gbnf; re
       functions: ['look'],
       single: true,
       gbnf: '',
-      ...(types && { parameters: types }),
-      ...(nested && { nested }),
+      ...(values && { values }),
     },
   };
 }

@@ -2,12 +2,24 @@ import { Ajv } from 'ajv';
 import { isDeepStrictEqual } from 'node:util';
 import t from 'tap';
 import { callGrammar, callRules } from '../../../../engine/grammar/calls.js';
-import type { CallFormat, ParameterTypes, ParameterWay } from '../../../../engine/protocol/reply-format.js';
+import type { CallFormat, ValueNode } from '../../../../engine/protocol/reply-format.js';
 import { TAGGED_SYNTAXES } from '../../../support/call-syntaxes.js';
 import { Gbnf } from '../../../support/gbnf.js';
 import { readCalls } from '../../../support/read-calls.js';
 
-const LOOK: ParameterWay = [
+/** What an argument of this name may be. */
+type Argument = ValueNode & { readonly name: string };
+
+/** What arguments may be whose ways of giving them are these. */
+function valuesOf(ways: readonly (readonly Argument[])[]): ValueNode[] {
+  const all = ways.flat();
+  const objects = ways.map((way) => ({
+    named: Object.fromEntries(way.map((own) => [own.name, 1 + all.indexOf(own)])),
+  }));
+  return [{ types: ['object'], objects }, ...all];
+}
+
+const LOOK: readonly Argument[] = [
   { name: 'city', types: ['string'] },
   { name: 'days', types: ['integer'] },
   { name: 'note', types: ['string', 'null'] },
@@ -17,7 +29,7 @@ const LOOK: ParameterWay = [
 ];
 
 function format(syntax: CallFormat['syntax']): CallFormat {
-  return { syntax, functions: ['look', 'go'], single: false, gbnf: '', parameters: [[LOOK], []] };
+  return { syntax, functions: ['look', 'go'], single: false, gbnf: '', values: [valuesOf([LOOK]), []] };
 }
 
 /** As the models write them: two calls after some words. */
@@ -78,8 +90,8 @@ for (const [model, reply] of Object.entries(REPLIES) as [keyof typeof REPLIES, s
   });
 }
 
-function valueOf(text: string, types: ParameterTypes['types'], more: Pick<ParameterTypes, 'scalars'> = {}): unknown {
-  const own = { ...format(TAGGED_SYNTAXES['Qwen3-Coder']), parameters: [[[{ name: 'x', types, ...more }]], []] };
+function valueOf(text: string, types: ValueNode['types'], more: Pick<ValueNode, 'scalars'> = {}): unknown {
+  const own = { ...format(TAGGED_SYNTAXES['Qwen3-Coder']), values: [valuesOf([[{ name: 'x', types, ...more }]]), []] };
   const reply = `<tool_call>\n<function=look>\n<parameter=x>\n${text}\n</parameter>\n</function>\n</tool_call>`;
   const [call] = readCalls(own, Array.from(reply)).calls;
   return (JSON.parse(call?.arguments ?? '{}') as { x?: unknown }).x;
@@ -214,8 +226,8 @@ for (const [model, syntax] of Object.entries(TAGGED_SYNTAXES)) {
         const functions = tools.map((parameters) => ({ name: 'set', parameters }));
         const made = callRules(syntax, functions, { single: false, answer: false });
         if (made.kind !== 'ok') throw new Error(made.why);
-        const { gbnf, parameters = [] } = made;
-        const own = { syntax, functions: functions.map(({ name }) => name), single: false, gbnf: '', parameters };
+        const { gbnf, values = [] } = made;
+        const own = { syntax, functions: functions.map(({ name }) => name), single: false, gbnf: '', values };
         for (const [schema, value] of both) {
           const reply = written(syntax, value);
           t.ok(new Ajv().validate(schema, value), says);
@@ -236,7 +248,7 @@ for (const [model, syntax] of Object.entries(TAGGED_SYNTAXES)) {
 
 t.test('arguments that tell less', (t) => {
   const long = 'x'.repeat(2000);
-  const ways: readonly ParameterWay[] = [
+  const ways: readonly (readonly Argument[])[] = [
     [
       { name: 'kind', types: ['string'], values: [JSON.stringify(long)] },
       { name: 'value', types: ['string'] },
@@ -249,7 +261,7 @@ t.test('arguments that tell less', (t) => {
     ],
   ];
   const syntax = TAGGED_SYNTAXES['Qwen3-Coder'];
-  const own = { syntax, functions: ['set'], single: false, gbnf: '', parameters: [ways] };
+  const own = { syntax, functions: ['set'], single: false, gbnf: '', values: [valuesOf(ways)] };
   const read = (all: object): unknown =>
     JSON.parse(readCalls(own, Array.from(written(syntax, all))).calls[0]?.arguments ?? '');
   t.strictSame(
