@@ -1,7 +1,7 @@
 /** The grammar of a reply, in the form that a server is sent. */
 import { callGrammar } from '../grammar/calls.js';
 import { grammarAfter } from '../grammar/gbnf.js';
-import { marksOf } from '../output/calls/marks.js';
+import { marksOf } from '../output/calls/call-text.js';
 import type { GenerateJob } from '../protocol/jobs.js';
 import type { CallFormat } from '../protocol/reply-format.js';
 

@@ -10,15 +10,20 @@
  * reply from the mark on (`constraint`), that cannot happen.
  */
 import type { CallFormat } from '../../protocol/reply-format.js';
-import { JsonArguments, type ArgumentsReader } from './arguments-reader.js';
+import { JsonArguments, type ArgumentsReader, LooseJson } from './object-reader.js';
 import { CallHead, MAX_HEAD } from './call-head.js';
-import { ALWAYS_CONSTRAINED, ParsedText, type CallConstraint, type CallText } from './call-text.js';
+import {
+  ALWAYS_CONSTRAINED,
+  ParsedText,
+  type CallConstraint,
+  type CallText,
+  marksOf,
+  MAX_SPACE,
+  splitBeforeMark,
+} from './call-text.js';
+import { ElementReader } from './element-reader.js';
 import { ExpectedText } from './expected-text.js';
 import { StringText } from './json-text.js';
-import { marksOf, MAX_SPACE, splitBeforeMark } from './marks.js';
-import { LooseJson } from './loose-json.js';
-import { NestedReader } from './nested-arguments.js';
-import { TaggedReader } from './tagged-arguments.js';
 
 /** Calls that one reply can have: an index in an answer ends at 127. */
 export const MAX_CALLS = 128;
@@ -265,8 +270,7 @@ function readerOf(format: CallFormat, name: string): ArgumentsReader {
     case 'keywords':
       return new LooseJson({ end: ')' });
     case 'tagged':
-      return new TaggedReader(notation, own, ends);
     case 'nested':
-      return new NestedReader(notation, own[0] ?? [], ends);
+      return new ElementReader(notation, own, ends);
   }
 }

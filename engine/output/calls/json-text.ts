@@ -3,6 +3,14 @@
  * parse it.
  */
 
+/** What models write in Python's notation where JSON is meant. */
+export const PYTHON_LITERALS: Readonly<Record<string, string>> = { True: 'true', False: 'false', None: 'null' };
+
+/** Whether it is true, false, null or a number. */
+export function isScalar(json: string): boolean {
+  return /^(?:true|false|null|-?(?:0|[1-9]\d*)(?:\.\d+)?(?:[eE][-+]?\d+)?)$/.test(json);
+}
+
 /** Finds where one JSON object ends. */
 export class ObjectEnd {
   #depth = 0;

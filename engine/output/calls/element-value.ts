@@ -1,15 +1,12 @@
 import type { ScalarForm, ValueType, ValueTypes } from '../../protocol/reply-format.js';
 import { StopMatcher } from '../stop-matcher.js';
-import type { ArgumentsPart } from './arguments-reader.js';
-import { ObjectEnd } from './json-text.js';
+import type { ArgumentsPart } from './object-reader.js';
+import { isScalar, ObjectEnd, PYTHON_LITERALS } from './json-text.js';
 
 /** Text that may be a number, true, false or null is buffered; what is longer than this is none. */
 const MAX_SCALAR = 40;
 
 const SCALAR_BEGUN = /^\s*(?:-?[\d.eE+-]*|[tT]r?u?e?|[fF]a?l?s?e?|[nN]u?l?l?|No?n?e?)\s*$/;
-
-/** What models write in Python's notation where JSON is meant. */
-const PYTHON: Readonly<Record<string, string>> = { True: 'true', False: 'false', None: 'null' };
 
 const CDATA = { open: '<![CDATA[', close: ']]>' } as const;
 
@@ -19,8 +16,8 @@ interface ValueMarks {
   readonly cdata?: boolean;
 }
 
-/** The value of one tagged argument, up to and with its closing mark, as JSON text. */
-export class TaggedValue {
+/** The value of one element, up to and with its closing mark, as JSON text. */
+export class ElementValue {
   readonly #types: readonly ValueType[];
   readonly #scalars: readonly ScalarForm[];
   readonly #cdata: boolean;
@@ -151,7 +148,7 @@ export class TaggedValue {
     }
     if (this.#kind !== 'scalar') return this.#lead ? '""' : '"';
     const text = this.#buffered.trim();
-    const json = PYTHON[text] ?? text;
+    const json = PYTHON_LITERALS[text] ?? text;
     if (isScalar(json) && (!this.#may('string') || this.#scalars.some((form) => isOf(form, json)))) return json;
     const raw = this.#buffered;
     this.#buffered = '';
@@ -164,10 +161,6 @@ export class TaggedValue {
 function cdataEnd(text: string): number {
   const before = text.trimEnd();
   return /(?:\]\]>|\]\]?)$/.exec(before)?.index ?? before.length;
-}
-
-function isScalar(text: string): boolean {
-  return /^(?:true|false|null|-?(?:0|[1-9]\d*)(?:\.\d+)?(?:[eE][-+]?\d+)?)$/.test(text);
 }
 
 /** Whether a scalar, given as JSON, is of this form. What has a point or an exponent is no integer: it may be a version. */

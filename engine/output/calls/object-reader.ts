@@ -1,20 +1,59 @@
-/**
- * Converts an object in a notation close to JSON to JSON while it arrives: strings in either quotes or between marks, keys
- * with or without quotes, Python's names of literals. What is read was sampled under a grammar, or its reader will parse it.
- */
+/** Readers of one call's arguments: what all of them have, and those of arguments that are written as one object. */
+import { isScalar, ObjectEnd, PYTHON_LITERALS } from './json-text.js';
 import { StopMatcher } from '../stop-matcher.js';
-import type { ArgumentsPart, ArgumentsReader } from './arguments-reader.js';
+
+/** What a reader made of some text. */
+export interface ArgumentsPart {
+  /** JSON text of the arguments. Joined, the parts of one call are one JSON object. */
+  readonly json: string;
+  /** Units of the text that were taken; fewer than all only when the arguments are complete. */
+  readonly used: number;
+}
+
+export interface ArgumentsReader {
+  /** Takes more text, not empty. Not called again once complete. */
+  take(text: string): ArgumentsPart;
+  /** The last argument was read. */
+  readonly complete: boolean;
+  /**
+   * With `complete`: what was already read after the arguments: the call's `close` (0), its `next` (1), text that can be
+   * neither (`failed`), or nothing yet.
+   */
+  readonly after: 0 | 1 | 'failed' | undefined;
+  /** With `failed`: that text. */
+  readonly rest: string;
+}
+
+/** Arguments that are written as one JSON object. */
+export class JsonArguments implements ArgumentsReader {
+  readonly after = undefined;
+  readonly rest = '';
+  readonly #object = new ObjectEnd();
+
+  get complete(): boolean {
+    return this.#object.complete;
+  }
+
+  take(text: string): ArgumentsPart {
+    const lead = this.#object.begun ? 0 : text.length - text.trimStart().length;
+    if (lead > 0) return { json: '', used: lead };
+    const used = this.#object.take(text);
+    return { json: text.slice(0, used), used };
+  }
+}
 
 /** A number or a name that is longer than this is passed on as a string that has begun. */
 const MAX_WORD = 1024;
 
-const LITERALS: Readonly<Record<string, string>> = { True: 'true', False: 'false', None: 'null' };
-const SCALAR = /^(?:true|false|null|-?(?:0|[1-9]\d*)(?:\.\d+)?(?:[eE][-+]?\d+)?)$/;
 const ENDS_WORD = /[\s,:=()[\]{}]/;
 const ESCAPES: Readonly<Record<string, string>> = { n: '\n', t: '\t', r: '\r' };
 
 type State = 'value' | 'key' | 'colon' | 'after' | 'word' | 'mark' | 'json' | 'quoted' | 'marked' | 'over';
 
+/**
+ * Converts an object in a notation close to JSON to JSON while it arrives: strings in either quotes or between marks, keys
+ * with or without quotes, Python's names of literals. What is read was sampled under a grammar, or its reader will parse it.
+ */
 export class LooseJson implements ArgumentsReader {
   readonly after = undefined;
   readonly rest = '';
@@ -164,8 +203,8 @@ export class LooseJson implements ArgumentsReader {
       this.#buffered += unit;
       return { json: '', used: 1 };
     }
-    const word = LITERALS[this.#buffered] ?? this.#buffered;
-    const json = !this.#isKey && SCALAR.test(word) ? word : JSON.stringify(this.#buffered);
+    const word = PYTHON_LITERALS[this.#buffered] ?? this.#buffered;
+    const json = !this.#isKey && isScalar(word) ? word : JSON.stringify(this.#buffered);
     // Text that no notation has is dropped, so that each step takes something.
     const used = this.#buffered === '' ? 1 : 0;
     this.#buffered = '';
