@@ -5,7 +5,7 @@
 import type { Token } from 'node-llama-cpp';
 import { BatchDecoder } from '../../engine/llama/batch-decoder.js';
 import { grammarText, grammarAfter } from '../../engine/grammar/gbnf.js';
-import { dataGrammar } from '../../engine/grammar/json.js';
+import { dataGrammar } from '../../engine/grammar/notation.js';
 import { schemaGrammar } from '../../engine/grammar/schema.js';
 import { GrammarConstraint } from '../../engine/llama/grammar-constraint.js';
 import { Grammars } from '../../engine/llama/grammars.js';

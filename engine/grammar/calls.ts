@@ -1,7 +1,6 @@
 import type { CallSyntax, ValueNode } from '../protocol/reply-format.js';
 import { grammarText, literal, MAX_GRAMMAR_CHARACTERS, type GrammarPart, inClass, textUpTo } from './gbnf.js';
-import { JSON_RULES } from './json.js';
-import { notationOf, spaced, SPACED_RULES, withoutUnnamed, type Notation } from './notation.js';
+import { JSON_RULES, notationOf, spaced, SPACED_RULES, withoutUnnamed, type Notation } from './notation.js';
 import { schemaGrammar, type SchemaGrammar } from './schema.js';
 import { isRecord } from './shape.js';
 import { MAX_STACKS } from './stacks.js';

@@ -1,14 +1,11 @@
 /** Rules of texts and numbers as a schema narrows them. */
 import { inClass, literal } from './gbnf.js';
 import { TEXT_TO_MARK, type MarkedStrings, type QuotedStrings } from './notation.js';
-import type { RuleMaker } from './rule-maker.js';
-import { numberRules } from './number-rules.js';
-import { ANY_NUMBER, isWithin } from './number-range.js';
-import { itemsOf } from './rope.js';
-import type { Alternative, Item } from './rules.js';
-import type { Range, Shape } from './shape.js';
+import type { RuleMaker, Alternative, Item } from './rules.js';
+import { numberRules, ANY_NUMBER, isWithin } from './number-rules.js';
+import { itemsOf, type Range, type Shape } from './shape.js';
 import { AFTER_VALUE, TEXT_STACKS, type Container } from './stacks.js';
-import { SharedTexts, type TextRule } from './shared-texts.js';
+import { SharedTexts, type TextRule } from './text-rules.js';
 import { isText, textAutomaton, type Automaton, type TextForm } from './text-automaton.js';
 import { Unservable, type WorkBudget } from './work.js';
 

@@ -1,12 +1,25 @@
-import { choice, EnumValues } from './choice.js';
-import type { GrammarPart } from './gbnf.js';
-import { JSON_RULES } from './json.js';
-import { itemMembers } from './member-order.js';
-import { JSON_NOTATION, unwritableName, type MarkedStrings, type Notation } from './notation.js';
-import { LEAST_PROPERTY_STEPS, objectRules, type Others, type Property } from './object-rules.js';
-import { matching, namesOf, otherProperties } from './other-properties.js';
-import { RuleMaker } from './rule-maker.js';
-import { alternativeText, type Alternative, type Item } from './rules.js';
+import { choice, EnumValues, Validity } from './choice.js';
+import { type GrammarPart, grammarText } from './gbnf.js';
+import {
+  JSON_RULES,
+  JSON_NOTATION,
+  unwritableName,
+  type MarkedStrings,
+  type Notation,
+  anyObject,
+  dataGrammar,
+} from './notation.js';
+import {
+  AFTER_VALUE,
+  itemMembers,
+  MAX_STACKS,
+  stacks,
+  type Container,
+  type Property,
+  type ValueForm,
+} from './stacks.js';
+import { LEAST_PROPERTY_STEPS, objectRules, type Others, matching, namesOf, otherProperties } from './object-rules.js';
+import { RuleMaker, alternativeText, type Alternative, type Item } from './rules.js';
 import {
   markedTexts,
   MAX_COUNTED,
@@ -16,12 +29,19 @@ import {
   type MarkedTexts,
   type Scalars,
 } from './scalar-rules.js';
-import { itemsOf, type Rope } from './rope.js';
-import { SchemaIds } from './schema-ids.js';
-import { saysNothing, type All, type ObjectShape, type Range, type Schema, type Shape, type Type } from './shape.js';
+import {
+  itemsOf,
+  type Rope,
+  SchemaIds,
+  saysNothing,
+  type All,
+  type ObjectShape,
+  type Range,
+  type Schema,
+  type Shape,
+  type Type,
+} from './shape.js';
 import { Shapes } from './shapes.js';
-import { AFTER_VALUE, MAX_STACKS, stacks, type Container, type ValueForm } from './stacks.js';
-import { Validity } from './validity.js';
 import { typesOf } from './value-nodes.js';
 import { Unservable, unlessUnservable, WorkBudget, type NoGrammar } from './work.js';
 
@@ -305,4 +325,29 @@ function placesOf(properties: readonly Property[]): number {
     most = Math.max(most, row);
   }
   return most;
+}
+
+/** The grammar of a reply that is JSON. */
+export type ReplyRules =
+  | {
+      readonly kind: 'ok';
+      /** To be put beside the rules of calls. */
+      readonly part: GrammarPart<string>;
+      /** All of the reply. */
+      readonly gbnf: string;
+      /** The most places that a text of it can be at, all at once; absent: few. */
+      readonly stacks?: number;
+    }
+  | NoGrammar;
+
+/** A reply that is valid against `schema`, or without one is any JSON object. `work`: counts what it costs. */
+export function replyRules(schema: object | undefined, work: WorkBudget): ReplyRules {
+  if (schema === undefined) return { kind: 'ok', part: anyObject, gbnf: dataGrammar };
+  const part = schemaGrammar(schema, 'reply', work);
+  if (part.kind === 'unservable') return part;
+  const text = grammarText(part.rule, [part]);
+  if (text.kind === 'unservable') return text;
+  const { gbnf } = text;
+  const [, ...rules] = gbnf.split('\n');
+  return { kind: 'ok', part: { rule: part.rule, rules }, gbnf, stacks: part.stacks };
 }

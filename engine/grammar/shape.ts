@@ -1,6 +1,5 @@
 /** What one schema's own keywords say of a value, and what two such shapes say together. */
-import { ANY_NUMBER, narrowerNumbers, numberRange, type NumberRange } from './number-range.js';
-import { join, type Rope } from './rope.js';
+import { ANY_NUMBER, narrowerNumbers, numberRange, type NumberRange } from './number-rules.js';
 import type { WorkBudget } from './work.js';
 
 /** A schema: an object with keywords, or true (anything) or false (nothing). */
@@ -244,4 +243,70 @@ function inBoth(
 /** An object that is neither null nor an array. */
 export function isRecord(value: unknown): value is Readonly<Record<string, unknown>> {
   return typeof value === 'object' && value !== null && !Array.isArray(value);
+}
+
+/**
+ * A list that is concatenated without copying: combinations of schemas concatenate the same lists repeatedly, and only
+ * the few that remain are read.
+ */
+export type Rope<T> =
+  undefined | { readonly item: T } | { readonly left: NonNullable<Rope<T>>; readonly right: NonNullable<Rope<T>> };
+
+/** The items of `left`, then those of `right`. */
+export function join<T>(left: Rope<T>, right: Rope<T>): Rope<T> {
+  if (left === undefined) return right;
+  return right === undefined ? left : { left, right };
+}
+
+/** The items in order. `step` is called before each part is visited; a rope has at most two parts per item. */
+export function itemsOf<T>(rope: Rope<T>, step: () => void): T[] {
+  const items: T[] = [];
+  const open = rope === undefined ? [] : [rope];
+  for (let next = open.pop(); next !== undefined; next = open.pop()) {
+    step();
+    if ('item' in next) items.push(next.item);
+    else open.push(next.right, next.left);
+  }
+  return items;
+}
+
+/** Depth up to which schemas are compared; deeper ones count as different. */
+const MAX_DEPTH = 64;
+
+/**
+ * Finds equal schemas, which become one rule of a grammar, since each rule costs time at every token. Each schema is
+ * visited once.
+ */
+export class SchemaIds {
+  readonly #ids = new Map<string, number>();
+  /** Of objects and arrays. */
+  readonly #known = new Map<unknown, number>();
+  #others = 0;
+
+  /** The same number for values that are equal as JSON, keys in the same order. */
+  id(value: unknown): number {
+    return this.#id(value, 0);
+  }
+
+  #id(value: unknown, depth: number): number {
+    if (typeof value !== 'object' || value === null) return this.#of(JSON.stringify(value));
+    const known = this.#known.get(value);
+    if (known !== undefined) return known;
+    const id = this.#of(depth > MAX_DEPTH ? `another ${this.#others++}` : this.#text(value, depth));
+    this.#known.set(value, id);
+    return id;
+  }
+
+  /** By the numbers of what is in it. */
+  #text(value: object, depth: number): string {
+    if (Array.isArray(value)) return `[${value.map((each) => this.#id(each, depth + 1)).join()}]`;
+    const entries = Object.entries(value).map(([key, each]) => `${JSON.stringify(key)}:${this.#id(each, depth + 1)}`);
+    return `{${entries.join()}}`;
+  }
+
+  #of(text: string): number {
+    const id = this.#ids.get(text) ?? this.#ids.size;
+    this.#ids.set(text, id);
+    return id;
+  }
 }

@@ -3,11 +3,9 @@
  * nor an element whether it is a list.
  */
 import type { NodeParts, ScalarForm, ValueNode, ValueType, ValueTypes } from '../protocol/reply-format.js';
-import { ANY_NUMBER, isWithin } from './number-range.js';
-import { itemsOf } from './rope.js';
+import { ANY_NUMBER, isWithin } from './number-rules.js';
+import { itemsOf, SchemaIds, saysNothing, type All, type ObjectShape, type Schema, type Shape } from './shape.js';
 import { isTextOf } from './scalar-rules.js';
-import { SchemaIds } from './schema-ids.js';
-import { saysNothing, type All, type ObjectShape, type Schema, type Shape } from './shape.js';
 import { allOf, Shapes } from './shapes.js';
 import type { WorkBudget } from './work.js';
 

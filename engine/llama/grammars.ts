@@ -1,9 +1,8 @@
 import type { LlamaModel, Token } from 'node-llama-cpp';
 import { isBounded, MAX_GRAMMAR_CHARACTERS } from '../grammar/gbnf.js';
-import { MaskGrammar } from '../grammar/mask.js';
+import { MaskGrammar, sortedTokens, type SortedTokens } from '../grammar/mask.js';
 import { MAX_KEPT, MAX_PROGRAMS } from '../grammar/mask-memory.js';
 import { GrammarTooExpensive } from '../grammar/reach.js';
-import { sortedTokens, type SortedTokens } from '../grammar/sorted-tokens.js';
 import { controlText, tokenBytes } from '../output/token-bytes.js';
 import { Masks, type MaskConstraint, type MaskVocabulary } from './masks.js';
 

@@ -1,8 +1,7 @@
 /** The thread that computes which tokens a grammar allows next (masks.ts). One request at a time. */
 import { parentPort, workerData } from 'node:worker_threads';
-import { MaskGrammar, type Standing } from '../grammar/mask.js';
+import { MaskGrammar, type Standing, sortedTokens } from '../grammar/mask.js';
 import { MAX_IDLE, MAX_PROGRAMS } from '../grammar/mask-memory.js';
-import { sortedTokens } from '../grammar/sorted-tokens.js';
 import type { MaskAnswer, MaskRequest, MaskVocabulary } from './masks.js';
 
 /** Places of a grammar that one answer may look at: 1 to 2 s. Grammars that are made here take a tenth at most. */

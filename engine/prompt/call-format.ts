@@ -1,5 +1,5 @@
 import { callGrammar, callRules, type Callable } from '../grammar/calls.js';
-import type { ReplyRules } from '../grammar/reply.js';
+import type { ReplyRules } from '../grammar/schema.js';
 import { WorkBudget, type NoGrammar } from '../grammar/work.js';
 import type { CallFormat, CallSyntax, ReplyGrammar } from '../protocol/reply-format.js';
 

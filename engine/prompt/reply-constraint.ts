@@ -1,5 +1,5 @@
 /** Constraints of a reply, compiled to grammars: the calls of the tools, and the JSON that the caller wants. */
-import { replyRules } from '../grammar/reply.js';
+import { replyRules } from '../grammar/schema.js';
 import { unlessUnservable, WorkBudget, type NoGrammar } from '../grammar/work.js';
 import type { CallFormat, CallSyntax, ReplyGrammar } from '../protocol/reply-format.js';
 import { compileCalls, type CallChoice } from './call-format.js';

@@ -1,6 +1,6 @@
 import OpenAI from 'openai';
 import t from 'tap';
-import { dataGrammar } from '../../engine/grammar/json.js';
+import { dataGrammar } from '../../engine/grammar/notation.js';
 import { Gbnf } from '../support/gbnf.js';
 import { chunksOf, complete, contentOf, textOf } from '../support/replies.js';
 import { sharedSidecar } from '../support/shared-sidecar.js';

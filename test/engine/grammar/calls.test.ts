@@ -1,6 +1,6 @@
 import t from 'tap';
 import { callGrammar, callRules } from '../../../engine/grammar/calls.js';
-import { anyObject } from '../../../engine/grammar/json.js';
+import { anyObject } from '../../../engine/grammar/notation.js';
 import { WRAPPED } from '../../../engine/prompt/call-syntax.js';
 import type { CallSyntax } from '../../../engine/protocol/reply-format.js';
 import { Gbnf } from '../../support/gbnf.js';

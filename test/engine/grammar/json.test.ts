@@ -1,7 +1,7 @@
 import * as fc from 'fast-check';
 import assert from 'node:assert/strict';
 import t from 'tap';
-import { dataGrammar } from '../../../engine/grammar/json.js';
+import { dataGrammar } from '../../../engine/grammar/notation.js';
 import { Gbnf, seeded } from '../../support/gbnf.js';
 
 const grammar = new Gbnf(dataGrammar);

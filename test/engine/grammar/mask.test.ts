@@ -1,12 +1,11 @@
 import * as fc from 'fast-check';
 import t from 'tap';
 import { grammarText, grammarAfter, literal } from '../../../engine/grammar/gbnf.js';
-import { dataGrammar } from '../../../engine/grammar/json.js';
-import { MaskGrammar, type Standing } from '../../../engine/grammar/mask.js';
+import { dataGrammar } from '../../../engine/grammar/notation.js';
+import { MaskGrammar, type Standing, sortedTokens, type SortedTokens } from '../../../engine/grammar/mask.js';
 import { MAX_MASKS } from '../../../engine/grammar/mask-memory.js';
 import { programOf } from '../../../engine/grammar/program.js';
 import { Reach } from '../../../engine/grammar/reach.js';
-import { sortedTokens, type SortedTokens } from '../../../engine/grammar/sorted-tokens.js';
 import { schemaGrammar } from '../../../engine/grammar/schema.js';
 import { Gbnf, seeded } from '../../support/gbnf.js';
 import { schemas } from '../../support/json-schemas.js';

@@ -2,7 +2,7 @@
 import { Ajv } from 'ajv';
 import fc from 'fast-check';
 import t from 'tap';
-import { decimalOf } from '../../../engine/grammar/decimals.js';
+import { decimalOf } from '../../../engine/grammar/number-rules.js';
 import { grammarText } from '../../../engine/grammar/gbnf.js';
 import { schemaGrammar } from '../../../engine/grammar/schema.js';
 import { MAX_PATTERN_WORK, WorkBudget } from '../../../engine/grammar/work.js';

@@ -2,7 +2,7 @@
 import t from 'tap';
 import { callGrammar, callRules } from '../../../engine/grammar/calls.js';
 import { MAX_GRAMMAR_CHARACTERS } from '../../../engine/grammar/gbnf.js';
-import { replyRules } from '../../../engine/grammar/reply.js';
+import { replyRules } from '../../../engine/grammar/schema.js';
 import { MAX_PATTERN_WORK, WorkBudget } from '../../../engine/grammar/work.js';
 import type { CallSyntax } from '../../../engine/protocol/reply-format.js';
 import { LOOSE_SYNTAXES, NESTED_SYNTAXES, TAGGED_SYNTAXES } from '../../support/call-syntaxes.js';

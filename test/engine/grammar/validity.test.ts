@@ -1,5 +1,5 @@
 import t from 'tap';
-import { replyRules } from '../../../engine/grammar/reply.js';
+import { replyRules } from '../../../engine/grammar/schema.js';
 import { MAX_WORK, QUICK_WORK, WorkBudget } from '../../../engine/grammar/work.js';
 
 t.test(

@@ -2,7 +2,7 @@ import t from 'tap';
 import { callRules } from '../../../engine/grammar/calls.js';
 import { schemaGrammar } from '../../../engine/grammar/schema.js';
 import { MAX_WORK, QUICK_WORK, WorkBudget } from '../../../engine/grammar/work.js';
-import { itemsOf, join, type Rope } from '../../../engine/grammar/rope.js';
+import { itemsOf, join, type Rope } from '../../../engine/grammar/shape.js';
 import type { CallSyntax } from '../../../engine/protocol/reply-format.js';
 import { LOOSE_SYNTAXES, NESTED_SYNTAXES, TAGGED_SYNTAXES } from '../../support/call-syntaxes.js';
 import { EXPENSIVE_SCHEMAS, SMALL_PRODUCTS } from '../../support/expensive-schemas.js';

@@ -1,7 +1,7 @@
 import t from 'tap';
 import { compileCalls } from '../../../engine/prompt/call-format.js';
 import { WRAPPED } from '../../../engine/prompt/call-syntax.js';
-import { replyRules } from '../../../engine/grammar/reply.js';
+import { replyRules } from '../../../engine/grammar/schema.js';
 import { WorkBudget } from '../../../engine/grammar/work.js';
 import { CallParser } from '../../../engine/output/calls/call-parser.js';
 

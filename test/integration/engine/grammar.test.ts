@@ -4,7 +4,7 @@ import t, { type Test } from 'tap';
 import { BatchDecoder } from '../../../engine/llama/batch-decoder.js';
 import type { Decoder, Sampler, Sampling } from '../../../engine/scheduler/decoder.js';
 import { grammarText, grammarAfter, MAX_GRAMMAR_CHARACTERS } from '../../../engine/grammar/gbnf.js';
-import { dataGrammar } from '../../../engine/grammar/json.js';
+import { dataGrammar } from '../../../engine/grammar/notation.js';
 import { schemaGrammar } from '../../../engine/grammar/schema.js';
 import { IteratorDecoder, sequenceOrder } from '../../support/iterator-decoder.js';
 import { Gbnf, seeded } from '../../support/gbnf.js';

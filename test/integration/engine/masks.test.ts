@@ -6,7 +6,7 @@ import { GrammarConstraint } from '../../../engine/llama/grammar-constraint.js';
 import { Grammars } from '../../../engine/llama/grammars.js';
 import type { Decoder, Sampling } from '../../../engine/scheduler/decoder.js';
 import { grammarText, grammarAfter } from '../../../engine/grammar/gbnf.js';
-import { dataGrammar } from '../../../engine/grammar/json.js';
+import { dataGrammar } from '../../../engine/grammar/notation.js';
 import { schemaGrammar } from '../../../engine/grammar/schema.js';
 import { testModel } from '../../support/models.js';
 import { cpuLlama } from '../../support/llama.js';
