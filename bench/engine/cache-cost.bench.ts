@@ -20,7 +20,7 @@ const BYTES = 2 ** 28;
 
 /** Requests before those that are measured, those of a run, and pairs of runs. */
 const RUNS = {
-  // By then it is found that none comes back (sequence-cache.ts), and all runs are of the same step loops.
+  // By then it is found that none comes back (copy-times.ts), and all runs are of the same step loops.
   embedded: { make: endlessEmbedded, before: 200, requests: 100, pairs: 20 },
   first: { make: endlessEmbedded, before: 0, requests: 120, pairs: 12 },
   '150m': { make: random150m, before: 0, requests: 24, pairs: 6 },

@@ -200,11 +200,12 @@ export class Jobs {
   /** Starts a job's next item on a new sequence. Returns the reused tokens; undefined: no sequence is free, or it was put off. */
   async #begin(job: RunningJob, reuse: (sequence: number) => Reuse): Promise<number | undefined> {
     const { next, work } = job;
-    const opened = next && (await this.#sequences.open(next, reuse, work, this.running.length > 0));
-    const possible = job.branches.length === 0 || this.#sequences.live < this.#sequenceCount;
-    if (next && !opened && possible) this.#putOff.add(job);
-    if (opened) this.#take(job, opened.sequence, opened.keep);
-    return opened?.keep;
+    if (!next) return undefined;
+    const opened = await this.#sequences.open(next, reuse, work, this.running.length > 0);
+    if (opened === 'later' || (opened === 'full' && job.branches.length === 0)) this.#putOff.add(job);
+    if (opened === 'later' || opened === 'full') return undefined;
+    this.#take(job, opened.sequence, opened.keep);
+    return opened.keep;
   }
 
   #askForImages({ id, work }: RunningJob, out: Output[]): void {

@@ -13,7 +13,7 @@ import type { Decoder } from './decoder.js';
 import { EngineFault } from './faults.js';
 import type { ModelTokens } from './job.js';
 import { chatPoints, PromptPlan, PromptProgress, TURN_GAP } from './prompt-plan.js';
-import type { HeldReply } from './sequence-slots.js';
+import type { HeldReply } from './sequences.js';
 import type { Sequences } from './sequences.js';
 import type { StepLimits } from './step-limits.js';
 

@@ -1,66 +1,83 @@
-import { CheckpointStore } from './checkpoint-store.js';
 import { processClock } from './clock.js';
-import { CopyBudget, SequenceCache } from './sequence-cache.js';
-import { choose, type ChosenSequence } from './sequence-choice.js';
+import { CopyTimes } from './copy-times.js';
 import type { SequenceStates } from './decoder.js';
 import { EngineFault } from './faults.js';
-import { PrefixCache, restoreCost, type Match, type PrefixCacheLimits } from './prefix-cache.js';
-import { SequenceSlots } from './sequence-slots.js';
-import type { Reuse } from './sequence-tokens.js';
-import type { HeldReply } from './sequence-slots.js';
-import type { PromptPlan } from './prompt-plan.js';
 import type { EndedReply, Work } from './job.js';
-import { type CacheScope, ClosedScopes, prefixHashes, type StateElsewhere } from '../protocol/cache-key.js';
+import type { PromptPlan } from './prompt-plan.js';
+import { type KeepLimits, restoreCost, SavedStates } from './saved-states.js';
+import { choose, type ChosenSequence, type Slot } from './sequence-choice.js';
+import type { Reuse, SequenceTokens } from './sequence-tokens.js';
+import type { Held } from './state-store.js';
+import { ClosedScopes, prefixHashes, type CacheKey, type CacheScope } from '../protocol/cache-key.js';
 import type { Clock } from '../protocol/clock.js';
 import type { CacheCounts, HeldPrefix, HeldTokens } from '../protocol/messages.js';
 
 /** A sequence that was taken for a prompt: it contains exactly the first `keep` tokens of it. */
 export type OpenedSequence = Pick<ChosenSequence, 'sequence' | 'keep'>;
 
-/** What the sequences' states may take beside the KV memory, and how old they become. */
-export interface KeepLimits {
-  /** Of all checkpoints, where the state cannot be truncated. */
-  readonly checkpointBytes?: number;
-  /** Absent: no state is saved when it is overwritten, and none has a longest age. */
-  readonly prefixCache?: PrefixCacheLimits;
+/** A reply in the sequence that was freed with it. */
+export interface HeldReply {
+  readonly sequence: number;
+  readonly reply: EndedReply;
+  /** All that the sequence holds: a view. */
+  readonly tokens: Uint32Array;
+  readonly key: CacheKey;
 }
 
-/** Nothing is saved, and nothing is too old. */
-const NO_CACHE: PrefixCacheLimits = { bytes: 0, maxAgeMs: Infinity };
+/** One sequence of the context, and what it holds. */
+class Sequence implements Slot {
+  readonly held: Held;
+  live = false;
+  intermittent = false;
+  usedAt = 0;
+  /** Clock reading when it was last taken or freed. */
+  movedAt = 0;
+  /** The reply that it was freed with, until it is returned by `Sequences.takeReply`. */
+  reply: EndedReply | undefined;
+  readonly #truncatable: boolean;
 
-/** The context's sequences: which are free, which one a prompt gets, and what is kept of those that are overwritten. */
+  constructor(held: Held, truncatable: boolean) {
+    this.held = held;
+    this.#truncatable = truncatable;
+  }
+
+  get tokens(): SequenceTokens {
+    return this.held.tokens;
+  }
+
+  get lengths(): readonly number[] | undefined {
+    return this.#truncatable ? undefined : this.held.lengths;
+  }
+}
+
+/**
+ * The context's sequences: which are free, which one a prompt gets, what they hold, and the truncations, copies and restores that change
+ * it. The records here always equal the decoder's state, or are empty.
+ */
 export class Sequences {
-  readonly #copyable: boolean;
+  readonly #states: SequenceStates;
   /** Whether a sequence can be built on at all. */
   readonly #reusable: boolean;
-  readonly #slots: SequenceSlots;
-  readonly #cache: PrefixCache;
+  readonly #all: readonly Sequence[];
+  readonly #saved: SavedStates;
+  readonly #times: CopyTimes;
   readonly #clock: Clock;
-  readonly #maxAgeMs: number;
   /** Sequences taken or freed since the last call of `changes`. */
   readonly #changed = new Set<number>();
   /** Scopes that are forgotten, while jobs of theirs run. */
   readonly #forgotten = new Set<CacheScope>();
   readonly #closed = new ClosedScopes();
-  readonly #copies: CopyBudget;
   #live = 0;
   #uses = 0;
 
-  constructor(
-    states: SequenceStates,
-    seats: number,
-    { checkpointBytes = 0, prefixCache = NO_CACHE }: KeepLimits = {},
-    clock: Clock = processClock,
-  ) {
+  constructor(states: SequenceStates, seats: number, limits: KeepLimits = {}, clock: Clock = processClock) {
+    this.#states = states;
     this.#reusable = states.truncatable || states.save !== undefined;
-    this.#copyable = states.copyable && this.#reusable;
     this.#clock = clock;
-    this.#maxAgeMs = prefixCache.maxAgeMs;
-    this.#cache = new PrefixCache(prefixCache, clock, states.restoredTruncatable ?? states.truncatable);
-    const store = new CheckpointStore(checkpointBytes);
-    this.#copies = new CopyBudget(clock);
-    const cache = new SequenceCache(states, this.#cache, store, this.#copies, clock);
-    this.#slots = new SequenceSlots(states, seats, store, cache);
+    this.#times = new CopyTimes(clock);
+    const saved = new SavedStates(states, limits, this.#times, clock);
+    this.#saved = saved;
+    this.#all = Array.from({ length: seats }, () => new Sequence(saved.nothing(), states.truncatable));
   }
 
   /** Sequences taken. */
@@ -72,7 +89,7 @@ export class Sequences {
   get tokens(): HeldTokens {
     let running = 0;
     let kept = 0;
-    for (const { live, tokens } of this.#slots.all) {
+    for (const { live, tokens } of this.#all) {
       if (live) running += tokens.length;
       else kept += tokens.length;
     }
@@ -81,19 +98,19 @@ export class Sequences {
 
   /** Of the prefix cache. */
   get counts(): CacheCounts {
-    return this.#cache.counts;
+    return this.#saved.counts;
   }
 
-  /** A decode ended, or nothing is decoded: there is time for copies again. `stepMs`: as for {@link CopyBudget}. */
+  /** A decode ended, or nothing is decoded: there is time for copies again. `stepMs`: as for {@link CopyTimes.renew}. */
   renewCopies(stepMs: number): void {
-    this.#copies.renew(stepMs);
+    this.#times.renew(stepMs);
   }
 
   /**
    * Takes a free sequence and prepares it; the caller returns it with `free`. `reuse` returns how much of each
    * sequence's state may be reused, and for -1 how much of a saved one. `intermittent`: its reply skips steps. `elsewhere`: a state
-   * of another process that may have more. `beside`: replies run, whose next step waits for the copies. Undefined: none is
-   * free, or a copy has to wait for the next decode, after which this is to be called again. Rejects if the decoder cannot even
+   * of another process that may have more. `beside`: replies run, whose next step waits for the copies. 'full': no sequence is
+   * free; 'later': a copy does not fit before the next decode, and nothing is taken. Rejects if the decoder cannot even
    * clear it; the sequence is then free.
    */
   async open(
@@ -101,68 +118,60 @@ export class Sequences {
     reuse: (sequence: number) => Reuse,
     { intermittent = false, elsewhere }: Pick<Work, 'intermittent' | 'elsewhere'> = {},
     beside = false,
-  ): Promise<OpenedSequence | undefined> {
-    const { all } = this.#slots;
-    const rules = { copyable: this.#copyable, reuse: this.#reusable ? reuse : (): Reuse => 'none', intermittent };
+  ): Promise<OpenedSequence | 'full' | 'later'> {
+    const all = this.#all;
+    const copyable = this.#states.copyable && this.#reusable;
+    const rules = { copyable, reuse: this.#reusable ? reuse : (): Reuse => 'none', intermittent };
     const free = choose(all, plan, rules);
-    if (!free) return undefined;
-    const found = this.#find(plan, rules.reuse(-1), free.keep, elsewhere);
-    const saved = found && found.keep - restoreCost(found.entry.tokens.length) > free.keep ? found : undefined;
+    if (!free) return 'full';
+    const held = all.map((each) => each.held);
+    const found = this.#saved.find(plan, rules.reuse(-1), free.keep, elsewhere, held);
+    const saved = found && found.keep - restoreCost(found.entry.held.tokens.length) > free.keep ? found : undefined;
     const choice = (saved && choose(all, plan, { copyable: false, reuse: () => 'none', intermittent })) ?? free;
     const { sequence, source } = choice;
-    this.#cache.pin(saved?.entry);
-    // If this returns undefined, the entry stays pinned and the next call chooses again: nothing else is saved or taken in between.
-    if (!(await this.#slots.saveWhole(sequence, source === undefined ? choice.keep : 0, beside))) return undefined;
-    if (saved && beside && !this.#copies.allows('restore', saved.entry.tokens.length)) return undefined;
+    const slot = this.#at(sequence);
+    const others = held.filter((each) => each !== slot.held);
+    const overwritten = { keep: source === undefined ? choice.keep : 0, others, beside, kept: saved?.entry };
+    if (!(await this.#saved.save(sequence, slot.held, overwritten))) return 'later';
+    if (saved && beside && !this.#saved.fits(saved.entry)) return 'later';
     this.#mark(sequence, true);
-    this.#slots.at(sequence).intermittent = intermittent;
+    slot.intermittent = intermittent;
     try {
-      if (saved) {
-        const restored = await this.#slots.restoreWhole(sequence, saved.entry);
-        const keep = await this.#slots.truncate(sequence, plan, restored ? saved.keep : 0);
-        if (restored && keep > 0) this.#cache.used(saved.entry, keep);
-        else if (restored) this.#cache.drop(saved.entry, 'failed');
-        return { sequence, keep };
+      if (!saved) {
+        const copied = source === undefined || (await this.#copy(sequence, source));
+        return { sequence, keep: await this.#truncate(sequence, plan, copied ? choice.keep : 0) };
       }
-      const copied = source === undefined || (await this.#slots.copy(sequence, source));
-      return { sequence, keep: await this.#slots.truncate(sequence, plan, copied ? choice.keep : 0) };
+      slot.held.truncate(0);
+      const restored = await this.#saved.restore(sequence, slot.held, saved.entry);
+      const keep = await this.#truncate(sequence, plan, restored ? saved.keep : 0);
+      if (restored) this.#saved.used(saved.entry, keep);
+      return { sequence, keep };
     } catch (error) {
       this.free(sequence);
       throw error;
-    } finally {
-      this.#cache.pin(undefined);
     }
-  }
-
-  /** The entry with most of a prompt, also of another process where that may be more than what a sequence has. */
-  #find(plan: PromptPlan, reuse: Reuse, kept: number, elsewhere: StateElsewhere | undefined): Match | undefined {
-    const found = this.#cache.find(plan, reuse);
-    if (!elsewhere || reuse === 'none') return found;
-    if (elsewhere.tokens - restoreCost(elsewhere.tokens) <= Math.max(kept, found?.keep ?? 0)) return found;
-    this.#slots.adopt(elsewhere, plan.key);
-    return this.#cache.find(plan, reuse);
   }
 
   /** Prepares a sequence for another prompt. Returns how much of it is reused. Rejects as `open` does. */
   async reopen(sequence: number, plan: PromptPlan, reuse: Reuse): Promise<number> {
-    const { tokens, lengths } = this.#slots.at(sequence);
-    return this.#slots.truncate(sequence, plan, this.#reusable ? tokens.reusable(plan, reuse, lengths) : 0);
+    const { tokens, lengths } = this.#at(sequence);
+    return this.#truncate(sequence, plan, this.#reusable ? tokens.reusable(plan, reuse, lengths) : 0);
   }
 
   /** Records a step's tokens. `alone`: a chunk of a prompt, with nothing else in its decode. */
   evaluated(sequence: number, tokens: Uint32Array, alone: boolean): void {
-    this.#slots.at(sequence).tokens.append(tokens, alone);
+    this.#at(sequence).tokens.append(tokens, alone);
   }
 
   /** A part failed: the sequence's state is unknown, so it is not reused. */
   invalidated(sequence: number): void {
-    this.#slots.forget(sequence, 0);
+    this.#at(sequence).held.truncate(0);
   }
 
   /** Saves what a sequence holds now, to go back to. Rejects when the decoder cannot; the sequence's state is then unknown. */
   async save(sequence: number): Promise<void> {
     try {
-      await this.#slots.checkpoint(sequence);
+      await this.#saved.checkpoint(sequence, this.#at(sequence).held);
     } catch (error) {
       this.invalidated(sequence);
       throw error;
@@ -171,7 +180,7 @@ export class Sequences {
 
   /** Frees a sequence, which keeps its state. `reply`: with which it ended. Throws if it is not taken (a bug). */
   free(sequence: number, reply?: EndedReply): void {
-    const slot = this.#slots.at(sequence);
+    const slot = this.#at(sequence);
     if (!slot.live) throw new EngineFault(`sequence ${sequence} is not taken`);
     this.#mark(sequence, false);
     slot.reply = reply;
@@ -179,14 +188,21 @@ export class Sequences {
 
   /** Of the replies that free sequences hold and that were not taken the one that ended last, valid until the next change. */
   get lastReply(): HeldReply | undefined {
-    return this.#slots.lastReply;
+    let last: HeldReply | undefined;
+    let lastAt = -1;
+    for (const [sequence, { reply, tokens, usedAt }] of this.#all.entries()) {
+      if (!reply || !tokens.key || usedAt < lastAt) continue;
+      last = { sequence, reply, tokens: tokens.tokens, key: tokens.key };
+      lastAt = usedAt;
+    }
+    return last;
   }
 
   /** Takes it. What its sequence holds may then be changed, although that stays free. */
   takeReply(): HeldReply | undefined {
     const last = this.lastReply;
     if (!last) return undefined;
-    this.#slots.at(last.sequence).reply = undefined;
+    this.#at(last.sequence).reply = undefined;
     this.#changed.add(last.sequence);
     return last;
   }
@@ -210,32 +226,74 @@ export class Sequences {
    * whether a job has not whose states are to be forgotten.
    */
   async tidy(uses: (scope: CacheScope) => boolean): Promise<boolean> {
-    this.#cache.expire();
-    for (const scope of this.#forgotten) this.#cache.forget(scope);
-    const before = this.#clock.now() - this.#maxAgeMs;
-    for (const [sequence, { live, tokens, movedAt }] of this.#slots.all.entries()) {
-      const { key } = tokens;
-      if (live || key === undefined || !(movedAt < before || this.#forgotten.has(key.scope))) continue;
+    this.#saved.expire();
+    for (const scope of this.#forgotten) this.#saved.forget(scope);
+    const before = this.#clock.now() - this.#saved.maxAgeMs;
+    for (const [sequence, slot] of this.#all.entries()) {
+      const { key } = slot.tokens;
+      if (slot.live || key === undefined || !(slot.movedAt < before || this.#forgotten.has(key.scope))) continue;
       this.#changed.add(sequence);
-      await this.#slots.empty(sequence);
+      slot.held.wipe();
+      slot.reply = undefined;
+      await this.#states.truncate(sequence, 0);
     }
     for (const scope of this.#forgotten) if (!uses(scope)) this.#forgotten.delete(scope);
     return this.#forgotten.size > 0;
   }
 
-  /** What has changed since the last call: sequences taken or freed, with the prefixes of the free ones, and the cache. */
+  /** What has changed since the last call: sequences taken or freed, with the prefixes of the free ones, and saved states. */
   changes(): HeldPrefix[] {
     const changes = [...this.#changed].map((sequence) => {
-      const { live, tokens } = this.#slots.at(sequence);
+      const { live, tokens } = this.#at(sequence);
       const scope = !live && this.#reusable ? tokens.key?.scope : undefined;
       return { sequence, hashes: scope === undefined ? new Uint32Array(0) : prefixHashes(tokens.tokens, scope) };
     });
     this.#changed.clear();
-    return [...changes, ...this.#cache.changes(this.#slots.all.length)];
+    return [...changes, ...this.#saved.changes(this.#all.length)];
+  }
+
+  /** False: it failed, and the target's state is unknown. */
+  async #copy(target: number, source: number): Promise<boolean> {
+    const { held } = this.#at(target);
+    held.truncate(0);
+    try {
+      await this.#states.copy(target, source);
+    } catch {
+      return false;
+    }
+    held.become(this.#at(source).held);
+    return true;
+  }
+
+  /**
+   * Truncates a sequence to the first `length` tokens of a plan. Returns what is left: nothing, where the decoder could not truncate
+   * there. Rejects if it cannot even be emptied.
+   */
+  async #truncate(sequence: number, plan: PromptPlan, length: number): Promise<number> {
+    const { held } = this.#at(sequence);
+    const { truncatable } = this.#states;
+    try {
+      if (truncatable || length === 0 || length === held.tokens.length) await this.#states.truncate(sequence, length);
+      else await this.#saved.goBack(sequence, held, length);
+      held.truncate(length);
+      held.tokens.keepFor(plan, length);
+      return length;
+    } catch (error) {
+      held.truncate(0);
+      if (length === 0) throw error;
+    }
+    await this.#states.truncate(sequence, 0);
+    return 0;
+  }
+
+  #at(sequence: number): Sequence {
+    const slot = this.#all[sequence];
+    if (!slot) throw new RangeError(`no sequence ${sequence}`);
+    return slot;
   }
 
   #mark(sequence: number, live: boolean): void {
-    const slot = this.#slots.at(sequence);
+    const slot = this.#at(sequence);
     slot.live = live;
     slot.usedAt = this.#uses++;
     slot.movedAt = this.#clock.now();

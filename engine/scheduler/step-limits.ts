@@ -1,4 +1,4 @@
-import type { KeepLimits } from './sequences.js';
+import type { KeepLimits } from './saved-states.js';
 import type { CacheOrigin } from '../protocol/cache-key.js';
 import { promptLength } from '../protocol/prompt.js';
 import type { GenerateJob, ScoreJob } from '../protocol/jobs.js';

@@ -20,7 +20,7 @@
  * meanwhile; any call from outside stops the run after the current step. A reply with an expensive grammar skips steps while
  * its mask is computed on another thread, a prompt while its image is encoded elsewhere. After a round that freed seats, the
  * next one may wait briefly for jobs that take them over (refill-wait.ts). Beside replies states of prefixes are saved and restored
- * for at most as long as a step takes (sequence-cache.ts). While nothing runs, next prompts are evaluated ahead (prefill-ahead.ts).
+ * for at most as long as a step takes (copy-times.ts). While nothing runs, next prompts are evaluated ahead (prefill-ahead.ts).
  */
 import type { Decoder, Part, PartResult, Run } from './decoder.js';
 import { processClock } from './clock.js';

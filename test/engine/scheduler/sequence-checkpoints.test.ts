@@ -1,5 +1,5 @@
 import t from 'tap';
-import type { Checkpoint, Decoder } from '../../../engine/scheduler/decoder.js';
+import type { Checkpoint, SequenceStates } from '../../../engine/scheduler/decoder.js';
 import { EngineFault } from '../../../engine/scheduler/faults.js';
 import { PromptPlan } from '../../../engine/scheduler/prompt-plan.js';
 import { Sequences } from '../../../engine/scheduler/sequences.js';
@@ -9,7 +9,7 @@ import { tokenPrompt } from '../../../engine/protocol/prompt.js';
 const KEY = { scope: ALL_ACCOUNTS, weights: '', kv: 'f16' } as const;
 const PROMPT = Uint32Array.from({ length: 40 }, (_, i) => i);
 
-interface Fake extends Pick<Decoder, 'truncatable' | 'copyable' | 'truncate' | 'copy'> {
+interface Fake extends Pick<SequenceStates, 'truncatable' | 'copyable' | 'truncate' | 'copy'> {
   readonly save: (sequence: number) => Promise<Checkpoint>;
   readonly restore: (sequence: number, checkpoint: Checkpoint) => Promise<void>;
   readonly calls: string[];

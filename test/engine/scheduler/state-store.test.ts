@@ -1,7 +1,6 @@
 import t from 'tap';
-import { CheckpointStore, SavedState } from '../../../engine/scheduler/checkpoint-store.js';
-import { SequenceCheckpoints } from '../../../engine/scheduler/sequence-checkpoints.js';
 import type { Checkpoint } from '../../../engine/scheduler/decoder.js';
+import { Checkpoints, checkpointStore, SavedCheckpoint } from '../../../engine/scheduler/state-store.js';
 
 const TOKENS = Uint32Array.from({ length: 1000 }, (_, i) => i);
 
@@ -19,11 +18,11 @@ const made = (length: number, bytes = 10): Made => ({
   },
 });
 
-const saved = (checkpoint: Checkpoint, gain = 100): SavedState => new SavedState(checkpoint, TOKENS, gain);
+const saved = (checkpoint: Checkpoint, gain = 100): SavedCheckpoint => new SavedCheckpoint(checkpoint, TOKENS, gain);
 
 t.test('the bytes never exceed the bound, and the checkpoint of least value is removed', async (t) => {
-  const store = new CheckpointStore(30);
-  const states = new SequenceCheckpoints(store);
+  const store = checkpointStore(30);
+  const states = new Checkpoints(store);
   const [little, much, middling] = [made(10), made(200), made(300)];
   states.add(saved(little, 10));
   states.add(saved(much, 500));
@@ -42,8 +41,8 @@ t.test('the bytes never exceed the bound, and the checkpoint of least value is r
 });
 
 t.test('a checkpoint of several sequences is freed with the last of them, once', async (t) => {
-  const store = new CheckpointStore(100);
-  const [a, b] = [new SequenceCheckpoints(store), new SequenceCheckpoints(store)];
+  const store = checkpointStore(100);
+  const [a, b] = [new Checkpoints(store), new Checkpoints(store)];
   const [short, long] = [made(10), made(20)];
   a.add(saved(short));
   a.add(saved(long));
@@ -58,12 +57,12 @@ t.test('a checkpoint of several sequences is freed with the last of them, once',
 });
 
 t.test('a checkpoint of other tokens is not restored', async (t) => {
-  const store = new CheckpointStore(100);
+  const store = checkpointStore(100);
   const state = saved(made(10));
-  new SequenceCheckpoints(store).add(state);
+  new Checkpoints(store).add(state);
   t.doesNotThrow(() => state.check(TOKENS));
   t.throws(() => state.check(TOKENS.subarray(0, 9)), 'too short');
   t.throws(() => state.check(TOKENS.map((token) => token + 1)), 'other tokens');
-  store.drop(state);
+  store.drop(state, 'room');
   t.throws(() => state.check(TOKENS), 'evicted');
 });
