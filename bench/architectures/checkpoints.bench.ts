@@ -66,9 +66,9 @@ for (const name of ['window', 'hybrid'] as const) {
     ones?.push(await timed(step(1)));
     eights?.push(await timed(step(SEQUENCES)));
     const from = performance.now();
-    const saved = await decoder.save(0);
+    const saved = await decoder.states.save(0);
     saves?.push(performance.now() - from);
-    restores?.push(await timed(() => decoder.restore(0, saved)));
+    restores?.push(await timed(() => decoder.states.restore(0, saved)));
     bytes = saved.bytes;
     saved.dispose();
   }

@@ -41,14 +41,15 @@ function watched(decoder: Decoder): { readonly between: Between[]; readonly step
   const between: Between[] = [];
   const steps: number[] = [];
   let [saves, restores, ended] = [0, 0, performance.now()];
-  const save = decoder.saveWhole?.bind(decoder);
-  const restore = decoder.restoreWhole?.bind(decoder);
+  const save = decoder.states.saveWhole?.bind(decoder.states);
+  const restore = decoder.states.restoreWhole?.bind(decoder.states);
   if (!save || !restore) throw new Error('nothing can be saved');
   const step = decoder.step.bind(decoder);
+  // No runs: a step is a step.
+  Object.assign(decoder, { run: undefined });
   decoder.step = async (parts) => {
     const from = performance.now();
     between.push({ saves, restores, ms: from - ended });
-    // No runs: a step is a step.
     const results = await step(parts);
     ended = performance.now();
     if (parts.length === REPLIES && parts.every(({ kind, tokens }) => kind === 'sample' && tokens.length === 1))
@@ -56,11 +57,11 @@ function watched(decoder: Decoder): { readonly between: Between[]; readonly step
     [saves, restores] = [0, 0];
     return results;
   };
-  decoder.saveWhole = (...given) => {
+  decoder.states.saveWhole = (...given) => {
     saves += 1;
     return save(...given);
   };
-  decoder.restoreWhole = (...given) => {
+  decoder.states.restoreWhole = (...given) => {
     restores += 1;
     return restore(...given);
   };

@@ -80,7 +80,7 @@ async function copyCost(model: LlamaModel, contextSize: number): Promise<{ copy:
   const decoder = await BatchDecoder.create(context, THREADS);
   const [plain, copying, prompts]: [number[], number[], number[]] = [[], [], []];
   for (let run = 0; run <= 3 * RUNS; run++) {
-    await decoder.truncate(0, 0);
+    await decoder.states.truncate(0, 0);
     let from = performance.now();
     await decoder.step([{ kind: 'prefill', sequence: 0, tokens: words(CHUNK) }]);
     prompts.push((performance.now() - from) / CHUNK);
@@ -88,7 +88,7 @@ async function copyCost(model: LlamaModel, contextSize: number): Promise<{ copy:
     await decoder.step([{ kind: 'prefill', sequence: 0, tokens: words(1) }]);
     plain.push(performance.now() - from);
     from = performance.now();
-    await decoder.copy(1, 0);
+    await decoder.states.copy(1, 0);
     await decoder.step([{ kind: 'prefill', sequence: 0, tokens: words(1) }]);
     copying.push(performance.now() - from);
   }
@@ -112,7 +112,7 @@ async function tailCost(model: LlamaModel, flashAttention: boolean): Promise<num
     const from = performance.now();
     await decoder.step([{ kind: 'prefill', sequence: 0, tokens: words(TAIL) }]);
     taken.push(performance.now() - from);
-    await decoder.truncate(0, INPUT);
+    await decoder.states.truncate(0, INPUT);
   }
   await context.dispose();
   return Math.min(...taken);

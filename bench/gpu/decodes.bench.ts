@@ -5,9 +5,9 @@
  *     node dist/bench/gpu/decodes.bench.js 8b cuda
  */
 import { loadRuntime } from '../../engine/llama/runtime.js';
-import type { Part, PartResult } from '../../engine/scheduler/decoder.js';
+import type { Part } from '../../engine/scheduler/decoder.js';
 import { STEP_MS } from '../../engine/scheduler/step-planner.js';
-import { stepsOf } from '../../engine/scheduler/results.js';
+import { stepsOf } from '../../engine/scheduler/jobs.js';
 import { StepLoop } from '../../engine/scheduler/step-loop.js';
 import { warmUp } from '../../engine/scheduler/warm-up.js';
 import { randomJob } from '../support/engine-driver.js';
@@ -58,24 +58,30 @@ await warmUp(decoder, tokens, limits, device);
 let calls: Call[] = [];
 let roundFrom = performance.now();
 const step = decoder.step.bind(decoder);
-decoder.step = async (parts, run) => {
-  const fromMs = performance.now() - roundFrom;
-  let decodes = 0;
-  const count = (results: readonly PartResult[]): void => {
-    decodes += stepsOf(results);
-  };
-  const results = await (run
-    ? step(parts, {
-        ...run,
-        made: (some) => {
-          count(some);
-          run.made(some);
-        },
-      })
-    : step(parts));
-  count(results);
+const run = decoder.run?.bind(decoder);
+if (!run) throw new Error('the decoder makes no runs');
+/** Records a call that ends now. */
+function record(parts: readonly Part[], decodes: number, fromMs: number): void {
   calls.push({ parts, decodes, fromMs, toMs: performance.now() - roundFrom });
+}
+decoder.step = async (parts) => {
+  const fromMs = performance.now() - roundFrom;
+  const results = await step(parts);
+  record(parts, stepsOf(results), fromMs);
   return results;
+};
+decoder.run = async function* (parts, limits) {
+  const fromMs = performance.now() - roundFrom;
+  const running = run(parts, limits);
+  for (let decodes = 0; ;) {
+    const { value, done } = await running.next();
+    decodes += stepsOf(value);
+    if (done === true) {
+      record(parts, decodes, fromMs);
+      return value;
+    }
+    yield value;
+  }
 };
 
 let left = 0;

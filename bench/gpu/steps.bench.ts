@@ -4,6 +4,7 @@
  *
  *     node dist/bench/gpu/steps.bench.js 8b cuda
  */
+import { decodeRun } from '../../test/support/decode-run.js';
 import { BatchDecoder } from '../../engine/llama/batch-decoder.js';
 import { loadRuntime } from '../../engine/llama/runtime.js';
 import type { Part, PartResult, Sampler } from '../../engine/scheduler/decoder.js';
@@ -62,10 +63,10 @@ async function timed(steps: readonly (readonly Part[])[], most?: number): Promis
       if (first?.kind === 'token') made += 1 + (first.then?.length ?? 0);
     };
     for (const parts of steps)
-      count(await decoder.step(parts, most === undefined ? undefined : { most, everyMs: 5, made: count }));
+      await decodeRun(decoder, parts, most === undefined ? undefined : { most, everyMs: 5 }, count);
     // The first one warms up.
     if (run > 0) all.push((performance.now() - from) / (most === undefined ? 1 : made));
-    for (let sequence = 0; sequence < SEATS; sequence += 1) await decoder.truncate(sequence, HELD);
+    for (let sequence = 0; sequence < SEATS; sequence += 1) await decoder.states.truncate(sequence, HELD);
   }
   return { 'median ms': median(all), 'p90 ms': quantile(all, 0.9) };
 }

@@ -43,7 +43,7 @@ export async function heldOutLoss(kv: KvTypes, tokens: number): Promise<number> 
     const { decoder } = runtime;
     let [sum, scored] = [0, 0];
     for (const { tokens: ids, prompt } of chats) {
-      await decoder.truncate(0, 0);
+      await decoder.states.truncate(0, 0);
       const lead = prompt - 1;
       for (let at = 0; at < lead; at += CHUNK) {
         const chunk = ids.subarray(at, Math.min(at + CHUNK, lead));

@@ -44,21 +44,21 @@ export async function restoreRow({ model, file, threads, gpu, chunk }: RestoreCa
   // The first one is the first of all steps: a GPU loads its kernels then.
   if (gpu !== false) {
     await prefill();
-    await decoder.truncate(0, 0);
+    await decoder.states.truncate(0, 0);
   }
   const prefillMs = await timed(prefill);
   const notes = { tokens: new Uint32Array(TOKENS), ends: new Uint32Array(Math.floor(TOKENS / chunk)) };
   const [saves, restores]: [number[], number[]] = [[], []];
   let bytes = 0;
   for (let run = 0; run < RUNS; run += 1) {
-    let made: Awaited<ReturnType<typeof decoder.saveWhole>> | undefined;
-    saves.push(await timed(async () => (made = await decoder.saveWhole(0, notes))));
+    let made: Awaited<ReturnType<typeof decoder.states.saveWhole>> | undefined;
+    saves.push(await timed(async () => (made = await decoder.states.saveWhole(0, notes))));
     const state = made;
     if (!state) throw new Error('not saved');
     bytes = state.bytes;
-    restores.push(await timed(() => decoder.restoreWhole(1, state)));
+    restores.push(await timed(() => decoder.states.restoreWhole(1, state)));
     state.dispose();
-    await decoder.truncate(1, 0);
+    await decoder.states.truncate(1, 0);
   }
   await runtime.dispose();
   const [save, restore] = [median(saves), median(restores)];

@@ -1,27 +1,21 @@
 import type { LlamaContext } from 'node-llama-cpp';
 import type { AddonContext, AddonRun, EngineAddon, AddonPicker } from './native.js';
 import { internals, type Internals } from './addon.js';
-import { BatchSampler, isFree, samplerOf, type Choice, type Picks } from './batch-sampler.js';
-import { BatchSequences } from './batch-sequences.js';
-import type {
-  Checkpoint,
-  Decoder,
-  OpenedState,
-  Part,
-  PartResult,
-  Run,
-  Sampler,
-  Sampling,
-  StateNotes,
-  WholeState,
-} from '../scheduler/decoder.js';
+import {
+  BatchSampler,
+  isFree,
+  NOT_A_NUMBER,
+  NOT_NUMBERS,
+  samplerOf,
+  type Choice,
+  type Picks,
+} from './batch-sampler.js';
+import { BatchSequences, type StateTraits } from './batch-sequences.js';
+import type { Decoder, Part, PartResult, Run, Sampler, Sampling } from '../scheduler/decoder.js';
 import { asFault, EngineFault } from '../scheduler/faults.js';
 import { GrammarConstraint } from './grammar-constraint.js';
 import { Grammars } from './grammars.js';
-import { watched } from './run.js';
 import { stateFacts } from './whole-state.js';
-import { NOT_A_NUMBER, NOT_NUMBERS, scored } from './not-a-number.js';
-import type { StateElsewhere } from '../protocol/cache-key.js';
 
 const FILLED = { kind: 'filled' } as const;
 
@@ -35,14 +29,11 @@ type Attempt =
  * order, one decode, and tokens picked within it.
  */
 export class BatchDecoder implements Decoder {
-  readonly truncatable: boolean;
-  readonly restoredTruncatable: boolean;
-  readonly copyable = true;
+  readonly states: BatchSequences;
   readonly #context: AddonContext;
   readonly #picks: Picks;
   readonly #grammars: Grammars;
   readonly #addon: EngineAddon;
-  readonly #sequences: BatchSequences;
   /** Tokens that a sequence can hold, if gaps between sequences are closed; else undefined. */
   readonly #closes: number | undefined;
   /** What a step of a run took lately, ms. */
@@ -53,20 +44,16 @@ export class BatchDecoder implements Decoder {
     found: Internals,
     grammars: Grammars,
     sequences: number,
-    truncatable: boolean,
-    restoredTruncatable: boolean,
-    savable: boolean,
+    traits: StateTraits,
     closes: number | undefined,
   ) {
-    const { context, Checkpoint, addon } = found;
+    const { context, addon } = found;
     this.#closes = closes;
-    this.truncatable = truncatable;
-    this.restoredTruncatable = restoredTruncatable;
     this.#context = context;
     this.#grammars = grammars;
     this.#addon = addon;
     this.#picks = { addon, context, vocabulary: addon.raVocabularySize(context) };
-    this.#sequences = new BatchSequences(context, Checkpoint, sequences, savable, addon.raClearMemory);
+    this.states = new BatchSequences(found, sequences, traits);
   }
 
   /**
@@ -87,15 +74,13 @@ export class BatchDecoder implements Decoder {
     const anywhere = truncatable && (swaFull || uniform !== false);
     const closes = closesGaps && anywhere ? context.contextSize : undefined;
     // Of cells outside a window llama.cpp saves none, also where it keeps them all.
-    const restored = anywhere && uniform !== false;
+    const traits = { truncatable: anywhere, restoredTruncatable: anywhere && uniform !== false, savable };
     const grammars = await Grammars.of(context.model);
-    return new BatchDecoder(found, grammars, context.totalSequences, anywhere, restored, savable, closes);
+    return new BatchDecoder(found, grammars, context.totalSequences, traits, closes);
   }
 
   /** A batch that llama.cpp rejects is undone and retried part by part, once: only the part that caused it fails. */
-  async step(parts: readonly Part[], run?: Run): Promise<PartResult[]> {
-    const made = run && parts.every(isFree) && (await this.#run(parts, run));
-    if (made) return made;
+  async step(parts: readonly Part[]): Promise<PartResult[]> {
     const together = await this.#attempt(parts);
     if (together.kind === 'decoded') return together.results;
     if (parts.length === 1) return [together.fault];
@@ -107,36 +92,42 @@ export class BatchDecoder implements Decoder {
     return results;
   }
 
+  /** Polls the addon's run for the tokens that it has picked. Where its first step fails, it is made again as a step. */
+  async *run(parts: readonly Part[], { most, everyMs }: Run): AsyncGenerator<PartResult[], PartResult[]> {
+    if (!parts.every(isFree)) return await this.step(parts);
+    const before = this.states.lengths(parts);
+    try {
+      const choices = parts.map((part) => (part.kind === 'sample' ? samplerOf(part).freely : undefined));
+      const { running } = this.#begin(parts, choices, most);
+      this.#running = running;
+      const ended = new EndOrTime(running.ended);
+      const polls = new StepPolls(performance.now(), this.#stepMs, everyMs);
+      for (let steps = 0; ;) {
+        const isOver = await ended.within(polls.nextMs);
+        const picks = running.take();
+        const found = picks.length / parts.length;
+        polls.polled(performance.now(), found);
+        steps += found;
+        const results = found === 0 ? [] : tokensOf(picks, parts.length);
+        if (found > 0) {
+          this.states.ran(parts, before, steps);
+          this.states.decoded();
+          this.states.judge(parts, results);
+          this.#stepMs = polls.stepMs;
+        }
+        if (isOver) return results;
+        if (found > 0) yield results;
+      }
+    } catch {
+      this.states.undo(parts, before);
+    } finally {
+      this.#running = undefined;
+    }
+    return await this.step(parts);
+  }
+
   halt(): void {
     this.#running?.halt();
-  }
-
-  truncate(sequence: number, length: number): Promise<void> {
-    return this.#sequences.truncate(sequence, length);
-  }
-
-  copy(target: number, source: number): Promise<void> {
-    return this.#sequences.copy(target, source);
-  }
-
-  save(sequence: number): Promise<Checkpoint> {
-    return this.#sequences.save(sequence);
-  }
-
-  restore(sequence: number, checkpoint: Checkpoint): Promise<void> {
-    return this.#sequences.restore(sequence, checkpoint);
-  }
-
-  saveWhole(sequence: number, notes?: StateNotes): Promise<WholeState> {
-    return this.#sequences.saveWhole(sequence, notes);
-  }
-
-  restoreWhole(sequence: number, state: WholeState): Promise<void> {
-    return this.#sequences.restoreWhole(sequence, state);
-  }
-
-  openWhole(elsewhere: StateElsewhere): OpenedState {
-    return this.#sequences.openWhole(elsewhere);
   }
 
   sampler(sampling: Sampling): Sampler {
@@ -147,41 +138,20 @@ export class BatchDecoder implements Decoder {
     return this.#grammars.isExpensive(stacks);
   }
 
-  /** Undefined: its first step failed, and it never was. */
-  async #run(parts: readonly Part[], run: Run): Promise<PartResult[] | undefined> {
-    const before = this.#sequences.lengths(parts);
-    try {
-      const choices = parts.map((part) => (part.kind === 'sample' ? samplerOf(part).freely : undefined));
-      const { running } = this.#begin(parts, choices, run.most);
-      this.#running = running;
-      return await watched(running, run, parts.length, this.#stepMs, (steps, stepMs, results) => {
-        this.#sequences.ran(parts, before, steps);
-        this.#sequences.decoded();
-        this.#sequences.judge(parts, results);
-        this.#stepMs = stepMs;
-      });
-    } catch {
-      this.#sequences.undo(parts, before);
-      return undefined;
-    } finally {
-      this.#running = undefined;
-    }
-  }
-
   async #attempt(parts: readonly Part[]): Promise<Attempt> {
-    const before = this.#sequences.lengths(parts);
+    const before = this.states.lengths(parts);
     try {
       const [only] = parts;
       if (only?.kind === 'embeddings') {
-        await decodeImage(this.#context, this.#sequences, this.#addon, only);
-        this.#sequences.decoded();
+        await decodeImage(this.#context, this.states, this.#addon, only);
+        this.states.decoded();
         return { kind: 'decoded', results: [FILLED] };
       }
       const choices = await choicesOf(parts);
       const { running, rows } = this.#begin(parts, choices, 1);
       await running.ended;
       const [picks, scores] = [running.take(), running.scores()];
-      this.#sequences.decoded();
+      this.states.decoded();
       const results = await Promise.all(
         parts.map(async (part, i): Promise<PartResult> => {
           if (part.kind === 'score') return scored(scores[i] ?? new Float64Array(0));
@@ -195,10 +165,10 @@ export class BatchDecoder implements Decoder {
             .then(resultOf, asFault);
         }),
       );
-      this.#sequences.judge(parts, results);
+      this.states.judge(parts, results);
       return { kind: 'decoded', results };
     } catch (error) {
-      const undone = this.#sequences.undo(parts, before);
+      const undone = this.states.undo(parts, before);
       return { kind: 'failed', fault: asFault(error), undone };
     }
   }
@@ -209,7 +179,7 @@ export class BatchDecoder implements Decoder {
     choices: readonly (Choice | undefined)[],
     most: number,
   ): { readonly running: AddonRun; readonly rows: readonly number[] } {
-    const gaps = this.#closes === undefined ? [] : gapsOf(parts, this.#sequences, this.#closes);
+    const gaps = this.#closes === undefined ? [] : gapsOf(parts, this.states, this.#closes);
     const {
       numbers,
       tokens,
@@ -217,12 +187,17 @@ export class BatchDecoder implements Decoder {
       allowed,
       labels,
       logitIndexes: rows,
-    } = described(parts, choices, gaps, this.#sequences);
+    } = described(parts, choices, gaps, this.states);
     const running = this.#addon.raDecodeRun(this.#context, numbers, tokens, pickers, most, labels, allowed);
     // The addon has copied them, and wipes its copy: a closed account's prompt stays in no memory.
     tokens.fill(0);
     return { running, rows };
   }
+}
+
+/** The result of a decision's part. */
+function scored(logprobs: Float64Array): PartResult {
+  return logprobs.some(Number.isNaN) ? NOT_NUMBERS : { kind: 'scores', logprobs };
 }
 
 /** Of the parts that are sampled. */
@@ -332,4 +307,105 @@ async function decodeImage(
     throw new EngineFault('embeddings of another number or width');
   const first = sequences.extend(part);
   await addon.raDecodeEmbeddings(context, sequence, first, image.index, image.columns, image.whole, values);
+}
+
+/** Waits for the end of a run, or for some time. */
+class EndOrTime {
+  #ended = false;
+  #failure: Error | undefined;
+  #wake: () => void = () => undefined;
+
+  constructor(end: Promise<void>) {
+    const over = (): void => {
+      this.#ended = true;
+      this.#wake();
+    };
+    end.then(over, (error: unknown) => {
+      this.#failure = error instanceof Error ? error : new EngineFault('the run failed');
+      over();
+    });
+  }
+
+  /** Resolves with whether it has ended by then. Rejects as the run does. */
+  async within(ms: number): Promise<boolean> {
+    if (!this.#ended) {
+      await new Promise<void>((resolve) => {
+        const timer = setTimeout(resolve, ms);
+        this.#wake = () => {
+          clearTimeout(timer);
+          resolve();
+        };
+      });
+    }
+    if (this.#failure) throw this.#failure;
+    return this.#ended;
+  }
+}
+
+/** The picks of some steps for each of the parts. */
+function tokensOf(picks: Int32Array, parts: number): PartResult[] {
+  return Array.from({ length: parts }, (_, i) => {
+    const then: number[] = [];
+    for (let at = i + parts; at < picks.length; at += parts) then.push(picks[at] ?? -1);
+    const token = picks[i] ?? -1;
+    return token === NOT_A_NUMBER || then.includes(NOT_A_NUMBER) ? NOT_NUMBERS : { kind: 'token', token, then };
+  });
+}
+
+/**
+ * When a run is polled for the tokens of its steps: about twice a step, at the time when it is expected to end. The polling thread
+ * may share a core with the thread that computes, and each poll then delays the step.
+ */
+
+/** Of a step: the first poll comes so much before its expected end, and later ones follow each other after `again`. */
+const OF_STEP = { early: 1 / 12, again: 1 / 8 } as const;
+
+/** A step is expected to take at most so many times as long as the one before: a single slow one does not delay the poll after it. */
+const LONGER = 5 / 4;
+
+/** Between two polls, ms. */
+const LEAST_MS = 1;
+/** Between two polls of a step that takes longer than expected, or of which nothing is known, ms. */
+const MOST_MS = 8;
+
+export class StepPolls {
+  readonly #everyMs: number;
+  #foundAt: number;
+  /** The time of a step, as the last poll that found one showed it, and as it is expected of the next one. */
+  #tookMs: number;
+  #stepMs: number;
+  #found = true;
+
+  /**
+   * `now`: when the run starts, ms; `stepMs`: the expected time of a step, Infinity if it is not known; `everyMs`: shorter steps are
+   * polled together, so often: each poll would make one a quarter longer.
+   */
+  constructor(now: number, stepMs: number, everyMs: number) {
+    this.#foundAt = now;
+    this.#tookMs = stepMs;
+    this.#stepMs = stepMs;
+    this.#everyMs = everyMs;
+  }
+
+  /** The expected time of a step. */
+  get stepMs(): number {
+    return this.#stepMs;
+  }
+
+  /** The time from the start, or from the last poll, to the next poll, ms. */
+  get nextMs(): number {
+    if (this.#stepMs < this.#everyMs) return this.#everyMs;
+    if (this.#found && Number.isFinite(this.#stepMs)) return Math.max(LEAST_MS, this.#stepMs * (1 - OF_STEP.early));
+    return Math.max(LEAST_MS, Math.min(this.#stepMs * OF_STEP.again, MOST_MS));
+  }
+
+  /** A poll at `now` found so many steps. */
+  polled(now: number, steps: number): void {
+    this.#found = steps > 0;
+    if (!this.#found) return;
+    const tookMs = (now - this.#foundAt) / steps;
+    this.#stepMs = Math.min(tookMs, this.#tookMs * LONGER);
+    this.#tookMs = tookMs;
+    this.#foundAt = now;
+  }
 }

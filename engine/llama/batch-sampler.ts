@@ -11,7 +11,12 @@ import {
 import { asFault } from '../scheduler/faults.js';
 import type { AddonContext, AddonPicker, EngineAddon } from './native.js';
 import type { GrammarConstraint } from './grammar-constraint.js';
-import { NOT_A_NUMBER } from './not-a-number.js';
+
+/** What the native addon picks where no logit is a number, such as after an overflow on a GPU (engine/native/next-token.cpp). */
+export const NOT_A_NUMBER = -2;
+
+/** The result of such a part. What its sequence holds would spoil the next reply there too. */
+export const NOT_NUMBERS: PartResult = { kind: 'fault', reason: 'its logits are not numbers' };
 
 /** How a part's next token is chosen, known before its decode. */
 export type Choice =

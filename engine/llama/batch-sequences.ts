@@ -1,10 +1,28 @@
-import type { AddonContext, AddonCheckpoint } from './native.js';
+import type { AddonContext, AddonCheckpoint, EngineAddon } from './native.js';
 import type { Internals } from './addon.js';
 import { StateInFile } from './whole-state.js';
-import { NOT_NUMBERS } from './not-a-number.js';
-import type { Checkpoint, OpenedState, Part, PartResult, StateNotes, WholeState } from '../scheduler/decoder.js';
+import { NOT_NUMBERS } from './batch-sampler.js';
+import type {
+  Checkpoint,
+  OpenedState,
+  Part,
+  PartResult,
+  SequenceStates,
+  StateNotes,
+  WholeState,
+} from '../scheduler/decoder.js';
 import { EngineFault, UncleanSequence } from '../scheduler/faults.js';
 import type { StateElsewhere } from '../protocol/cache-key.js';
+
+/** Of the addon's layer what states need. */
+type StatesLayer = Pick<Internals, 'context' | 'Checkpoint'> & { readonly addon: Pick<EngineAddon, 'raClearMemory'> };
+
+/** What a context's states are like. */
+export interface StateTraits extends Pick<SequenceStates, 'truncatable'> {
+  readonly restoredTruncatable: boolean;
+  /** Whether whole states can be saved. */
+  readonly savable: boolean;
+}
 
 /**
  * The states of a context's sequences, on the addon's layer: their lengths, truncation, copies and checkpoints.
@@ -13,7 +31,10 @@ import type { StateElsewhere } from '../protocol/cache-key.js';
  * has one state for all positions, and a layer with a sliding window has dropped the oldest (llama.cpp gives some
  * architectures a window that their files do not name): such a sequence is only appended to, or emptied.
  */
-export class BatchSequences {
+export class BatchSequences implements SequenceStates {
+  readonly truncatable: boolean;
+  readonly restoredTruncatable: boolean;
+  readonly copyable = true;
   readonly #context: AddonContext;
   readonly #Checkpoint: Internals['Checkpoint'];
   readonly #savable: boolean;
@@ -26,21 +47,14 @@ export class BatchSequences {
   /** Sequences whose cells have what is no number. */
   readonly #spoiled = new Set<number>();
 
-  /**
-   * `context` stays the caller's. All `count` sequences are empty. `savable`: whether whole states can be saved. `clear`: empties
-   * all sequences and overwrites their cells.
-   */
-  constructor(
-    context: AddonContext,
-    Checkpoint: Internals['Checkpoint'],
-    count: number,
-    savable: boolean,
-    clear: (context: AddonContext) => void,
-  ) {
-    this.#clear = clear;
+  /** The layer's context stays the caller's. All `count` sequences are empty. */
+  constructor({ context, Checkpoint, addon }: StatesLayer, count: number, traits: StateTraits) {
+    this.truncatable = traits.truncatable;
+    this.restoredTruncatable = traits.restoredTruncatable;
+    this.#clear = (of) => addon.raClearMemory(of);
     this.#context = context;
     this.#Checkpoint = Checkpoint;
-    this.#savable = savable;
+    this.#savable = traits.savable;
     this.#positions = Array.from({ length: count }, () => new SequencePositions());
   }
 
@@ -79,7 +93,6 @@ export class BatchSequences {
     return parts.map((part, i) => this.#undo(part, before[i] ?? 0));
   }
 
-  /** See SequenceStates. */
   async truncate(sequence: number, length: number): Promise<void> {
     const held = this.#at(sequence);
     if (length === 0) {
@@ -93,7 +106,6 @@ export class BatchSequences {
     held.become(Math.min(length, held.length));
   }
 
-  /** See SequenceStates. */
   async copy(target: number, source: number): Promise<void> {
     const held = this.#at(source);
     this.#at(target).become(0);
@@ -106,13 +118,11 @@ export class BatchSequences {
     this.#spoiled.delete(target);
   }
 
-  /** See SequenceStates. */
   async save(sequence: number): Promise<Checkpoint> {
     await this.#finishCopies(sequence);
     return await StateCheckpoint.save(this.#context, this.#Checkpoint, sequence, this.#at(sequence));
   }
 
-  /** See SequenceStates. */
   async restore(sequence: number, checkpoint: Checkpoint): Promise<void> {
     const { length } = checkpoint;
     const held = this.#at(sequence);
@@ -123,7 +133,6 @@ export class BatchSequences {
     held.become(length);
   }
 
-  /** See SequenceStates. */
   async saveWhole(sequence: number, notes?: StateNotes): Promise<WholeState> {
     const held = this.#at(sequence);
     if (!this.#savable || held.length === 0) throw new EngineFault('the state cannot be saved');
@@ -135,7 +144,6 @@ export class BatchSequences {
     return state;
   }
 
-  /** See SequenceStates. */
   async restoreWhole(sequence: number, state: WholeState): Promise<void> {
     // What it does not write over would spoil it.
     if (this.#spoiled.has(sequence)) throw new UncleanSequence('the sequence has cells that hold no number');
@@ -147,7 +155,7 @@ export class BatchSequences {
     this.#at(sequence).copy(positions);
   }
 
-  /** See SequenceStates. No image is in it, so each token has a position of its own. */
+  /** No image is in it, so each token has a position of its own. */
   openWhole(elsewhere: StateElsewhere): OpenedState {
     const opened = StateInFile.open(elsewhere);
     const positions = new SequencePositions();

@@ -47,7 +47,7 @@ export interface EngineAddon {
    * but closes a gap between them: its one token is removed after each step. `tokens` has the tokens of all, in their order. The
    * logits of a part are then at the index of its last token. -1: it has no picker, or there were no logits. Where every part is one
    * token with a picker, up to `most` steps, the picks of each being the tokens of the next one. None follows one that picked an
-   * end token, or that failed. -2: no logit was a number (not-a-number.ts). `labels`: of each part that is scored in place of being
+   * end token, or that failed. -2: no logit was a number (batch-sampler.ts). `labels`: of each part that is scored in place of being
    * sampled. `allowed`: a bit for each token of the vocabulary where a part's pick is one of these, in the first step alone; no other
    * step follows such a one. Throws a RangeError for parts that do not fit the tokens.
    */

@@ -93,7 +93,7 @@ export async function loadRuntime(setup: EngineSetup, tries?: (backend: GpuBacke
     name: info.metadata.general.name ?? info.metadata.general.architecture,
     vocabulary: texts.tokens.length,
     prefillTokensPerStep: plan.prefillTokensPerStep,
-    checkpointBytes: checkpointsOf(!decoder.truncatable),
+    checkpointBytes: checkpointsOf(!decoder.states.truncatable),
     prefixCacheBytes,
     promptVersion: promptVersionOf(tokenizerHash(info.metadata), setup.template),
     // What node-llama-cpp makes unless it is given types.

@@ -84,8 +84,6 @@ export interface Run {
   readonly most: number;
   /** The least time between reports, ms. */
   readonly everyMs: number;
-  /** Called periodically with the results not yet reported, one per part, while further steps are computed. */
-  readonly made: (results: readonly PartResult[]) => void;
 }
 
 /** The state of a sequence after its first `length` tokens, in host memory. Owned by its maker; dispose once. */
@@ -114,7 +112,7 @@ export interface OpenedState {
   readonly notes: StateNotes;
 }
 
-/** What can be done with a sequence's state between steps. Only the scheduler's `Sequences` calls it, and never during a step. */
+/** What can be done with a sequence's state between steps. Only `Sequences` and `SavedStates` call it, and never during a step. */
 export interface SequenceStates {
   /** Whether `truncate` can keep any length; otherwise only nothing, or at a high cost. */
   readonly truncatable: boolean;
@@ -153,14 +151,19 @@ export interface SequenceStates {
   openWhole?(elsewhere: StateElsewhere): OpenedState;
 }
 
-export interface Decoder extends SequenceStates {
+export interface Decoder {
+  readonly states: SequenceStates;
   /**
    * Decodes all parts together, in ascending order of sequence (the caller sorts), on another thread, and resolves with
-   * one result per part. Their tokens must fit the context's batch. Never rejects. No second step before the first
-   * resolved. `run`: further steps may follow automatically; resolves with the results not yet reported, perhaps none.
+   * one result per part. Their tokens must fit the context's batch. Never rejects. No second step or run before this one ended.
    */
-  step(parts: readonly Part[], run?: Run): Promise<PartResult[]>;
-  /** No further step of a {@link Run} begins; its promise resolves after the current one. */
+  step(parts: readonly Part[]): Promise<PartResult[]>;
+  /**
+   * The same for a {@link Run}, which begins with the first `next`. Yields, while further steps are computed, the results that were
+   * not yet yielded, one per part, and returns the last ones, perhaps none. It is read to its end. Absent: the decoder makes no runs.
+   */
+  run?(parts: readonly Part[], run: Run): AsyncGenerator<readonly PartResult[], readonly PartResult[]>;
+  /** No further step of a {@link Run} begins; it ends after the current one. */
   halt(): void;
   sampler(sampling: Sampling): Sampler;
   /** Whether a reply constrained by a grammar with this many stacks will be {@link Sampler.pending}. Absent: never. */

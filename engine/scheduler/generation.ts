@@ -46,7 +46,7 @@ export class Generation implements Work {
     this.#job = job;
     const length = promptLength(job.prompt);
     const worth = job.n > 1 || length > LEAST_SAVED_TOKENS;
-    this.#appendOnly = !decoder.truncatable && decoder.save !== undefined;
+    this.#appendOnly = !decoder.states.truncatable && decoder.states.save !== undefined;
     const saving = this.#appendOnly && worth ? chatPoints(length, model, job.n > 1) : undefined;
     const key = { scope: job.scope, ...limits.origin };
     this.#plan = new PromptPlan(job.prompt, limits.prefillTokensPerStep, key, saving);

@@ -1,10 +1,23 @@
-import { faultReason } from './faults.js';
+import type { BatchItem } from './batch-planner.js';
+import type { PartResult } from './decoder.js';
+import { EngineFault, faultReason } from './faults.js';
 import type { Reuse } from './sequence-tokens.js';
 import type { CacheScope } from '../protocol/cache-key.js';
 import type { Output } from '../protocol/jobs.js';
 import type { PrefixReuse } from '../protocol/setup.js';
 import type { Sequences } from './sequences.js';
 import { RunningJob, type RunningItem, type WaitingJob, type Work } from './job.js';
+
+const NOTHING = new Uint32Array(0);
+
+/** Number of steps in the results of a decode, of which each part has as many. */
+export function stepsOf([first]: readonly PartResult[]): number {
+  return first === undefined ? 0 : 1 + thenOf(first).length;
+}
+
+function thenOf(result: PartResult): readonly number[] {
+  return result.kind === 'token' ? (result.then ?? []) : [];
+}
 
 /**
  * The jobs of an engine from arrival to end: waiting, running on sequences, cancelled. It decodes nothing: the step
@@ -152,6 +165,54 @@ export class Jobs {
   fail(job: RunningJob, out: Output[], error: unknown): void {
     out.push({ id: job.id, kind: 'failed', reason: faultReason(error) });
     this.#retire(job);
+  }
+
+  /**
+   * Passes the results of a decode to their branches, and records the tokens in the sequences. `fed`: the input of each result;
+   * afterwards the input of the run's next step. Outputs of the jobs are added to `out`. Returns whether a reply has ended, so
+   * that a run is not to go on.
+   */
+  deliver(items: readonly BatchItem[], results: readonly PartResult[], fed: Uint32Array[], out: Output[]): boolean {
+    // All are recorded first: a job that fails wipes its prompt, of which other parts may be.
+    for (const [i, result] of results.entries()) {
+      const sequence = items[i]?.branch.sequence;
+      if (sequence === undefined) continue;
+      const tokens = fed[i] ?? NOTHING;
+      if (result.kind === 'fault') this.#sequences.invalidated(sequence);
+      else this.#sequences.evaluated(sequence, tokens, items.length === 1 && result.kind === 'filled');
+      if (result.kind !== 'token') continue;
+      const chosen = [result.token, ...thenOf(result)];
+      fed[i] = Uint32Array.of(...chosen.slice(-1));
+      if (chosen.length > 1) this.#sequences.evaluated(sequence, Uint32Array.from(chosen.slice(0, -1)), false);
+    }
+    let ended = false;
+    for (const [i, result] of results.entries()) {
+      const each = items[i];
+      // An earlier step of the run has ended it.
+      if (!each || !this.#goesOn(each)) continue;
+      const { job, branch } = each;
+      try {
+        if (result.kind === 'fault') throw new EngineFault(result.reason);
+        branch.accept(result, out);
+      } catch (error) {
+        this.fail(job, out, error);
+      }
+      ended ||= !this.#goesOn(each);
+    }
+    return ended;
+  }
+
+  /** Saves the states of prompts that have come to where they are to be saved. One that cannot be fails its job. */
+  async saveAll(items: readonly BatchItem[], out: Output[]): Promise<void> {
+    for (const each of items) {
+      const { job, branch, count } = each;
+      if (count === 0 || !branch.progress.saves || !this.#goesOn(each)) continue;
+      await this.guard(job, out, () => this.#sequences.save(branch.sequence));
+    }
+  }
+
+  #goesOn({ job, branch }: RunningItem): boolean {
+    return this.runs(job) && !branch.over;
   }
 
   /** After a decode of parts of these jobs. */

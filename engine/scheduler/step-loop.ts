@@ -22,17 +22,16 @@
  * next one may wait briefly for jobs that take them over (refill-wait.ts). Beside replies states of prefixes are saved and restored
  * for at most as long as a step takes (copy-times.ts). While nothing runs, next prompts are evaluated ahead (prefill-ahead.ts).
  */
-import type { Decoder, Part, PartResult, Run } from './decoder.js';
+import type { Decoder, Part } from './decoder.js';
 import { processClock } from './clock.js';
 import type { CacheScope } from '../protocol/cache-key.js';
 import type { Clock } from '../protocol/clock.js';
 import { RefillWait } from './refill-wait.js';
-import { Jobs } from './jobs.js';
+import { Jobs, stepsOf } from './jobs.js';
 import { type Emit, Outbox, SEND_MS } from './outbox.js';
 import { PrefillAhead } from './prefill-ahead.js';
 import { BatchPlanner, depthOf, PrefillBudget, stepsInRun, type BatchItem, type Planner } from './batch-planner.js';
 import { StepPlanner } from './step-planner.js';
-import { Results, stepsOf } from './results.js';
 import type { GenerateJob, ScoreJob } from '../protocol/jobs.js';
 import type { EngineReport } from '../protocol/messages.js';
 import { type StepLimits, generationFits, scoringFits } from './step-limits.js';
@@ -51,7 +50,6 @@ export class StepLoop {
   readonly #sequences: Sequences;
   readonly #planner: Planner;
   readonly #jobs: Jobs;
-  readonly #results: Results;
   readonly #outbox: Outbox;
   readonly #refillWait: RefillWait;
   readonly #upkeep: Upkeep;
@@ -67,10 +65,9 @@ export class StepLoop {
     this.#limits = limits;
     this.#emit = emit;
     this.#clock = clock;
-    this.#sequences = new Sequences(decoder, limits.seats, limits, clock);
+    this.#sequences = new Sequences(decoder.states, limits.seats, limits, clock);
     this.#jobs = new Jobs(this.#sequences, limits.seats, limits.prefixReuse);
     this.#upkeep = new Upkeep(this.#sequences, this.#jobs);
-    this.#results = new Results(decoder, this.#sequences, this.#jobs);
     this.#outbox = new Outbox(emit, limits.sendMs ?? SEND_MS, clock, (id) => this.#jobs.reports(id));
     this.#refillWait = new RefillWait(clock);
     this.#prefillAhead = new PrefillAhead(decoder, this.#sequences, model, limits, clock);
@@ -211,29 +208,29 @@ export class StepLoop {
     const depth = depthOf(items);
     const fed = parts.map(({ tokens }) => tokens);
     const one = this.#pendingWait.interrupted || this.#jobs.hasPutOff;
-    const ahead = one ? 1 : stepsInRun(items, this.#jobs.running);
+    const most = one ? 1 : stepsInRun(items, this.#jobs.running);
     let from = this.#clock.now();
     // A prompt may take long: outputs are sent before it.
     const due = this.#outbox.due(from) || counts.some((count) => count > 0);
-    const take = (results: readonly PartResult[]): void => {
+    const run = most > 1 ? this.#decoder.run?.(parts, { most, everyMs: this.#limits.sendMs ?? SEND_MS }) : undefined;
+    const decoding = run ?? once(this.#decoder.step(parts));
+    let next = decoding.next();
+    // While llama.cpp computes on another thread, so that it costs no extra time.
+    if (due) this.#flush();
+    for (;;) {
+      const { value: results, done } = await next;
       const now = this.#clock.now();
       const steps = stepsOf(results);
       this.#step += steps;
       if (steps > 0) this.#planner.learn(counts, steps, depth, now - from);
       from = now;
-      this.#results.deliver(items, results, fed, this.#outbox.outputs);
-    };
-    const made = (results: readonly PartResult[]): void => {
-      take(results);
+      if (this.#jobs.deliver(items, results, fed, this.#outbox.outputs)) this.#decoder.halt();
+      if (done === true) break;
       this.#flush();
-    };
-    const run: Run | undefined = ahead > 1 ? { most: ahead, everyMs: this.#limits.sendMs ?? SEND_MS, made } : undefined;
-    const decoding = this.#decoder.step(parts, run);
-    // While llama.cpp computes on another thread, so that it costs no extra time.
-    if (due) this.#flush();
-    take(await decoding);
+      next = decoding.next();
+    }
     this.#sequences.renewCopies(this.#planner.decodeMs);
-    await this.#results.save(items, this.#outbox.outputs);
+    await this.#jobs.saveAll(items, this.#outbox.outputs);
     await this.#jobs.advanceAll(new Set(items.map(({ job }) => job)), this.#outbox.outputs);
     // There may be no further decode.
     if (this.#jobs.live === 0) this.#flush();
@@ -244,6 +241,11 @@ export class StepLoop {
     const changes = this.#sequences.changes();
     this.#outbox.send(this.#step, this.#limits.prefixReuse === 'off' ? [] : changes);
   }
+}
+
+/** The results of a step that was begun, as those of a run. */
+async function* once<T>(step: Promise<T>): AsyncGenerator<T, T> {
+  return await step;
 }
 
 /** Turns of the event loop without a new job after which a burst is over, some 0.1 ms; and turns at most. */

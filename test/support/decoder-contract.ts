@@ -1,5 +1,6 @@
 /** The contract of the decoder port, for every decoder: the fake one of the scheduler’s tests and the real ones. */
 import type { Test } from 'tap';
+import { decodeRun } from './decode-run.js';
 import type { Decoder, PartResult, Sampler, Sampling } from '../../engine/scheduler/decoder.js';
 
 const GREEDY: Sampling = { temperature: 0, topP: 1, frequencyPenalty: 0, presencePenalty: 0, seed: 1, maxTokens: 64 };
@@ -26,12 +27,10 @@ async function speak(
   let next = fed;
   while (tokens.length < count) {
     const parts = [{ kind: 'sample', sequence, tokens: next, sampler }] as const;
-    const made = (results: readonly PartResult[]): void => void tokens.push(...chosen(results));
-    const last = await decoder.step(
-      parts,
-      most > 1 ? { most: Math.min(most, count - tokens.length), everyMs: 0, made } : undefined,
-    );
-    if (last.length > 0) made(last);
+    const run = most > 1 ? { most: Math.min(most, count - tokens.length), everyMs: 0 } : undefined;
+    await decodeRun(decoder, parts, run, (results) => {
+      if (results.length > 0) tokens.push(...chosen(results));
+    });
     next = Uint32Array.of(tokens.at(-1) ?? -1);
   }
   return tokens;
@@ -53,7 +52,7 @@ export async function keepsDecoderContract(t: Test, decoder: Decoder): Promise<v
     const results = await decoder.step([{ kind: 'prefill', sequence: 1, tokens: PROMPT.subarray(0, 7) }]);
     t.same(results, [{ kind: 'filled' }]);
     t.same(await reply(decoder, 1, 7), expected);
-    await decoder.truncate(1, 0);
+    await decoder.states.truncate(1, 0);
   });
 
   await t.test('afterwards the sequence has the part’s tokens and the chosen ones, except the last', async (t) => {
@@ -61,7 +60,7 @@ export async function keepsDecoderContract(t: Test, decoder: Decoder): Promise<v
     const sampler = decoder.sampler(GREEDY);
     const more = await speak(decoder, 0, sampler, Uint32Array.of(expected.at(-1) ?? -1), 4);
     sampler.dispose();
-    await decoder.truncate(0, held);
+    await decoder.states.truncate(0, held);
     const again = decoder.sampler(GREEDY);
     t.same(
       await speak(decoder, 0, again, Uint32Array.of(expected.at(-1) ?? -1), 4),
@@ -73,7 +72,7 @@ export async function keepsDecoderContract(t: Test, decoder: Decoder): Promise<v
 
   await t.test('a run of steps chooses and holds the same', async (t) => {
     t.same(await reply(decoder, 1, 0, 5), expected);
-    await decoder.truncate(1, PROMPT.length - 1);
+    await decoder.states.truncate(1, PROMPT.length - 1);
     t.same(await reply(decoder, 1, PROMPT.length - 1, 5), expected);
   });
 
@@ -81,7 +80,7 @@ export async function keepsDecoderContract(t: Test, decoder: Decoder): Promise<v
     'several tokens of a reply in one part: the state and the choice equal those of single steps',
     async (t) => {
       const known = Uint32Array.of(...PROMPT, ...expected.slice(0, 5));
-      await decoder.truncate(1, 0);
+      await decoder.states.truncate(1, 0);
       const sampler = decoder.sampler(GREEDY);
       t.same(await speak(decoder, 1, sampler, known, REPLY - 5), expected.slice(5));
       sampler.dispose();
@@ -90,58 +89,58 @@ export async function keepsDecoderContract(t: Test, decoder: Decoder): Promise<v
 
   await t.test('cut to nothing, a sequence is like a new one', async (t) => {
     for (const sequence of [0, 1]) {
-      await decoder.truncate(sequence, 0);
+      await decoder.states.truncate(sequence, 0);
       t.same(await reply(decoder, sequence), expected);
-      await decoder.truncate(sequence, 0);
+      await decoder.states.truncate(sequence, 0);
     }
   });
 
   await t.test('a copy continues as its source would, and neither changes the other', async (t) => {
-    if (!decoder.copyable) {
-      await t.rejects(decoder.copy(2, 0));
+    if (!decoder.states.copyable) {
+      await t.rejects(decoder.states.copy(2, 0));
       return;
     }
     await decoder.step([{ kind: 'prefill', sequence: 0, tokens: PROMPT.subarray(0, 15) }]);
-    await decoder.copy(2, 0);
+    await decoder.states.copy(2, 0);
     t.same(await reply(decoder, 2, 15), expected);
     t.same(await reply(decoder, 0, 15), expected);
   });
   await t.test(
     'a whole state is restored into any sequence, whatever it has, and saving it changes nothing',
     async (t) => {
-      if (!decoder.saveWhole || !decoder.restoreWhole) return;
-      for (const sequence of [0, 1, 2]) await decoder.truncate(sequence, 0);
+      if (!decoder.states.saveWhole || !decoder.states.restoreWhole) return;
+      for (const sequence of [0, 1, 2]) await decoder.states.truncate(sequence, 0);
       await decoder.step([{ kind: 'prefill', sequence: 0, tokens: PROMPT.subarray(0, 15) }]);
-      const state = await decoder.saveWhole(0);
+      const state = await decoder.states.saveWhole(0);
       t.equal(state.length, 15);
       t.ok(state.bytes > 0);
       await reply(decoder, 1);
-      await decoder.truncate(2, 0);
+      await decoder.states.truncate(2, 0);
       for (const sequence of [1, 2]) {
-        await decoder.restoreWhole(sequence, state);
+        await decoder.states.restoreWhole(sequence, state);
         t.same(await reply(decoder, sequence, 15), expected, `into sequence ${sequence}`);
       }
       t.same(await reply(decoder, 0, 15), expected, 'the saved one');
       state.dispose();
-      for (const sequence of [0, 1, 2]) await decoder.truncate(sequence, 0);
+      for (const sequence of [0, 1, 2]) await decoder.states.truncate(sequence, 0);
     },
   );
   await t.test(
     'a copy can be saved and restored into before the next decode, although its source was emptied',
     async (t) => {
-      if (!decoder.copyable || !decoder.saveWhole || !decoder.restoreWhole) return;
+      if (!decoder.states.copyable || !decoder.states.saveWhole || !decoder.states.restoreWhole) return;
       await decoder.step([{ kind: 'prefill', sequence: 0, tokens: PROMPT.subarray(0, 15) }]);
-      await decoder.copy(2, 0);
-      await decoder.truncate(0, 0);
-      const state = await decoder.saveWhole(2);
-      await decoder.restoreWhole(1, state);
+      await decoder.states.copy(2, 0);
+      await decoder.states.truncate(0, 0);
+      const state = await decoder.states.saveWhole(2);
+      await decoder.states.restoreWhole(1, state);
       for (const sequence of [1, 2]) t.same(await reply(decoder, sequence, 15), expected, `sequence ${sequence}`);
-      await decoder.truncate(0, 0);
-      await decoder.copy(0, 2);
-      await decoder.restoreWhole(0, state);
+      await decoder.states.truncate(0, 0);
+      await decoder.states.copy(0, 2);
+      await decoder.states.restoreWhole(0, state);
       t.same(await reply(decoder, 0, 15), expected, 'in place of a copy');
       state.dispose();
-      for (const sequence of [0, 1, 2]) await decoder.truncate(sequence, 0);
+      for (const sequence of [0, 1, 2]) await decoder.states.truncate(sequence, 0);
     },
   );
 }

@@ -7,6 +7,7 @@ import type {
   Run,
   Sampler,
   Sampling,
+  SequenceStates,
   StateNotes,
   WholeState,
 } from '../../engine/scheduler/decoder.js';
@@ -48,7 +49,8 @@ interface FakeSampler extends Sampler {
  * A decoder without a model: it records each sequence’s tokens, and chooses the next token by a function of them, so
  * that a loop that evaluates wrong tokens, forgets to truncate or confuses sequences produces wrong text.
  */
-export class FakeDecoder implements Decoder {
+export class FakeDecoder implements Decoder, SequenceStates {
+  readonly states = this;
   readonly steps: SeenPart[][] = [];
   readonly held = new Map<number, number[]>();
   /** Parts with embeddings: where in their image they begin, and their first number. */
@@ -69,8 +71,9 @@ export class FakeDecoder implements Decoder {
   readonly saveWhole?: (sequence: number, notes?: StateNotes) => Promise<WholeState>;
   readonly restoreWhole?: (sequence: number, state: WholeState) => Promise<void>;
   readonly openWhole?: (elsewhere: StateElsewhere) => OpenedState;
+  run?: (parts: readonly Part[], run: Run) => AsyncGenerator<PartResult[], PartResult[]>;
   /** Whole states that were saved or opened, and not disposed. */
-  readonly states = new Map<WholeState, readonly number[]>();
+  readonly saved = new Map<WholeState, readonly number[]>();
   /** Sequences whose next whole state cannot be saved, or restored. */
   readonly failingMoves = new Set<number>();
   /** Whole states saved and restored, as [what, sequence, tokens]. */
@@ -108,6 +111,7 @@ export class FakeDecoder implements Decoder {
     this.truncatable = truncatable;
     this.copyable = copyable;
     this.#next = next;
+    if (runTells > 0) this.run = (parts, run) => this.#runOf(parts, run);
     if (!saves) return;
     this.save = (sequence) => Promise.resolve(this.#saved(sequence));
     this.restore = async (sequence, { length }) => {
@@ -133,7 +137,7 @@ export class FakeDecoder implements Decoder {
     };
     this.restoreWhole = async (sequence, state) => {
       if (this.#inStep) throw this.#violation('restored during a step');
-      const saved = this.states.get(state);
+      const saved = this.saved.get(state);
       if (!saved) throw this.#violation('restored what was disposed');
       this.held.set(sequence, [NaN]);
       await new Promise(setImmediate);
@@ -146,11 +150,11 @@ export class FakeDecoder implements Decoder {
   /** A state that is disposed by itself, and is then none of the shared ones. */
   #kept(made: Checkpoint, held: readonly number[], shared?: SharedState): WholeState {
     const dispose = (): void => {
-      this.states.delete(state);
+      this.saved.delete(state);
       if (shared) files.delete(shared.inode);
     };
     const state: WholeState = { ...made, dispose, ...(shared && { shared }) };
-    this.states.set(state, held);
+    this.saved.set(state, held);
     if (shared) files.set(shared.inode, { ...files.get(shared.inode), held });
     return state;
   }
@@ -162,7 +166,14 @@ export class FakeDecoder implements Decoder {
     return { length, bytes: 10 * length, dispose: () => undefined };
   }
 
-  async step(parts: readonly Part[], run?: Run): Promise<PartResult[]> {
+  async step(parts: readonly Part[]): Promise<PartResult[]> {
+    this.#begin(parts);
+    const results = await this.#step(parts);
+    this.#inStep = false;
+    return results;
+  }
+
+  #begin(parts: readonly Part[]): void {
     if (this.#inStep) throw this.#violation('two steps at once');
     this.#inStep = true;
     this.#halted = false;
@@ -171,15 +182,19 @@ export class FakeDecoder implements Decoder {
     if (parts.length > 1 && parts.some(({ kind }) => kind === 'embeddings')) {
       throw this.#violation('embeddings beside others');
     }
+  }
+
+  async *#runOf(parts: readonly Part[], { most }: Run): AsyncGenerator<PartResult[], PartResult[]> {
+    this.#begin(parts);
     let results = await this.#step(parts);
     let untold = results;
-    for (let made = 1; run && made < run.most && this.#goesOn(parts, results); made += 1) {
+    for (let made = 1; made < most && this.#goesOn(parts, results); made += 1) {
       if (made === 1) this.runs += 1;
       // As in the addon, other code has its turn meanwhile.
       await new Promise(setImmediate);
       if (!this.#goesOn(parts, results)) break;
       if (made % this.#runTells === 0) {
-        run.made(untold);
+        yield untold;
         untold = [];
       }
       const chosen = results.map((result) => (result.kind === 'token' ? result.token : NaN));
@@ -252,7 +267,7 @@ export class FakeDecoder implements Decoder {
 
   /** Whether a run makes another step: nothing has ended, and nothing fails. */
   #goesOn(parts: readonly Part[], results: readonly PartResult[]): boolean {
-    if (this.#runTells === 0 || this.#halted) return false;
+    if (this.#halted) return false;
     const next = parts.every(({ kind, tokens }) => kind === 'sample' && tokens.length === 1);
     const ended = results.some((result) => result.kind !== 'token' || this.#isEnd(result.token));
     return next && !ended && !parts.some(({ sequence }) => this.failing.has(sequence));

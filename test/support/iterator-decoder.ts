@@ -7,7 +7,7 @@ import type {
   LlamaModel,
   Token,
 } from 'node-llama-cpp';
-import type { Decoder, Part, PartResult, Sampler, Sampling } from '../../engine/scheduler/decoder.js';
+import type { Decoder, Part, PartResult, Sampler, Sampling, SequenceStates } from '../../engine/scheduler/decoder.js';
 import { asFault, EngineFault } from '../../engine/scheduler/faults.js';
 import { IteratorSampler, NO_TOP_K } from './iterator-sampler.js';
 import { labelLogprobs } from './label-scores.js';
@@ -18,7 +18,8 @@ import { labelLogprobs } from './label-scores.js';
  * that node-llama-cpp combines them into one batch at the end of the tick, sorted in sequence order, because llama.cpp
  * (kv_unified=false) decodes only contiguous sequence ids together (docs/engine.md#a-step).
  */
-export class IteratorDecoder implements Decoder {
+export class IteratorDecoder implements Decoder, SequenceStates {
+  readonly states = this;
   readonly truncatable: boolean;
   /** The public API has no copy. */
   readonly copyable = false;

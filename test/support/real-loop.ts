@@ -2,14 +2,14 @@
 import { EventEmitter, once } from 'node:events';
 import type { LlamaContext, LlamaModel } from 'node-llama-cpp';
 import { BatchDecoder } from '../../engine/llama/batch-decoder.js';
-import type { Decoder, PartResult } from '../../engine/scheduler/decoder.js';
+import type { Decoder, Part, PartResult } from '../../engine/scheduler/decoder.js';
 import type { EngineSetup } from '../../engine/protocol/setup.js';
 import type { GenerateJob, ScoreJob, Output } from '../../engine/protocol/jobs.js';
 import type { Clock } from '../../engine/protocol/clock.js';
 import type { CacheCounts, HeldPrefix } from '../../engine/protocol/messages.js';
 import { truncatableAnywhere } from '../../engine/llama/load-plan.js';
 import { loadRuntime } from '../../engine/llama/runtime.js';
-import { stepsOf } from '../../engine/scheduler/results.js';
+import { stepsOf } from '../../engine/scheduler/jobs.js';
 import type { Emit } from '../../engine/scheduler/outbox.js';
 import { StepLoop } from '../../engine/scheduler/step-loop.js';
 import type { StepLimits } from '../../engine/scheduler/step-limits.js';
@@ -63,6 +63,8 @@ export interface Ran {
   readonly calls: number;
 }
 
+type Results = AsyncGenerator<readonly PartResult[], readonly PartResult[]>;
+
 export class RealLoop {
   readonly decoder: Decoder;
   /** What it reported of its sequences and its cache. */
@@ -75,6 +77,8 @@ export class RealLoop {
   #lastId = 0;
   #evaluated = 0;
   #calls = 0;
+  /** The step that a run makes where it cannot go on is one call with it. */
+  #isRun = false;
 
   private constructor(
     below: Pick<LlamaContext, 'dispose'>,
@@ -85,23 +89,12 @@ export class RealLoop {
     this.#below = below;
     this.decoder = decoder;
     const step = decoder.step.bind(decoder);
-    decoder.step = async (parts, run) => {
-      this.#calls += 1;
-      this.#evaluated += parts.reduce((sum, { tokens }) => sum + tokens.length, 0);
-      if (!run) return step(parts);
-      let steps = -1;
-      const counted = (results: readonly PartResult[]): void => {
-        steps += stepsOf(results);
-      };
-      const made = (results: readonly PartResult[]): void => {
-        counted(results);
-        run.made(results);
-      };
-      const results = await step(parts, { ...run, made });
-      counted(results);
-      this.#evaluated += steps * parts.length;
-      return results;
+    const run = decoder.run?.bind(decoder);
+    decoder.step = (parts) => {
+      if (!this.#isRun) this.#count(parts);
+      return step(parts);
     };
+    if (run) decoder.run = (parts, limits) => this.#counted(parts, run(parts, limits));
     // A token’s text is its id, so that replies can be compared token for token, and none ends a reply.
     const bytes = (token: number): Uint8Array => Buffer.from(`${token} `);
     const control = (token: number): string | undefined => (token === mark ? '<mark>' : undefined);
@@ -114,6 +107,28 @@ export class RealLoop {
       this.#events.emit('emitted');
     };
     this.#loop = new StepLoop(decoder, tokens, limits, emit, clock);
+  }
+
+  #count(parts: readonly Part[]): void {
+    this.#calls += 1;
+    this.#evaluated += parts.reduce((sum, { tokens }) => sum + tokens.length, 0);
+  }
+
+  async *#counted(parts: readonly Part[], run: Results): Results {
+    this.#count(parts);
+    this.#isRun = true;
+    let steps = -1;
+    for (;;) {
+      const { value, done } = await run.next();
+      steps += stepsOf(value);
+      if (done !== true) {
+        yield value;
+        continue;
+      }
+      this.#isRun = false;
+      this.#evaluated += steps * parts.length;
+      return value;
+    }
   }
 
   /** Four sequences of 1,024 tokens, prompts split at 64, by default. Dispose it. */

@@ -2,8 +2,16 @@ import t from 'tap';
 import type { AddonContext } from '../../../engine/llama/native.js';
 import type { Internals } from '../../../engine/llama/addon.js';
 import { BatchSequences } from '../../../engine/llama/batch-sequences.js';
-import { NOT_NUMBERS } from '../../../engine/llama/not-a-number.js';
+import { NOT_NUMBERS } from '../../../engine/llama/batch-sampler.js';
 import type { Part } from '../../../engine/scheduler/decoder.js';
+
+const TRAITS = { truncatable: true, restoredTruncatable: true, savable: true };
+
+/** The addon's layer, as far as states need it. */
+function layer(context: object, raClearMemory: () => void): ConstructorParameters<typeof BatchSequences>[0] {
+  const none = undefined as unknown as Internals['Checkpoint'];
+  return { context: context as unknown as AddonContext, Checkpoint: none, addon: { raClearMemory } };
+}
 
 const IMAGE = { index: 0, of: 12, columns: 4, positions: 4, whole: false };
 
@@ -13,13 +21,7 @@ t.test('truncating before an image of which only a part was evaluated removes th
     removeTokenCellsFromSequence: (...range: number[]) => removed.push(range) > 0,
     getSequenceKvCacheMinPosition: () => 0,
   };
-  const sequences = new BatchSequences(
-    context as unknown as AddonContext,
-    undefined as unknown as Internals['Checkpoint'],
-    1,
-    true,
-    () => undefined,
-  );
+  const sequences = new BatchSequences(layer(context, () => undefined), 1, TRAITS);
   const text: Part = { kind: 'prefill', sequence: 0, tokens: new Uint32Array(3) };
   const part = {
     kind: 'embeddings',
@@ -46,9 +48,7 @@ t.test('a sequence that a copy has written over holds numbers again', async (t) 
     },
     disposeSequence: (sequence: number) => calls.push(`empty ${sequence}`),
   };
-  const none = undefined as unknown as Internals['Checkpoint'];
-  const clear = (): unknown => calls.push('clear');
-  const sequences = new BatchSequences(context as unknown as AddonContext, none, 2, true, clear);
+  const sequences = new BatchSequences(layer(context, () => void calls.push('clear')), 2, TRAITS);
   const parts = [0, 1].map((sequence): Part => ({ kind: 'prefill', sequence, tokens: new Uint32Array(3) }));
   for (const part of parts) sequences.extend(part);
   sequences.judge(parts, [NOT_NUMBERS, { kind: 'filled' }]);

@@ -1,6 +1,6 @@
 /** How often a run is polled, and how late its steps are found, on a clock of whole milliseconds as timers have it. */
 import t from 'tap';
-import { StepPolls } from '../../../engine/llama/run.js';
+import { StepPolls } from '../../../engine/llama/batch-decoder.js';
 
 const EVERY_MS = 10;
 

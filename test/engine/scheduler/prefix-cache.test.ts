@@ -89,7 +89,7 @@ t.test(
     await chat(on, prompt(4));
     await chat(on, prompt(5));
     t.ok(on.loop.report.cache.bytes <= 3100);
-    t.equal([...on.decoder.states.values()].length, 3, 'and the others are disposed');
+    t.equal([...on.decoder.saved.values()].length, 3, 'and the others are disposed');
     const none = bench({ prefixCache: { ...ROOM, bytes: 0 } });
     await chat(none, prompt(0));
     await chat(none, prompt(1));
@@ -207,7 +207,7 @@ t.test('a prefix that was not used for the longest age is removed, from sequence
   await on.loop.tidy();
   t.match(on.loop.report.cache, { entries: 0, evictions: { age: 1 } });
   t.equal(on.loop.report.tokens.kept, 0);
-  t.equal(on.decoder.states.size, 0);
+  t.equal(on.decoder.saved.size, 0);
   // It is sent in this turn of the event loop.
   await new Promise(setImmediate);
   t.same(on.held.slice(-2), [
@@ -228,7 +228,7 @@ t.test('of a forgotten account nothing is left, also not of jobs that still ran'
   const forgotten = on.loop.forget('acme');
   await on.ends(id);
   await forgotten;
-  const left = [...on.decoder.states.values(), ...on.decoder.held.values()].map(([first]) => first);
+  const left = [...on.decoder.saved.values(), ...on.decoder.held.values()].map(([first]) => first);
   t.notOk(left.includes(1000) || left.includes(5000), left.join(' '));
   t.ok(left.includes(3000) || left.includes(4000));
   t.equal(await chat(on, prompt(0), 'acme'), 0);
@@ -426,7 +426,7 @@ t.test(
           }
           await on.loop.forget('acme');
           await on.loop.forget('globex');
-          return on.decoder.states.size === 0 && on.decoder.violations.length === 0 && on.loop.report.cache.bytes === 0;
+          return on.decoder.saved.size === 0 && on.decoder.violations.length === 0 && on.loop.report.cache.bytes === 0;
         },
       ),
       { numRuns: 40 },
@@ -463,7 +463,7 @@ for (const truncatable of [true, false]) {
     t.equal(await ask(third, turn, 'acme'), 0, 'gone: a prefill');
     t.equal(third.loop.report.cache.entries, 0);
     await other.loop.forget('acme');
-    t.equal(other.decoder.states.size, 0, 'an account that is closed is forgotten in both');
+    t.equal(other.decoder.saved.size, 0, 'an account that is closed is forgotten in both');
     t.same([...one.decoder.violations, ...other.decoder.violations], []);
   });
 }

@@ -188,10 +188,16 @@ t.test('any call from outside stops a run', async (t) => {
   for (const [what, act] of Object.entries(acts)) {
     const bench = new Bench(2, undefined, { runTells: 50 });
     const calls: number[] = [];
+    const { run } = bench.decoder;
     const step = bench.decoder.step.bind(bench.decoder);
     bench.decoder.step = (...given) => {
       calls.push(bench.decoder.steps.length);
       return step(...given);
+    };
+    if (!run) throw new Error('no runs');
+    bench.decoder.run = (...given) => {
+      calls.push(bench.decoder.steps.length);
+      return run(...given);
     };
     bench.decoder.onStep = (count) => {
       if (count === 4) void act(bench);

@@ -82,7 +82,7 @@ t.test('a model that cannot decode is not ready, whatever else fails with it', a
   for (const device of ['cpu', 'gpu'] as const) {
     const decoder = new FakeDecoder(alphabet);
     decoder.failing.add(0);
-    decoder.truncate = () => Promise.reject(new Error('the context is broken'));
+    decoder.states.truncate = () => Promise.reject(new Error('the context is broken'));
     await t.rejects(warmUp(decoder, model, LIMITS, device), { message: /^a first reply failed: / }, device);
   }
 });

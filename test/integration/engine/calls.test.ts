@@ -68,7 +68,7 @@ async function start(t: Test, file: string): Promise<Engine> {
       },
     },
     halt: { value: decoder.halt.bind(decoder) },
-    truncate: { value: decoder.truncate.bind(decoder) },
+    run: { value: undefined },
     isExpensive: { value: decoder.isExpensive?.bind(decoder) },
     sampler: {
       value: (...given: Parameters<Decoder['sampler']>): Sampler => {

@@ -51,9 +51,9 @@ t.test('a sequence without room fails alone, and the others get the same results
   const results = await step(sample(0), sample(1), sample(2));
   t.same(results[1], FULL);
 
-  await decoder.truncate(0, 0);
-  await decoder.truncate(1, 0);
-  await decoder.truncate(2, 0);
+  await decoder.states.truncate(0, 0);
+  await decoder.states.truncate(1, 0);
+  await decoder.states.truncate(2, 0);
   await step(fill(0, 20), fill(2, 30));
   // Alone, as they were retried: batches change the last digits.
   t.same([...(await step(sample(0))), ...(await step(sample(2)))], [results[0], results[2]]);
@@ -76,6 +76,6 @@ t.test('a full sequence can be truncated and continues', async (t) => {
   const { decoder, step, fill, sample } = await bench(t);
   await step(fill(0, CELLS));
   t.same(await step(sample(0)), [FULL]);
-  await decoder.truncate(0, 100);
+  await decoder.states.truncate(0, 100);
   t.match(await step(sample(0)), [{ kind: 'token' }]);
 });

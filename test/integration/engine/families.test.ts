@@ -55,7 +55,7 @@ for (const { name, state, model: file } of FAMILIES) {
     const fresh = await RealLoop.make(model, { ...OPTIONS, prefixReuse: 'off' });
     const { decoder } = loop;
     t.ok(decoder instanceof BatchDecoder);
-    t.equal(decoder.truncatable, state === 'every token');
+    t.equal(decoder.states.truncatable, state === 'every token');
 
     const golden = goldens.families[name];
     const greedy = await fresh.run(chat(goldenPrompt(golden?.prompt ?? 0), { maxTokens: REPLY_TOKENS }));
@@ -106,7 +106,7 @@ for (const { name, state, model: file } of FAMILIES) {
     await loop.dispose();
     await fresh.dispose();
     await model.dispose();
-    rows.push(`| ${name} | ${state} | ${decoder.truncatable ? 'from any token' : 'from checkpoints'} |`);
+    rows.push(`| ${name} | ${state} | ${decoder.states.truncatable ? 'from any token' : 'from checkpoints'} |`);
   });
 }
 

@@ -69,7 +69,7 @@ async function reply(
   past = false,
 ): Promise<(number | string)[]> {
   const sampler = decoder.sampler(sampling);
-  await decoder.truncate(0, 0);
+  await decoder.states.truncate(0, 0);
   const made: (number | string)[] = [];
   let tokens = PROMPT;
   while (made.length < count) {

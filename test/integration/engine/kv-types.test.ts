@@ -58,7 +58,7 @@ t.test('a combination that llama.cpp refuses ends the start with a line', async 
 t.test('swaFull can be truncated at any token, with the results of a new prefill', async (t) => {
   const file = await architectureModel('sliding-window');
   const loop = await RealLoop.load(file, { swaFull: true, prefixReuse: 'any' });
-  t.equal(loop.decoder.truncatable, true);
+  t.equal(loop.decoder.states.truncatable, true);
   const other = PROMPT.map((token, i) => (i < 100 ? token : token + 1));
   const fresh = await RealLoop.load(file, { swaFull: true, prefixReuse: 'off' });
   await loop.run(job(PROMPT, { maxTokens: 40 }));

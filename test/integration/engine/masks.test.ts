@@ -46,7 +46,7 @@ async function reply(
   { count = 80, at = 0, read = [] as readonly number[] } = {},
 ): Promise<Reply> {
   const sampler = decoder.sampler(sampling);
-  await decoder.truncate(0, 0);
+  await decoder.states.truncate(0, 0);
   const made: number[] = [];
   let waits = 0;
   let fault: string | undefined;

@@ -68,31 +68,31 @@ for (const name of ARCHITECTURES) {
     for (const length of [WINDOW / 2, WINDOW + 1, 8 * WINDOW - 3, 8 * WINDOW, 9 * WINDOW]) {
       const chunks: Uint32Array[] = [];
       for (let at = 0; at < length; at += CHUNK) chunks.push(prompt(length).subarray(at, at + CHUNK));
-      await decoder.truncate(1, 0);
+      await decoder.states.truncate(1, 0);
       await fill(1, ...chunks);
       // The saved and the restored sequence continue with the same arrangement of cells.
-      (await decoder.save(1)).dispose();
+      (await decoder.states.save(1)).dispose();
       const fresh = await score(1);
-      await decoder.truncate(1, 0);
+      await decoder.states.truncate(1, 0);
       await fill(1, ...chunks);
       furthest = Math.max(furthest, off(await score(1), fresh));
-      await decoder.truncate(2, 0);
+      await decoder.states.truncate(2, 0);
       await fill(2, ...chunks);
-      const saved = await decoder.save(2);
+      const saved = await decoder.states.save(2);
       t.equal(saved.length, length);
       t.ok(saved.bytes > 0);
       t.equal(off(await score(2), fresh), 0, `saving at ${length} changes nothing`);
       // Past the window and all its spare cells, twice; the neighbour has the same.
       for (const more of [5, 4 * CHUNK - 56]) {
         for (let left = more; left > 0; left -= CHUNK) await fill(2, prompt(Math.min(left, CHUNK), 9));
-        await decoder.restore(2, saved);
+        await decoder.states.restore(2, saved);
         t.equal(off(await score(2), fresh), 0, `restored at ${length} after ${more} more tokens`);
       }
       saved.dispose();
-      await t.rejects(decoder.restore(2, saved), 'a disposed one cannot be restored');
-      await decoder.truncate(2, 0);
+      await t.rejects(decoder.states.restore(2, saved), 'a disposed one cannot be restored');
+      await decoder.states.truncate(2, 0);
       await fill(2, ...chunks);
-      (await decoder.save(2)).dispose();
+      (await decoder.states.save(2)).dispose();
       t.equal(off(await score(2), fresh), 0, 'after a failed restore a sequence can be filled again');
     }
     t.ok(furthest < 0.05, `without a save scores are off by ${furthest}`);
@@ -103,18 +103,18 @@ for (const name of ARCHITECTURES) {
   t.test(`${name}: a copy equals its source, and both continue independently`, async (t) => {
     const { decoder, dispose, fill, score } = await bench(name);
     await fill(0, prompt(CHUNK), prompt(CHUNK, 1));
-    const saved = await decoder.save(0);
+    const saved = await decoder.states.save(0);
     const fresh = await score(0);
-    await decoder.restore(0, saved);
-    await decoder.copy(3, 0);
+    await decoder.states.restore(0, saved);
+    await decoder.states.copy(3, 0);
     // Either makes the pending copy first.
-    await decoder.restore(0, saved);
-    (await decoder.save(3)).dispose();
+    await decoder.states.restore(0, saved);
+    (await decoder.states.save(3)).dispose();
     await fill(0, prompt(30, 7));
     t.same(await score(3), fresh);
-    await decoder.restore(0, saved);
+    await decoder.states.restore(0, saved);
     t.same(await score(0), fresh);
-    await decoder.restore(3, saved);
+    await decoder.states.restore(3, saved);
     t.same(await score(3), fresh, 'a checkpoint of the source is one of the copy');
     saved.dispose();
     await dispose();
@@ -133,7 +133,7 @@ for (const name of ARCHITECTURES) {
     };
     for (const sequence of [0, 2]) await fill(sequence, prompt(CHUNK, sequence), prompt(CHUNK, 5));
     const alone = [await reply(0), await reply(2)];
-    for (const sequence of [0, 2]) await decoder.truncate(sequence, 0);
+    for (const sequence of [0, 2]) await decoder.states.truncate(sequence, 0);
     for (const sequence of [0, 1, 2]) await fill(sequence, prompt(CHUNK, sequence), prompt(CHUNK, 5));
     const results = await decoder.step(
       [LETTER, 1 << 30, LETTER].map((token, sequence) => ({
@@ -145,7 +145,7 @@ for (const name of ARCHITECTURES) {
     );
     t.equal(results[1]?.kind, 'fault');
     t.same([results[0], results[2]], alone);
-    await decoder.truncate(1, 0);
+    await decoder.states.truncate(1, 0);
     await fill(1, prompt(CHUNK));
     await dispose();
   });

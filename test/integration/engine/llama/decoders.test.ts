@@ -57,7 +57,7 @@ async function reply(
 ): Promise<number[]> {
   const tokens = prompt(20, salt);
   const sampler = decoder.sampler(sampling);
-  await decoder.truncate(sequence, 0);
+  await decoder.states.truncate(sequence, 0);
   await decoder.step([{ kind: 'prefill', sequence, tokens: tokens.subarray(0, 12) }]);
   const made: number[] = [];
   let next = tokens.subarray(12);
@@ -185,7 +185,7 @@ t.test('a sequence that was truncated and one that was used before have no effec
   const { iterators, batches } = await both(async (decoder) => {
     const first = await reply(decoder, 2, GREEDY, 10);
     await reply(decoder, 2, GREEDY, 5, 3);
-    await decoder.truncate(2, 12);
+    await decoder.states.truncate(2, 12);
     const again = await reply(decoder, 2, GREEDY, 10);
     return { first, again };
   });
@@ -203,7 +203,7 @@ t.test('scores are the same, whole distributions, and repeatable after a truncat
       const [result] = await decoder.step([part]);
       if (result?.kind !== 'scores') throw new Error('no scores');
       scores.push([...result.logprobs]);
-      await decoder.truncate(0, input.length);
+      await decoder.states.truncate(0, input.length);
     }
     const all = Uint32Array.from({ length: vocabulary }, (_, token) => token);
     const [whole] = await decoder.step([{ kind: 'score', sequence: 0, tokens: prompt(9, 5), labels: all }]);
@@ -246,7 +246,7 @@ t.test('questions scored in one step are read separately', async (t) => {
     const alone: Float64Array[] = [];
     for (const sequence of [0, 1, 2, 3]) {
       alone.push(read((await decoder.step([score(sequence)]))[0]));
-      await decoder.truncate(sequence, 0);
+      await decoder.states.truncate(sequence, 0);
     }
     let furthest = 0;
     for (let round = 0; round < 10; round++) {
@@ -254,7 +254,7 @@ t.test('questions scored in one step are read separately', async (t) => {
       for (const [i, logprobs] of together.entries()) {
         furthest = Math.max(furthest, ...logprobs.map((logprob, j) => Math.abs(logprob - (alone[i]?.[j] ?? NaN))));
       }
-      for (const sequence of [0, 1, 2, 3]) await decoder.truncate(sequence, 0);
+      for (const sequence of [0, 1, 2, 3]) await decoder.states.truncate(sequence, 0);
     }
     return furthest;
   });
@@ -263,17 +263,17 @@ t.test('questions scored in one step are read separately', async (t) => {
 
 t.test('a copy has its source’s tokens, and each continues independently', async (t) => {
   const { batches } = await both(async (decoder) => {
-    if (!decoder.copyable) return undefined;
+    if (!decoder.states.copyable) return undefined;
     const fresh = await reply(decoder, 0, GREEDY, 10);
-    await decoder.truncate(0, 0);
+    await decoder.states.truncate(0, 0);
     const tokens = prompt(20);
     await decoder.step([{ kind: 'prefill', sequence: 0, tokens: tokens.subarray(0, 12) }]);
-    await decoder.copy(3, 0);
+    await decoder.states.copy(3, 0);
     // Before the copy is made, at the next decode, its source continues.
-    await decoder.truncate(0, 6);
+    await decoder.states.truncate(0, 6);
     await decoder.step([{ kind: 'prefill', sequence: 0, tokens: prompt(30, 5) }]);
-    await decoder.truncate(1, 0);
-    await decoder.copy(1, 3);
+    await decoder.states.truncate(1, 0);
+    await decoder.states.copy(1, 3);
     const replies: number[][] = [];
     for (const sequence of [3, 1]) {
       const sampler = decoder.sampler(GREEDY);
@@ -287,9 +287,9 @@ t.test('a copy has its source’s tokens, and each continues independently', asy
       sampler.dispose();
       replies.push(made);
     }
-    await decoder.copy(2, 1);
-    await decoder.truncate(1, 0);
-    await decoder.copy(2, 1);
+    await decoder.states.copy(2, 1);
+    await decoder.states.truncate(1, 0);
+    await decoder.states.copy(2, 1);
     const [empty] = await decoder.step([
       { kind: 'score', sequence: 2, tokens: prompt(5), labels: Uint32Array.of(70, 71) },
     ]);

@@ -2,6 +2,7 @@
 import t, { type Test } from 'tap';
 import type { AddonContext } from '../../../../engine/llama/native.js';
 import { internals, keepThreads } from '../../../../engine/llama/addon.js';
+import { decodeRun } from '../../../support/decode-run.js';
 import { BatchDecoder } from '../../../../engine/llama/batch-decoder.js';
 import type { Part, PartResult, Sampling } from '../../../../engine/scheduler/decoder.js';
 import { cpuLlama } from '../../../support/llama.js';
@@ -70,7 +71,7 @@ async function said(
       return { kind: 'sample', sequence, tokens: Uint32Array.of(tokens[i]?.at(-1) ?? 100), sampler };
     });
     calls += 1;
-    hear(await decoder.step(parts, most > 1 ? { most, everyMs: 0, made: hear } : undefined));
+    await decodeRun(decoder, parts, most > 1 ? { most, everyMs: 0 } : undefined, hear);
   }
   for (const sampler of samplers) sampler.dispose();
   return { tokens, calls, ...(fault !== undefined && { fault }) };

@@ -3,6 +3,7 @@ import { readFile, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { readGgufFileInfo } from 'node-llama-cpp';
 import t, { type Test } from 'tap';
+import { decodeRun } from '../../../support/decode-run.js';
 import { BatchDecoder } from '../../../../engine/llama/batch-decoder.js';
 import type { Part, PartResult, Run, Sampler, Sampling } from '../../../../engine/scheduler/decoder.js';
 import { keepThreads, type Spread } from '../../../../engine/llama/addon.js';
@@ -70,7 +71,7 @@ class Replies {
 
   static async begin(decoder: BatchDecoder, samplings: readonly Sampling[] = []): Promise<Replies> {
     const replies = new Replies(decoder, samplings);
-    for (const sequence of SEQUENCES) await decoder.truncate(sequence, 0);
+    for (const sequence of SEQUENCES) await decoder.states.truncate(sequence, 0);
     await replies.#step((i) => Uint32Array.from({ length: PROMPT }, (_, at) => 97 + ((at * 7 + i) % 20)));
     return replies;
   }
@@ -99,22 +100,22 @@ class Replies {
 
   /** One call of the decoder. */
   step(most?: number, reported: () => void = () => undefined): Promise<void> {
-    const made = (results: readonly PartResult[]): void => {
-      this.#hear(results);
-      reported();
-    };
     return this.#step(
       (i) => Uint32Array.of(this.said[i]?.at(-1) ?? 0),
-      most === undefined ? undefined : { most, everyMs: 0, made },
+      most === undefined ? undefined : { most, everyMs: 0 },
+      reported,
     );
   }
 
-  async #step(tokens: (i: number) => Uint32Array, run?: Run): Promise<void> {
+  async #step(tokens: (i: number) => Uint32Array, run?: Run, reported: () => void = () => undefined): Promise<void> {
     const parts = SEQUENCES.map((sequence, i): Part => {
       return { kind: 'sample', sequence, tokens: tokens(i), sampler: this.sampler(i) };
     });
     this.calls += 1;
-    this.#hear(await this.#decoder.step(parts, run));
+    await decodeRun(this.#decoder, parts, run, (results) => {
+      this.#hear(results);
+      reported();
+    });
   }
 
   #hear(results: readonly PartResult[]): void {
@@ -207,11 +208,11 @@ t.test('a sequence that becomes full in a later step fails in that step, and no 
 t.test('a run makes the copies that were begun before it', async (t) => {
   const { decoder } = await bench(t);
   const replies = await Replies.begin(decoder);
-  await decoder.truncate(2, 0);
-  await decoder.copy(2, 0);
-  await decoder.truncate(2, PROMPT);
+  await decoder.states.truncate(2, 0);
+  await decoder.states.copy(2, 0);
+  await decoder.states.truncate(2, PROMPT);
   await replies.until(4, 3);
-  const state = await decoder.saveWhole(0);
+  const state = await decoder.states.saveWhole(0);
   t.equal(state.length, PROMPT + 3);
   state.dispose();
 });
@@ -251,7 +252,7 @@ t.test('where no sequence holds numbers alone, all are cleared', async (t) => {
   const { decoder } = await bench(t, 1, undefined, file);
   const plain = await (await Replies.begin(decoder)).until(20);
   await Replies.begin(decoder);
-  const state = await decoder.saveWhole(1);
+  const state = await decoder.states.saveWhole(1);
   const samplers = SEQUENCES.map(() => decoder.sampler(GREEDY));
   const results = await decoder.step(
     SEQUENCES.map((sequence, i) => ({
@@ -263,7 +264,7 @@ t.test('where no sequence holds numbers alone, all are cleared', async (t) => {
   );
   for (const sampler of samplers) sampler.dispose();
   for (const { kind } of results) t.equal(kind, 'fault');
-  await t.rejects(decoder.restoreWhole(1, state), /cells that hold no number/, 'its other cells would stay');
+  await t.rejects(decoder.states.restoreWhole(1, state), /cells that hold no number/, 'its other cells would stay');
   const again = await (await Replies.begin(decoder)).until(20);
   t.same([again.fault, again.said], [undefined, plain.said]);
   state.dispose();

@@ -1,0 +1,20 @@
+import type { Decoder, Part, PartResult, Run } from '../../engine/scheduler/decoder.js';
+
+/** Makes a step, or with `run` a run to its end. `hear`: gets the results as they come, the last ones too. */
+export async function decodeRun(
+  decoder: Decoder,
+  parts: readonly Part[],
+  run: Run | undefined,
+  hear: (results: readonly PartResult[]) => void,
+): Promise<void> {
+  const running = run && decoder.run?.(parts, run);
+  if (!running) {
+    hear(await decoder.step(parts));
+    return;
+  }
+  for (;;) {
+    const { done, value } = await running.next();
+    hear(value);
+    if (done === true) return;
+  }
+}
