@@ -1,3 +1,4 @@
+import type { DecodeCosts } from './copy-times.js';
 import type { Branch, RunningItem } from './job.js';
 
 /** A branch in the next decode, with this many tokens of its prompt; 0: its reply's next token. */
@@ -11,9 +12,7 @@ export interface BatchItem extends RunningItem {
  * Decides what each round of the step loop decodes: `isolated`, `together` and `chunk` in this order, each given all
  * running branches, in sequence order; each result is one decode.
  */
-export interface Planner {
-  /** The expected time of a decode of next tokens alone, ms; 0: none was measured. */
-  readonly decodeMs: number;
+export interface Planner extends DecodeCosts {
   /** One whole chunk of one job that needs its own decodes; such jobs take turns, in sequence order. */
   isolated(running: readonly RunningItem[]): BatchItem[];
   /** What needs logits. Pending replies skip the round: the others do not wait for their grammars. */
@@ -70,6 +69,10 @@ export class BatchPlanner implements Planner {
 
   get decodeMs(): number {
     return this.#budget.decodeMs;
+  }
+
+  tokenMs(depth: number): number | undefined {
+    return this.#budget.tokenMs(depth);
   }
 
   learn(counts: readonly number[], steps: number, depth: number, ms: number): void {
@@ -186,7 +189,7 @@ const NEWEST_DECODE = 1 / 8;
 /** The weight of the newest chunk: it was evaluated just before the next one's position. */
 const NEWEST_CHUNK = 1 / 2;
 
-/** The cost of a prompt token grows with the tokens before it, so it is kept by depth, in steps of this many tokens. */
+/** Tokens of depth. */
 const DEPTH_STEP = 512;
 
 /** Smaller chunks are not worth a decode. */
@@ -204,8 +207,7 @@ export class PrefillBudget {
   readonly #most: number;
   /** Milliseconds of a decode of only next tokens; undefined: none was measured. */
   #decodeMs: number | undefined;
-  /** Milliseconds per prompt token, by depth in DEPTH_STEP. */
-  readonly #msPerToken: (number | undefined)[] = [];
+  readonly #prompt = new CostByDepth(DEPTH_STEP, NEWEST_CHUNK);
 
   /** At most `most` tokens a round, and `share` of the time of next tokens, but at least {@link LEAST_TOKENS}. */
   constructor(share: number, most: number) {
@@ -235,34 +237,47 @@ export class PrefillBudget {
 
   /** A decode of prompt tokens alone, with so many before them. */
   prefilled(tokens: number, depth: number, ms: number): void {
-    if (tokens < LEAST_TOKENS) return;
-    const at = Math.floor(depth / DEPTH_STEP);
-    this.#msPerToken[at] = mixed(this.#known(at), ms / tokens, NEWEST_CHUNK);
+    if (tokens >= LEAST_TOKENS) this.#prompt.learn(depth, ms / tokens);
   }
 
   /** Tokens after `depth` others that this round may have, with `ratio` times the share: all, as long as nothing was measured. */
   tokens(depth: number, ratio = 1): number {
-    const each = this.#each(depth);
+    const each = this.tokenMs(depth);
     if (!(this.decodeMs > 0) || each === undefined) return this.#most;
     const fit = Math.floor((ratio * this.#share * this.decodeMs) / each);
     return Math.min(this.#most, Math.max(fit, LEAST_TOKENS));
   }
 
-  /** Milliseconds per token; undefined: not known, or too short to be measured. */
-  #each(depth: number): number | undefined {
-    const each = this.#known(Math.floor(depth / DEPTH_STEP));
-    return each !== undefined && each > 0 ? each : undefined;
-  }
-
-  /** Without a measurement, the one before it; before the first, the first. */
-  #known(at: number): number | undefined {
-    for (let i = Math.min(at, this.#msPerToken.length - 1); i >= 0; i--) {
-      if (this.#msPerToken[i] !== undefined) return this.#msPerToken[i];
-    }
-    return this.#msPerToken.find((each) => each !== undefined);
+  /** Of a prompt token after `depth` others, ms; undefined: not known, or too short to be measured. */
+  tokenMs(depth: number): number | undefined {
+    return this.#prompt.at(depth) || undefined;
   }
 }
 
-function mixed(known: number | undefined, newest: number, weight: number): number {
+/** What a prompt token takes, ms: it grows with the tokens before it, so it is kept by depth. */
+export class CostByDepth {
+  readonly #step: number;
+  readonly #newest: number;
+  readonly #ms: (number | undefined)[] = [];
+
+  /** `step`: tokens of depth that are one; `newest`: the weight of the newest measurement. */
+  constructor(step: number, newest: number) {
+    this.#step = step;
+    this.#newest = newest;
+  }
+
+  learn(depth: number, ms: number): void {
+    this.#ms[Math.floor(depth / this.#step)] = mixed(this.at(depth), ms, this.#newest);
+  }
+
+  /** Without a measurement at this depth, that of the one before; before the first, the first; undefined: there is none. */
+  at(depth: number): number | undefined {
+    const upTo = this.#ms.slice(0, Math.floor(depth / this.#step) + 1);
+    return upTo.findLast((each) => each !== undefined) ?? this.#ms.find((each) => each !== undefined);
+  }
+}
+
+/** The average after a measurement with this weight; the first one as it is. */
+export function mixed(known: number | undefined, newest: number, weight: number): number {
   return known === undefined ? newest : known + weight * (newest - known);
 }

@@ -10,7 +10,7 @@
  * bytes are needed, or until nothing can go back to it. Both are evicted by one rule (state-store.ts). What copies may take is in
  * copy-times.ts.
  */
-import type { CopyTimes } from './copy-times.js';
+import { type CopyTimes, LEAST_SAVED } from './copy-times.js';
 import type { SequenceStates, StateNotes, WholeState } from './decoder.js';
 import { EngineFault, UncleanSequence } from './faults.js';
 import type { PromptPlan } from './prompt-plan.js';
@@ -19,7 +19,7 @@ import { checkpointStore, Held, SavedCheckpoint, StateStore, type StoredState } 
 import type { CacheKey, CacheScope } from '../protocol/cache-key.js';
 import type { Clock } from '../protocol/clock.js';
 import { MOST_SAVED, type CacheCounts, type Eviction, type HeldPrefix } from '../protocol/messages.js';
-import { PREFIX_CHUNK, prefixHashes } from '../protocol/cache-key.js';
+import { prefixHashes } from '../protocol/cache-key.js';
 import type { StateElsewhere } from '../protocol/cache-key.js';
 
 /** What the sequences' states may take beside the KV memory, and how old they become. */
@@ -37,17 +37,6 @@ export interface PrefixCacheLimits {
   readonly maxAgeMs: number;
   /** Bytes of memory that may be taken now beside what is kept free; undefined: unknown. Absent: as many as `bytes`. */
   readonly available?: () => number | undefined;
-}
-
-/** Fewer tokens that no other place has are not worth a copy: a prefill of as many takes one step. */
-const LEAST_SAVED = PREFIX_CHUNK;
-
-/**
- * What a restore costs in prompt tokens: a call, and a part of what it restores (measured below a hundredth of the prefill,
- * bench/results/restore.md). A sequence's own prefix is preferred unless the saved one is longer by more than this.
- */
-export function restoreCost(tokens: number): number {
-  return LEAST_SAVED + tokens / 32;
 }
 
 /** One saved state. Its store owns what it holds. */
@@ -137,8 +126,8 @@ export class SavedStates {
   }
 
   /**
-   * The saved state with most of a prompt; undefined: none has any of it that may be reused. `elsewhere`: a state of another process,
-   * which becomes one of this where it has more of the prompt than any here and than `kept` tokens. `others`: all sequences.
+   * The saved state with most of a prompt; undefined: none spares so much more than the `kept` tokens of a sequence that it is worth a
+   * restore. `elsewhere`: a state of another process, which becomes one of this where it may be worth one. `others`: all sequences.
    */
   find(
     plan: PromptPlan,
@@ -147,11 +136,15 @@ export class SavedStates {
     elsewhere: StateElsewhere | undefined,
     others: readonly Held[],
   ): Match | undefined {
-    const found = this.#find(plan, reuse);
-    if (!elsewhere || reuse === 'none') return found;
-    if (elsewhere.tokens - restoreCost(elsewhere.tokens) <= Math.max(kept, found?.keep ?? 0)) return found;
-    this.#adopt(elsewhere, plan.key, others);
-    return this.#find(plan, reuse);
+    let found = this.#find(plan, reuse);
+    if (elsewhere && reuse !== 'none') {
+      const { tokens } = elsewhere;
+      if (tokens - this.#times.restoreCost(tokens) > Math.max(kept, found?.keep ?? 0)) {
+        this.#adopt(elsewhere, plan.key, others);
+        found = this.#find(plan, reuse);
+      }
+    }
+    return found && this.#times.paysToRestore(found.entry.held.tokens.length, found.keep - kept) ? found : undefined;
   }
 
   #find(plan: PromptPlan, reuse: Reuse): Match | undefined {
@@ -200,7 +193,7 @@ export class SavedStates {
     if (tokens.length - keep < LEAST_SAVED) return true;
     const elsewhere = others.map((other) => other.tokens.sharedWith(tokens));
     if (tokens.length - Math.max(this.#shared(tokens), ...elsewhere) < LEAST_SAVED) return true;
-    if (!this.#times.paysToSave(scope)) return true;
+    if (!this.#times.paysToSave(scope, tokens.length)) return true;
     if (beside && !this.#times.fits('save', tokens.length)) return false;
     if (!this.#makeRoom(tokens.length, others, kept)) return true;
     const state = await this.#saved(sequence, tokens, scope);

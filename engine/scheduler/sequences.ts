@@ -1,10 +1,10 @@
 import { processClock } from './clock.js';
-import { CopyTimes } from './copy-times.js';
+import { CopyTimes, type DecodeCosts } from './copy-times.js';
 import type { SequenceStates } from './decoder.js';
 import { EngineFault } from './faults.js';
 import type { EndedReply, Work } from './job.js';
 import type { PromptPlan } from './prompt-plan.js';
-import { type KeepLimits, restoreCost, SavedStates } from './saved-states.js';
+import { type KeepLimits, SavedStates } from './saved-states.js';
 import { choose, type ChosenSequence, type Slot } from './sequence-choice.js';
 import type { Reuse, SequenceTokens } from './sequence-tokens.js';
 import type { Held } from './state-store.js';
@@ -70,11 +70,18 @@ export class Sequences {
   #live = 0;
   #uses = 0;
 
-  constructor(states: SequenceStates, seats: number, limits: KeepLimits = {}, clock: Clock = processClock) {
+  /** `costs`: absent, nothing is known of them. */
+  constructor(
+    states: SequenceStates,
+    seats: number,
+    limits: KeepLimits = {},
+    clock: Clock = processClock,
+    costs: DecodeCosts = { decodeMs: 0, tokenMs: () => undefined },
+  ) {
     this.#states = states;
     this.#reusable = states.truncatable || states.save !== undefined;
     this.#clock = clock;
-    this.#times = new CopyTimes(clock);
+    this.#times = new CopyTimes(clock, costs);
     const saved = new SavedStates(states, limits, this.#times, clock);
     this.#saved = saved;
     this.#all = Array.from({ length: seats }, () => new Sequence(saved.nothing(), states.truncatable));
@@ -101,9 +108,9 @@ export class Sequences {
     return this.#saved.counts;
   }
 
-  /** A decode ended, or nothing is decoded: there is time for copies again. `stepMs`: as for {@link CopyTimes.renew}. */
-  renewCopies(stepMs: number): void {
-    this.#times.renew(stepMs);
+  /** A decode ended, or nothing is decoded: there is time for copies again. */
+  renewCopies(): void {
+    this.#times.renew();
   }
 
   /**
@@ -125,8 +132,7 @@ export class Sequences {
     const free = choose(all, plan, rules);
     if (!free) return 'full';
     const held = all.map((each) => each.held);
-    const found = this.#saved.find(plan, rules.reuse(-1), free.keep, elsewhere, held);
-    const saved = found && found.keep - restoreCost(found.entry.held.tokens.length) > free.keep ? found : undefined;
+    const saved = this.#saved.find(plan, rules.reuse(-1), free.keep, elsewhere, held);
     const choice = (saved && choose(all, plan, { copyable: false, reuse: () => 'none', intermittent })) ?? free;
     const { sequence, source } = choice;
     const slot = this.#at(sequence);

@@ -65,17 +65,17 @@ export class StepLoop {
     this.#limits = limits;
     this.#emit = emit;
     this.#clock = clock;
-    this.#sequences = new Sequences(decoder.states, limits.seats, limits, clock);
-    this.#jobs = new Jobs(this.#sequences, limits.seats, limits.prefixReuse);
-    this.#upkeep = new Upkeep(this.#sequences, this.#jobs);
-    this.#outbox = new Outbox(emit, limits.sendMs ?? SEND_MS, clock, (id) => this.#jobs.reports(id));
-    this.#refillWait = new RefillWait(clock);
-    this.#prefillAhead = new PrefillAhead(decoder, this.#sequences, model, limits, clock);
     const { prefillShare, prefillTokensPerStep: chunk, stepMs } = limits;
     this.#planner =
       stepMs === undefined
         ? new BatchPlanner(chunk, new PrefillBudget(prefillShare / 100, chunk))
         : new StepPlanner(chunk, stepMs);
+    this.#sequences = new Sequences(decoder.states, limits.seats, limits, clock, this.#planner);
+    this.#jobs = new Jobs(this.#sequences, limits.seats, limits.prefixReuse);
+    this.#upkeep = new Upkeep(this.#sequences, this.#jobs);
+    this.#outbox = new Outbox(emit, limits.sendMs ?? SEND_MS, clock, (id) => this.#jobs.reports(id));
+    this.#refillWait = new RefillWait(clock);
+    this.#prefillAhead = new PrefillAhead(decoder, this.#sequences, model, limits, clock);
   }
 
   /** Decodes finished so far. */
@@ -184,7 +184,7 @@ export class StepLoop {
       const chunk = await this.#decode(this.#planner.chunk(this.#jobs.running));
       freed = seats - this.#jobs.seats;
       if (isolated || together || chunk) continue;
-      this.#sequences.renewCopies(this.#planner.decodeMs);
+      this.#sequences.renewCopies();
       if (this.#jobs.hasPutOff) continue;
       await this.#pendingWait.forOne(this.#jobs.running, () => this.#flush());
     }
@@ -229,7 +229,7 @@ export class StepLoop {
       this.#flush();
       next = decoding.next();
     }
-    this.#sequences.renewCopies(this.#planner.decodeMs);
+    this.#sequences.renewCopies();
     await this.#jobs.saveAll(items, this.#outbox.outputs);
     await this.#jobs.advanceAll(new Set(items.map(({ job }) => job)), this.#outbox.outputs);
     // There may be no further decode.

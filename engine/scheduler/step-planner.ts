@@ -9,7 +9,7 @@
  * contiguous; llama.cpp then splits the decode. Only the last of them may be left unfinished, so that first tokens come in the order
  * of arrival.
  */
-import { evaluable, IsolatedTurns, type BatchItem, type Planner } from './batch-planner.js';
+import { CostByDepth, evaluable, IsolatedTurns, mixed, type BatchItem, type Planner } from './batch-planner.js';
 import type { RunningItem } from './job.js';
 
 /** The target where no setting names one: a reader of a stream hardly notices a pause of this length, ms. */
@@ -21,15 +21,15 @@ const TILE = 128;
 
 /** The weight of the newest decode in the averages: a GPU's vary little, and change with the number of sequences. */
 const NEWEST = 1 / 4;
-/** The cost of a prompt token grows with the tokens before it, so it is kept by depth, in steps of this many tokens. */
+/** Tokens of depth. */
 const DEPTH_STEP = 2048;
 
 export class StepPlanner implements Planner {
   readonly #chunk: number;
   readonly #targetMs: number;
   #decodeMs = 0;
-  /** Milliseconds of a prompt token, a decode's fixed cost included, by depth in {@link DEPTH_STEP}. */
-  readonly #msPerToken: (number | undefined)[] = [];
+  /** A decode's fixed cost included. */
+  readonly #prompt = new CostByDepth(DEPTH_STEP, NEWEST);
   readonly #isolated = new IsolatedTurns();
   /** Whether a reply is in this round's decode. */
   #replied = false;
@@ -82,29 +82,21 @@ export class StepPlanner implements Planner {
 
   learn(counts: readonly number[], steps: number, depth: number, ms: number): void {
     const prompt = counts.reduce((sum, count) => sum + (count > 1 ? count : 0), 0);
-    if (prompt === 0) this.#decodeMs = mixed(this.#decodeMs === 0 ? undefined : this.#decodeMs, ms / steps);
-    else if (prompt >= LEAST_CHUNK && counts.every((count) => count > 0)) {
-      const at = Math.floor(depth / DEPTH_STEP);
-      this.#msPerToken[at] = mixed(this.#known(at), ms / prompt);
-    }
+    if (prompt === 0) this.#decodeMs = mixed(this.#decodeMs || undefined, ms / steps, NEWEST);
+    else if (prompt >= LEAST_CHUNK && counts.every((count) => count > 0)) this.#prompt.learn(depth, ms / prompt);
+  }
+
+  tokenMs(depth: number): number | undefined {
+    return this.#prompt.at(depth);
   }
 
   /** Tokens after `depth` others that this round may have: all that a decode takes, as long as nothing was measured or no reply waits. */
   #tokens(depth: number): number {
-    const each = this.#known(Math.floor(depth / DEPTH_STEP));
+    const each = this.tokenMs(depth);
     if (!this.#replied || each === undefined || this.#decodeMs === 0) return this.#chunk;
     const fit = Math.floor((this.#targetMs - this.#decodeMs) / each / TILE) * TILE;
     return Math.min(this.#chunk, Math.max(fit, LEAST_CHUNK));
   }
-
-  /** Without a measurement at this depth, that of the one before; before the first, the first. */
-  #known(at: number): number | undefined {
-    return this.#msPerToken.slice(0, at + 1).findLast((each) => each !== undefined) ?? this.#msPerToken.find(Boolean);
-  }
-}
-
-function mixed(known: number | undefined, newest: number): number {
-  return known === undefined ? newest : known + NEWEST * (newest - known);
 }
 
 /**

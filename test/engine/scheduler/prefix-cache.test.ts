@@ -468,41 +468,74 @@ for (const truncatable of [true, false]) {
   });
 }
 
-/** A copy takes 1 ms, and a chat 100 ms. */
-function paced(): { on: Bench; some: (from: number, count: number, scope?: string) => Promise<number> } {
+/** Of a chat of 100 prompt tokens the prefill takes 100 ms. `copyMs`: what each copy takes. */
+function measured(copyMs: number, more: BenchOptions = {}): { on: Bench; some: Some; clock: StepTime } {
   const clock = new StepTime();
-  const on = bench({ clock });
-  copiesTake(on, clock, 1);
+  const on = bench({ clock, prefillTokensPerStep: 25, ...more });
+  copiesTake(on, clock, copyMs);
+  on.decoder.onStep = () => {
+    clock.ms += (on.decoder.steps.at(-1) ?? []).reduce((sum, { tokens }) => sum + tokens.length, 0);
+  };
   const saves = (): number => on.decoder.moves.filter(([what]) => what === 'save').length;
-  /** Runs as many chats, and returns the saves. */
   const some = async (from: number, count: number, scope = 'acme'): Promise<number> => {
     const before = saves();
-    for (let name = from; name < from + count; name += 1) {
-      await chat(on, prompt(name), scope);
-      clock.ms += 100;
-    }
+    for (let name = from; name < from + count; name += 1) await chat(on, prompt(name), scope);
     return saves() - before;
   };
-  return { on, some };
+  return { on, some, clock };
 }
 
-t.test('where none of many saved prefixes came back, saves take a 400th of the time, until one does', async (t) => {
-  const { on, some } = paced();
-  t.equal(await some(0, 129), 128);
-  t.equal(await some(200, 1), 1, 'the last without a pause');
-  t.equal(await some(201, 40), 10, 'one in 400 ms');
-  t.equal(await chat(on, prompt(0)), 99);
-  t.equal(await some(300, 4), 3, 'all but the one that is saved already');
-  t.equal(await some(304, 13), 13, 'a restore pays for 16');
-  t.ok((await some(400, 40)) <= 11);
+/** Runs as many chats, and returns the saves. */
+type Some = (from: number, count: number, scope?: string) => Promise<number>;
+
+t.test('saves are paced from the first on by what they take, where none comes back', async (t) => {
+  const cheap = measured(1);
+  t.equal(await cheap.some(0, 61), 60, 'a hundredth of the prefill: as long as one of 90 may come back');
+  t.ok((await cheap.some(100, 200)) < 100);
+  const dear = measured(5);
+  const first = await dear.some(0, 31);
+  t.ok(first >= 20 && first <= 22, `a twentieth: for a tenth of a second, ${first} of 30`);
+  t.ok((await dear.some(100, 100)) <= 7, 'then those after a pause of 400 copies');
 });
 
-t.test('a restore pays for saves of its own scope alone', async (t) => {
-  const { on, some } = paced();
-  await some(0, 140, 'acme');
-  t.equal(await chat(on, prompt(0), 'acme'), 99);
-  await some(200, 1, 'globex');
-  t.ok((await some(201, 40, 'globex')) <= 11, 'none of another one that never came back');
-  await some(300, 1, 'acme');
-  t.equal(await some(301, 12, 'acme'), 12);
+t.test('where saved prefixes come back all are saved, of that account alone', async (t) => {
+  const { on, some } = measured(5);
+  await some(0, 40);
+  // The first ones were saved.
+  for (const name of [0, 1, 2, 3, 4, 5, 6, 7]) t.equal(await chat(on, prompt(name)), 99);
+  t.equal(await some(200, 10), 9, 'but for the last, which is saved already');
+  await some(300, 60, 'globex');
+  t.ok((await some(400, 20, 'globex')) <= 4, 'another one’s never came back');
+  t.ok((await some(500, 10)) >= 9);
 });
+
+t.test(
+  'where a copy takes longer than the prefill none is restored, and hardly any saved, until it is cheaper',
+  async (t) => {
+    let copyMs = 150;
+    const { on, some, clock } = measured(0);
+    const { saveWhole, restoreWhole } = on.decoder;
+    Object.assign(on.decoder, {
+      saveWhole: (...given: Parameters<NonNullable<typeof saveWhole>>) => {
+        clock.ms += copyMs;
+        return saveWhole?.(...given);
+      },
+      restoreWhole: (...given: Parameters<NonNullable<typeof restoreWhole>>) => {
+        clock.ms += copyMs;
+        return restoreWhole?.(...given);
+      },
+    });
+    t.equal(await some(0, 3), 1);
+    for (const cached of [99, 99, 0, 0]) {
+      t.equal(await chat(on, prompt(0)), cached, cached > 0 ? 'measured twice' : 'the prompt is evaluated');
+      await chat(on, prompt(1));
+    }
+    clock.ms += 60_000;
+    t.equal(await some(10, 300), 1, 'tried again after 256');
+    copyMs = 1;
+    clock.ms += 60_000;
+    await some(400, 150);
+    t.equal(await some(700, 5), 5);
+    t.equal(await chat(on, prompt(703)), 99);
+  },
+);
