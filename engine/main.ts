@@ -3,19 +3,17 @@
  * supervisor; it ends after `shutdown`, when its parent or its link is gone, or at a message that is not of its
  * protocol.
  */
-import { jobProblem } from './scheduler/job-check.js';
+import { jobProblem, type StepLimits } from './scheduler/step-limits.js';
 import { LoadFailure } from './llama/load-failure.js';
 import { Shell } from './protocol/shell.js';
 import { ENGINE_EXIT, NO_REPORT, PROTOCOL_VERSION, type FromEngine, type ToEngine } from './protocol/messages.js';
 import type { HashedFile } from './protocol/file-key.js';
 import type { EngineFacts, EngineSetup } from './protocol/setup.js';
 import type { GenerateJob, ScoreJob } from './protocol/jobs.js';
-import { availableMemory } from './llama/memory/available.js';
-import { roomForMemoryFiles } from './llama/memory/memory-file.js';
+import { availableMemory, roomForMemoryFiles } from './llama/memory/available.js';
 import { usableOf } from './llama/memory/verdict.js';
 import { LoadedWeights, loadRuntime, type Runtime } from './llama/runtime.js';
 import { STEP_MS } from './scheduler/step-planner.js';
-import type { StepLimits } from './scheduler/step-limits.js';
 import { StepLoop } from './scheduler/step-loop.js';
 import { warmUp } from './scheduler/warm-up.js';
 

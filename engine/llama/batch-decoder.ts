@@ -1,6 +1,12 @@
 import type { LlamaContext } from 'node-llama-cpp';
-import type { AddonContext, AddonRun, EngineAddon, AddonPicker } from './native.js';
-import { internals, type Internals } from './addon.js';
+import {
+  internals,
+  type AddonContext,
+  type AddonPicker,
+  type AddonRun,
+  type EngineAddon,
+  type Internals,
+} from './native.js';
 import {
   BatchSampler,
   isFree,
@@ -15,7 +21,7 @@ import type { Decoder, Part, PartResult, Run, Sampler, Sampling } from '../sched
 import { asFault, EngineFault } from '../scheduler/faults.js';
 import { GrammarConstraint } from './grammar-constraint.js';
 import { Grammars } from './grammars.js';
-import { stateFacts } from './whole-state.js';
+import { stateFacts } from './state-file.js';
 
 const FILLED = { kind: 'filled' } as const;
 

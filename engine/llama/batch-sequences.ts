@@ -1,6 +1,5 @@
-import type { AddonContext, AddonCheckpoint, EngineAddon } from './native.js';
-import type { Internals } from './addon.js';
-import { StateInFile } from './whole-state.js';
+import type { AddonCheckpoint, AddonContext, EngineAddon, Internals } from './native.js';
+import { StateInFile } from './state-file.js';
 import { NOT_NUMBERS } from './batch-sampler.js';
 import type {
   Checkpoint,

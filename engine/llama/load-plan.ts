@@ -6,7 +6,7 @@ import { readProjector } from './projector.js';
 import type { EngineSetup, KvTypes } from '../protocol/setup.js';
 
 /**
- * For loading a model: node-llama-cpp's own memory check has other bounds than ours (memory/check.ts), also where ours is off, and
+ * For loading a model: node-llama-cpp's own memory check has other bounds than ours (memory/estimate.ts), also where ours is off, and
  * its choice of memory mapping another outcome.
  */
 export const WITHOUT_ITS_CHECKS = { ignoreMemorySafetyChecks: true, useMmap: true } as const;

@@ -1,6 +1,6 @@
 import type { GgufFileInfo, Llama, LlamaContext, LlamaModel, Token } from 'node-llama-cpp';
 import type { Decoder } from '../scheduler/decoder.js';
-import { keepThreads } from './addon.js';
+import { keepThreads } from './native.js';
 import { openLlama } from './backend.js';
 import { computeThreads, coresProblem, keepOnCores } from './cores.js';
 import { BatchDecoder } from './batch-decoder.js';
@@ -8,8 +8,9 @@ import { LlamaLog } from './llama-log.js';
 import { LoadFailure } from './load-failure.js';
 import { ggmlTypes } from './kv-types.js';
 import { planLoad, WITHOUT_ITS_CHECKS, type LoadPlan } from './load-plan.js';
-import { freeMemory, MemoryCheck } from './memory/check.js';
+import { freeMemory, roomForMemoryFiles } from './memory/available.js';
 import {
+  MemoryCheck,
   withCheckpoints,
   estimateNeeds,
   type Needs,
@@ -17,7 +18,6 @@ import {
   withPrefixCache,
   repackedBytes,
 } from './memory/estimate.js';
-import { roomForMemoryFiles } from './memory/memory-file.js';
 import { checkModelFile } from './model-file.js';
 import { usesOf } from './model-uses.js';
 import { promptVersionOf } from '../prompt/prompt-parts.js';

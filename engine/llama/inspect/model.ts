@@ -20,15 +20,13 @@ import { computeThreads, coresProblem } from '../cores.js';
 import { planLoad, WITHOUT_ITS_CHECKS } from '../load-plan.js';
 import { beyondTrained } from '../model-tokens.js';
 import { usesOf } from '../model-uses.js';
-import { freeMemory } from '../memory/check.js';
-import { roomForMemoryFiles } from '../memory/memory-file.js';
+import { freeMemory, roomForMemoryFiles, type Sizes } from '../memory/available.js';
 import {
   withPrefixCache,
   withCheckpoints,
   estimateNeeds,
   type ContextPlan,
   type Needs,
-  type Sizes,
   withGrammars,
   repackedBytes,
 } from '../memory/estimate.js';

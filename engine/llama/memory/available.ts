@@ -1,5 +1,7 @@
-import { readFileSync } from 'node:fs';
+import { readFileSync, statfsSync } from 'node:fs';
 import { dirname, join } from 'node:path';
+import type { GgufInsights, Llama } from 'node-llama-cpp';
+import { MEMORY_FILES } from '../../protocol/cache-key.js';
 
 /** A file's text; undefined when it cannot be read. */
 export type ReadText = (path: string) => string | undefined;
@@ -12,6 +14,27 @@ export function availableMemory(read: ReadText = readText): number | undefined {
   const available = /^MemAvailable:\s+(\d+) kB$/m.exec(read('/proc/meminfo') ?? '')?.[1];
   if (available === undefined) return undefined;
   return Math.max(0, Math.min(Number(available) * 1024, ...groupRooms(read)));
+}
+
+/** Bytes of each kind of memory. */
+export type Sizes = Awaited<ReturnType<GgufInsights['estimateModelResourceRequirementsV2']>>;
+
+/** What is free now of each kind of memory. */
+export async function freeMemory(llama: Llama): Promise<Sizes> {
+  return {
+    cpuRam: availableMemory() ?? (await llama.getRamState()).free,
+    gpuVram: llama.gpu === false ? 0 : (await llama.getVramState()).free,
+  };
+}
+
+/** Bytes that files in memory can take, of all processes together, and still now; undefined: this system has none. */
+export function roomForMemoryFiles(): { readonly total: number; readonly free: number } | undefined {
+  try {
+    const { blocks, bavail, bsize } = statfsSync(MEMORY_FILES);
+    return { total: blocks * bsize, free: bavail * bsize };
+  } catch {
+    return undefined;
+  }
 }
 
 /** Files of one version of control groups: where it is mounted, and what holds limit, use and page cache. */

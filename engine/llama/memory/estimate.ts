@@ -1,7 +1,9 @@
-import type { GgufInsights, GgufFileInfo } from 'node-llama-cpp';
+import type { GgufInsights, GgufFileInfo, Llama } from 'node-llama-cpp';
+import { freeMemory, type Sizes } from './available.js';
+import { LoadFailure } from '../load-failure.js';
 import type { KvTypes, EngineSetup } from '../../protocol/setup.js';
 import { F16_KV, ggmlTypes } from '../kv-types.js';
-import { type Need, totalOf, usableOf } from './verdict.js';
+import { firstProblem, misfit, type Need, tooHeavy, totalOf, usableOf } from './verdict.js';
 import { grammarNeed } from '../../grammar/mask-memory.js';
 import { CACHE_SHARE, MOST_CACHE_BYTES } from '../../protocol/cache-key.js';
 import { GgmlType } from '../package.js';
@@ -25,9 +27,6 @@ export interface Needs {
   readonly cpu: Need;
   readonly gpu: Need;
 }
-
-/** Bytes of each kind of memory. */
-export type Sizes = Awaited<ReturnType<GgufInsights['estimateModelResourceRequirementsV2']>>;
 
 /**
  * The memory of a model and its context, as llama.cpp itself estimates it in a mode without allocation (measured:
@@ -171,4 +170,55 @@ export function repackedBytes(tensors: Tensors, systemInfo: string): number {
     if (sizes.length < 2 || (sizes[1] ?? 0) % ROWS !== 0) return sum;
     return sum + (sizes.reduce((product, size) => product * size, 1) / block.weights) * block.bytes;
   }, 0);
+}
+
+/**
+ * Checks a model against the memory that is free when its load begins: first its weights before they are loaded, then
+ * everything before its context is created. In that order, because llama.cpp detects inconsistent tensors by loading,
+ * while its estimate of a context asserts on them. Both throw a {@link LoadFailure}; a later attempt may succeed.
+ */
+export class MemoryCheck {
+  readonly #insights: GgufInsights;
+  readonly #free: Sizes;
+
+  private constructor(insights: GgufInsights, free: Sizes) {
+    this.#insights = insights;
+    this.#free = free;
+  }
+
+  /** Reads the free memory now. `mappedElsewhere`: as in the protocol's EngineSetup. */
+  static async begin(llama: Llama, insights: GgufInsights, mappedElsewhere: number): Promise<MemoryCheck> {
+    const { cpuRam, gpuVram } = await freeMemory(llama);
+    return new MemoryCheck(insights, { cpuRam: cpuRam - mappedElsewhere, gpuVram });
+  }
+
+  /** What is free for the model, bytes. */
+  get free(): Sizes {
+    return this.#free;
+  }
+
+  async weights(gpuLayers: number): Promise<void> {
+    const weights = await this.#insights.estimateModelResourceRequirementsV2({ gpuLayers });
+    refuse(
+      firstProblem(
+        tooHeavy(weights.cpuRam, this.#free.cpuRam, 'memory'),
+        gpuLayers > 0 ? tooHeavy(weights.gpuVram, this.#free.gpuVram, 'GPU memory') : undefined,
+      ),
+    );
+  }
+
+  /** `needs`: of the plan, with its checkpoints. */
+  context({ cpu, gpu }: Needs, plan: ContextPlan): void {
+    refuse(
+      firstProblem(
+        misfit(cpu, plan, this.#free.cpuRam, 'memory'),
+        plan.gpuLayers > 0 ? misfit(gpu, plan, this.#free.gpuVram, 'GPU memory') : undefined,
+      ),
+    );
+  }
+}
+
+/** Other processes may release memory later. */
+function refuse(problem: string | undefined): void {
+  if (problem !== undefined) throw new LoadFailure(problem, true);
 }

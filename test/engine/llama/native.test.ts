@@ -1,7 +1,6 @@
 import t from 'tap';
-import { internals, keepThreads } from '../../../engine/llama/addon.js';
 import { LoadFailure } from '../../../engine/llama/load-failure.js';
-import { checkServed, engineAddon } from '../../../engine/llama/native.js';
+import { checkServed, engineAddon, internals, keepThreads } from '../../../engine/llama/native.js';
 import { KNOWN_VERSION } from '../../../engine/llama/addon-file.js';
 import { cpuLlama } from '../../support/llama.js';
 import { testModel } from '../../support/models.js';

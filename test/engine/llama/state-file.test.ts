@@ -1,7 +1,7 @@
 import { closeSync, openSync, readFileSync, statSync, writeFileSync, writeSync } from 'node:fs';
 import t from 'tap';
 import type { AddonContext } from '../../../engine/llama/native.js';
-import { StateInFile } from '../../../engine/llama/whole-state.js';
+import { StateInFile } from '../../../engine/llama/state-file.js';
 
 /** Bytes of a state: no multiple of a block's. */
 const STATE = 10_001;
