@@ -76,7 +76,7 @@ export class BatchDecoder implements Decoder {
   ): Promise<BatchDecoder> {
     const found = internals(context);
     found.context.setThreads(threads);
-    const { savable, uniform } = await stateFacts(found.context, found.Checkpoint);
+    const { savable, uniform } = await stateFacts(found.context, found.addon);
     const anywhere = truncatable && (swaFull || uniform !== false);
     const closes = closesGaps && anywhere ? context.contextSize : undefined;
     // Of cells outside a window llama.cpp saves none, also where it keeps them all.

@@ -1,5 +1,5 @@
 import type { AddonCheckpoint, AddonContext, EngineAddon, Internals } from './native.js';
-import { StateInFile } from './state-file.js';
+import { type StateCopies, StateInFile } from './state-file.js';
 import { NOT_NUMBERS } from './batch-sampler.js';
 import type {
   Checkpoint,
@@ -13,8 +13,10 @@ import type {
 import { EngineFault, UncleanSequence } from '../scheduler/faults.js';
 import type { StateElsewhere } from '../protocol/cache-key.js';
 
+type StatesAddon = StateCopies & Pick<EngineAddon, 'raClearMemory'>;
+
 /** Of the addon's layer what states need. */
-type StatesLayer = Pick<Internals, 'context' | 'Checkpoint'> & { readonly addon: Pick<EngineAddon, 'raClearMemory'> };
+type StatesLayer = Pick<Internals, 'context' | 'Checkpoint'> & { readonly addon: StatesAddon };
 
 /** What a context's states are like. */
 export interface StateTraits extends Pick<SequenceStates, 'truncatable'> {
@@ -37,7 +39,7 @@ export class BatchSequences implements SequenceStates {
   readonly #context: AddonContext;
   readonly #Checkpoint: Internals['Checkpoint'];
   readonly #savable: boolean;
-  readonly #clear: (context: AddonContext) => void;
+  readonly #addon: StatesAddon;
   /** Where the tokens of whole states lie. */
   readonly #saved = new WeakMap<Checkpoint, SequencePositions>();
   readonly #positions: readonly SequencePositions[];
@@ -50,7 +52,7 @@ export class BatchSequences implements SequenceStates {
   constructor({ context, Checkpoint, addon }: StatesLayer, count: number, traits: StateTraits) {
     this.truncatable = traits.truncatable;
     this.restoredTruncatable = traits.restoredTruncatable;
-    this.#clear = (of) => addon.raClearMemory(of);
+    this.#addon = addon;
     this.#context = context;
     this.#Checkpoint = Checkpoint;
     this.#savable = traits.savable;
@@ -138,7 +140,7 @@ export class BatchSequences implements SequenceStates {
     await this.#finishCopies(sequence);
     const positions = new SequencePositions();
     positions.copy(held);
-    const state = await StateInFile.save(this.#context, sequence, positions, notes);
+    const state = await StateInFile.save(this.#addon, this.#context, sequence, positions, notes);
     this.#saved.set(state, positions);
     return state;
   }
@@ -150,7 +152,7 @@ export class BatchSequences implements SequenceStates {
     if (!(state instanceof StateInFile) || !positions) throw new EngineFault('the state cannot be restored');
     this.#at(sequence).become(0);
     await this.#finishCopies(sequence);
-    await state.restore(this.#context, sequence);
+    await state.restore(this.#addon, this.#context, sequence);
     this.#at(sequence).copy(positions);
   }
 
@@ -189,7 +191,7 @@ export class BatchSequences implements SequenceStates {
     const others = [...this.#positions.keys()].filter((other) => other !== sequence && !this.#spoiled.has(other));
     const source = others.find((other) => this.#at(other).length > 0) ?? others[0];
     if (source === undefined) {
-      this.#clear(this.#context);
+      this.#addon.raClearMemory(this.#context);
       for (const held of this.#positions) held.become(0);
       this.#spoiled.clear();
       return;

@@ -29,7 +29,7 @@ export interface AddonRun {
   readonly halt: () => void;
 }
 
-/** The exports of ra-engine (engine/native/next-token.cpp and embeddings.cpp). */
+/** The exports of ra-engine (engine/native/next-token.cpp, embeddings.cpp and states.cpp). */
 export interface EngineAddon {
   /** `sources:` and the SHA-256 of what it was compiled from (engine/native/build.ts). */
   readonly raSources: string;
@@ -86,6 +86,15 @@ export interface EngineAddon {
     whole: boolean,
     values: Float32Array,
   ) => Promise<void>;
+  /**
+   * Copies all that a sequence holds to the beginning of a file in memory, which becomes as long. Resolves with the bytes. Not during a
+   * decode. Rejects where there is no memory.
+   */
+  readonly raSaveState: (context: AddonContext, sequence: number, file: number) => Promise<number>;
+  /** The way back, of so many bytes from the beginning of the file, which no process may shorten meanwhile. Not during a decode. */
+  readonly raRestoreState: (context: AddonContext, sequence: number, file: number, bytes: number) => Promise<number>;
+  /** Bytes of all that a sequence holds, or only of what cannot be truncated. Not during a decode. */
+  readonly raStateSize: (context: AddonContext, sequence: number, partial: boolean) => number;
   /** Numbers of an embedding. */
   readonly raEmbeddingWidth: (context: AddonContext) => number;
   /** No step starts any more: at the end of the process, while the data of decodes still exists. */
@@ -189,10 +198,6 @@ export interface AddonContext {
   setThreads(threads: number): void;
   /** Resolves with whether the sequence now ends at `lastPosition`. Rejects when the checkpoint was disposed. */
   restoreCheckpoint(checkpoint: AddonCheckpoint, lastPosition: number, sequence: number): Promise<boolean>;
-  /** Writes all that the sequence holds, and these tokens. Resolves with the bytes written. Not during a decode. */
-  saveSequenceStateToFile(path: string, sequence: number, tokens: Uint32Array): Promise<number>;
-  /** The way back. `most`: tokens that the file may have, at least 1. Resolves with them. */
-  loadSequenceStateFromFile(path: string, sequence: number, most: number): Promise<Uint32Array>;
 }
 
 /** A copy of what llama.cpp cannot truncate of a sequence's state (`LLAMA_STATE_SEQ_FLAGS_PARTIAL_ONLY`), in host memory. */

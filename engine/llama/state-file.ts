@@ -1,16 +1,7 @@
 /** Whole states of sequences, each in a file in memory that other engine processes of this host can open. */
 import { randomUUID } from 'node:crypto';
-import {
-  closeSync,
-  constants,
-  fstatSync,
-  openSync,
-  readlinkSync,
-  readSync,
-  unlinkSync,
-  writeSync,
-} from 'node:fs';
-import type { AddonCheckpoint, AddonContext } from './native.js';
+import { close, constants, fstatSync, openSync, readlinkSync, readSync, unlinkSync, writeSync } from 'node:fs';
+import type { AddonContext, EngineAddon } from './native.js';
 import { MEMORY_FILES, type SharedState, type StateElsewhere } from '../protocol/cache-key.js';
 import type { OpenedState, StateNotes, WholeState } from '../scheduler/decoder.js';
 import { EngineFault } from '../scheduler/faults.js';
@@ -29,49 +20,46 @@ export interface StateFacts {
   readonly uniform: boolean | undefined;
 }
 
-/** A file's magic number, version and number of tokens; a checkpoint's magic number and sequence. */
-const FILE_HEAD = 12;
-const CHECKPOINT_HEAD = 8;
-
-const NO_TOKENS = new Uint32Array(0);
 const WORD = Uint32Array.BYTES_PER_ELEMENT;
+
+/** What copies states. */
+export type StateCopies = Pick<EngineAddon, 'raSaveState' | 'raRestoreState'>;
 
 /**
  * Measures this with one token on sequence 0, which is emptied again: a checkpoint leaves out what can be truncated where a
  * model has other layers besides, and is then smaller than the whole state. Not every file names its model's window.
  */
-export async function stateFacts(context: AddonContext, Make: new () => AddonCheckpoint): Promise<StateFacts> {
+export async function stateFacts(
+  context: AddonContext,
+  { raStateSize: sizeOf }: Pick<EngineAddon, 'raStateSize'>,
+): Promise<StateFacts> {
   const file = MemoryFile.make();
-  if (!file) return { savable: false, uniform: undefined };
-  const checkpoint = new Make();
+  file?.close();
+  const savable = file !== undefined;
   try {
     context.initBatch(1);
     context.addToBatch(0, 0, Uint32Array.of(0), new Uint32Array(0));
     await context.decodeBatch();
-    await checkpoint.init(context, 0);
-    const bytes = await context.saveSequenceStateToFile(file.path, 0, NO_TOKENS);
-    return { savable: true, uniform: bytes - FILE_HEAD === checkpoint.size - CHECKPOINT_HEAD };
+    return { savable, uniform: sizeOf(context, 0, false) === sizeOf(context, 0, true) };
   } catch {
     return { savable: false, uniform: undefined };
   } finally {
-    checkpoint.dispose();
-    file.close();
     context.disposeSequence(0);
   }
 }
 
 /**
- * All that a sequence holds, in a file in memory. llama.cpp writes and reads it by name. After it is complete
- * nothing writes to it: it has no name, other processes open it for reading only, and it is mapped into no process. Before a restore its
- * length and the time of its last change are compared with those at its completion, which detects a write without reading the file. The C library reads ahead for it and frees what it read as it is, so token ids are written farther behind
- * the state than that: otherwise they would stay in the memory of a process that forgets the state. (What it reads of the file's end, to
- * learn its length, is overwritten by what it reads from the beginning.)
+ * All that a sequence holds, in a file in memory, which is mapped only while it is copied. After it is complete nothing writes to it: it
+ * has no name, and other processes open it for reading only. Before a restore its length and the time of its last change are compared with
+ * those at its completion, which detects a write without reading the file. Behind the state are the ids of its tokens.
  */
 export class StateInFile implements WholeState {
   readonly length: number;
   readonly bytes: number;
   readonly #file: MemoryFile;
   readonly #last: number;
+  /** Of llama.cpp's state alone. */
+  readonly #stateBytes: number;
   /** Of what is after the state; absent: nothing is. */
   readonly #counts: Pick<SharedState, 'tokens' | 'ends'> | undefined;
   readonly #changedAt: number;
@@ -86,6 +74,7 @@ export class StateInFile implements WholeState {
     this.#changedAt = file.changedAt;
     this.#file = file;
     this.#last = last;
+    this.#stateBytes = this.bytes - WORD * ((counts?.tokens ?? 0) + (counts?.ends ?? 0));
     this.#counts = counts;
   }
 
@@ -101,6 +90,7 @@ export class StateInFile implements WholeState {
    * cannot.
    */
   static async save(
+    { raSaveState: save }: StateCopies,
     context: AddonContext,
     sequence: number,
     held: SequenceExtent,
@@ -109,12 +99,11 @@ export class StateInFile implements WholeState {
     const file = MemoryFile.make();
     if (!file) throw new EngineFault('there is no memory for files');
     try {
-      const written = await context.saveSequenceStateToFile(file.path, sequence, NO_TOKENS);
-      if (file.bytes !== written) throw new EngineFault('the state was not written');
+      const saved = await save(context, sequence, file.descriptor);
+      if (file.bytes !== saved) throw new EngineFault('the state was not saved');
       if (notes) {
-        const at = written + file.readAhead;
-        file.write(notes.tokens, at);
-        file.write(notes.ends, at + WORD * notes.tokens.length);
+        file.write(notes.tokens, saved);
+        file.write(notes.ends, saved + WORD * notes.tokens.length);
       }
       return new StateInFile(file, held, notes && { tokens: notes.tokens.length, ends: notes.ends.length });
     } catch (error) {
@@ -129,7 +118,7 @@ export class StateInFile implements WholeState {
     const file = MemoryFile.ofProcess(elsewhere);
     try {
       const at = bytes - WORD * (length + ends);
-      if (at <= FILE_HEAD || length === 0) throw new EngineFault('the state is of another shape');
+      if (at <= 0 || length === 0) throw new EngineFault('the state is of another shape');
       const notes = { tokens: file.read(length, at), ends: file.read(ends, at + WORD * length) };
       const state = new StateInFile(file, { length, last: length - 1 }, { tokens: length, ends });
       return { state, notes };
@@ -140,11 +129,10 @@ export class StateInFile implements WholeState {
   }
 
   /** Restores it into a sequence, in place of what is there. Rejects when it cannot. */
-  async restore(context: AddonContext, sequence: number): Promise<void> {
+  async restore({ raRestoreState: restore }: StateCopies, context: AddonContext, sequence: number): Promise<void> {
     if (this.#file.bytes !== this.bytes || this.#file.changedAt !== this.#changedAt)
       throw new EngineFault('the state has changed');
-    // Room for one token: the file has none for llama.cpp, which with room for none would only count them.
-    await context.loadSequenceStateFromFile(this.#file.path, sequence, 1);
+    await restore(context, sequence, this.#file.descriptor, this.#stateBytes);
     if (context.getSequenceKvCacheMaxPosition(sequence) !== this.#last)
       throw new EngineFault('the state was not restored');
   }
@@ -153,9 +141,6 @@ export class StateInFile implements WholeState {
     this.#file.close();
   }
 }
-
-/** glibc's BUFSIZ, bytes. Its buffer of a file has this size or that of a block of the file; musl's has 1,024 bytes. */
-const C_BUFFER = 8192;
 
 /** The number of whole numbers from 0 on that a double has exactly. */
 const SAFE_INTEGERS = 1n << 53n;
@@ -209,16 +194,6 @@ class MemoryFile {
     return fstatSync(this.descriptor).size;
   }
 
-  /** Bytes that a C library may read at once, after those that were asked for: its buffer of a file. */
-  get readAhead(): number {
-    return Math.max(C_BUFFER, fstatSync(this.descriptor).blksize);
-  }
-
-  /** The path by which this process can open it. */
-  get path(): string {
-    return `/proc/self/fd/${this.descriptor}`;
-  }
-
   /** Writes these numbers, 4 bytes each, from byte `at` on. */
   write(numbers: Uint32Array, at: number): void {
     const bytes = Buffer.from(numbers.buffer, numbers.byteOffset, numbers.byteLength);
@@ -242,10 +217,10 @@ class MemoryFile {
     return Number(fstatSync(this.descriptor, { bigint: true }).ctimeNs % SAFE_INTEGERS);
   }
 
-  /** Idempotent. */
+  /** Idempotent. On another thread: to free the pages of a large state takes the kernel tens of milliseconds. */
   close(): void {
     if (this.#closed) return;
     this.#closed = true;
-    closeSync(this.#file);
+    close(this.#file, () => undefined);
   }
 }

@@ -1,6 +1,6 @@
 /**
  * Compiles engine/native into two addons for each processor, which stand in the repository so that a clone, the npm package and the
- * image need no compiler: ra-engine (next tokens, threads, embeddings) and ra-vision (libmtmd, the sandbox). Both are linked to no
+ * image need no compiler: ra-engine (next tokens, threads, embeddings, states) and ra-vision (libmtmd, the sandbox). Both are linked to no
  * llama.cpp: they call the exported functions of whichever library node-llama-cpp's own addon has loaded, on any backend.
  *
  * Two builds by one compiler give the same bytes. Each addon has the digest of its sources in it, which a test compares.
@@ -20,7 +20,7 @@ export const PROCESSORS = Object.keys(COMPILERS) as readonly Processor[];
 
 /** The addons, each with its own sources; libmtmd's are {@link mtmdSources}. */
 const ADDONS = {
-  'ra-engine': ['next-token.cpp', 'embeddings.cpp'],
+  'ra-engine': ['next-token.cpp', 'embeddings.cpp', 'states.cpp'],
   'ra-vision': ['vision.cpp', 'sandbox.cpp'],
 } as const;
 

@@ -998,6 +998,7 @@ void leave(const Napi::CallbackInfo &) {
 } // namespace
 
 void raEmbeddingsInit(Napi::Object);
+void raStatesInit(Napi::Object);
 
 namespace {
 
@@ -1005,6 +1006,7 @@ Napi::Object init(Napi::Env env, Napi::Object exports) {
     exports.Set("raSources", Napi::String::New(env, RA_SOURCES));
     exports.Set("RaPicker", RaPicker::DefineClass(env, "RaPicker", {RaPicker::InstanceMethod<&RaPicker::add>("add")}));
     raEmbeddingsInit(exports);
+    raStatesInit(exports);
     exports.Set("raUseThreads", Napi::Function::New(env, useThreads, "raUseThreads"));
     exports.Set("raPickAgain", Napi::Function::New(env, pickAgain, "raPickAgain"));
     exports.Set("raVocabularySize", Napi::Function::New(env, vocabularySize, "raVocabularySize"));

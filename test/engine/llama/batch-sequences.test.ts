@@ -8,8 +8,9 @@ const TRAITS = { truncatable: true, restoredTruncatable: true, savable: true };
 
 /** The addon's layer, as far as states need it. */
 function layer(context: object, raClearMemory: () => void): ConstructorParameters<typeof BatchSequences>[0] {
-  const none = undefined as unknown as Internals['Checkpoint'];
-  return { context: context as unknown as AddonContext, Checkpoint: none, addon: { raClearMemory } };
+  const none = (): Promise<never> => Promise.reject(new Error('not expected'));
+  const Checkpoint = undefined as unknown as Internals['Checkpoint'];
+  return { context: context as unknown as AddonContext, Checkpoint, addon: { raClearMemory, raSaveState: none, raRestoreState: none } };
 }
 
 const IMAGE = { index: 0, of: 12, columns: 4, positions: 4, whole: false };
