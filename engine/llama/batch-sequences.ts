@@ -167,19 +167,26 @@ export class BatchSequences implements SequenceStates {
 
   /**
    * Has llama.cpp make the copies of a sequence now, if it has not: its state would be saved without what is still to be copied, and a
-   * copy would take what is restored, or write over it. llama.cpp makes them when it begins a decode, and here none may follow. Rejects
-   * where no sequence is empty, in which a token could be decoded.
+   * copy would take what is restored, or write over it. llama.cpp makes them when it begins a decode, and here none may follow, so a
+   * token is decoded: in an empty sequence, or after what the shortest one holds, from which it is removed. Rejects where there is no such
+   * sequence.
    */
   async #finishCopies(sequence: number): Promise<void> {
     if (!this.#copying.has(sequence)) return;
-    const empty = this.#positions.findIndex(({ length }, id) => length === 0 && !this.#spoiled.has(id));
-    if (empty < 0) throw new UncleanSequence('the sequence is not copied yet');
-    this.#context.disposeSequence(empty);
+    let shortest: number | undefined;
+    for (const [id, { length }] of this.#positions.entries()) {
+      const usable = !this.#spoiled.has(id) && (length === 0 || (this.truncatable && this.next(id) !== undefined));
+      if (usable && length < (shortest === undefined ? Infinity : this.#at(shortest).length)) shortest = id;
+    }
+    if (shortest === undefined) throw new UncleanSequence('the sequence is not copied yet');
+    const position = this.#at(shortest).next ?? 0;
+    if (position === 0) this.#context.disposeSequence(shortest);
     try {
-      await decodeOne(this.#context, empty);
+      await decodeOne(this.#context, shortest, position);
       this.#copying.clear();
     } finally {
-      this.#context.disposeSequence(empty);
+      if (position === 0) this.#context.disposeSequence(shortest);
+      else this.#context.removeTokenCellsFromSequence(shortest, position, position + 1);
     }
   }
 
@@ -303,10 +310,10 @@ const NO_LOGITS = new Uint32Array(0);
 /** Any token of which nothing is read. */
 const ANY_TOKEN = Uint32Array.of(0);
 
-/** Decodes any token in an empty sequence. Rejects as the addon does. */
-function decodeOne(context: AddonContext, sequence: number): Promise<void> {
+/** Decodes any token after what a sequence holds. Rejects as the addon does. */
+function decodeOne(context: AddonContext, sequence: number, position = 0): Promise<void> {
   context.initBatch(1);
-  context.addToBatch(sequence, 0, ANY_TOKEN, NO_LOGITS);
+  context.addToBatch(sequence, position, ANY_TOKEN, NO_LOGITS);
   return context.decodeBatch();
 }
 

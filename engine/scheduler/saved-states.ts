@@ -197,6 +197,8 @@ export class SavedStates {
     if (beside && !this.#times.fits('save', tokens.length)) return false;
     if (!this.#makeRoom(tokens.length, others, kept)) return true;
     const state = await this.#saved(sequence, tokens, scope);
+    // The next decode, which the replies make, makes the copies that it still needs.
+    if (state === 'unclean') return !beside;
     if (!state) return true;
     const saved = this.nothing();
     saved.become(held);
@@ -230,7 +232,11 @@ export class SavedStates {
   }
 
   /** With its tokens, unless some stand for an image: what an image is called differs between processes. */
-  async #saved(sequence: number, tokens: SequenceTokens, scope: CacheScope): Promise<WholeState | undefined> {
+  async #saved(
+    sequence: number,
+    tokens: SequenceTokens,
+    scope: CacheScope,
+  ): Promise<WholeState | 'unclean' | undefined> {
     const notes: StateNotes | undefined = tokens.hasImages
       ? undefined
       : { tokens: tokens.tokens.slice(), ends: Uint32Array.from(tokens.ends) };
@@ -241,8 +247,8 @@ export class SavedStates {
         state.dispose();
         throw new EngineFault('a state of other tokens');
       });
-    } catch {
-      return undefined;
+    } catch (error) {
+      return error instanceof UncleanSequence ? 'unclean' : undefined;
     } finally {
       notes?.tokens.fill(0);
     }
