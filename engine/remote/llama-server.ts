@@ -16,10 +16,20 @@ import {
   type StreamEvent,
 } from './adapter.js';
 import { MAX_LINE_BYTES } from './event-stream.js';
-import { countOf, fieldsOf, listOf, numberOf, textOf, tokensOf, type Fields } from './fields.js';
-import { serverGrammar } from './server-grammar.js';
 import { readLoad, type LoadMetrics } from './load-watch.js';
-import { factsOf, jsonAnswer, notYet } from './server-answers.js';
+import {
+  countOf,
+  factsOf,
+  fieldsOf,
+  jsonAnswer,
+  listOf,
+  notYet,
+  numberOf,
+  serverGrammar,
+  textOf,
+  tokensOf,
+  type Fields,
+} from './server-answers.js';
 
 /** Number of a trigger that is a text, in its enumeration. */
 const WORD = 1;

@@ -1,5 +1,5 @@
 import type { Output } from '../protocol/jobs.js';
-import type { Flight } from './flight.js';
+import type { Flight } from './flights.js';
 
 /** A job's items (replies, questions), each of which is a request of its own. */
 export interface RemoteWork {

@@ -13,17 +13,24 @@ import { randomUUID } from 'node:crypto';
 import type { GenerateJob, ScoreJob, Output } from '../protocol/jobs.js';
 import type { HeldTokens } from '../protocol/messages.js';
 import type { RemoteSetup } from '../protocol/setup.js';
-import type { Flight, FlightEvents } from './flight.js';
-import { InFlight } from './in-flight.js';
-import { Leaving, type Leaver } from './leaving.js';
+import { InFlight, Leaving, type Flight, type FlightEvents, type Leaver } from './flights.js';
 import { LoadWatch } from './load-watch.js';
 import { RemoteJob, type RemoteWork } from './remote-job.js';
 import { type ReplyFlightParts, ReplyFlight } from './reply-flight.js';
+import { Outbox, type Emit } from '../scheduler/outbox.js';
 import { promptLength } from '../protocol/prompt.js';
 import type { Adapter, Scores } from './adapter.js';
 import { distribution } from '../scheduler/scoring.js';
 import type { Clock } from '../protocol/clock.js';
 import { Outbox, type Emit } from '../scheduler/outbox.js';
+
+interface ReportOptions {
+  /** The configured values, which the sidecar has already. */
+  readonly seats: number;
+  readonly emit: Emit;
+  /** Seats and requests given up so far, when either changes. */
+  readonly capacity: (seats: number, unconfirmed: number) => void;
+}
 
 export interface RemoteLoopOptions extends ReportOptions, Pick<RemoteSetup, 'cancelWaitMs' | 'silentMs' | 'tokenMs'> {
   /** Tokens that may be in flight. */
@@ -311,6 +318,41 @@ class ScoreFlight implements Flight {
     if (scores.kind === 'failed') this.#events.failed(scores.why);
     else if (scores.kind === 'busy') this.#events.busy();
     else this.#events.broken();
+  }
+}
+
+/** What the sidecar is sent. */
+class Reports {
+  readonly #options: ReportOptions;
+  readonly #outbox: Outbox;
+  readonly #steps: () => number;
+  #flushing = false;
+  #reported: string;
+
+  /** `steps`: read for each message. */
+  constructor(options: ReportOptions, clock: Clock, steps: () => number) {
+    this.#options = options;
+    this.#outbox = new Outbox(options.emit, 0, clock, () => true);
+    this.#steps = steps;
+    this.#reported = `${options.seats} 0`;
+  }
+
+  /** All that comes in one turn of the event loop is sent in one message. */
+  push(outputs: readonly Output[]): void {
+    this.#outbox.outputs.push(...outputs);
+    if (this.#flushing) return;
+    this.#flushing = true;
+    setImmediate(() => {
+      this.#flushing = false;
+      this.#outbox.send(this.#steps(), []);
+    });
+  }
+
+  capacity(seats: number, unconfirmed: number): void {
+    const report = `${seats} ${unconfirmed}`;
+    if (report === this.#reported) return;
+    this.#reported = report;
+    this.#options.capacity(seats, unconfirmed);
   }
 }
 

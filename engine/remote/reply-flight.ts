@@ -7,7 +7,7 @@ import type { ModelTokens } from '../scheduler/job.js';
 import { hasPlainStops, type Adapter, type StreamEvent, type StreamReader } from './adapter.js';
 import { isBusy } from './server-answers.js';
 import { EventStream, type Frame } from './event-stream.js';
-import type { Flight, FlightEvents } from './flight.js';
+import type { Flight, FlightEvents } from './flights.js';
 import type { OpenStream, ServerClient, StreamEnd } from './server-client.js';
 
 /** How long a server may take to end a reply that is complete by our own reading, ms. */

@@ -1,6 +1,11 @@
 import type { RemoteSetup } from '../protocol/setup.js';
 import { ASK_MS, type Opened, type Scores } from './adapter.js';
 import type { ServerAnswer } from './server-client.js';
+import { callGrammar } from '../grammar/calls.js';
+import { grammarAfter } from '../grammar/gbnf.js';
+import { marksOf } from '../output/calls/marks.js';
+import type { GenerateJob } from '../protocol/jobs.js';
+import type { CallFormat } from '../protocol/reply-format.js';
 
 /** What an answer that should be JSON means for the question that was asked. */
 export async function jsonAnswer(
@@ -78,4 +83,64 @@ function failed(why: string): NotOpen {
   const says =
     why === 'timeout' ? `it does not answer within ${ASK_MS / 1000} s` : `the connection to it fails (${why})`;
   return { kind: 'not-yet', why: 'slow', says };
+}
+
+/*
+ * Fields of JSON that another process sent: each is checked where it is read.
+ */
+
+export type Fields = Readonly<Record<string, unknown>>;
+
+/** The value as an object with fields; any other value has none. */
+export function fieldsOf(value: unknown): Fields {
+  return typeof value === 'object' && value !== null && !Array.isArray(value) ? (value as Fields) : {};
+}
+
+export function listOf(value: unknown): readonly unknown[] {
+  return Array.isArray(value) ? value : [];
+}
+
+/** A whole number that is at least 0. */
+export function countOf(value: unknown): number | undefined {
+  return Number.isSafeInteger(value) && (value as number) >= 0 ? (value as number) : undefined;
+}
+
+export function numberOf(value: unknown): number | undefined {
+  return typeof value === 'number' && Number.isFinite(value) ? value : undefined;
+}
+
+export function textOf(value: unknown): string | undefined {
+  return typeof value === 'string' ? value : undefined;
+}
+
+/** Token ids; undefined: something else is among them. */
+export function tokensOf(value: unknown): readonly number[] | undefined {
+  const tokens = listOf(value);
+  return tokens.every((token) => countOf(token) !== undefined) ? (tokens as readonly number[]) : undefined;
+}
+
+/** The grammar of a reply, in the form that a server is sent. */
+export type ServerGrammar =
+  /** The whole reply is constrained. */
+  | { readonly kind: 'whole'; readonly gbnf: string }
+  /** From one of these texts on, once it occurs. */
+  | { readonly kind: 'lazy'; readonly gbnf: string; readonly marks: readonly string[] };
+
+/** Undefined: the reply is unconstrained. */
+export function serverGrammar({ format }: GenerateJob): ServerGrammar | undefined {
+  const grammar = format?.grammar;
+  if (grammar) {
+    const { gbnf, after } = grammar;
+    return { kind: 'whole', gbnf: after === undefined ? gbnf : grammarAfter(after, gbnf) };
+  }
+  const calls = format?.calls;
+  if (calls?.gbnf === undefined) return undefined;
+  return { kind: 'lazy', gbnf: callGrammar(calls.gbnf), marks: triggers(calls) };
+}
+
+/** A call without its mark is one only if it names a function. */
+function triggers({ syntax, functions }: CallFormat): readonly string[] {
+  const [mark = '', ...bare] = marksOf(syntax);
+  const end = syntax.between.trim();
+  return [mark, ...bare.flatMap((open) => functions.map((name) => `${open}${name}${end}`))];
 }

@@ -15,9 +15,18 @@ import {
   type StreamEvent,
 } from './adapter.js';
 import { MAX_LINE_BYTES } from './event-stream.js';
-import { factsOf, jsonAnswer, notYet } from './server-answers.js';
-import { countOf, fieldsOf, listOf, numberOf, textOf, tokensOf } from './fields.js';
-import { serverGrammar } from './server-grammar.js';
+import {
+  countOf,
+  factsOf,
+  fieldsOf,
+  jsonAnswer,
+  listOf,
+  notYet,
+  numberOf,
+  serverGrammar,
+  textOf,
+  tokensOf,
+} from './server-answers.js';
 import { readLoad, type LoadMetrics } from './load-watch.js';
 
 /** Each frame repeats all tokens so far, with their text: some ten times the bytes of a usual token and its id. */

@@ -9,7 +9,7 @@ import type { AddressInfo } from 'node:net';
 import { chatPrompt, type PromptParts } from '../../engine/prompt/chat-prompt.js';
 import { promptIds } from '../../engine/protocol/prompt.js';
 import type { ProbeMessage } from '../../engine/remote/adapter.js';
-import { fieldsOf, listOf, textOf } from '../../engine/remote/fields.js';
+import { fieldsOf, listOf, textOf } from '../../engine/remote/server-answers.js';
 
 export type StubKind = 'llama-server' | 'vllm' | 'sglang';
 

@@ -3,7 +3,7 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import t from 'tap';
 import { adapterFor } from '../../../engine/remote/start.js';
-import { InFlight } from '../../../engine/remote/in-flight.js';
+import { InFlight } from '../../../engine/remote/flights.js';
 import { ServerClient } from '../../../engine/remote/server-client.js';
 import { testPair } from '../../support/certificates.js';
 import { FakeClock } from '../../support/fake-clock.js';
