@@ -32,6 +32,13 @@ export function random150m(): Promise<string> {
   return withGpt2Vocabulary('150m');
 }
 
+/** A model with as large a state as one of 8 billion weights, 128 KiB a token, and about as many weights as `150m`. */
+export async function randomWideState(): Promise<string> {
+  const plan = planFor('150m', { vocabulary: ownVocabulary() });
+  const shape = { ...plan.shape, width: 1024, layers: 32, heads: 8, kvHeads: 8, feedForward: 256 };
+  return await ensureModel(CACHE, { ...plan, name: 'ra-random-wide-state', shape });
+}
+
 /** A model of the shape of `150m` with weights in this format, for measuring memory. */
 export async function random150mOf(weights: WeightType): Promise<string> {
   const plan = planFor('150m', { vocabulary: ownVocabulary() });

@@ -1,4 +1,5 @@
 /** What saving and restoring a sequence's whole state take, beside the prefill of its tokens. */
+import { monitorEventLoopDelay } from 'node:perf_hooks';
 import { BatchDecoder } from '../../engine/llama/batch-decoder.js';
 import { loadRuntime } from '../../engine/llama/runtime.js';
 import type { EngineSetup } from '../../engine/protocol/setup.js';
@@ -50,6 +51,8 @@ export async function restoreRow({ model, file, threads, gpu, chunk }: RestoreCa
   const notes = { tokens: new Uint32Array(TOKENS), ends: new Uint32Array(Math.floor(TOKENS / chunk)) };
   const [saves, restores]: [number[], number[]] = [[], []];
   let bytes = 0;
+  const delays = monitorEventLoopDelay({ resolution: 1 });
+  delays.enable();
   for (let run = 0; run < RUNS; run += 1) {
     let made: Awaited<ReturnType<typeof decoder.states.saveWhole>> | undefined;
     saves.push(await timed(async () => (made = await decoder.states.saveWhole(0, notes))));
@@ -60,6 +63,7 @@ export async function restoreRow({ model, file, threads, gpu, chunk }: RestoreCa
     state.dispose();
     await decoder.states.truncate(1, 0);
   }
+  delays.disable();
   await runtime.dispose();
   const [save, restore] = [median(saves), median(restores)];
   return {
@@ -69,6 +73,9 @@ export async function restoreRow({ model, file, threads, gpu, chunk }: RestoreCa
     'save, ms': save,
     'restore, ms': restore,
     'restore, % of the prefill': (100 * restore) / prefillMs,
+    'restore, GB/s': bytes / 1e6 / restore,
+    'event loop delay p99, ms': delays.percentile(99) / 1e6,
+    'event loop delay, most, ms': delays.max / 1e6,
   };
 }
 
