@@ -264,7 +264,7 @@ export class SavedStates {
     this.#entries.shrink(this.#entries.limit - state.bytes, kept, isHeldBy(others));
     const place = this.#free.pop() ?? this.#places++;
     const { bytes } = state;
-    const spares = tokens.length / bytes;
+    const spares = tokens.length;
     const entry = { held, state, bytes, spares, digest: tokens.digest, place, usedAt: this.#clock.now(), use: 0 };
     if (this.#entries.add(entry)) {
       this.#changed.set(place, entry);

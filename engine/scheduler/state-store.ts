@@ -10,15 +10,15 @@ import type { Eviction } from '../protocol/messages.js';
 /** A state, as its store sees it. */
 export interface StoredState {
   readonly bytes: number;
-  /** Tokens that it spares a prompt, relative to its bytes or not, as its store compares them. */
+  /** Tokens that it spares a prompt. */
   readonly spares: number;
   /** The store's count of uses at its last one. */
   use: number;
 }
 
 /**
- * States of one kind, within so many bytes. For a new one those go that are worth least: what one spares, over how many uses of
- * others there were since its own.
+ * States of one kind, within so many bytes. For a new one those go that are worth least: what one spares for its bytes, over how
+ * many uses of others there were since its own.
  */
 export class StateStore<State extends StoredState> {
   readonly limit: number;
@@ -74,7 +74,7 @@ export class StateStore<State extends StoredState> {
       let worth = Infinity;
       for (const state of this.#states) {
         if (state === kept) continue;
-        const here = isElsewhere(state) ? 0 : state.spares / (1 + this.#uses - state.use);
+        const here = isElsewhere(state) ? 0 : state.spares / state.bytes / (1 + this.#uses - state.use);
         if (least && here >= worth) continue;
         least = state;
         worth = here;
