@@ -79,9 +79,7 @@ const worst = Math.max(...rows.map((row) => Number(row['p99, µs'])));
 
 await keep('admission-operations', {
   title: `One operation of the seat queue with ${ACCOUNTS.toLocaleString('en')} accounts`,
-  about: [
-    `About two requests an account wait; classes mixed; ${ROUNDS.toLocaleString('en')} rounds.`,
-  ],
+  about: [`About two requests an account wait; classes mixed; ${ROUNDS.toLocaleString('en')} rounds.`],
   rows,
   conclusions: [`${worst <= GOAL_US ? 'Held' : 'Missed'}: p99 at most ${GOAL_US} µs (${worst.toFixed(1)} at worst).`],
 });

@@ -128,7 +128,7 @@ export function promptPieces(
   const made = eitherWay(all, given, options);
   if (made.kind === 'pieces' || made.why !== 'conversation') return made;
   const message = refusedMessage(all, given, options);
-  return message === undefined ? made : { ...made, message };
+  return message === undefined ? made : Object.assign({}, made, { message });
 }
 
 function eitherWay(all: PromptParts, given: PromptConversation, options: ReplyOptions): Pieces | RenderFailure {
@@ -153,9 +153,9 @@ function piecesOf(
   const { template, specials } = partsFor(all, conversation.tools);
   const constraint = constraintOf(template.calls, conversation.tools ?? [], options);
   const wanted = { offered: constraint.calls !== undefined, json: constraint.json !== undefined };
-  const use = plain ? { ...template.tools, shows: false } : template.tools;
+  const use = plain ? Object.assign({}, template.tools, { shows: false }) : template.tools;
   const instructed = withToolInstructions(conversation, use, wanted);
-  const shaped = template.shape(instructed.conversation, { ...options, plain });
+  const shaped = template.shape(instructed.conversation, { addGenerationPrompt: options.addGenerationPrompt, plain });
   if (shaped.kind === 'failed') return shaped;
   const written = writtenOf(constraint, options);
   const mark = unusedMark([shaped.shaped, written]);
@@ -174,13 +174,13 @@ const MAX_CHARACTERS = 256 * 1024;
 
 /** The index of the message at which the template refuses: it takes those before it alone. undefined: not looked for. */
 function refusedMessage(all: PromptParts, given: PromptConversation, options: ReplyOptions): number | undefined {
-  const { messages } = given;
+  const { messages, ...others } = given;
   const characters = messages.reduce((sum, { content }) => sum + (textOf(content)?.length ?? 0), 0);
   if (characters > MAX_CHARACTERS) return undefined;
   let [taken, refused] = [0, messages.length];
   while (refused - taken > 1) {
     const length = Math.floor((taken + refused) / 2);
-    if (eitherWay(all, { ...given, messages: messages.slice(0, length) }, options).kind === 'pieces') taken = length;
+    if (eitherWay(all, { messages: messages.slice(0, length), ...others }, options).kind === 'pieces') taken = length;
     else refused = length;
   }
   return refused - 1;

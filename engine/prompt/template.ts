@@ -135,9 +135,7 @@ export class ChatTemplate {
     const { roles, calls, turns, shape } = this.forms;
     const form = plain ? PLAIN_ROLES : roles;
     const asks = addGenerationPrompt && turns === 'none' && endsWithReply(conversation);
-    const asked = asks
-      ? { ...conversation, messages: [...conversation.messages, { role: 'user', content: '' }] }
-      : conversation;
+    const asked = asks ? withMessage(conversation, { role: 'user', content: '' }) : conversation;
     try {
       const formed = inRoleForm(inCallForm(inSystemForm(asked, form), calls), form);
       return { kind: 'shaped', shaped: shaped(formed, shape, this.#template) };
@@ -153,8 +151,7 @@ export class ChatTemplate {
   renderShaped(shaped: Shaped, options: RenderOptions, marking: Marking = UNMARKED): Rendered {
     const turns = options.addGenerationPrompt && endsWithReply(shaped) ? this.forms.turns : 'begun';
     const question = shapeConversation({ messages: [NEXT_QUESTION] }, this.forms.shape).messages[0];
-    const given =
-      typeof turns === 'object' && question ? { ...shaped, messages: [...shaped.messages, question] } : shaped;
+    const given = typeof turns === 'object' && question ? withMessage(shaped, question) : shaped;
     const text = renderWith(this.#template, given, options, marking);
     if (text !== undefined && typeof turns === 'object') {
       const begun = withoutNextQuestion(text, turns, marking.mark);
@@ -222,6 +219,14 @@ function parseTemplate(source: string, tokens: TemplateTokens): TemplateSource {
   };
   const efforts = probeEfforts(source, render, (prompt) => thoughts?.skipped(prompt) ?? false);
   return { efforts, ...template };
+}
+
+/** The conversation with one more message behind it. */
+function withMessage<T extends { readonly messages: readonly unknown[] }>(
+  conversation: T,
+  message: T['messages'][number],
+): T {
+  return Object.assign({}, conversation, { messages: [...conversation.messages, message] });
 }
 
 /** undefined: the template threw, be it by its own `raise_exception` or for a feature that the renderer lacks. */

@@ -10,7 +10,7 @@
  * empty. What the server reports only lowers the limit.
  */
 import { randomUUID } from 'node:crypto';
-import type { GenerateJob, ScoreJob, Output } from '../protocol/jobs.js';
+import type { GenerateJob, ScoreJob } from '../protocol/jobs.js';
 import type { HeldTokens } from '../protocol/messages.js';
 import type { RemoteSetup } from '../protocol/setup.js';
 import { InFlight, Leaving, type Flight, type FlightEvents, type Leaver } from './flights.js';
@@ -21,8 +21,8 @@ import { Outbox, type Emit } from '../scheduler/outbox.js';
 import { promptLength } from '../protocol/prompt.js';
 import type { Adapter, Scores } from './adapter.js';
 import { distribution } from '../scheduler/scoring.js';
+import type { Output } from '../protocol/jobs.js';
 import type { Clock } from '../protocol/clock.js';
-import { Outbox, type Emit } from '../scheduler/outbox.js';
 
 interface ReportOptions {
   /** The configured values, which the sidecar has already. */
@@ -456,48 +456,5 @@ export class SeatLimit {
     if (this.#value >= this.#most || now - this.#changedAt < INCREASE_MS) return;
     this.#changedAt = now;
     this.#value += 1;
-  }
-}
-
-export interface ReportOptions {
-  /** The configured values, which the sidecar has already. */
-  readonly seats: number;
-  readonly emit: Emit;
-  /** Seats and requests given up so far, when either changes. */
-  readonly capacity: (seats: number, unconfirmed: number) => void;
-}
-
-/** What the sidecar is sent. */
-export class Reports {
-  readonly #options: ReportOptions;
-  readonly #outbox: Outbox;
-  readonly #steps: () => number;
-  #flushing = false;
-  #reported: string;
-
-  /** `steps`: read for each message. */
-  constructor(options: ReportOptions, clock: Clock, steps: () => number) {
-    this.#options = options;
-    this.#outbox = new Outbox(options.emit, 0, clock, () => true);
-    this.#steps = steps;
-    this.#reported = `${options.seats} 0`;
-  }
-
-  /** All that comes in one turn of the event loop is sent in one message. */
-  push(outputs: readonly Output[]): void {
-    this.#outbox.outputs.push(...outputs);
-    if (this.#flushing) return;
-    this.#flushing = true;
-    setImmediate(() => {
-      this.#flushing = false;
-      this.#outbox.send(this.#steps(), []);
-    });
-  }
-
-  capacity(seats: number, unconfirmed: number): void {
-    const report = `${seats} ${unconfirmed}`;
-    if (report === this.#reported) return;
-    this.#reported = report;
-    this.#options.capacity(seats, unconfirmed);
   }
 }

@@ -3,7 +3,7 @@ import { ASK_MS, type Opened, type Scores } from './adapter.js';
 import type { ServerAnswer } from './server-client.js';
 import { callGrammar } from '../grammar/calls.js';
 import { grammarAfter } from '../grammar/gbnf.js';
-import { marksOf } from '../output/calls/marks.js';
+import { marksOf } from '../output/calls/call-text.js';
 import type { GenerateJob } from '../protocol/jobs.js';
 import type { CallFormat } from '../protocol/reply-format.js';
 

@@ -88,6 +88,8 @@ export class SavedStates {
   #restored = 0;
   /** Of the last states: what the next one will take is estimated from it. */
   #bytesPerToken = 0;
+  /** What could not be saved before a decode, and is to be saved after it. */
+  #waited: Held | undefined;
 
   constructor(
     states: SequenceStates,
@@ -197,9 +199,10 @@ export class SavedStates {
     if (beside && !this.#times.fits('save', tokens.length)) return false;
     if (!this.#makeRoom(tokens.length, others, kept)) return true;
     const state = await this.#saved(sequence, tokens, scope);
-    // The next decode, which the replies make, makes the copies that it still needs.
-    if (state === 'unclean') return !beside;
-    if (!state) return true;
+    // The next decode, which the replies make, makes the copies that it still needs. None may come, so this is awaited once.
+    const waits = state === 'unclean' && beside && this.#waited !== held;
+    this.#waited = waits ? held : undefined;
+    if (state === 'unclean' || !state) return !waits;
     const saved = this.nothing();
     saved.become(held);
     this.#add(saved, state, others, kept);

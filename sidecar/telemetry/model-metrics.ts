@@ -68,7 +68,8 @@ export function modelMetrics(section: Section, ids: readonly string[]) {
     unit: 'seconds',
     labels: ABOUT_MODEL,
     help: 'Time from the first to the last token of a finished reply, per token after the first.',
-    advice: 'All seats share each step: fewer seats, a smaller `stepMs` (GPU) or `prefillShare` (CPU), a smaller model or a faster machine.',
+    advice:
+      'All seats share each step: fewer seats, a smaller `stepMs` (GPU) or `prefillShare` (CPU), a smaller model or a faster machine.',
     buckets: PER_TOKEN_SECONDS,
   });
   const usage = section.histogram({
@@ -86,7 +87,8 @@ export function modelMetrics(section: Section, ids: readonly string[]) {
     unit: 'seconds',
     labels: ['model'],
     help: 'Time between two chunks of one reply as the engine delivers them: one token each, or the tokens within 10 ms. A caller sees other pauses with `stream.intervalMs`, and none in a whole reply.',
-    advice: 'High tail with a low mean: long prompts delay replies; lower `stepMs` (GPU), `prefillShare` (CPU) or `prefillTokensPerStep`.',
+    advice:
+      'High tail with a low mean: long prompts delay replies; lower `stepMs` (GPU), `prefillShare` (CPU) or `prefillTokensPerStep`.',
     buckets: PER_TOKEN_SECONDS,
   });
   const cached = section.counter({

@@ -214,7 +214,7 @@ t.test('a call that max_tokens has cut does not end the session: it can be sent 
     { role: 'user', content: 'Go on.' },
   ];
   for (const model of [CHAT, 'mistral']) {
-    const reply = await client.chat.completions.create({ model, messages, max_tokens: 1 });
+    const reply = await client.chat.completions.create({ model, messages, max_completion_tokens: 1 });
     t.ok((reply.usage?.prompt_tokens ?? 0) > 30);
   }
 });

@@ -341,6 +341,21 @@ t.test('further replies of a job wait until there is time for their copies, and 
   t.same(on.decoder.violations, []);
 });
 
+t.test('beside replies a state that cannot be saved before the next decode is saved after it', async (t) => {
+  for (const refusals of [1, 2]) {
+    const { on, reply } = await besideReply(4, 1);
+    const { saveWhole } = on.decoder;
+    let left = refusals;
+    const refuses = (...given: Parameters<NonNullable<typeof saveWhole>>): unknown =>
+      left-- > 0 ? Promise.reject(new UncleanSequence('scripted')) : saveWhole?.(...given);
+    Object.assign(on.decoder, { saveWhole: refuses });
+    on.decoder.moves.length = 0;
+    t.equal(await chat(on, prompt(50)), 0);
+    t.equal(on.decoder.moves.length, refusals === 1 ? 1 : 0, 'none may follow, so it is awaited once');
+    on.loop.cancel(reply);
+  }
+});
+
 t.test('alone a job has both at once', async (t) => {
   const on = bench();
   for (const name of [0, 1]) await chat(on, prompt(name));

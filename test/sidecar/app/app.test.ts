@@ -99,7 +99,7 @@ t.test('a certificate that no longer fits its key is logged, and the previous on
   writeFileSync(certFile, cert);
   const log = new RecordingLog();
   const closers = new Closers(systemClock, log);
-  const tls = await openTls({ tls: { keyFile, certFile } } as Config, { clock: systemClock, log, closers });
+  const tls = await openTls({ tls: { keyFile, certFile } }, { clock: systemClock, log, closers });
   t.match(await log.seen('certificate in force'), { file: certFile, reason: /^SHA-256 \S+, until 2126-10-31/ });
   writeFileSync(certFile, testPair('b').cert);
   await tls?.reload();
