@@ -199,6 +199,8 @@ export class BodyReader {
   #paused = false;
   #resolve: ((body: BodyResult) => void) | undefined;
   #cancelTimer: (() => void) | undefined;
+  /** When the last chunk of a chunked body came, or `read` was called. */
+  #lastChunkAt = 0;
   /** Set while a chunked body is read: ends the wait for its next byte. */
   #cancelSilence: (() => void) | undefined;
   /** What waits for the last byte. */
@@ -232,6 +234,7 @@ export class BodyReader {
   /** Adds uWS's chunk, which is copied, since its memory is only valid during this call. */
   push(chunk: ArrayBuffer, last: boolean): void {
     if (this.#refusal === undefined) this.#keep(new Uint8Array(chunk));
+    if (this.#declared === undefined) this.#lastChunkAt = this.#clock.now();
     if (last) {
       this.#cancelTimer?.();
       this.#cancelSilence?.();
@@ -252,7 +255,10 @@ export class BodyReader {
     if (this.#refusal !== undefined) return Promise.resolve(this.#refusal);
     if (this.#receivedAt !== undefined) return Promise.resolve(this.#handOut(this.#receivedAt));
     this.#unpause();
-    if (this.#declared === undefined) this.#watchSilence();
+    if (this.#declared === undefined) {
+      this.#lastChunkAt = this.#clock.now();
+      this.#watchSilence();
+    }
     return new Promise((resolve) => (this.#resolve = resolve));
   }
 
@@ -274,12 +280,12 @@ export class BodyReader {
     else this.close();
   }
 
-  /** Looks at the length alone, so that a chunk sets no timer. */
-  #watchSilence(): void {
-    const before = this.#length;
-    this.#cancelSilence = this.#clock.after(SILENT_CHUNKS_MS, () => {
-      if (this.#length === before) this.#refuse('silent');
-      else this.#watchSilence();
+  /** A chunk sets no timer: the one that is set looks when the last chunk came. */
+  #watchSilence(ms = SILENT_CHUNKS_MS): void {
+    this.#cancelSilence = this.#clock.after(ms, () => {
+      const leftMs = this.#lastChunkAt + SILENT_CHUNKS_MS - this.#clock.now();
+      if (leftMs <= 0) this.#refuse('silent');
+      else this.#watchSilence(leftMs);
     });
   }
 

@@ -165,7 +165,7 @@ t.test('a model with vision', async (t) => {
     const square = image(png(28 * 31, 28 * 31));
     t.equal((await ask(text(), square)).status, 200);
     const answer = await ask(text(), square, square, square);
-    holdError(t, 'context', answer, { ...BAD_REQUEST, param: 'messages' });
+    holdError(t, 'context', answer, { ...BAD_REQUEST, code: 'context_length_exceeded', param: 'messages' });
     t.match(errorOf(answer).message, /maximum context length is 2048 tokens\. The prompt has 2\d{3} /);
   });
 

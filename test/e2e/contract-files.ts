@@ -41,4 +41,4 @@ export const SCRIPTED = [
 ];
 
 /** Files of test/contract that start sidecars of their own, on our own engine, and ask no model. */
-export const NO_MODEL = ['fuzz', 'http'];
+export const NO_MODEL = ['agents', 'fuzz', 'http', 'messages'];

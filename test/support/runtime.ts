@@ -85,6 +85,8 @@ export class Subtest {
     clearTimeout(this.#timer);
     await this.#settled();
     await this.close();
+    // As in tap, a test that nothing failed in has passed, with assertions or without.
+    if (this.failed === 0) this.pass();
   }
 
   /** Runs the teardowns. */
