@@ -194,7 +194,7 @@ t.test('a call that max_tokens has cut does not end the session: it can be sent 
     messages: [asked],
     tools: [{ type: 'function', function: { name: 'write_file', parameters } }],
     tool_choice: 'required',
-    max_tokens: 30,
+    max_tokens: 60,
   });
   const pieces: string[] = [];
   let id = '';

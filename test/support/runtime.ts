@@ -11,8 +11,8 @@ import { match, same, strict } from 'tcompare';
 type Body = (t: Subtest) => unknown;
 type Comparison = (found: unknown, wanted: unknown) => { readonly match: boolean; readonly diff: string };
 
-/** Assertions of this process. */
-const counts = { pass: 0, fail: 0 };
+/** Assertions and tests of this process. */
+const counts = { pass: 0, fail: 0, tests: 0 };
 
 let dirs = 0;
 
@@ -76,6 +76,7 @@ export class Subtest {
   }
 
   async #run(body: Body): Promise<void> {
+    counts.tests += 1;
     try {
       await Promise.race([this.#interrupted, this.#whole(body)]);
     } catch (error) {
@@ -85,8 +86,6 @@ export class Subtest {
     clearTimeout(this.#timer);
     await this.#settled();
     await this.close();
-    // As in tap, a test that nothing failed in has passed, with assertions or without.
-    if (this.failed === 0) this.pass();
   }
 
   /** Runs the teardowns. */
@@ -381,11 +380,12 @@ export async function runFiles(
   // Until all have passed.
   process.exitCode = 1;
   for (const [index, [file, limitS]] of files.entries()) {
-    const [from, before, passed] = [performance.now(), usedS(), counts.pass];
+    const [from, before, passed, tests] = [performance.now(), usedS(), counts.pass, counts.tests];
     let failed = 0;
     await root.test(file, limitS === undefined ? {} : { timeout: limitS * 1000 }, async (t) => {
       t.teardown(() => {
-        if (counts.pass === passed && t.failed === 0) t.fail('no test');
+        // The file itself is one.
+        if (counts.pass === passed && counts.tests === tests + 1 && t.failed === 0) t.fail('no test');
         failed = t.failed;
       });
       await load(file, t);
