@@ -26,7 +26,7 @@ const NOT_CODE = /^(?:bench\/(?:\.cache|results)|node_modules)(?:\/|$)/;
 const PACKAGES = 'package-lock.json';
 /** By the module that loads built code: what it is compiled from, or the program that writes it. */
 const BUILT = new Map([
-  ['engine/llama/native.ts', 'engine/native'],
+  ['engine/llama/addon.ts', 'engine/native'],
   ['engine/llama/package.ts', '.ci/bundle.mjs'],
   ['sidecar/contracts/schema-code.ts', 'sidecar/build/write-schemas.ts'],
 ]);

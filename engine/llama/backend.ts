@@ -8,7 +8,7 @@ import type { EngineSetup, GpuBackend } from '../protocol/setup.js';
 import { findAddon, loadAddon, shareAddon, type AddonFile } from './addon-file.js';
 import type { LlamaLog } from './llama-log.js';
 import { LoadFailure } from './load-failure.js';
-import { checkServed } from './native.js';
+import { checkServed } from './addon.js';
 import { getLlamaGpuTypes, Llama, LlamaLogLevel } from './package.js';
 
 /** What `getLlama` passes to it. Not public, so only the version whose source was read is served (native.ts). */

@@ -7,7 +7,7 @@ import { dirname } from 'node:path';
 import type { GgufFileInfo } from 'node-llama-cpp';
 import { findAddon, loadAddon } from './addon-file.js';
 import { LoadFailure } from './load-failure.js';
-import { checkServed } from './native.js';
+import { checkServed } from './addon.js';
 import { readGgufFileInfo } from './package.js';
 
 /** What a vocabulary is read from: node-llama-cpp's LlamaModel, or the addon's model. The code that made it disposes it. */

@@ -6,7 +6,7 @@ import {
   type AddonRun,
   type EngineAddon,
   type Internals,
-} from './native.js';
+} from './addon.js';
 import {
   BatchSampler,
   isFree,

@@ -9,7 +9,7 @@ import {
   usableTemperature,
 } from '../scheduler/decoder.js';
 import { asFault } from '../scheduler/faults.js';
-import type { AddonContext, AddonPicker, EngineAddon } from './native.js';
+import type { AddonContext, AddonPicker, EngineAddon } from './addon.js';
 import type { GrammarConstraint } from './grammar-constraint.js';
 
 /** What the native addon picks where no logit is a number, such as after an overflow on a GPU (engine/native/next-token.cpp). */

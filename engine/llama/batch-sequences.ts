@@ -1,4 +1,4 @@
-import type { AddonCheckpoint, AddonContext, EngineAddon, Internals } from './native.js';
+import type { AddonCheckpoint, AddonContext, EngineAddon, Internals } from './addon.js';
 import { type StateCopies, StateInFile } from './state-file.js';
 import { NOT_NUMBERS } from './batch-sampler.js';
 import type {

@@ -1,6 +1,6 @@
 import type { GgufFileInfo, Llama, LlamaContext, LlamaModel, Token } from 'node-llama-cpp';
 import type { Decoder } from '../scheduler/decoder.js';
-import { keepThreads } from './native.js';
+import { keepThreads } from './addon.js';
 import { openLlama } from './backend.js';
 import { computeThreads, coresProblem, keepOnCores } from './cores.js';
 import { BatchDecoder } from './batch-decoder.js';

@@ -1,7 +1,7 @@
 /** Whole states of sequences, each in a file in memory that other engine processes of this host can open. */
 import { randomUUID } from 'node:crypto';
 import { close, constants, fstatSync, openSync, readlinkSync, readSync, unlinkSync, writeSync } from 'node:fs';
-import type { AddonContext, EngineAddon } from './native.js';
+import type { AddonContext, EngineAddon } from './addon.js';
 import { MEMORY_FILES, type SharedState, type StateElsewhere } from '../protocol/cache-key.js';
 import type { OpenedState, StateNotes, WholeState } from '../scheduler/decoder.js';
 import { EngineFault } from '../scheduler/faults.js';

@@ -7,7 +7,7 @@ import { computeThreads } from './cores.js';
 import { LlamaLog } from './llama-log.js';
 import { LoadFailure } from './load-failure.js';
 import { checkModelFile } from './model-file.js';
-import { visionAddon } from './native.js';
+import { visionAddon } from './addon.js';
 import { readProjector } from './projector.js';
 import type { EncodeTask, LayoutPart, Size, VisionSetup } from '../protocol/vision-messages.js';
 

@@ -108,6 +108,7 @@ export class CopyTimes {
     if (this.#leftOut < TRY_EVERY) return;
     this.#leftOut = 0;
     this.#restoreMs = this.#lastRestoreMs = undefined;
+    delete this.#msPerToken.restore;
   }
 
   /** Whether a state of so many tokens is to be saved now. */

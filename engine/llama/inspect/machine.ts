@@ -2,7 +2,7 @@ import { totalmem } from 'node:os';
 import type { MachineFacts, Computed } from '../../protocol/inspect-messages.js';
 import { openLlama } from '../backend.js';
 import { freeMemory } from '../memory/available.js';
-import { engineAddon } from '../native.js';
+import { engineAddon } from '../addon.js';
 import { getLlamaGpuTypes } from '../package.js';
 import type { EngineSetup } from '../../protocol/setup.js';
 import { usableCores } from '../../protocol/usable-cores.js';

@@ -32,9 +32,9 @@ await import('./later.js');`,
   for (const path of ['bench/.cache/x', 'bench/results/a.md', 'engine/native/x.cpp', 'sidecar/cli.ts']) write(path, '');
   write(
     'engine/main.ts',
-    `import './llama/native.js';\nconst pages = new URL('../../engine/pages/', import.meta.url);`,
+    `import './llama/addon.js';\nconst pages = new URL('../../engine/pages/', import.meta.url);`,
   );
-  write('engine/llama/native.ts', `import { main } from '../main.js';`);
+  write('engine/llama/addon.ts', `import { main } from '../main.js';`);
   write('engine/pages/page.html', '');
   write('engine/pages/counts.ts', `import { sum } from '../sum.js';`);
   write('engine/sum.ts', '');
@@ -44,7 +44,7 @@ await import('./later.js');`,
     'bench/a/data.jsonl',
     'bench/a/later.ts',
     'bench/b/b.ts',
-    'engine/llama/native.ts',
+    'engine/llama/addon.ts',
     'engine/main.ts',
     'engine/native',
     'engine/pages',
@@ -64,7 +64,7 @@ t.test('planned benches depend on the programs that they start, and on no others
   const of = (command: string): readonly string[] => filesOf(`bench/${command}`);
   const some = (files: readonly string[], folder: string): boolean => files.some((file) => file.startsWith(folder));
   const engine = of('engine/limit.bench.ts');
-  for (const file of ['engine/main.ts', 'engine/llama/run.ts', 'engine/native', 'bench/support/limit.ts'])
+  for (const file of ['engine/main.ts', 'engine/llama/batch-decoder.ts', 'engine/native', 'bench/support/limit.ts'])
     t.ok(engine.includes(file), `the engine: ${file}`);
   for (const folder of ['sidecar/http/', 'sidecar/api/', 'docs/', 'test/sidecar', 'bench/overload'])
     t.notOk(some(engine, folder), `the engine: ${folder}`);

@@ -1,5 +1,5 @@
 import t from 'tap';
-import type { AddonContext, Internals } from '../../../engine/llama/native.js';
+import type { AddonContext, Internals } from '../../../engine/llama/addon.js';
 import { BatchSequences } from '../../../engine/llama/batch-sequences.js';
 import { NOT_NUMBERS } from '../../../engine/llama/batch-sampler.js';
 import type { Part } from '../../../engine/scheduler/decoder.js';

@@ -1,7 +1,7 @@
 import { closeSync, existsSync, openSync, readFileSync, statSync, writeSync } from 'node:fs';
 import { writeFile } from 'node:fs/promises';
 import t from 'tap';
-import type { AddonContext } from '../../../engine/llama/native.js';
+import type { AddonContext } from '../../../engine/llama/addon.js';
 import { type StateCopies, StateInFile } from '../../../engine/llama/state-file.js';
 
 /** Bytes of a state: no multiple of a block's. */

@@ -1,6 +1,6 @@
 /** On a GPU gaps between the sequences of a step are closed. What is tested is the same on a CPU: that nothing else changes. */
 import t, { type Test } from 'tap';
-import { internals, keepThreads, type AddonContext } from '../../../../engine/llama/native.js';
+import { internals, keepThreads, type AddonContext } from '../../../../engine/llama/addon.js';
 import { decodeRun } from '../../../support/decode-run.js';
 import { BatchDecoder } from '../../../../engine/llama/batch-decoder.js';
 import type { Part, PartResult, Sampling } from '../../../../engine/scheduler/decoder.js';

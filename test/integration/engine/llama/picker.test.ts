@@ -1,6 +1,6 @@
 /** The tokens that the picker of engine/native draws, beside those of llama.cpp's own samplers, by a chi-square test of two samples. */
 import t from 'tap';
-import { internals, type AddonContext } from '../../../../engine/llama/native.js';
+import { internals, type AddonContext } from '../../../../engine/llama/addon.js';
 import { cpuLlama } from '../../../support/llama.js';
 import { rounds } from '../../../support/long-form.js';
 import { testModel } from '../../../support/models.js';

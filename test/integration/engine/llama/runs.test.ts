@@ -6,7 +6,7 @@ import t, { type Test } from 'tap';
 import { decodeRun } from '../../../support/decode-run.js';
 import { BatchDecoder } from '../../../../engine/llama/batch-decoder.js';
 import type { Part, PartResult, Run, Sampler, Sampling } from '../../../../engine/scheduler/decoder.js';
-import { keepThreads, type Spread } from '../../../../engine/llama/native.js';
+import { keepThreads, type Spread } from '../../../../engine/llama/addon.js';
 import { FAMILIES } from '../../../support/families/families.js';
 import { testModel } from '../../../support/models.js';
 import { cases } from '../../../support/long-form.js';

@@ -1,6 +1,6 @@
 import t from 'tap';
 import { LoadFailure } from '../../../engine/llama/load-failure.js';
-import { checkServed, engineAddon, internals, keepThreads } from '../../../engine/llama/native.js';
+import { checkServed, engineAddon, internals, keepThreads } from '../../../engine/llama/addon.js';
 import { KNOWN_VERSION } from '../../../engine/llama/addon-file.js';
 import { cpuLlama } from '../../support/llama.js';
 import { testModel } from '../../support/models.js';
