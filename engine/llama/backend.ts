@@ -11,7 +11,7 @@ import { LoadFailure } from './load-failure.js';
 import { checkServed } from './addon.js';
 import { getLlamaGpuTypes, Llama, LlamaLogLevel } from './package.js';
 
-/** What `getLlama` passes to it. Not public, so only the version whose source was read is served (native.ts). */
+/** What `getLlama` passes to it. Not public, so only the version whose source was read is served (addon.ts). */
 interface Creates {
   readonly _create: (parts: {
     readonly bindings: unknown;

@@ -215,7 +215,7 @@ function resultOf(token: number): PartResult {
   return token === NOT_A_NUMBER ? NOT_NUMBERS : { kind: 'token', token };
 }
 
-/** A step's parts as `raDecodeRun` takes them (native.ts). */
+/** A step's parts as `raDecodeRun` takes them (addon.ts). */
 interface DescribedParts {
   readonly numbers: Int32Array;
   readonly tokens: Int32Array;

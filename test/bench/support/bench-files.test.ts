@@ -30,10 +30,7 @@ await import('./later.js');`,
   for (const path of ['bench/b/b.ts', 'bench/b/shape.ts', 'bench/a/c.ts', 'bench/a/later.ts', 'bench/a/data.jsonl'])
     write(path, '');
   for (const path of ['bench/.cache/x', 'bench/results/a.md', 'engine/native/x.cpp', 'sidecar/cli.ts']) write(path, '');
-  write(
-    'engine/main.ts',
-    `import './llama/addon.js';\nconst pages = new URL('../../engine/pages/', import.meta.url);`,
-  );
+  write('engine/main.ts', `import './llama/addon.js';\nconst pages = new URL('../../engine/pages/', import.meta.url);`);
   write('engine/llama/addon.ts', `import { main } from '../main.js';`);
   write('engine/pages/page.html', '');
   write('engine/pages/counts.ts', `import { sum } from '../sum.js';`);
