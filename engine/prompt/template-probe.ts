@@ -107,7 +107,12 @@ function probeSystem(render: Render, base: Shape): Shape {
   const system = shows(render({ messages: [message, USER] }, base), MARK.system);
   const two = [message, { role: 'system', content: MARK.moreSystem }, USER];
   const takesTwo = shows(render({ messages: two }, base), MARK.system, MARK.moreSystem);
-  return { ...base, system, ...(!takesTwo && { joinsSystem: true }) };
+  // With tools some take the second message for the user's first.
+  const tools = [{ type: 'function', function: { name: 'probe', description: 'A tool', parameters: {} } }];
+  const asUser = [message, { role: 'user', content: MARK.moreSystem }, USER];
+  const [listed, taken] = [two, asUser].map((messages) => render({ messages, tools }, base));
+  const joins = !takesTwo || (listed !== undefined && listed === taken);
+  return { ...base, system, ...(joins && { joinsSystem: true }) };
 }
 
 /** The first form in which the arguments come out; failing that, the first that renders the loop; failing that, llama.cpp's. */
