@@ -49,8 +49,8 @@ export interface Shape {
   readonly noTools: 'absent' | 'null' | 'empty';
   /** False: the template has no system role, so a leading system message is put before the next one's text, as llama.cpp does. */
   readonly system: boolean;
-  /** The template does not take two leading system messages, so that all leading ones become one. */
-  readonly joinsSystem?: boolean;
+  /** The template does not take two leading system messages, or not beside tools, so that all leading ones become one. */
+  readonly joinsSystem?: boolean | 'beside tools';
   /** The template reads the tools as JSON text under the name `functions`. */
   readonly functions?: boolean;
   /** Marks by which the template itself takes a thought out of an assistant's content. */
@@ -81,10 +81,12 @@ export interface Shaped {
  * The arguments of calls are JSON (history.ts): a SyntaxError is thrown where they are not.
  */
 export function shapeConversation(conversation: PromptConversation, shape: Shape): Shaped {
-  const led = shape.joinsSystem === true ? joinSystem(conversation.messages) : conversation.messages;
+  const hasTools = conversation.tools !== undefined && conversation.tools.length > 0;
+  const joins = shape.joinsSystem === true || (shape.joinsSystem === 'beside tools' && hasTools);
+  const led = joins ? joinSystem(conversation.messages) : conversation.messages;
   const messages = shape.system ? led : mergeSystem(led);
   const shaped = messages.map((message) => shapeMessage(message, shape));
-  if (conversation.tools && conversation.tools.length > 0) {
+  if (conversation.tools && hasTools) {
     const tools = conversation.tools.map(shapeTool);
     if (shape.functions !== true) return { messages: shaped, tools };
     // As the documentation of firefunction-v2 has it.

@@ -111,8 +111,8 @@ function probeSystem(render: Render, base: Shape): Shape {
   const tools = [{ type: 'function', function: { name: 'probe', description: 'A tool', parameters: {} } }];
   const asUser = [message, { role: 'user', content: MARK.moreSystem }, USER];
   const [listed, taken] = [two, asUser].map((messages) => render({ messages, tools }, base));
-  const joins = !takesTwo || (listed !== undefined && listed === taken);
-  return { ...base, system, ...(joins && { joinsSystem: true }) };
+  const joinsSystem = !takesTwo || (listed !== undefined && listed === taken && 'beside tools');
+  return { ...base, system, ...(joinsSystem !== false && { joinsSystem }) };
 }
 
 /** The first form in which the arguments come out; failing that, the first that renders the loop; failing that, llama.cpp's. */
