@@ -12,10 +12,9 @@ const CALLERS_OWN = [
 
 const PARTS = ['Seen', 'Why', 'Look at', 'Do'];
 
-const page = readFileSync(join(sourceRoot, 'docs/operating.md'), 'utf8');
+const page = readFileSync(join(sourceRoot, 'docs/incidents.md'), 'utf8');
 const sections = page
-  .slice(page.indexOf('\n## Incidents by error code\n'))
-  .split('\n### ')
+  .split('\n## ')
   .slice(1)
   .map((text) => {
     const [heading = '', ...rest] = text.split('\n');
