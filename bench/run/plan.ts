@@ -61,6 +61,7 @@ export const PLAN: readonly Bench[] = [
   bench('prebuilt', true, 1, 'http/streams.bench.js', 'http-streams'),
   bench('prebuilt', true, 0.3, 'http/engine-elsewhere.bench.js', 'engine-elsewhere'),
   bench('prebuilt', true, 0.4, 'architectures/checkpoints.bench.js', 'architectures-checkpoints'),
+  bench('prebuilt', true, 13, 'http/llama-server.bench.js', 'llama-server'),
   bench('prebuilt', true, 13, 'architectures/llama-server.bench.js', 'architectures-http'),
 
   bench('native', true, 5.5, 'engine/limit.bench.js native', 'engine-limit-native'),

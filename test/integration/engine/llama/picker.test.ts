@@ -23,6 +23,7 @@ interface Setting {
 const SETTINGS: Readonly<Record<string, Setting>> = {
   'temperature 1': { temperature: 1 },
   top_p: { temperature: 1.3, topP: 0.8 },
+  'top_p that keeps hundreds': { temperature: 3, topP: 0.999 },
   top_k: { temperature: 1, topK: 40 },
   min_p: { temperature: 1.5, minP: 0.2 },
   'top_k, top_p and min_p': { temperature: 0.9, topK: 100, topP: 0.9, minP: 0.05 },
