@@ -3,6 +3,14 @@ import type { CacheScope, StateElsewhere } from './cache-key.js';
 import type { Prompt } from './prompt.js';
 import type { ReplyFormat } from './reply-format.js';
 
+/** Sessions that go on turn by turn, by numbers that the sidecar gives them (sidecar/admission/sessions.ts). */
+export interface SequenceClaims {
+  /** The session that the job's sequence belongs to from now on. */
+  readonly session: number;
+  /** Sessions that will go on soon: the job does not overwrite their sequences while another one is free. */
+  readonly kept: readonly number[];
+}
+
 /**
  * One chat completion: `n` replies to one prompt, on up to `seats` sequences at once, the others one after another. Prompt and
  * `maxTokens` fit the seat's context together; reply i uses `seed` + i.
@@ -20,6 +28,8 @@ export interface GenerateJob extends SamplingParams {
   readonly elsewhere?: StateElsewhere;
   /** Jobs run on other replicas of its model, so it does not run alone, even if it is the only one of its process. Absent: false. */
   readonly besideOthers?: boolean;
+  /** Absent: the job is no turn of a session. */
+  readonly claims?: SequenceClaims;
   readonly n: number;
   /**
    * Sequences that it may use at once: 1 to n. Each is returned by `seatFreed` when it is not needed any more or was

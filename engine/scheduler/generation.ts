@@ -1,6 +1,6 @@
 import type { Decoder, Part, PartResult } from './decoder.js';
 import { chatPoints, PromptPlan, PromptProgress } from './prompt-plan.js';
-import type { GenerateJob, Output } from '../protocol/jobs.js';
+import type { GenerateJob, Output, SequenceClaims } from '../protocol/jobs.js';
 import { promptLength, type PlacedImage } from '../protocol/prompt.js';
 import { Reply } from './reply.js';
 import type { WorkLimits } from './step-limits.js';
@@ -19,6 +19,7 @@ export class Generation implements Work {
   readonly scope: CacheScope;
   readonly elsewhere: StateElsewhere | undefined;
   readonly besideOthers: boolean | undefined;
+  readonly claims: SequenceClaims | undefined;
   readonly isolated = false;
   readonly reuse = 'any';
   readonly intermittent: boolean;
@@ -39,6 +40,7 @@ export class Generation implements Work {
     this.scope = job.scope;
     this.elsewhere = job.elsewhere;
     this.besideOthers = job.besideOthers;
+    this.claims = job.claims;
     this.items = job.n;
     const { grammar, calls } = job.format ?? {};
     this.intermittent = decoder.isExpensive?.(Math.max(grammar?.stacks ?? 0, calls?.stacks ?? 0)) === true;

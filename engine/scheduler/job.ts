@@ -1,7 +1,7 @@
 import type { Part, PartResult } from './decoder.js';
 import type { Reuse } from './sequence-tokens.js';
 import type { CacheScope, StateElsewhere } from '../protocol/cache-key.js';
-import type { Output } from '../protocol/jobs.js';
+import type { Output, SequenceClaims } from '../protocol/jobs.js';
 import type { PromptPlan, PromptProgress } from './prompt-plan.js';
 
 /** A reply that has ended, as a sequence holds it. */
@@ -48,6 +48,8 @@ export interface Work {
   readonly elsewhere?: StateElsewhere | undefined;
   /** Jobs run in other processes of its model, so it is not alone. Absent: not known to. */
   readonly besideOthers?: boolean | undefined;
+  /** Which sequences it must leave to sessions. Absent: none. */
+  readonly claims?: SequenceClaims | undefined;
   /** No other sequence may share its decodes (a decision's result must not depend on the neighbours). */
   readonly isolated: boolean;
   /** Its items skip steps ({@link Branch.pending}). Absent: none does. */

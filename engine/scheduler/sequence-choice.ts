@@ -37,6 +37,8 @@ export interface Slot {
   readonly live: boolean;
   /** Its reply skips steps. */
   readonly intermittent?: boolean;
+  /** The session whose state it holds; undefined: none's. */
+  readonly session?: number | undefined;
   /** Counter value when it was last freed. */
   readonly usedAt: number;
 }
@@ -46,7 +48,8 @@ export interface Slot {
  * contiguous ids together, docs/engine.md#a-step). Of equal ones an empty one, so that no useful state is overwritten,
  * then the least recently used, then the lowest. Undefined: none is free.
  *
- * Replies that skip steps leave gaps meanwhile, so they get contiguous ids from the highest down.
+ * Replies that skip steps leave gaps meanwhile, so they get contiguous ids from the highest down. A sequence that is kept for a session
+ * is overwritten only if no other one is free; it may be copied from.
  */
 export function choose(slots: readonly Slot[], plan: PromptPlan, rules: Rules): ChosenSequence | undefined {
   const keeps = slots.map(({ tokens, lengths }, id) => tokens.reusable(plan, rules.reuse(id), lengths));
@@ -56,9 +59,11 @@ export function choose(slots: readonly Slot[], plan: PromptPlan, rules: Rules): 
   );
   const source = rules.copyable ? copies.indexOf(Math.max(...copies)) : -1;
   const copied = copies[source] ?? 0;
+  const isKept = ({ session }: Slot): boolean => session !== undefined && rules.kept?.includes(session) === true;
+  const hasOther = slots.some((slot) => !slot.live && !isKept(slot));
   let best: Ranked | undefined;
   for (const [sequence, slot] of slots.entries()) {
-    if (slot.live) continue;
+    if (slot.live || (hasOther && isKept(slot))) continue;
     const own = keeps[sequence] ?? 0;
     const copying = copied - COPY_TOKENS > own;
     const overwrites = own < LEAST_PREFIX_TOKENS && slot.tokens.length - own > own;
@@ -78,6 +83,8 @@ export interface Rules {
   readonly copyable: boolean;
   /** The prompt's reply will skip steps. */
   readonly intermittent?: boolean;
+  /** Sessions whose sequences are kept. */
+  readonly kept?: readonly number[] | undefined;
 }
 
 interface Ranked {

@@ -29,6 +29,7 @@ class Sequence implements Slot {
   readonly held: Held;
   live = false;
   intermittent = false;
+  session: number | undefined;
   usedAt = 0;
   /** Clock reading when it was last taken or freed. */
   movedAt = 0;
@@ -115,7 +116,8 @@ export class Sequences {
 
   /**
    * Takes a free sequence and prepares it; the caller returns it with `free`. `reuse` returns how much of each
-   * sequence's state may be reused, and for -1 how much of a saved one. `intermittent`: its reply skips steps. `elsewhere`: a state
+   * sequence's state may be reused, and for -1 how much of a saved one. `intermittent`: its reply skips steps. `claims`: which sequences it leaves to
+   * sessions. `elsewhere`: a state
    * of another process that may have more. `beside`: replies run, whose next step waits for the copies. 'full': no sequence is
    * free; 'later': a copy does not fit before the next decode, and nothing is taken. Rejects if the decoder cannot even
    * clear it; the sequence is then free.
@@ -123,17 +125,18 @@ export class Sequences {
   async open(
     plan: PromptPlan,
     reuse: (sequence: number) => Reuse,
-    { intermittent = false, elsewhere }: Pick<Work, 'intermittent' | 'elsewhere'> = {},
+    { intermittent = false, elsewhere, claims }: Pick<Work, 'intermittent' | 'elsewhere' | 'claims'> = {},
     beside = false,
   ): Promise<OpenedSequence | 'full' | 'later'> {
     const all = this.#all;
+    const kept = claims?.kept;
     const copyable = this.#states.copyable && this.#reusable;
-    const rules = { copyable, reuse: this.#reusable ? reuse : (): Reuse => 'none', intermittent };
+    const rules = { copyable, reuse: this.#reusable ? reuse : (): Reuse => 'none', intermittent, kept };
     const free = choose(all, plan, rules);
     if (!free) return 'full';
     const held = all.map((each) => each.held);
     const saved = this.#saved.find(plan, rules.reuse(-1), free.keep, elsewhere, held);
-    const choice = (saved && choose(all, plan, { copyable: false, reuse: () => 'none', intermittent })) ?? free;
+    const choice = (saved && choose(all, plan, { copyable: false, reuse: () => 'none', intermittent, kept })) ?? free;
     const { sequence, source } = choice;
     const slot = this.#at(sequence);
     const others = held.filter((each) => each !== slot.held);
@@ -142,6 +145,7 @@ export class Sequences {
     if (saved && beside && !this.#saved.fits(saved.entry)) return 'later';
     this.#mark(sequence, true);
     slot.intermittent = intermittent;
+    slot.session = claims?.session;
     try {
       if (!saved) {
         const copied = source === undefined || (await this.#copy(sequence, source));

@@ -20,14 +20,25 @@ import { OrderedList, UserRoundRobin, type QueuedRequest } from './request.js';
 /** Weight of the newest lease in the mean hold time (α in docs/admission.md#what-a-429-means). */
 const HOLD_ALPHA = 0.1;
 
-/** A moving average of how long leases hold their seats. */
-export class HoldTime {
-  /** Undefined: no lease has ended. */
-  meanMs: number | undefined;
+/** A session is taken to have at most so many turns while none is seen to end. */
+const MOST_TURNS = 20;
 
-  /** Counts a lease that ended after `ms`. */
-  observe(ms: number): void {
-    this.meanMs = this.meanMs === undefined ? ms : this.meanMs + HOLD_ALPHA * (ms - this.meanMs);
+/**
+ * A moving average of how long a seat is in use until it is free for others. Where it stays with a session (sessions.ts) that is the time
+ * of several turns: the mean time of a turn, over the share of the turns after which the seat was free.
+ */
+export class HoldTime {
+  /** Undefined: nothing was observed. */
+  meanMs: number | undefined;
+  #turnMs = 0;
+  #freed = 1;
+
+  /** Counts a lease, and the time for which its seat was kept after it: `ms` together. `isFreed`: the seat was free for others then. */
+  observe(ms: number, isFreed = true): void {
+    const alpha = this.meanMs === undefined ? 1 : HOLD_ALPHA;
+    this.#turnMs += alpha * (ms - this.#turnMs);
+    this.#freed += alpha * ((isFreed ? 1 : 0) - this.#freed);
+    this.meanMs = this.#turnMs / Math.max(this.#freed, 1 / MOST_TURNS);
   }
 }
 
@@ -132,8 +143,9 @@ export class AccountClass {
    * alone: use `Account.rankOf`.
    */
   virtualMs = 0;
-  /** Seats held. */
+  /** Seats held, and seats kept for its sessions. */
   running = 0;
+  kept = 0;
   /** All that wait, seatable or not, in the order of entering, except those whose engine was lost. */
   readonly list = new OrderedList<QueuedRequest>();
   /** Those who may be seated, in the order of their turns. */
@@ -142,7 +154,7 @@ export class AccountClass {
   returned = 0;
   /** Body bytes of those in `list`. */
   bytes = 0;
-  /** Seat-milliseconds that one request takes. */
+  /** Seat-milliseconds that one request takes, or one session. */
   readonly hold = new HoldTime();
   /** Milliseconds from a request's first seat to its end, however many seats it holds in between. */
   readonly duration = new HoldTime();
@@ -218,6 +230,7 @@ export class AccountColumns {
   /** NaN: no request has ended. */
   holdMs = new Float64Array(FIRST_SLOTS);
   waiting = new Int32Array(FIRST_SLOTS);
+  /** Kept seats among them. */
   leases = new Int32Array(FIRST_SLOTS);
   classes = new Uint8Array(FIRST_SLOTS);
   /** The slots of the accounts that wait or run, in no order. */
@@ -275,6 +288,9 @@ function doubled<C extends Float64Array | Int32Array | Uint8Array>(column: C): C
   return copy;
 }
 
+/** What is assumed of an account before turns of its sessions were seen. */
+const FIRST_CONTINUED_SHARE = 0.6;
+
 /** What the queue knows of one account. Plain state: only the queue changes it. */
 export class Account {
   readonly name: string;
@@ -286,8 +302,9 @@ export class Account {
   virtualMs = 0;
   /** Of the class that it is ranked by, or last was. */
   weight = 1;
-  /** How fast its rank grows now. */
+  /** How fast its rank grows now by the seats that it holds, and by those that are kept for its sessions. */
   rate = 0;
+  keptRate = 0;
   /** Requests that wait, and requests that hold seats. */
   waiting = 0;
   leases = 0;
@@ -296,8 +313,13 @@ export class Account {
   /** Places that its requests take: those that wait, without the ones whose engine was lost; and the body bytes of these. */
   places = 0;
   bytes = 0;
-  /** Seats held. */
+  /** Seats held, and seats kept for its sessions. */
   running = 0;
+  kept = 0;
+  /** Requests whose prompts are not known yet that may be turns of sessions whose seats are kept. */
+  claiming = 0;
+  /** The share of the turns of its sessions that a next one followed. */
+  continuedShare = FIRST_CONTINUED_SHARE;
   /** Seat-milliseconds in all, without weights. */
   seatMs = 0;
   /** Seat-milliseconds over weight since the fairness window began. */
@@ -334,9 +356,9 @@ export class Account {
     return this.#hold.meanMs;
   }
 
-  /** Counts a request that held seats for so many seat-milliseconds. */
-  observeHold(seatMs: number): void {
-    this.#hold.observe(seatMs);
+  /** As {@link HoldTime.observe}. */
+  observeHold(seatMs: number, isFreed: boolean): void {
+    this.#hold.observe(seatMs, isFreed);
     this.#copy();
   }
 
@@ -372,16 +394,16 @@ export class Account {
     return rank;
   }
 
-  /** Charges the seats held for `ms`. */
-  charge(ms: number): void {
+  /** Charges the seats held for `ms`; also those that are kept for its sessions, while requests wait. */
+  charge(ms: number, chargesKept: boolean): void {
     const before = this.virtualMs;
     this.seatMs += this.running * ms;
     // The fast path for nearly all accounts, since this runs for each that holds a seat, in every operation.
     if (this.#classes.length === 1) {
-      this.virtualMs += this.rate * ms;
+      this.virtualMs += (chargesKept ? this.rate + this.keptRate : this.rate) * ms;
       this.#columns.virtualMs[this.slot] = this.virtualMs;
     } else {
-      this.#chargeEach(ms);
+      this.#chargeEach(ms, chargesKept);
       this.rank();
     }
     this.windowMs += this.virtualMs - before;
@@ -400,7 +422,7 @@ export class Account {
     this.#rank();
   }
 
-  /** Copies its numbers to the columns. Called after each change but that of `waiting` and `leases`, which `rank` follows. */
+  /** Copies its numbers to the columns. Called after each change but that of `waiting`, `leases` and `kept`, which `rank` follows. */
   #copy(): void {
     const { slot } = this;
     const { virtualMs, weight, holdMs, waiting, leases, classes } = this.#columns;
@@ -408,7 +430,7 @@ export class Account {
     weight[slot] = this.weight;
     holdMs[slot] = this.#hold.meanMs ?? NaN;
     waiting[slot] = this.waiting;
-    leases[slot] = this.leases;
+    leases[slot] = this.leases + this.kept;
     classes[slot] = this.#classes.length;
   }
 
@@ -421,6 +443,7 @@ export class Account {
   #rank(): void {
     let rank = 0;
     let seats = this.running;
+    let { kept } = this;
     let ranksBy: AccountClass | undefined;
     this.next = undefined;
     for (const known of this.#classes) {
@@ -428,35 +451,38 @@ export class Account {
       const seatable = known.users.head !== undefined;
       if (seatable && this.next === undefined) {
         this.next = ranksBy = known;
-        this.#rankBy(known, rank, seats);
+        this.#rankBy(known, rank, seats, kept);
       } else if (seatable && this.next !== undefined && rank === this.virtualMs) {
         if (known.virtualMs < this.next.virtualMs) this.next = known;
-      } else if (ranksBy === undefined && known.running + known.waiting > 0) {
+      } else if (ranksBy === undefined && known.running + known.kept + known.waiting > 0) {
         ranksBy = known;
-        this.#rankBy(known, rank, seats);
+        this.#rankBy(known, rank, seats, kept);
       }
       seats -= known.running;
+      kept -= known.kept;
     }
     if (ranksBy === undefined) {
       // Idle: the highest of its counters, so that after all accounts were idle none starts below another's counter.
       this.virtualMs = rank;
       this.rate = 0;
+      this.keptRate = 0;
     }
     this.#copy();
   }
 
-  #rankBy({ weight }: AccountClass, rank: number, seats: number): void {
+  #rankBy({ weight }: AccountClass, rank: number, seats: number, kept: number): void {
     this.virtualMs = rank;
     this.weight = weight;
     this.rate = seats / weight;
+    this.keptRate = kept / weight;
   }
 
-  #chargeEach(ms: number): void {
+  #chargeEach(ms: number, chargesKept: boolean): void {
     let seats = 0;
     for (let at = this.#classes.length - 1; at >= 0; at -= 1) {
       const charged = this.#classes[at];
       if (charged === undefined) continue;
-      seats += charged.running;
+      seats += chargesKept ? charged.running + charged.kept : charged.running;
       charged.virtualMs += (seats * ms) / charged.weight;
     }
   }

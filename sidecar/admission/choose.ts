@@ -20,6 +20,7 @@ import type { Account } from './accounts.js';
 import type { Overload } from './overload.js';
 import type { QueuedRequest } from './request.js';
 import { freeSeatsOf, type Replica } from './seats.js';
+import type { Sessions } from './sessions.js';
 import type { QueueState } from './state.js';
 
 /** The most accounts whose first requests are compared for one seat. */
@@ -43,24 +44,37 @@ export type ReusableTokens = (prefix: Uint32Array, replica: number) => number;
 export class SeatChoice {
   readonly #state: QueueState;
   readonly #overload: Overload;
+  readonly #sessions: Sessions;
   readonly #reusableTokens: ReusableTokens | undefined;
   /** Whether a free seat is long enough for a request. */
   readonly #fits = ({ seatTokens }: QueuedRequest): boolean => this.#state.replicas.hasFree(seatTokens);
 
   /** `reusableTokens` undefined: the tokens of a prompt that a replica has are not considered. */
-  constructor(state: QueueState, overload: Overload, reusableTokens: ReusableTokens | undefined) {
+  constructor(state: QueueState, overload: Overload, sessions: Sessions, reusableTokens: ReusableTokens | undefined) {
     this.#state = state;
     this.#overload = overload;
+    this.#sessions = sessions;
     this.#reusableTokens = reusableTokens;
   }
 
   /** The request that is seated next, with its replica set; undefined: no waiting request can take a free seat. */
   next(): QueuedRequest | undefined {
-    if (this.#state.replicas.freeSeats === 0) return undefined;
-    const queued = this.#state.firstReturned(this.#fits) ?? this.#inTurn();
-    if (queued === undefined) return undefined;
+    const hasFree = this.#state.replicas.freeSeats > 0;
+    const queued = hasFree ? (this.#state.firstReturned(this.#fits) ?? this.#inTurn()) : undefined;
+    if (queued === undefined) return this.#takesKept();
     queued.replica = this.#replicaFor(queued);
     return this.#longRequestBefore(queued) ?? queued;
+  }
+
+  /** The next request of the account with the lowest virtual time, if it takes a seat that is kept for another account's session. */
+  #takesKept(): QueuedRequest | undefined {
+    const lowest = this.#state.seatable.first;
+    const head = lowest?.next?.next;
+    const session = lowest && head && this.#sessions.takeable(lowest, head.seatTokens);
+    if (session === undefined || head === undefined) return undefined;
+    this.#sessions.taken(session);
+    head.replica = session.replica;
+    return head;
   }
 
   /** The next request by the accounts' virtual times. */
@@ -173,7 +187,7 @@ function best(
     if (free === 0 || replica.contextPerSeat !== context) return;
     const held = needs.promptTokens > 0 ? Math.min(1, reusableTokens(at) / needs.promptTokens) : 0;
     const lacking = Math.max(0, needs.seats - free) / needs.seats;
-    const worth = held - replica.busy / replica.seats - lacking - slowness(replica, fastest);
+    const worth = held - (replica.busy + replica.kept) / replica.seats - lacking - slowness(replica, fastest);
     if (worth < highest || (worth === highest && replica.grantedLast >= longestAgo)) return;
     found = at;
     highest = worth;

@@ -42,22 +42,25 @@ export class Forecast {
   }
 
   /**
-   * A lease ended that shows how long requests hold a seat. If its deadline passed because it had waited too long for its seat, it
+   * A lease ended that shows how long requests run. If its deadline passed because it had waited too long for its seat, it
    * should not have been admitted. It counts as two waits that were too long, since it also used a seat that another request needed.
    */
   leaseEnded(queued: QueuedRequest, reason: ReleaseReason): void {
-    const account = this.#state.accountOf(queued);
-    const accountClass = account.classFor(queued.request.weight);
+    const accountClass = this.#state.classOf(queued);
     const durationMs = this.#state.now - queued.grantedAt;
-    for (const { hold, duration } of [accountClass, { hold: this.#hold, duration: this.#duration }]) {
-      hold.observe(queued.seatMs);
-      duration.observe(durationMs);
-    }
-    account.observeHold(queued.seatMs);
+    accountClass.duration.observe(durationMs);
+    this.#duration.observe(durationMs);
     const waited = queued.waitedMs > 0 && queued.waitedMs >= SIGNIFICANT_WAIT * durationMs;
     if (reason !== 'deadline' || !this.#state.hadEngine(queued) || !waited) return;
     this.waitedTooLong(queued);
     this.waitedTooLong(queued);
+  }
+
+  /** As {@link HoldTime.observe}, of a lease of this class and the time for which its seat was kept then. */
+  seatUsed(account: Account, accountClass: AccountClass, ms: number, isFreed: boolean): void {
+    accountClass.hold.observe(ms, isFreed);
+    this.#hold.observe(ms, isFreed);
+    account.observeHold(ms, isFreed);
   }
 
   /**

@@ -6,6 +6,7 @@ import { lastOfLongest, victims } from './make-room.js';
 import type { Overload } from './overload.js';
 import { bodyKeyOf, type QueuedRequest } from './request.js';
 import { retryAfter, RetryReservations } from './retry.js';
+import type { Sessions } from './sessions.js';
 import type { QueueState } from './state.js';
 import type { QueueConfig, QueueRequest, Refused } from './types.js';
 
@@ -40,14 +41,23 @@ export class Judge {
   readonly #random: () => number;
   readonly #overload: Overload;
   readonly #forecast: Forecast;
+  readonly #sessions: Sessions;
   readonly #refused: Partial<Record<RefusalReason, number>> = {};
 
-  constructor(state: QueueState, config: QueueConfig, random: () => number, overload: Overload, forecast: Forecast) {
+  constructor(
+    state: QueueState,
+    config: QueueConfig,
+    random: () => number,
+    overload: Overload,
+    forecast: Forecast,
+    sessions: Sessions,
+  ) {
     this.#state = state;
     this.#config = config;
     this.#random = random;
     this.#overload = overload;
     this.#forecast = forecast;
+    this.#sessions = sessions;
   }
 
   /** Refusals so far. */
@@ -56,10 +66,10 @@ export class Judge {
   }
 
   /**
-   * Judges a newcomer of `account`, step by step. `again`: it is this request, which `outgrew` the free seats and does not count as
-   * waiting now.
+   * Judges a newcomer of `account`, step by step. `claims`: a kept seat may be its own. `again`: it is this request, which `outgrew` the
+   * free seats or has no kept seat, and does not count as waiting now.
    */
-  judge(request: QueueRequest, account: Account, again?: QueuedRequest): Admitted | Refused {
+  judge(request: QueueRequest, account: Account, claims: boolean, again?: QueuedRequest): Admitted | Refused {
     const { now, waiting, seats } = this.#state;
     const accountClass = account.classFor(request.weight);
     const bodyKey = bodyKeyOf(request);
@@ -72,12 +82,14 @@ export class Judge {
     const hasReservation = again?.hasReservation ?? this.reservations.redeem(bodyKey, now);
 
     // The longest wait and the deadline. A retry may wait as long as this request could.
-    const predictedMs = this.#forecast.canPredict ? this.predict(account, accountClass, seatTokens) : undefined;
+    const isSeatFree = claims || this.#isSeatFree(account, seatTokens);
+    const wait = (): number => (isSeatFree ? 0 : this.predict(account, accountClass, seatTokens));
+    const predictedMs = this.#forecast.canPredict ? wait() : undefined;
     const budgetMs = this.#forecast.budgetMs(accountClass, request.deadlineAt);
     if (predictedMs !== undefined && predictedMs > budgetMs) {
       const byCalibration = predictedMs <= budgetMs * accountClass.calibration;
       if (byCalibration && !accountClass.hasSeatable) accountClass.refusedByCalibration();
-      return refuse('predicted', budgetMs);
+      return refuse(this.#state.replicas.kept > 0 ? 'sessions' : 'predicted', budgetMs);
     }
 
     let explores = again?.explores ?? false;
@@ -95,7 +107,7 @@ export class Judge {
     }
 
     // A request for which a seat is free waits for its prompt alone, however many were refused before.
-    const isExempt = hasReservation || !stands || this.#isSeatFree(seatTokens);
+    const isExempt = hasReservation || !stands || isSeatFree;
 
     // Overload rule "isFresh".
     if (!isExempt && this.#overload.isFresh(request, account, accountClass)) return refuse('standing');
@@ -109,7 +121,8 @@ export class Judge {
     }
 
     // Places, of which overload rule "totalRoom" leaves fewer. A request that gets a free seat at once takes none.
-    const freeSeats = again === undefined ? this.#state.replicas.freeSeats : 0;
+    const ownSeats = claims ? this.#state.claiming + 1 : this.#state.claiming;
+    const freeSeats = again === undefined ? this.#state.replicas.freeSeats + ownSeats : 0;
     const places = this.#config.waitingPerSeat * seats;
     const allowed = Math.min(places, isExempt ? Infinity : this.#overload.totalRoom) + freeSeats;
     const missing = waiting + 1 - allowed - (replaced === undefined ? 0 : 1);
@@ -142,7 +155,7 @@ export class Judge {
    * to hold; 0: any seat will do.
    */
   predict(account: Account, accountClass: AccountClass, seatTokens = 0): number {
-    if (this.#isSeatFree(seatTokens)) return 0;
+    if (this.#isSeatFree(account, seatTokens)) return 0;
     const { seats, busy, replicas } = this.#state;
     if (seatTokens === 0) return this.#forecast.waitMs(account, accountClass, seats);
     return this.#forecast.waitMs(account, accountClass, replicas.seatsFor(seatTokens), busy);
@@ -172,7 +185,9 @@ export class Judge {
     return { kind: 'refused', reason, retryAfterMs: retryAfter(afterMs, this.#random()), retry: 'predicted' };
   }
 
-  #isSeatFree(seatTokens: number): boolean {
-    return this.#state.hasSeatForNewcomer && this.#state.replicas.hasFree(seatTokens);
+  /** Whether a seat is free for a newcomer of this account, or kept for another one's session from which it takes it. */
+  #isSeatFree(account: Account, seatTokens: number): boolean {
+    if (this.#state.hasSeatForNewcomer && this.#state.replicas.hasFree(seatTokens)) return true;
+    return this.#sessions.takeable(account, seatTokens, account.waiting) !== undefined;
   }
 }

@@ -31,6 +31,7 @@
  */
 import type { RefusalReason } from '../domain/refusal-reasons.js';
 import type { Clock } from '../lib/clock.js';
+import type { Account } from './accounts.js';
 import { SeatChoice, type ReusableTokens } from './choose.js';
 import { Forecast, isMeasurement } from './forecast.js';
 import { Judge, type Admitted } from './judge.js';
@@ -38,6 +39,7 @@ import { Overload } from './overload.js';
 import { reportOf, snapshotOf, type QueueReport, type QueueSnapshot } from './report.js';
 import { QueuedRequest } from './request.js';
 import type { Replica, ReplicaSize } from './seats.js';
+import { Sessions, type SessionSettings } from './sessions.js';
 import { QueueState } from './state.js';
 import type {
   Lease,
@@ -63,6 +65,8 @@ export interface QueueOptions {
   readonly reusableTokens?: ReusableTokens;
   /** Whether a replica is ready or becomes ready without a new request; absent: always. */
   readonly isServed?: () => boolean;
+  /** Absent: no session is recognised. */
+  readonly sessions?: SessionSettings | undefined;
   /** False, for comparisons: the queue without what it learns of overload (overload.ts). */
   readonly learns?: boolean;
 }
@@ -99,21 +103,25 @@ export class SeatQueue {
   readonly #overload: Overload;
   readonly #judge: Judge;
   readonly #choice: SeatChoice;
+  readonly #sessions: Sessions;
   /** Leases of several seats that want to know when others wait: those not asked for a seat yet, and those that owe one. */
   readonly #wide = new Set<QueuedRequest>();
   readonly #asked = new Set<QueuedRequest>();
   #entered = 0;
   #draining = false;
 
-  constructor({ clock, random, config, seats, reusableTokens, isServed = () => true, learns = true }: QueueOptions) {
+  constructor(options: QueueOptions) {
+    const { clock, random, config, seats, reusableTokens, isServed = () => true, sessions, learns = true } = options;
     this.#clock = clock;
     this.#config = config;
     this.#isServed = isServed;
     this.load = this.#state = new QueueState(seats);
     this.#forecast = new Forecast(this.#state, config.maxWaitMs);
     this.#overload = new Overload(this.#state, random, learns);
-    this.#judge = new Judge(this.#state, config, random, this.#overload, this.#forecast);
-    this.#choice = new SeatChoice(this.#state, this.#overload, reusableTokens);
+    const expired = (): void => this.#turn(() => undefined);
+    this.#sessions = new Sessions(this.#state, this.#forecast, sessions, { clock, expired });
+    this.#judge = new Judge(this.#state, config, random, this.#overload, this.#forecast, this.#sessions);
+    this.#choice = new SeatChoice(this.#state, this.#overload, this.#sessions, reusableTokens);
   }
 
   /** Takes a place, synchronously. */
@@ -122,12 +130,13 @@ export class SeatQueue {
       const account = this.#state.arriving(request.account, request.weight);
       const accountClass = account.classFor(request.weight);
       if (this.#draining) return this.#judge.refuse('drain', account, accountClass);
-      this.#overload.arrived(request, account, accountClass);
-      for (const extra of this.#overload.surplus(accountClass)) this.#refuse(extra, 'standing');
-      const verdict = this.#judge.judge(request, account);
+      const claims = this.#sessions.mayHaveSeat(request, account);
+      if (!claims) this.#arrived(request, account);
+      const verdict = this.#judge.judge(request, account, claims);
       if (verdict.kind === 'refused') return verdict;
       const queued = new QueuedRequest(request, (this.#entered += 1));
       this.#admit(queued, verdict, this.#state.now);
+      this.#state.claim(queued, claims);
       this.#overload.entered(queued);
       return this.#ticketOf(queued);
     });
@@ -138,17 +147,24 @@ export class SeatQueue {
    * places and timers. `replica`: its index; absent: the only one.
    */
   pause(replica = 0): void {
-    this.#turn(() => this.#state.pause(replica));
+    this.#turn(() => {
+      this.#sessions.lost(replica);
+      this.#state.pause(replica);
+    });
   }
 
-  /** A replica is available with this many seats. */
+  /** A replica is available with this many seats, perhaps of another process. */
   resume(seats: number, replica = 0): void {
-    this.#turn(() => this.#state.resume(replica, seats));
+    this.#turn(() => {
+      this.#sessions.lost(replica);
+      this.#state.resume(replica, seats);
+    });
   }
 
   /** Refuses all waiting requests and all that arrive from now on; leases continue. */
   drain(): void {
     this.#draining = true;
+    this.#sessions.close();
     this.#turn(() => this.#refuseWaiting('drain'));
   }
 
@@ -164,7 +180,7 @@ export class SeatQueue {
   /** Names the `most` accounts with the most seat time. More expensive than a snapshot: for pages, not for decisions. */
   report(most: number): QueueReport {
     this.#advance();
-    return reportOf(this.#state, this.#judge, this.#overload, most);
+    return reportOf(this.#state, this.#judge, this.#overload, this.#sessions.counts, most);
   }
 
   /**
@@ -175,6 +191,7 @@ export class SeatQueue {
     this.#advance();
     const result = change();
     this.#dispatch();
+    this.#sessions.arm();
     return result;
   }
 
@@ -182,6 +199,14 @@ export class SeatQueue {
     const now = this.#clock.now();
     this.#overload.advance(now);
     this.#state.advance(now);
+    this.#sessions.advance();
+  }
+
+  /** Counts a newcomer. */
+  #arrived(request: QueueRequest, account: Account): void {
+    const accountClass = account.classFor(request.weight);
+    this.#overload.arrived(request, account, accountClass);
+    for (const extra of this.#overload.surplus(accountClass)) this.#refuse(extra, 'standing');
   }
 
   /** Gives the free seats to waiting requests. Where requests still wait, asks leases of several seats to return one for each. */
@@ -225,17 +250,24 @@ export class SeatQueue {
     if (queued.phase !== 'unready') return;
     this.#turn(() => {
       queued.readyAt = this.#state.now;
-      if (this.#judge.outgrew(queued) && !this.#isAdmittedAgain(queued)) return;
+      if (this.#sessions.recognise(queued)) {
+        this.#grant(queued);
+        return;
+      }
+      const claimed = queued.claims;
+      this.#state.claim(queued, false);
+      if (claimed) this.#arrived(queued.request, this.#state.accountOf(queued));
+      if ((claimed || this.#judge.outgrew(queued)) && !this.#isAdmittedAgain(queued)) return;
       queued.phase = 'ready';
       this.#state.ready(queued);
     });
   }
 
-  /** Judges a request like a newcomer, now that the length of its seat is known. If it may not wait, it is refused. */
+  /** Judges a request like a newcomer, now that its prompt is known. If it may not wait, it is refused. */
   #isAdmittedAgain(queued: QueuedRequest): boolean {
     queued.disarm?.();
     this.#state.leave(queued, false);
-    const verdict = this.#judge.judge(queued.request, this.#state.accountOf(queued), queued);
+    const verdict = this.#judge.judge(queued.request, this.#state.accountOf(queued), false, queued);
     if (verdict.kind === 'refused') this.#settle(queued, verdict);
     else this.#admit(queued, verdict, queued.enteredAt);
     return verdict.kind === 'admitted';
@@ -257,15 +289,22 @@ export class SeatQueue {
     queued.waitedMs += now - queued.readyAt;
     queued.seatMs = 0;
     queued.grantedAt = now;
+    queued.hadSeat = this.#sessions.granted(queued);
     this.#state.hold(queued, 1);
     this.#stopWaiting(queued, true);
+    if (!queued.hadSeat) this.#givenToWaiting(queued);
+    queueMicrotask(() => {
+      if (queued.phase === 'granted') this.#turn(() => this.#deliver(queued));
+    });
+  }
+
+  /** Counts a seat that was given to one of those who wait, and was not kept for it. */
+  #givenToWaiting(queued: QueuedRequest): void {
+    const { now } = this.#state;
     const accountClass = this.#state.classOf(queued);
     this.#overload.seated(accountClass);
     accountClass.serviceRate.seated(now, now - queued.readyAt, accountClass.users.head !== undefined);
     this.#forecast.seated(queued);
-    queueMicrotask(() => {
-      if (queued.phase === 'granted') this.#turn(() => this.#deliver(queued));
-    });
   }
 
   #deliver(queued: QueuedRequest): void {
@@ -290,6 +329,7 @@ export class SeatQueue {
       replica: queued.replica,
       waitedMs: queued.waitedMs,
       predictedMs: queued.predictedMs,
+      claims: this.#sessions.claimsOf(queued),
       takeSeat: () => isHeld() && this.#turn(() => this.#takeSeat(queued)),
       freeSeat: () => {
         if (hasSeveral()) this.#turn(() => this.#returnSeats(queued, 1));
@@ -302,6 +342,9 @@ export class SeatQueue {
       },
       begun: () => {
         if (isHeld()) this.#turn(() => this.#overload.observePatience(queued, 'answered'));
+      },
+      prefilled: (ms, cachedTokens) => {
+        if (isHeld()) this.#sessions.prefilled(queued, ms, cachedTokens);
       },
       observeTokenMs: (ms) => {
         if (isHeld()) this.#state.replicas.observeTokenMs(queued.replica, ms);
@@ -339,9 +382,12 @@ export class SeatQueue {
   #release(queued: QueuedRequest, reason: ReleaseReason): void {
     this.#returnSeats(queued, queued.seats);
     this.#state.countReleased(reason);
+    const isKept = this.#sessions.ended(queued, reason, !this.#draining);
     if (isMeasurement(reason)) {
       this.#overload.leaseEnded(queued, PATIENCE_AT_END[reason] ?? 'neither');
       this.#forecast.leaseEnded(queued, reason);
+      const account = this.#state.accountOf(queued);
+      if (!isKept) this.#forecast.seatUsed(account, account.classFor(queued.request.weight), queued.seatMs, true);
     }
     this.#end(queued);
   }
@@ -363,6 +409,7 @@ export class SeatQueue {
     if (refused === undefined) {
       queued.phase = 'ready';
       queued.readyAt = queued.queuedAt = now;
+      this.#sessions.waitsAgain(queued);
       this.#state.returned(queued);
       this.#arm(queued);
     } else this.#settle(queued, this.#judge.refuseWaiting(queued, refused));
@@ -439,6 +486,7 @@ export class SeatQueue {
   }
 
   #settle(queued: QueuedRequest, outcome: TicketOutcome): void {
+    this.#sessions.stopped(queued);
     this.#end(queued);
     queued.settle(outcome);
   }

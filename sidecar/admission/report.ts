@@ -6,11 +6,13 @@ import type { Judge } from './judge.js';
 import type { Overload } from './overload.js';
 import type { Replica } from './seats.js';
 import type { QueueState } from './state.js';
-import type { Awaited } from './types.js';
+import type { Awaited, SessionCounts } from './types.js';
 
 export interface QueueSnapshot {
   readonly seats: number;
   readonly busy: number;
+  /** Seats that are kept for sessions, and not held. */
+  readonly kept: number;
   readonly waiting: number;
   /** The same by class. An account may have requests of several classes. */
   readonly waitingBy: Readonly<Record<ServiceClass, number>>;
@@ -26,8 +28,9 @@ export interface QueueSnapshot {
 interface ClassReport {
   readonly class: ServiceClass;
   readonly waiting: number;
-  /** Seats held. */
+  /** Seats held, and seats kept for sessions. */
   readonly running: number;
+  readonly kept: number;
   /** Mean seat time of one of these requests; null: none has ended. */
   readonly holdMs: number | null;
   /** The factor that corrects their predictions. */
@@ -69,10 +72,13 @@ interface OverloadReport {
 /** The queue in full. */
 export interface QueueReport extends Omit<QueueSnapshot, 'accounts'> {
   /** `tokenTimeRatio`: null where it is not known. */
-  readonly replicas: readonly (Pick<Replica, 'seats' | 'busy' | 'up'> & { readonly tokenTimeRatio: number | null })[];
+  readonly replicas: readonly (Pick<Replica, 'seats' | 'busy' | 'kept' | 'up'> & {
+    readonly tokenTimeRatio: number | null;
+  })[];
   /** Jain's index of weighted seat time in the last minute, over accounts that always had a request to seat; null: fewer than two. */
   readonly fairness: number | null;
   readonly overload: OverloadReport;
+  readonly sessions: SessionCounts;
   /** The virtual time of the account that is served next; null: none has a request to seat. */
   readonly nextVirtualMs: number | null;
   /** Those with the most seat time, most first. */
@@ -86,6 +92,7 @@ export function snapshotOf(state: QueueState, judge: Judge): QueueSnapshot {
   return {
     seats: state.seats,
     busy: state.busy,
+    kept: state.replicas.kept,
     waiting: state.waiting,
     waitingBy: { ...state.waitingBy },
     waitingBytes: state.bytes,
@@ -97,7 +104,13 @@ export function snapshotOf(state: QueueState, judge: Judge): QueueSnapshot {
 }
 
 /** The queue in full, with the `most` accounts that held seats longest by name. O(accounts x log accounts). */
-export function reportOf(state: QueueState, judge: Judge, overload: Overload, most: number): QueueReport {
+export function reportOf(
+  state: QueueState,
+  judge: Judge,
+  overload: Overload,
+  sessions: SessionCounts,
+  most: number,
+): QueueReport {
   const all = [...state.accounts()].sort((a, b) => b.seatMs - a.seatMs || b.waiting - a.waiting);
   const others = { accounts: 0, waiting: 0, running: 0, seatMs: 0 };
   for (const { waiting, running, seatMs } of all.slice(most)) {
@@ -108,9 +121,10 @@ export function reportOf(state: QueueState, judge: Judge, overload: Overload, mo
   }
   return {
     ...snapshotOf(state, judge),
-    replicas: state.replicas.all.map(({ seats, busy, up, tokenTimeRatio = null }) => ({
+    replicas: state.replicas.all.map(({ seats, busy, kept, up, tokenTimeRatio = null }) => ({
       seats,
       busy,
+      kept,
       up,
       tokenTimeRatio,
     })),
@@ -123,6 +137,7 @@ export function reportOf(state: QueueState, judge: Judge, overload: Overload, mo
       patience: { 'first-token': overload.patienceReport('first-token'), end: overload.patienceReport('end') },
       retries: judge.reservations.counts,
     },
+    sessions,
     nextVirtualMs: state.seatable.first?.virtualMs ?? null,
     accounts: all.slice(0, most).map((account) => accountReport(account, judge)),
     others,
@@ -130,14 +145,15 @@ export function reportOf(state: QueueState, judge: Judge, overload: Overload, mo
 }
 
 function accountReport(account: Account, judge: Judge): AccountReport {
-  const { name, weight, waiting, running, virtualMs, seatMs, holdMs = null } = account;
+  const { name, weight, waiting, running, kept, virtualMs, seatMs, holdMs = null } = account;
   const { calibration, predictedWaitMs } = classReport(account, account.classFor(weight), judge);
   const classes = account.classes.map((known) => classReport(account, known, judge));
-  return { account: name, weight, waiting, running, virtualMs, seatMs, holdMs, calibration, predictedWaitMs, classes };
+  const held = { waiting, running, kept, virtualMs, seatMs, holdMs };
+  return { account: name, weight, ...held, calibration, predictedWaitMs, classes };
 }
 
 function classReport(account: Account, accountClass: AccountClass, judge: Judge): ClassReport {
-  const { class: name, waiting, running, hold, calibration } = accountClass;
+  const { class: name, waiting, running, kept, hold, calibration } = accountClass;
   const predictedWaitMs = judge.predict(account, accountClass);
-  return { class: name, waiting, running, holdMs: hold.meanMs ?? null, calibration, predictedWaitMs };
+  return { class: name, waiting, running, kept, holdMs: hold.meanMs ?? null, calibration, predictedWaitMs };
 }

@@ -1,6 +1,6 @@
 /**
- * One request in the queue, and the two orders that requests are kept in: a linked list in the order of entering, and the turns of an
- * account's end users.
+ * One request in the queue, the session that it may be a turn of, and the two orders that requests are kept in: a linked list in the
+ * order of entering, and the turns of an account's end users.
  */
 import { Heap, HeapNode } from '../lib/heap.js';
 import type { QueueRequest, SeatNeeds, TicketOutcome } from './types.js';
@@ -70,6 +70,33 @@ export class OrderedList<T extends ListMember<T>> {
  */
 export type Phase = 'unready' | 'ready' | 'granted' | 'leased' | 'over';
 
+/** A conversation that goes on turn by turn. Plain state: only sessions.ts changes it. Times in ms of the queue's clock. */
+export interface Session {
+  /** By which the engine knows it. */
+  readonly id: number;
+  readonly account: string;
+  /** The weight of its last turn's class. */
+  weight: number;
+  /** `idle`: its seat is not kept; `waits`: its next turn waits for any seat. */
+  phase: 'idle' | 'kept' | 'waits' | 'runs';
+  replica: number;
+  /** Tokens of its last prompt. */
+  promptTokens: number;
+  /** The last two whole chunks of its last prompt: their hashes, and the chunks of the prompt up to each. */
+  chunks: readonly { readonly hash: number; readonly at: number }[];
+  /** As of {@link QueueRequest.session}. */
+  name: string | undefined;
+  /** Of the first chunk of its prompts. */
+  firstHash: number | undefined;
+  /** When its last turn ended, undefined during the first one; and until when its seat is kept. */
+  endedAt: number | undefined;
+  keptUntil: number;
+  /** Seat time of its last turn. */
+  seatMs: number;
+  /** Its last end is counted as one without a next turn. */
+  counted: boolean;
+}
+
 /** One request, from `enter` until its last outcome. Plain state: only the queue (queue.ts, state.ts) changes it. Times in ms. */
 export class QueuedRequest implements ListMember<QueuedRequest> {
   readonly request: QueueRequest;
@@ -111,6 +138,14 @@ export class QueuedRequest implements ListMember<QueuedRequest> {
   hasReservation = false;
   /** It is admitted to find out whether patience grew. */
   explores = false;
+  /** It was admitted since a kept seat may be its own (sessions.ts). */
+  claims = false;
+  /** Its session, once its prompt is known and it continues one, or once it has a seat; undefined: it is none's. */
+  session: Session | undefined;
+  /** It is a further turn of its session, and goes before its user's new sessions. */
+  continues = false;
+  /** It was given the seat that was kept for it. */
+  hadSeat = false;
   /** Its caller's patience is recorded. */
   patienceRecorded = false;
   /** Its caller left while it had a seat, before it had what it waited for. */
@@ -166,8 +201,8 @@ class UserRequests implements ListMember<UserRequests> {
 
 /**
  * The order of one account's seatable requests of one class. Its end users take turns, so that one of them with a hundred
- * requests does not delay the others; within a user the earliest deadline goes first, then first come.
- * Requests without a label are one user's. A user with nothing to seat is forgotten, so the users are bounded by the queue.
+ * requests does not delay the others; within a user the turns of sessions that go on come first, then the earliest deadline, then first
+ * come. Requests without a label are one user's. A user with nothing to seat is forgotten, so the users are bounded by the queue.
  */
 export class UserRoundRobin {
   /** Not a Map: an account with one request at a time adds and deletes with each (lib/id-map.ts has why that matters). */
@@ -182,13 +217,13 @@ export class UserRoundRobin {
 
   /**
    * The next request. `newestFirst`: of one user's requests the newest, unless the first one has a reservation or a deadline
-   * from a gateway.
+   * from a gateway, or continues a session.
    */
   next(newestFirst: boolean): QueuedRequest | undefined {
     const user = this.#turns.first;
     const first = user?.turns.first;
     if (!newestFirst || user === undefined || first === undefined) return first;
-    return first.hasReservation || first.request.urgent === true ? first : user.newest.first;
+    return first.hasReservation || first.continues || first.request.urgent === true ? first : user.newest.first;
   }
 
   /** The first request in the order of turns for which `wanted` is true. O(requests). */
@@ -237,9 +272,10 @@ function userKeyOf({ request: { user } }: QueuedRequest): string {
   return user === undefined ? '' : `u${user}`;
 }
 
-/** The order of one user's requests: reservations, then the earliest deadline, then first come. */
+/** The order of one user's requests: reservations, then turns of sessions that go on, then the earliest deadline, then first come. */
 function isSooner(a: QueuedRequest, b: QueuedRequest): boolean {
   if (a.hasReservation !== b.hasReservation) return a.hasReservation;
+  if (a.continues !== b.continues) return a.continues;
   const [left, right] = [a.request.deadlineAt ?? Infinity, b.request.deadlineAt ?? Infinity];
   return left === right ? a.order < b.order : left < right;
 }

@@ -16,6 +16,8 @@ export interface Replica {
   readonly up: boolean;
   /** Seats held. */
   readonly busy: number;
+  /** Seats that no lease holds, but that are kept for sessions (sessions.ts): for all other requests they are taken. */
+  readonly kept: number;
   /** When a seat of it was last given, in grants since the start; 0: never. */
   readonly grantedLast: number;
   /** Seats of other replicas, of the same length as its own, that were given since. */
@@ -39,13 +41,23 @@ export class ReplicaSeats {
   #seats = 0;
   #freeSeats = 0;
   #busy = 0;
+  #kept = 0;
   #paused = false;
   #longestFree = 0;
   #grants = 0;
 
   constructor(sizes: readonly ReplicaSize[]) {
     this.#replicas = sizes.map(({ seats, contextPerSeat }) => {
-      return { seats, contextPerSeat, up: true, busy: 0, grantedLast: 0, passedOver: 0, tokenTimeRatio: undefined };
+      return {
+        seats,
+        contextPerSeat,
+        up: true,
+        busy: 0,
+        kept: 0,
+        grantedLast: 0,
+        passedOver: 0,
+        tokenTimeRatio: undefined,
+      };
     });
     this.#speeds = new ReplicaSpeeds(sizes.length);
     this.#sum();
@@ -65,7 +77,7 @@ export class ReplicaSeats {
     return this.#seats;
   }
 
-  /** Seats that no lease holds, of the available replicas. */
+  /** Seats that no lease holds and that are not kept, of the available replicas. */
   get freeSeats(): number {
     return this.#freeSeats;
   }
@@ -73,6 +85,11 @@ export class ReplicaSeats {
   /** Seats held, also those of replicas that are not available. */
   get busy(): number {
     return this.#busy;
+  }
+
+  /** Seats kept for sessions. */
+  get kept(): number {
+    return this.#kept;
   }
 
   /** Whether no replica is available. */
@@ -116,7 +133,7 @@ export class ReplicaSeats {
     return longest;
   }
 
-  /** Seats of a replica that no lease holds; 0 while it is not available. */
+  /** Seats of a replica that no lease holds and that are not kept; 0 while it is not available. */
   freeSeatsAt(at: number): number {
     const replica = this.#replicas[at];
     return replica === undefined ? 0 : freeSeatsOf(replica);
@@ -131,6 +148,14 @@ export class ReplicaSeats {
     const replica = this.#replicas[at];
     if (replica === undefined) return;
     replica.busy += seats;
+    this.#sum();
+  }
+
+  /** So many seats more, or fewer if negative, are kept for sessions. */
+  keep(at: number, seats: number): void {
+    const replica = this.#replicas[at];
+    if (replica === undefined) return;
+    replica.kept += seats;
     this.#sum();
   }
 
@@ -169,11 +194,12 @@ export class ReplicaSeats {
   }
 
   #sum(): void {
-    let [seats, known, free, busy, longest] = [0, 0, 0, 0, 0];
+    let [seats, known, free, busy, kept, longest] = [0, 0, 0, 0, 0, 0];
     this.#paused = true;
     for (const replica of this.#replicas) {
       known += replica.seats;
       busy += replica.busy;
+      kept += replica.kept;
       if (!replica.up) continue;
       this.#paused = false;
       seats += replica.seats;
@@ -184,13 +210,14 @@ export class ReplicaSeats {
     this.#seats = this.#paused ? known : seats;
     this.#freeSeats = free;
     this.#busy = busy;
+    this.#kept = kept;
     this.#longestFree = longest;
   }
 }
 
-/** Seats that no lease holds; 0 while the replica is not available. */
-export function freeSeatsOf({ up, seats, busy }: Replica): number {
-  return up ? Math.max(0, seats - busy) : 0;
+/** Seats that no lease holds and that are not kept; 0 while the replica is not available. */
+export function freeSeatsOf({ up, seats, busy, kept }: Replica): number {
+  return up ? Math.max(0, seats - busy - kept) : 0;
 }
 
 /** Weight of the newest observation in both averages: one reply has several observations, which are alike. */

@@ -1,5 +1,5 @@
 /**
- * All counts of a queue: which requests wait and which hold seats, recorded for the queue and for the account together, so that the two
+ * All counts of a queue: which requests wait, which hold seats and which seats are kept for sessions, recorded for the queue and for the account together, so that the two
  * never differ; which accounts are active (wait or run); and what each has been charged. Only the queue changes it (queue.ts), after
  * `advance` has brought it to the present.
  *
@@ -13,7 +13,7 @@
 import { classOf, type ServiceClass } from '../domain/service-class.js';
 import { Heap } from '../lib/heap.js';
 import { Account, AccountColumns, type AccountClass } from './accounts.js';
-import { OrderedList, type QueuedRequest } from './request.js';
+import { OrderedList, type QueuedRequest, type Session } from './request.js';
 import { ReplicaSeats, type ReplicaSize } from './seats.js';
 import type { ReleaseReason } from './types.js';
 
@@ -29,7 +29,7 @@ export class QueueState {
   engineChanges = 0;
   /** Leases ended, by how. */
   readonly released: Partial<Record<ReleaseReason | 'given-back', number>> = {};
-  /** The accounts that wait or run, lowest virtual time first. */
+  /** The accounts that wait, run or have kept seats, lowest virtual time first. */
   readonly active = new Heap<Account>(isLower);
   /** The same, the one whose requests take the most places first. */
   readonly byPlaces = new Heap<Account>((a, b) => a.places > b.places);
@@ -40,7 +40,7 @@ export class QueueState {
   readonly #accounts = new Map<string, Account>();
   /** In the order in which they became idle. */
   readonly #idle = new Heap<Account>((a, b) => a.idleOrder < b.idleOrder);
-  /** Those that hold seats, in no order. */
+  /** Those that hold seats or have kept ones, in no order. */
   readonly #holding = new Heap<Account>(() => false);
   #lastIdle = 0;
   /** The least virtual time to which an account is lifted. */
@@ -53,6 +53,7 @@ export class QueueState {
   readonly #waitingBy: Record<ServiceClass, number> = { interactive: 0, standard: 0, batch: 0 };
   #waitingClasses = 0;
   #seatableRequests = 0;
+  #claiming = 0;
   #waiting = 0;
   #bytes = 0;
   #now = 0;
@@ -97,14 +98,19 @@ export class QueueState {
     return this.#seatableRequests;
   }
 
+  /** Waiting requests whose prompts are not known yet that may be turns of sessions whose seats are kept. */
+  get claiming(): number {
+    return this.#claiming;
+  }
+
   /** Body bytes of the requests that wait. */
   get bytes(): number {
     return this.#bytes;
   }
 
-  /** Whether there are seats for a newcomer, and for all waiting requests that could still take one. */
+  /** Whether there are seats for a newcomer, and for all waiting requests that could still take one that is not kept for them. */
   get hasSeatForNewcomer(): boolean {
-    return this.replicas.freeSeats > this.#waiting - this.#seatableRequests;
+    return this.replicas.freeSeats > this.#waiting - this.#seatableRequests - this.#claiming;
   }
 
   /** Jain's index of the last whole window; undefined: fewer than two accounts had a backlog all through it. */
@@ -121,6 +127,11 @@ export class QueueState {
     const account = this.#accounts.get(request.account);
     if (account === undefined) throw new Error('an account was forgotten that waits or runs');
     return account;
+  }
+
+  /** Undefined: it is not remembered. One with kept seats always is. */
+  accountNamed(name: string): Account | undefined {
+    return this.#accounts.get(name);
   }
 
   /** The requests of the same account and class. */
@@ -156,14 +167,15 @@ export class QueueState {
     this.released[how] = (this.released[how] ?? 0) + 1;
   }
 
-  /** Charges all accounts for the seats that they held until `now`. Called first in each operation. */
+  /** Charges all accounts for the seats that they held until `now`, and for kept seats if requests waited. Called first in each operation. */
   advance(now: number): void {
     const ms = now - this.#now;
     this.#now = now;
     if (ms <= 0) return;
+    const chargesKept = this.#waiting > 0;
     this.#holding.each((account) => {
       // A charge only ever raises a rank.
-      account.charge(ms);
+      account.charge(ms, chargesKept);
       this.active.movedBack(account.active);
       this.seatable.movedBack(account.seatable);
     });
@@ -235,6 +247,7 @@ export class QueueState {
 
   /** A request waits no more. `seated`: it was given a seat, which must be counted before, so that its account is not idle in between. */
   leave(queued: QueuedRequest, seated: boolean): void {
+    this.claim(queued, false);
     const account = this.accountOf(queued);
     const accountClass = account.classFor(queued.request.weight);
     const returned = queued.list === this.#returned;
@@ -265,7 +278,29 @@ export class QueueState {
     this.replicas.hold(queued.replica, seats);
     account.running += seats;
     account.classFor(queued.request.weight).running += seats;
-    if (account.running === 0) this.#holding.remove(account.holding);
+    this.#chargeWhileHolding(account);
+  }
+
+  /** One seat more, or less, is kept for this session. */
+  keep({ account: name, weight, replica }: Session, seats: 1 | -1): void {
+    const account = this.#accounts.get(name);
+    if (account === undefined) throw new Error('an account was forgotten that has a kept seat');
+    this.replicas.keep(replica, seats);
+    account.kept += seats;
+    account.classFor(weight).kept += seats;
+    this.#chargeWhileHolding(account);
+  }
+
+  /** A waiting request may, or may no longer, turn out to be a turn of a session whose seat is kept. */
+  claim(queued: QueuedRequest, claims: boolean): void {
+    if (queued.claims === claims) return;
+    queued.claims = claims;
+    this.#claiming += claims ? 1 : -1;
+    this.accountOf(queued).claiming += claims ? 1 : -1;
+  }
+
+  #chargeWhileHolding(account: Account): void {
+    if (account.running + account.kept === 0) this.#holding.remove(account.holding);
     else if (account.holding.at < 0) this.#holding.add(account.holding);
     this.#reorder(account);
   }
@@ -290,7 +325,7 @@ export class QueueState {
     this.active.moved(account.active);
     this.byPlaces.moved(account.byPlaces);
     this.seatable.moved(account.seatable);
-    const active = account.waiting + account.running > 0;
+    const active = account.waiting + account.running + account.kept > 0;
     if (active && account.active.at < 0) {
       this.#idle.remove(account.idle);
       this.active.add(account.active);

@@ -31,6 +31,11 @@ export interface QueueRequest {
   readonly wantedUntil?: number;
   /** Equal for requests with the same body: identifies copies of a request, and a retry. */
   readonly bodyDigest?: string;
+  /** It may be a turn of a session (sessions.ts): a chat of one reply. Absent: it is none. */
+  readonly session?: {
+    /** The same for all turns of a session, by the account and an id that its client sends; undefined: it sends none. */
+    readonly name: string | undefined;
+  };
 }
 
 /** What is known once a prompt is tokenized. */
@@ -38,8 +43,16 @@ export interface SeatNeeds {
   readonly promptTokens: number;
   /** Tokens that its seat has to hold; absent: any seat will do. */
   readonly seatTokens?: number;
-  /** Hashes of the prompt's leading chunks, longest last, for prefix affinity. */
+  /** Hashes of the prompt's leading chunks, longest last: by them replicas are chosen and sessions are recognised. */
   readonly prefix?: Uint32Array;
+}
+
+/** What an engine has to know of the sessions to choose a sequence for a job, as its protocol defines it. */
+export interface SequenceClaims {
+  /** The session that the job's sequence belongs to from now on. */
+  readonly session: number;
+  /** The sessions whose seats are kept on its replica. */
+  readonly kept: readonly number[];
 }
 
 /** A refusal, with the time after which a retry may be admitted. */
@@ -79,6 +92,8 @@ export interface Lease {
   readonly waitedMs: number;
   /** The predicted wait when the request entered, ms; undefined: there was no prediction. */
   readonly predictedMs?: number | undefined;
+  /** What the engine has to know of sessions; undefined: the request is no turn of one. */
+  readonly claims: SequenceClaims | undefined;
   /** Takes a further seat of the same replica if one is free and no waiting request could use it. */
   takeSeat(): boolean;
   /** Returns one seat; the last one is returned by `release` only. */
@@ -91,6 +106,8 @@ export interface Lease {
   whenWanted(fn: () => void): void;
   /** Records that the caller has received the first token of its stream: a later disconnect is no sign of impatience. */
   begun(): void;
+  /** Records when its first token came, in ms from when its job was sent, and how many tokens of its prompt were not computed again. */
+  prefilled(ms: number, cachedTokens: number): void;
   /** Records the mean time of a token of its reply, ms: a slower replica gets fewer requests. */
   observeTokenMs(ms: number): void;
   /** Ends the lease. Idempotent: the first call counts. `cancelled`: the caller disconnected. */
@@ -110,4 +127,18 @@ export interface QueueConfig {
   readonly waitingPerSeat: number;
   /** Body bytes that all waiting requests may hold together. */
   readonly waitingBytes: number;
+}
+
+export type KeepEnd = 'continued' | 'expired' | 'taken' | 'lost';
+
+export type TurnStart = 'kept' | 'cold' | 'first';
+
+/** Of the sessions of one queue: counts since the start, and what there is now. */
+export interface SessionCounts {
+  /** Sessions that are known. */
+  readonly known: number;
+  /** Turns by what they began with: `kept`: their session's seat; `cold`: another one; `first`: of no known session. */
+  readonly turns: Readonly<Record<TurnStart, number>>;
+  /** Keeps by how they ended; `lost`: with the engine, or at a drain. */
+  readonly keeps: Readonly<Record<KeepEnd, number>>;
 }

@@ -5,6 +5,8 @@ import type { QueueReport } from '../admission/report.js';
 export interface AdmissionPage {
   readonly seats: number;
   readonly busy: number;
+  /** Seats that are kept for sessions between two turns. */
+  readonly kept: number;
   readonly waiting: number;
   readonly waitingBytes: number;
   readonly paused: boolean;
@@ -17,6 +19,7 @@ export interface AdmissionPage {
   readonly refused: QueueReport['refused'];
   readonly released: QueueReport['released'];
   readonly overload: QueueReport['overload'];
+  readonly sessions: QueueReport['sessions'];
   /** The `virtualMs` of the account that is served next; null: none has a request to seat. */
   readonly nextVirtualMs: QueueReport['nextVirtualMs'];
   readonly accounts: QueueReport['accounts'];

@@ -80,12 +80,14 @@ export function admissionPage(report: QueueReport): AdmissionPage {
   return {
     seats: report.seats,
     busy: report.busy,
+    kept: report.kept,
     waiting: report.waiting,
     waitingBytes: report.waitingBytes,
     paused: report.paused,
-    replicas: report.replicas.map(({ seats, busy, up, tokenTimeRatio }) => ({
+    replicas: report.replicas.map(({ seats, busy, kept, up, tokenTimeRatio }) => ({
       seats,
       busy,
+      kept,
       up,
       tokenTimeRatio: tokenTimeRatio === null ? null : thousandths(tokenTimeRatio),
     })),
@@ -102,12 +104,18 @@ export function admissionPage(report: QueueReport): AdmissionPage {
       },
       retries: report.overload.retries,
     },
+    sessions: {
+      known: report.sessions.known,
+      turns: report.sessions.turns,
+      keeps: report.sessions.keeps,
+    },
     nextVirtualMs: report.nextVirtualMs === null ? null : whole(report.nextVirtualMs),
     accounts: report.accounts.map((account) => ({
       account: account.account,
       weight: account.weight,
       waiting: account.waiting,
       running: account.running,
+      kept: account.kept,
       virtualMs: whole(account.virtualMs),
       seatMs: whole(account.seatMs),
       holdMs: account.holdMs === null ? null : whole(account.holdMs),
@@ -117,6 +125,7 @@ export function admissionPage(report: QueueReport): AdmissionPage {
         class: each.class,
         waiting: each.waiting,
         running: each.running,
+        kept: each.kept,
         holdMs: each.holdMs === null ? null : whole(each.holdMs),
         calibration: thousandths(each.calibration),
         predictedWaitMs: whole(each.predictedWaitMs),

@@ -3,6 +3,7 @@
  * docs/contract.md#order-of-checks, cheapest first. The place in the queue follows in run.ts. Nothing is answered here:
  * a refusal is returned, and what was reserved before it is released when the context closes.
  */
+import { createHash } from 'node:crypto';
 import { fingerprint, NO_CLAIM, parseIdempotencyKey, type Claim } from '../access/idempotency.js';
 import { inCohort, mayCall, mayUse, type Caller } from '../access/identity.js';
 import type { LimitGroup } from '../access/limits.js';
@@ -230,6 +231,29 @@ export function clientTimeoutMs(head: Pick<RequestHead, 'header'>): number | und
   const value = head.header('x-stainless-timeout');
   const ms = value !== undefined && SECONDS.test(value) ? Number(value) * 1000 : 0;
   return ms > 0 ? ms : undefined;
+}
+
+/** Headers by which coding agents name their sessions: Claude Code, Codex, then others. Not `x-client-request-id`, which names one request. */
+const SESSION_HEADERS = ['x-claude-code-session-id', 'session-id', 'x-session-id', 'x-opencode-session'];
+
+/** Characters of base64url in a session's name: 132 bits, so that two of them never have the same one. */
+const SESSION_NAME_LENGTH = 22;
+
+/**
+ * The name of the session that a request is a turn of, by the id that its client sends in the body or a header: the same for equal ids of one
+ * account. The id itself is not kept. Undefined: it sends none.
+ */
+export function sessionNameOf(
+  head: Pick<RequestHead, 'header'>,
+  params: { readonly sessionId?: string },
+  account: string,
+): string | undefined {
+  const id =
+    params.sessionId ??
+    SESSION_HEADERS.map((name) => head.header(name)).find((value) => value !== undefined && value !== '');
+  if (id === undefined) return undefined;
+  const hash = createHash('sha256').update(JSON.stringify([account, id]));
+  return hash.digest('base64url').slice(0, SESSION_NAME_LENGTH);
 }
 
 /** Anything but whole milliseconds is ignored: the header is a gateway's and not part of the contract. */

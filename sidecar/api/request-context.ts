@@ -185,6 +185,8 @@ export class RequestContext {
     this.#phase = 'decoding';
     if (streamed) this.#holding?.lease.begun();
     this.times.firstToken();
+    const { prefillMs } = this.times;
+    if (prefillMs !== undefined) this.#holding?.lease.prefilled(prefillMs, this.cachedTokens);
     this.meter?.firstToken(this.times.ttftMs ?? 0);
   }
 

@@ -24,7 +24,7 @@ import type { Exchange } from '../http/exchange.js';
 import { AbortHandle } from '../lib/abort.js';
 import type { Tokenized } from '../prompts/prompt-maker.js';
 import type { ImageFailure, JobImages } from './images.js';
-import { preflight, promptFailed, type PreparedRequest } from './preflight.js';
+import { preflight, promptFailed, sessionNameOf, type PreparedRequest } from './preflight.js';
 import * as refusals from './refusals.js';
 import { failed, outcomeOf, RequestContext, type Stop } from './request-context.js';
 import type { Plan, RunEvents, Tokens, Work, WorkRoute } from './route.js';
@@ -102,6 +102,9 @@ function begin<P extends Params>(
     seatsWanted: work.seatsWanted,
     awaits: 'stream' in params && params.stream ? 'first-token' : 'end',
     bodyDigest: body.digest,
+    // A chat of one reply.
+    ...('n' in params &&
+      params.n === 1 && { session: { name: sessionNameOf(context.exchange.head, params, account) } }),
   });
   if ('kind' in ticket) return ticket;
   // For as long as the request lives, since a request whose engine was lost waits a second time. While it has a seat, `cancel`
@@ -315,7 +318,7 @@ class Run {
     if (!job || !needs) throw new Error('a job that an engine had begun was sent again');
     while (lease.seats < work.seatsWanted && lease.takeSeat());
     const { seats, replica } = lease;
-    const sent = { seats, ...job };
+    const sent = { seats, ...job, ...(lease.claims && { claims: lease.claims }) };
     const { results } = work;
     const asked: EngineJob =
       results.kind === 'generate'

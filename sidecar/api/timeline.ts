@@ -84,6 +84,12 @@ export class Timeline {
     return this.#firstTokenAt - this.receivedAt;
   }
 
+  /** Milliseconds from when the job was sent to the first token. */
+  get prefillMs(): number | undefined {
+    if (this.#firstTokenAt === undefined || this.#handedOverAt === undefined) return undefined;
+    return this.#firstTokenAt - this.#handedOverAt;
+  }
+
   /** Milliseconds of waiting for a seat up to `now`, waits without a seat included. */
   waitedMs(now: number): number {
     return this.#waitedMs + (now - (this.#waitingSince ?? now));

@@ -3,6 +3,7 @@ import { resolve } from 'node:path';
 import { fileKey, sizeIn } from '../../engine/protocol/file-key.js';
 import type { TemplateSettings } from '../../engine/protocol/setup.js';
 import { SeatQueue } from '../admission/queue.js';
+import type { SessionSettings } from '../admission/sessions.js';
 import type { HostedModel } from '../api/services.js';
 import type { Config, ModelConfig } from '../config/config.js';
 import type { CacheScope, EngineEvents, EngineState } from '../engine-client/engine.js';
@@ -164,6 +165,12 @@ function loadOf({ load }: SeatQueue, engine: ReplicatedEngine): ModelLoad {
   };
 }
 
+/** An external server keeps the state of what it likes: there sessions are recognised, and their seats are not kept. */
+function sessionsOf({ engine, prefixReuse, prefixCache }: PlannedModel['model'], keepMaxMs: number): SessionSettings {
+  const keeps = engine.kind === 'llama.cpp' && prefixReuse !== 'off';
+  return { keepMaxMs: keeps ? keepMaxMs : 0, hasCache: prefixCache.bytes !== 0 };
+}
+
 /** One model: its engine and its queue, in which each replica is paused while it has no seat. */
 function hostModel(
   { model, template, replicas: plans }: PlannedModel,
@@ -180,6 +187,7 @@ function hostModel(
     seats: plans,
     reusableTokens: (prefix, replica) => engine.heldPrefixes(replica).longestOf(prefix),
     isServed,
+    ...(config.sessions.keepMaxMs > 0 && { sessions: sessionsOf(model, config.sessions.keepMaxMs) }),
     learns: config.development.learnedQueue,
   });
   plans.forEach((_, replica) => queue.pause(replica));

@@ -130,7 +130,11 @@ type ReplicaWithoutRestarts = Omit<ReplicaView, 'restarts'>;
 
 function replicaView(
   { state, problem, facts }: ReplicaStatus,
-  { seats, busy, up }: Omit<AdmissionPage['replicas'][number], 'tokenTimeRatio'> = { seats: 0, busy: 0, up: false },
+  { seats, busy, up }: Pick<AdmissionPage['replicas'][number], 'seats' | 'busy' | 'up'> = {
+    seats: 0,
+    busy: 0,
+    up: false,
+  },
 ): ReplicaWithoutRestarts {
   const weights = facts?.weightVersion.slice(0, SHOWN_OF_A_HASH) ?? null;
   return { state, problem: problem ?? null, seats: up ? seats : 0, busy, weights };

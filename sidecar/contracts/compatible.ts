@@ -73,6 +73,8 @@ interface CompatibleBody extends Omit<ChatBody, 'messages' | 'tools' | 'response
   readonly top_k?: number;
   readonly min_p?: number;
   readonly chat_template_kwargs?: TemplateSwitches;
+  readonly prompt_cache_key?: string;
+  readonly metadata?: object;
 }
 
 interface ThoughtWanted {
@@ -132,6 +134,7 @@ export function toCompatibleRequest(value: unknown): Parsed<ChatRequest> {
       params: {
         ...paramsOf(chat, tools && callChoiceOf(chat)),
         ...samplingOf(body),
+        ...sessionIdOf(body),
         ...thoughtBudgetOf(thought.budget),
         ...(includeUsage && streaming?.continuous_usage_stats === true && { continuousUsage: true }),
       },
@@ -140,6 +143,17 @@ export function toCompatibleRequest(value: unknown): Parsed<ChatRequest> {
       ...(body.chat_template_kwargs && { switches: body.chat_template_kwargs }),
     },
   };
+}
+
+/** The id by which a client names its session: OpenAI's `prompt_cache_key`, or the user's id that Claude Code makes for each session. */
+export function sessionIdOf(body: {
+  readonly prompt_cache_key?: string | null;
+  readonly metadata?: object | null;
+}): Pick<ChatRequest['params'], 'sessionId'> {
+  const { prompt_cache_key: key } = body;
+  if (typeof key === 'string' && key !== '') return { sessionId: key };
+  const { user_id: id } = (body.metadata ?? {}) as { readonly user_id?: unknown };
+  return typeof id === 'string' && id !== '' ? { sessionId: id } : {};
 }
 
 const SCHEMA_AT = {

@@ -1,6 +1,6 @@
 /** Bodies of POST /v1/messages and POST /v1/messages/count_tokens, brought into the form of chat requests. */
 import { callChoiceOf, paramsOf, type ChatBody } from './chat.js';
-import { toolOf, thoughtBudgetOf } from './compatible.js';
+import { sessionIdOf, thoughtBudgetOf, toolOf } from './compatible.js';
 import { WIDE_OPEN_MAPS } from './compatible-schema.js';
 import { placeOf, type Parsed, refuse, refuseAt } from './body-refusals.js';
 import { MESSAGES_SCHEMA } from './messages-schema.js';
@@ -96,6 +96,7 @@ export function toMessagesRequest(value: unknown, keepBilling = false): Parsed<C
         ...(topK > 0 && { topK }),
         ...thoughtBudgetOf(body.thinking?.budget_tokens),
         ...(firstImage !== undefined && { firstImage }),
+        ...sessionIdOf(body),
       },
       conversation: { messages, ...(tools && { tools }) },
       ...(schema && { replySchema: schema, replySchemaAt: at }),

@@ -51,6 +51,8 @@ export interface ChatParams {
   /** JSON path of the first image part, when there is one. */
   readonly firstImage?: string;
   readonly user?: string;
+  /** The client's own id of the session that the request is a turn of. Absent: the body has none. */
+  readonly sessionId?: string;
 }
 
 /** Which calls the caller wants of the tools offered. */

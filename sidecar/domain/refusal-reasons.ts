@@ -39,6 +39,14 @@ export const REFUSALS = {
     retryAfter: 'wait',
     reserves: true,
   },
+  /** The same, while seats are kept for sessions that go on (admission/sessions.ts). */
+  sessions: {
+    code: 'capacity_exceeded',
+    message:
+      'All seats are taken by sessions in progress and the wait would be too long. Try again after the time given.',
+    retryAfter: 'wait',
+    reserves: true,
+  },
   /** More requests arrive than the seats can serve, and the seats stay busy with fewer waiting. */
   standing: {
     code: 'capacity_exceeded',

@@ -14,10 +14,17 @@ const ERROR_SECONDS = [-60, -30, -10, -5, -2.5, -1, -0.5, -0.1, 0, 0.1, 0.5, 1, 
 const RETRY_KINDS = ['predicted', 'reserved', 'none'] as const;
 export type RetryLabel = (typeof RETRY_KINDS)[number];
 
+/** What a turn of a session began with: its kept seat, another seat, or no known session. */
+const TURNS = ['kept', 'cold', 'first'] as const;
+/** How a kept seat ended: by the next turn, its time, another account, or with the engine or at a drain. */
+const KEEPS = ['continued', 'expired', 'taken', 'lost'] as const;
+
 /** The state of one model's queue at a scrape. */
 export interface QueueReading {
   readonly seats: number;
   readonly busy: number;
+  /** Seats that are kept for sessions, and not held. */
+  readonly kept: number;
   readonly waitingBy: Readonly<Record<ServiceClass, number>>;
   readonly waitingBytes: number;
   /** Jain's index of the last minute; null: fewer than two accounts. */
@@ -27,6 +34,11 @@ export interface QueueReading {
     readonly standing: boolean;
     readonly leftMs: number;
     readonly patience: Readonly<Record<'first-token' | 'end', Readonly<Record<'p10' | 'p50' | 'p90', number | null>>>>;
+  };
+  /** Turns of sessions by the seat that they got, and kept seats by how that ended. Since the start. */
+  readonly sessions: {
+    readonly turns: Readonly<Record<(typeof TURNS)[number], number>>;
+    readonly keeps: Readonly<Record<(typeof KEEPS)[number], number>>;
   };
   readonly accounts: readonly (AccountReading & { readonly account: string })[];
   /** All that are not in `accounts`. */
@@ -91,6 +103,39 @@ export function queueMetrics(
     },
   });
   section.gauge({
+    name: 'ra_sidecar_seats_kept',
+    unit: 'seats',
+    labels: ['model'],
+    help: 'Seats that no request holds and that are kept for sessions between two turns.',
+    advice: 'Near 7/8 of the seats for long, with refusals for `sessions`: more agents work than there are seats.',
+    collect() {
+      for (const { model, kept } of readings()) this.set({ model }, kept);
+    },
+  });
+  section.gauge({
+    name: 'ra_sidecar_session_turns',
+    unit: 'requests',
+    labels: ['model', 'seat'],
+    help: 'Turns of sessions since the start, by the seat that they got.',
+    advice:
+      'Many `cold` beside `kept`: seats are kept too briefly or taken; more seats, or a longer `sessions.keepMaxMs`.',
+    collect() {
+      for (const { model, sessions } of readings())
+        for (const seat of TURNS) this.set({ model, seat }, sessions.turns[seat]);
+    },
+  });
+  section.gauge({
+    name: 'ra_sidecar_session_keeps',
+    unit: 'seats',
+    labels: ['model', 'end'],
+    help: 'Kept seats since the start, by how that ended.',
+    advice: 'Mostly `expired`: clients pause for longer than a prompt takes to compute; that is no fault.',
+    collect() {
+      for (const { model, sessions } of readings())
+        for (const end of KEEPS) this.set({ model, end }, sessions.keeps[end]);
+    },
+  });
+  section.gauge({
     name: 'ra_sidecar_waiting_requests',
     unit: 'requests',
     labels: { model: ids, class: SERVICE_CLASSES },
@@ -138,7 +183,7 @@ export function queueMetrics(
     labels: { model: ids, reason: REFUSAL_REASONS },
     help: 'Requests that the seat queue refused.',
     advice:
-      '`standing`, `patience`, `hopeless`, `predicted`, `wait`, `full`, `bytes`, `dropped`: overload; add seats or machines. `named`: the client’s timeout is short. `engine-lost`, `no-engine`: see the log.',
+      '`sessions`: more agents than seats. `standing`, `patience`, `hopeless`, `predicted`, `wait`, `full`, `bytes`, `dropped`: overload; add seats or machines. `named`: the client’s timeout is short. `engine-lost`, `no-engine`: see the log.',
   });
   const retries = section.counter({
     name: 'ra_sidecar_retry_times_total',

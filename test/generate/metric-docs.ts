@@ -8,6 +8,7 @@ export const LABELS: Readonly<Record<string, string>> = {
   awaits: '`first-token`: of streams; `end`: of whole replies',
   block_size: 'tokens: state is reused in blocks of so many',
   class: '`interactive`, `standard`, `batch`',
+  end: '`continued`: by the next turn; `expired`: its time was over; `taken`: by another account; `lost`: with the engine',
   error_type:
     'a code of [errors.md](errors.md); absent without an error. On HTTP it names the error of any status, and of a stream that ended early after its 200',
   gen_ai_operation_name: '`chat`; `decisions` for both decision routes',
@@ -26,10 +27,11 @@ export const LABELS: Readonly<Record<string, string>> = {
   phase: '`waiting`, `prefilling`, `decoding`',
   quantile: '`0.1`, `0.5`, `0.9`',
   reason:
-    'of `refusals_total`: `full`, `bytes`, `predicted`, `standing`, `patience`, `named`, `hopeless`, `dropped`, `wait`, `deadline`, `drain`, `engine-lost`; of `readers_cut_total`: `stream`, `total`; of `credit_refusals_total`: `insufficient`, `unavailable`; of `otlp_traces_dropped_total`: `queue_full`, `export_failed`',
+    'of `refusals_total`: `full`, `bytes`, `predicted`, `sessions`, `standing`, `patience`, `named`, `hopeless`, `dropped`, `wait`, `deadline`, `drain`, `engine-lost`; of `readers_cut_total`: `stream`, `total`; of `credit_refusals_total`: `insufficient`, `unavailable`; of `otlp_traces_dropped_total`: `queue_full`, `export_failed`',
   replica: 'which of the model’s engine processes, from 0',
   rest: '`true` on the line of all other accounts',
   result: '`cached`, `joined`, `asked`, `left_alone`',
+  seat: '`kept`: the one that was kept for its session; `cold`: another one; `first`: its session was not known',
   signal: '`traces`, `metrics`',
   state:
     'of `engine_state` and `replica_state`: `unloaded`, `cold`, `ready`, `lost`; of the breaker: `closed`, `open`, `half-open`',

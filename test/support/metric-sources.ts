@@ -6,6 +6,7 @@ import type { QueueReading } from '../../sidecar/telemetry/queue-metrics.js';
 export const IDLE_QUEUE: QueueReading = {
   seats: 8,
   busy: 0,
+  kept: 0,
   waitingBy: { interactive: 0, standard: 0, batch: 0 },
   waitingBytes: 0,
   fairness: null,
@@ -13,6 +14,10 @@ export const IDLE_QUEUE: QueueReading = {
     standing: false,
     leftMs: 0,
     patience: { 'first-token': { p10: null, p50: null, p90: null }, end: { p10: null, p50: null, p90: null } },
+  },
+  sessions: {
+    turns: { kept: 0, cold: 0, first: 0 },
+    keeps: { continued: 0, expired: 0, taken: 0, lost: 0 },
   },
   accounts: [],
   others: { waiting: 0, running: 0, seatMs: 0 },

@@ -24,7 +24,7 @@ const SHARING: readonly { readonly name: string; readonly files: RegExp; readonl
     // Sidecars as separate processes, and nothing in this process.
     name: 'sidecars',
     files:
-      /^(contract\/http|fault\/(balances|cancel|cold|descriptors|drain|engine-hang|engine-jobs|engine-killed|engine-left|odd-files|prompt-host-killed|replica-killed|sidecar-killed|spool-full|spool-killed|spool-removed)|integration\/(access|affinity|call-formats|console|decisions-fairness|first-run|keep-alive|keys-command|lazy-models|load|no-content|no-content-access|no-content-compatible|no-content-crash|no-content-secrets|no-content-usage|operations|otlp|picker-metrics|prompts-fairness|reload|replicas|responses|reuse|systemd|usage-delivery))\./,
+      /^(contract\/http|fault\/(balances|cancel|cold|descriptors|drain|engine-hang|engine-jobs|engine-killed|engine-left|odd-files|prompt-host-killed|replica-killed|sidecar-killed|spool-full|spool-killed|spool-removed)|integration\/(access|call-formats|console|decisions-fairness|first-run|keep-alive|keys-command|lazy-models|load|no-content|no-content-access|no-content-compatible|no-content-crash|no-content-secrets|no-content-usage|operations|otlp|picker-metrics|prompts-fairness|reload|replicas|responses|reuse|sessions|systemd|usage-delivery))\./,
     most: 7,
   },
   {

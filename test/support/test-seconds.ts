@@ -29,7 +29,7 @@ const SECONDS: Readonly<Record<string, number>> = {
   'integration/no-content-usage': 8,
   'integration/reload': 8,
   architecture: 7,
-  'integration/affinity': 7,
+  'integration/sessions': 12,
   'integration/decisions-fairness': 7,
   'integration/prompts-fairness': 7,
   'integration/sidecar/prompts/client': 7,

@@ -207,6 +207,9 @@ const IGNORED: Note = { description: 'Accepted, without effect.' };
 const INERT = Object.fromEntries(
   Object.keys(INERT_FIELDS).map((name) => [name, { description: 'Only values that ask for nothing.' } satisfies Note]),
 );
+const SESSION: Note = {
+  description: 'An id of the session that the request is a turn of (docs/admission.md). The reply is the same.',
+};
 
 function described(words: Readonly<Record<string, string>>): Readonly<Record<string, Note>> {
   return Object.fromEntries(Object.entries(words).map(([name, description]) => [name, { description }]));
@@ -244,7 +247,7 @@ export const COMPATIBLE_NOTES: Notes = {
     metadata: IGNORED,
     client_metadata: IGNORED,
     service_tier: IGNORED,
-    prompt_cache_key: IGNORED,
+    prompt_cache_key: SESSION,
     prompt_cache_retention: IGNORED,
     prompt_cache_options: IGNORED,
     safety_identifier: IGNORED,
@@ -284,7 +287,7 @@ export const COMPATIBLE_NOTES: Notes = {
     client_metadata: IGNORED,
     metadata: IGNORED,
     service_tier: IGNORED,
-    prompt_cache_key: IGNORED,
+    prompt_cache_key: SESSION,
     prompt_cache_retention: IGNORED,
     prompt_cache_options: IGNORED,
     safety_identifier: IGNORED,

@@ -35,6 +35,7 @@ const TONES = { ready: 'good', unloaded: 'quiet', lost: 'bad' };
 /** @type {Readonly<Record<string, string>>} */
 const REASONS = {
   predicted: 'would wait too long',
+  sessions: 'sessions keep the seats',
   standing: 'more comes than is served',
   patience: 'callers leave sooner',
   named: 'too late for its client',
@@ -192,11 +193,12 @@ export function queueLines({ accounts, others, nextVirtualMs, paused }) {
  * @param {boolean} paused A new request is refused.
  * @returns {QueueLine}
  */
-function accountLine({ account, weight, running, waiting, virtualMs, predictedWaitMs }, nextMs, paused) {
-  const idle = running + waiting === 0;
+function accountLine({ account, weight, running, kept, waiting, virtualMs, predictedWaitMs }, nextMs, paused) {
+  const idle = running + kept + waiting === 0;
   const lead = idle || nextMs === null ? '' : duration(Math.max(0, virtualMs - nextMs));
   const wait = paused ? '–' : predictedWaitMs === 0 ? 'no wait' : duration(predictedWaitMs);
-  const texts = [count(running), count(waiting), lead, wait];
+  const held = kept > 0 ? `${count(running)} + ${count(kept)} kept` : count(running);
+  const texts = [held, count(waiting), lead, wait];
   const label = CLASSES[weight] ?? `weight ${weight}`;
   return { key: `account ${account}`, account, named: true, waiting, label, texts };
 }

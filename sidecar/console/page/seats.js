@@ -62,7 +62,7 @@ function emptyOf({ paused }) {
 /**
  * The text alternative of the display.
  *
- * @param {{ queue: Pick<ModelView['queue'], 'seats' | 'paused'>, holders: ModelView['holders'] }} model
+ * @param {{ queue: Pick<ModelView['queue'], 'seats' | 'kept' | 'paused'>, holders: ModelView['holders'] }} model
  * @returns {string}
  */
 export function seatsInWords({ queue, holders }) {
@@ -72,8 +72,9 @@ export function seatsInWords({ queue, holders }) {
   const states = /** @type {const} */ (['decoding', 'prefilling', 'starting'])
     .filter((state) => held[state] > 0)
     .map((state) => `${held[state]} ${STATES[state]}`);
-  const free = Math.max(0, queue.seats - busy);
-  return [some(queue.seats, 'seat'), ...states, `${free} ${emptyOf(queue)}`].join(', ');
+  const kept = queue.kept > 0 ? [`${queue.kept} kept for sessions`] : [];
+  const free = Math.max(0, queue.seats - busy - queue.kept);
+  return [some(queue.seats, 'seat'), ...states, ...kept, `${free} ${emptyOf(queue)}`].join(', ');
 }
 
 /** Made once per model. */

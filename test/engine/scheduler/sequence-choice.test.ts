@@ -50,6 +50,19 @@ t.test('a few tokens that every prompt begins with do not overwrite a conversati
   t.same(choose([talk(30, 20), slot(null)], plan, any), { sequence: 0, keep: 30 }, 'a short conversation continues');
 });
 
+t.test('a sequence that is kept for a session is overwritten only if no other is free', async (t) => {
+  const of = (session: number, shares: number | null, usedAt = 0): Slot => ({ ...slot(shares, FREE, usedAt), session });
+  const kept = [1, 2];
+  t.match(choose([of(1, 600), of(3, 0)], plan, { ...any, kept }), { sequence: 1, keep: 0 });
+  t.same(
+    choose([of(1, 600), of(3, 0)], plan, { ...copying, kept }),
+    { sequence: 1, source: 0, keep: 600 },
+    'it is copied from',
+  );
+  t.match(choose([of(1, 600), of(3, 0)], plan, { ...any, kept: [2] }), { sequence: 0, keep: 600 }, 'not kept any more');
+  t.match(choose([of(1, 0, 2), of(2, 0, 1)], plan, { ...any, kept }), { sequence: 1 });
+});
+
 t.test('live ids stay contiguous unless the prefix is worth the gap', async (t) => {
   const beside = (shares: number): Slot[] => [slot(0, LIVE), slot(null), slot(null), slot(shares)];
   t.match(choose(beside(100), plan, any), { sequence: 1, keep: 0 });

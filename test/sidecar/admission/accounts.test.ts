@@ -183,7 +183,7 @@ t.test('columns keep each account’s numbers while others are added, grow the c
           each.account.rank();
           if (each.waiting === (what === 'wait' ? 1 : 0)) columns.setActive(each.account, what === 'wait');
         } else if (what === 'end') {
-          each.account.observeHold(which);
+          each.account.observeHold(which, true);
           each.hold = each.account.holdMs;
         }
       }

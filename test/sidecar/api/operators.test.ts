@@ -41,10 +41,11 @@ t.test('the page names the busiest hundred accounts of each model and adds up th
     model: 'm',
     seats: 1,
     busy: 0,
+    kept: 0,
     waiting: 102,
     waitingBytes: 714,
     paused: true,
-    replicas: [{ seats: 1, busy: 0, up: false, tokenTimeRatio: null }],
+    replicas: [{ seats: 1, busy: 0, kept: 0, up: false, tokenTimeRatio: null }],
     fairness: null,
     refused: {},
     released: { done: 1 },
@@ -56,6 +57,11 @@ t.test('the page names the busiest hundred accounts of each model and adds up th
       patience: { 'first-token': { p10: null, p50: null, p90: null }, end: { p10: null, p50: null, p90: null } },
       retries: { reserved: 0, none: 0, kept: 0 },
     },
+    sessions: {
+      known: 0,
+      turns: { kept: 0, cold: 0, first: 0 },
+      keeps: { continued: 0, expired: 0, taken: 0, lost: 0 },
+    },
     nextVirtualMs: 250,
     others: { accounts: 2, waiting: 2, running: 0, seatMs: 0 },
   });
@@ -65,12 +71,15 @@ t.test('the page names the busiest hundred accounts of each model and adds up th
     weight: 4,
     waiting: 1,
     running: 0,
+    kept: 0,
     virtualMs: 250,
     seatMs: 1000,
     holdMs: 1000,
     calibration: 1,
     predictedWaitMs: 102_000,
-    classes: [{ class: 'standard', waiting: 1, running: 0, holdMs: 1000, calibration: 1, predictedWaitMs: 102_000 }],
+    classes: [
+      { class: 'standard', waiting: 1, running: 0, kept: 0, holdMs: 1000, calibration: 1, predictedWaitMs: 102_000 },
+    ],
   });
   t.notMatch(reply?.body, 'secret');
 });

@@ -18,7 +18,7 @@ const { queueLines } = await page<{
 }>('model.js');
 const { seatsInWords, holderInWords } = await page<{
   readonly seatsInWords: (model: {
-    readonly queue: Pick<Queue, 'seats' | 'paused'>;
+    readonly queue: Pick<Queue, 'seats' | 'kept' | 'paused'>;
     readonly holders: readonly HolderView[];
   }) => string;
   readonly holderInWords: (holder: HolderView) => string;
@@ -42,6 +42,7 @@ function account(name: string, own: Partial<Queue['accounts'][number]>): Queue['
     weight: 4,
     waiting: 0,
     running: 1,
+    kept: 0,
     virtualMs: 0,
     seatMs: 0,
     holdMs: null,
@@ -69,7 +70,7 @@ t.test('Lead is counted from the account that is served next, and is empty while
 
 t.test('while no engine takes requests no seat is free, and no wait is promised', async (t) => {
   const holder: HolderView = { id: 1, seats: [0], account: 'a', class: 'batch', state: 'decoding', ageMs: 12_000 };
-  const words = (paused: boolean): string => seatsInWords({ queue: { seats: 3, paused }, holders: [holder] });
+  const words = (paused: boolean): string => seatsInWords({ queue: { seats: 3, kept: 0, paused }, holders: [holder] });
   t.equal(words(false), '3 seats, 1 decode, 2 free');
   t.equal(words(true), '3 seats, 1 decode, 2 away');
   const waits = (paused: boolean): (string | undefined)[] =>

@@ -22,7 +22,7 @@ t.test('fields that clients add and fields that are null change nothing', (t) =>
   for (const body of [
     { max_tokens: null, temperature: null, stop: null, user: null, seed: null, response_format: null },
     { tools: [], logprobs: false, top_logprobs: null, logit_bias: {}, modalities: ['text'], audio: null },
-    { metadata: { a: 'b' }, service_tier: 'auto', store: true, prompt_cache_key: 'k', safety_identifier: 's' },
+    { metadata: { a: 'b' }, service_tier: 'auto', store: true, prompt_cache_key: '', safety_identifier: 's' },
     { verbosity: 'low', prediction: { type: 'content', content: 'x' }, top_k: 0, min_p: 0, stream_options: {} },
     { stop: [], user: '' },
     { tools: null, functions: null, function_call: null, chat_template_kwargs: null },
@@ -32,6 +32,15 @@ t.test('fields that clients add and fields that are null change nothing', (t) =>
   ]) {
     t.strictSame(accepted(body), plain, Object.keys(body).join());
   }
+  t.end();
+});
+
+t.test('the id of a session that a client sends', (t) => {
+  const idOf = (body: object): unknown => accepted(body).params.sessionId;
+  t.equal(idOf({ prompt_cache_key: 'k', metadata: { user_id: 'u' } }), 'k');
+  t.equal(idOf({ metadata: { user_id: 'u' } }), 'u');
+  t.equal(idOf({ metadata: { user_id: 7 } }), undefined);
+  t.equal(idOf({ prompt_cache_key: null, metadata: null }), undefined);
   t.end();
 });
 

@@ -25,7 +25,7 @@ t.test('the page is Prometheus text, with the process’s own metrics', async (t
 
 t.test('refusals, cancels and restarts exist from the start, at zero', async (t) => {
   const metrics = new Metrics(['m']);
-  t.equal((await lines(metrics, 'refusals_total{model="m"')).length, 13);
+  t.equal((await lines(metrics, 'refusals_total{model="m"')).length, 14);
   t.equal((await lines(metrics, 'cancels_total{model="m"')).length, 3);
   t.strictSame(await lines(metrics, 'engine_restarts_total'), ['engine_restarts_total{model="m"} 0']);
   metrics.refused('m', 'wait');

@@ -19,6 +19,7 @@ async function lines(metrics: Metrics, name: string): Promise<string[]> {
 const READING: QueueReading = {
   seats: 8,
   busy: 3,
+  kept: 2,
   waitingBy: { interactive: 1, standard: 1, batch: 0 },
   waitingBytes: 300,
   fairness: 0.75,
@@ -26,6 +27,10 @@ const READING: QueueReading = {
     standing: true,
     leftMs: 1500,
     patience: { 'first-token': { p10: 2000, p50: 8000, p90: null }, end: { p10: null, p50: null, p90: null } },
+  },
+  sessions: {
+    turns: { kept: 5, cold: 1, first: 2 },
+    keeps: { continued: 5, expired: 1, taken: 0, lost: 0 },
   },
   accounts: [{ account: 'acme', waiting: 1, running: 2, seatMs: 1500 }],
   others: { waiting: 1, running: 1, seatMs: 250 },
@@ -68,6 +73,17 @@ t.test(
   },
 );
 
+t.test('sessions: turns by the seat that they got, and kept seats by how that ended', async (t) => {
+  const metrics = new Metrics(['m']);
+  metrics.sources.set('m', sourcesOf({ queue: () => READING }));
+  t.strictSame(await lines(metrics, 'session_turns'), [
+    'session_turns{model="m",seat="kept"} 5',
+    'session_turns{model="m",seat="cold"} 1',
+    'session_turns{model="m",seat="first"} 2',
+  ]);
+  t.equal((await lines(metrics, 'session_keeps')).length, 4);
+});
+
 t.test('overload: unknown patience has no series', async (t) => {
   const metrics = new Metrics(['m']);
   metrics.sources.set('m', sourcesOf({ queue: () => READING }));
@@ -108,7 +124,11 @@ t.test('queues are read at each scrape', async (t) => {
     waitingBytes: 300,
   });
   metrics.sources.set('m', sourcesOf({ queue }));
-  t.strictSame(await lines(metrics, 'seats'), ['seats{model="m"} 8', 'seats_busy{model="m"} 1']);
+  t.strictSame(await lines(metrics, 'seats'), [
+    'seats{model="m"} 8',
+    'seats_busy{model="m"} 1',
+    'seats_kept{model="m"} 0',
+  ]);
   busy = 5;
   t.strictSame(await lines(metrics, 'seats_busy'), ['seats_busy{model="m"} 5']);
   t.strictSame(await lines(metrics, 'waiting'), [
@@ -136,7 +156,7 @@ t.test('waits by class, and the errors of their predictions', async (t) => {
 
 t.test('refusals of every reason exist from the start', async (t) => {
   const metrics = new Metrics(['m']);
-  t.equal((await lines(metrics, 'refusals_total{model="m"')).length, 13);
+  t.equal((await lines(metrics, 'refusals_total{model="m"')).length, 14);
   metrics.refused('m', 'predicted');
   t.ok((await lines(metrics, 'refusals')).includes('refusals_total{model="m",reason="predicted"} 1'));
 });

@@ -1,0 +1,431 @@
+/**
+ * Agents' sessions: a seat stays with its session for a while after a turn.
+ *
+ * An agent sends a prompt, works for a second on the reply, and sends the same prompt again with more at its end. If more agents work
+ * than there are seats, each turn overwrites the state of another agent's session, and all engines' time goes into prompts that were
+ * computed before. It is a cliff: with 24 seats, 24 agents get 2.1 turns a second and 32 get 0.3 (bench/admission/sessions.bench.ts).
+ *
+ * **Recognised** is a session when its next prompt is ready: by the id that its client sends, or by the hashes of its chunks
+ * (engine/protocol/cache-key.ts), of which the last two whole ones of the session's last prompt are in the next prompt, too. Both are
+ * of one account alone. A second turn while one runs is a branch, so a session of its own.
+ *
+ * **Kept** is the seat of a turn that is done, for as long as an idle seat costs less than what it saves: one seat is idle, and all
+ * seats of the replica wait while a lost prompt is computed again. So it is kept for (seats of the replica) x (what the loss of the
+ * state costs), at most `keepMaxMs`. What the loss costs is measured (loss-cost.ts): with a host cache that restores cheaply it is little,
+ * and then the seat is not kept. At most KEPT_SHARE of the seats are kept, none for an account of which few turns are continued.
+ *
+ * For all other requests a kept seat is taken: it counts as busy where free seats count (seats.ts), and is charged to its account
+ * while requests wait (state.ts). A turn whose seat is kept gets it at once, before and beside the order of all others. To the
+ * predictions a session is one long use of a seat, from its first turn until the seat is free again (`HoldTime`).
+ *
+ * **Taken** is a kept seat by an account that has the next turn and far fewer seats, so that none is starved by others' sessions: of
+ * the account with the most seats for its weight the one that is idle longest.
+ *
+ * Bounds: MAX_SESSIONS are known, those not used for longest are forgotten first; MAX_NAMESAKES of one id. All is in memory: a restart
+ * costs each session one computed prompt.
+ */
+import type { Clock } from '../lib/clock.js';
+import type { Account } from './accounts.js';
+import type { Forecast } from './forecast.js';
+import { LossCost } from './loss-cost.js';
+import type { QueuedRequest, Session } from './request.js';
+import type { QueueState } from './state.js';
+import type { KeepEnd, QueueRequest, ReleaseReason, SequenceClaims, SessionCounts, TurnStart } from './types.js';
+
+/** Sessions that are known at most. */
+const MAX_SESSIONS = 4096;
+
+/** Sessions that are known at most by one id of a client: subagents have the id of their session. */
+const MAX_NAMESAKES = 16;
+
+/** The share of the seats that may be kept: the others serve single requests, and new sessions one by one. */
+const KEPT_SHARE = 7 / 8;
+
+/** A seat that would be kept for a shorter time than this is not kept, ms: no client sends its next turn so soon. */
+const LEAST_KEEP_MS = 10;
+
+/** Seats are kept for an account only if at least this share of its turns is continued. */
+const CONTINUED_SHARE = 1 / 4;
+
+/** The weight of the newest turn in that share. */
+const SHARE_ALPHA = 0.1;
+
+/** An account takes a kept seat of one that has this many times as many seats, for its weight, as it would have itself. */
+const TAKE_RATIO = 2;
+
+/** It also takes one of an account that is ahead of it by this many times the longest keep, in seat time: no session lasts for ever. */
+const TAKE_LEAD = 10;
+
+export interface SessionSettings {
+  /** The longest time for which a seat is kept, ms; 0: none is. */
+  readonly keepMaxMs: number;
+  /** Whether the engines have a cache of overwritten states: then it is trusted until it is seen to cost more than kept seats. */
+  readonly hasCache: boolean;
+}
+
+/** The sessions of one queue. */
+export class Sessions {
+  readonly #clock: Clock;
+  readonly #expired: () => void;
+  readonly #state: QueueState;
+  readonly #forecast: Forecast;
+  /** Undefined: no session is recognised. */
+  readonly #settings: SessionSettings | undefined;
+  /** By id, the one that was used last at the end. */
+  readonly #all = new Map<number, Session>();
+  readonly #byChunk = new Map<number, Session[]>();
+  readonly #byName = new Map<string, Session[]>();
+  readonly #kept = new Set<Session>();
+  readonly #cost: LossCost;
+  /** Ends of turns, the first one first, whose time for a next turn is not over. */
+  #ends: { readonly session: Session; readonly at: number }[] = [];
+  #firstEnd = 0;
+  #made = 0;
+  /** The timer of the first keep that ends. */
+  #timer: { readonly at: number; readonly cancel: () => void } | undefined;
+  readonly #turns: Record<TurnStart, number> = { kept: 0, cold: 0, first: 0 };
+  readonly #keeps: Record<KeepEnd, number> = { continued: 0, expired: 0, taken: 0, lost: 0 };
+
+  /** `settings`: undefined where no session is to be recognised. `expired` is called when a keep has ended and requests wait. */
+  constructor(
+    state: QueueState,
+    forecast: Forecast,
+    settings: SessionSettings | undefined,
+    { clock, expired }: { readonly clock: Clock; readonly expired: () => void },
+  ) {
+    this.#clock = clock;
+    this.#expired = expired;
+    this.#state = state;
+    this.#forecast = forecast;
+    this.#settings = settings;
+    this.#cost = new LossCost(settings?.hasCache === true);
+  }
+
+  get counts(): SessionCounts {
+    return { known: this.#all.size, turns: { ...this.#turns }, keeps: { ...this.#keeps } };
+  }
+
+  /**
+   * Whether a newcomer may turn out to be the next turn of a session whose seat is kept. It is then admitted as if a seat was free,
+   * and judged again when its prompt is known and it is not.
+   */
+  mayHaveSeat({ session }: QueueRequest, account: Account): boolean {
+    if (session === undefined || account.kept <= account.claiming) return false;
+    if (session.name === undefined) return true;
+    return this.#byName.get(session.name)?.some(({ phase }) => phase === 'kept') === true;
+  }
+
+  /**
+   * Finds the session of a request whose prompt is known. Returns true if its seat is kept and long enough; `queued.replica` is then
+   * that seat's.
+   */
+  recognise(queued: QueuedRequest): boolean {
+    const session = this.#sessionOf(queued);
+    if (session === undefined) return false;
+    queued.session = session;
+    queued.continues = true;
+    this.#continued(session);
+    const replica = this.#state.replicas.all[session.replica];
+    if (session.phase === 'kept' && (replica?.contextPerSeat ?? 0) >= queued.seatTokens) {
+      queued.replica = session.replica;
+      return true;
+    }
+    if (session.phase === 'kept') this.#release(session, 'lost');
+    session.phase = 'waits';
+    return false;
+  }
+
+  /** A request is about to be given a seat: that of its session, if it is kept, which is then free for it. Returns whether it was. */
+  granted(queued: QueuedRequest): boolean {
+    const { session } = queued;
+    if (session?.phase === 'kept') {
+      this.#turns.kept += 1;
+      this.#release(session, 'continued');
+      session.phase = 'runs';
+      return true;
+    }
+    if (this.#settings === undefined || queued.request.session === undefined || queued.needs?.prefix === undefined)
+      return false;
+    if (queued.returns === 0) this.#turns[queued.continues ? 'cold' : 'first'] += 1;
+    queued.session = session ?? this.#make(queued);
+    queued.session.phase = 'runs';
+    return false;
+  }
+
+  /** For the engine that gets the job of this request; undefined: it is no turn of a session. */
+  claimsOf({ session, replica }: QueuedRequest): SequenceClaims | undefined {
+    if (session === undefined) return undefined;
+    const kept: number[] = [];
+    for (const other of this.#kept) if (other.replica === replica) kept.push(other.id);
+    return { session: session.id, kept };
+  }
+
+  /** The first token of a request came `ms` after its job was sent; `cachedTokens` of its prompt were not computed again. */
+  prefilled({ needs, session, continues, hadSeat }: QueuedRequest, ms: number, cachedTokens: number): void {
+    if (needs === undefined || session === undefined) return;
+    const before = continues && !hadSeat ? session.promptTokens : undefined;
+    this.#cost.observe({ ms, computed: needs.promptTokens - cachedTokens, cached: cachedTokens, before });
+  }
+
+  /** It ends without having run. */
+  stopped({ session }: QueuedRequest): void {
+    if (session === undefined) return;
+    if (session.endedAt === undefined) this.#forget(session);
+    else session.phase = 'idle';
+  }
+
+  /** It lost its engine before it began, and waits again. */
+  waitsAgain({ session }: QueuedRequest): void {
+    if (session !== undefined) session.phase = 'waits';
+  }
+
+  /**
+   * A lease ended whose seats were returned. Keeps the seat if that is worth it. Returns whether it did; if not, the seat is free. `mayKeep`:
+   * false during a drain.
+   */
+  ended(queued: QueuedRequest, reason: ReleaseReason, mayKeep: boolean): boolean {
+    const { session, needs, replica } = queued;
+    if (this.#settings === undefined || session === undefined || needs?.prefix === undefined) return false;
+    const name = queued.request.session?.name ?? session.name;
+    const isKnown = needs.prefix.length > 0 || name !== undefined;
+    if (reason === 'failed' || reason === 'engine-lost' || !isKnown) {
+      this.#forget(session);
+      return false;
+    }
+    session.phase = 'idle';
+    session.weight = queued.request.weight;
+    session.replica = replica;
+    session.promptTokens = needs.promptTokens;
+    session.seatMs = queued.seatMs;
+    this.#index(session, needs.prefix, name);
+    session.endedAt = this.#state.now;
+    session.counted = false;
+    this.#ends.push({ session, at: this.#state.now });
+    return reason === 'done' && mayKeep && this.#keep(session, this.#settings.keepMaxMs);
+  }
+
+  /** Starts the timer of the first keep that ends, while requests wait for a seat. Called last in each operation. O(kept). */
+  arm(): void {
+    let at = Infinity;
+    if (this.#state.seatableRequests > 0) for (const { keptUntil } of this.#kept) at = Math.min(at, keptUntil);
+    if (at === (this.#timer?.at ?? Infinity)) return;
+    this.#timer?.cancel();
+    const inMs = Math.ceil(at - this.#state.now);
+    const expire = (): void => {
+      this.#timer = undefined;
+      this.#expired();
+    };
+    const cancel = at === Infinity ? undefined : this.#clock.after(inMs, expire);
+    this.#timer = cancel && { at, cancel };
+  }
+
+  /** Ends the keeps whose time is over, and counts the turns that were not continued. Called first in each operation. */
+  advance(): void {
+    if (this.#settings === undefined) return;
+    const { now } = this.#state;
+    for (const session of this.#kept) {
+      if (session.keptUntil > now) continue;
+      this.#release(session, 'expired');
+      this.#countLast(session);
+    }
+    const before = now - this.#settings.keepMaxMs;
+    for (
+      let end = this.#ends[this.#firstEnd];
+      end !== undefined && end.at <= before;
+      end = this.#ends[this.#firstEnd]
+    ) {
+      this.#firstEnd += 1;
+      if (end.session.phase === 'idle' && end.session.endedAt === end.at) this.#countLast(end.session);
+    }
+    // Half of the array is past: amortized O(1).
+    if (this.#firstEnd < 64 || this.#firstEnd * 2 < this.#ends.length) return;
+    this.#ends = this.#ends.slice(this.#firstEnd);
+    this.#firstEnd = 0;
+  }
+
+  /**
+   * The kept session whose seat the next request of `account` takes, by TAKE_RATIO and TAKE_LEAD; undefined: it takes none. `seatTokens`:
+   * that its seat has to hold. O(kept).
+   */
+  takeable(account: Account, seatTokens: number, waiting = 0): Session | undefined {
+    if (this.#settings === undefined) return undefined;
+    const own = (TAKE_RATIO * (account.running + account.kept + waiting + 1)) / account.weight;
+    const leadMs = TAKE_LEAD * this.#settings.keepMaxMs;
+    let found: Session | undefined;
+    let most = 0;
+    for (const session of this.#kept) {
+      const other = this.#state.accountNamed(session.account);
+      if (
+        other === undefined ||
+        other === account ||
+        (this.#state.replicas.all[session.replica]?.contextPerSeat ?? 0) < seatTokens
+      )
+        continue;
+      const has = (other.running + other.kept) / other.weight;
+      const isFarAhead = waiting === 0 && (other.virtualMs - account.virtualMs) * other.weight >= leadMs;
+      if (
+        (has < own && !isFarAhead) ||
+        has < most ||
+        (has === most && (session.endedAt ?? 0) >= (found?.endedAt ?? Infinity))
+      )
+        continue;
+      found = session;
+      most = has;
+    }
+    return found;
+  }
+
+  /** Another account takes its seat, which is then free. */
+  taken(session: Session): void {
+    this.#release(session, 'taken');
+  }
+
+  /** The engine process of a replica was lost or replaced, with all of its sequences. */
+  lost(replica: number): void {
+    for (const session of this.#kept) if (session.replica === replica) this.#release(session, 'lost');
+  }
+
+  /** No seat is kept any more. */
+  close(): void {
+    for (const session of this.#kept) this.#release(session, 'lost');
+  }
+
+  /** The session that a request whose prompt is known continues. */
+  #sessionOf({ request, needs }: QueuedRequest): Session | undefined {
+    const { session: asked, account } = request;
+    if (this.#settings === undefined || asked === undefined || needs?.prefix === undefined) return undefined;
+    const { prefix, promptTokens } = needs;
+    const isFree = (session: Session): boolean => {
+      const isBetweenTurns = session.phase === 'idle' || session.phase === 'kept';
+      return isBetweenTurns && session.account === account && session.promptTokens <= promptTokens;
+    };
+    for (let at = prefix.length; at > 0; at -= 1) {
+      const hash = prefix[at - 1] ?? 0;
+      const found = this.#byChunk.get(hash)?.filter((session) => {
+        const isNamedOtherwise = asked.name !== undefined && session.name !== undefined && asked.name !== session.name;
+        return (
+          isFree(session) && !isNamedOtherwise && session.chunks.some((chunk) => chunk.at === at && chunk.hash === hash)
+        );
+      });
+      const [first] = found ?? [];
+      if (first !== undefined) return found?.find(({ phase }) => phase === 'kept') ?? first;
+    }
+    // Its prompt was rewritten. If an id is of several sessions, it does not tell which.
+    const named = asked.name === undefined ? undefined : this.#byName.get(asked.name);
+    const same = named?.filter(({ firstHash }) => firstHash === prefix[0]);
+    const [only] = same ?? [];
+    const isOne = only !== undefined && same?.length === 1 && only.account === account;
+    return isOne && (only.phase === 'idle' || only.phase === 'kept') ? only : undefined;
+  }
+
+  #make(queued: QueuedRequest): Session {
+    const session: Session = {
+      id: (this.#made += 1),
+      account: queued.request.account,
+      weight: queued.request.weight,
+      phase: 'runs',
+      replica: queued.replica,
+      promptTokens: 0,
+      chunks: [],
+      name: undefined,
+      firstHash: undefined,
+      endedAt: undefined,
+      keptUntil: 0,
+      seatMs: 0,
+      counted: false,
+    };
+    this.#all.set(session.id, session);
+    if (this.#all.size <= MAX_SESSIONS) return session;
+    // Those that are not idle are no more than the places and seats of the queue.
+    for (const oldest of this.#all.values()) {
+      if (oldest.phase !== 'idle') continue;
+      this.#forget(oldest);
+      break;
+    }
+    return session;
+  }
+
+  /** A session of which a turn has ended is found by this prompt and this name from now on. */
+  #index(session: Session, prefix: Uint32Array, name: string | undefined): void {
+    this.#unindex(session);
+    const last = prefix.length;
+    session.chunks = [last, last - 1].filter((at) => at > 0).map((at) => ({ at, hash: prefix[at - 1] ?? 0 }));
+    session.firstHash = prefix[0];
+    session.name = name;
+    for (const { hash } of session.chunks) addTo(this.#byChunk, hash, session);
+    if (session.name !== undefined) addTo(this.#byName, session.name, session);
+    const namesakes = session.name === undefined ? undefined : this.#byName.get(session.name);
+    if (namesakes !== undefined && namesakes.length > MAX_NAMESAKES) namesakes.shift();
+    // To the end: the first is the one that was not used for longest.
+    this.#all.delete(session.id);
+    this.#all.set(session.id, session);
+  }
+
+  #unindex(session: Session): void {
+    for (const { hash } of session.chunks) removeFrom(this.#byChunk, hash, session);
+    if (session.name !== undefined) removeFrom(this.#byName, session.name, session);
+    session.chunks = [];
+  }
+
+  #forget(session: Session): void {
+    this.#unindex(session);
+    this.#all.delete(session.id);
+    session.phase = 'idle';
+  }
+
+  /** Keeps the seat of a session whose turn is done, if that is worth it. */
+  #keep(session: Session, keepMaxMs: number): boolean {
+    const { replicas, seats, now } = this.#state;
+    const share = this.#state.accountNamed(session.account)?.continuedShare ?? 0;
+    if (share < CONTINUED_SHARE || replicas.kept + 1 > KEPT_SHARE * seats) return false;
+    if (replicas.freeSeatsAt(session.replica) === 0) return false;
+    const lossMs = this.#cost.msOf(session.promptTokens);
+    const ms = Math.min(keepMaxMs, lossMs * (replicas.all[session.replica]?.seats ?? 0));
+    if (ms < LEAST_KEEP_MS) return false;
+    session.phase = 'kept';
+    session.keptUntil = now + ms;
+    this.#kept.add(session);
+    this.#state.keep(session, 1);
+    return true;
+  }
+
+  /** Ends a keep: the seat is free. */
+  #release(session: Session, how: KeepEnd): void {
+    this.#kept.delete(session);
+    session.phase = 'idle';
+    this.#keeps[how] += 1;
+    this.#state.keep(session, -1);
+    const usedMs = session.seatMs + this.#state.now - (session.endedAt ?? 0);
+    const account = this.#state.accountNamed(session.account);
+    if (account !== undefined)
+      this.#forecast.seatUsed(account, account.classFor(session.weight), usedMs, how !== 'continued');
+  }
+
+  /** A next turn has come. */
+  #continued({ account: name }: Session): void {
+    const account = this.#state.accountNamed(name);
+    if (account !== undefined) account.continuedShare += SHARE_ALPHA * (1 - account.continuedShare);
+  }
+
+  /** None came in time. Counted once for each end of a turn. */
+  #countLast(session: Session): void {
+    if (session.counted) return;
+    session.counted = true;
+    const account = this.#state.accountNamed(session.account);
+    if (account !== undefined) account.continuedShare *= 1 - SHARE_ALPHA;
+  }
+}
+
+function addTo<K>(index: Map<K, Session[]>, key: K, session: Session): void {
+  const list = index.get(key);
+  if (list === undefined) index.set(key, [session]);
+  else list.push(session);
+}
+
+function removeFrom<K>(index: Map<K, Session[]>, key: K, session: Session): void {
+  const list = index.get(key);
+  const at = list?.indexOf(session) ?? -1;
+  if (at < 0) return;
+  list?.splice(at, 1);
+  if (list?.length === 0) index.delete(key);
+}
