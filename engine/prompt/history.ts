@@ -60,7 +60,20 @@ export type InWords = 'system message' | 'tool result without a call';
 
 /** A part of the conversation as text of another message. */
 export function inWords(kind: InWords, text: string): string {
-  return `The following is a ${kind}:\n\n${text}\n\nThis is the end of the ${kind}.`;
+  return beginOf(kind) + text + endOf(kind);
+}
+
+const beginOf = (kind: InWords): string => `The following is a ${kind}:\n\n`;
+const endOf = (kind: InWords): string => `\n\nThis is the end of the ${kind}.`;
+
+/** A result without a call as a message of the user. Its images stay parts of it. */
+function unpairedResult({ content }: PromptMessage): PromptMessage {
+  const kind = 'tool result without a call';
+  if (typeof content === 'string' || !content?.some(({ type }) => type !== 'text'))
+    return { role: 'user', content: inWords(kind, textOf(content) ?? '') };
+  const begin = { type: 'text', text: beginOf(kind) };
+  const end = { type: 'text', text: endOf(kind) };
+  return { role: 'user', content: [begin, ...content, end] };
 }
 
 /** These words in a text of the caller's. */
@@ -69,9 +82,16 @@ const WORDS =
 
 /** With "quoted" in {@link inWords} that the caller's own text has: otherwise a user could write what reads as the system's message. */
 function quoted(message: PromptMessage): PromptMessage {
-  const text = textOf(message.content);
-  if (text === undefined || text.search(WORDS) < 0) return message;
-  return { ...message, content: text.replace(WORDS, '$1quoted ') };
+  const { content } = message;
+  if (typeof content === 'string') {
+    return content.search(WORDS) < 0 ? message : { ...message, content: content.replace(WORDS, '$1quoted ') };
+  }
+  // Parts are joined with line breaks, so that these words never stand in two of them.
+  if (!content?.some(({ text }) => text !== undefined && text.search(WORDS) >= 0)) return message;
+  const parts = content.map((part) =>
+    part.text === undefined ? part : { ...part, text: part.text.replace(WORDS, '$1quoted ') },
+  );
+  return { ...message, content: parts };
 }
 
 /* Calls. */
@@ -143,8 +163,7 @@ function inOrder(messages: readonly PromptMessage[], results: Results): PromptMe
     const message = messages[at];
     if (message === undefined || paired.has(at)) continue;
     if (message.role === 'tool') {
-      const text = inWords('tool result without a call', textOf(message.content) ?? '');
-      ordered.push({ role: 'user', content: text });
+      ordered.push(unpairedResult(message));
       continue;
     }
     const { tool_calls: calls = [] } = message;

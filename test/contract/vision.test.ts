@@ -93,6 +93,22 @@ t.test('a model with vision', async (t) => {
     t.ok(low < (await tokens(text(), image(png(900, 600), 'high'))), 'detail');
   });
 
+  await t.test('a tool’s result has its image in the prompt, also one of no call', async (t) => {
+    const call = { id: 'a', type: 'function', function: { name: 'look', arguments: '{}' } };
+    const asked = { role: 'user', content: 'Look.' };
+    for (const before of [[asked, { role: 'assistant', content: null, tool_calls: [call] }], [asked]]) {
+      const result = (...content: object[]): object => ({ role: 'tool', tool_call_id: 'a', content });
+      const tokensOf = async (...content: object[]): Promise<number> => {
+        const messages = [...before, result(text('There.'), ...content), { role: 'user', content: 'So?' }];
+        const answer = await sidecar.post(CHAT, body([], { messages }));
+        t.equal(answer.status, 200, answer.body.slice(0, 200));
+        return usageOf(answer).prompt_tokens;
+      };
+      const plain = await tokensOf();
+      t.ok((await tokensOf(image(png(300, 200)))) >= plain + stubImageTokens({ width: 300, height: 200 }));
+    }
+  });
+
   await t.test('in the Messages API: the same tokens, also where they are counted', async (t) => {
     const url = dataUrl(png(300, 200));
     const [type, data] = url.slice('data:'.length).split(';base64,');

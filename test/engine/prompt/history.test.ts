@@ -106,6 +106,27 @@ t.test('what the caller writes does not read as our own words', (t) => {
   t.end();
 });
 
+t.test('images stay parts of their messages, whatever is written around them', (t) => {
+  const image = { type: 'image_url' };
+  const own = inWords('system message', 'x');
+  const [said, text] = [
+    { type: 'text', text: 'here' },
+    { type: 'text', text: own },
+  ];
+  const [asked, result] = regular([
+    { role: 'user', content: [text, image] },
+    { role: 'tool', tool_call_id: 'a', content: [said, image] },
+  ]);
+  t.strictSame(asked?.content, [{ ...text, text: own.replaceAll('system message', 'quoted system message') }, image]);
+  const [begin, end] = inWords('tool result without a call', '|').split('|');
+  t.strictSame(result, {
+    role: 'user',
+    content: [{ type: 'text', text: begin }, said, image, { type: 'text', text: end }],
+  });
+  t.equal((result?.content as readonly unknown[])[2], image, 'the same object');
+  t.end();
+});
+
 t.test('ids that repeat are told apart', (t) => {
   t.same(paired(calls('a'), result('a', '1'), calls('a'), result('a', '2')), ['(a)', 'a=1', '(a-1)', 'a-1=2']);
   t.same(paired(calls('a', 'a'), result('a', '1'), result('a', '2')), ['(a,a-1)', 'a=1', 'a-1=2']);

@@ -133,6 +133,14 @@ t.test(
   },
 );
 
+t.test('images of a result of no call, and beside words of ours, are those of the prompt', async (t) => {
+  const words = 'The following is a system message:';
+  const of = (width: number): ContentPart => image(dataUrl(png(width, 1)));
+  const stray: Message = { role: 'tool', content: [text, of(2)], tool_call_id: 'none' };
+  const read = readOf({ messages: [user({ type: 'text', text: words }, of(1)), stray] }, BOUNDS);
+  t.strictSame(read.kind === 'images' && read.images.map(({ size }) => size.width), [1, 2]);
+});
+
 const grey = (): number => 0;
 
 t.test('the size of a PNG and of a JPEG', async (t) => {
