@@ -18,9 +18,9 @@ export type Processor = keyof typeof COMPILERS;
 
 export const PROCESSORS = Object.keys(COMPILERS) as readonly Processor[];
 
-/** The addons, each with its own sources; libmtmd's are {@link mtmdSources}. */
+/** The addons, each with its own sources and headers; libmtmd's are {@link mtmdSources}. */
 const ADDONS = {
-  'ra-engine': ['next-token.cpp', 'embeddings.cpp', 'states.cpp'],
+  'ra-engine': ['next-token.cpp', 'picker.h', 'embeddings.cpp', 'states.cpp'],
   'ra-vision': ['vision.cpp', 'sandbox.cpp'],
 } as const;
 
@@ -109,7 +109,7 @@ async function link(
   const nodeHeaders = ['node-addon-api', 'node-api-headers/include', 'node-llama-cpp/llama/addon'].map(
     (path) => `-I${join(root, 'node_modules', path)}`,
   );
-  const compiled: { readonly source: string; readonly args: readonly string[] }[] = ADDONS[name].map((file) => ({
+  const compiled: { readonly source: string; readonly args: readonly string[] }[] = ADDONS[name].filter((file) => file.endsWith('.cpp')).map((file) => ({
     source: join(root, 'engine/native', file),
     args: [...OWN_FLAGS, ...nodeHeaders, `-DRA_SOURCES="${digestOf(root, name)}"`],
   }));
