@@ -61,7 +61,7 @@ const BRACKETS: Readonly<Partial<Record<Type, string>>> = { object: '{', array: 
  *
  * Properties come in the schema's order, other ones after them; optional ones may be left out. oneOf is anyOf. Keywords
  * that are not known here are not read. A schema without a type that has the keywords of objects, or of arrays, is one of
- * those. docs/contract.md#json-schema lists what is enforced of each keyword.
+ * those. docs/compatible.md#json-schema lists what is enforced of each keyword.
  *
  * `work`: shared by all schemas of one request; a schema that takes more than is left of it is unservable. `root`: what
  * references point into, where `schema` is a part of it.

@@ -1,5 +1,5 @@
 /**
- * POST /chat/completions under `contract: compatible` (docs/contract.md#the-compatible-contract): all that the strict contract
+ * POST /chat/completions under `contract: compatible` (docs/compatible.md): all that the strict contract
  * takes, and what clients send besides. Closed too, but for messages, their parts and their calls: a name that is not here is
  * refused. What would change the answer and cannot be done is here with the one value that asks for nothing.
  */
@@ -19,7 +19,7 @@ import {
 import { INERT_FIELDS } from './inert-fields.js';
 
 /**
- * JSON Schema as tools and schema libraries write it, for `contract: compatible` (docs/contract.md#json-schema). A closed set of
+ * JSON Schema as tools and schema libraries write it, for `contract: compatible` (docs/compatible.md#json-schema). A closed set of
  * keywords, so that one which limits values and which nothing here reads is refused by name and not passed over; those that
  * limit nothing are ignored. As in the strict contract the caller's
  * schema is data: checked, made into a grammar and rendered, never run.

@@ -1,6 +1,6 @@
 /**
  * POST /v1/messages and POST /v1/messages/count_tokens: Anthropic's Messages API, served under `contract: compatible` without state
- * (docs/contract.md#messages-api). The body is closed. Messages, blocks and tools are open, as in chat under this contract, since clients
+ * (docs/compatible.md#messages-api). The body is closed. Messages, blocks and tools are open, as in chat under this contract, since clients
  * send back what any server has written into them.
  */
 import { CHAT_SCHEMA } from './chat-schema.js';
@@ -218,7 +218,7 @@ export const MESSAGES_SCHEMA = {
     output_format: orNull(FORMAT),
     metadata: orNull(open([], { user_id: NAME })),
     ...WITHOUT_EFFECT,
-    // The words after the colon are in docs/contract.md: a client that is told so by the error's code goes on without threads.
+    // The words after the colon are in docs/compatible.md: a client that is told so by the error's code goes on without threads.
     thread: { type: 'null', 'x-message': 'must be null: no message is stored here, so send the whole conversation' },
     container: { type: 'null', 'x-message': 'must be null: no tool runs here' },
     mcp_servers: {

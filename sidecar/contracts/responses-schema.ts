@@ -1,5 +1,5 @@
 /**
- * POST /responses, served under `contract: compatible` without state (docs/contract.md#responses). Closed: what needs a stored
+ * POST /responses, served under `contract: compatible` without state (docs/compatible.md#responses). Closed: what needs a stored
  * response is refused by name. Tools that are no functions, and the items of their calls, are accepted: the tools are left out,
  * and the items become text.
  */

@@ -1,6 +1,6 @@
 /**
- * Errors that callers can get: the catalogue, and the responses that are built from its rows. docs/contract.md#error-table has the same
- * rows; a test compares both ways. docs/errors.md and the OpenAPI document are generated from it.
+ * Errors that callers can get: the catalogue, and the responses that are built from its rows. docs/errors.md and the OpenAPI
+ * document are generated from it.
  */
 
 /** `error.type` on the wire. */

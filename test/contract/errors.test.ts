@@ -1,4 +1,4 @@
-/** Every code of the error catalogue over HTTP, compared with docs/contract.md#error-table. */
+/** Every code of the error catalogue over HTTP, compared with docs/errors.md. */
 import t, { type Test } from 'tap';
 import { CATALOGUE, type ErrorCode } from '../../sidecar/domain/errors.js';
 import { PATIENT_QUEUE } from '../support/config-parts.js';
@@ -12,7 +12,7 @@ const CHAT = '/v1/chat/completions';
 const ORIGIN = 'https://app.example';
 const reached = new Set<string>();
 
-/** docs/contract.md#error-table as written there: status, type, whether a retry can succeed. */
+/** docs/errors.md as written there: status, type, whether a retry can succeed. */
 const TABLE: Record<ErrorCode, readonly [status: number, type: string, retry: boolean]> = {
   bad_request: [400, 'invalid_request_error', false],
   context_length_exceeded: [400, 'invalid_request_error', false],

@@ -1,5 +1,5 @@
 /**
- * docs/contract.md’s tables of the compatible contract compared with the code, field by field and keyword by keyword.
+ * What docs/api.md and docs/compatible.md say of the compatible contract compared with the code, field by field and keyword by keyword.
  */
 import { readFileSync } from 'node:fs';
 import { join } from 'node:path';
@@ -15,7 +15,7 @@ import {
   INERT_ROWS,
   MESSAGE_FIELDS,
   REFUSED_VALUES,
-  type FieldRow,
+  type Effect,
 } from '../contract/tables/compatible-tables.js';
 import { MESSAGES_FIELDS } from '../contract/tables/messages-tables.js';
 import { RESPONSES_FIELDS } from '../contract/tables/responses-tables.js';
@@ -23,19 +23,34 @@ import { bytesOf, type Json } from '../support/bodies.js';
 import { sourceRoot } from '../support/source-root.js';
 import { tablesOf } from './figures.js';
 
-const page = readFileSync(join(sourceRoot, 'docs/contract.md'), 'utf8');
+const page = readFileSync(join(sourceRoot, 'docs/compatible.md'), 'utf8');
+const api = readFileSync(join(sourceRoot, 'docs/api.md'), 'utf8');
 
 /** The text from a heading to the next one of its level or above. */
-function section(heading: string): string {
-  const [, text] = page.split(`\n${heading}\n`);
-  if (text === undefined) throw new Error(`docs/contract.md has no heading ${heading}`);
+function section(heading: string, text = page): string {
+  const [, found] = text.split(`\n${heading}\n`);
+  if (found === undefined) throw new Error(`no page has the heading ${heading}`);
   const level = heading.indexOf(' ');
-  return text.split(new RegExp(`^#{1,${level}} `, 'm'))[0] ?? '';
+  return found.split(new RegExp(`^#{1,${level}} `, 'm'))[0] ?? '';
 }
 
 const namesIn = (text: string): string[] => [...text.matchAll(/`([\w$]+)`/g)].map(([, name = '']) => name);
 const keysOf = (schema: unknown): string[] => Object.keys((schema as { readonly properties: object }).properties);
-const compatible = section('## The compatible contract');
+
+/** The effect of each field of shapes in docs/api.md, by the beginning of its meaning; the last shape that has a field counts. */
+function effectsOf(...shapes: readonly string[]): Map<string, Effect> {
+  const items = shapes.flatMap((shape) => [
+    ...section(`### ${shape}`, api).matchAll(/^- (`[^(]*) \(.*?\)(?:: (.*))?$/gm),
+  ]);
+  return new Map(
+    items.flatMap(([, fields = '', meaning = '']) =>
+      namesIn(fields).map((name) => [
+        name,
+        meaning.startsWith('Accepted') ? 'ignored' : meaning.startsWith('Only') ? 'refused' : 'used',
+      ]),
+    ),
+  );
+}
 
 type Form = 'compatible' | 'responses' | 'messages';
 
@@ -52,11 +67,8 @@ function changes(form: Form, field: string, value: Json): boolean {
   return JSON.stringify(request({ ...plain, [field]: value }, form)) !== JSON.stringify(request(plain, form));
 }
 
-t.test('every field of the body is in the page’s table, with its effect', async (t) => {
-  const [table] = tablesOf(compatible);
-  const effects = new Map(
-    (table?.rows ?? []).flatMap(([field = '', effect = '']) => namesIn(field).map((name) => [name, effect])),
-  );
+t.test('every field of a chat is on the pages, with its effect', async (t) => {
+  const effects = effectsOf('ChatCompletionRequest', 'CompatibleChatRequest');
   for (const { field, effect, taken } of BODY_FIELDS) {
     t.equal(effects.get(field), effect, field);
     for (const [i, value] of taken.entries()) {
@@ -71,31 +83,30 @@ t.test('every field of the body is in the page’s table, with its effect', asyn
     [],
     'no field is missing',
   );
-  for (const field of MESSAGE_FIELDS) t.ok(effects.has(field), `${field} of a message`);
-  for (const [name] of REFUSED_VALUES) t.equal(effects.get(name), 'refused', name);
+  const ofMessages = new Set(namesIn(section('### Messages')));
+  for (const field of MESSAGE_FIELDS) t.ok(ofMessages.has(field), `${field} of a message`);
+  const refused = new Set(namesIn(/^Refused values: .*(?:\n.+)*/m.exec(section('## Chat'))?.[0] ?? ''));
+  for (const [name] of REFUSED_VALUES) t.ok(refused.has(name), name);
 });
 
 t.test('every field of the Responses API is on the page, with its effect', async (t) => {
-  const names = new Set(namesIn(section('### Responses').replaceAll('.', '` `')));
-  const strict = new Set(keysOf(CHAT_SCHEMA));
-  // The page has them once, for both routes.
+  const effects = effectsOf('CompatibleChatRequest', 'ResponsesRequest');
+  const own = effectsOf('ResponsesRequest');
+  // In one row with others, which docs/api.md does not repeat for this route.
   const inert = new Set(INERT_ROWS.map(({ field }) => field));
   t.strictSame(
-    keysOf(RESPONSES_SCHEMA).filter((field) => !strict.has(field) && !names.has(field) && !inert.has(field)),
+    keysOf(RESPONSES_SCHEMA).filter((field) => !(inert.has(field) ? effects : own).has(field)),
     [],
     'no field is missing',
   );
-  const effectless = ({ effect }: FieldRow): boolean => effect !== 'used';
-  for (const { field, taken } of RESPONSES_FIELDS.filter(effectless)) {
-    for (const value of taken) t.notOk(changes('responses', field, value), `${field} has none`);
+  for (const { field, effect, taken } of RESPONSES_FIELDS) {
+    t.equal(effects.get(field), effect, field);
+    if (effect !== 'used') for (const value of taken) t.notOk(changes('responses', field, value), `${field} has none`);
   }
 });
 
-t.test('every field of the Messages API is in the page’s table, with its effect', async (t) => {
-  const [table] = tablesOf(section('### Messages API'));
-  const effects = new Map(
-    (table?.rows ?? []).flatMap(([field = '', effect = '']) => namesIn(field).map((name) => [name, effect])),
-  );
+t.test('every field of the Messages API is on the page, with its effect', async (t) => {
+  const effects = effectsOf('MessagesRequest');
   const listed = new Set(['model', 'messages', ...MESSAGES_FIELDS.map(({ field }) => field)]);
   t.strictSame(
     keysOf(MESSAGES_SCHEMA).filter((field) => !listed.has(field)),
@@ -113,7 +124,7 @@ t.test('every field of the Messages API is in the page’s table, with its effec
 });
 
 t.test('the page’s keywords of JSON schemas are those that the contract accepts', async (t) => {
-  const [table] = tablesOf(section('### JSON schema'));
+  const [table] = tablesOf(section('## JSON schema'));
   const onPage = (table?.rows ?? [])
     .filter(([, effect = '']) => !effect.startsWith('refused'))
     .flatMap(([keywords = '']) => namesIn(keywords));

@@ -1,43 +1,33 @@
-import { REQUEST_HEADERS, RESPONSE_HEADERS, refusalsOf } from '../../sidecar/api/openapi/openapi.js';
+import { REQUEST_HEADERS, RESPONSE_HEADERS } from '../../sidecar/api/openapi/openapi.js';
 import { code, row } from './markdown.js';
 import { ROUTES } from '../../sidecar/api/public-routes.js';
 import type { RouteReference } from '../../sidecar/api/route.js';
 import { boundsOf, typeOf } from './schema-text.js';
+import { CATALOGUE } from '../../sidecar/domain/errors.js';
 import { componentSchemas, type Schema } from '../../sidecar/api/openapi/schemas.js';
 
 /** The routes of both contracts. */
 const ALL = ROUTES.map(({ reference }) => reference);
 
-type Refusal = readonly [status: number, code: string];
-
-/** Every status and code of a route's refusals, with the statuses of the catalogue. */
-function refusals(route: RouteReference): Refusal[] {
-  const { messageErrors, ...usual } = route;
-  return [...refusalsOf(messageErrors === true ? usual : route)].flatMap(([status, codes]) =>
-    codes.map((each): Refusal => [status, each]),
-  );
-}
-
-const isOf = (all: readonly Refusal[], [status, code]: Refusal): boolean =>
-  all.some((other) => other[0] === status && other[1] === code);
-
-/** The refusals of all of these routes. */
-function common(routes: readonly RouteReference[]): Refusal[] {
-  const each = routes.map(refusals);
-  return (each[0] ?? []).filter((refusal) => each.every((all) => isOf(all, refusal)));
-}
-
-const KEYED = ALL.filter(({ key }) => key);
-const WITH_KEY = common(KEYED);
-const WITH_BODY = common(KEYED.filter(({ request }) => request !== undefined)).filter((each) => !isOf(WITH_KEY, each));
-
-/** `400 \`bad_request\`, …`. */
-function codesText(all: readonly Refusal[]): string {
-  return all.map(([status, each]) => `${status} \`${each}\``).join(', ');
-}
-
 /** Shapes whose fields are those of another shape, but for the fields that are listed. */
-const EXTENDS: Readonly<Record<string, string>> = { CompatibleChatRequest: 'ChatCompletionRequest' };
+const EXTENDS: Readonly<Record<string, string>> = {
+  CompatibleChatRequest: 'ChatCompletionRequest',
+  UsageChunk: 'ChatCompletionChunk',
+  CountedChunk: 'ChatCompletionChunk',
+};
+
+/** Shapes that have long rows of fields, those of other servers, in common with another shape. */
+const SHARES: Readonly<Record<string, string>> = { ResponsesRequest: 'CompatibleChatRequest' };
+
+/** Fields of one shape that have the same type and meaning. */
+interface FieldRow {
+  readonly paths: readonly string[];
+  readonly type: string;
+  readonly meaning: string;
+}
+
+/** A row of more fields than this is not repeated in a shape that shares it. */
+const LONG_ROW = 3;
 
 /** The text of docs/api.md. */
 export function apiDocs(): string {
@@ -45,11 +35,11 @@ export function apiDocs(): string {
 
 # API
 
-The public listener, as GET /v1/openapi.json describes it for programs. [errors.md](errors.md) lists the error codes,
-[http.md](http.md) what holds below the contract: bodies, connections, JSON.
+The public listener, as GET /v1/openapi.json describes it for programs. [contract.md](contract.md) says what the service promises,
+[compatible.md](compatible.md) what \`contract: compatible\` adds, [http.md](http.md) what holds below both: bodies, connections, JSON.
 
 Lengths are in Unicode code points. An absent field counts as its default. Unless said otherwise an object is closed: a
-field that is not listed is refused.
+field that is not listed is refused. Each field is followed by its type and bounds.
 
 ## Routes
 
@@ -57,8 +47,7 @@ ${row('route', 'what it does', 'key')}
 ${row('---', '---', '---')}
 ${ALL.map((route) => row(`[${titleOf(route)}](#${anchorOf(titleOf(route))})`, route.summary, route.key ? 'yes' : 'no')).join('\n')}
 
-Every route with a key may refuse with ${codesText(WITH_KEY)}; with a body also with ${codesText(WITH_BODY)}. The routes below list
-what they have besides; [errors.md](errors.md) has each code.
+[errors.md](errors.md) has the errors; the OpenAPI document lists those of each route.
 
 ${ALL.map(routeText).join('\n')}
 ## Headers of requests
@@ -86,47 +75,79 @@ ${Object.entries(componentSchemas())
 
 function routeText(route: RouteReference): string {
   const { description, request, answer, frames } = route;
-  const own = refusals(route).filter((each) => !route.key || !isOf([...WITH_KEY, ...WITH_BODY], each));
   const lines = [
     ...(request === undefined ? [] : [`- Body: ${link(request)}.`]),
     ...(answer === 'OpenApi' ? [] : [`- 200: ${link(answer)}.`]),
     ...(frames === undefined ? [] : [`- 200, streamed: frames of ${frames.map(link).join(', ')}.`]),
     ...(route.messageErrors === true
-      ? [`- Errors: ${link('MessageError')}, some with [another status](contract.md#messages-api).`]
+      ? [`- Errors: ${link('MessageError')}, some with [another status](compatible.md#messages-api).`]
       : []),
-    ...(own.length === 0 ? [] : [`- ${route.key ? 'Refusals besides' : 'Refusals'}: ${codesText(own)}.`]),
     ...(route.other === undefined ? [] : [`- ${route.other[0]}: ${link(route.other[1])}.`]),
   ];
-  return `### ${titleOf(route)}\n\n${description}\n\n${lines.join('\n')}\n`;
+  return `### ${titleOf(route)}\n\n${description}\n${lines.length === 0 ? '' : `\n${lines.join('\n')}\n`}`;
 }
 
 function shapeText(name: string, schema: Schema): string {
   const { description, oneOf } = schema;
-  const words = typeof description === 'string' ? `${description}\n\n` : '';
+  const words = typeof description === 'string' ? `${description}\n` : '';
   if (Array.isArray(oneOf)) {
-    return `### ${name}\n\n${words}One of ${(oneOf as Schema[]).map(typeOf).join(', ')}.\n`;
+    return `### ${name}\n\n${words}\nOne of ${(oneOf as Schema[]).map(typeOf).join(', ')}.\n`;
   }
-  const open = schema['additionalProperties'] === false ? '' : 'Other fields are ignored.\n\n';
-  const parent = EXTENDS[name];
-  const same = new Set(parent === undefined ? [] : fieldRows(componentSchemas()[parent] ?? {}, '').map(withoutKind));
-  const extended = parent === undefined ? '' : `The other fields of ${link(parent)} are as there.\n\n`;
-  return `### ${name}
-
-${words}${open}${extended}${row('field', 'type', 'meaning')}
-${row('---', '---', '---')}
-${fieldRows(schema, '')
-  .filter((each) => !same.has(withoutKind(each)))
-  .join('\n')}
-`;
+  const { rows, remarks } = ownRows(name, schema);
+  if (rows.length === 0) return `### ${name}\n\n${words}`;
+  const paragraphs = [
+    ...(words === '' ? [] : [words]),
+    ...(schema['additionalProperties'] === false ? [] : ['Other fields are ignored.\n']),
+    ...remarks,
+  ];
+  return `### ${name}\n\n${paragraphs.map((text) => `${text}\n`).join('')}${rows.map(rowText).join('\n')}\n`;
 }
 
-/** A row of a field without its kind: a field that may be null is not told apart from one that may not. */
-function withoutKind(text: string): string {
-  return text.replace(/^(\| [^|]* \| )[^|;]*/, '$1');
+/** The rows that a shape does not have in common with another one, and what is said of the others. */
+function ownRows(name: string, schema: Schema): { rows: FieldRow[]; remarks: string[] } {
+  const rows = joined(fieldRows(schema, ''));
+  const parent = EXTENDS[name];
+  if (parent !== undefined) {
+    const inherited = new Set(fieldRows(componentSchemas()[parent] ?? {}, '').map(withoutKind));
+    const own = joined(fieldRows(schema, '').filter((each) => !inherited.has(withoutKind(each))));
+    return { rows: own, remarks: [`The other fields of ${link(parent)} are as there.\n`] };
+  }
+  const sharer = SHARES[name];
+  if (sharer === undefined) return { rows, remarks: [] };
+  const theirs = new Set(joined(fieldRows(componentSchemas()[sharer] ?? {}, '')).map(rowText));
+  const shared = rows.filter((each) => each.paths.length > LONG_ROW && theirs.has(rowText(each)));
+  const firsts = shared.map(({ paths }) => `\`${paths[0] ?? ''}\``).join(', ');
+  return {
+    rows: rows.filter((each) => !shared.includes(each)),
+    remarks: [`${firsts}, and the fields that share a row with one of them in ${link(sharer)}, are as there.\n`],
+  };
+}
+
+function rowText({ paths, type, meaning }: FieldRow): string {
+  const fields = paths.map((path) => `\`${path}\``).join(', ');
+  return `- ${fields} (${type})${meaning === '' ? '' : `: ${meaning}`}`;
+}
+
+/** A field without its kind: one that may be null is not told apart from one that may not. */
+function withoutKind({ paths, type, meaning }: FieldRow): string {
+  return JSON.stringify([paths, type.replace(/^[^;]*/, ''), meaning]);
+}
+
+/** Fields of one type and meaning in one row: neighbours, and those that have a meaning wherever they stand. */
+function joined(rows: readonly FieldRow[]): FieldRow[] {
+  const all: FieldRow[] = [];
+  for (const each of rows) {
+    const same = (other: FieldRow | undefined): boolean => other?.type === each.type && other.meaning === each.meaning;
+    const at = each.meaning === '' ? (same(all.at(-1)) ? all.length - 1 : -1) : all.findIndex(same);
+    const found = all[at];
+    if (found === undefined) all.push(each);
+    else all[at] = { ...found, paths: [...found.paths, ...each.paths] };
+  }
+  return all;
 }
 
 /** The fields of an object; those of nested objects and lists follow under their path. */
-function fieldRows(schema: Schema, prefix: string): string[] {
+function fieldRows(schema: Schema, prefix: string): FieldRow[] {
   const fields = (schema['properties'] ?? {}) as Readonly<Record<string, Schema>>;
   const required = (schema['required'] ?? []) as readonly string[];
   return Object.entries(fields).flatMap(([field, rule]) => {
@@ -134,18 +155,26 @@ function fieldRows(schema: Schema, prefix: string): string[] {
     const { default: standard, description = '' } = rule as { default?: unknown; description?: string };
     const bounds = [
       ...(required.includes(field) ? ['required'] : []),
-      boundsOf(rule),
+      errorCodes(rule) ?? boundsOf(rule),
       ...(standard === undefined ? [] : [`default ${code(standard)}`]),
     ];
-    const own = row(`\`${path}\``, [typeOf(rule), ...bounds.filter((each) => each !== '')].join('; '), description);
+    const type = [typeOf(rule), ...bounds.filter((each) => each !== '')].join('; ');
     const { items, else: otherwise = {} } = rule as { items?: Schema; else?: Schema };
     return [
-      own,
+      { paths: [path], type, meaning: description },
       ...fieldRows(rule, `${path}.`),
       ...fieldRows(otherwise, `${path}.`),
       ...(items ? fieldRows(fullest(items), `${path}[].`) : []),
     ];
   });
+}
+
+/** Of a field whose values are the codes of docs/errors.md, in place of their list. */
+function errorCodes(schema: Schema): string | undefined {
+  const values = (schema['enum'] ?? []) as readonly string[];
+  if (!Object.keys(CATALOGUE).every((each) => values.includes(each))) return undefined;
+  const others = values.filter((each) => !(each in CATALOGUE));
+  return ['a code of [errors.md](errors.md)', ...others.map(code)].join(' or ');
 }
 
 /** Of variants of one object: the first, which has all the fields; required are those that all variants require. */

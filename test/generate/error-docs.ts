@@ -11,7 +11,7 @@ Every refusal and every failure has one body, \`application/json\`:
 
     {"error": {"message": "…", "type": "…", "code": "…", "param": "messages[2].content"}}
 
-Clients of the Messages API get another body, in part with other statuses ([contract.md](contract.md#messages-api)), and the code in it.
+Clients of the Messages API get another body, in part with other statuses ([compatible.md](compatible.md#messages-api)), and the code in it.
 
 \`message\` is for people and may change; programs go by \`code\`. \`param\` is the path of what is wrong in the request, or
 null; it stops at the last name or index that the contract defines. No message repeats what was sent. A refused request

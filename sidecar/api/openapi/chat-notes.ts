@@ -50,7 +50,7 @@ export const CHAT_NOTES: Notes = {
     },
     tools: {
       description:
-        'Functions that the model may call. Calls are read from what the model writes by its chat template; the prompt asks a model whose format is not known for JSON of a fixed form (docs/tool-formats.md). Arguments are constrained to `parameters` as far as a grammar can (docs/contract.md, JSON schema). 422 from a model that is served without tools (`toolFormat: none`), and for tools whose grammar would be too large or too much work: past some 1,200 properties, 2,048 values of one enum, 256 alternatives of one value, or combinations of alternatives that multiply.',
+        'Functions that the model may call. Calls are read from what the model writes by its chat template; the prompt asks a model whose format is not known for JSON of a fixed form (docs/tool-formats.md). Arguments are constrained to `parameters` as far as a grammar can (docs/compatible.md#json-schema). 422 from a model that is served without tools (`toolFormat: none`), and for tools whose grammar would be too large or too much work: past some 1,200 properties, 2,048 values of one enum, 256 alternatives of one value, or combinations of alternatives that multiply.',
     },
     user: { description: 'The end user, for fairness within the account. Never logged in clear.' },
   },
@@ -200,12 +200,15 @@ export const COMPATIBLE_SHAPES: Readonly<Record<string, string>> = {
   ResponseEvent: 'One event of a stream, by its `type`, with further fields of that type.',
   Model: 'One model of the list.',
   AnySchema:
-    'A JSON schema of the keywords that tools and schema libraries write. docs/contract.md#json-schema lists which are enforced.',
+    'A JSON schema of the keywords that tools and schema libraries write. docs/compatible.md#json-schema lists which are enforced.',
 };
 
 const IGNORED: Note = { description: 'Accepted, without effect.' };
 const INERT = Object.fromEntries(
-  Object.keys(INERT_FIELDS).map((name) => [name, { description: 'Only values that ask for nothing.' } satisfies Note]),
+  Object.keys(INERT_FIELDS).map((name) => [
+    name,
+    { description: 'Only these values, or empty: nothing else is served.' } satisfies Note,
+  ]),
 );
 const SESSION: Note = {
   description: 'An id of the session that the request is a turn of (docs/admission.md). The reply is the same.',
@@ -230,7 +233,7 @@ export const COMPATIBLE_NOTES: Notes = {
       enable_thinking: 'Turns thought on or off.',
       think: 'Turns thought on or off, or a level as `reasoning_effort`.',
       usage: 'With `include` true as `stream_options.include_usage`.',
-      top_k: 'Of so many of the most probable tokens one is sampled. 0, -1: of all.',
+      top_k: 'The number of most probable tokens to sample from. 0, -1: all.',
       min_p: 'Tokens less probable than this part of the most probable one’s are not sampled.',
       chat_template_kwargs: 'Values for names that the model’s chat template reads, for example `enable_thinking`.',
       logprobs: 'Only false: log probabilities are not served.',
@@ -303,7 +306,7 @@ export const COMPATIBLE_NOTES: Notes = {
       stream: 'Answer with server-sent events.',
       temperature: 'As in chat.',
       top_p: 'As in chat.',
-      top_k: 'Of so many of the most probable tokens one is sampled. 0, -1: of all.',
+      top_k: 'The number of most probable tokens to sample from. 0, -1: all.',
       tools:
         'Tools of the caller’s own, with their `input_schema`. Those of other types are not offered, nor are those with `defer_loading` until a result refers to them.',
       tool_choice: '`auto`, `any`, `none`, or one tool by its name; with `disable_parallel_tool_use` at most one call.',

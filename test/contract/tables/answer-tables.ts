@@ -26,7 +26,7 @@ const TYPES = [
   ...['server_error', 'timeout'],
 ];
 
-/** Every code of docs/contract.md#error-table. */
+/** Every code of docs/errors.md. */
 const CODES = [
   ...[
     'bad_request',

@@ -1,5 +1,5 @@
 /**
- * What `contract: compatible` accepts in addition, field by field, written from docs/contract.md: whether each field is
+ * What `contract: compatible` accepts in addition, field by field, written from docs/compatible.md: whether each field is
  * used, ignored or refused, accepted values, and refused values with the text and the place.
  */
 import type { Json } from '../../support/bodies.js';

@@ -1,4 +1,4 @@
-/** Fields of POST /v1/messages, written from docs/contract.md#messages-api. */
+/** Fields of POST /v1/messages, written from docs/compatible.md#messages-api. */
 import type { Json } from '../../support/bodies.js';
 import { entries, fieldCases, type CompatibleCase, type FieldRow } from './compatible-tables.js';
 import { CANARY } from './rule.js';

@@ -1,4 +1,4 @@
-/** Fields of POST /v1/responses, written from docs/contract.md#responses. */
+/** Fields of POST /v1/responses, written from docs/compatible.md#responses. */
 import {
   entries,
   fieldCases,

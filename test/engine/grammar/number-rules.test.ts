@@ -160,7 +160,7 @@ t.test('decimals are those with which a number is written', (t) => {
   t.end();
 });
 
-t.test('the share of the steps of patterns that a multiple takes (docs/contract.md)', (t) => {
+t.test('the share of the steps of patterns that a multiple takes (docs/compatible.md)', (t) => {
   for (const [multipleOf, about] of [
     [13, 3 / 4],
     [7, 1 / 3],

@@ -51,7 +51,7 @@ function grammarOf(schema: object): Gbnf {
 let patternsNotHeld = 0;
 
 /**
- * As ajv accepts it: without the keywords that docs/contract.md lists as not enforced, and with draft 4’s switches as
+ * As ajv accepts it: without the keywords that docs/compatible.md lists as not enforced, and with draft 4’s switches as
  * bounds.
  */
 function checked(value: unknown): unknown {

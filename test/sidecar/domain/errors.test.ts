@@ -8,7 +8,7 @@ import {
 } from '../../../sidecar/domain/errors.js';
 
 /**
- * docs/contract.md#error-table: codes, statuses, type. Repeated here, so that the catalogue cannot change unnoticed.
+ * docs/errors.md: codes, statuses, type. Repeated here, so that the catalogue cannot change unnoticed.
  */
 const CONTRACT: readonly (readonly [codes: string, statuses: readonly number[], type: string])[] = [
   ['bad_request', [400, 405, 415, 426], 'invalid_request_error'],
