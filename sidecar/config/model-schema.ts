@@ -78,7 +78,7 @@ const DEVICE = {
 const replicasSchema = {
   type: ['integer', 'string', 'array'],
   description:
-    'Engine processes of this model, behind one queue. A number: on a CPU so many, on a host with GPUs one for each of the first so many devices. `auto`: one for each device on which the model fits, on a CPU one. A list has an object for each: `devices` (an index, the UUID of a GPU or of a MIG instance, or a list of these, over which its layers are split; absent: all that there are), and `seats`, `contextPerSeat`, `threads` and `cores` where they differ from the model’s. 1: one process that sees all devices.',
+    'Engine processes of this model, behind one queue. A number: that many on a CPU; on a host with GPUs one for each of that many devices, from the first one on. `auto`: one for each device on which the model fits, on a CPU one. A list has an object for each: `devices` (an index, the UUID of a GPU or of a MIG instance, or a list of these, over which its layers are split; absent: all that there are), and `seats`, `contextPerSeat`, `threads` and `cores` where they differ from the model’s. 1: one process that sees all devices.',
   default: 1,
   allowedText: `from 1 to ${MOST_REPLICAS}, \`auto\`, or a list`,
   'x-message': `must be a number from 1 to ${MOST_REPLICAS}, auto, or a list of at most ${MOST_REPLICAS} replicas`,
@@ -251,7 +251,7 @@ export const modelSchema = {
       word: 'all',
       pattern: '^all$',
       description:
-        'Layers that a GPU computes, counting the output as one. `all`: a model that does not fit into GPU memory is not loaded. A number: at most so many; the CPU computes the others, which makes each step many times slower.',
+        'Layers that a GPU computes, counting the output as one. `all`: a model that does not fit into GPU memory is not loaded. A number: at most that many; the CPU computes the others, which makes each step many times slower.',
       default: 'all',
       allowedText: `\`all\`, or from 0 to ${MOST_LAYERS}`,
       'x-message': `must be all or a number from 0 to ${MOST_LAYERS}`,
@@ -324,7 +324,7 @@ export const modelSchema = {
         },
       ),
       maxAgeMs: milliseconds(
-        'What was not used for so long is dropped, in host memory and in free sequences, up to 10 s late.',
+        'State that was not used for this long is dropped, in host memory and in free sequences, up to 10 s late.',
         { default: 3_600_000, minimum: 1000 },
       ),
     }),

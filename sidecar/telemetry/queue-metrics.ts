@@ -223,7 +223,7 @@ export function queueMetrics(
     name: 'ra_sidecar_queue_standing',
     unit: '0 or 1',
     labels: ['model'],
-    help: '1: requests wait, and for some time more have arrived than the seats, or those that are long enough for them, can serve; 0: not.',
+    help: '1: requests wait, and for some time more have arrived than the seats that are long enough for them can serve; 0: not.',
     advice: '1 for long: add seats or machines.',
     collect() {
       for (const { model, overload } of readings()) this.set({ model }, overload.standing ? 1 : 0);

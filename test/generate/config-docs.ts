@@ -9,8 +9,8 @@ export function configDocs(): string {
 # Configuration
 
 \`RA_CONFIG\` names one JSON file, a regular one; comments and trailing commas are allowed in it. Without it the defaults hold. Every
-setting can also be given as an environment variable, which wins over the file: \`RA_\`, then the path in capitals with
-underscores, so \`RA_LISTEN_PORT=8081\` sets \`listen.port\`. Lists are given as JSON.
+setting of the first list can also be given as an environment variable, which wins over the file: \`RA_\`, then the path in capitals
+with an underscore between its words, so \`RA_QUEUE_MAX_WAIT_MS=5000\` sets \`queue.maxWaitMs\`. Lists are given as JSON.
 
 The whole is checked at the start. An unknown key, a key twice in one object, an unknown \`RA_\` variable or a bad value
 stops it with one line:
@@ -19,20 +19,17 @@ stops it with one line:
 
 \`ra-sidecar check-config\` prints all of them, or the whole configuration as it is in force.
 
+Each setting is followed by its default, its unit and what is allowed. A setting without bounds takes any text, or \`true\` and \`false\` if its default is one of them.
+
 ## Settings
 
-| setting | variable | default | unit | allowed | meaning |
-| --- | --- | --- | --- | --- | --- |
-${settings(configSchema)
-  .map(({ path, variable, schema }) => row(`\`${path}\``, `\`${variable}\``, ...cells(schema)))
+${sections(settings(configSchema))
+  .map(([name, all]) => `### ${name}\n\n${all.map(({ path, schema }) => item(path, schema)).join('\n')}\n`)
   .join('\n')}
-
 ## Each of \`models\`
 
-| setting | default | unit | allowed | meaning |
-| --- | --- | --- | --- | --- |
 ${settings(models)
-  .map(({ path, schema }) => row(`\`${path}\``, ...cells(schema, models.required?.includes(path))))
+  .map(({ path, schema }) => item(path, schema, models.required?.includes(path)))
   .join('\n')}
 
 The default list:
@@ -41,31 +38,34 @@ The default list:
 
 ## One setting against another
 
-- Model ids differ. No device is named twice by the replicas of one model, and none where its \`gpu\` is \`false\`. \`listen.port\` and \`operators.port\` differ, unless 0.
-- \`operators.host\` is a loopback address unless \`operators.secretFile\` is set.
-- A decision model has no \`vision\`, and \`toolFormat\` is \`auto\`. \`vision.devices\` is set only where \`gpu\` is not \`false\`.
-- Where \`engine.kind\` is \`llama.cpp\`, none of \`engine.url\`, \`socket\`, \`model\`, \`secretFile\` and \`tokens\` is set. Elsewhere
-  either \`engine.url\`, which holds no name and no password and names no server twice, or \`engine.socket\` is set, \`vision\` is
-  not, and \`replicas\` is 1. With \`engine.secretFile\` each \`engine.url\` is \`https\` or names a loopback address.
-  \`sglang\` needs \`prefixCache.scope\` \`all\`; a decision model needs \`decisions.isolate\` to be false.
-- \`listen.tcp\` is false only where \`listen.socket\` is set. Paths of sockets have at most 107 bytes.
-- \`tls.keyFile\` and \`tls.certFile\` are set together, and only where \`listen.tcp\` is true.
-- \`access.mode\` \`gateway\` needs \`gateway.secretFile\`, \`authorizer\` needs \`authorizer.url\`.
-- \`authorizer.url\` is \`https\`, unless it names a loopback address or \`authorizer.socket\` is set.
-- \`bodies.totalBytes\` is at least \`bodies.chatBytes\` and \`bodies.shortBytes\` together.
-- \`stream.totalBufferedBytes\` is at least \`stream.maxBufferedBytes\`; \`usage.maxBacklogBytes\` is at least twice
-  \`usage.segmentBytes\`.
-- \`engine.hangMs\` is at least twice \`engine.heartbeatMs\`; \`engine.backoffMaxMs\` is at least \`engine.backoffMinMs\`.
-- \`delivery.backoffMaxMs\` is at least \`delivery.backoffMinMs\`. \`delivery.url\` holds no name and no password.
-- At most one of \`delivery.url\` and \`delivery.nats.servers\` is set.
-- Under \`delivery.nats\`: \`secretFile\` is set unless \`auth\` is \`none\`, and only then;
-  \`caFile\`, \`certFile\` and \`keyFile\` need \`tls\`, the last two each other.
-- \`telemetry.otlp.endpoint\` holds no name, no password, no query and no fragment.
+- Where \`engine.kind\` is \`llama.cpp\`, no other setting of \`engine\` is set. Elsewhere either \`engine.url\`, which holds no name and no
+  password and names no server twice, or \`engine.socket\` is set, \`vision\` is not, and \`replicas\` is 1. With \`engine.secretFile\` each
+  \`engine.url\` is \`https\` or names a loopback address. \`sglang\` needs \`prefixCache.scope\` \`all\`; a decision model needs
+  \`decisions.isolate\` to be false.
+- \`bodies.totalBytes\` is at least \`bodies.chatBytes\` and \`bodies.shortBytes\` together; \`stream.totalBufferedBytes\` at least
+  \`stream.maxBufferedBytes\`; \`usage.maxBacklogBytes\` twice \`usage.segmentBytes\`; \`engine.hangMs\` twice \`engine.heartbeatMs\`;
+  each \`backoffMaxMs\` its \`backoffMinMs\`.
+- Addresses of other services (\`delivery.url\`, \`telemetry.otlp.endpoint\`) hold no name and no password.
+- Under \`delivery.nats\`, \`secretFile\` is set unless \`auth\` is \`none\`, and only then; \`caFile\`, \`certFile\` and \`keyFile\` need
+  \`tls\`, the last two each other.
+- The start names every other rule that a configuration breaks.
 `;
 }
 
-function cells(schema: SettingSchema, required = false): string[] {
-  return [required ? 'required' : standard(schema), schema.unit ?? '', allowed(schema), schema.description ?? ''];
+/** Settings by the first part of their path, in order. */
+function sections<T extends { readonly path: string }>(all: readonly T[]): [string, T[]][] {
+  const found = new Map<string, T[]>();
+  for (const each of all) {
+    const [name = ''] = each.path.split('.');
+    found.set(name, [...(found.get(name) ?? []), each]);
+  }
+  return [...found];
+}
+
+function item(path: string, schema: SettingSchema, required = false): string {
+  const unit = schema.unit === undefined ? '' : ` ${schema.unit}`;
+  const facts = [`${required ? 'required' : standard(schema)}${unit}`, allowed(schema)].filter((fact) => fact !== '');
+  return `- \`${path}\` (${facts.join('; ')}): ${schema.description ?? ''}`;
 }
 
 function standard(schema: SettingSchema): string {
@@ -76,17 +76,13 @@ function standard(schema: SettingSchema): string {
 function allowed(schema: SettingSchema): string {
   if (schema.allowedText !== undefined) return schema.allowedText;
   if (schema.enum) return schema.enum.map(code).join(', ');
-  if (schema.type === 'boolean') return '`true`, `false`';
+  if (schema.type === 'boolean') return '';
   if (schema.type === 'integer') return bounds(schema);
   if (schema.type === 'array') return `at most ${schema.maxItems ?? 'any number of'} items`;
-  return schema.pattern === undefined ? 'text' : code(schema.pattern);
+  return schema.pattern === undefined ? '' : code(schema.pattern);
 }
 
 /** Text is shown bare, everything else as JSON. */
 function code(value: unknown): string {
   return `\`${typeof value === 'string' ? value : JSON.stringify(value)}\``;
-}
-
-function row(...columns: string[]): string {
-  return `| ${columns.map((column) => column.replace(/\|/g, '\\|')).join(' | ')} |`;
 }

@@ -1,12 +1,11 @@
 import type { MetricDefinition } from '../../sidecar/telemetry/instruments.js';
 import { Metrics } from '../../sidecar/telemetry/metrics.js';
-import { row } from './markdown.js';
 
 /** The values of each label; a label without an entry fails the reference’s test. */
 export const LABELS: Readonly<Record<string, string>> = {
   account: 'an account as the operator named it: the 20 with the most seat time; empty for the sum of all others',
   awaits: '`first-token`: of streams; `end`: of whole replies',
-  block_size: 'tokens: state is reused in blocks of so many',
+  block_size: 'the number of tokens in one block of reused state',
   class: '`interactive`, `standard`, `batch`',
   end: '`continued`: by the next turn; `expired`: its time was over; `taken`: by another account; `lost`: with the engine',
   error_type:
@@ -66,38 +65,37 @@ is \`http_server_request_duration_seconds\`). All others begin with \`ra_sidecar
 add some at the ends. The conventions have no name for tokens counted by a server; like other gateways this one uses
 \`gen_ai_client_token_usage\`. If callers’ own telemetry has it too, distinguish them by \`job\`.
 
-Every label has few values. Keys, end users and texts are never labels.
+Every label has few values. Keys, end users and texts are never labels. \`gen_ai_*\` stands for the four labels ${GEN_AI.map((label) => `\`${label}\``).join(', ')}.
+Behind the arrow: what to do when the value is high.
 
 ${new Metrics([]).sections.map(({ title, metrics }) => section(title, metrics)).join('\n')}
 ## The process
 
 prom-client’s own metrics, among them:
 
-${row('metric', 'what to do when it is high')}
-${row('---', '---')}
-${row('`process_resident_memory_bytes`', 'Only the sidecar, not its engines. It should level off; report growth over days as a leak.')}
-${row('`process_open_fds`', 'One for each connection, one for each request to an authorizer, and about forty more; `listen.maxConnections` keeps it below `ulimit -n`.')}
-${row('`nodejs_eventloop_lag_p99_seconds`', 'Above 0.05 it delays every request: more sidecars, or fewer streams for each.')}
-${row('`process_cpu_seconds_total`', 'Near one core: as for the event loop.')}
+- \`process_resident_memory_bytes\`: only the sidecar, not its engines. → It should level off; report growth over days as a leak.
+- \`process_open_fds\`: one for each connection, one for each request to an authorizer, and about forty more. → \`listen.maxConnections\` keeps it below \`ulimit -n\`.
+- \`nodejs_eventloop_lag_p99_seconds\`: above 0.05 it delays every request. → More sidecars, or fewer streams for each.
+- \`process_cpu_seconds_total\`: near one core, as for the event loop.
 
 ## Labels
 
-${row('label', 'values')}
-${row('---', '---')}
 ${Object.entries(LABELS)
-  .map(([label, values]) => row(`\`${label}\``, values))
+  .map(([label, values]) => `- \`${label}\`: ${values}`)
   .join('\n')}
 `;
 }
 
-function section(title: string, metrics: readonly MetricDefinition[]): string {
-  const rows = metrics.map(({ name, type, unit, labels, help, advice }) =>
-    row(`\`${name}\``, type, unit, labels.map((label) => `\`${label}\``).join(' '), help, advice),
-  );
-  return `## ${title}
+/** Labels of all metrics of requests to models. */
+const GEN_AI = ['gen_ai_operation_name', 'gen_ai_provider_name', 'gen_ai_request_model', 'gen_ai_response_model'];
 
-${row('metric', 'type', 'unit', 'labels', 'meaning', 'what to do when it is high')}
-${row(...Array<string>(6).fill('---'))}
-${rows.join('\n')}
-`;
+function section(title: string, metrics: readonly MetricDefinition[]): string {
+  const items = metrics.map(({ name, type, unit, labels, help, advice }) => {
+    const all = GEN_AI.every((label) => labels.includes(label))
+      ? ['gen_ai_*', ...labels.filter((label) => !GEN_AI.includes(label))]
+      : labels;
+    const by = all.length === 0 ? '' : `; ${all.map((label) => `\`${label}\``).join(', ')}`;
+    return `- \`${name}\` (${type}, ${unit}${by}): ${help} → ${advice}`;
+  });
+  return `## ${title}\n\n${items.join('\n')}\n`;
 }
