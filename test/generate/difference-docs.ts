@@ -1,11 +1,10 @@
-/** The table of docs/tool-formats.md with the differences from llama-server. */
-import { DIFFERENCES, UNLISTED, type Difference, type Verdict } from '../goldens/differences.js';
+/** The list of docs/tool-formats.md with the differences from llama-server: their pairs are in test/goldens/differences.ts. */
+import { DIFFERENCES, UNLISTED, type Verdict } from '../goldens/differences.js';
 import { CONVERSATIONS } from '../goldens/conversations.js';
-import { row } from './markdown.js';
 
 const [BEGIN, END] = ['<!-- differences: begin -->', '<!-- differences: end -->'];
 
-/** The page with the table between its marks. `templates`: how many there are. */
+/** The page with the list between its marks. `templates`: how many there are. */
 export function withDifferences(page: string, templates: number): string {
   const [from, to] = [page.indexOf(BEGIN), page.indexOf(END)];
   if (from < 0 || to < from) throw new Error('the page has no place for the differences');
@@ -23,41 +22,39 @@ function differences(templates: number): string {
   return [
     `Of ${pairs.toLocaleString('en')} pairs (${templates} templates, ${all.length} conversations) ${(pairs - unlisted - listed).toLocaleString('en')} are equal, or refused by both. ${unlisted} differ since ${UNLISTED.length} templates list no tools (above): ${UNLISTED.join(', ')}. ${listed} differ for other reasons: of these Jinja2 renders ${by('sidecar')} as the sidecar does, ${by('llama-server')} as llama-server does and ${by('neither')} as neither, and it throws at ${by('throws')}.`,
     '',
-    row('template', 'conversations', 'Jinja2 renders as', 'right', 'why'),
-    row('---', '---', '---', '---', '---'),
-    ...sameDifferences().map(([{ conversations, jinja, right, why }, templates]) =>
-      row(templatesText(templates), conversationsText(conversations), jinja, right, why),
+    ...reasons().map(
+      ([why, { templates, rights, verdicts }]) =>
+        `- ${named([...templates])}${[...rights].join() === 'sidecar' ? '' : ', where llama-server is right'}${verdicts.has('sidecar') ? '' : ', which Jinja2 does not render'}: ${why}`,
     ),
   ].join('\n');
 }
 
-/** Differences that are the same but for their templates. */
-function sameDifferences(): readonly (readonly [Difference, readonly string[]])[] {
-  const same = new Map<string, readonly [Difference, string[]]>();
-  for (const each of DIFFERENCES) {
-    const key = JSON.stringify({ ...each, template: '' });
-    const known = same.get(key);
-    if (known === undefined) same.set(key, [each, [each.template]]);
-    else known[1].push(each.template);
+interface Reason {
+  readonly templates: Set<string>;
+  readonly rights: Set<string>;
+  readonly verdicts: Set<Verdict>;
+}
+
+/** Differences by their reason, the most frequent first. */
+function reasons(): (readonly [why: string, Reason])[] {
+  const found = new Map<string, Reason>();
+  for (const { why, template, right, jinja } of DIFFERENCES) {
+    const reason = found.get(why) ?? { templates: new Set(), rights: new Set(), verdicts: new Set() };
+    reason.templates.add(template);
+    reason.rights.add(right);
+    reason.verdicts.add(jinja);
+    found.set(why, reason);
   }
-  return [...same.values()];
+  return [...found].sort(([, a], [, b]) => b.templates.size - a.templates.size);
 }
 
 /** Many are counted: their names are in test/goldens/differences.ts. */
-function templatesText(templates: readonly string[]): string {
+function named(templates: readonly string[]): string {
   return templates.length > MAX_NAMED ? `${templates.length} templates` : templates.join(', ');
 }
 
-const MAX_NAMED = 9;
+const MAX_NAMED = 2;
 
 function countOf(conversations: string): number {
   return conversations.split(' ').length;
-}
-
-/** All that have tools are not named one by one. */
-function conversationsText(conversations: string): string {
-  const withTools = Object.entries(CONVERSATIONS).flatMap(([name, { tools }]) => (tools ? [name] : []));
-  return [...conversations.split(' ')].sort().join() === withTools.sort().join()
-    ? `all ${withTools.length} with tools`
-    : conversations.replaceAll(' ', ', ');
 }

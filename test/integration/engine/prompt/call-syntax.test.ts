@@ -139,14 +139,14 @@ const EXPECTED: Readonly<Record<string, string>> = {
     '<|tool_call:begin|>ID<|tool_call:name|>NAME<|tool_call:args|>ARGS … <|tool_call:end|><|tool_call:begin|>ID<|tool_call:name|> … <|tool_call:end|>',
 };
 
-/** A row of docs/models.md. */
-function rowOf(name: string, parts: PromptParts): string {
+/** The cells of docs/models.md behind a template's name. */
+function cellsOf(parts: PromptParts): string {
   const { calls, lists } = parts.template.tools;
   const { native } = callFormatText(parts.template.tools);
   const format = native ? `native, ${NOTATIONS[calls?.arguments?.kind ?? 'json'] ?? ''}` : 'JSON instruction';
   const tools = `${format}${lists ? '' : '; listed by the sidecar'}`;
   const several = calls?.next === undefined ? 'one' : 'several';
-  return `| ${name} | ${tools} | ${several} | ${parts.thoughts === undefined ? 'no' : 'yes'} | ${jsonMode(parts)} |`;
+  return `${tools} | ${several} | ${parts.thoughts === undefined ? 'no' : 'yes'} | ${jsonMode(parts)}`;
 }
 
 /** Whether a reply is constrained by a schema, and whether the template writes the schema. */
@@ -259,7 +259,8 @@ function fromCall(text: string, { mark, open, userRecipient }: CallSyntax): stri
 t.test('the templates of real models', async (t) => {
   const found: Record<string, string> = {};
   const unwritten: string[] = [];
-  const rows: string[] = [];
+  /** Names of templates by their cells. */
+  const same = new Map<string, string[]>();
   const names = (await readdir(join(await bundleCheckout(), 'models/templates'))).filter((name) =>
     name.endsWith('.jinja'),
   );
@@ -269,7 +270,8 @@ t.test('the templates of real models', async (t) => {
     if (made.kind === 'bad') continue;
     const { template } = made.parts;
     const syntax = template.calls;
-    rows.push(rowOf(name, made.parts));
+    const cells = cellsOf(made.parts);
+    same.set(cells, [...(same.get(cells) ?? []), name]);
     if (syntax === undefined) continue;
     found[name] = look(syntax);
     if (syntax === WRAPPED) continue;
@@ -292,16 +294,16 @@ t.test('the templates of real models', async (t) => {
   }
   t.strictSame(found, EXPECTED);
   t.strictSame(unwritten, UNWRITTEN, 'templates that omit earlier calls from the prompt');
-  const native = rows.filter((row) => row.includes('| native, ')).length;
+  const count = (formats: [string, string[]][]): number => formats.reduce((sum, [, { length }]) => sum + length, 0);
+  const all = count([...same]);
+  const native = count([...same].filter(([cells]) => cells.startsWith('native, ')));
   const claims = [
-    [
-      'docs/comparison.md',
-      `for ${native} of ${rows.length} templates, a JSON instruction for the ${rows.length - native} `,
-    ],
-    ['CHANGELOG.md', `for ${native} of the bundled llama.cpp's ${rows.length} templates`],
+    ['docs/comparison.md', `for ${native} of ${all} templates, a JSON instruction for the ${all - native} `],
+    ['CHANGELOG.md', `for ${native} of the bundled llama.cpp's ${all} templates`],
   ] as const;
   for (const [file, claim] of claims) t.match(await readFile(`${sourceRoot}/${file}`, 'utf8'), claim, file);
-  const head = ['| template | tools | calls a reply | thoughts | JSON mode |', '| --- | --- | --- | --- | --- |'];
+  const head = ['| tools | calls a reply | thoughts | JSON mode | templates |', '| --- | --- | --- | --- | --- |'];
+  const rows = [...same].sort().map(([cells, templates]) => `| ${cells} | ${templates.sort().join(', ')} |`);
   const table = [BEGIN, '', ...head, ...rows, '', END].join('\n');
   const page = await readFile(PAGE, 'utf8');
   const there = page.slice(page.indexOf(BEGIN), page.indexOf(END) + END.length);
