@@ -14,7 +14,6 @@ const INITIALS: Readonly<Record<string, string>> = {
   'llama-server': 'l-',
   vLLM: 'v-',
   Ollama: 'o-',
-  TGI: 't-',
   'llama-swap': 's-',
 };
 
