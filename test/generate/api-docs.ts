@@ -39,7 +39,7 @@ The public listener, as GET /v1/openapi.json describes it for programs. [contrac
 [compatible.md](compatible.md) what \`contract: compatible\` adds, [http.md](http.md) what holds below both: bodies, connections, JSON.
 
 Lengths are in Unicode code points. An absent field counts as its default. Unless said otherwise an object is closed: a
-field that is not listed is refused. Each field is followed by its type and bounds.
+field that is not listed is refused. Each field is followed by its type and bounds; a text is a string of at most 16,777,216 characters.
 
 ## Routes
 
@@ -158,15 +158,23 @@ function fieldRows(schema: Schema, prefix: string): FieldRow[] {
       errorCodes(rule) ?? boundsOf(rule),
       ...(standard === undefined ? [] : [`default ${code(standard)}`]),
     ];
-    const type = [typeOf(rule), ...bounds.filter((each) => each !== '')].join('; ');
+    const type = asText([typeOf(rule), ...bounds.filter((each) => each !== '')].join('; '));
     const { items, else: otherwise = {} } = rule as { items?: Schema; else?: Schema };
     return [
-      { paths: [path], type, meaning: description },
+      // Of a field with one value, that value says all.
+      { paths: [path], type, meaning: 'const' in rule ? '' : description },
       ...fieldRows(rule, `${path}.`),
       ...fieldRows(otherwise, `${path}.`),
       ...(items ? fieldRows(fullest(items), `${path}[].`) : []),
     ];
   });
+}
+
+/** A string of the usual longest length is a text. */
+function asText(type: string): string {
+  return type
+    .replace(/^string(.*); at most 16777216 characters/, 'text$1')
+    .replace(/^string(.*); 1 to 16777216 characters/, 'text$1; not empty');
 }
 
 /** Of a field whose values are the codes of docs/errors.md, in place of their list. */
