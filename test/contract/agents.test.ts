@@ -37,16 +37,16 @@ const RECORDED: readonly Recorded[] = requests.map(({ client, path, body }) => (
  */
 const TABLE: Readonly<Record<string, { readonly used: readonly string[]; readonly noEffect: readonly string[] }>> = {
   '@openai/codex 0.171.0 /v1/responses': {
-    used: ['input', 'model', 'parallel_tool_calls', 'reasoning', 'stream', 'text', 'tools'],
-    noEffect: ['client_metadata', 'include', 'prompt_cache_key', 'store', 'tool_choice'],
+    used: ['input', 'model', 'parallel_tool_calls', 'prompt_cache_key', 'reasoning', 'stream', 'text', 'tools'],
+    noEffect: ['client_metadata', 'include', 'store', 'tool_choice'],
   },
   'opencode-ai 1.18.33 /v1/chat/completions': {
     used: ['max_tokens', 'messages', 'model', 'reasoning_effort', 'stream', 'stream_options', 'tools'],
     noEffect: ['tool_choice'],
   },
   'opencode-ai 1.18.33 /v1/responses': {
-    used: ['input', 'max_output_tokens', 'model', 'reasoning', 'stream', 'tools'],
-    noEffect: ['include', 'prompt_cache_key', 'store', 'text', 'tool_choice'],
+    used: ['input', 'max_output_tokens', 'model', 'prompt_cache_key', 'reasoning', 'stream', 'tools'],
+    noEffect: ['include', 'store', 'text', 'tool_choice'],
   },
   '@qwen-code/qwen-code 0.24.4 /v1/chat/completions': {
     used: ['max_tokens', 'messages', 'model', 'stream', 'stream_options', 'tools'],
@@ -57,8 +57,8 @@ const TABLE: Readonly<Record<string, { readonly used: readonly string[]; readonl
     noEffect: ['store'],
   },
   '@earendil-works/pi-coding-agent 1.6.0 /v1/responses': {
-    used: ['input', 'max_output_tokens', 'model', 'reasoning', 'stream', 'tools'],
-    noEffect: ['include', 'prompt_cache_key', 'store'],
+    used: ['input', 'max_output_tokens', 'model', 'prompt_cache_key', 'reasoning', 'stream', 'tools'],
+    noEffect: ['include', 'store'],
   },
   'cline 3.0.65 /v1/chat/completions': {
     used: ['messages', 'model', 'stream', 'stream_options', 'tools'],
