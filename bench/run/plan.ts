@@ -87,6 +87,7 @@ export const PLAN: readonly Bench[] = [
   bench('either', false, 5, 'admission/sessions.bench.js', 'sessions'),
   bench('either', false, 7.5, 'soak/soak.js 6 90', 'soak'),
   bench('either', false, 3.3, 'http/conversations.bench.js', 'conversations-http'),
+  bench('either', true, 3, 'http/sessions.bench.js', 'sessions-http'),
   bench('either', false, 2.3, 'http/replica-fairness.bench.js', 'replica-fairness'),
   bench('either', false, 3.5, 'http/replica-kills.bench.js', 'replica-kills'),
   bench('prebuilt', false, 0.3, 'decisions/quality.bench.js', 'decision-quality'),

@@ -250,7 +250,7 @@ export const configSchema = section({
   sessions: section({
     keepMaxMs: milliseconds(
       'The longest time for which a seat stays with its session after a turn (docs/admission.md), so that the next turn finds its state. It stays as long as it would take to compute the state again, on all seats together; not at all if the cache restores it in less time. 0: no session is recognised.',
-      { default: 0, maximum: 600_000 },
+      { default: 60_000, maximum: 600_000 },
     ),
   }),
   bodies: section({

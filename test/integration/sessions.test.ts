@@ -30,7 +30,7 @@ const model = {
   prefixCache: { bytes: 0 },
 };
 const sidecar = await Sidecar.start(t, {
-  config: { models: [model], keys: { file: keyFile }, sessions: { keepMaxMs: 60_000 } },
+  config: { models: [model], keys: { file: keyFile } },
 });
 
 interface Answer {
