@@ -27,7 +27,8 @@ export const CHAT: WorkRoute<ChatParams, ChatTokens> = {
   entitlement: 'chat',
   kind: 'chat',
   maxBytes: ({ chatBytes }) => chatBytes,
-  form: ({ contract }) => (contract === 'compatible' ? 'compatible' : 'chat'),
+  form: ({ contract, billingLine }) =>
+    contract === 'strict' ? 'chat' : billingLine === 'keep' ? 'compatible-billed' : 'compatible',
   begin: (request) => generation(request, makeWriter),
   reference: {
     path: '/v1/chat/completions',

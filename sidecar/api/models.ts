@@ -1,5 +1,5 @@
 import { inCohort, mayCall, mayUse, type Caller } from '../access/identity.js';
-import { modelList, modelObject } from '../contracts/answers.js';
+import { modelList, modelObject, type ListedModel } from '../contracts/answers.js';
 import { anthropicModel, anthropicModels, type DescribedModel } from '../contracts/message-answers.js';
 import type { AnswerForm, Exchange, RequestHead } from '../http/exchange.js';
 import { MESSAGES_FORM } from './messages.js';
@@ -17,7 +17,9 @@ export const LIST_MODELS: PlainRoute = {
   serve: (exchange, services) =>
     answerCaller(exchange, services, (context, caller) => {
       const models = [...services.models.values()].filter((model) => isListed(model, caller));
-      const body = exchange.answerForm ? anthropicModels(models.map(described)) : modelList(models);
+      const body = exchange.answerForm
+        ? anthropicModels(models.map(described))
+        : modelList(models.map((model) => listed(model, services)));
       context.reply({ status: 200, body });
     }),
   answerForm: formOf,
@@ -44,7 +46,9 @@ export const SHOW_MODEL: PlainRoute = {
       const model = services.models.get(idOf(exchange.head.path));
       if (!model || !isListed(model, caller)) context.stop(failed(refusals.notEntitled()));
       else {
-        const body = exchange.answerForm ? JSON.stringify(anthropicModel(described(model))) : modelObject(model);
+        const body = exchange.answerForm
+          ? JSON.stringify(anthropicModel(described(model)))
+          : modelObject(listed(model, services));
         context.reply({ status: 200, body });
       }
     }),
@@ -88,6 +92,11 @@ function formOf(head: RequestHead): AnswerForm | undefined {
 
 function described({ id, created, engine }: HostedModel): DescribedModel {
   return { id, created, context: engine.contexts.at(-1) ?? 0 };
+}
+
+function listed(model: HostedModel, { contract }: Services): ListedModel {
+  const { id, created, ownedBy } = model;
+  return { id, created, ownedBy, ...(contract === 'compatible' && { context: described(model).context }) };
 }
 
 function isListed({ id, kind, cohort }: HostedModel, caller: Caller): boolean {

@@ -92,8 +92,10 @@ export function notServed(path: string, contract: Contract): ContractError {
   const rank = ({ compatibleOnly = false, method }: RouteReference): number =>
     Number(compatibleOnly) * 2 + Number(method === 'get');
   const served = referencesOf(contract).filter(({ key }) => key);
+  const plain = path.replace(/\/{2,}/g, '/').replace(/(?<=.)\/$/, '');
   return refusals.notServed(
     [...served].sort((a, b) => rank(a) - rank(b)).map((route) => `${route.method.toUpperCase()} ${route.path}`),
+    plain !== path && served.some((reference) => covers(reference, plain)),
   );
 }
 

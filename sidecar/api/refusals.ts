@@ -86,12 +86,10 @@ export function compatibleOnly(): ContractError {
   );
 }
 
-/** `served`: method and path of each route that asks for a key. */
-export function notServed(served: readonly string[]): ContractError {
-  return contractError(
-    'not_found',
-    `There is nothing at this path. Served are ${served.join(', ')}; GET /v1/openapi.json describes them.`,
-  );
+/** `served`: method and path of each route that asks for a key. `slash`: the path would be one of theirs without a slash too many. */
+export function notServed(served: readonly string[], slash: boolean): ContractError {
+  const what = slash ? 'There is nothing at this path, which has a slash too many.' : 'There is nothing at this path.';
+  return contractError('not_found', `${what} Served are ${served.join(', ')}; GET /v1/openapi.json describes them.`);
 }
 
 export function tooLarge(limitBytes: number): ContractError {

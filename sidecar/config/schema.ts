@@ -209,7 +209,7 @@ export const configSchema = section({
   ),
   messages: section({
     billingLine: text(
-      'The first block of Claude Code’s system text, which begins with `x-anthropic-billing-header:`. `drop`: it is left out of the prompt, since it differs between versions and, in older ones, between requests, so that no prefix could be reused. `keep`: it is part of the prompt.',
+      'The first block of Claude Code’s system text, which begins with `x-anthropic-billing-header:`; in chat the first of several parts of the first system message, as gateways send it on. `drop`: it is left out of the prompt, since it differs between versions and, in older ones, between requests, so that no prefix could be reused. `keep`: it is part of the prompt.',
       { enum: ['drop', 'keep'], default: 'drop' },
     ),
   }),

@@ -147,6 +147,8 @@ const MODEL_OBJECT = closed(['id', 'object', 'created', 'owned_by'], {
   object: { const: 'model' },
   created: COUNT,
   owned_by: { type: 'string' },
+  // Under `contract: compatible`.
+  max_model_len: COUNT,
 });
 
 const MODEL_LIST = closed(['object', 'data'], {

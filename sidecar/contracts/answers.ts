@@ -142,25 +142,28 @@ export function withUsage(chunk: string, usage: CompletionUsage): string {
   return `${chunk.slice(0, -1)},"usage":${JSON.stringify(usageObject(usage))}}`;
 }
 
-/** GET /models/{id}. `created` is Unix time in seconds. */
-export function modelObject({
-  id,
-  created,
-  ownedBy,
-}: {
+/** A model of the list. */
+export interface ListedModel {
   readonly id: string;
+  /** Unix time in seconds. */
   readonly created: number;
   readonly ownedBy: string;
-}): string {
-  return JSON.stringify({ id, object: 'model', created, owned_by: ownedBy });
+  /** Tokens of its longest seat, prompt and reply together. Absent under the strict contract. */
+  readonly context?: number;
 }
 
-/** GET /models. `created` is Unix time in seconds. */
-export function modelList(
-  models: readonly { readonly id: string; readonly created: number; readonly ownedBy: string }[],
-): string {
-  return JSON.stringify({
-    object: 'list',
-    data: models.map(({ id, created, ownedBy }) => ({ id, object: 'model', created, owned_by: ownedBy })),
-  });
+/** GET /models/{id}. */
+export function modelObject(model: ListedModel): string {
+  return JSON.stringify(modelFields(model));
+}
+
+/** GET /models. */
+export function modelList(models: readonly ListedModel[]): string {
+  return JSON.stringify({ object: 'list', data: models.map(modelFields) });
+}
+
+/** The context has vLLM's name for it, which load tools and gateways read. */
+function modelFields({ id, created, ownedBy, context }: ListedModel): object {
+  const window = context === undefined ? {} : { max_model_len: context };
+  return { id, object: 'model', created, owned_by: ownedBy, ...window };
 }

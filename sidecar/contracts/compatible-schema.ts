@@ -248,6 +248,19 @@ const RESULT_IMAGE = open(
   PART_FIELDS,
 );
 
+/** Parts of an assistant's content in the words of other APIs, which frameworks keep in histories. */
+const REPLY_PARTS = [
+  TEXT_PART,
+  REFUSAL_PART,
+  open(['type', 'text'], { type: { const: 'output_text' }, text: TEXT }, PART_FIELDS),
+  open(['type', 'thinking'], {
+    type: { const: 'thinking' },
+    thinking: textOrParts([TEXT_PART], ['string', 'array', 'null']),
+  }),
+  open(['type'], { type: { const: 'reasoning' }, text: TEXT_OR_NULL, reasoning: TEXT_OR_NULL }),
+  open(['type'], { type: { const: 'redacted_thinking' } }),
+];
+
 const CALL = open(['id', 'function'], {
   id: WIDE_CALL_ID,
   type: { const: 'function' },
@@ -277,7 +290,7 @@ const MESSAGE = {
       images: only([null], 'must be null: send parts of the type image_url'),
     }),
     message('assistant', [], {
-      content: textOrParts([TEXT_PART, REFUSAL_PART], ['string', 'array', 'null']),
+      content: textOrParts(REPLY_PARTS, ['string', 'array', 'null']),
       name: NAME,
       reasoning_content: TEXT_OR_NULL,
       reasoning: TEXT_OR_NULL,

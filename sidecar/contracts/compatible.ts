@@ -19,12 +19,21 @@ import { WELL_KNOWN_NAMES } from './well-known-names.js';
 /** Text as one string or in parts. */
 type WideText = string | null | readonly { readonly text?: string; readonly refusal?: string }[];
 
+/** A part of an assistant's content, by the names of several APIs. */
+interface ReplyPart {
+  readonly type: string;
+  readonly text?: string | null;
+  readonly refusal?: string;
+  readonly thinking?: WideText;
+  readonly reasoning?: string | null;
+}
+
 type WideMessage =
   | { readonly role: 'system' | 'developer'; readonly content: WideText; readonly name?: string | null }
   | { readonly role: 'user'; readonly content: string | readonly ContentPart[]; readonly name?: string | null }
   | {
       readonly role: 'assistant';
-      readonly content?: WideText;
+      readonly content?: string | null | readonly ReplyPart[];
       readonly name?: string | null;
       readonly reasoning_content?: string | null;
       readonly reasoning?: string | null;
@@ -106,8 +115,28 @@ export function refuseOutcome(
   return refuseAt({ subject: place.subject, param: placeOf([...segments, field], openMaps).param }, message);
 }
 
-/** Checks a chat body against the compatible contract. A body that the strict contract takes makes the same request. */
-export function toCompatibleRequest(value: unknown): Parsed<ChatRequest> {
+/**
+ * Claude Code's first block of system text. It names the client's version and how it was started, and older versions put a checksum of the
+ * request into it, so that no two requests had a common beginning and no prefix could be reused.
+ */
+export function isBilling({ text }: { readonly text?: string | undefined }): boolean {
+  return text?.startsWith('x-anthropic-billing-header:') === true;
+}
+
+/** Gateways send Claude Code's system text on as parts of the first message. */
+function withoutBilling(messages: readonly WideMessage[]): readonly WideMessage[] {
+  const [first, ...others] = messages;
+  if (first?.role !== 'system' && first?.role !== 'developer') return messages;
+  const [part, ...parts] = typeof first.content === 'string' ? [] : (first.content ?? []);
+  if (part === undefined || parts.length === 0 || !isBilling(part)) return messages;
+  return [{ ...first, content: parts }, ...others];
+}
+
+/**
+ * Checks a chat body against the compatible contract. A body that the strict contract takes makes the same request. `keepBilling`: the part
+ * with Claude Code's billing line stays in the prompt.
+ */
+export function toCompatibleRequest(value: unknown, keepBilling = false): Parsed<ChatRequest> {
   const outcome = check(value);
   if (!outcome.ok) return refuseOutcome(outcome, WIDE_OPEN_MAPS);
   const body = withoutNulls(outcome.value);
@@ -117,7 +146,7 @@ export function toCompatibleRequest(value: unknown): Parsed<ChatRequest> {
   const offered = wideTools?.map(toolOf) ?? [];
   const chat: ChatBody = {
     ...rest,
-    messages: messages.map(messageOf),
+    messages: (keepBilling ? messages : withoutBilling(messages)).map(messageOf),
     ...(user !== undefined && user !== '' && { user }),
     ...(offered.length > 0 && { tools: offered }),
     ...(thought.effort !== undefined && { reasoning_effort: thought.effort }),
@@ -215,17 +244,35 @@ function messageOf(message: WideMessage): Message {
     case 'tool':
       return { role: 'tool', content: resultContent(message.content), tool_call_id: message.tool_call_id };
     case 'assistant': {
-      const { content, refusal, tool_calls: calls } = message;
-      const thought = message.reasoning_content ?? message.reasoning;
+      const { refusal, tool_calls: calls } = message;
+      const { text, thought: within } = spoken(message.content ?? null);
+      const thought = message.reasoning_content ?? message.reasoning ?? within;
       return {
         role: 'assistant',
-        content: textOf(content ?? null) ?? refusal ?? (calls && calls.length > 0 ? null : ''),
+        content: text ?? refusal ?? (calls && calls.length > 0 ? null : ''),
         ...named,
         ...(typeof thought === 'string' && { reasoning_content: thought }),
         ...(calls && calls.length > 0 && { tool_calls: calls.map(callOf) }),
       };
     }
   }
+}
+
+/** What an assistant's content says, and what it thought. What is encrypted there says nothing. */
+function spoken(content: string | null | readonly ReplyPart[]): { readonly text?: string; readonly thought?: string } {
+  if (typeof content === 'string') return { text: content };
+  const texts: string[] = [];
+  const thoughts: string[] = [];
+  for (const { type, text, refusal, thinking, reasoning } of content ?? []) {
+    if (type === 'thinking') thoughts.push(textOf(thinking ?? null) ?? '');
+    else if (type === 'reasoning') thoughts.push(text ?? reasoning ?? '');
+    else if (type !== 'redacted_thinking') texts.push(text ?? refusal ?? '');
+  }
+  const silent = content === null || (texts.length === 0 && content.length > 0);
+  return {
+    ...(!silent && { text: texts.join('\n') }),
+    ...(thoughts.length > 0 && { thought: thoughts.join('\n') }),
+  };
 }
 
 /** The parts by their own fields alone: others are ignored. */

@@ -1,6 +1,6 @@
 /** Bodies of POST /v1/messages and POST /v1/messages/count_tokens, brought into the form of chat requests. */
 import { callChoiceOf, paramsOf, type ChatBody } from './chat.js';
-import { sessionIdOf, thoughtBudgetOf, toolOf } from './compatible.js';
+import { isBilling, sessionIdOf, thoughtBudgetOf, toolOf } from './compatible.js';
 import { WIDE_OPEN_MAPS } from './compatible-schema.js';
 import { placeOf, type Parsed, refuse, refuseAt } from './body-refusals.js';
 import { MESSAGES_SCHEMA } from './messages-schema.js';
@@ -235,16 +235,10 @@ function conversationOf({ system, messages: given }: MessagesBody, keepBilling: 
   return { messages, places, ...(firstImage !== undefined && { firstImage }) };
 }
 
-/**
- * Claude Code's first system block. It names the client's version and how it was started, and older versions put a checksum of the request
- * into it, so that no two requests had a common beginning and no prefix could be reused.
- */
-const BILLING = 'x-anthropic-billing-header:';
-
 function systemText(system: Content | null | undefined, keepBilling: boolean): string | undefined {
   const [first, ...rest] = blocksOf(system);
   if (first === undefined) return undefined;
-  const billed = !keepBilling && first.text?.startsWith(BILLING) === true;
+  const billed = !keepBilling && isBilling(first);
   const all = billed ? rest : [first, ...rest];
   return all.length === 0 ? undefined : all.map(textOf).join('\n');
 }

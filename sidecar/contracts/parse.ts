@@ -27,7 +27,8 @@ interface WideForm {
 }
 
 const WIDE_FORMS: Readonly<Record<Exclude<ChatForm, 'chat'>, WideForm>> = {
-  compatible: { schema: COMPATIBLE_SCHEMA, toRequest: toCompatibleRequest },
+  compatible: { schema: COMPATIBLE_SCHEMA, toRequest: (value) => toCompatibleRequest(value) },
+  'compatible-billed': { schema: COMPATIBLE_SCHEMA, toRequest: (value) => toCompatibleRequest(value, true) },
   responses: { schema: RESPONSES_SCHEMA, toRequest: toResponsesRequest },
   messages: { schema: MESSAGES_SCHEMA, toRequest: (value) => toMessagesRequest(value) },
   'messages-billed': { schema: MESSAGES_SCHEMA, toRequest: (value) => toMessagesRequest(value, true) },

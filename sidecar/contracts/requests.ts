@@ -8,10 +8,10 @@
 export type ModelRoute = 'chat' | 'decisions' | 'systemone';
 
 /**
- * What a chat can be asked for by: the strict contract, the compatible one, POST /responses, and POST /messages without or with the billing
- * line that Claude Code sends.
+ * What a chat can be asked for by: the strict contract, the compatible one, POST /responses, and POST /messages. `billed`: the billing line
+ * of Claude Code stays in the prompt.
  */
-export type ChatForm = 'chat' | 'compatible' | 'responses' | 'messages' | 'messages-billed';
+export type ChatForm = 'chat' | 'compatible' | 'compatible-billed' | 'responses' | 'messages' | 'messages-billed';
 
 /** Which contract a body is checked against. */
 export type BodyForm = ModelRoute | ChatForm;

@@ -185,6 +185,19 @@ for (const contract of ['strict', 'compatible'] as const)
         }
       });
 
+      if (contract === 'compatible') {
+        await t.test(`${path}: half of an emoji in a tool’s result is read as U+FFFD`, async (t) => {
+          const tokensOf = async (text: string): Promise<number> => {
+            const answer = await post(route.result(text));
+            t.equal(answer.status, 200);
+            return route.usageOf(answer.body).prompt_tokens;
+          };
+          const replaced = await tokensOf('It is \ufffd');
+          t.equal(await tokensOf('It is \ud83d'), replaced);
+          t.ok(replaced > (await tokensOf('It is ')), 'it is not left out');
+        });
+      }
+
       await t.test(`${path}: nothing that the caller sent is kept`, async (t) => {
         const schema = { type: 'object', properties: { [canary()]: { type: 'string', description: canary() } } };
         const marked = { ...route.marked, tools: [route.tool(canary(), schema)] };
@@ -205,6 +218,15 @@ for (const contract of ['strict', 'compatible'] as const)
       const list = await sidecar.ask('GET', '/v1/models', asked);
       t.equal(list.status, contract === 'strict' ? 401 : 200);
       t.equal(list.field('request-id') === undefined, contract === 'strict');
+    });
+
+    await t.test('the model list has the context under the compatible contract alone', async (t) => {
+      const { data } = JSON.parse((await sidecar.ask('GET', '/v1/models', JSON_HEADERS)).body) as { data: Fields[] };
+      const fields = { id: 'chat', object: 'model', created: data[0]?.['created'], owned_by: 'local' };
+      t.strictSame(data, [contract === 'strict' ? fields : { ...fields, max_model_len: 16_384 }]);
+      if (contract === 'strict') return;
+      const one = await sidecar.ask('GET', '/v1/models/chat', JSON_HEADERS);
+      t.strictSame(JSON.parse(one.body), data[0]);
     });
 
     await t.test('a path that is not served names the one that is', async (t) => {

@@ -17,6 +17,7 @@ const PATHS = {
   decisions: '/v1/decisions',
   systemone: '/v1/systemone',
   compatible: '/v1/chat/completions',
+  'compatible-billed': '/v1/chat/completions',
   responses: '/v1/responses',
   messages: '/v1/messages',
   'messages-billed': '/v1/messages/count_tokens',

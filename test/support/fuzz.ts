@@ -18,6 +18,7 @@ const FULL: Readonly<Record<BodyForm, Json>> = {
   decisions: FULL_DECISIONS,
   systemone: FULL_SYSTEMONE,
   compatible: FULL_COMPATIBLE,
+  'compatible-billed': FULL_COMPATIBLE,
   responses: FULL_RESPONSES,
   messages: FULL_MESSAGES,
   'messages-billed': FULL_MESSAGES,

@@ -360,6 +360,7 @@ export const COMPATIBLE_NOTES: Notes = {
     object: 'Always `model`.',
     created: 'When this server began to host it, Unix time in seconds.',
     owned_by: 'Its owner.',
+    max_model_len: 'Under `contract: compatible`: tokens of its longest seat, prompt and reply together.',
   }),
   ResponseEvent: described({
     type: 'Which event it is.',

@@ -5,9 +5,11 @@ import { CHUNK, USAGE_CHUNK } from './chunk-tables.js';
 import { COMPLETION } from './completion-table.js';
 import { DECISIONS, SYSTEMONE } from './decision-answer-tables.js';
 
+const MODEL = ['id', 'object', 'created', 'owned_by'];
+
 const MODELS: AnswerTable = {
   kind: 'models',
-  base: { object: 'list', data: [{ id: 'm', object: 'model', created: 1, owned_by: 'us' }] },
+  base: { object: 'list', data: [{ id: 'm', object: 'model', created: 1, owned_by: 'us', max_model_len: 8 }] },
   rules: [
     object([]),
     constant(['object'], 'list'),
@@ -17,8 +19,9 @@ const MODELS: AnswerTable = {
     constant(['data', 0, 'object'], 'model'),
     count(['data', 0, 'created']),
     anyText(['data', 0, 'owned_by']),
+    count(['data', 0, 'max_model_len']),
   ],
-  objects: [all([], ['object', 'data']), all(['data', 0], ['id', 'object', 'created', 'owned_by'])],
+  objects: [all([], ['object', 'data']), { at: ['data', 0], fields: [...MODEL, 'max_model_len'], required: MODEL }],
 };
 
 const TYPES = [

@@ -9,6 +9,8 @@ export interface ChatRoute {
   readonly path: string;
   body(more?: Fields): Fields;
   tool(name: string, parameters?: object): object;
+  /** A history that ends with the result of a tool. */
+  result(text: string): Fields;
   /** Texts of the caller in every field that accepts text. */
   readonly marked: Fields;
   usageOf(whole: string): Usage;
@@ -29,6 +31,13 @@ export const CHAT: ChatRoute = {
   path: '/v1/chat/completions',
   body: (more = {}) => ({ model: 'chat', messages: HELLO, ...more }),
   tool: (name, parameters = EMPTY) => ({ type: 'function', function: { name, parameters } }),
+  result: (text) => ({
+    messages: [
+      ...HELLO,
+      { role: 'assistant', tool_calls: [{ id: 'a', type: 'function', function: { name: 'f', arguments: '{}' } }] },
+      { role: 'tool', tool_call_id: 'a', content: text },
+    ],
+  }),
   marked: {
     messages: [
       { role: 'system', content: canary(), name: canary() },
@@ -73,6 +82,13 @@ export const RESPONSES: ChatRoute = {
   path: '/v1/responses',
   body: (more = {}) => ({ model: 'chat', input: 'Hello.', ...more }),
   tool: (name, parameters = EMPTY) => ({ type: 'function', name, parameters }),
+  result: (text) => ({
+    input: [
+      ...HELLO,
+      { type: 'function_call', call_id: 'a', name: 'f', arguments: '{}' },
+      { type: 'function_call_output', call_id: 'a', output: text },
+    ],
+  }),
   marked: {
     instructions: canary(),
     input: [
@@ -108,6 +124,13 @@ export const MESSAGES: ChatRoute = {
   path: '/v1/messages',
   body: (more = {}) => ({ model: 'chat', messages: HELLO, ...more }),
   tool: (name, schema = EMPTY) => ({ name, input_schema: schema }),
+  result: (text) => ({
+    messages: [
+      ...HELLO,
+      { role: 'assistant', content: [{ type: 'tool_use', id: 'a', name: 'f', input: {} }] },
+      { role: 'user', content: [{ type: 'tool_result', tool_use_id: 'a', content: text }] },
+    ],
+  }),
   marked: {
     system: [{ type: 'text', text: canary(), cache_control: { type: canary() } }],
     messages: [

@@ -400,6 +400,26 @@ const MESSAGES: readonly (readonly [message: Bodies, refused?: readonly [predica
   [
     {
       role: 'assistant',
+      content: [
+        { type: 'thinking', thinking: CANARY, signature: CANARY },
+        { type: 'thinking', thinking: [{ type: 'text', text: CANARY }] },
+        { type: 'reasoning', text: CANARY },
+        { type: 'reasoning', reasoning: CANARY, summary: [CANARY] },
+        { type: 'redacted_thinking', data: CANARY },
+        { type: 'output_text', text: CANARY, annotations: [] },
+      ],
+    },
+  ],
+  [
+    { role: 'assistant', content: [{ type: 'tool_use', id: 'a', name: 'f', input: {} }] },
+    [
+      'must be one of text, refusal, output_text, thinking, reasoning, redacted_thinking',
+      'messages[1].content[0].type',
+    ],
+  ],
+  [
+    {
+      role: 'assistant',
       tool_calls: [{ id: 'a', function: { name: 'f', arguments: CANARY, parsed_arguments: null }, index: null }],
     },
   ],

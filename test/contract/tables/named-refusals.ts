@@ -24,6 +24,8 @@ const message = (field: string): Fields => ({
   messages: [HELLO, { role: 'assistant', content: CANARY, [field]: null }],
 });
 
+const toolOf = (name: string, parameters: object): Fields => ({ type: 'function', function: { name, parameters } });
+
 /** The parameters of the second of two tools, with a keyword inside a property that the caller named. */
 const parametersOf = (keyword: string, value: unknown): object => ({
   type: 'object',
@@ -58,8 +60,16 @@ export const HALVES: readonly (readonly [more: Fields, param: string | null])[] 
   ],
 ];
 
+/** Two tools of one name: a reply would not say which of them it calls. */
+const SAME_NAME = 'must not be the name of an earlier tool: give each tool its own name';
+
 /** Refused alike by both chat contracts. */
 const CHAT: readonly NamedRefusal[] = [
+  [
+    { tools: ['x', 'y'].map((key) => toolOf('f', { type: 'object', properties: { [key]: {} } })) },
+    `tools[1].function.name ${SAME_NAME}`,
+    'tools[1].function.name',
+  ],
   [chatTools('contains', {}), `${CHAT_TOOL} has an entry whose items has \`contains\`, ${REFUSED}`, CHAT_TOOL],
 ];
 
@@ -134,6 +144,11 @@ const TEXT = 'text.format.schema.properties';
 
 export const NAMED_RESPONSES: readonly NamedRefusal[] = [
   [
+    { tools: ['x', 'y'].map((description) => ({ type: 'function', name: 'f', description })) },
+    `tools[1].name ${SAME_NAME}`,
+    'tools[1].name',
+  ],
+  [
     { input: [{ ...HELLO, cache_control: CANARY }] },
     `input[0] has \`cache_control\`, ${REFUSED}`,
     'input[0].cache_control',
@@ -166,7 +181,6 @@ export const NAMED_RESPONSES: readonly NamedRefusal[] = [
 const ITEMS = { type: 'array', minItems: 257, items: {} };
 const NO_VALUE = { type: 'object', properties: { [CANARY]: { enum: [CANARY], type: 'integer' } }, required: [CANARY] };
 const NOT_HELD = 'has a `$ref` to what is not in the schema.';
-const toolOf = (name: string, parameters: object): Fields => ({ type: 'function', function: { name, parameters } });
 const referring = (name: string): object => parametersOf('$ref', `#/$defs/${name}`);
 
 export const UNHELD_STRICT: readonly NamedRefusal[] = [
@@ -217,6 +231,11 @@ const MESSAGES_TOOL = 'tools[1].input_schema.properties';
 const OUTPUT = 'output_config.format.schema.properties';
 
 export const NAMED_MESSAGES: readonly NamedRefusal[] = [
+  [
+    { tools: ['x', 'y'].map((description) => ({ name: 'f', description, input_schema: { type: 'object' } })) },
+    `tools[1].name ${SAME_NAME}`,
+    'tools[1].name',
+  ],
   [{ input: CANARY }, `the body has \`input\`, ${REFUSED}`, null],
   [{ [CANARY]: CANARY }, `the body has ${UNKNOWN}`, null],
   [{ container: CANARY }, 'container must be null: no tool runs here', 'container'],
@@ -252,6 +271,9 @@ export const NOT_SERVED: Readonly<Record<'strict' | 'compatible', readonly (read
       ['/v1/messages', /served under `contract: compatible` alone\./],
       ['/v1/messages/count_tokens', /served under `contract: compatible` alone\./],
       [`/v1/models/${CANARY}`, /served under `contract: compatible` alone\..* GET \/v1\/models lists the models/],
+      ['/v1//chat/completions', /nothing at this path, which has a slash too many\. Served are /],
+      ['/v1/models/', /nothing at this path, which has a slash too many\. Served are /],
+      [`/v1//${CANARY}/`, /nothing at this path\. Served are /],
     ],
     compatible: [
       [

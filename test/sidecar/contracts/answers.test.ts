@@ -99,9 +99,11 @@ t.test('chunks', (t) => {
 });
 
 t.test('the model list', (t) => {
-  t.same(valid('models', modelList([{ id: 'm', created: 1, ownedBy: 'us' }])), {
+  const described = { id: 'm', object: 'model', created: 1, owned_by: 'us' };
+  t.same(valid('models', modelList([{ id: 'm', created: 1, ownedBy: 'us' }])), { object: 'list', data: [described] });
+  t.same(valid('models', modelList([{ id: 'm', created: 1, ownedBy: 'us', context: 8 }])), {
     object: 'list',
-    data: [{ id: 'm', object: 'model', created: 1, owned_by: 'us' }],
+    data: [{ ...described, max_model_len: 8 }],
   });
   t.same(valid('models', modelList([])), { object: 'list', data: [] });
   t.end();

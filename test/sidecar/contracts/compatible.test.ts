@@ -1,5 +1,6 @@
 import t from 'tap';
 import { shapeConversation } from '../../../engine/prompt/conversation.js';
+import { CHAT } from '../../../sidecar/api/chat.js';
 import { parseChat } from '../../../sidecar/contracts/parse.js';
 import type { ChatRequest } from '../../../sidecar/contracts/requests.js';
 import { bytesOf } from '../../support/bodies.js';
@@ -114,6 +115,53 @@ t.test('fields that other servers and frameworks wrote into a history change not
     refusal({ messages: HI.map((message) => ({ ...message, tool_calls: [] })) }),
     'messages[0].tool_calls must be null: it would have no effect here',
   );
+  t.end();
+});
+
+t.test('thoughts among the parts of a reply are its thought', (t) => {
+  const reply = (content: readonly object[], more: object = {}): unknown =>
+    accepted({ messages: [...HI, { role: 'assistant', content, ...more }, ...HI] }).conversation.messages[1];
+  const said = [
+    { type: 'thinking', thinking: 'a', signature: 's' },
+    { type: 'text', text: 'x' },
+    { type: 'thinking', thinking: [{ type: 'text', text: 'b' }] },
+    { type: 'reasoning', text: 'c' },
+    { type: 'reasoning', reasoning: 'd', summary: [] },
+    { type: 'redacted_thinking', data: 'e' },
+    { type: 'output_text', text: 'y' },
+  ];
+  t.strictSame(reply(said), { role: 'assistant', content: 'x\ny', reasoning_content: 'a\nb\nc\nd' });
+  t.match(reply(said, { reasoning: 'own' }), { reasoning_content: 'own' });
+  const call = { id: 'a', type: 'function', function: { name: 'look', arguments: '{}' } };
+  t.strictSame(reply(said.slice(0, 1), { tool_calls: [call] }), {
+    role: 'assistant',
+    content: null,
+    reasoning_content: 'a',
+    tool_calls: [call],
+  });
+  t.strictSame(reply([]), { role: 'assistant', content: '' });
+  t.end();
+});
+
+t.test('the billing line of Claude Code is no part of the prompt, where it is the first of several parts', (t) => {
+  const line = 'x-anthropic-billing-header: cc_version=1; cch=1;';
+  const part = (text: string): object => ({ type: 'text', text });
+  const system = (content: unknown, form: 'compatible' | 'compatible-billed' = 'compatible'): unknown => {
+    const body = { model: 'm', messages: [{ role: 'system', content }, ...HI] };
+    const parsed = parseChat(bytesOf(JSON.stringify(body)), form);
+    return parsed.kind === 'ok' && parsed.request.conversation.messages[0]?.content;
+  };
+  const parts = [part(line), part('Be brief.'), part('Be kind.')];
+  t.equal(system(parts), 'Be brief.\nBe kind.');
+  t.equal(system(parts, 'compatible-billed'), `${line}\nBe brief.\nBe kind.`);
+  t.equal(system(parts.toReversed()), `Be kind.\nBe brief.\n${line}`, 'elsewhere it is text');
+  t.equal(system([part(line)]), line, 'alone it is a system message');
+  t.equal(system(line), line, 'as the strict contract has it');
+  for (const [billingLine, form] of [
+    ['drop', 'compatible'],
+    ['keep', 'compatible-billed'],
+  ] as const)
+    t.equal(CHAT.form({ contract: 'compatible', billingLine }), form);
   t.end();
 });
 
