@@ -12,6 +12,7 @@ import { CATALOGUE, type ErrorCode } from '../../sidecar/domain/errors.js';
 import { PATIENT_QUEUE } from '../support/config-parts.js';
 import type { MessageError } from '../support/error-answer.js';
 import { runsOr } from '../support/fuzz.js';
+import { rounds } from '../support/long-form.js';
 import { ACME, InProcess, JSON_HEADERS } from '../support/in-process.js';
 import type { RawResponse } from '../support/raw-http.js';
 import { sourceRoot } from '../support/source-root.js';
@@ -288,7 +289,7 @@ t.test('a count is the length of the prompt of the same request', async (t) => {
       if (tokens !== used) throw new Error(`counted ${tokens}, used ${used}`);
       most = Math.max(most, tokens);
     }),
-    { numRuns: runsOr(100) },
+    { numRuns: runsOr(rounds({ short: 100, long: 1000 })) },
   );
   t.ok(most > 100, `up to ${most} tokens`);
 });

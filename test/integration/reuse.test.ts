@@ -1,5 +1,6 @@
 /** Reuse is visible in the usage, and nowhere else. */
 import t from 'tap';
+import { ENDLESS, OpenStream } from '../support/open-stream.js';
 import { chunksOf, complete } from '../support/replies.js';
 import { CHAT, DECIDE, Sidecar } from '../support/sidecar.js';
 import { embeddedTestModel } from '../support/models.js';
@@ -59,6 +60,14 @@ t.test('a stream reports it as well', async (t) => {
     usage: { prompt_tokens_details: { cached_tokens: number } };
   };
   t.ok(usage.usage.prompt_tokens_details.cached_tokens >= CHUNK);
+});
+
+t.test('a caller who leaves and comes back with the same prompt finds what its first try computed', async (t) => {
+  const messages = [{ role: 'user', content: 'Where was I when I left, and why? '.repeat(30) }];
+  (await OpenStream.begin(sidecar, { ...ENDLESS, messages })).leave();
+  await sidecar.reaches('ra_sidecar_seats_busy', 0, { model: CHAT });
+  const { prompt, cached } = await say(sidecar, messages);
+  t.ok(cached > prompt - 2 * CHUNK, `${cached} of ${prompt} tokens`);
 });
 
 t.test('n replies take the seats that are free, and free them again', async (t) => {

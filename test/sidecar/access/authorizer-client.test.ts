@@ -1,7 +1,7 @@
 import t from 'tap';
 import fc from 'fast-check';
 import { createServer, type IncomingMessage, type RequestListener, type Server } from 'node:http';
-import type { AddressInfo } from 'node:net';
+import { createServer as createTcpServer, type AddressInfo } from 'node:net';
 import { join } from 'node:path';
 import {
   AuthorizerClient,
@@ -181,6 +181,39 @@ t.test('a connection is kept, and one that was closed meanwhile causes no failur
     t.same(await asking.ask({}), { kind: 'json', value: {} });
     t.equal(connections, expected);
   }
+});
+
+t.test('bytes that an authorizer sends behind an answer are the answer to no other lookup', async (t) => {
+  const answer = (who: string): string => {
+    const body = JSON.stringify({ who });
+    return `HTTP/1.1 200 OK\r\nContent-Length: ${body.length}\r\n\r\n${body}`;
+  };
+  const other = answer('other');
+  let own = 0;
+  for (const excess of [other, other.repeat(20), other.slice(0, -4), 'HTTP/1.1 200 OK\r\n', '{"who":"other"}']) {
+    const server = createTcpServer((socket) => {
+      socket.on('error', () => undefined);
+      socket.on('data', (bytes) => {
+        const who = /"who":"(\w+)"/.exec(bytes.toString())?.[1];
+        if (who !== undefined) socket.write(answer(who) + excess);
+      });
+    });
+    await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve));
+    t.teardown(() => server.close());
+    const url = `http://127.0.0.1:${(server.address() as AddressInfo).port}/`;
+    const client = new AuthorizerClient(systemClock, { url, timeoutMs: 30_000, connections: 1 });
+    t.teardown(() => client.close());
+    const ask = async (who: string): Promise<void> => {
+      const reply = await client.ask({ who });
+      if (reply.kind !== 'json') return;
+      t.same(reply.value, { who });
+      own += 1;
+    };
+    const names = ['a', 'b', 'c', 'd'];
+    for (const who of names) await ask(who);
+    await Promise.all(names.map(ask));
+  }
+  t.ok(own >= 16, `${own} of 40 were answered`);
 });
 
 const OPTIONS = { failures: 3, openMs: 1000, trialMs: 100 };

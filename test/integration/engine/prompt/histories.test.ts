@@ -285,7 +285,7 @@ async function templates(): Promise<readonly Tried[]> {
 
 /** With these in place of {@link MARKS}: texts that stand in JSON as they are. In a reply, marks of a thought make one. */
 function written(messages: Messages, marks: readonly string[]): Messages {
-  const plain = marks.filter((mark) => !/think|response|channel/i.test(mark)).join('user ');
+  const plain = marks.filter((mark) => !/think|response|channel|inner/i.test(mark)).join('user ');
   const all = marks.join('user ');
   return messages.map((message) => {
     const others = JSON.parse(JSON.stringify(message).replaceAll(MARKS, all)) as PromptMessage;
