@@ -172,7 +172,7 @@ function inOrder(messages: readonly PromptMessage[], results: Results): PromptMe
       continue;
     }
     // What the assistant said between its calls and their results stands beside the calls.
-    const last = Math.max(...(results[at] ?? []).map((result) => result ?? at), at);
+    const last = Math.max(at, ...calls.map((_, i) => results[at]?.[i] ?? at));
     const beside: PromptMessage[] = [];
     for (let next = messages[at + 1]; at + 1 < last && next !== undefined; next = messages[at + 1]) {
       if (next.role !== 'assistant' || (next.tool_calls ?? []).length > 0) break;

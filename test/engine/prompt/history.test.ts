@@ -34,6 +34,7 @@ t.test('results come in the order of their calls, directly behind them', (t) => 
 
 t.test('words between calls and their results stand beside the calls', (t) => {
   t.same(paired(calls('a'), said('x'), said('y'), result('a'), said('z')), ['x\n\ny(a)', 'a=of a', 'z']);
+  t.same(paired(calls('a', 'b'), said('x'), result('b')), ['x(a,b)', `a=${NO_RESULT}`, 'b=of b']);
   t.same(paired(calls('a'), said('x'), user), ['(a)', `a=${NO_RESULT}`, 'x', 'u'], 'not without a result behind them');
   t.end();
 });
