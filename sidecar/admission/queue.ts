@@ -51,6 +51,7 @@ import type {
   Ticket,
   TicketOutcome,
 } from './types.js';
+import { WaitTimers } from './waits.js';
 
 export interface QueueOptions {
   readonly clock: Clock;
@@ -79,12 +80,6 @@ export interface QueueLoad {
   readonly replicas: { readonly all: readonly Replica[] };
 }
 
-/** A request whose wait is extended is looked at again after this time, ms: the only one that waits, or one whose checks run. */
-const AGAIN_MS = 100;
-
-/** While a seat is free, checks may take this long whatever the longest wait is, ms: it is not for a seat that the request waits. */
-const CHECKS_MS = 5000;
-
 /** What the end of a lease means for its caller's patience; other ends mean neither. */
 const PATIENCE_AT_END: Readonly<Partial<Record<ReleaseReason, 'answered' | 'left'>>> = {
   done: 'answered',
@@ -96,7 +91,6 @@ export class SeatQueue {
   /** The same object for as long as the queue lives. */
   readonly load: QueueLoad;
   readonly #clock: Clock;
-  readonly #config: QueueConfig;
   readonly #isServed: () => boolean;
   readonly #state: QueueState;
   readonly #forecast: Forecast;
@@ -104,6 +98,7 @@ export class SeatQueue {
   readonly #judge: Judge;
   readonly #choice: SeatChoice;
   readonly #sessions: Sessions;
+  readonly #waits: WaitTimers;
   /** Leases of several seats that want to know when others wait: those not asked for a seat yet, and those that owe one. */
   readonly #wide = new Set<QueuedRequest>();
   readonly #asked = new Set<QueuedRequest>();
@@ -113,13 +108,15 @@ export class SeatQueue {
   constructor(options: QueueOptions) {
     const { clock, random, config, seats, reusableTokens, isServed = () => true, sessions, learns = true } = options;
     this.#clock = clock;
-    this.#config = config;
     this.#isServed = isServed;
     this.load = this.#state = new QueueState(seats);
     this.#forecast = new Forecast(this.#state, config.maxWaitMs);
     this.#overload = new Overload(this.#state, random, learns);
     const expired = (): void => this.#turn(() => undefined);
     this.#sessions = new Sessions(this.#state, this.#forecast, sessions, { clock, expired });
+    const parts = { state: this.#state, forecast: this.#forecast, overload: this.#overload };
+    const turn = (change: () => void): void => this.#turn(change);
+    this.#waits = new WaitTimers(clock, parts, turn, (queued, bound) => this.#refuse(queued, bound));
     this.#judge = new Judge(this.#state, config, random, this.#overload, this.#forecast, this.#sessions);
     this.#choice = new SeatChoice(this.#state, this.#overload, this.#sessions, reusableTokens);
   }
@@ -242,7 +239,7 @@ export class SeatQueue {
     queued.explores = explores;
     queued.queuedAt = queued.enteredAt = enteredAt;
     this.#state.enter(queued);
-    this.#arm(queued);
+    this.#waits.arm(queued);
   }
 
   #ready(queued: QueuedRequest, needs: SeatNeeds): void {
@@ -411,66 +408,14 @@ export class SeatQueue {
       queued.readyAt = queued.queuedAt = now;
       this.#sessions.waitsAgain(queued);
       this.#state.returned(queued);
-      this.#arm(queued);
+      this.#waits.arm(queued);
     } else this.#settle(queued, this.#judge.refuseWaiting(queued, refused));
     this.#returnSeats(queued, queued.seats);
   }
 
-  /**
-   * Starts the timer of a request that has none, for whichever bound of its wait comes first. `patienceFrom`: from when on its patience
-   * counts. `minMs`: the wait lasts at least this long, even when the longest wait has passed.
-   */
-  #arm(queued: QueuedRequest, patienceFrom = queued.enteredAt, minMs = -Infinity): void {
-    const { now } = this.#state;
-    const deadlineIn = (queued.request.deadlineAt ?? Infinity) - now;
-    const waitIn = Math.max(this.#config.maxWaitMs - this.#inQueueMs(queued), minMs);
-    const clientIn = (queued.request.wantedUntil ?? Infinity) - now;
-    // Up to the next whole millisecond, so that sums of fractions do not arm it again and again for no time.
-    const patienceIn = Math.ceil(patienceFrom + this.#hopelessMs(queued) - now) + 1;
-    const dueIn = Math.min(deadlineIn, waitIn, clientIn, Math.max(patienceIn, 1));
-    const reason = deadlineIn === dueIn ? 'deadline' : waitIn === dueIn ? 'wait' : 'hopeless';
-    const byPatience = reason === 'hopeless' && dueIn < clientIn;
-    queued.disarm = this.#clock.after(dueIn, () => this.#turn(() => this.#due(queued, reason, byPatience)));
-  }
-
-  /** A bound of its wait has passed: refuses it, or starts its timer again. `byPatience`: overload rule "isHopeless". */
-  #due(queued: QueuedRequest, reason: 'deadline' | 'wait' | 'hopeless', byPatience: boolean): void {
-    const { now, waiting, replicas } = this.#state;
-    // Nothing but its own checks keeps it from a seat, and they have not taken too long.
-    const isOnlyChecked = queued.phase === 'unready' && replicas.freeSeats > 0 && this.#inQueueMs(queued) < CHECKS_MS;
-    // The patience of its class may have been learned to be longer meanwhile.
-    if (byPatience && this.#hopelessMs(queued) > now - queued.enteredAt) this.#arm(queued);
-    // The only request that waits is seated in any case, unless others come.
-    else if ((byPatience && waiting === 1) || (reason === 'wait' && isOnlyChecked))
-      this.#arm(queued, now + AGAIN_MS, isOnlyChecked ? AGAIN_MS : undefined);
-    else {
-      if (reason !== 'hopeless' && this.#isMispredicted(queued)) this.#forecast.waitedTooLong(queued);
-      this.#refuse(queued, reason);
-    }
-  }
-
-  /** Whether a wait that was too long is an error of the predictions, and not due to a lost engine, slow checks or newer requests. */
-  #isMispredicted(queued: QueuedRequest): boolean {
-    const byChecks = queued.readyAt - queued.queuedAt > this.#config.maxWaitMs;
-    const isNewestFirst = this.#state.classOf(queued).newestFirst;
-    return queued.phase === 'ready' && !byChecks && !isNewestFirst && this.#state.hadEngine(queued);
-  }
-
-  /** How long it may wait, ms. Only where its class is served newest first, since there no other check looks at it. */
-  #hopelessMs(queued: QueuedRequest): number {
-    return this.#state.classOf(queued).newestFirst ? this.#overload.hopelessMs(queued) : Infinity;
-  }
-
-  /** How long it has been in the queue without a seat, checks included, ms. */
-  #inQueueMs({ inQueueMs, queuedAt }: QueuedRequest): number {
-    return inQueueMs + this.#state.now - queuedAt;
-  }
-
   /** It waits no more. `seated`: it was given a seat. */
   #stopWaiting(queued: QueuedRequest, seated: boolean): void {
-    queued.disarm?.();
-    queued.disarm = undefined;
-    queued.inQueueMs = this.#inQueueMs(queued);
+    this.#waits.disarm(queued);
     this.#state.leave(queued, seated);
   }
 
