@@ -28,6 +28,8 @@ export interface GenerateJob extends SamplingParams {
   readonly elsewhere?: StateElsewhere;
   /** Jobs run on other replicas of its model, so it does not run alone, even if it is the only one of its process. Absent: false. */
   readonly besideOthers?: boolean;
+  /** Nobody waits for it: its prompt is computed after those of all other jobs. */
+  readonly background?: true;
   /** Absent: the job is no turn of a session. */
   readonly claims?: SequenceClaims;
   readonly n: number;
@@ -51,9 +53,10 @@ export interface ScoreJob {
   /** Both as in {@link GenerateJob}. */
   readonly promptVersion?: string;
   readonly scope: CacheScope;
-  /** Both as in {@link GenerateJob}. */
+  /** All as in {@link GenerateJob}. */
   readonly elsewhere?: StateElsewhere;
   readonly besideOthers?: boolean;
+  readonly background?: true;
   /** Template head and input. */
   readonly input: Uint32Array;
   readonly questions: readonly ScoreQuestion[];

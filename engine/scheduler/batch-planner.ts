@@ -26,14 +26,21 @@ export interface Planner extends DecodeCosts {
   learn(counts: readonly number[], steps: number, depth: number, ms: number): void;
 }
 
-/** Jobs that need their own decodes take turns, in sequence order. */
+/** Sorts jobs that nobody waits for after all others. */
+export function backgroundLast(a: RunningItem, b: RunningItem): number {
+  return Number(a.job.work.background ?? false) - Number(b.job.work.background ?? false);
+}
+
+/** Jobs that need their own decodes take turns, in sequence order; those that nobody waits for when there is no other one. */
 export class IsolatedTurns {
   /** The sequence of the last one. The job on the next higher one follows, then the lowest again. */
   #last = -1;
 
   /** One whole chunk of the job whose turn it is; none: no such job runs. */
   next(running: readonly RunningItem[]): BatchItem[] {
-    const all = running.filter(({ job }) => job.work.isolated);
+    const isolated = running.filter(({ job }) => job.work.isolated);
+    const awaited = isolated.filter(({ job }) => job.work.background !== true);
+    const all = awaited.length > 0 ? awaited : isolated;
     const next = all.find(({ branch }) => branch.sequence > this.#last) ?? all[0];
     if (!next) return [];
     this.#last = next.branch.sequence;
@@ -132,8 +139,9 @@ export class BatchPlanner implements Planner {
   }
 
   /**
-   * Prompts: those that lack their last token alone, whose work is done, then starving ones, then the one with the fewest tokens
-   * left, so that a long prompt does not delay a short one, and of equal ones the one that arrived first (jobs' ids ascend).
+   * Prompts: those that lack their last token alone, whose work is done, then those that somebody waits for, then starving ones, then the
+   * one with the fewest tokens left, so that a long prompt does not delay a short one, and of equal ones the one that arrived first (jobs'
+   * ids ascend).
    */
   #inTurn(all: readonly RunningItem[]): RunningItem[] {
     const prompts = all.filter(({ branch }) => branch.progress.left > 0);
@@ -141,6 +149,7 @@ export class BatchPlanner implements Planner {
     return prompts.sort(
       (a, b) =>
         isLast(b) - isLast(a) ||
+        backgroundLast(a, b) ||
         Number(this.#starves(b.branch)) - Number(this.#starves(a.branch)) ||
         a.branch.progress.left - b.branch.progress.left ||
         a.job.id - b.job.id,

@@ -19,6 +19,7 @@ export class Generation implements Work {
   readonly scope: CacheScope;
   readonly elsewhere: StateElsewhere | undefined;
   readonly besideOthers: boolean | undefined;
+  readonly background: true | undefined;
   readonly claims: SequenceClaims | undefined;
   readonly isolated = false;
   readonly reuse = 'any';
@@ -40,6 +41,7 @@ export class Generation implements Work {
     this.scope = job.scope;
     this.elsewhere = job.elsewhere;
     this.besideOthers = job.besideOthers;
+    this.background = job.background;
     this.claims = job.claims;
     this.items = job.n;
     const { grammar, calls } = job.format ?? {};

@@ -48,6 +48,8 @@ export interface Work {
   readonly elsewhere?: StateElsewhere | undefined;
   /** Jobs run in other processes of its model, so it is not alone. Absent: not known to. */
   readonly besideOthers?: boolean | undefined;
+  /** Its prompt is computed after those of all other jobs. Absent: it is not. */
+  readonly background?: true | undefined;
   /** Which sequences it must leave to sessions. Absent: none. */
   readonly claims?: SequenceClaims | undefined;
   /** No other sequence may share its decodes (a decision's result must not depend on the neighbours). */

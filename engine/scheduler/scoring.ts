@@ -17,6 +17,7 @@ export class Scoring implements Work {
   readonly scope: CacheScope;
   readonly elsewhere: StateElsewhere | undefined;
   readonly besideOthers: boolean | undefined;
+  readonly background: true | undefined;
   readonly isolated: boolean;
   readonly countsEach = true;
   readonly reuse: 'any' | 'same-split';
@@ -36,6 +37,7 @@ export class Scoring implements Work {
     this.scope = job.scope;
     this.elsewhere = job.elsewhere;
     this.besideOthers = job.besideOthers;
+    this.background = job.background;
     this.items = job.questions.length;
     this.isolated = job.isolate;
     this.reuse = job.isolate ? 'same-split' : 'any';

@@ -1,6 +1,6 @@
 /**
  * What each round of the step loop decodes on a GPU: the replies' next tokens, then prompt tokens for what is left of a target for the
- * time of both, first come, first served.
+ * time of both, first come, first served; those of jobs that nobody waits for last.
  *
  * A GPU's step of replies is short, so a share of its time, as a CPU's prompts get (batch-planner.ts), is too small a budget: with half
  * of it, 64 callers of an 8 B model on an H200 waited up to 17 s for a first token. What callers notice is the gap between two tokens of
@@ -9,7 +9,15 @@
  * contiguous; llama.cpp then splits the decode. Only the last of them may be left unfinished, so that first tokens come in the order
  * of arrival.
  */
-import { CostByDepth, evaluable, IsolatedTurns, mixed, type BatchItem, type Planner } from './batch-planner.js';
+import {
+  backgroundLast,
+  CostByDepth,
+  evaluable,
+  IsolatedTurns,
+  mixed,
+  type BatchItem,
+  type Planner,
+} from './batch-planner.js';
 import type { RunningItem } from './job.js';
 
 /** The target where no setting names one: a reader of a stream hardly notices a pause of this length, ms. */
@@ -60,7 +68,7 @@ export class StepPlanner implements Planner {
   chunk(running: readonly RunningItem[]): BatchItem[] {
     const prompts = evaluable(running)
       .filter(({ branch }) => branch.progress.left > 1)
-      .sort((a, b) => a.job.id - b.job.id || a.branch.sequence - b.branch.sequence);
+      .sort((a, b) => backgroundLast(a, b) || a.job.id - b.job.id || a.branch.sequence - b.branch.sequence);
     const items: BatchItem[] = [];
     let room = 0;
     for (const { job, branch } of prompts) {

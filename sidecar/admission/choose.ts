@@ -8,7 +8,7 @@
  * The replica: only replicas with a free seat that is long enough are considered, and of these only those with the shortest seats, so
  * that the long ones stay free for the requests that need them. Of these it takes the one with the highest
  *
- *     share of the prompt that it has - share of its seats that are busy - share of the wanted seats that it lacks
+ *     share of the prompt that it has - share of its seats that are busy or lent - share of the wanted seats that it lacks
  *       - share of a token's time that the fastest one would save (seats.ts)
  *
  * So a conversation returns to the replica that has its previous turns. Prompts with a common beginning go to the replica that
@@ -150,44 +150,48 @@ export interface PlacementNeeds {
 
 /**
  * The index of the replica, or -1 if no free seat is long enough. `reusableTokens`: tokens of the prompt that a
- * replica need not evaluate; it is not asked where there is no choice.
+ * replica need not evaluate; it is not asked where there is no choice. `freeOf`: the seats of a replica that may be given; absent: its free
+ * ones.
  */
 export function place(
   replicas: readonly Replica[],
   needs: PlacementNeeds,
   reusableTokens: (replica: number) => number,
+  freeOf: (replica: Replica) => number = freeSeatsOf,
 ): number {
   let context = Infinity;
   let candidates = 0;
   let found = -1;
   for (let at = 0; at < replicas.length; at += 1) {
     const replica = replicas[at];
-    if (replica === undefined || freeSeatsOf(replica) === 0 || replica.contextPerSeat < needs.seatTokens) continue;
+    if (replica === undefined || freeOf(replica) <= 0 || replica.contextPerSeat < needs.seatTokens) continue;
     if (replica.contextPerSeat > context) continue;
     candidates = replica.contextPerSeat < context ? 1 : candidates + 1;
     context = replica.contextPerSeat;
     found = at;
   }
-  return candidates > 1 ? best(replicas, context, needs, reusableTokens) : found;
+  if (candidates <= 1) return found;
+  const among = (replica: Replica): boolean => freeOf(replica) > 0 && replica.contextPerSeat === context;
+  return best(replicas, among, needs, reusableTokens);
 }
 
-/** The best of the replicas that have a free seat of exactly this length. */
+/** The best of the replicas that are `among` the candidates. */
 function best(
   replicas: readonly Replica[],
-  context: number,
+  among: (replica: Replica) => boolean,
   needs: PlacementNeeds,
   reusableTokens: (replica: number) => number,
 ): number {
   let found = -1;
   let highest = -Infinity;
   let longestAgo = Infinity;
-  const fastest = lowestRatio(replicas, context);
+  const fastest = lowestRatio(replicas.filter(among));
   replicas.forEach((replica, at) => {
-    const free = freeSeatsOf(replica);
-    if (free === 0 || replica.contextPerSeat !== context) return;
+    if (!among(replica)) return;
     const held = needs.promptTokens > 0 ? Math.min(1, reusableTokens(at) / needs.promptTokens) : 0;
-    const lacking = Math.max(0, needs.seats - free) / needs.seats;
-    const worth = held - (replica.busy + replica.kept) / replica.seats - lacking - slowness(replica, fastest);
+    const lacking = Math.max(0, needs.seats - freeSeatsOf(replica)) / needs.seats;
+    const taken = (replica.busy + replica.kept + replica.lent) / replica.seats;
+    const worth = held - taken - lacking - slowness(replica, fastest);
     if (worth < highest || (worth === highest && replica.grantedLast >= longestAgo)) return;
     found = at;
     highest = worth;
@@ -196,15 +200,9 @@ function best(
   return found;
 }
 
-/** The lowest ratio of the replicas that have a free seat of this length; Infinity where none is known. */
-function lowestRatio(replicas: readonly Replica[], context: number): number {
-  let fastest = Infinity;
-  for (const replica of replicas) {
-    if (replica.tokenTimeRatio === undefined || freeSeatsOf(replica) === 0 || replica.contextPerSeat !== context)
-      continue;
-    fastest = Math.min(fastest, replica.tokenTimeRatio);
-  }
-  return fastest;
+/** The lowest ratio of these replicas; Infinity where none is known. */
+function lowestRatio(replicas: readonly Replica[]): number {
+  return Math.min(...replicas.map(({ tokenTimeRatio = Infinity }) => tokenTimeRatio));
 }
 
 /** The share of a token's time that the fastest replica would save; 0 where that is not known, small, or to be learned again. */

@@ -185,6 +185,15 @@ export class Judge {
     return { kind: 'refused', reason, retryAfterMs: retryAfter(afterMs, this.#random()), retry: 'predicted' };
   }
 
+  /** Refuses a request of lent seats (lent.ts), which is predicted to wait for `waitMs`. */
+  refuseLent(reason: RefusalReason, waitMs: number): Refused {
+    this.#refused[reason] = (this.#refused[reason] ?? 0) + 1;
+    const basis = REFUSALS[reason].retryAfter;
+    const afterMs = basis === 'wait' ? waitMs - this.#config.maxWaitMs : basis === 'place' ? waitMs : 0;
+    const retryAfterMs = retryAfter(afterMs, this.#random());
+    return { kind: 'refused', reason, retryAfterMs, ...(basis !== 'soon' && { retry: 'predicted' }) };
+  }
+
   /** Whether a seat is free for a newcomer of this account, or kept for another one's session from which it takes it. */
   #isSeatFree(account: Account, seatTokens: number): boolean {
     if (this.#state.hasSeatForNewcomer && this.#state.replicas.hasFree(seatTokens)) return true;

@@ -35,6 +35,7 @@ import type { Account } from './accounts.js';
 import { SeatChoice, type ReusableTokens } from './choose.js';
 import { Forecast, isMeasurement } from './forecast.js';
 import { Judge, type Admitted } from './judge.js';
+import { LentSeats } from './lent.js';
 import { Overload } from './overload.js';
 import { reportOf, snapshotOf, type QueueReport, type QueueSnapshot } from './report.js';
 import { QueuedRequest } from './request.js';
@@ -68,6 +69,8 @@ export interface QueueOptions {
   readonly isServed?: () => boolean;
   /** Absent: no session is recognised. */
   readonly sessions?: SessionSettings | undefined;
+  /** The share of the seats that stays idle while others are lent (lent.ts); absent: no seat is lent. */
+  readonly headroom?: number;
   /** False, for comparisons: the queue without what it learns of overload (overload.ts). */
   readonly learns?: boolean;
 }
@@ -99,6 +102,7 @@ export class SeatQueue {
   readonly #choice: SeatChoice;
   readonly #sessions: Sessions;
   readonly #waits: WaitTimers;
+  readonly #lent: LentSeats;
   /** Leases of several seats that want to know when others wait: those not asked for a seat yet, and those that owe one. */
   readonly #wide = new Set<QueuedRequest>();
   readonly #asked = new Set<QueuedRequest>();
@@ -115,15 +119,21 @@ export class SeatQueue {
     const expired = (): void => this.#turn(() => undefined);
     this.#sessions = new Sessions(this.#state, this.#forecast, sessions, { clock, expired });
     const parts = { state: this.#state, forecast: this.#forecast, overload: this.#overload };
-    const turn = (change: () => void): void => this.#turn(change);
+    const turn = <T>(change: () => T): T => this.#turn(change);
     this.#waits = new WaitTimers(clock, parts, turn, (queued, bound) => this.#refuse(queued, bound));
     this.#judge = new Judge(this.#state, config, random, this.#overload, this.#forecast, this.#sessions);
     this.#choice = new SeatChoice(this.#state, this.#overload, this.#sessions, reusableTokens);
+    this.#lent = new LentSeats(
+      { clock, config, state: this.#state, judge: this.#judge, reusableTokens },
+      { turn, enter: (request) => this.enter(request), closedFor: (deadlineAt) => this.#closedFor(deadlineAt) },
+      options.headroom ?? 1,
+    );
   }
 
   /** Takes a place, synchronously. */
   enter(request: QueueRequest): Ticket | Refused {
     return this.#turn(() => {
+      if (request.lent === true && this.#lent.lends && !this.#draining) return this.#lent.enter(request);
       const account = this.#state.arriving(request.account, request.weight);
       const accountClass = account.classFor(request.weight);
       if (this.#draining) return this.#judge.refuse('drain', account, accountClass);
@@ -170,6 +180,11 @@ export class SeatQueue {
     this.#turn(() => this.#refuseWaiting('no-engine'));
   }
 
+  /** Requests that wait or hold seats, lent ones among them. */
+  get requests(): number {
+    return this.#state.waiting + this.#state.busy + this.#lent.present;
+  }
+
   snapshot(): QueueSnapshot {
     return snapshotOf(this.#state, this.#judge);
   }
@@ -177,7 +192,8 @@ export class SeatQueue {
   /** Names the `most` accounts with the most seat time. More expensive than a snapshot: for pages, not for decisions. */
   report(most: number): QueueReport {
     this.#advance();
-    return reportOf(this.#state, this.#judge, this.#overload, this.#sessions.counts, most);
+    const parts = { sessions: this.#sessions.counts, lent: this.#lent.counts(most) };
+    return reportOf(this.#state, this.#judge, this.#overload, parts, most);
   }
 
   /**
@@ -188,6 +204,7 @@ export class SeatQueue {
     this.#advance();
     const result = change();
     this.#dispatch();
+    this.#lent.dispatch();
     this.#sessions.arm();
     return result;
   }
@@ -197,6 +214,7 @@ export class SeatQueue {
     this.#overload.advance(now);
     this.#state.advance(now);
     this.#sessions.advance();
+    this.#lent.advance();
   }
 
   /** Counts a newcomer. */
@@ -290,9 +308,15 @@ export class SeatQueue {
     this.#state.hold(queued, 1);
     this.#stopWaiting(queued, true);
     if (!queued.hadSeat) this.#givenToWaiting(queued);
-    queueMicrotask(() => {
-      if (queued.phase === 'granted') this.#turn(() => this.#deliver(queued));
-    });
+    queueMicrotask(() => this.#deliverOnce(queued));
+  }
+
+  /** Delivers its outcome, once the engine has stopped as many recalled jobs as its seat needs. */
+  #deliverOnce(queued: QueuedRequest): void {
+    if (queued.phase !== 'granted') return;
+    const stopping = this.#lent.stopping(queued.replica);
+    if (stopping === undefined) this.#turn(() => this.#deliver(queued));
+    else void stopping.then(() => this.#deliverOnce(queued));
   }
 
   /** Counts a seat that was given to one of those who wait, and was not kept for it. */
@@ -326,6 +350,7 @@ export class SeatQueue {
       replica: queued.replica,
       waitedMs: queued.waitedMs,
       predictedMs: queued.predictedMs,
+      lent: false,
       claims: this.#sessions.claimsOf(queued),
       takeSeat: () => isHeld() && this.#turn(() => this.#takeSeat(queued)),
       freeSeat: () => {
@@ -337,6 +362,7 @@ export class SeatQueue {
         this.#asked.delete(queued);
         this.#wide.add(queued);
       },
+      whenRecalled: () => undefined,
       begun: () => {
         if (isHeld()) this.#turn(() => this.#overload.observePatience(queued, 'answered'));
       },
@@ -400,9 +426,7 @@ export class SeatQueue {
   /** Returns its seats and puts it before all others, or refuses it; it keeps its deadline and its waiting time. */
   #waitAgain(queued: QueuedRequest, lost?: RefusalReason): void {
     const { now } = this.#state;
-    const isLate = (queued.request.deadlineAt ?? Infinity) <= now;
-    const refused =
-      lost ?? (isLate ? 'deadline' : this.#draining ? 'drain' : this.#isServed() ? undefined : 'no-engine');
+    const refused = lost ?? this.#closedFor(queued.request.deadlineAt);
     if (refused === undefined) {
       queued.phase = 'ready';
       queued.readyAt = queued.queuedAt = now;
@@ -413,6 +437,12 @@ export class SeatQueue {
     this.#returnSeats(queued, queued.seats);
   }
 
+  /** Why a request with this deadline may not wait again; undefined: it may. */
+  #closedFor(deadlineAt = Infinity): RefusalReason | undefined {
+    if (deadlineAt <= this.#state.now) return 'deadline';
+    return this.#draining ? 'drain' : this.#isServed() ? undefined : 'no-engine';
+  }
+
   /** It waits no more. `seated`: it was given a seat. */
   #stopWaiting(queued: QueuedRequest, seated: boolean): void {
     this.#waits.disarm(queued);
@@ -421,6 +451,7 @@ export class SeatQueue {
 
   #refuseWaiting(reason: RefusalReason): void {
     for (let queued = this.#state.anyWaiting; queued; queued = this.#state.anyWaiting) this.#refuse(queued, reason);
+    this.#lent.refuseWaiting(reason);
   }
 
   /** Refuses a request that waits. */
@@ -439,5 +470,6 @@ export class SeatQueue {
   #end(queued: QueuedRequest): void {
     queued.phase = 'over';
     this.#overload.over(queued);
+    this.#lent.ended(queued.request);
   }
 }

@@ -6,7 +6,7 @@ import type { Judge } from './judge.js';
 import type { Overload } from './overload.js';
 import type { Replica } from './seats.js';
 import type { QueueState } from './state.js';
-import type { Awaited, SessionCounts } from './types.js';
+import type { Awaited, LentCounts, SessionCounts } from './types.js';
 
 export interface QueueSnapshot {
   readonly seats: number;
@@ -72,13 +72,14 @@ interface OverloadReport {
 /** The queue in full. */
 export interface QueueReport extends Omit<QueueSnapshot, 'accounts'> {
   /** `tokenTimeRatio`: null where it is not known. */
-  readonly replicas: readonly (Pick<Replica, 'seats' | 'busy' | 'kept' | 'up'> & {
+  readonly replicas: readonly (Pick<Replica, 'seats' | 'busy' | 'kept' | 'lent' | 'up'> & {
     readonly tokenTimeRatio: number | null;
   })[];
   /** Jain's index of weighted seat time in the last minute, over accounts that always had a request to seat; null: fewer than two. */
   readonly fairness: number | null;
   readonly overload: OverloadReport;
   readonly sessions: SessionCounts;
+  readonly lent: LentCounts;
   /** The virtual time of the account that is served next; null: none has a request to seat. */
   readonly nextVirtualMs: number | null;
   /** Those with the most seat time, most first. */
@@ -108,7 +109,7 @@ export function reportOf(
   state: QueueState,
   judge: Judge,
   overload: Overload,
-  sessions: SessionCounts,
+  { sessions, lent }: Pick<QueueReport, 'sessions' | 'lent'>,
   most: number,
 ): QueueReport {
   const all = [...state.accounts()].sort((a, b) => b.seatMs - a.seatMs || b.waiting - a.waiting);
@@ -121,10 +122,11 @@ export function reportOf(
   }
   return {
     ...snapshotOf(state, judge),
-    replicas: state.replicas.all.map(({ seats, busy, kept, up, tokenTimeRatio = null }) => ({
+    replicas: state.replicas.all.map(({ seats, busy, kept, lent: lentSeats, up, tokenTimeRatio = null }) => ({
       seats,
       busy,
       kept,
+      lent: lentSeats,
       up,
       tokenTimeRatio,
     })),
@@ -138,6 +140,7 @@ export function reportOf(
       retries: judge.reservations.counts,
     },
     sessions,
+    lent,
     nextVirtualMs: state.seatable.first?.virtualMs ?? null,
     accounts: all.slice(0, most).map((account) => accountReport(account, judge)),
     others,

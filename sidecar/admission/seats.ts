@@ -18,6 +18,8 @@ export interface Replica {
   readonly busy: number;
   /** Seats that no lease holds, but that are kept for sessions (sessions.ts): for all other requests they are taken. */
   readonly kept: number;
+  /** Seats of these that are free for all other requests, but lent (lent.ts). */
+  readonly lent: number;
   /** When a seat of it was last given, in grants since the start; 0: never. */
   readonly grantedLast: number;
   /** Seats of other replicas, of the same length as its own, that were given since. */
@@ -42,6 +44,7 @@ export class ReplicaSeats {
   #freeSeats = 0;
   #busy = 0;
   #kept = 0;
+  #idle = 0;
   #paused = false;
   #longestFree = 0;
   #grants = 0;
@@ -54,6 +57,7 @@ export class ReplicaSeats {
         up: true,
         busy: 0,
         kept: 0,
+        lent: 0,
         grantedLast: 0,
         passedOver: 0,
         tokenTimeRatio: undefined,
@@ -90,6 +94,11 @@ export class ReplicaSeats {
   /** Seats kept for sessions. */
   get kept(): number {
     return this.#kept;
+  }
+
+  /** Seats of the available replicas that nothing uses: free ones that are not lent. */
+  get idle(): number {
+    return this.#idle;
   }
 
   /** Whether no replica is available. */
@@ -159,6 +168,14 @@ export class ReplicaSeats {
     this.#sum();
   }
 
+  /** So many seats more, or fewer if negative, are lent. */
+  lend(at: number, seats: number): void {
+    const replica = this.#replicas[at];
+    if (replica === undefined) return;
+    replica.lent += seats;
+    this.#sum();
+  }
+
   /** A request is given a seat of this replica. */
   granted(at: number): void {
     const replica = this.#replicas[at];
@@ -172,7 +189,7 @@ export class ReplicaSeats {
   observeTokenMs(at: number, ms: number): void {
     const replica = this.#replicas[at];
     if (replica === undefined || this.#replicas.length < 2 || !(ms > 0)) return;
-    this.#speeds.observe(at, replica.busy, ms);
+    this.#speeds.observe(at, replica.busy + replica.lent, ms);
     this.#replicas.forEach((each, index) => (each.tokenTimeRatio = this.#speeds.ratioOf(index)));
   }
 
@@ -194,7 +211,7 @@ export class ReplicaSeats {
   }
 
   #sum(): void {
-    let [seats, known, free, busy, kept, longest] = [0, 0, 0, 0, 0, 0];
+    let [seats, known, free, busy, kept, idle, longest] = [0, 0, 0, 0, 0, 0, 0];
     this.#paused = true;
     for (const replica of this.#replicas) {
       known += replica.seats;
@@ -205,12 +222,14 @@ export class ReplicaSeats {
       seats += replica.seats;
       const own = freeSeatsOf(replica);
       free += own;
+      idle += Math.max(0, idleSeatsOf(replica));
       if (own > 0 && replica.contextPerSeat > longest) longest = replica.contextPerSeat;
     }
     this.#seats = this.#paused ? known : seats;
     this.#freeSeats = free;
     this.#busy = busy;
     this.#kept = kept;
+    this.#idle = idle;
     this.#longestFree = longest;
   }
 }
@@ -218,6 +237,11 @@ export class ReplicaSeats {
 /** Seats that no lease holds and that are not kept; 0 while the replica is not available. */
 export function freeSeatsOf({ up, seats, busy, kept }: Replica): number {
   return up ? Math.max(0, seats - busy - kept) : 0;
+}
+
+/** Free seats that are not lent; 0 while the replica is not available. Negative: so many lent ones are wanted back. */
+export function idleSeatsOf({ up, seats, busy, kept, lent }: Replica): number {
+  return up ? seats - busy - kept - lent : 0;
 }
 
 /** Weight of the newest observation in both averages: one reply has several observations, which are alike. */

@@ -31,6 +31,11 @@ export interface QueueRequest {
   readonly wantedUntil?: number;
   /** Equal for requests with the same body: identifies copies of a request, and a retry. */
   readonly bodyDigest?: string;
+  /**
+   * It uses a lent seat (lent.ts), and may be stopped and begun again: nothing of its answer is sent before its end. Where no seat is lent
+   * it waits as every other request does.
+   */
+  readonly lent?: boolean;
   /** It may be a turn of a session (sessions.ts): a chat of one reply. Absent: it is none. */
   readonly session?: {
     /** The same for all turns of a session, by the account and an id that its client sends; undefined: it sends none. */
@@ -92,6 +97,8 @@ export interface Lease {
   readonly waitedMs: number;
   /** The predicted wait when the request entered, ms; undefined: there was no prediction. */
   readonly predictedMs?: number | undefined;
+  /** Its seat is lent: it may be recalled at any time. */
+  readonly lent: boolean;
   /** What the engine has to know of sessions; undefined: the request is no turn of one. */
   readonly claims: SequenceClaims | undefined;
   /** Takes a further seat of the same replica if one is free and no waiting request could use it. */
@@ -104,6 +111,12 @@ export interface Lease {
    * grows, so a call right after that misses none.
    */
   whenWanted(fn: () => void): void;
+  /**
+   * Of a lent seat: `stop` is called once when another request needs the seat, which is then taken back. It ends the job and returns
+   * undefined if the engine can run another job on the seat at once, or a promise that settles when it can. The holder then calls
+   * `giveBack`. If the seat was taken back before this is called, `seats` is 0 and `stop` is not called.
+   */
+  whenRecalled(stop: () => Promise<void> | undefined): void;
   /** Records that the caller has received the first token of its stream: a later disconnect is no sign of impatience. */
   begun(): void;
   /** Records when its first token came, in ms from when its job was sent, and how many tokens of its prompt were not computed again. */
@@ -113,7 +126,7 @@ export interface Lease {
   /** Ends the lease. Idempotent: the first call counts. `cancelled`: the caller disconnected. */
   release(reason: ReleaseReason): void;
   /**
-   * The engine was lost before it started this request, which returns to the head of the queue and keeps its deadline and its
+   * Its lent seat was recalled: it waits for another one. Or the engine was lost before it started this request, which returns to the head of the queue and keeps its deadline and its
    * waiting time. That may happen as often as the engine has replicas; the next time settles as refused for `engine-lost`. On a
    * lease that has ended it settles as cancelled.
    */
@@ -141,4 +154,29 @@ export interface SessionCounts {
   readonly turns: Readonly<Record<TurnStart, number>>;
   /** Keeps by how they ended; `lost`: with the engine, or at a drain. */
   readonly keeps: Readonly<Record<KeepEnd, number>>;
+}
+
+/** What there is of lent seats in one queue now, and counts since the start. Times in ms. */
+export interface LentCounts {
+  /** Seats that stay idle for other requests. */
+  readonly headroom: number;
+  /** Seats lent, and requests that wait for one. */
+  readonly seats: number;
+  readonly waiting: number;
+  /** Leases of lent seats, by how they ended: `queued`: none did, its request entered the queue as class `batch`. */
+  readonly ends: Readonly<Record<LentEnd, number>>;
+  /** Seat time of all leases, and that of the recalled ones among it. */
+  readonly seatMs: number;
+  readonly recalledMs: number;
+  /** Those with most seat time since they were first seen here, most first. */
+  readonly accounts: readonly LentAccountCounts[];
+}
+
+export type LentEnd = 'ended' | 'recalled' | 'queued';
+
+export interface LentAccountCounts {
+  readonly account: string;
+  readonly seats: number;
+  readonly waiting: number;
+  readonly seatMs: number;
 }

@@ -13,7 +13,7 @@ import type { QueueState } from './state.js';
 const AGAIN_MS = 100;
 
 /** While a seat is free, checks may take this long whatever the longest wait is, ms: it is not for a seat that the request waits. */
-const CHECKS_MS = 5000;
+export const CHECKS_MS = 5000;
 
 /** Which bound of a wait has passed. */
 export type PassedBound = 'deadline' | 'wait' | 'hopeless';

@@ -20,6 +20,7 @@ export interface AdmissionPage {
   readonly released: QueueReport['released'];
   readonly overload: QueueReport['overload'];
   readonly sessions: QueueReport['sessions'];
+  readonly lent: QueueReport['lent'];
   /** The `virtualMs` of the account that is served next; null: none has a request to seat. */
   readonly nextVirtualMs: QueueReport['nextVirtualMs'];
   readonly accounts: QueueReport['accounts'];

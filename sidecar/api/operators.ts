@@ -84,10 +84,11 @@ export function admissionPage(report: QueueReport): AdmissionPage {
     waiting: report.waiting,
     waitingBytes: report.waitingBytes,
     paused: report.paused,
-    replicas: report.replicas.map(({ seats, busy, kept, up, tokenTimeRatio }) => ({
+    replicas: report.replicas.map(({ seats, busy, kept, lent, up, tokenTimeRatio }) => ({
       seats,
       busy,
       kept,
+      lent,
       up,
       tokenTimeRatio: tokenTimeRatio === null ? null : thousandths(tokenTimeRatio),
     })),
@@ -108,6 +109,20 @@ export function admissionPage(report: QueueReport): AdmissionPage {
       known: report.sessions.known,
       turns: report.sessions.turns,
       keeps: report.sessions.keeps,
+    },
+    lent: {
+      headroom: report.lent.headroom,
+      seats: report.lent.seats,
+      waiting: report.lent.waiting,
+      ends: report.lent.ends,
+      seatMs: whole(report.lent.seatMs),
+      recalledMs: whole(report.lent.recalledMs),
+      accounts: report.lent.accounts.map(({ account, seats, waiting, seatMs }) => ({
+        account,
+        seats,
+        waiting,
+        seatMs: whole(seatMs),
+      })),
     },
     nextVirtualMs: report.nextVirtualMs === null ? null : whole(report.nextVirtualMs),
     accounts: report.accounts.map((account) => ({

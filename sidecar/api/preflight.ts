@@ -9,6 +9,7 @@ import { inCohort, mayCall, mayUse, type Caller } from '../access/identity.js';
 import type { LimitGroup } from '../access/limits.js';
 import type { Params } from '../contracts/requests.js';
 import type { ContractError } from '../domain/errors.js';
+import { classOf } from '../domain/service-class.js';
 import type { Body } from '../http/body.js';
 import type { RequestHead } from '../http/exchange.js';
 import type { Failed } from '../prompts/prompt-maker.js';
@@ -254,6 +255,14 @@ export function sessionNameOf(
   if (id === undefined) return undefined;
   const hash = createHash('sha256').update(JSON.stringify([account, id]));
   return hash.digest('base64url').slice(0, SESSION_NAME_LENGTH);
+}
+
+/**
+ * Whether nobody waits for this request, so that it may run on a lent seat (admission/lent.ts): its class is `batch`. Not a stream, of which
+ * its caller has a part when the seat is recalled.
+ */
+export function canUseLentSeat({ weight }: Pick<Caller, 'weight'>, streams: boolean): boolean {
+  return classOf(weight) === 'batch' && !streams;
 }
 
 /** Anything but whole milliseconds is ignored: the header is a gateway's and not part of the contract. */

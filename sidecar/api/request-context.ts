@@ -168,6 +168,14 @@ export class RequestContext {
     board.enter(this.#holding);
   }
 
+  /** What it computed on a lent seat that was recalled does not count: it waits again, as if no engine had started it. */
+  recalled(): void {
+    this.#phase = 'waiting';
+    this.cachedTokens = 0;
+    this.completionTokens = 0;
+    this.times.ran();
+  }
+
   /** The engine has started it, with this many cached tokens of its prompt. */
   started(cachedTokens: number): void {
     this.cached(cachedTokens);

@@ -155,7 +155,10 @@ export interface Plan {
   readonly needs: SeatNeeds & { readonly prefix: Uint32Array };
   /** The most tokens that all its replies together can have. */
   readonly completionTokens: number;
-  /** With the prompt's tokens and grammars. Undefined once an engine has begun it: a reply may take minutes. */
+  /**
+   * With the prompt's tokens and grammars. Undefined once an engine has begun it, since a reply may take minutes, but for one on a lent
+   * seat: it may be sent again.
+   */
   job: Omit<GenerateJob, 'seats'> | Omit<ScoreJob, 'seats'> | undefined;
   /** Embeddings of its prompt's images. Absent: it has none. */
   readonly images?: JobImages;

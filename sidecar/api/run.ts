@@ -11,8 +11,8 @@
  * | run    | the engine has the job, on the lease's seats                               | see {@link lastEnd}                       |
  * | answer | the usage is closed, then the end of the answer is written                 |                                           |
  *
- * From `run` a request goes back to `wait` when its engine was lost before it began the job, and to `prompt`, with its seat, when
- * the replica has another tokenizer or template. Each step returns its result or why the request ends. Only `answer` ends the
+ * From `run` a request goes back to `wait` when its engine was lost before it began the job, or its lent seat was recalled, and to
+ * `prompt`, with its seat, when the replica has another tokenizer or template. Each step returns its result or why the request ends. Only `answer` ends the
  * request's context and usage, for every end of every step, and only `#runOn` returns seats. The context has the request's phase
  * for metrics and prices: `waiting` until the engine began the job, `prefilling`, `decoding` from the first token on.
  */
@@ -24,7 +24,7 @@ import type { Exchange } from '../http/exchange.js';
 import { AbortHandle } from '../lib/abort.js';
 import type { Tokenized } from '../prompts/prompt-maker.js';
 import type { ImageFailure, JobImages } from './images.js';
-import { preflight, promptFailed, sessionNameOf, type PreparedRequest } from './preflight.js';
+import { canUseLentSeat, preflight, promptFailed, sessionNameOf, type PreparedRequest } from './preflight.js';
 import * as refusals from './refusals.js';
 import { failed, outcomeOf, RequestContext, type Stop } from './request-context.js';
 import type { Plan, RunEvents, Tokens, Work, WorkRoute } from './route.js';
@@ -45,6 +45,8 @@ type AttemptEnd =
   | { readonly kind: 'done' }
   /** The caller disconnected, or the deadline passed. `engineStopped`: settles when the engine no longer computes the job; absent: it has stopped. */
   | { readonly kind: 'cancelled' | 'deadline'; readonly engineStopped?: Promise<void> }
+  /** Its lent seat was needed for another request. */
+  | { readonly kind: 'recalled' }
   /** The job was not started, since its usage cannot be recorded. */
   | { readonly kind: 'unrecorded'; readonly error: ContractError }
   | ImageFailure
@@ -75,7 +77,9 @@ interface Begun {
   readonly prepared: PreparedRequest<Params>;
   readonly promptKind: Tokens['kind'];
   readonly usage: UsageSession;
-  readonly work: Work;
+  work: Work;
+  /** Makes `work` anew, as if nothing had run yet. */
+  readonly again: () => Work | Stop;
   readonly ticket: Ticket;
 }
 
@@ -89,8 +93,10 @@ function begin<P extends Params>(
   const { caller, model, params, body } = prepared;
   const { account } = caller;
   const usage = new UsageSession(services, context, caller, model, route.entitlement);
-  const work = route.begin({ context, params, account, model, usage, services });
+  const again = (): Work | Stop => route.begin({ context, params, account, model, usage, services });
+  const work = again();
   if (work.kind !== 'work') return work;
+  const streams = 'stream' in params && params.stream;
   const ticket = model.queue.enter({
     account,
     ...('user' in params && { user: params.user }),
@@ -100,8 +106,9 @@ function begin<P extends Params>(
     ...(context.wantedUntil !== undefined && { wantedUntil: context.wantedUntil }),
     urgent: context.urgent,
     seatsWanted: work.seatsWanted,
-    awaits: 'stream' in params && params.stream ? 'first-token' : 'end',
+    awaits: streams ? 'first-token' : 'end',
     bodyDigest: body.digest,
+    lent: canUseLentSeat(caller, streams),
     // A chat of one reply.
     ...('n' in params &&
       params.n === 1 && { session: { name: sessionNameOf(context.exchange.head, params, account) } }),
@@ -113,7 +120,7 @@ function begin<P extends Params>(
   if (gone.aborted) ticket.cancel('disconnected');
   else gone.addEventListener('abort', () => ticket.cancel('disconnected'));
   context.onClose(() => ticket.cancel());
-  return { kind: 'begun', context, services, prepared, promptKind: route.kind, usage, work, ticket };
+  return { kind: 'begun', context, services, prepared, promptKind: route.kind, usage, work, again, ticket };
 }
 
 /** Answers a request and records its usage, for every end that it can have. `begun`: absent if it took no place in the queue. */
@@ -232,6 +239,10 @@ class Run {
           const again = await this.#seat(lease.giveBack());
           if ('kind' in again) return again;
           lease = again;
+        } else if (attempt.kind === 'recalled') {
+          const seated = await this.#afterRecall(lease);
+          if ('kind' in seated) return seated;
+          lease = seated;
         } else if (attempt.kind === 'stale' && remakes < MAX_REMAKES) {
           remakes += 1;
           const made = await this.#promptAgain(lease.replica);
@@ -254,10 +265,22 @@ class Run {
     }
   }
 
-  /** One attempt: until the job ends, its caller disconnects or its deadline passes, whichever comes first. */
+  /** Its attempt on a lent seat costs nothing and is begun again on the next seat. */
+  async #afterRecall(lease: Lease): Promise<Lease | Stop> {
+    const { context, usage, again } = this.#begun;
+    usage.recalled();
+    context.recalled();
+    const work = again();
+    if (work.kind !== 'work') return work;
+    this.#begun.work = work;
+    return this.#seat(lease.giveBack());
+  }
+
+  /** One attempt: until the job ends, its caller disconnects, its deadline passes or its seat is recalled, whichever comes first. */
   #attempt(lease: Lease): Promise<AttemptEnd> {
     const { context, prepared, usage, work } = this.#begun;
     if (context.exchange.gone.aborted) return Promise.resolve({ kind: 'cancelled' });
+    if (lease.seats === 0) return Promise.resolve({ kind: 'recalled' });
     return new Promise((resolve) => {
       let job: JobHandle | undefined;
       let ended = false;
@@ -290,8 +313,11 @@ class Run {
         };
         const started = this.#start(lease, {
           started: (cachedTokens, weightVersion) => {
-            if (this.#plan) this.#plan.job = undefined;
-            prepared.body.begun();
+            // The job of a lent seat may be sent again.
+            if (!lease.lent) {
+              if (this.#plan) this.#plan.job = undefined;
+              prepared.body.begun();
+            }
             context.started(cachedTokens);
             work.started?.(weightVersion);
           },
@@ -303,6 +329,11 @@ class Run {
         });
         job = started;
         lease.whenWanted(() => started.reduceSeats());
+        lease.whenRecalled(() => {
+          if (ended) return undefined;
+          end({ kind: 'recalled' });
+          return started.cancel();
+        });
       } catch (fault) {
         clear();
         throw fault;
@@ -318,7 +349,12 @@ class Run {
     if (!job || !needs) throw new Error('a job that an engine had begun was sent again');
     while (lease.seats < work.seatsWanted && lease.takeSeat());
     const { seats, replica } = lease;
-    const sent = { seats, ...job, ...(lease.claims && { claims: lease.claims }) };
+    const sent = {
+      seats,
+      ...job,
+      ...(lease.claims && { claims: lease.claims }),
+      ...(lease.lent && { background: true as const }),
+    };
     const { results } = work;
     const asked: EngineJob =
       results.kind === 'generate'
@@ -329,7 +365,10 @@ class Run {
 }
 
 /** What follows of a last attempt: how the request ends, and the reason with which its seats are returned. */
-function lastEnd(attempt: AttemptEnd, draining: boolean): { readonly end: End; readonly reason: ReleaseReason } {
+function lastEnd(
+  attempt: Exclude<AttemptEnd, { readonly kind: 'recalled' }>,
+  draining: boolean,
+): { readonly end: End; readonly reason: ReleaseReason } {
   switch (attempt.kind) {
     case 'done':
       return { end: attempt, reason: 'done' };

@@ -94,8 +94,8 @@ export interface SeatHolder {
   readonly class: ServiceClass;
   /** Clock reading when it was given its seats, ms. */
   readonly since: number;
-  /** Has the present number of its seats. */
-  readonly lease: Pick<Lease, 'seats'>;
+  /** Has the present number of its seats, and whether they are lent. */
+  readonly lease: Pick<Lease, 'seats' | 'lent'>;
   /** Has the request's phase; `waiting`: its engine has not started it yet. */
   readonly context: { readonly phase: RequestPhase };
 }

@@ -41,12 +41,12 @@ export class Timeline {
     this.#authorizedUntil = this.#clock.now();
   }
 
-  /** The last check has passed, or the engine lost the request before it started it: it waits for a seat. */
+  /** The last check has passed, or the request's attempt was lost or recalled: it waits for a seat. */
   waits(): void {
     const { last } = this;
     if (last) (this.#lost ??= []).push(last);
     this.#waitingSince = this.#readyAt = this.#clock.now();
-    this.#seatedAt = this.#handedOverAt = this.#ranUntil = undefined;
+    this.#seatedAt = this.#handedOverAt = this.#firstTokenAt = this.#ranUntil = undefined;
   }
 
   /** It has a seat of this replica, after waiting for so many ms in all. */
@@ -68,7 +68,7 @@ export class Timeline {
     this.#firstTokenAt ??= this.#clock.now();
   }
 
-  /** The engine is done with the job, or lost it before it started it. */
+  /** The engine is done with the job, or lost it before it started it, or the job's lent seat was recalled. */
   ran(): void {
     this.#ranUntil = this.#clock.now();
   }

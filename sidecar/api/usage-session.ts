@@ -20,15 +20,15 @@ export const PROGRESS_MS = 5000;
 export type UsageDeps = Pick<Services, 'clock' | 'date' | 'spool' | 'pricing' | 'credit' | 'metrics'>;
 
 /**
- * One request's usage and its price. `reserve` is its last check, `open` is called before its dispatch, `close` at its end. If it is
- * still open when the context closes, it ends as failed, so that no reservation, timer or record stays open.
+ * One request's usage and its price. `reserve` is its last check, `open` is called before its dispatch, `close` at its end. Each attempt
+ * on a lent seat has an id of its own. If it is still open when the context closes, it ends as failed, so that no reservation, timer or record stays open.
  */
 export class UsageSession {
   readonly #deps: UsageDeps;
   readonly #context: RequestContext;
   readonly #caller: Caller;
   readonly #model: HostedModel;
-  readonly #fixed: Pick<UsageRecord, 'id' | 'requestId' | 'account' | 'keyId' | 'model' | 'route'>;
+  #fixed: Pick<UsageRecord, 'id' | 'requestId' | 'account' | 'keyId' | 'model' | 'route'>;
   #bill: Bill | undefined;
   #state: 'new' | 'open' | 'closed' = 'new';
   /** The counts of the last record. */
@@ -76,7 +76,7 @@ export class UsageSession {
   }
 
   /**
-   * Appends the opening record, once. Returns a refusal if the spool has become unhealthy while the request waited.
+   * Appends the opening record, once, and once more after each recall. Returns a refusal if the spool has become unhealthy while the request waited.
    */
   open(): ContractError | undefined {
     const refusal = this.#refusal();
@@ -86,6 +86,19 @@ export class UsageSession {
     this.#append('open');
     this.#wait();
     return undefined;
+  }
+
+  /**
+   * Its attempt was stopped because its lent seat was needed. It is closed, with what it used, and costs nothing; the next `open` begins
+   * another one. What is reserved stays so.
+   */
+  recalled(): void {
+    if (this.#state !== 'open') return;
+    this.#cancelTimer();
+    this.#append('close', 'refused');
+    this.#state = 'new';
+    this.#recorded = NO_TOKENS;
+    this.#fixed = Object.assign({}, this.#fixed, { id: randomUUID() });
   }
 
   /** The request's counts have grown. */

@@ -188,6 +188,7 @@ function hostModel(
     reusableTokens: (prefix, replica) => engine.heldPrefixes(replica).longestOf(prefix),
     isServed,
     ...(config.sessions.keepMaxMs > 0 && { sessions: sessionsOf(model, config.sessions.keepMaxMs) }),
+    headroom: config.batch.headroomPercent / 100,
     learns: config.development.learnedQueue,
   });
   plans.forEach((_, replica) => queue.pause(replica));
@@ -214,7 +215,7 @@ function hostModel(
     restarting: () => metrics.processes.engineRestarted(id, replica),
     unconfirmed: (count) => metrics.processes.unconfirmedCancels(id, count),
   });
-  const wanted = (): boolean => queue.load.busy + queue.load.waiting > 0;
+  const wanted = (): boolean => queue.requests > 0;
   const engine: ReplicatedEngine = composeEngine(config, model, plans, {
     ...shared,
     entry: engineEntry,

@@ -253,6 +253,12 @@ export const configSchema = section({
       { default: 60_000, maximum: 600_000 },
     ),
   }),
+  batch: section({
+    headroomPercent: integer(
+      'The part of a model’s seats, rounded down, that stays idle while others are lent to requests of class `batch` (docs/admission.md). More: fewer of these requests are stopped and begun again, and replies of other requests are less slowed. 100: no seat is lent, and requests of class `batch` wait in the queue.',
+      { default: 50, minimum: 0, maximum: 100, unit: '%' },
+    ),
+  }),
   bodies: section({
     chatBytes: bytes('The longest chat body.', { default: 80 * MIB, minimum: 1 }),
     totalBytes: bytes('Total bytes of all bodies in memory.', { default: 512 * MIB, minimum: 1 }),

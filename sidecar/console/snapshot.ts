@@ -121,6 +121,7 @@ function holderView({ holder, id, seats }: PlacedHolder, now: number): HolderVie
     seats,
     account: holder.account,
     class: holder.class,
+    lent: holder.lease.lent,
     state: phase === 'waiting' ? 'starting' : phase,
     ageMs: Math.round(now - holder.since),
   };

@@ -42,6 +42,8 @@ export interface HolderView {
   readonly seats: readonly number[];
   readonly account: string;
   readonly class: string;
+  /** Its seat is lent: it is stopped when another request needs the seat. */
+  readonly lent: boolean;
   readonly state: SeatState;
   /** Time since it got its seats, ms. */
   readonly ageMs: number;

@@ -19,6 +19,9 @@ const TURNS = ['kept', 'cold', 'first'] as const;
 /** How a kept seat ended: by the next turn, its time, another account, or with the engine or at a drain. */
 const KEEPS = ['continued', 'expired', 'taken', 'lost'] as const;
 
+/** How a lent seat ended: with its request, for another request, or never given: its request entered the queue. */
+const LENT_ENDS = ['ended', 'recalled', 'queued'] as const;
+
 /** The state of one model's queue at a scrape. */
 export interface QueueReading {
   readonly seats: number;
@@ -39,6 +42,14 @@ export interface QueueReading {
   readonly sessions: {
     readonly turns: Readonly<Record<(typeof TURNS)[number], number>>;
     readonly keeps: Readonly<Record<(typeof KEEPS)[number], number>>;
+  };
+  /** Seats that are lent now, requests that wait for one, ends since the start, and the seat time of all and of recalled ones, ms. */
+  readonly lent: {
+    readonly seats: number;
+    readonly waiting: number;
+    readonly ends: Readonly<Record<(typeof LENT_ENDS)[number], number>>;
+    readonly seatMs: number;
+    readonly recalledMs: number;
   };
   readonly accounts: readonly (AccountReading & { readonly account: string })[];
   /** All that are not in `accounts`. */
@@ -133,6 +144,50 @@ export function queueMetrics(
     collect() {
       for (const { model, sessions } of readings())
         for (const end of KEEPS) this.set({ model, end }, sessions.keeps[end]);
+    },
+  });
+  section.gauge({
+    name: 'ra_sidecar_seats_lent',
+    unit: 'seats',
+    labels: ['model'],
+    help: 'Seats that requests of class `batch` use while no other request needs them; they do not count as busy.',
+    advice:
+      '0 for long, with `ra_sidecar_lent_waiting_requests` above 0: other requests use all seats but the idle ones of `batch.headroomPercent`.',
+    collect() {
+      for (const { model, lent } of readings()) this.set({ model }, lent.seats);
+    },
+  });
+  section.gauge({
+    name: 'ra_sidecar_lent_waiting_requests',
+    unit: 'requests',
+    labels: ['model'],
+    help: 'Requests that wait for a lent seat; they do not count as waiting in the queue.',
+    advice: 'No action: nobody waits for them.',
+    collect() {
+      for (const { model, lent } of readings()) this.set({ model }, lent.waiting);
+    },
+  });
+  section.gauge({
+    name: 'ra_sidecar_lent_seats_ended',
+    unit: 'seats',
+    labels: ['model', 'end'],
+    help: 'Lent seats since the start, by how that ended: with the request (`ended`), or `recalled` for another request; and requests that entered the queue (`queued`), since they were recalled three times or got no lent seat for long.',
+    advice: 'Many `recalled` beside `ended`: raise `batch.headroomPercent`, or send shorter batch requests.',
+    collect() {
+      for (const { model, lent } of readings()) for (const end of LENT_ENDS) this.set({ model, end }, lent.ends[end]);
+    },
+  });
+  section.gauge({
+    name: 'ra_sidecar_lent_seat_seconds',
+    unit: 'seconds',
+    labels: ['model', 'attempt'],
+    help: 'Seat time of lent seats so far: `recalled` of attempts that were stopped for another request, `kept` of all others.',
+    advice: 'As `ra_sidecar_lent_seats_ended`.',
+    collect() {
+      for (const { model, lent } of readings()) {
+        this.set({ model, attempt: 'kept' }, (lent.seatMs - lent.recalledMs) / 1000);
+        this.set({ model, attempt: 'recalled' }, lent.recalledMs / 1000);
+      }
     },
   });
   section.gauge({

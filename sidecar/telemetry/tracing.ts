@@ -53,8 +53,8 @@ export interface RequestRecord {
   /** The body's last byte. */
   readonly receivedAt: number | undefined;
   /**
-   * Attempts before the last one, whose engine was lost before it started; at most one more than the model has
-   * replicas.
+   * Attempts before the last one: those whose engine was lost before it started, at most one more than the model has replicas, and those
+   * whose lent seat was recalled (admission/lent.ts).
    */
   readonly lost: readonly Attempt[];
   /** The last attempt. */

@@ -95,6 +95,44 @@ t.test('the usage in the answer is what is billed', async (t) => {
   t.equal(await sidecar.metric('ra_sidecar_credit_reservations'), 0, 'no reservation is left');
 });
 
+t.test(
+  'a whole reply on a lent seat that another request needs begins again, and its first attempt costs nothing',
+  async (t) => {
+    const sidecar = await start(t, '1000', { models: [{ id: 'chat', kind: 'chat', seats: 1 }] });
+    sidecar.identity.answers.set('Bearer batch', { ...ACME, weight: 1 });
+    const headers = { Authorization: 'Bearer batch', 'x-request-id': 'lent' };
+    // It holds its seat for a second.
+    const lent = await sidecar.begin(CHAT, chatBody('chat', 'paced', { max_tokens: 200 }), headers);
+    await sidecar.until('ra_sidecar_seats_lent{model="chat"}', 1);
+    t.equal(await sidecar.metric('ra_sidecar_seats_busy{model="chat"}'), 0);
+    t.equal((await sidecar.post(CHAT, chatBody('chat', 'echo'))).status, 200);
+    const answer = await lent.response();
+    t.equal(answer.status, 200);
+    const { choices } = JSON.parse(answer.body) as { choices: { message: { content: string } }[] };
+    t.equal(choices[0]?.message.content, 'paced', 'nothing of the first attempt');
+    const usage = usageOf(answer);
+    agrees(t, lastClose(sidecar), usage, chatPrice(usage));
+    const own = sidecar.spool.records.filter(({ requestId }) => requestId === 'lent');
+    t.match(own, [
+      { kind: 'open' },
+      {
+        kind: 'close',
+        outcome: 'refused',
+        promptTokens: usage.prompt_tokens,
+        completionTokens: 1,
+        price: { picodollars: '0' },
+        prepaid: true,
+      },
+      { kind: 'open' },
+      { kind: 'close', outcome: 'done' },
+    ]);
+    t.equal(own[0]?.id, own[1]?.id);
+    t.not(own[1]?.id, own[3]?.id, 'each attempt is billed by itself');
+    t.equal(await sidecar.metric('ra_sidecar_lent_seats_ended{model="chat",end="recalled"}'), 1);
+    t.equal(await sidecar.metric('ra_sidecar_credit_reservations'), 0);
+  },
+);
+
 t.test('credit is spent to the last picodollar, and a reservation is released completely', async (t) => {
   // The prices are measured with an account behind a gateway, which needs no credit.
   const measure = await start(t, '0', { identity: vouching() });

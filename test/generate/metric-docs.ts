@@ -4,10 +4,11 @@ import { Metrics } from '../../sidecar/telemetry/metrics.js';
 /** The values of each label; a label without an entry fails the reference’s test. */
 export const LABELS: Readonly<Record<string, string>> = {
   account: 'an account as the operator named it: the 20 with the most seat time; empty for the sum of all others',
+  attempt: '`recalled`: stopped for another request; `kept`: not',
   awaits: '`first-token`: of streams; `end`: of whole replies',
   block_size: 'the number of tokens in one block of reused state',
   class: '`interactive`, `standard`, `batch`',
-  end: '`continued`: by the next turn; `expired`: its time was over; `taken`: by another account; `lost`: with the engine',
+  end: 'of `session_keeps`: `continued`: by the next turn; `expired`: its time was over; `taken`: by another account; `lost`: with the engine; of `lent_seats_ended`: `ended`: with its request; `recalled`: for another request; `queued`: none was given',
   error_type:
     'a code of [errors.md](errors.md); absent without an error. On HTTP it names the error of any status, and of a stream that ended early after its 200',
   gen_ai_operation_name: '`chat`; `decisions` for both decision routes',

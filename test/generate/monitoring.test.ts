@@ -92,6 +92,10 @@ t.test('every metric that can show a fault is on the dashboard or in a rule', as
     'ra_sidecar_seats_kept',
     'ra_sidecar_session_turns',
     'ra_sidecar_session_keeps',
+    'ra_sidecar_seats_lent',
+    'ra_sidecar_lent_waiting_requests',
+    'ra_sidecar_lent_seats_ended',
+    'ra_sidecar_lent_seat_seconds',
     'ra_sidecar_queue_wait_error_seconds',
     'ra_sidecar_account_seat_seconds',
     // The sum of what each model's metric shows.

@@ -19,6 +19,7 @@ export const IDLE_QUEUE: QueueReading = {
     turns: { kept: 0, cold: 0, first: 0 },
     keeps: { continued: 0, expired: 0, taken: 0, lost: 0 },
   },
+  lent: { seats: 0, waiting: 0, ends: { ended: 0, recalled: 0, queued: 0 }, seatMs: 0, recalledMs: 0 },
   accounts: [],
   others: { waiting: 0, running: 0, seatMs: 0 },
 };

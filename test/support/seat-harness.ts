@@ -62,11 +62,20 @@ export class SeatHarness {
   readonly queue: SeatQueue;
   readonly fates: Fate[] = [];
   readonly #random: () => number;
+  readonly #isWhole: boolean;
 
+  /** `wholeMs`: all times are whole milliseconds, so that sums of them are exact in any order. */
   constructor(
     seed: number,
-    options: Partial<Omit<QueueOptions, 'seats'>> & { readonly seats?: number | readonly ReplicaSize[] } = {},
+    {
+      wholeMs = false,
+      ...options
+    }: Partial<Omit<QueueOptions, 'seats'>> & {
+      readonly seats?: number | readonly ReplicaSize[];
+      readonly wholeMs?: boolean;
+    } = {},
   ) {
+    this.#isWhole = wholeMs;
     this.#random = mulberry32(seed);
     this.queue = new SeatQueue({
       clock: this.clock,
@@ -78,13 +87,13 @@ export class SeatHarness {
   }
 
   offer(load: Load): void {
-    const gap = -Math.log(1 - this.#random()) * load.everyMs;
+    const gap = this.#ms(-Math.log(1 - this.#random()) * load.everyMs);
     const from = Math.max(0, (load.fromMs ?? 0) - this.clock.now());
     let turn = 0;
     const again = (): void => {
       if (this.clock.now() >= (load.untilMs ?? Infinity)) return;
       for (let i = 0; i < (load.atOnce ?? 1); i += 1) this.#arrive(load, turn++);
-      this.clock.after(-Math.log(1 - this.#random()) * load.everyMs, again);
+      this.clock.after(this.#ms(-Math.log(1 - this.#random()) * load.everyMs), again);
     };
     this.clock.after(from + gap, again);
   }
@@ -110,13 +119,17 @@ export class SeatHarness {
     return this.of(account).reduce((sum, { end, seatMs }) => sum + (end === 'done' ? seatMs : 0), 0);
   }
 
+  #ms(ms: number): number {
+    return this.#isWhole ? Math.ceil(ms) : ms;
+  }
+
   #arrive(load: Load, turn: number): void {
     const { account, weight = 4, users, holdMs, deadlineMs, patienceMs = Infinity, seatTokens } = load;
     const at = this.clock.now();
     const user = users?.[turn % users.length];
     const fate: Fate = { account, at, user, weight, seatTokens, end: undefined, waitedMs: 0, seatMs: 0 };
     this.fates.push(fate);
-    const needMs = holdMs * (0.5 + this.#random());
+    const needMs = this.#ms(holdMs * (0.5 + this.#random()));
     const deadlineAt = deadlineMs === undefined ? undefined : at + deadlineMs;
     const ticket = this.queue.enter({
       account,

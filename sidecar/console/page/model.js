@@ -132,10 +132,9 @@ export class ModelCard {
     this.#queueTable.hidden = lines.length === 0;
     // A single account leads no other.
     this.#note.hidden = queue.accounts.length < 2;
-    say(
-      this.#waits,
-      queue.waiting === 0 ? 'nobody waits' : `${some(queue.waiting, 'request')} waiting, ${bytes(queue.waitingBytes)}`,
-    );
+    const { waiting, waitingBytes } = queue;
+    const waits = waiting === 0 ? 'nobody waits' : `${some(waiting, 'request')} waiting, ${bytes(waitingBytes)}`;
+    say(this.#waits, [waits, ...lentInWords(queue.lent)].join(' · '));
     const words = range === 'minute' ? span : 'since start';
     // Without an earlier snapshot there is no difference yet.
     const before = range === 'minute' ? (minuteAgo ?? model) : undefined;
@@ -157,6 +156,15 @@ export class ModelCard {
  */
 export function overloadInWords(load) {
   return `overloaded: ${load.toFixed(1)} requests come for each that gets a seat`;
+}
+
+/**
+ * @param {Pick<ModelView['queue']['lent'], 'seats' | 'waiting'>} lent
+ * @returns {string[]}
+ */
+export function lentInWords({ seats, waiting }) {
+  if (seats + waiting === 0) return [];
+  return [`${some(seats, 'seat')} lent, ${some(waiting, 'request')} waiting for one`];
 }
 
 /**

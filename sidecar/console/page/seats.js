@@ -102,8 +102,10 @@ export class Seats {
       body,
       ({ id }) => id,
       () => rowOf(4),
-      (row, { account, seats, class: label, state, ageMs }) =>
-        fill(row, [account, seats.map((seat) => seat + 1).join(' '), label, STATES[state], duration(ageMs)]),
+      (row, holder) => {
+        const { account, seats, state, ageMs } = holder;
+        fill(row, [account, seats.map((seat) => seat + 1).join(' '), classOf(holder), STATES[state], duration(ageMs)]);
+      },
     );
     const legend = element(
       'ul',
@@ -160,9 +162,18 @@ function changeCell(cell, { number, holder, empty }) {
 /**
  * The time is that of the seat, of which the phase is only the present part.
  *
- * @param {Pick<HolderView, 'account' | 'class' | 'state' | 'ageMs'>} holder
+ * @param {Pick<HolderView, 'account' | 'class' | 'lent' | 'state' | 'ageMs'>} holder
  * @returns {string}
  */
-export function holderInWords({ account, class: label, state, ageMs }) {
-  return `${account} (${label}), ${STATES[state]}, ${duration(ageMs)} on its seat`;
+export function holderInWords(holder) {
+  const { account, state, ageMs } = holder;
+  return `${account} (${classOf(holder)}), ${STATES[state]}, ${duration(ageMs)} on its seat`;
+}
+
+/**
+ * @param {Pick<HolderView, 'class' | 'lent'>} holder
+ * @returns {string}
+ */
+function classOf({ class: label, lent }) {
+  return lent ? `${label}, lent` : label;
 }

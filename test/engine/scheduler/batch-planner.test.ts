@@ -7,7 +7,7 @@ const EACH = 1;
 const DECODE = 20;
 
 /** A decode of prompts takes 1 ms a token, one of next tokens 20 ms. */
-function timed(seats: number, prefillShare = 100, prefillTokensPerStep = CHUNK): Bench {
+function timed(seats: number, prefillShare = 100, prefillTokensPerStep = CHUNK, stepMs?: number): Bench {
   const clock = new StepTime();
   const bench = new Bench(seats, undefined, {
     contextPerSeat: 1000,
@@ -15,6 +15,7 @@ function timed(seats: number, prefillShare = 100, prefillTokensPerStep = CHUNK):
     prefillShare,
     prefixReuse: 'off',
     clock,
+    ...(stepMs !== undefined && { stepMs }),
   });
   bench.decoder.onStep = () => {
     const parts = bench.decoder.steps.at(-1) ?? [];
@@ -149,3 +150,28 @@ t.test(
     t.same(order, [[1], [1], [1], [0], [0], [0]], 'the third job has sequence 1, the fourth sequence 0');
   },
 );
+
+t.test('prompts of background jobs come after those of all others, on a CPU and on a GPU', async (t) => {
+  for (const stepMs of [undefined, 100]) {
+    const bench = timed(3, 100, CHUNK, stepMs);
+    const before = bench.decoder.onStep;
+    bench.decoder.onStep = (step) => {
+      void before(step);
+      // It is the longer one, and came later.
+      if (step === 6) bench.loop.generate(3, job(8 * CHUNK, { maxTokens: 1 }));
+    };
+    bench.loop.generate(1, job(CHUNK, { maxTokens: 300 }));
+    bench.loop.generate(2, job(4 * CHUNK, { maxTokens: 1, background: true }));
+    await Promise.all([bench.ends(2), bench.ends(3)]);
+    const ended = bench.outputs.flatMap(({ id, kind }) => (kind === 'done' ? [id] : []));
+    t.strictSame(ended.slice(0, 2), [3, 2], stepMs === undefined ? 'CPU' : 'GPU');
+    const order = bench.decoder.steps.flatMap((parts) =>
+      parts.flatMap(({ sequence, tokens }) =>
+        sequence > 0 && tokens.includes(1) && tokens.length > 1 ? [sequence] : [],
+      ),
+    );
+    const [background, other] = [1, 2];
+    const between = order.slice(order.indexOf(other), order.lastIndexOf(other));
+    t.notOk(between.includes(background), 'none of it while another prompt waits');
+  }
+});

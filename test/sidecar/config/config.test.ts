@@ -43,6 +43,7 @@ t.test('without settings: every default', async (t) => {
     },
     queue: { maxWaitMs: 10_000, waitingPerSeat: 8, waitingBytes: 67_108_864, waitForLoad: true },
     sessions: { keepMaxMs: 60_000 },
+    batch: { headroomPercent: 50 },
     bodies: { chatBytes: 83_886_080, totalBytes: 536_870_912, shortBytes: 67_108_864, inlineBytes: 16_384 },
     stream: {
       keepAliveMs: 15_000,

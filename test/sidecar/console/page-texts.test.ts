@@ -69,7 +69,15 @@ t.test('Lead is counted from the account that is served next, and is empty while
 });
 
 t.test('while no engine takes requests no seat is free, and no wait is promised', async (t) => {
-  const holder: HolderView = { id: 1, seats: [0], account: 'a', class: 'batch', state: 'decoding', ageMs: 12_000 };
+  const holder: HolderView = {
+    id: 1,
+    seats: [0],
+    account: 'a',
+    class: 'batch',
+    lent: true,
+    state: 'decoding',
+    ageMs: 12_000,
+  };
   const words = (paused: boolean): string => seatsInWords({ queue: { seats: 3, kept: 0, paused }, holders: [holder] });
   t.equal(words(false), '3 seats, 1 decode, 2 free');
   t.equal(words(true), '3 seats, 1 decode, 2 away');
@@ -82,7 +90,7 @@ t.test('while no engine takes requests no seat is free, and no wait is promised'
     }).map(({ texts }) => texts[3]);
   t.strictSame(waits(false), ['no wait', '1.5 s']);
   t.strictSame(waits(true), ['–', '–']);
-  t.equal(holderInWords(holder), 'a (batch), decode, 12 s on its seat', 'the time is that of the seat');
+  t.equal(holderInWords(holder), 'a (batch, lent), decode, 12 s on its seat', 'the time is that of the seat');
 });
 
 t.test('an engine and a prompt host say what they wait for', async (t) => {
@@ -107,6 +115,9 @@ t.test('what came in the last minute is not known without an earlier snapshot', 
 t.test('an overload is explained, and facts of a delivery are shown once there is one', async (t) => {
   const { overloadInWords } = await page<{ readonly overloadInWords: (load: number) => string }>('model.js');
   t.equal(overloadInWords(2.44), 'overloaded: 2.4 requests come for each that gets a seat');
+  const { lentInWords } = await page<{ readonly lentInWords: (lent: object) => string[] }>('model.js');
+  t.strictSame(lentInWords({ seats: 1, waiting: 3 }), ['1 seat lent, 3 requests waiting for one']);
+  t.strictSame(lentInWords({ seats: 0, waiting: 0 }), [], 'nothing of lent seats where none is used');
   const { usageFacts } = await page<{
     readonly usageFacts: (snapshot: Pick<Snapshot, 'at' | 'spool'>) => readonly (readonly string[])[];
   }>('upkeep.js');

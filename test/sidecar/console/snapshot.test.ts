@@ -62,11 +62,18 @@ t.test('it runs on the CPU, on the backend of a GPU, or on an external server', 
 });
 
 interface Movable extends SeatHolder {
-  readonly lease: { seats: number };
+  readonly lease: { seats: number; readonly lent: boolean };
 }
 
 function holder(seats: number): Movable {
-  return { model: 'm', account: 'acme', class: 'standard', since: 0, lease: { seats }, context: { phase: 'decoding' } };
+  return {
+    model: 'm',
+    account: 'acme',
+    class: 'standard',
+    since: 0,
+    lease: { seats, lent: false },
+    context: { phase: 'decoding' },
+  };
 }
 
 t.test('requests keep their seats, and new ones get the lowest free ones', async (t) => {

@@ -32,6 +32,7 @@ const READING: QueueReading = {
     turns: { kept: 5, cold: 1, first: 2 },
     keeps: { continued: 5, expired: 1, taken: 0, lost: 0 },
   },
+  lent: { seats: 2, waiting: 4, ends: { ended: 9, recalled: 3, queued: 1 }, seatMs: 5000, recalledMs: 1000 },
   accounts: [{ account: 'acme', waiting: 1, running: 2, seatMs: 1500 }],
   others: { waiting: 1, running: 1, seatMs: 250 },
 };
@@ -84,6 +85,20 @@ t.test('sessions: turns by the seat that they got, and kept seats by how that en
   t.equal((await lines(metrics, 'session_keeps')).length, 4);
 });
 
+t.test('lent seats: how they ended, and what of their seat time was for nothing', async (t) => {
+  const metrics = new Metrics(['m']);
+  metrics.sources.set('m', sourcesOf({ queue: () => READING }));
+  t.strictSame(await lines(metrics, 'seats_lent'), ['seats_lent{model="m"} 2']);
+  t.strictSame(await lines(metrics, 'lent_'), [
+    'lent_waiting_requests{model="m"} 4',
+    'lent_seats_ended{model="m",end="ended"} 9',
+    'lent_seats_ended{model="m",end="recalled"} 3',
+    'lent_seats_ended{model="m",end="queued"} 1',
+    'lent_seat_seconds{model="m",attempt="kept"} 4',
+    'lent_seat_seconds{model="m",attempt="recalled"} 1',
+  ]);
+});
+
 t.test('overload: unknown patience has no series', async (t) => {
   const metrics = new Metrics(['m']);
   metrics.sources.set('m', sourcesOf({ queue: () => READING }));
@@ -128,6 +143,7 @@ t.test('queues are read at each scrape', async (t) => {
     'seats{model="m"} 8',
     'seats_busy{model="m"} 1',
     'seats_kept{model="m"} 0',
+    'seats_lent{model="m"} 0',
   ]);
   busy = 5;
   t.strictSame(await lines(metrics, 'seats_busy'), ['seats_busy{model="m"} 5']);
