@@ -4,8 +4,11 @@
 // `npm sbom --omit dev` in the repository is not that: npm 11 leaves out what a development package also depends on (a third of
 // all, ajv among them) and aliases, names the package after its folder, and lists backends that the package does not install. So the
 // lock file is reduced to what the staged manifest reaches, and npm describes that.
+//
+// npm knows nothing of our addons (engine/native/bin): they are added with the SHA-256 of each file, and what was compiled into them.
 const { execFileSync } = require('node:child_process');
-const { mkdirSync, mkdtempSync, readFileSync, rmSync, writeFileSync } = require('node:fs');
+const { createHash } = require('node:crypto');
+const { mkdirSync, mkdtempSync, readdirSync, readFileSync, rmSync, writeFileSync } = require('node:fs');
 const { tmpdir } = require('node:os');
 const { join } = require('node:path');
 
@@ -53,6 +56,39 @@ function resolved(from, wanted) {
   }
 }
 
+/** The addons of engine/native and, nested, what is compiled into each: engine/native/bin/LICENSES.txt has their licences. */
+function addons() {
+  const folder = join(stage, 'engine/native/bin');
+  const { tag } = read('node_modules/node-llama-cpp/llama/llama.cpp.info.json');
+  const ofNpm = (name) => ({ type: 'library', name, version: read(`node_modules/${name}/package.json`).version });
+  const parts = {
+    'ra-engine': [{ type: 'library', name: 'llama.cpp headers', version: tag }],
+    'ra-vision': [
+      { type: 'library', name: 'libmtmd of llama.cpp', version: tag, purl: `pkg:github/ggml-org/llama.cpp@${tag}` },
+      { type: 'library', name: 'stb_image', version: `of llama.cpp ${tag}` },
+    ],
+  };
+  return readdirSync(folder)
+    .filter((file) => file.endsWith('.node'))
+    .sort()
+    .map((file) => ({
+      type: 'library',
+      'bom-ref': `engine/native/bin/${file}`,
+      name: file,
+      version,
+      licenses: [{ license: { id: manifest.license } }],
+      hashes: [
+        {
+          alg: 'SHA-256',
+          content: createHash('sha256')
+            .update(readFileSync(join(folder, file)))
+            .digest('hex'),
+        },
+      ],
+      components: [...parts[file.split('.')[0]], ofNpm('node-addon-api')],
+    }));
+}
+
 const dir = mkdtempSync(join(tmpdir(), 'ra-sbom-'));
 try {
   // npm names the package after its folder.
@@ -66,6 +102,7 @@ try {
   const how = ['sbom', '--package-lock-only', '--sbom-format', 'cyclonedx'];
   const sbom = JSON.parse(execFileSync('npm', how, { cwd: folder, encoding: 'utf8', maxBuffer: 1 << 26 }));
   const left = Object.keys(reached).length - 1 - new Set(sbom.components.map(({ purl }) => purl)).size;
+  sbom.components.push(...addons());
   console.log(`${output}: ${sbom.components.length} packages${left > 0 ? `, ${left} places share a version` : ''}`);
   writeFileSync(output, `${JSON.stringify(sbom, null, 2)}\n`);
 } finally {

@@ -114,6 +114,7 @@ interface Component {
   readonly version: string;
   readonly purl: string;
   readonly hashes?: readonly { readonly alg: string }[];
+  readonly components?: readonly { readonly name: string }[];
 }
 
 t.test('the SBOM has all that an installation gets, in the same versions, and no tool of the build', async (t) => {
@@ -141,6 +142,12 @@ t.test('the SBOM has all that an installation gets, in the same versions, and no
   t.ok(
     sbom.components.filter(({ hashes = [] }) => hashes.some(({ alg }) => alg === 'SHA-512')).length > 100,
     'with the checksums of the lock file',
+  );
+  const native = sbom.components.filter(({ name }) => name.endsWith('.node'));
+  t.equal(native.length, 4, 'the addons of engine/native');
+  t.ok(
+    native.every(({ components = [] }) => components.length > 0),
+    'with what was compiled into them',
   );
 });
 
