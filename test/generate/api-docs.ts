@@ -19,6 +19,9 @@ const EXTENDS: Readonly<Record<string, string>> = {
 /** Shapes that have long rows of fields, those of other servers, in common with another shape. */
 const SHARES: Readonly<Record<string, string>> = { ResponsesRequest: 'CompatibleChatRequest' };
 
+/** Answers in the form of other APIs, whose documentation has their fields; docs/compatible.md has what is particular here. */
+const FOREIGN: ReadonlySet<string> = new Set(['Response', 'ResponseEvent', 'MessageObject', 'MessageEvent']);
+
 /** Fields of one shape that have the same type and meaning. */
 interface FieldRow {
   readonly paths: readonly string[];
@@ -93,6 +96,8 @@ function shapeText(name: string, schema: Schema): string {
   if (Array.isArray(oneOf)) {
     return `### ${name}\n\n${words}\nOne of ${(oneOf as Schema[]).map(typeOf).join(', ')}.\n`;
   }
+  if (FOREIGN.has(name))
+    return `### ${name}\n\n${words}The OpenAPI document has its fields, [compatible.md](compatible.md) what is particular here.\n`;
   const { rows, remarks } = ownRows(name, schema);
   if (rows.length === 0) return `### ${name}\n\n${words}`;
   const paragraphs = [
