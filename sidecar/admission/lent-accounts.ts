@@ -8,7 +8,7 @@ import { OrderedList, type ListMember } from './request.js';
 import type { LentAccountCounts, QueueRequest, SeatNeeds, Ticket, TicketOutcome } from './types.js';
 
 /** Accounts whose first requests are tried for one seat: a request that needs a long seat delays no other account. */
-const CANDIDATES = 16;
+export const CANDIDATES = 16;
 
 /** The most accounts that are remembered: past it the one that has been idle longest is forgotten. */
 const MAX_ACCOUNTS = 10_000;
@@ -23,8 +23,6 @@ export class LentAccount {
   /** Requests that wait, and those of them whose prompt is known, the first one first. */
   waiting = 0;
   readonly ready = new OrderedList<LentRequest>();
-  /** Since when a request of it waits and none got a seat. */
-  withoutSince = 0;
   readonly node: HeapNode<LentAccount> = new HeapNode<LentAccount>(this);
 
   constructor(name: string) {
@@ -141,19 +139,17 @@ export class LentShares {
     return account;
   }
 
-  /** A request arrives at `now` and waits. */
-  enter(request: QueueRequest, account: LentAccount, now: number): LentRequest {
+  /** A request arrives and waits. */
+  enter(request: QueueRequest, account: LentAccount): LentRequest {
     if (account.waiting + account.seats === 0) {
       account.virtualMs = Math.max(account.virtualMs, this.#ready.first?.virtualMs ?? 0, this.#floorMs);
     }
     const lent = new LentRequest(request, (this.#entered += 1), account);
-    this.waits(lent, now);
+    this.waits(lent);
     return lent;
   }
 
-  /** It waits, from `now`. */
-  waits(lent: LentRequest, now: number): void {
-    if (lent.account.waiting === 0) lent.account.withoutSince = now;
+  waits(lent: LentRequest): void {
     this.#countWaiting(lent, 1);
   }
 
@@ -173,9 +169,9 @@ export class LentShares {
     this.#becomesIdle(account);
   }
 
-  /** The first requests of the account with the lowest virtual time, and of some that follow it soon. */
-  *next(): Generator<LentRequest> {
-    for (const { ready } of this.#ready.front(CANDIDATES)) if (ready.first !== undefined) yield ready.first;
+  /** The first requests of the account with the lowest virtual time, and of some that follow it soon, at most `most`. */
+  *next(most: number): Generator<LentRequest> {
+    for (const { ready } of this.#ready.front(most)) if (ready.first !== undefined) yield ready.first;
   }
 
   /** It is given a seat. */
@@ -186,12 +182,11 @@ export class LentShares {
     this.#running.add(lent);
   }
 
-  /** It holds its seat no more, from `now`. */
-  returns(lent: LentRequest, now: number): void {
+  /** It holds its seat no more. */
+  returns(lent: LentRequest): void {
     const { account } = lent;
     this.#running.delete(lent);
     account.seats -= 1;
-    account.withoutSince = now;
     this.#becomesIdle(account);
   }
 

@@ -1,27 +1,26 @@
 /**
  * Lent seats: work that nobody waits for runs on seats that no other request uses, and gives each back when one needs it.
  *
- * If such work took seats by the fair queue, there would always be a request for each free seat. The queue would stand for ever
- * (overload.ts), learn wrong waits and patience from that, and every other request would wait until a long reply ends. So a request
- * of class `batch` whose answer is sent whole (`QueueRequest.lent`) waits here, and not in the queue. For all other requests a lent seat
- * is free: where free seats are counted, in predictions, in what is learned.
+ * In the fair queue such work would take each free seat: the queue would stand for ever (overload.ts), and every other request would wait
+ * until a long reply ends. So a request of class `batch` whose answer is sent whole (`QueueRequest.lent`) waits here. For all other requests
+ * a lent seat is free: where free seats are counted, in predictions, in what is learned.
  *
- * **Lent** is a seat while more than `headroom` seats are idle. The accounts that wait share lent seats as accounts share all seats in the
- * queue, by a virtual time of seats held x time that is kept here; in an account the order is first come, first served.
+ * **Lent** is a seat while more than `headroom` seats are idle. Accounts share lent seats by a virtual time of their own
+ * (lent-accounts.ts); in an account the order is first come, first served.
  *
- * **Recalled** is the youngest lent seat of a replica when more of its seats are taken than it has: that job has done the least work. Its
- * holder stops the job, and the seat is another request's at once, since an engine runs a cancel before later jobs; where the engine confirms
- * cancels, the other request gets the seat then. The recalled request waits here again, before all later ones of its account.
+ * **Recalled** is the youngest lent seat of a replica when more of its seats are taken than it has: it has done the least work. Its holder
+ * stops the job, and another request has the seat at once, since an engine runs a cancel before later jobs, or once the engine confirms the
+ * cancel. The recalled request waits here again, before all later ones of its account.
  *
  *     enter -> unready --ready()--> ready --a seat--> granted --next microtask--> leased --release()--> over
  *                                    ^ |                                            | recall
- *                                    | +-- MOST_RECALLS, or no seat for long        v
+ *                                    | +-- MOST_RECALLS, or no seat is lent         v
  *                                    |       -> moving -> queued (queue.ts)      recalled
  *                                    +----------------- giveBack() -----------------+
  *
- * **Queued**: a request that was recalled MOST_RECALLS times, or the first one of an account that has got no lent seat for half of the
- * longest wait, enters the fair queue as class `batch`, so that it is served in the end, by a seat that is not recalled. At most
- * QUEUED_SHARE of the seats' number of them are there at once, since each may hold a seat that another request then waits for.
+ * **Queued**: a request that was recalled MOST_RECALLS times, and the next one each time that no seat could be lent for half of the longest
+ * wait, enters the fair queue as class `batch`, so that it is served in the end, by a seat that is not recalled. At most QUEUED_SHARE of
+ * the seats' number of them are there at once, since each may hold a seat that another request then waits for.
  *
  * Bounds: `waitingPerSeat` times seats requests wait here, and as many as could be lent seats; their bodies and those of the queue together
  * have at most `waitingBytes`; each waits for at most the longest wait, recalled ones twice that (lent-accounts.ts: accounts).
@@ -32,7 +31,7 @@ import type { Clock } from '../lib/clock.js';
 import { HoldTime } from './accounts.js';
 import { place, type ReusableTokens } from './choose.js';
 import type { Judge } from './judge.js';
-import { LentShares, type LentAccount, type LentRequest } from './lent-accounts.js';
+import { CANDIDATES, LentShares, type LentAccount, type LentRequest } from './lent-accounts.js';
 import { idleSeatsOf } from './seats.js';
 import type { QueueState } from './state.js';
 import type {
@@ -53,9 +52,9 @@ import { CHECKS_MS } from './waits.js';
 const MOST_RECALLS = 3;
 
 /** For so many requests that entered the queue at once, for each seat; at least one. */
-const QUEUED_SHARE = 1 / 8;
+const QUEUED_SHARE = 1 / 16;
 
-/** An account that got no seat for this part of the longest wait has its first request enter the queue. */
+/** While no seat is lent, a request enters the queue after each such part of the longest wait. */
 const STARVED_SHARE = 1 / 2;
 
 /** What the seats of one queue and its fair order are to this. */
@@ -93,6 +92,8 @@ export class LentSeats {
   readonly #hold = new HoldTime();
   readonly #ends: Record<LentEnd, number> = { ended: 0, recalled: 0, queued: 0 };
   #recalledMs = 0;
+  /** Since when requests wait and no seat is lent, or since one of them last entered the queue. */
+  #noneSince = 0;
   /** The time up to which the accounts are charged. */
   #at = 0;
 
@@ -128,9 +129,9 @@ export class LentSeats {
     const account = this.#shares.account(request.account);
     const refused = this.#refusalOf(request, account);
     if (refused !== undefined) return this.#refusal(refused, account);
-    const { now } = this.#state;
-    const lent = this.#shares.enter(request, account, now);
-    lent.waitsUntil = now + Math.max(this.#config.maxWaitMs, CHECKS_MS);
+    if (this.#shares.waiting === 0) this.#noneSince = this.#state.now;
+    const lent = this.#shares.enter(request, account);
+    lent.waitsUntil = this.#state.now + Math.max(this.#config.maxWaitMs, CHECKS_MS);
     this.#arm(lent);
     return {
       outcome: lent.outcome,
@@ -170,7 +171,8 @@ export class LentSeats {
   stopping(replica: number): Promise<void> | undefined {
     const stops = this.#stopping.get(replica);
     const at = this.#state.replicas.all[replica];
-    return stops === undefined || at === undefined || idleSeatsOf(at) >= 0 ? undefined : Promise.race(stops);
+    if (stops === undefined || stops.size === 0 || at === undefined || idleSeatsOf(at) >= 0) return undefined;
+    return Promise.race(stops);
   }
 
   /** A request of the queue has ended: it may be one that entered it from here. */
@@ -249,13 +251,12 @@ export class LentSeats {
     this.#arm(lent);
   }
 
-  /** Starts its timer anew: for the end of its wait, or for when its account has got no seat for too long. */
+  /** Starts its timer anew: for the end of its wait, or to see whether no seat was lent for too long. */
   #arm(lent: LentRequest): void {
     lent.disarm?.();
     const { now } = this.#state;
     const { deadlineAt = Infinity, wantedUntil = Infinity } = lent.request;
-    const starvedAt = now + STARVED_SHARE * this.#config.maxWaitMs;
-    const looksAt = lent.phase === 'ready' && !this.#due.has(lent) ? starvedAt : Infinity;
+    const looksAt = lent.phase === 'ready' ? now + STARVED_SHARE * this.#config.maxWaitMs : Infinity;
     const at = Math.min(deadlineAt, wantedUntil, lent.waitsUntil, looksAt);
     lent.disarm = this.#clock.after(Math.max(0, Math.ceil(at - now)), () => {
       this.#queue.turn(() => this.#timeIsOver(lent));
@@ -264,8 +265,7 @@ export class LentSeats {
 
   #timeIsOver(lent: LentRequest): void {
     const { now } = this.#state;
-    const { account, request } = lent;
-    const { deadlineAt = Infinity, wantedUntil = Infinity } = request;
+    const { deadlineAt = Infinity, wantedUntil = Infinity } = lent.request;
     const isOver = lent.waitsUntil <= now;
     // What was begun once has its turn in the queue before it is refused.
     const isLast = isOver && (lent.recalls === 0 || this.#due.has(lent));
@@ -274,9 +274,13 @@ export class LentSeats {
       this.#refuse(lent, refused);
       return;
     }
-    if (isOver) lent.waitsUntil = now + this.#config.maxWaitMs;
-    const isStarved = account.seats === 0 && now - account.withoutSince >= STARVED_SHARE * this.#config.maxWaitMs;
-    if (isOver || (isStarved && account.ready.first === lent)) this.#due.add(lent);
+    if (isOver) {
+      lent.waitsUntil = now + this.#config.maxWaitMs;
+      this.#due.add(lent);
+    } else if (this.#shares.running === 0 && now - this.#noneSince >= STARVED_SHARE * this.#config.maxWaitMs) {
+      this.#noneSince = now;
+      for (const first of this.#shares.next(1)) this.#due.add(first);
+    }
     this.#arm(lent);
   }
 
@@ -305,18 +309,16 @@ export class LentSeats {
     if (stopped === undefined) return;
     const stops = this.#stopping.get(replica) ?? new Set();
     this.#stopping.set(replica, stops.add(stopped));
-    void stopped.then(() => {
-      this.#queue.turn(() => {
-        stops.delete(stopped);
-        if (stops.size === 0) this.#stopping.delete(replica);
-        this.#state.replicas.lend(replica, -1);
-      });
-    });
+    const isFree = (): void => {
+      stops.delete(stopped);
+      this.#state.replicas.lend(replica, -1);
+    };
+    void stopped.then(() => this.#queue.turn(isFree));
   }
 
   /** Lends a seat to the account with the lowest virtual time of those whose first request an idle seat is long enough for. */
   #lendOne(): boolean {
-    for (const lent of this.#shares.next()) {
+    for (const lent of this.#shares.next(CANDIDATES)) {
       const { promptTokens, seatTokens = 0, prefix } = lent.needs;
       const at = place(
         this.#state.replicas.all,
@@ -421,7 +423,7 @@ export class LentSeats {
     const { now } = this.#state;
     lent.readyAt = now;
     lent.waitsUntil = now + this.#config.maxWaitMs;
-    this.#shares.waits(lent, now);
+    this.#shares.waits(lent);
     if (lent.recalls >= MOST_RECALLS) this.#due.add(lent);
     this.#waits(lent);
   }
@@ -429,7 +431,8 @@ export class LentSeats {
   /** It holds its seat no more. `isUsed`: the engine still runs its job there. */
   #seatEnds(lent: LentRequest, how: LentEnd, isUsed = false): void {
     const { now, replicas } = this.#state;
-    this.#shares.returns(lent, now);
+    this.#shares.returns(lent);
+    if (this.#shares.running === 0) this.#noneSince = now;
     this.#ends[how] += 1;
     if (how === 'recalled') this.#recalledMs += now - lent.grantedAt;
     if (!isUsed) replicas.lend(lent.replica, -1);
@@ -441,7 +444,6 @@ export class LentSeats {
     this.#stopWaiting(lent);
     lent.waitedMs += this.#state.now - lent.readyAt;
     lent.phase = 'moving';
-    lent.account.withoutSince = this.#state.now;
     this.#queued.add(request);
     queueMicrotask(() => {
       if (lent.phase === 'moving') this.#enterQueue(lent, request);

@@ -171,7 +171,7 @@ export function queueMetrics(
     name: 'ra_sidecar_lent_seats_ended',
     unit: 'seats',
     labels: ['model', 'end'],
-    help: 'Lent seats since the start, by how that ended: with the request (`ended`), or `recalled` for another request; and requests that entered the queue (`queued`), since they were recalled three times or got no lent seat for long.',
+    help: 'Lent seats since the start, by how that ended: with the request (`ended`), or `recalled` for another request; and requests that entered the queue (`queued`), since they were recalled three times or no seat could be lent for long.',
     advice: 'Many `recalled` beside `ended`: raise `batch.headroomPercent`, or send shorter batch requests.',
     collect() {
       for (const { model, lent } of readings()) for (const end of LENT_ENDS) this.set({ model, end }, lent.ends[end]);

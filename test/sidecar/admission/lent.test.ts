@@ -251,7 +251,7 @@ t.test(
   },
 );
 
-t.test('an account that gets no lent seat for half of the longest wait has one request in the queue', async (t) => {
+t.test('while no seat can be lent, a request enters the queue after each half of the longest wait', async (t) => {
   const desk = new Desk();
   for (const account of ['a', 'b']) await desk.seat(desk.person(account));
   const tickets = [desk.batch(), desk.batch()];
