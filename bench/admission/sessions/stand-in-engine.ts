@@ -51,12 +51,15 @@ export interface StandInJob {
   readonly sharedTokens: number;
   readonly replyTokens: number;
   readonly claims: SequenceClaims | undefined;
+  /** Its prompt comes after those of all others. Absent: it does not. */
+  readonly background?: true;
   readonly started: (cachedTokens: number) => void;
   readonly first: () => void;
   readonly ended: () => void;
 }
 
 interface Running extends StandInJob {
+  readonly job: StandInJob;
   readonly sequence: Sequence;
   /** Prompt tokens that it has, and replies' tokens. */
   at: number;
@@ -90,6 +93,7 @@ export class StandInEngine {
   #uses = 0;
   #pending: StandInJob[] = [];
   #running: Running[] = [];
+  readonly #cancelled = new Set<StandInJob>();
   #goes = false;
   #credit = 0;
   /** Prompt tokens since the start, and those of them that were not computed. */
@@ -105,14 +109,28 @@ export class StandInEngine {
     });
   }
 
-  run(job: StandInJob): void {
+  /**
+   * Returns a function that stops the job at the next step, before any job is begun there, and returns how many tokens of its prompt and
+   * of its reply are computed.
+   */
+  run(job: StandInJob): () => { readonly at: number; readonly made: number } {
     this.#pending.push(job);
-    if (this.#goes) return;
+    const cancel = (): { readonly at: number; readonly made: number } => {
+      this.#cancelled.add(job);
+      return this.#running.find((running) => running.job === job) ?? { at: 0, made: 0 };
+    };
+    if (this.#goes) return cancel;
     this.#goes = true;
     this.#agenda.after(0, () => this.#step());
+    return cancel;
   }
 
   #step(): void {
+    if (this.#cancelled.size > 0) {
+      this.#pending = this.#pending.filter((job) => !this.#cancelled.has(job));
+      for (const running of this.#running.filter(({ job }) => this.#cancelled.has(job))) this.#free(running);
+      this.#cancelled.clear();
+    }
     const hadReplies = this.#running.some((job) => job.at >= job.promptTokens);
     let ms = 0;
     // Beside replies one copy a step.
@@ -130,6 +148,7 @@ export class StandInEngine {
     this.#agenda.after(ms + stepMs + promptMs, () => {
       if (prompt !== undefined) prompt.at += tokens;
       for (const reply of replies) {
+        if (this.#cancelled.has(reply.job)) continue;
         reply.made += 1;
         if (reply.made === 1) reply.first();
         if (reply.made >= reply.replyTokens) this.#end(reply);
@@ -146,7 +165,9 @@ export class StandInEngine {
     let prompt = prompts[0];
     for (const other of prompts) {
       const [late, was] = [other.starved >= STARVED, (prompt?.starved ?? 0) >= STARVED];
-      if (prompt === undefined || (late !== was ? late : left(other) < left(prompt))) prompt = other;
+      if (other.background !== prompt?.background) {
+        if (other.background === undefined) prompt = other;
+      } else if (prompt === undefined || (late !== was ? late : left(other) < left(prompt))) prompt = other;
     }
     if (prompt === undefined) {
       this.#credit = 0;
@@ -189,7 +210,7 @@ export class StandInEngine {
     Object.assign(sequence, { live: true, session, account, tokens: 0, claim: claims?.session });
     this.promptTokens += promptTokens;
     this.cachedTokens += kept;
-    this.#running.push({ ...job, sequence, at: kept, made: 0, starved: 0 });
+    this.#running.push({ ...job, job, sequence, at: kept, made: 0, starved: 0 });
     job.started(kept);
     return copyMs;
   }
@@ -223,9 +244,12 @@ export class StandInEngine {
   }
 
   #end(job: Running): void {
-    this.#running = this.#running.filter((other) => other !== job);
-    const { sequence, promptTokens, replyTokens } = job;
-    Object.assign(sequence, { live: false, tokens: promptTokens + replyTokens, usedAt: (this.#uses += 1) });
+    this.#free(job);
     job.ended();
+  }
+
+  #free(job: Running): void {
+    this.#running = this.#running.filter((other) => other !== job);
+    Object.assign(job.sequence, { live: false, tokens: job.at + job.made, usedAt: (this.#uses += 1) });
   }
 }
