@@ -20,7 +20,10 @@ import {
 import { LoadFailure } from './llama/load-failure.js';
 import './protocol/parent-watch.js';
 import { ENGINE_EXIT } from './protocol/messages.js';
+import { isPooling } from './protocol/setup.js';
+import { startRemotePooling } from './remote/remote-pooling.js';
 import { checkRemote } from './remote/start.js';
+import { processClock } from './scheduler/clock.js';
 
 // An abort inside llama.cpp would start a debugger on this process to print a stack trace.
 process.env['GGML_NO_BACKTRACE'] = '1';
@@ -51,7 +54,9 @@ async function reportHead(file: string): Promise<HeadReport> {
 
 async function reportServer({ model, remote }: Question['server']): Promise<ServerReport> {
   try {
-    const { facts } = await checkRemote(model, remote);
+    const { facts } = isPooling(model.kind)
+      ? await startRemotePooling(model, remote, { clock: processClock, suspect: () => Promise.resolve() })
+      : await checkRemote(model, remote);
     return { kind: 'serves', warnings: facts.warnings ?? [] };
   } catch (error) {
     if (error instanceof LoadFailure) return { kind: 'unusable', problem: error.message };

@@ -8,12 +8,14 @@ import { LoadFailure } from './llama/load-failure.js';
 import { Shell } from './protocol/shell.js';
 import { ENGINE_EXIT, NO_REPORT, PROTOCOL_VERSION, type FromEngine, type ToEngine } from './protocol/messages.js';
 import type { HashedFile } from './protocol/file-key.js';
-import type { EngineFacts, EngineSetup } from './protocol/setup.js';
-import type { GenerateJob, ScoreJob } from './protocol/jobs.js';
+import { isPooling, type EngineFacts, type EngineSetup, type GpuBackend } from './protocol/setup.js';
+import type { EmbedJob, GenerateJob, ScoreJob } from './protocol/jobs.js';
 import { availableMemory, roomForMemoryFiles } from './llama/memory/available.js';
 import { usableOf } from './llama/memory/verdict.js';
+import { loadPooling, type PoolingRuntime } from './llama/pooling.js';
 import { LoadedWeights, loadRuntime, type Runtime } from './llama/runtime.js';
 import { STEP_MS } from './scheduler/step-planner.js';
+import { PoolingLoop } from './scheduler/pooling-loop.js';
 import { StepLoop } from './scheduler/step-loop.js';
 import { warmUp } from './scheduler/warm-up.js';
 
@@ -21,7 +23,7 @@ const shell = new Shell<ToEngine, FromEngine>(PROTOCOL_VERSION, {
   start: ({ setup }) => void start(setup),
   message: receive,
   // After the current step. Not at once: an exit would wait for the step without the watch over the parent.
-  refuse: () => void Promise.resolve(loop?.close()).then(() => process.exit(ENGINE_EXIT.protocol)),
+  refuse: () => void Promise.resolve(running?.loop.close()).then(() => process.exit(ENGINE_EXIT.protocol)),
 });
 
 /** Tidies within the longest age of a state. */
@@ -30,54 +32,87 @@ const TIDIES_AN_AGE = 8;
 /** The longest time between two tidies, ms. */
 const TIDY_MS = 10_000;
 
-let loop: StepLoop | undefined;
-let runtime: Runtime | undefined;
+/** What serves jobs, by the kind of the model. Undefined until it is loaded. */
+type Serving =
+  | { readonly kind: 'steps'; readonly loop: StepLoop; readonly runtime: Runtime }
+  | { readonly kind: 'pooling'; readonly loop: PoolingLoop; readonly runtime: PoolingRuntime };
+
+let running: Serving | undefined;
 /** Set while the hash of the weights is to come in a message. */
 let takeWeights: ((weights: HashedFile | undefined) => void) | undefined;
 
 async function start(setup: EngineSetup): Promise<void> {
   // The event loop runs while a model loads, so heartbeats start at once.
   setInterval(() => {
-    const { live, tokens, cache } = loop?.report ?? NO_REPORT;
-    shell.send({ kind: 'heartbeat', step: loop?.steps ?? 0, live, tokens, cache });
+    const { live, tokens, cache } = running?.loop.report ?? NO_REPORT;
+    shell.send({ kind: 'heartbeat', step: running?.loop.steps ?? 0, live, tokens, cache });
   }, setup.heartbeatMs);
   try {
     const weights = weightsOf(setup);
-    const loaded = await weights.beside(loadRuntime(setup, (backend) => shell.send({ kind: 'tries', backend })));
-    const { decoder, tokens, log } = loaded;
-    const device = loaded.gpu === false ? 'cpu' : 'gpu';
-    const { prefillTokensPerStep, checkpointBytes } = loaded;
-    const available = (): number | undefined => {
-      const free = availableMemory();
-      const room = roomForMemoryFiles()?.free ?? 0;
-      return free === undefined ? room : Math.min(usableOf(free), room);
-    };
-    const maxAgeMs = setup.prefixCache?.maxAgeMs ?? Infinity;
-    const prefixCache = { bytes: loaded.prefixCacheBytes, maxAgeMs, available };
-    const kept = { checkpointBytes, prefixCache, ownsPrompts: true };
-    const { stepMs = STEP_MS, ...settings } = setup;
-    const limitsOf = (weights: string): StepLimits => {
-      const origin = { weights, kv: loaded.kv };
-      const own = { prefillTokensPerStep, origin, ...(device === 'gpu' && { stepMs }), ...kept };
-      return Object.assign({}, settings, own);
-    };
-    await warmUp(decoder, tokens, limitsOf(''), device).catch(async (error: unknown) => {
-      // The file could be loaded, so the cause may be the machine.
-      throw new LoadFailure(`llama.cpp cannot decode with it: ${await log.why(error)}`, true, true);
-    });
-    log.close();
-    const version = await weights.version();
-    runtime = loaded;
-    loop = new StepLoop(decoder, tokens, limitsOf(version), (step, outputs, held) =>
-      shell.send({ kind: 'step', step, outputs, held }),
-    );
-    shell.send({ kind: 'ready', facts: facts(setup, runtime, version) });
-    setInterval(() => void loop?.tidy(), Math.min(prefixCache.maxAgeMs / TIDIES_AN_AGE, TIDY_MS));
+    if (isPooling(setup.kind)) await startPooling(setup, weights);
+    else await startSteps(setup, weights);
   } catch (error) {
     const reason = error instanceof Error ? error.message : 'unknown failure';
     const { mayMend = false, noStep = false } = error instanceof LoadFailure ? error : {};
     shell.send({ kind: 'unable', reason, mayMend, ...(noStep && { noStep }) }, () => process.exit(ENGINE_EXIT.unable));
   }
+}
+
+const tries = (backend: GpuBackend): void => shell.send({ kind: 'tries', backend });
+
+/** A model that makes vectors or scores. */
+async function startPooling(setup: EngineSetup, weights: LoadedWeights): Promise<void> {
+  const loaded = await weights.beside(loadPooling(setup, tries));
+  const { pooling, limits, log, scores } = loaded;
+  const first = Math.min(limits.stepTokens, limits.contextPerSeat);
+  // The first decode reads every weight and makes llama.cpp's graph, so that no caller waits for it.
+  await pooling.decode(new Uint32Array(first), Uint32Array.of(first)).catch(async (error: unknown) => {
+    throw new LoadFailure(`llama.cpp cannot decode with it: ${await log.why(error)}`, true, true);
+  });
+  pooling.clear();
+  log.close();
+  const version = await weights.version();
+  const loop = new PoolingLoop(pooling, limits, (step, outputs, held) =>
+    shell.send({ kind: 'step', step, outputs, held }),
+  );
+  running = { kind: 'pooling', loop, runtime: loaded };
+  const { width } = pooling;
+  const facts = Object.assign(commonFacts(setup, loaded, version), { width }, scores && { scores });
+  shell.send({ kind: 'ready', facts });
+}
+
+/** A model that continues prompts. */
+async function startSteps(setup: EngineSetup, weights: LoadedWeights): Promise<void> {
+  const loaded = await weights.beside(loadRuntime(setup, tries));
+  const { decoder, tokens, log } = loaded;
+  const device = loaded.gpu === false ? 'cpu' : 'gpu';
+  const { prefillTokensPerStep, checkpointBytes } = loaded;
+  const available = (): number | undefined => {
+    const free = availableMemory();
+    const room = roomForMemoryFiles()?.free ?? 0;
+    return free === undefined ? room : Math.min(usableOf(free), room);
+  };
+  const maxAgeMs = setup.prefixCache?.maxAgeMs ?? Infinity;
+  const prefixCache = { bytes: loaded.prefixCacheBytes, maxAgeMs, available };
+  const kept = { checkpointBytes, prefixCache, ownsPrompts: true };
+  const { stepMs = STEP_MS, ...settings } = setup;
+  const limitsOf = (weights: string): StepLimits => {
+    const origin = { weights, kv: loaded.kv };
+    const own = { prefillTokensPerStep, origin, ...(device === 'gpu' && { stepMs }), ...kept };
+    return Object.assign({}, settings, own);
+  };
+  await warmUp(decoder, tokens, limitsOf(''), device).catch(async (error: unknown) => {
+    // The file could be loaded, so the cause may be the machine.
+    throw new LoadFailure(`llama.cpp cannot decode with it: ${await log.why(error)}`, true, true);
+  });
+  log.close();
+  const version = await weights.version();
+  const loop = new StepLoop(decoder, tokens, limitsOf(version), (step, outputs, held) =>
+    shell.send({ kind: 'step', step, outputs, held }),
+  );
+  running = { kind: 'steps', loop, runtime: loaded };
+  shell.send({ kind: 'ready', facts: facts(setup, loaded, version) });
+  setInterval(() => void loop.tidy(), Math.min(prefixCache.maxAgeMs / TIDIES_AN_AGE, TIDY_MS));
 }
 
 /** Made before the load begins. */
@@ -89,6 +124,13 @@ function weightsOf({ file, weights, weightsFollow }: EngineSetup): LoadedWeights
 }
 
 function facts(setup: EngineSetup, loaded: Runtime, weightVersion: string): EngineFacts {
+  return Object.assign(commonFacts(setup, loaded, weightVersion), {
+    prefixCacheBytes: loaded.prefixCacheBytes,
+    states: [weightVersion, loaded.kv, loaded.shape].join(' '),
+  });
+}
+
+function commonFacts(setup: EngineSetup, loaded: Runtime | PoolingRuntime, weightVersion: string): EngineFacts {
   return {
     model: loaded.name,
     seats: setup.seats,
@@ -101,27 +143,36 @@ function facts(setup: EngineSetup, loaded: Runtime, weightVersion: string): Engi
     threads: loaded.threads,
     gpu: loaded.gpu,
     repackedBytes: loaded.repackedBytes,
-    prefixCacheBytes: loaded.prefixCacheBytes,
-    states: [weightVersion, loaded.kv, loaded.shape].join(' '),
   };
 }
 
 async function shutdown(): Promise<void> {
-  await loop?.close();
-  await runtime?.dispose();
+  await running?.loop.close();
+  await running?.runtime.dispose();
   process.exit(ENGINE_EXIT.done);
+}
+
+/** The loop of a model that continues prompts. */
+function steps(): StepLoop | undefined {
+  return running?.kind === 'steps' ? running.loop : undefined;
 }
 
 /** The loop for a job; a job that would crash llama.cpp fails alone. */
 function loopFor(id: number, job: GenerateJob | ScoreJob): StepLoop | undefined {
-  if (!loop || !runtime) {
+  if (running?.kind !== 'steps') {
     shell.refuse();
     return undefined;
   }
+  const { loop, runtime } = running;
   const problem = jobProblem(job, runtime.vocabulary);
   if (problem === undefined) return loop;
   shell.send({ kind: 'step', step: loop.steps, outputs: [{ id, kind: 'failed', reason: problem }], held: [] });
   return undefined;
+}
+
+function embed(id: number, job: EmbedJob): void {
+  if (running?.kind === 'pooling') running.loop.embed(id, job);
+  else shell.refuse();
 }
 
 function receive(message: Exclude<ToEngine, { readonly kind: 'start' }>): void {
@@ -137,17 +188,20 @@ function receive(message: Exclude<ToEngine, { readonly kind: 'start' }>): void {
     case 'score':
       loopFor(message.id, message.job)?.score(message.id, message.job);
       return;
+    case 'embed':
+      embed(message.id, message.job);
+      return;
     case 'embeddings':
-      loop?.supply(message.id, message.image, message.values);
+      steps()?.supply(message.id, message.image, message.values);
       return;
     case 'cancel':
-      loop?.cancel(message.id);
+      running?.loop.cancel(message.id);
       return;
     case 'forget':
-      void loop?.forget(message.scope);
+      void steps()?.forget(message.scope);
       return;
     case 'reduceSeats':
-      loop?.reduceSeats(message.id);
+      steps()?.reduceSeats(message.id);
       return;
     case 'shutdown':
       void shutdown();

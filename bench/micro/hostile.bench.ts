@@ -9,7 +9,6 @@ import { monitorEventLoopDelay } from 'node:perf_hooks';
 import { setImmediate } from 'node:timers/promises';
 import { systemClock } from '../../sidecar/lib/clock.js';
 import { parseBody } from '../../sidecar/contracts/parse.js';
-import type { ModelRoute } from '../../sidecar/contracts/requests.js';
 import { PromptHostClient } from '../../sidecar/prompts/client.js';
 import { HOSTILE, type Hostile } from '../../test/support/hostile.js';
 import { keep, type Row } from '../support/results.js';
@@ -58,7 +57,7 @@ function inlineMs({ route, body }: Hostile): number {
 }
 
 /** A large body through the prompt host; of each time the most. */
-async function besideMs(route: ModelRoute, body: string): Promise<Beside> {
+async function besideMs(route: Hostile['route'], body: string): Promise<Beside> {
   const bytes = new TextEncoder().encode(body);
   const runs: Beside[] = [];
   for (let i = 0; i < WARM_UP + RUNS; i++) {

@@ -57,6 +57,7 @@ for (let batch = 0; batch < BATCHES; batch++) {
 const limits = new RequestLimits(systemClock, {
   decisions: { inFlight: 32, perMinute: 100_000 },
   chat: { inFlight: 0, perMinute: 0 },
+  embeddings: { inFlight: 0, perMinute: 0 },
   models: { inFlight: 0, perMinute: 0 },
 });
 const limitTimes: number[] = [];

@@ -29,7 +29,22 @@ export interface AddonRun {
   readonly halt: () => void;
 }
 
-/** The exports of ra-engine (engine/native/next-token.cpp, embeddings.cpp and states.cpp). */
+/** A context that makes vectors or scores of whole inputs. */
+export interface AddonPooling {
+  /** Numbers of a result: of a vector, or 1. */
+  readonly width: number;
+  /**
+   * One decode. Resolves with the results one after another, vectors of length 1. Rejects as `decodeBatch` does. Throws a RangeError
+   * where the lengths are not those of the tokens, or more than the context takes. Not during another one.
+   */
+  decode(tokens: Uint32Array, lengths: Uint32Array): Promise<Float32Array>;
+  /** Writes zeros over what the last decode left. Not during a decode. */
+  clear(): void;
+  /** Not during a decode. Idempotent. */
+  dispose(): void;
+}
+
+/** The exports of ra-engine (engine/native/next-token.cpp, embeddings.cpp, pooling.cpp and states.cpp). */
 export interface EngineAddon {
   /** `sources:` and the SHA-256 of what it was compiled from (engine/native/build.ts). */
   readonly raSources: string;
@@ -67,6 +82,18 @@ export interface EngineAddon {
    * whose bit is set. Not while it decodes. Throws a RangeError where there are no such logits.
    */
   readonly raPickAgain: (context: AddonContext, row: number, picker: AddonPicker, allowed: Uint32Array) => number;
+  /**
+   * `model`: node-llama-cpp's own. `tokens` and `inputs`: the most of a decode. `flashAttention`: -1 as llama.cpp finds, 0 or 1. `ranks`:
+   * the results are scores in place of vectors. Throws where there is no memory.
+   */
+  readonly RaPooling: new (
+    model: object,
+    tokens: number,
+    inputs: number,
+    threads: number,
+    flashAttention: number,
+    ranks: boolean,
+  ) => AddonPooling;
   /** Tokens of the model's vocabulary. */
   readonly raVocabularySize: (context: AddonContext) => number;
   /** Forgets all sequences, and writes zeros over what their cells held. Not while it decodes. */

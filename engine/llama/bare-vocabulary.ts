@@ -18,7 +18,10 @@ export interface TokenizerModel {
     readonly bos: number | null;
     readonly bosString: string | null;
     readonly eosString: string | null;
+    readonly eos: number | null;
+    readonly sep: number | null;
     readonly shouldPrependBosToken: boolean;
+    readonly shouldAppendEosToken: boolean;
   };
   tokenize(text: string, special: boolean): Uint32Array | number[];
   getTokenAttributes(token: number): {
@@ -39,11 +42,13 @@ interface AddonModel {
   /** -1: it has none. */
   tokenBos(): number;
   tokenEos(): number;
+  sepToken(): number;
   getTokenString(token: number): string;
   /** A sum of {@link ATTRIBUTE}. */
   getTokenAttributes(token: number): number;
   getVocabularyType(): number;
   shouldPrependBosToken(): boolean;
+  shouldAppendEosToken(): boolean;
   isEogToken(token: number): boolean;
   detokenize(tokens: Uint32Array): string;
 }
@@ -80,16 +85,20 @@ export async function loadBareTokenizer(file: string): Promise<TokenizerModel> {
   const model = new bindings.AddonModel(file, { addonExports: bindings, vocabOnly: true, checkTensors: false });
   if (!(await model.init())) throw new Error('Failed to load model');
   const stringOf = (token: number): string | null => (token === -1 ? null : model.getTokenString(token));
+  const present = (token: number): number | null => (token === -1 ? null : token);
   const bos = model.tokenBos();
   const has = (token: number, attribute: number): boolean => (model.getTokenAttributes(token) & attribute) !== 0;
   return {
     fileInfo,
     vocabularyType: TYPES[model.getVocabularyType()] ?? 'none',
     tokens: {
-      bos: bos === -1 ? null : bos,
+      bos: present(bos),
       bosString: stringOf(bos),
       eosString: stringOf(model.tokenEos()),
+      eos: present(model.tokenEos()),
+      sep: present(model.sepToken()),
       shouldPrependBosToken: bos !== -1 && model.shouldPrependBosToken(),
+      shouldAppendEosToken: model.tokenEos() !== -1 && model.shouldAppendEosToken(),
     },
     tokenize: (text, special) => (text === '' ? new Uint32Array(0) : model.tokenize(text, special)),
     getTokenAttributes: (token) => ({

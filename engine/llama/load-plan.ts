@@ -3,7 +3,7 @@ import { F16_KV, kvProblem, type HeadWidths } from './kv-types.js';
 import { LoadFailure } from './load-failure.js';
 import type { ContextPlan } from './memory/estimate.js';
 import { readProjector } from './projector.js';
-import type { EngineSetup, KvTypes } from '../protocol/setup.js';
+import { isPooling, type EngineSetup, type KvTypes } from '../protocol/setup.js';
 
 /**
  * For loading a model: node-llama-cpp's own memory check has other bounds than ours (memory/estimate.ts), also where ours is off, and
@@ -31,6 +31,12 @@ export type PlanSetup = Pick<
  */
 const PREFILL_TOKENS = { cpu: 256, gpu: 1024 } as const;
 
+/**
+ * The same of a model that makes vectors or scores, where no reply is held up. Attention is computed between all tokens of a step, though
+ * each attends to its own input alone, so that more take a CPU longer than they are worth.
+ */
+const POOLING_TOKENS = { cpu: 512, gpu: 1024 } as const;
+
 /** How a model's context and what runs over it are going to be made. */
 export interface LoadPlan extends ContextPlan {
   readonly prefillTokensPerStep: number;
@@ -44,9 +50,11 @@ export interface LoadPlan extends ContextPlan {
 
 /** How a model's context is going to be made on this machine. Loads nothing. Throws a {@link LoadFailure} for what llama.cpp refuses. */
 export async function planLoad(llama: Pick<Llama, 'gpu'>, insights: GgufInsights, setup: PlanSetup): Promise<LoadPlan> {
-  const { seats, contextPerSeat, kv = F16_KV } = setup;
+  const { kv = F16_KV } = setup;
   const gpuLayers = llama.gpu === false ? 0 : Math.min(setup.gpuLayers ?? Infinity, insights.totalLayers);
-  const prefillTokensPerStep = setup.prefillTokensPerStep || PREFILL_TOKENS[gpuLayers === 0 ? 'cpu' : 'gpu'];
+  const device = gpuLayers === 0 ? 'cpu' : 'gpu';
+  const pooling = isPooling(setup.kind);
+  const prefillTokensPerStep = setup.prefillTokensPerStep || (pooling ? POOLING_TOKENS : PREFILL_TOKENS)[device];
   const quantised = kv.values !== 'f16';
   const flashAttention =
     setup.flashAttention === 'auto'
@@ -55,9 +63,13 @@ export async function planLoad(llama: Pick<Llama, 'gpu'>, insights: GgufInsights
   const problem = kvProblem(kv, flashAttention, headWidths(insights));
   if (problem !== undefined) throw new LoadFailure(problem);
   return {
-    seats,
-    contextPerSeat,
-    batchSize: Math.max(prefillTokensPerStep, await imageTokens(setup.projector)) + seats,
+    ...(pooling
+      ? stepContext(Math.max(prefillTokensPerStep, setup.contextPerSeat))
+      : {
+          seats: setup.seats,
+          contextPerSeat: setup.contextPerSeat,
+          batchSize: Math.max(prefillTokensPerStep, await imageTokens(setup.projector)) + setup.seats,
+        }),
     prefillTokensPerStep,
     gpuLayers,
     closesGaps: gpuLayers === insights.totalLayers && !hasExperts(insights),
@@ -66,6 +78,11 @@ export async function planLoad(llama: Pick<Llama, 'gpu'>, insights: GgufInsights
     kv,
     truncatable: truncatableAnywhere(insights, setup.swaFull),
   };
+}
+
+/** The inputs of a step share one context, of which nothing is kept; llama.cpp computes each in one piece. */
+function stepContext(tokens: number): Pick<ContextPlan, 'seats' | 'contextPerSeat' | 'batchSize'> {
+  return { seats: 1, contextPerSeat: tokens, batchSize: tokens };
 }
 
 /** Embeddings of an image that one decode must have at once. A projector that cannot be read is the vision process' to report. */
@@ -98,6 +115,7 @@ const LONG_SEAT = 512;
  * (bench/results/attention.md measures both).
  */
 function bestAttention(onCpu: boolean, insights: GgufInsights, { kind, contextPerSeat }: PlanSetup): boolean | 'auto' {
+  if (isPooling(kind)) return 'auto';
   const narrow = contextPerSeat > LONG_SEAT && headWidth(insights) < WIDE_HEAD;
   return onCpu && (kind === 'decision' || narrow) ? false : 'auto';
 }

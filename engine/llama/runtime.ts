@@ -63,17 +63,9 @@ export interface Runtime {
  * served.
  */
 export async function loadRuntime(setup: EngineSetup, tries?: (backend: GpuBackend) => void): Promise<Runtime> {
-  const file = checkModelFile(setup.file);
-  if (file.kind === 'bad') throw new LoadFailure(file.problem, file.mayMend);
-  if (file.tensors === 0) throw new LoadFailure('the file holds a vocabulary and no weights');
-  const noCores = coresProblem(setup);
-  if (noCores !== undefined) throw new LoadFailure(noCores);
-  const info = await readGgufFileInfo(setup.file, { sourceType: 'filesystem', logWarnings: false });
-  const threads = computeThreads(setup);
-  const log = new LlamaLog();
-  const { failedBackends = [] } = setup;
-  const llama = await openLlama(setup.gpu, log, { failedBackends, ...(tries && { tries }) });
-  const { model, context, plan, checkpointsOf, prefixCacheBytes } = await load(llama, info, setup, threads, log).catch(
+  const opened = await openBackend(setup, tries);
+  const { info, llama, threads, log } = opened;
+  const { model, context, plan, checkpointsOf, prefixCacheBytes } = await load(opened, setup).catch(
     async (error: unknown) => {
       throw await log.failure(error);
     },
@@ -114,6 +106,36 @@ export async function loadRuntime(setup: EngineSetup, tries?: (backend: GpuBacke
   };
 }
 
+/** What a model is loaded with. The code that opened it disposes `llama`. */
+export interface OpenedBackend {
+  readonly llama: Llama;
+  readonly info: GgufFileInfo;
+  readonly threads: number;
+  readonly log: LlamaLog;
+}
+
+/** Checks what is known of a model without loading it, and opens llama.cpp for it. As {@link loadRuntime}. */
+export async function openBackend(setup: EngineSetup, tries?: (backend: GpuBackend) => void): Promise<OpenedBackend> {
+  const file = checkModelFile(setup.file);
+  if (file.kind === 'bad') throw new LoadFailure(file.problem, file.mayMend);
+  if (file.tensors === 0) throw new LoadFailure('the file holds a vocabulary and no weights');
+  const noCores = coresProblem(setup);
+  if (noCores !== undefined) throw new LoadFailure(noCores);
+  const info = await readGgufFileInfo(setup.file, { sourceType: 'filesystem', logWarnings: false });
+  const threads = computeThreads(setup);
+  const log = new LlamaLog();
+  const { failedBackends = [] } = setup;
+  const llama = await openLlama(setup.gpu, log, { failedBackends, ...(tries && { tries }) });
+  return { llama, info, threads, log };
+}
+
+/** What llama.cpp's estimates are made of. Rejects with a {@link LoadFailure} for a model that this llama.cpp does not know. */
+export async function insightsOf({ info, llama }: Pick<OpenedBackend, 'info' | 'llama'>): Promise<GgufInsights> {
+  const insights = await GgufInsights.from(info, llama);
+  if (insights.isSupportedByLlamaCpp) return insights;
+  throw new LoadFailure(`this llama.cpp does not know the architecture ${info.metadata.general.architecture}`);
+}
+
 interface Loaded extends Pick<Runtime, 'prefixCacheBytes'> {
   /** Host memory for saved states, where past state cannot be truncated. */
   readonly checkpointsOf: (appendOnly: boolean) => number;
@@ -122,18 +144,9 @@ interface Loaded extends Pick<Runtime, 'prefixCacheBytes'> {
   readonly plan: LoadPlan;
 }
 
-async function load(
-  llama: Llama,
-  info: GgufFileInfo,
-  setup: EngineSetup,
-  threads: number,
-  log: LlamaLog,
-): Promise<Loaded> {
-  const insights = await GgufInsights.from(info, llama);
-  const { architecture } = info.metadata.general;
-  if (!insights.isSupportedByLlamaCpp) {
-    throw new LoadFailure(`this llama.cpp does not know the architecture ${architecture}`);
-  }
+async function load(opened: OpenedBackend, setup: EngineSetup): Promise<Loaded> {
+  const { llama, info, threads, log } = opened;
+  const insights = await insightsOf(opened);
   const plan = await planLoad(llama, insights, setup);
   const { seats, contextPerSeat, batchSize, gpuLayers, flashAttention, swaFull, kv } = plan;
   const check = setup.memory && (await MemoryCheck.begin(llama, insights, setup.memory.mappedElsewhere));

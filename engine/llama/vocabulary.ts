@@ -1,7 +1,7 @@
 import { loadBareTokenizer, type TokenizerModel } from './bare-vocabulary.js';
 import { checkModelFile } from './model-file.js';
 import { CALIBRATION_KEY } from '../prompt/labels.js';
-import type { Vocabulary } from '../prompt/tokens.js';
+import type { InputMarks, Vocabulary } from '../prompt/tokens.js';
 import { createHash } from 'node:crypto';
 import type { GgufMetadata } from 'node-llama-cpp';
 
@@ -43,12 +43,47 @@ export function vocabularyOf(
     bos: bos === null ? undefined : { token: bos, text: model.tokens.bosString ?? '' },
     eosText: model.tokens.eosString ?? '',
     addBos: model.tokens.shouldPrependBosToken,
+    marks: inputMarks(model),
     specialTexts: specialTexts(model, texts),
     size: texts.length,
+    width: widthOf(metadata),
     longestTokenBytes: longestTokenBytes(model, texts),
     calibration: valueAt(metadata, CALIBRATION_KEY),
     dispose,
   };
+}
+
+/** Of the architecture's keys. */
+function widthOf(metadata: GgufMetadata): number {
+  const { architecture } = metadata.general;
+  const own =
+    valueAt(metadata, `${architecture}.embedding_length_out`) ?? valueAt(metadata, `${architecture}.embedding_length`);
+  return typeof own === 'number' ? own : 0;
+}
+
+/** Vocabularies whose inputs end with a separator unless the file says otherwise, as llama.cpp knows them: all of BERT's, and by name. */
+const SEPARATED: ReadonlySet<unknown> = new Set(['jina-v1-en', 'jina-v2-code', 'roberta-bpe']);
+
+/** As llama_tokenize and llama-server's format_prompt_rerank have it. */
+function inputMarks({ fileInfo: { metadata }, vocabularyType, tokens }: TokenizerModel): InputMarks {
+  const { bos, eos, sep, shouldPrependBosToken, shouldAppendEosToken } = tokens;
+  const some = (token: number | null, wanted = true): number[] => (wanted && token !== null ? [token] : []);
+  const separates =
+    valueAt(metadata, 'tokenizer.ggml.add_sep_token') ??
+    (vocabularyType === 'wpm' || SEPARATED.has(metadata.tokenizer.ggml.pre));
+  const end = some(eos ?? sep, shouldAppendEosToken);
+  const pair = {
+    before: some(bos, shouldPrependBosToken),
+    between: [...end, ...some(sep, separates === true)],
+    after: end,
+  };
+  const { 'chat_template.rerank': template } = metadata.tokenizer as { readonly 'chat_template.rerank'?: unknown };
+  const pairTemplate = template ?? valueAt(metadata, 'tokenizer.chat_template.rerank');
+  const around =
+    vocabularyType === 'wpm'
+      ? { before: some(bos), after: some(sep) }
+      : { before: some(bos, shouldPrependBosToken), after: some(eos, shouldAppendEosToken) };
+  return { ...around, pair, pairTemplate: typeof pairTemplate === 'string' ? pairTemplate : undefined };
 }
 
 /**

@@ -1,6 +1,6 @@
 /**
  * Compiles engine/native into two addons for each processor, which stand in the repository so that a clone, the npm package and the
- * image need no compiler: ra-engine (next tokens, threads, embeddings, states) and ra-vision (libmtmd, the sandbox). Both are linked to no
+ * image need no compiler: ra-engine (next tokens, threads, embeddings, pooling, states) and ra-vision (libmtmd, the sandbox). Both are linked to no
  * llama.cpp: they call the exported functions of whichever library node-llama-cpp's own addon has loaded, on any backend.
  *
  * Two builds by one compiler give the same bytes. Each addon has the digest of its sources in it, which a test compares.
@@ -20,7 +20,7 @@ export const PROCESSORS = Object.keys(COMPILERS) as readonly Processor[];
 
 /** The addons, each with its own sources and headers; libmtmd's are {@link mtmdSources}. */
 const ADDONS = {
-  'ra-engine': ['next-token.cpp', 'picker.h', 'embeddings.cpp', 'states.cpp'],
+  'ra-engine': ['next-token.cpp', 'picker.h', 'embeddings.cpp', 'pooling.cpp', 'states.cpp'],
   'ra-vision': ['vision.cpp', 'sandbox.cpp'],
 } as const;
 
@@ -109,10 +109,12 @@ async function link(
   const nodeHeaders = ['node-addon-api', 'node-api-headers/include', 'node-llama-cpp/llama/addon'].map(
     (path) => `-I${join(root, 'node_modules', path)}`,
   );
-  const compiled: { readonly source: string; readonly args: readonly string[] }[] = ADDONS[name].filter((file) => file.endsWith('.cpp')).map((file) => ({
-    source: join(root, 'engine/native', file),
-    args: [...OWN_FLAGS, ...nodeHeaders, `-DRA_SOURCES="${digestOf(root, name)}"`],
-  }));
+  const compiled: { readonly source: string; readonly args: readonly string[] }[] = ADDONS[name]
+    .filter((file) => file.endsWith('.cpp'))
+    .map((file) => ({
+      source: join(root, 'engine/native', file),
+      args: [...OWN_FLAGS, ...nodeHeaders, `-DRA_SOURCES="${digestOf(root, name)}"`],
+    }));
   if (name === 'ra-vision') for (const source of mtmdSources(mtmd)) compiled.push({ source, args: LIBRARY_FLAGS });
   mkdirSync(work, { recursive: true });
   const objects = compiled.map(({ source }, i) => join(work, `${name}-${String(i)}-${basename(source)}.o`));

@@ -35,6 +35,8 @@
 #include "AddonContext.h"
 #include "picker.h"
 
+ggml_threadpool * raThreadpool(int32_t threads);
+
 namespace {
 
 // Some 131,072 polls of each, 2 to 6 ms: longer than the time between two steps.
@@ -490,23 +492,13 @@ Napi::Value decodeRun(const Napi::CallbackInfo & info) {
     return static_cast<Runs *>(info.Data())->start(info);
 }
 
-// Compute threads that wait for the next decode, from any thread, and spin for a while before they sleep. Without them each
-// decode starts and ends its own threads, which takes most of a small model's time. They live as long as the process, like
-// the worker, which is also started here, so that pinning to cores finds all threads.
 void useThreads(const Napi::CallbackInfo & info) {
     auto * context = Napi::ObjectWrap<AddonContext>::Unwrap(info[0].As<Napi::Object>());
     const int32_t threads = info[1].As<Napi::Number>().Int32Value();
     spread.threads = info[2].As<Napi::Number>().Uint32Value();
     spread.logits = std::max<uint32_t>(1, info[3].As<Napi::Number>().Uint32Value());
     worker().begin();
-    if (threads < 2) return;
-    auto * cpu = ggml_backend_dev_by_type(GGML_BACKEND_DEVICE_TYPE_CPU);
-    auto * make = cpu == nullptr ? nullptr : reinterpret_cast<decltype(ggml_threadpool_new) *>(
-        ggml_backend_reg_get_proc_address(ggml_backend_dev_backend_reg(cpu), "ggml_threadpool_new"));
-    if (make == nullptr) return;
-    auto params = ggml_threadpool_params_default(threads);
-    params.poll = POLL;
-    auto * pool = make(&params);
+    auto * pool = raThreadpool(threads);
     if (pool != nullptr) llama_attach_threadpool(context->ctx, pool, pool);
 }
 
@@ -540,7 +532,22 @@ void leave(const Napi::CallbackInfo &) {
 
 } // namespace
 
+// Compute threads that wait for the next decode, from any thread, and spin for a while before they sleep. Without them each
+// decode starts and ends its own threads, which takes most of a small model's time. They live as long as the process, like
+// the worker, which useThreads starts too, so that pinning to cores finds all threads. nullptr: one thread needs none.
+ggml_threadpool * raThreadpool(int32_t threads) {
+    if (threads < 2) return nullptr;
+    auto * cpu = ggml_backend_dev_by_type(GGML_BACKEND_DEVICE_TYPE_CPU);
+    auto * make = cpu == nullptr ? nullptr : reinterpret_cast<decltype(ggml_threadpool_new) *>(
+        ggml_backend_reg_get_proc_address(ggml_backend_dev_backend_reg(cpu), "ggml_threadpool_new"));
+    if (make == nullptr) return nullptr;
+    auto params = ggml_threadpool_params_default(threads);
+    params.poll = POLL;
+    return make(&params);
+}
+
 void raEmbeddingsInit(Napi::Object);
+void raPoolingInit(Napi::Object);
 void raStatesInit(Napi::Object);
 
 namespace {
@@ -549,6 +556,7 @@ Napi::Object init(Napi::Env env, Napi::Object exports) {
     exports.Set("raSources", Napi::String::New(env, RA_SOURCES));
     exports.Set("RaPicker", RaPicker::DefineClass(env, "RaPicker", {RaPicker::InstanceMethod<&RaPicker::add>("add")}));
     raEmbeddingsInit(exports);
+    raPoolingInit(exports);
     raStatesInit(exports);
     exports.Set("raUseThreads", Napi::Function::New(env, useThreads, "raUseThreads"));
     exports.Set("raPickAgain", Napi::Function::New(env, pickAgain, "raPickAgain"));

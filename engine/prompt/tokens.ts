@@ -17,16 +17,35 @@ export interface Vocabulary {
   readonly eosText: string;
   /** Whether the model wants the BOS token before a prompt. */
   readonly addBos: boolean;
+  /** What llama.cpp puts around whole inputs and between the parts of a pair. */
+  readonly marks: InputMarks;
   /** Texts that `tokenize` turns into single tokens apart from the ordinary text around them: control, user-defined, unknown. */
   readonly specialTexts: readonly string[];
   /** Number of tokens. */
   readonly size: number;
+  /** Numbers of a vector that the file's model makes; 0: the file does not say. */
+  readonly width: number;
   /** No token stands for more bytes of text than this; Infinity: nothing is known. */
   readonly longestTokenBytes: number;
   /** What the GGUF has under `ra_sidecar.calibration`, unread; undefined: nothing. */
   readonly calibration: unknown;
   /** Frees the native model. Idempotent. */
   dispose(): Promise<void>;
+}
+
+/** Tokens around the inputs of models that make vectors or scores. */
+export interface InputMarks {
+  /** Before and after an input. */
+  readonly before: readonly number[];
+  readonly after: readonly number[];
+  /** Around and between the query and the document of a pair, where no template says otherwise. */
+  readonly pair: {
+    readonly before: readonly number[];
+    readonly between: readonly number[];
+    readonly after: readonly number[];
+  };
+  /** `tokenizer.chat_template.rerank`: a pair's text, with `{query}` and `{document}` in it. */
+  readonly pairTemplate: string | undefined;
 }
 
 /** Put before a text whose tokens are to follow others, and taken off again. */

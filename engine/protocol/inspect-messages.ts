@@ -141,6 +141,8 @@ export interface Finding {
     | 'chat'
     | 'tool calls'
     | 'decisions'
+    | 'embeddings'
+    | 'rerank'
     | 'images';
   readonly ok: boolean;
   /** If it fails, the model cannot be served as configured. */

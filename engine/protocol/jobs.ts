@@ -1,4 +1,4 @@
-/** What an engine computes, replies to a prompt or scores of answers, and the results that it sends. */
+/** What an engine computes, replies to a prompt, scores of answers or vectors of inputs, and the results that it sends. */
 import type { CacheScope, StateElsewhere } from './cache-key.js';
 import type { Prompt } from './prompt.js';
 import type { ReplyFormat } from './reply-format.js';
@@ -62,6 +62,22 @@ export interface ScoreJob {
   readonly questions: readonly ScoreQuestion[];
   /** Divides the labels' log-probabilities before they are made to sum to 1. */
   readonly temperature: number;
+}
+
+/** Vectors or scores of whole inputs, one for each. They are sent in the order of the inputs. */
+export interface EmbedJob {
+  /** Always 1: inputs of all jobs share decodes, whatever their number. */
+  readonly seats: 1;
+  /** As in {@link GenerateJob}. */
+  readonly promptVersion?: string;
+  /** Jobs of one scope share its part of the engine's time; nothing is kept for later jobs. */
+  readonly scope: CacheScope;
+  /** The part of the engine's time that jobs of this scope get, in relation to those of others; above 0. */
+  readonly weight: number;
+  /** The tokens of all inputs, one after another. */
+  readonly tokens: Uint32Array;
+  /** Tokens of each input, at least 1 and at most a seat's context. */
+  readonly lengths: Uint32Array;
 }
 
 export interface ScoreQuestion {
@@ -148,6 +164,8 @@ export type Output =
       readonly probabilities: Float64Array;
       readonly labelMass: number;
     }
+  /** The vectors of the next `count` inputs, one after another, each of length 1; or their scores. All numbers are finite. */
+  | { readonly id: number; readonly kind: 'vectors'; readonly count: number; readonly values: Float32Array }
   /** One of the job's sequences is free: from now on it has one seat less. Never its last. */
   | { readonly id: number; readonly kind: 'seatFreed' }
   /** All replies or answers are complete and its sequences are free. */

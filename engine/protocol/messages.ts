@@ -7,12 +7,12 @@
  */
 import type { CacheScope } from './cache-key.js';
 import type { Output } from './jobs.js';
-import type { GenerateJob, ScoreJob } from './jobs.js';
+import type { EmbedJob, GenerateJob, ScoreJob } from './jobs.js';
 import type { HashedFile } from './file-key.js';
 import type { EngineFacts, EngineSetup, GpuBackend } from './setup.js';
 import type { SharedState } from './cache-key.js';
 
-export const PROTOCOL_VERSION = 9;
+export const PROTOCOL_VERSION = 10;
 
 /** Prefixes that an engine has in host memory, at most: a bound for what is compared at each request. */
 export const MOST_SAVED = 1024;
@@ -36,6 +36,7 @@ export type ToEngine = { readonly v: number } & (
   | { readonly kind: 'weights'; readonly weights?: HashedFile }
   | { readonly kind: 'generate'; readonly id: number; readonly job: GenerateJob }
   | { readonly kind: 'score'; readonly id: number; readonly job: ScoreJob }
+  | { readonly kind: 'embed'; readonly id: number; readonly job: EmbedJob }
   /** Embeddings of the image with this index, for which the job asked (`needsImage`). */
   | { readonly kind: 'embeddings'; readonly id: number; readonly image: number; readonly values: Float32Array }
   | { readonly kind: 'cancel'; readonly id: number }

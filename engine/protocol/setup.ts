@@ -7,6 +7,17 @@ export type GpuBackend = 'cuda' | 'vulkan' | 'metal';
 /** Sequences that one engine can have at most. */
 export const MOST_SEATS = 256;
 
+/**
+ * What a model is for: `chat` and `decision` continue or score a prompt, `embedding` and `rerank` make a vector or a score of a whole
+ * input.
+ */
+export type ModelKind = 'chat' | 'decision' | 'embedding' | 'rerank';
+
+/** Whether a model's engine makes one vector or score of each input (engine/scheduler/pooling-loop.ts). */
+export function isPooling(kind: ModelKind): kind is 'embedding' | 'rerank' {
+  return kind === 'embedding' || kind === 'rerank';
+}
+
 /** How an engine is to be set up. */
 export interface EngineSetup {
   /** Absolute path of a GGUF file. */
@@ -18,12 +29,12 @@ export interface EngineSetup {
   readonly weights?: HashedFile;
   /** The sidecar hashes the file while it loads, and sends `weights`: the engine is not ready before that. */
   readonly weightsFollow?: true;
-  readonly kind: 'chat' | 'decision';
+  readonly kind: ModelKind;
   /** How it is prompted. Absent: by its file. */
   readonly template?: TemplateSettings;
-  /** Parallel sequences. */
+  /** Parallel sequences; of a model that makes vectors or scores, jobs at once. */
   readonly seats: number;
-  /** Tokens that one sequence can hold: prompt and completion together. */
+  /** Tokens that one sequence can hold: prompt and completion together, or one input. */
   readonly contextPerSeat: number;
   /** Compute threads; 0: one for each of `cores`, else all cores but one (at least one) on a CPU. */
   readonly threads: number;
@@ -132,6 +143,10 @@ export interface EngineFacts {
    * it is not known, and any prompt is taken.
    */
   readonly promptVersion?: string;
+  /** Numbers of a vector; 1 of a score. Of a model that makes vectors or scores; absent: it makes none. */
+  readonly width?: number;
+  /** What a score is; absent: it makes none. */
+  readonly scores?: ScoreScale;
   /** Every decision label is one distinct token after the rendered template. Always true for a decision engine. */
   readonly labelsVerified: boolean;
   readonly threads: number;
@@ -151,6 +166,9 @@ export interface EngineFacts {
   /** What an operator should change, one line each, though the model is served. Absent: nothing. */
   readonly warnings?: readonly string[];
 }
+
+/** A reranker's scores: `logit`, any number; `probability`, 0 to 1, where the model's own last layer makes these. */
+export type ScoreScale = 'logit' | 'probability';
 
 /** How a model is prompted, where the operator says otherwise than its file. */
 export interface TemplateSettings {

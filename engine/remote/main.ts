@@ -5,10 +5,13 @@
  */
 import { LoadFailure } from '../llama/load-failure.js';
 import { ENGINE_EXIT, NO_REPORT, PROTOCOL_VERSION, type FromEngine, type ToEngine } from '../protocol/messages.js';
-import type { EngineSetup, RemoteSetup } from '../protocol/setup.js';
+import type { EmbedJob } from '../protocol/jobs.js';
+import { isPooling, type EngineSetup, type RemoteSetup } from '../protocol/setup.js';
 import { Shell } from '../protocol/shell.js';
 import { processClock } from '../scheduler/clock.js';
+import { PoolingLoop } from '../scheduler/pooling-loop.js';
 import { RemoteLoop } from './remote-loop.js';
+import { startRemotePooling, type StartedPooling } from './remote-pooling.js';
 import { aboutServer, startRemote, type StartedServer } from './start.js';
 
 /** A server that answers nothing for this long is treated as gone, ms. */
@@ -20,16 +23,22 @@ const shell = new Shell<ToEngine, FromEngine>(PROTOCOL_VERSION, {
 });
 
 let loop: RemoteLoop | undefined;
+/** In its place, of a model that makes vectors. */
+let pooling: PoolingLoop | undefined;
 let receivedAt = 0;
 
 async function start(setup: EngineSetup): Promise<void> {
   setInterval(() => {
-    const report = loop ? { ...NO_REPORT, live: loop.live, tokens: loop.held } : NO_REPORT;
-    shell.send({ kind: 'heartbeat', step: loop?.steps ?? 0, ...report });
+    const report = loop ? { ...NO_REPORT, live: loop.live, tokens: loop.held } : (pooling?.report ?? NO_REPORT);
+    shell.send({ kind: 'heartbeat', step: (loop ?? pooling)?.steps ?? 0, ...report });
   }, setup.heartbeatMs);
   try {
     if (setup.remote === undefined) throw new LoadFailure('no server is named');
     const { remote } = setup;
+    if (isPooling(setup.kind)) {
+      await startPooling(setup, remote);
+      return;
+    }
     const server = await startRemote(setup, remote, processClock, (reason) =>
       shell.send({ kind: 'serverProblem', reason }),
     );
@@ -62,12 +71,28 @@ async function start(setup: EngineSetup): Promise<void> {
   }
 }
 
+async function startPooling(setup: EngineSetup, remote: RemoteSetup): Promise<void> {
+  const started: StartedPooling = await startRemotePooling(setup, remote, {
+    clock: processClock,
+    waits: (reason) => shell.send({ kind: 'serverProblem', reason }),
+    suspect: () => suspect(started, remote),
+  });
+  receivedAt = processClock.now();
+  pooling = new PoolingLoop(started.pooling, started.limits, (step, outputs, held) =>
+    shell.send({ kind: 'step', step, outputs, held }),
+  );
+  shell.send({ kind: 'ready', facts: started.facts });
+}
+
 /** Ends the process, and with it all jobs, if the server is gone or has become another. */
-async function suspect({ adapter, server }: StartedServer, remote: RemoteSetup): Promise<void> {
-  const steps = loop?.steps;
+async function suspect(
+  { adapter, server }: Pick<StartedServer, 'adapter' | 'server'> | StartedPooling,
+  remote: RemoteSetup,
+): Promise<void> {
+  const steps = (loop ?? pooling)?.steps;
   const opened = await adapter.open();
   const now = processClock.now();
-  if (loop?.steps !== steps) receivedAt = now;
+  if ((loop ?? pooling)?.steps !== steps) receivedAt = now;
   if (opened.kind === 'open' && opened.facts.identity === server.identity) receivedAt = now;
   else if (opened.kind !== 'not-yet' || opened.why !== 'slow' || now - receivedAt > SILENT_MS) {
     const what =
@@ -84,9 +109,14 @@ async function suspect({ adapter, server }: StartedServer, remote: RemoteSetup):
 /** What was sent leaves first. Settles only if the process stays. */
 async function end(code: number): Promise<never> {
   loop?.close();
-  loop = undefined;
+  loop = pooling = undefined;
   shell.send({ kind: 'heartbeat', step: 0, ...NO_REPORT }, () => process.exit(code));
   return await new Promise<never>(() => undefined);
+}
+
+function embed(id: number, job: EmbedJob): void {
+  if (pooling) pooling.embed(id, job);
+  else shell.refuse();
 }
 
 function receive(message: Exclude<ToEngine, { readonly kind: 'start' }>): void {
@@ -97,8 +127,11 @@ function receive(message: Exclude<ToEngine, { readonly kind: 'start' }>): void {
     case 'score':
       loop?.score(message.id, message.job);
       return;
+    case 'embed':
+      embed(message.id, message.job);
+      return;
     case 'cancel':
-      loop?.cancel(message.id);
+      (loop ?? pooling)?.cancel(message.id);
       return;
     case 'weights':
     case 'embeddings':

@@ -47,13 +47,36 @@ export async function startRemote(
   waits: (reason: string) => void,
 ): Promise<StartedServer> {
   const parts = await partsOf(setup, remote);
+  return await checked(setup, remote, parts, await waitForServer(parts.adapter, remote, clock, waits));
+}
+
+/** Settles once the server can be asked; as {@link startRemote}. */
+export async function waitForServer(
+  adapter: Pick<Adapter, 'open'>,
+  remote: RemoteSetup,
+  clock: Clock,
+  waits: (reason: string) => void,
+): Promise<Opened> {
   const report = new WaitReport(clock, waits);
   for (;;) {
-    const opened = await parts.adapter.open();
-    if (opened.kind !== 'not-yet') return await checked(setup, remote, parts, opened);
+    const opened = await adapter.open();
+    if (opened.kind !== 'not-yet') return opened;
     report.waits(aboutServer(remote, opened.says));
     await new Promise<void>((again) => clock.after(AGAIN_MS, again));
   }
+}
+
+/** What a server reports of itself. @throws {LoadFailure} It cannot be used. */
+export function factsOfOpened(remote: RemoteSetup, opened: Opened): ServerFacts {
+  if (opened.kind === 'open') return opened.facts;
+  // Another server may be started there later.
+  throw new LoadFailure(aboutServer(remote, opened.kind === 'unfit' ? opened.why : opened.says), true);
+}
+
+/** The connections to a server, and what differs between kinds of servers. @throws {LoadFailure} Its key cannot be read. */
+export function connect(remote: RemoteSetup): { readonly client: ServerClient; readonly adapter: Adapter } {
+  const client = new ServerClient({ ...remote, key: keyOf(remote) });
+  return { client, adapter: adapterFor({ client, setup: remote }) };
 }
 
 /** Asks the server once, as a start does. Rejects with a {@link LoadFailure} if the model could not be served now. */
@@ -101,8 +124,7 @@ async function partsOf(setup: ServedModel, remote: RemoteSetup): Promise<RemoteP
   if (made.kind === 'bad') throw new LoadFailure(made.problem);
   const decision = setup.kind === 'decision' ? makeDecisionPrompt(made.parts) : undefined;
   if (decision?.kind === 'bad') throw new LoadFailure(decision.problem);
-  const client = new ServerClient({ ...remote, key: keyOf(remote) });
-  return { client, adapter: adapterFor({ client, setup: remote }), file, prompts: made.parts };
+  return { ...connect(remote), file, prompts: made.parts };
 }
 
 async function checked(
@@ -113,8 +135,7 @@ async function checked(
 ): Promise<StartedServer> {
   // Another server may be started there later.
   const unfit = (why: string): LoadFailure => new LoadFailure(aboutServer(remote, why), true);
-  if (opened.kind !== 'open') throw unfit(opened.kind === 'unfit' ? opened.why : opened.says);
-  const server = opened.facts;
+  const server = factsOfOpened(remote, opened);
   const vocabulary = file.vocabulary.size;
   const problem = problemOf(setup, server, vocabulary);
   if (problem !== undefined) throw unfit(problem);

@@ -27,7 +27,7 @@ import {
 import { closed } from '../contracts/common-schema.js';
 import { compile } from '../contracts/validator.js';
 import { AUTHORIZER_ANSWER_CODE } from '../contracts/written-code.js';
-import type { ModelRoute } from '../contracts/requests.js';
+import { MODEL_ROUTES, type ModelRoute } from '../contracts/requests.js';
 import type { ErrorCode } from '../domain/errors.js';
 import { CLASS_WEIGHTS, SERVICE_CLASSES, type ServiceClass } from '../domain/service-class.js';
 import { hashKey, limitsOf, limitsSchema, oneWay, type StoredLimits } from './key-file.js';
@@ -238,7 +238,7 @@ const caller = closed(['account', 'keyId', 'models'], {
   models: {
     anyOf: [{ const: 'all' }, { type: 'array', maxItems: MAX_MODELS, items: { type: 'string', pattern: MODEL_ID } }],
   },
-  routes: { type: 'array', maxItems: 3, items: { enum: ['chat', 'decisions', 'systemone'] } },
+  routes: { type: 'array', maxItems: MODEL_ROUTES.length, items: { enum: MODEL_ROUTES } },
   class: { enum: SERVICE_CLASSES },
   limits: limitsSchema,
   cohort: name,

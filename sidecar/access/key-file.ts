@@ -4,7 +4,7 @@
  */
 import { createHash } from 'node:crypto';
 import { realpath, stat, type FileHandle } from 'node:fs/promises';
-import type { ModelRoute } from '../contracts/requests.js';
+import { MODEL_ROUTES, type ModelRoute } from '../contracts/requests.js';
 import { closed, UTC_TIME } from '../contracts/common-schema.js';
 import { compile } from '../contracts/validator.js';
 import { KEYS_CODE } from '../contracts/written-code.js';
@@ -73,7 +73,7 @@ const countOrNone = { type: 'integer', minimum: 0, maximum: MAX_LIMIT };
 
 const entitlement = closed(['models'], {
   models: { anyOf: [{ const: 'all' }, { type: 'array', items: name }] },
-  routes: { type: 'array', items: { enum: ['chat', 'decisions', 'systemone'] } },
+  routes: { type: 'array', items: { enum: MODEL_ROUTES } },
   cohort: name,
   tokensPerDay: { type: 'integer', minimum: 1, maximum: Number.MAX_SAFE_INTEGER },
 });

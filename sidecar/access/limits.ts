@@ -18,8 +18,8 @@
  */
 import type { Clock } from '../lib/clock.js';
 
-/** Routes that are counted together: both decision routes are one group. */
-export const LIMIT_GROUPS = ['decisions', 'chat', 'models'] as const;
+/** Routes that are counted together: both decision routes are one group, and so are embeddings and rerank. */
+export const LIMIT_GROUPS = ['decisions', 'chat', 'embeddings', 'models'] as const;
 export type LimitGroup = (typeof LIMIT_GROUPS)[number];
 
 /** 0: no limit. */

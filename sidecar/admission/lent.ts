@@ -388,6 +388,7 @@ export class LentSeats {
       release: (reason) => {
         if (isOwn()) this.#queue.turn(() => this.#release(lent, reason));
       },
+      nextTurn: () => Promise.resolve({ kind: 'cancelled' }),
       giveBack: () => {
         if (isOwn()) again = this.#queue.turn(() => this.#giveBack(lent));
         return again ?? Promise.resolve({ kind: 'cancelled' });

@@ -37,6 +37,7 @@ import { Forecast, isMeasurement } from './forecast.js';
 import { Judge, type Admitted } from './judge.js';
 import { LentSeats } from './lent.js';
 import { Overload } from './overload.js';
+import { PartWaits } from './part-waits.js';
 import { reportOf, snapshotOf, type QueueReport, type QueueSnapshot } from './report.js';
 import { QueuedRequest } from './request.js';
 import type { Replica, ReplicaSize } from './seats.js';
@@ -103,6 +104,7 @@ export class SeatQueue {
   readonly #sessions: Sessions;
   readonly #waits: WaitTimers;
   readonly #lent: LentSeats;
+  readonly #parts: PartWaits;
   /** Leases of several seats that want to know when others wait: those not asked for a seat yet, and those that owe one. */
   readonly #wide = new Set<QueuedRequest>();
   readonly #asked = new Set<QueuedRequest>();
@@ -128,6 +130,13 @@ export class SeatQueue {
       { turn, enter: (request) => this.enter(request), closedFor: (deadlineAt) => this.#closedFor(deadlineAt) },
       options.headroom ?? 1,
     );
+    this.#parts = new PartWaits(this.#state, this.#forecast, this.#judge, {
+      clock,
+      isServed,
+      turn,
+      returnSeats: (queued) => this.#returnSeats(queued, queued.seats),
+      settle: (queued, outcome) => this.#settle(queued, outcome),
+    });
   }
 
   /** Takes a place, synchronously. */
@@ -177,12 +186,15 @@ export class SeatQueue {
 
   /** No replica is ready or will be without a new request: refuses all waiting requests. */
   refuseUnserved(): void {
-    this.#turn(() => this.#refuseWaiting('no-engine'));
+    this.#turn(() => {
+      this.#refuseWaiting('no-engine');
+      this.#parts.refuseAll('no-engine');
+    });
   }
 
-  /** Requests that wait or hold seats, lent ones among them. */
+  /** Requests that wait or hold seats, lent ones among them, and those between two parts of their work. */
   get requests(): number {
-    return this.#state.waiting + this.#state.busy + this.#lent.present;
+    return this.#state.waiting + this.#state.busy + this.#lent.present + this.#parts.paused;
   }
 
   snapshot(): QueueSnapshot {
@@ -228,7 +240,7 @@ export class SeatQueue {
   #dispatch(): void {
     for (let queued = this.#choice.next(); queued !== undefined; queued = this.#choice.next()) {
       // Overload rule "isHopeless".
-      if (this.#overload.isHopeless(queued)) this.#refuse(queued, 'hopeless');
+      if (!queued.betweenTurns && this.#overload.isHopeless(queued)) this.#refuse(queued, 'hopeless');
       else this.#grant(queued);
     }
     if (this.#wide.size === 0 || this.#state.replicas.paused) return;
@@ -291,23 +303,27 @@ export class SeatQueue {
   #cancel(queued: QueuedRequest, disconnected: boolean): void {
     const { phase } = queued;
     if (disconnected && phase !== 'over') this.#overload.observePatience(queued, 'left');
-    if (phase === 'unready' || phase === 'ready') this.#stopWaiting(queued, false);
-    else if (phase === 'granted') this.#returnSeats(queued, 1);
-    else return;
+    if (!this.#parts.end(queued)) {
+      if (phase === 'unready' || phase === 'ready') this.#stopWaiting(queued, false);
+      else if (phase === 'granted') this.#returnSeats(queued, 1);
+      else return;
+    }
     this.#settle(queued, { kind: 'cancelled' });
   }
 
   /** Counts a seat for it. The outcome is delivered in a microtask. */
   #grant(queued: QueuedRequest): void {
     const { now } = this.#state;
+    const isNext = this.#parts.granted(queued);
     queued.phase = 'granted';
+    queued.grants += 1;
     queued.waitedMs += now - queued.readyAt;
     queued.seatMs = 0;
     queued.grantedAt = now;
     queued.hadSeat = this.#sessions.granted(queued);
     this.#state.hold(queued, 1);
     this.#stopWaiting(queued, true);
-    if (!queued.hadSeat) this.#givenToWaiting(queued);
+    if (!queued.hadSeat) this.#givenToWaiting(queued, isNext);
     queueMicrotask(() => this.#deliverOnce(queued));
   }
 
@@ -319,11 +335,11 @@ export class SeatQueue {
     else void stopping.then(() => this.#deliverOnce(queued));
   }
 
-  /** Counts a seat that was given to one of those who wait, and was not kept for it. */
-  #givenToWaiting(queued: QueuedRequest): void {
+  /** Counts a seat that was given to one of those who wait, and was not kept for it. `isNext`: for a later part of its work. */
+  #givenToWaiting(queued: QueuedRequest, isNext: boolean): void {
     const { now } = this.#state;
     const accountClass = this.#state.classOf(queued);
-    this.#overload.seated(accountClass);
+    if (!isNext) this.#overload.seated(accountClass);
     accountClass.serviceRate.seated(now, now - queued.readyAt, accountClass.users.head !== undefined);
     this.#forecast.seated(queued);
   }
@@ -338,11 +354,15 @@ export class SeatQueue {
   }
 
   #leaseOf(queued: QueuedRequest): Lease {
-    const { returns } = queued;
-    // A request that was given back may have another lease by now.
-    const isHeld = (): boolean => queued.phase === 'leased' && queued.returns === returns;
+    const { grants } = queued;
+    // A request that waited again may have another lease by now.
+    const isHeld = (): boolean => queued.phase === 'leased' && queued.grants === grants;
     const hasSeveral = (): boolean => isHeld() && queued.seats > 1;
     let again: Promise<TicketOutcome> | undefined;
+    const waitAgain = (begin: () => Promise<TicketOutcome>): Promise<TicketOutcome> => {
+      if (isHeld()) again = this.#turn(begin);
+      return again ?? Promise.resolve({ kind: 'cancelled' });
+    };
     return {
       get seats() {
         return isHeld() ? queued.seats : 0;
@@ -375,10 +395,8 @@ export class SeatQueue {
       release: (reason) => {
         if (isHeld()) this.#turn(() => this.#release(queued, reason));
       },
-      giveBack: () => {
-        if (isHeld()) again = this.#turn(() => this.#giveBack(queued));
-        return again ?? Promise.resolve({ kind: 'cancelled' });
-      },
+      nextTurn: (after) => waitAgain(() => this.#parts.begin(queued, after)),
+      giveBack: () => waitAgain(() => this.#giveBack(queued)),
     };
   }
 

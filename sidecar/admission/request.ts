@@ -65,10 +65,10 @@ export class OrderedList<T extends ListMember<T>> {
 
 /**
  * unready -> ready -> granted -> leased -> over, and from leased back to ready when its engine is lost, as often as there are
- * replicas.
- * granted: a seat is counted for it, the outcome is not delivered yet.
+ * replicas, or between the parts of its work.
+ * granted: a seat is counted for it, the outcome is not delivered yet. paused: between two parts, not ready for the next one.
  */
-export type Phase = 'unready' | 'ready' | 'granted' | 'leased' | 'over';
+export type Phase = 'unready' | 'ready' | 'granted' | 'leased' | 'paused' | 'over';
 
 /** A conversation that goes on turn by turn. Plain state: only sessions.ts changes it. Times in ms of the queue's clock. */
 export interface Session {
@@ -134,6 +134,10 @@ export class QueuedRequest implements ListMember<QueuedRequest> {
   replica = 0;
   /** How often its engine was lost before it started it, and it returned to the head of the queue. */
   returns = 0;
+  /** How often it was given a seat: a lease of an earlier time has ended. */
+  grants = 0;
+  /** It has ended a part of its work and waits for a seat for the next one. */
+  betweenTurns = false;
   /** It is a retry at the time that was reserved for it, and goes before its user's other requests. */
   hasReservation = false;
   /** It is admitted to find out whether patience grew. */

@@ -245,6 +245,20 @@ export class QueueState {
     this.#countWaiting(queued, account, 1);
   }
 
+  /**
+   * A request waits for a seat for the next part of its work. It has no place that another request could take. Called before its seats are
+   * returned, as {@link returned}. `lifts`: they were returned before, so that its class is lifted as at a new request.
+   */
+  readyAgain(queued: QueuedRequest, lifts: boolean): void {
+    const account = this.accountOf(queued);
+    const accountClass = account.classFor(queued.request.weight);
+    if (lifts && !accountClass.hasSeatable) this.#lift(account, accountClass);
+    queued.betweenTurns = true;
+    accountClass.users.add(queued);
+    this.#seatableRequests += 1;
+    this.#countWaiting(queued, account, 1);
+  }
+
   /** A request waits no more. `seated`: it was given a seat, which must be counted before, so that its account is not idle in between. */
   leave(queued: QueuedRequest, seated: boolean): void {
     this.claim(queued, false);
@@ -252,15 +266,17 @@ export class QueueState {
     const accountClass = account.classFor(queued.request.weight);
     const returned = queued.list === this.#returned;
     const seatable = queued.turn.at >= 0;
+    const placed = !returned && !queued.betweenTurns;
     if (returned) accountClass.returned -= 1;
-    else this.#countPlace(queued, account, accountClass, -1);
+    else if (placed) this.#countPlace(queued, account, accountClass, -1);
     if (returned || seatable) this.#seatableRequests -= 1;
     // No account is lifted below the one whose turn it is, though that one may be passed over (choose.ts).
     if (seated && seatable) this.#floorMs = Math.max(this.#floorMs, this.seatable.first?.virtualMs ?? 0);
     accountClass.users.remove(queued, seated);
     if (seatable && accountClass.users.head === undefined) accountClass.serviceRate.interrupt();
     queued.list?.remove(queued);
-    if (!returned && accountClass.list.length === 0) this.#waitingClasses -= 1;
+    if (placed && accountClass.list.length === 0) this.#waitingClasses -= 1;
+    queued.betweenTurns = false;
     this.#countWaiting(queued, account, -1);
   }
 

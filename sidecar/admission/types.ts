@@ -87,7 +87,7 @@ export interface Ticket {
 
 export type ReleaseReason = 'done' | 'cancelled' | 'failed' | 'engine-lost' | 'deadline';
 
-/** A grant of seats. The code that awaited the ticket owns it and must end it by `release` or `giveBack`. */
+/** A grant of seats. The code that awaited the ticket owns it and must end it by `release`, `giveBack` or `nextTurn`. */
 export interface Lease {
   /** Seats held now, 0 once ended. */
   readonly seats: number;
@@ -125,6 +125,13 @@ export interface Lease {
   observeTokenMs(ms: number): void;
   /** Ends the lease. Idempotent: the first call counts. `cancelled`: the caller disconnected. */
   release(reason: ReleaseReason): void;
+  /**
+   * A request whose work has parts ends this part, and waits for a seat for the next one: in the order of its account, as if it had just
+   * become ready, so that no request with many parts holds a seat for longer than a part while others wait. Each part counts as a time
+   * on a seat. While it waits it is neither refused for its wait nor dropped, since a part of its answer is sent; its deadline ends it.
+   * `after`: it begins to wait once this settles, which must not reject. On a lease that has ended it settles as cancelled.
+   */
+  nextTurn(after?: Promise<void>): Promise<TicketOutcome>;
   /**
    * Its lent seat was recalled: it waits for another one. Or the engine was lost before it started this request, which returns to the head of the queue and keeps its deadline and its
    * waiting time. That may happen as often as the engine has replicas; the next time settles as refused for `engine-lost`. On a

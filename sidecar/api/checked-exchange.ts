@@ -2,7 +2,15 @@ import { prepareAnswers, validateAnswer, type AnswerKind } from '../contracts/an
 import { placeOf } from '../contracts/body-refusals.js';
 import { errorBody, type ContractError } from '../domain/errors.js';
 import type { BodyResult } from '../http/body.js';
-import type { AnswerForm, EventStream, Exchange, FrameOptions, Reply, RequestHead } from '../http/exchange.js';
+import type {
+  AnswerForm,
+  BodyPieces,
+  EventStream,
+  Exchange,
+  FrameOptions,
+  Reply,
+  RequestHead,
+} from '../http/exchange.js';
 import type { Signal } from '../lib/abort.js';
 import type { Log } from '../telemetry/logger.js';
 
@@ -15,6 +23,8 @@ const ANSWERS: ReadonlyMap<string, AnswerKind> = new Map([
   ['/v1/models', 'models'],
   ['/v1/decisions', 'decisions'],
   ['/v1/systemone', 'systemone'],
+  ['/v1/embeddings', 'embeddings'],
+  ['/v1/rerank', 'rerank'],
   ['/healthz', 'health'],
   ['/health', 'healthState'],
   ['/readyz', 'readiness'],
@@ -88,6 +98,25 @@ class CheckedExchange implements Exchange {
 
   stream(headers?: Readonly<Record<string, string>>, frames?: FrameOptions): EventStream {
     return new CheckedStream(this.#inner.stream(headers, frames), this, this.#report);
+  }
+
+  /** Collects the whole text, which a sidecar outside of development never does. */
+  pieces(headers?: Readonly<Record<string, string>>): BodyPieces {
+    const inner = this.#inner.pieces(headers);
+    const kind = kindAt(this.head, this.answerForm);
+    let text = '';
+    return {
+      write: (part) => {
+        text += part;
+        inner.write(part);
+      },
+      drained: () => inner.drained(),
+      end: (part) => {
+        if (kind !== undefined) check(kind, text + part, this.#report);
+        inner.end(part);
+      },
+      abort: () => inner.abort(),
+    };
   }
 }
 

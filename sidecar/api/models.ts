@@ -1,5 +1,6 @@
 import { inCohort, mayCall, mayUse, type Caller } from '../access/identity.js';
 import { modelList, modelObject, type ListedModel } from '../contracts/answers.js';
+import type { ModelRoute } from '../contracts/requests.js';
 import { anthropicModel, anthropicModels, type DescribedModel } from '../contracts/message-answers.js';
 import type { AnswerForm, Exchange, RequestHead } from '../http/exchange.js';
 import { MESSAGES_FORM } from './messages.js';
@@ -10,15 +11,17 @@ import { ANY_ERRORS, KEY_ERRORS, type PlainRoute } from './route.js';
 import type { HostedModel, Services } from './services.js';
 
 /**
- * The chat models that this key may call; none if it may not use the chat route. Decision models are never listed
+ * The models that this key may call by a route that it may use. Decision models are never listed
  * (docs/contract.md#model-list).
  */
 export const LIST_MODELS: PlainRoute = {
   serve: (exchange, services) =>
     answerCaller(exchange, services, (context, caller) => {
       const models = [...services.models.values()].filter((model) => isListed(model, caller));
+      // The clients of the Messages API only chat.
+      const chats = models.filter(({ kind }) => kind === 'chat');
       const body = exchange.answerForm
-        ? anthropicModels(models.map(described))
+        ? anthropicModels(chats.map(described))
         : modelList(models.map((model) => listed(model, services)));
       context.reply({ status: 200, body });
     }),
@@ -28,7 +31,7 @@ export const LIST_MODELS: PlainRoute = {
     method: 'get',
     id: 'listModels',
     tag: 'chat',
-    summary: 'List the chat models that the key may call',
+    summary: 'List the models that the key may call',
     description: 'The authority on what may be called with this key in this environment.',
     key: true,
     answer: 'ModelList',
@@ -59,7 +62,7 @@ export const SHOW_MODEL: PlainRoute = {
     method: 'get',
     id: 'showModel',
     tag: 'chat',
-    summary: 'One chat model that the key may call',
+    summary: 'One model that the key may call',
     description: 'Served under `contract: compatible`. A model that is not in the list is 403.',
     key: true,
     answer: 'Model',
@@ -98,9 +101,16 @@ function listed(model: HostedModel, { contract }: Services): ListedModel {
   const { id, created, ownedBy } = model;
   return { id, created, ownedBy, ...(contract === 'compatible' && { context: described(model).context }) };
 }
+/** The route that a listed model is called by; absent: it is not listed. */
+const LISTED: Readonly<Partial<Record<HostedModel['kind'], ModelRoute>>> = {
+  chat: 'chat',
+  embedding: 'embeddings',
+  rerank: 'rerank',
+};
 
 function isListed({ id, kind, cohort }: HostedModel, caller: Caller): boolean {
-  return kind === 'chat' && mayUse(caller, 'chat') && mayCall(caller.models, id) && inCohort(caller, cohort);
+  const route = LISTED[kind];
+  return route !== undefined && mayUse(caller, route) && mayCall(caller.models, id) && inCohort(caller, cohort);
 }
 
 /** Some clients encode the slashes of an id. */

@@ -2,6 +2,7 @@
 import type { ContractError } from '../domain/errors.js';
 import { CHAT } from './chat.js';
 import { DECISIONS, SYSTEMONE } from './decisions.js';
+import { EMBEDDINGS, RERANK } from './embeddings.js';
 import { HEALTH, HEALTHZ, READYZ } from './health.js';
 import { COUNT_TOKENS, MESSAGES } from './messages.js';
 import { LIST_MODELS, SHOW_MODEL } from './models.js';
@@ -38,6 +39,8 @@ export const ROUTES: readonly (WorkRoute | PlainRoute)[] = [
   LIST_MODELS,
   DECISIONS,
   SYSTEMONE,
+  EMBEDDINGS,
+  RERANK,
   OPENAPI,
   HEALTHZ,
   READYZ,

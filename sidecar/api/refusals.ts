@@ -8,13 +8,13 @@ import type { Limit } from '../access/limits.js';
 import type { Refused } from '../admission/types.js';
 import { contractError, overContextError, type ContractError, type ErrorCode } from '../domain/errors.js';
 import { REFUSALS } from '../domain/refusal-reasons.js';
-import type { Engine, JobFault } from '../engine-client/engine.js';
+import type { Engine, JobFault, ModelKind } from '../engine-client/engine.js';
 
 const INSUFFICIENT = 'The balance of the account cannot cover this request. Add credit, then send it again.';
 const CREDIT_UNKNOWN = 'The credit of the account cannot be checked now. Try again shortly.';
 
 const NOT_ENTITLED =
-  'This key may not call this model here. GET /v1/models lists the chat models it may call; ' +
+  'This key may not call this model here. GET /v1/models lists the models it may call; ' +
   'ask the operator for the id of a decision model.';
 const NOT_IN_COHORT =
   'The model is open to a cohort that this key is not part of. Ask the operator for access, or use another model.';
@@ -126,13 +126,16 @@ export function routeNotEntitled(): ContractError {
   );
 }
 
-export function wrongEndpoint(kind: 'chat' | 'decision'): ContractError {
-  const message =
-    kind === 'decision'
-      ? 'This is a decision model: it does not chat. Send it to /v1/decisions or /v1/systemone.'
-      : 'This is a chat model: it takes no decisions. Send it to /v1/chat/completions.';
-  return contractError('unsupported_endpoint', message, { param: 'model' });
+export function wrongEndpoint(kind: ModelKind): ContractError {
+  return contractError('unsupported_endpoint', ENDPOINTS[kind], { param: 'model' });
 }
+
+const ENDPOINTS: Readonly<Record<ModelKind, string>> = {
+  chat: 'This is a chat model: it does nothing else. Send it to /v1/chat/completions.',
+  decision: 'This is a decision model: it does not chat. Send it to /v1/decisions or /v1/systemone.',
+  embedding: 'This is an embedding model: it makes vectors and nothing else. Send it to /v1/embeddings.',
+  rerank: 'This is a reranker: it scores documents and does nothing else. Send it to /v1/rerank.',
+};
 
 /** Retry-After for a model that was given up, ms: it needs an operator first, so callers should not retry every second. */
 const LOST_RETRY_MS = 60_000;
@@ -204,6 +207,23 @@ export function questionOverContext(question: number, tokens: number, context: n
     `The prompt of question ${question} (input, question and template) has ${tokens} tokens, ` +
       `more than the ${context} that this model holds. Shorten the input or the question.`,
     { param },
+  );
+}
+
+/** `width`: numbers of the model's vectors; `least`: the fewest that may be asked for; undefined: no fewer. */
+export function dimensions(width: number, least: number | undefined): ContractError {
+  const what =
+    least === undefined
+      ? `dimensions must be ${width} for this model, or left out: its vectors cannot be cut.`
+      : `dimensions must be from ${least} to ${width} for this model.`;
+  return contractError('bad_request', what, { param: 'dimensions' });
+}
+
+/** Some of a list's vectors are of other weights than the others. */
+export function weightsChanged(): ContractError {
+  return contractError(
+    'bad_gateway',
+    'The weights of the model were replaced while it worked on this list. Send it again.',
   );
 }
 

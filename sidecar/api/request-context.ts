@@ -5,7 +5,7 @@ import { rateLimitFields } from '../contracts/message-answers.js';
 import type { ContractError, ErrorCode } from '../domain/errors.js';
 import { REFUSALS } from '../domain/refusal-reasons.js';
 import { classOf } from '../domain/service-class.js';
-import type { EventStream, Exchange, FrameOptions, Reply } from '../http/exchange.js';
+import type { BodyPieces, EventStream, Exchange, FrameOptions, Reply } from '../http/exchange.js';
 import type { Log } from '../telemetry/logger.js';
 import type { ModelMeter, Operation, RequestPhase } from '../telemetry/model-metrics.js';
 import type { RequestTrace } from '../telemetry/tracing.js';
@@ -64,6 +64,7 @@ export class RequestContext {
   readonly #route: ContextRoute;
   readonly #closers: (() => void)[] = [];
   #stream: EventStream | undefined;
+  #pieces: BodyPieces | undefined;
   #ended = false;
   #permit: Permit | undefined;
   #holding: (SeatHolder & { readonly lease: Lease }) | undefined;
@@ -120,9 +121,9 @@ export class RequestContext {
     return this.#phase;
   }
 
-  /** Whether the caller has the first token of a stream. */
+  /** Whether the caller has the first token of a stream, or the first piece of a body. */
   get delivered(): boolean {
-    return this.#stream !== undefined && this.times.begun;
+    return (this.#stream !== undefined && this.times.begun) || this.#pieces !== undefined;
   }
 
   /** Where the model's requests are counted; undefined while no model is known. */
@@ -158,11 +159,20 @@ export class RequestContext {
     this.times.seated(lease.waitedMs, lease.replica);
     const { model, caller } = this;
     if (model === undefined || !caller) return;
-    const { metrics, board, clock } = this.#services;
-    const label = classOf(caller.weight);
     // Once a request: after a lost engine it is seated again, and its wait includes the first one.
-    if (this.times.lost.length === 0)
-      metrics.seated(model, { waitedMs: lease.waitedMs, predictedMs: lease.predictedMs, class: label });
+    if (this.times.lost.length === 0) {
+      const { waitedMs, predictedMs } = lease;
+      this.#services.metrics.seated(model, { waitedMs, predictedMs, class: classOf(caller.weight) });
+    }
+    this.seatedAgain(lease);
+  }
+
+  /** It has a seat for the next part of its work. */
+  seatedAgain(lease: Lease): void {
+    const { model, caller } = this;
+    if (model === undefined || !caller) return;
+    const { board, clock } = this.#services;
+    const label = classOf(caller.weight);
     this.#leaveBoard();
     this.#holding = { model, account: caller.account, class: label, since: clock.now(), lease, context: this };
     board.enter(this.#holding);
@@ -238,6 +248,11 @@ export class RequestContext {
     return this.#stream;
   }
 
+  /** The answer's body in pieces, opened on the first call. From then on a failure closes the connection. */
+  pieces(): BodyPieces {
+    return (this.#pieces ??= this.exchange.pieces({ 'Server-Timing': this.times.header(), ...this.headers }));
+  }
+
   /** Ends the request with the error of `stop`, or as cancelled where the caller has disconnected. */
   stop(stop: Stop): void {
     if (stop.kind === 'failed') this.#fail(stop.error);
@@ -263,6 +278,11 @@ export class RequestContext {
     const error = param === undefined ? found : Object.assign({}, found, { param });
     if (this.#stream) {
       this.#stream.fail(error, this.times.trailer());
+      this.ended(200, error);
+      return;
+    }
+    if (this.#pieces) {
+      this.#pieces.abort();
       this.ended(200, error);
       return;
     }
@@ -311,7 +331,8 @@ export class RequestContext {
    */
   close(): void {
     for (const fn of this.#closers.splice(0).reverse()) fn();
-    this.ended(this.#stream ? 200 : 500, refusals.internal());
+    this.#pieces?.abort();
+    this.ended((this.#stream ?? this.#pieces) ? 200 : 500, refusals.internal());
   }
 
   /** The answer is complete, or its caller has disconnected (499). Only the first call counts. */
@@ -360,8 +381,8 @@ export class RequestContext {
       lost: times.lost,
       last: times.last,
       endedAt,
-      // The 200 of an event stream is sent, however it ended.
-      status: this.#stream === undefined ? status : 200,
+      // The 200 of an answer that was begun is sent, however it ended.
+      status: this.#stream === undefined && this.#pieces === undefined ? status : 200,
       outcome: status === 499 ? 'cancelled' : traceOutcome(error),
       code,
       reason: this.#reason,

@@ -6,7 +6,14 @@
 import type { BodyForm, ModelRoute, Params } from '../contracts/requests.js';
 import { CATALOGUE, type ErrorCode } from '../domain/errors.js';
 import type { SeatNeeds } from '../admission/types.js';
-import type { GenerateJob, GenerationReceiver, ScoreJob, ScoreReceiver } from '../engine-client/engine.js';
+import type {
+  EmbedJob,
+  EmbedReceiver,
+  GenerateJob,
+  GenerationReceiver,
+  ScoreJob,
+  ScoreReceiver,
+} from '../engine-client/engine.js';
 import type { AnswerForm, Exchange, RequestHead } from '../http/exchange.js';
 import type { NoResult, Refusal, Tokenized } from '../prompts/prompt-maker.js';
 import type { Operation } from '../telemetry/model-metrics.js';
@@ -23,7 +30,7 @@ export interface RouteReference {
   readonly path: string;
   readonly method: 'get' | 'post';
   readonly id: string;
-  readonly tag: 'chat' | 'decisions' | 'service';
+  readonly tag: 'chat' | 'decisions' | 'embeddings' | 'service';
   readonly summary: string;
   readonly description: string;
   /** Whether it asks for an API key. */
@@ -119,6 +126,8 @@ export interface WorkRequest<P extends Params> {
   readonly context: RequestContext;
   readonly params: P;
   readonly account: string;
+  /** Of the caller's class. */
+  readonly weight: number;
   readonly model: HostedModel;
   readonly usage: UsageSession;
   readonly services: Services;
@@ -128,6 +137,7 @@ export interface WorkRequest<P extends Params> {
 export type Tokens = Exclude<Tokenized, Refusal | NoResult>;
 export type ChatTokens = Extract<Tokens, { readonly kind: 'chat' }>;
 export type DecisionTokens = Extract<Tokens, { readonly kind: 'decision' }>;
+export type InputTokens = Extract<Tokens, { readonly kind: 'embedding' | 'rerank' }>;
 
 /** What answers one request: the engine's job, and what becomes of its results. */
 export interface Work<T extends Tokens = Tokens> {
@@ -143,10 +153,25 @@ export interface Work<T extends Tokens = Tokens> {
   readonly results: Results;
   /** The engine has begun the job, with these weights. */
   started?(weightVersion: string): void;
+  /**
+   * A part of the work is done. Returns the next one; undefined: there is none. `after`: it may begin once this settles, since the caller
+   * has not read enough of what was sent. Absent: the work has one part.
+   */
+  next?(): NextPart | Stop | undefined;
   /** The job is done and its usage is recorded: writes the end of the answer. */
   answer(): void;
   /** Sends what still waits to be sent, before an error ends the answer. */
   flush?(): void;
+}
+
+/** A job without its seats. */
+export type Job = Omit<GenerateJob, 'seats'> | Omit<ScoreJob, 'seats'> | Omit<EmbedJob, 'seats'>;
+
+/** One of the parts of a request's work, after the first one. */
+export interface NextPart {
+  readonly kind: 'next';
+  readonly job: Job;
+  readonly after?: Promise<void>;
 }
 
 /** A job for the engine, but for its seats, and what the queue and the credit are to know of it. */
@@ -159,7 +184,7 @@ export interface Plan {
    * With the prompt's tokens and grammars. Undefined once an engine has begun it, since a reply may take minutes, but for one on a lent
    * seat: it may be sent again.
    */
-  job: Omit<GenerateJob, 'seats'> | Omit<ScoreJob, 'seats'> | undefined;
+  job: Job | undefined;
   /** Embeddings of its prompt's images. Absent: it has none. */
   readonly images?: JobImages;
 }
@@ -170,4 +195,5 @@ export type RunEvents = Pick<GenerationReceiver, 'started' | 'cached' | 'needsIm
 /** The methods of an engine's receiver that take a job's results. */
 export type Results =
   | ({ readonly kind: 'generate' } & Omit<GenerationReceiver, keyof RunEvents>)
-  | ({ readonly kind: 'score' } & Omit<ScoreReceiver, keyof RunEvents>);
+  | ({ readonly kind: 'score' } & Omit<ScoreReceiver, keyof RunEvents>)
+  | ({ readonly kind: 'embed' } & Omit<EmbedReceiver, keyof RunEvents>);

@@ -11,15 +11,16 @@
  * | run    | the engine has the job, on the lease's seats                               | see {@link lastEnd}                       |
  * | answer | the usage is closed, then the end of the answer is written                 |                                           |
  *
- * From `run` a request goes back to `wait` when its engine was lost before it began the job, or its lent seat was recalled, and to
- * `prompt`, with its seat, when the replica has another tokenizer or template. Each step returns its result or why the request ends. Only `answer` ends the
- * request's context and usage, for every end of every step, and only `#runOn` returns seats. The context has the request's phase
- * for metrics and prices: `waiting` until the engine began the job, `prefilling`, `decoding` from the first token on.
+ * From `run` a request goes back to `wait` when its engine was lost before it began the job, when its lent seat was recalled, or when a
+ * part of its work is done and another one follows; and to `prompt`, with its seat, when the replica has another tokenizer or template.
+ * Each step returns its result or why the request ends. Only `answer` ends the request's context and usage, for every end of every
+ * step, and only `#runOn` returns seats. The context has the request's phase for metrics and prices: `waiting` until the engine began
+ * the job, `prefilling`, `decoding` from the first token on.
  */
 import type { Lease, ReleaseReason, Ticket, TicketOutcome } from '../admission/types.js';
 import type { Params } from '../contracts/requests.js';
 import type { ContractError } from '../domain/errors.js';
-import type { EngineJob, GenerateJob, JobFault, JobHandle, ScoreJob } from '../engine-client/engine.js';
+import type { EmbedJob, EngineJob, GenerateJob, JobFault, JobHandle, ScoreJob } from '../engine-client/engine.js';
 import type { Exchange } from '../http/exchange.js';
 import { AbortHandle } from '../lib/abort.js';
 import type { Tokenized } from '../prompts/prompt-maker.js';
@@ -27,7 +28,7 @@ import type { ImageFailure, JobImages } from './images.js';
 import { canUseLentSeat, preflight, promptFailed, sessionNameOf, type PreparedRequest } from './preflight.js';
 import * as refusals from './refusals.js';
 import { failed, outcomeOf, RequestContext, type Stop } from './request-context.js';
-import type { Plan, RunEvents, Tokens, Work, WorkRoute } from './route.js';
+import type { NextPart, Plan, RunEvents, Tokens, Work, WorkRoute } from './route.js';
 import type { Services } from './services.js';
 import { UsageSession } from './usage-session.js';
 
@@ -93,14 +94,15 @@ function begin<P extends Params>(
   const { caller, model, params, body } = prepared;
   const { account } = caller;
   const usage = new UsageSession(services, context, caller, model, route.entitlement);
-  const again = (): Work | Stop => route.begin({ context, params, account, model, usage, services });
+  const { weight } = caller;
+  const again = (): Work | Stop => route.begin({ context, params, account, weight, model, usage, services });
   const work = again();
   if (work.kind !== 'work') return work;
   const streams = 'stream' in params && params.stream;
   const ticket = model.queue.enter({
     account,
     ...('user' in params && { user: params.user }),
-    weight: caller.weight,
+    weight,
     bytes: body.length,
     ...(context.deadlineAt !== undefined && { deadlineAt: context.deadlineAt }),
     ...(context.wantedUntil !== undefined && { wantedUntil: context.wantedUntil }),
@@ -108,7 +110,8 @@ function begin<P extends Params>(
     seatsWanted: work.seatsWanted,
     awaits: streams ? 'first-token' : 'end',
     bodyDigest: body.digest,
-    lent: canUseLentSeat(caller, streams),
+    // Work in parts gives its seat back soon in any case.
+    lent: work.next === undefined && canUseLentSeat(caller, streams),
     // A chat of one reply.
     ...('n' in params &&
       params.n === 1 && { session: { name: sessionNameOf(context.exchange.head, params, account) } }),
@@ -229,12 +232,24 @@ class Run {
     let reason: ReleaseReason = 'failed';
     let engineStopped: Promise<void> | undefined;
     let remakes = 0;
+    let parts = 0;
     try {
       for (;;) {
-        times.handedOver();
+        if (parts === 0) times.handedOver();
         const attempt = await this.#attempt(lease);
         const lost = attempt.kind === 'lost' && !attempt.started;
         if (lost || attempt.kind === 'done') times.ran();
+        if (attempt.kind === 'done') {
+          const next = this.#begun.work.next?.();
+          if (next?.kind === 'next') {
+            const seated = await this.#nextTurn(lease, next);
+            if ('kind' in seated) return seated;
+            lease = seated;
+            parts += 1;
+            continue;
+          }
+          if (next) return next;
+        }
         if (lost) {
           const again = await this.#seat(lease.giveBack());
           if ('kind' in again) return again;
@@ -263,6 +278,19 @@ class Run {
       if (engineStopped) void engineStopped.then(() => lease.release(reason));
       else lease.release(reason);
     }
+  }
+
+  /** Waits for a seat for the next part of the work. Returns its lease, or why there is none. */
+  async #nextTurn(lease: Lease, { job, after }: NextPart): Promise<Lease | Stop> {
+    const { context } = this.#begun;
+    const outcome = await lease.nextTurn(after);
+    // A part of the work was done, so that it is not a refusal.
+    if (outcome.kind === 'refused' && outcome.reason !== 'deadline')
+      return failed(refusals.engineFault({ kind: 'lost', started: true }), 'failed');
+    if (outcome.kind !== 'seated') return outcome;
+    if (this.#plan) this.#plan.job = job;
+    context.seatedAgain(outcome.lease);
+    return outcome.lease;
   }
 
   /** Its attempt on a lent seat costs nothing and is begun again on the next seat. */
@@ -359,7 +387,9 @@ class Run {
     const asked: EngineJob =
       results.kind === 'generate'
         ? { kind: results.kind, job: sent as GenerateJob, receiver: { ...results, ...events } }
-        : { kind: results.kind, job: sent as ScoreJob, receiver: { ...results, ...events } };
+        : results.kind === 'score'
+          ? { kind: results.kind, job: sent as ScoreJob, receiver: { ...results, ...events } }
+          : { kind: results.kind, job: sent as EmbedJob, receiver: { ...results, ...events } };
     return engine.run(asked, replica, needs.prefix);
   }
 }

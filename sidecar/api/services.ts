@@ -5,7 +5,7 @@ import type { RequestLimits, TokenQuotas } from '../access/limits.js';
 import type { SeatQueue } from '../admission/queue.js';
 import type { Lease } from '../admission/types.js';
 import type { ServiceClass } from '../domain/service-class.js';
-import type { CacheScope, Engine } from '../engine-client/engine.js';
+import type { CacheScope, Engine, ModelKind } from '../engine-client/engine.js';
 import type { Clock } from '../lib/clock.js';
 import type { PromptHostState } from '../prompts/lanes.js';
 import type { PromptMaker } from '../prompts/prompt-maker.js';
@@ -20,7 +20,7 @@ import type { Vision } from '../vision/client.js';
 /** One hosted model: an engine and the queue for its seats. */
 export interface HostedModel {
   readonly id: string;
-  readonly kind: 'chat' | 'decision';
+  readonly kind: ModelKind;
   readonly ownedBy: string;
   /** Only keys of this cohort may call it; absent: open to all. */
   readonly cohort?: string;
@@ -32,6 +32,8 @@ export interface HostedModel {
   readonly queue: SeatQueue;
   /** Requests wait in the queue while the model loads, if that is estimated to take no longer than this, ms. Absent: they do not wait. */
   readonly loadWaitMs?: number;
+  /** The fewest numbers that its vectors may be cut to; absent: they may not be cut. */
+  readonly leastDimensions?: number;
   /** Encodes its images; absent: it takes none. */
   readonly vision?: Vision;
 }

@@ -1,7 +1,7 @@
 /** Hosts the models: each with its processes and a queue for its seats, and the error line if one cannot be served. */
 import { resolve } from 'node:path';
 import { fileKey, sizeIn } from '../../engine/protocol/file-key.js';
-import type { TemplateSettings } from '../../engine/protocol/setup.js';
+import { isPooling, type TemplateSettings } from '../../engine/protocol/setup.js';
 import { SeatQueue } from '../admission/queue.js';
 import type { SessionSettings } from '../admission/sessions.js';
 import type { HostedModel } from '../api/services.js';
@@ -177,7 +177,7 @@ function hostModel(
   { config, weights, engineEntry, visionEntry, metrics, readiness, log }: Hosting,
   shared: Pick<Parameters<typeof composeEngine>[3], 'engines' | 'memory'>,
 ): Hosted {
-  const { id, kind, file, ownedBy, cohort, load } = model;
+  const { id, kind, file, ownedBy, cohort, load, minDimensions } = model;
   const lazy = load === 'lazy';
   const isServed = (): boolean => ['ready', 'cold'].includes(engine.state);
   const queue = new SeatQueue({
@@ -239,7 +239,8 @@ function hostModel(
     load: loadOf(queue, engine),
   });
   const vision = composeVision(config, model, log, visionEntry);
-  const scopes = new CacheScopes(model.prefixCache.scope);
+  // Of inputs no state is kept: a scope is then what shares the engine's time.
+  const scopes = new CacheScopes(isPooling(kind) ? 'account' : model.prefixCache.scope);
   // Of an external server it is not known whether it loads or is gone.
   const waits = config.queue.waitForLoad && model.engine.kind === 'llama.cpp';
   return {
@@ -252,6 +253,7 @@ function hostModel(
     ...(waits && { loadWaitMs: config.queue.maxWaitMs }),
     engine,
     ...(vision && { vision }),
+    ...(minDimensions !== undefined && { leastDimensions: minDimensions }),
     file,
     scopeOf: (account) => scopes.of(account),
     closeScope: (account) => scopes.close(account),

@@ -4,7 +4,7 @@
  */
 import { resolve } from 'node:path';
 import { fileURLToPath } from 'node:url';
-import type { RemoteSetup, TemplateSettings } from '../../engine/protocol/setup.js';
+import { isPooling, type RemoteSetup, type TemplateSettings } from '../../engine/protocol/setup.js';
 import type { Config, ModelConfig } from '../config/config.js';
 import { childEnvironment } from '../lib/child-process.js';
 import type { EngineEvents } from '../engine-client/engine.js';
@@ -109,12 +109,12 @@ export function remoteSetup(
 }
 
 /** Whether a model's engine processes have prefix caches that are sized by what is free. */
-export function sharesCacheRoom({ engine, prefixReuse, prefixCache }: CacheSettings): boolean {
-  return engine.kind === 'llama.cpp' && prefixReuse !== 'off' && prefixCache.bytes === undefined;
+export function sharesCacheRoom({ kind, engine, prefixReuse, prefixCache }: CacheSettings): boolean {
+  return !isPooling(kind) && engine.kind === 'llama.cpp' && prefixReuse !== 'off' && prefixCache.bytes === undefined;
 }
 
 /** The settings that decide whether a model has a prefix cache. */
-export type CacheSettings = Pick<ModelConfig, 'engine' | 'prefixReuse' | 'prefixCache'>;
+export type CacheSettings = Pick<ModelConfig, 'kind' | 'engine' | 'prefixReuse' | 'prefixCache'>;
 
 /** Whether a kind of engine can enforce a grammar only from a reply's beginning. */
 export function constrainsWholeReplies(kind: ModelConfig['engine']['kind']): boolean {

@@ -5,7 +5,7 @@
  */
 import { readdirSync, readFileSync } from 'node:fs';
 import { join, resolve } from 'node:path';
-import type { EngineSetup } from '../../engine/protocol/setup.js';
+import { isPooling, type EngineSetup } from '../../engine/protocol/setup.js';
 import type { ModelConfig } from '../config/config.js';
 import { childEnvironment } from '../lib/child-process.js';
 import { deviceEnvironment, devicesOf, VISIBLE } from '../config/devices.js';
@@ -242,7 +242,8 @@ export function setupOf(model: ModelConfig): Sized & Pick<EngineSetup, 'prefixRe
   const { file, kind, seats, contextPerSeat, threads, cores, gpu, flashAttention, prefillTokensPerStep } = model;
   const { gpuLayers, swaFull, kv, checkpoints, prefixReuse, prefixCache } = model;
   const where = { ...(cores !== undefined && { cores }), gpu, ...(gpuLayers !== 'all' && { gpuLayers }) };
-  const state = { prefillTokensPerStep, swaFull, kv, checkpoints, prefixReuse, prefixCache };
+  const kept = isPooling(kind) ? { prefixReuse: 'off' as const } : { checkpoints, prefixReuse, prefixCache };
+  const state = { prefillTokensPerStep, swaFull, kv, ...kept };
   const projector = projectorOf(model);
   return {
     file,

@@ -3,7 +3,7 @@
  * throughout.
  */
 import type { Clock } from '../lib/clock.js';
-import type { EngineFacts, EngineJob, JobHandle } from '../engine-client/engine.js';
+import type { EngineFacts, EngineJob, JobHandle, ModelKind } from '../engine-client/engine.js';
 import { ALL_ACCOUNTS, tokenPrompt } from '../engine-client/engine.js';
 
 /** The engine to measure. */
@@ -34,13 +34,13 @@ const FIRST_JOB_MS = 60_000;
 /** Measures one model, each figure for about `ms`. Rejects when the engine fails or no job ends in time. */
 export async function measure(
   bench: Bench,
-  kind: 'chat' | 'decision',
+  kind: ModelKind,
   ms: number,
   clock: Clock,
   progress: (share: number) => void,
 ): Promise<Figures> {
   const { seats, contextPerSeat } = bench.facts;
-  const phases = kind === 'chat' ? 3 : 2;
+  const phases = kind === 'chat' ? 3 : kind === 'decision' ? 2 : 1;
   let done = 0;
   const run = async (width: number, job: StartJob): Promise<number> => {
     const share = (part: number): void => progress((done + part) / phases);
@@ -56,6 +56,8 @@ export async function measure(
       decisionsPerSecond: await run(1, scoring(bench, Math.min(INPUT_TOKENS, half), Math.min(TAIL_TOKENS, half), 1)),
     };
   }
+  if (kind !== 'chat')
+    return { promptTokensPerSecond: await run(seats, embedding(bench, Math.min(INPUT_TOKENS, contextPerSeat))) };
   const prompt = Math.min(PROMPT_TOKENS, contextPerSeat - 1);
   const reply = Math.max(1, Math.min(256, contextPerSeat - 8));
   return {
@@ -171,6 +173,29 @@ function generate(
       failed: () => progress.failed(),
     },
   });
+}
+
+/** One input. */
+function embedding({ facts, run }: Bench, tokens: number): StartJob {
+  return (i, progress) =>
+    run({
+      kind: 'embed',
+      job: {
+        scope: ALL_ACCOUNTS,
+        weight: 1,
+        seats: 1,
+        tokens: someTokens(i, tokens, facts.vocabulary),
+        lengths: Uint32Array.of(tokens),
+      },
+      receiver: {
+        started: () => undefined,
+        cached: () => undefined,
+        vectors: () => progress.worked(tokens),
+        seatFreed: () => undefined,
+        done: () => progress.ended(),
+        failed: () => progress.failed(),
+      },
+    });
 }
 
 /** One question; `worth`: its weight. */

@@ -1,4 +1,5 @@
 /** All commands, from which the parser, the help texts, shell completion and docs/cli.md are made. cli.ts runs them. */
+import { MODEL_KINDS } from '../config/model-schema.js';
 import type { Command, Group, Option } from './command.js';
 
 const JSON_OPTION = { type: 'boolean', about: 'print JSON' } as const satisfies Option;
@@ -41,7 +42,11 @@ const keys = {
           about: 'the environment that the entitlements apply to; default: the configured one',
         },
         models: { type: 'string', value: 'a,b|all', about: 'default: all' },
-        routes: { type: 'string', value: 'chat,...', about: 'of chat, decisions, systemone; default: all' },
+        routes: {
+          type: 'string',
+          value: 'chat,...',
+          about: 'of chat, decisions, systemone, embeddings, rerank; default: all',
+        },
         cohort: { type: 'string', value: 'C', about: 'the cohort whose restricted models it may call' },
         expires: {
           type: 'string',
@@ -57,7 +62,7 @@ const keys = {
         limits: {
           type: 'string',
           value: 'G=N/M,...',
-          about: 'N requests in flight and M a minute for decisions, chat or models; 0: no limit',
+          about: 'N requests in flight and M a minute for decisions, chat, embeddings or models; 0: no limit',
         },
         'tokens-per-day': { type: 'string', value: 'N', about: 'prompt and completion tokens, by UTC day' },
       },
@@ -146,7 +151,7 @@ const models = {
           type: 'string',
           value: 'K',
           about: 'the kind of model that a file is checked for; default: chat',
-          choices: ['chat', 'decision'],
+          choices: MODEL_KINDS,
         },
         seats: { type: 'string', value: 'N', about: 'in place of the configured number; for a file: 8' },
         context: {

@@ -18,7 +18,7 @@ import { KeyStore, type NewKey } from '../access/keys.js';
 import { LIMIT_GROUPS, type KeyLimits, type LimitGroup } from '../access/limits.js';
 import type { Config } from '../config/config.js';
 import { ENVIRONMENT_NAME } from '../config/schema.js';
-import type { ModelRoute } from '../contracts/requests.js';
+import { MODEL_ROUTES } from '../contracts/requests.js';
 import { CLASS_WEIGHTS, SERVICE_CLASSES, type ServiceClass } from '../domain/service-class.js';
 import { exactTime } from '../lib/clock.js';
 import { askSidecar } from './ask-sidecar.js';
@@ -219,8 +219,6 @@ function described(key: StoredKey, file: KeyFile, now: number): Described {
 
 type CreateOptions = Values<typeof SPECS.create.options>;
 
-const ROUTES: readonly ModelRoute[] = ['chat', 'decisions', 'systemone'];
-
 const UNIT_MS = { d: 86_400_000, h: 3_600_000, m: 60_000, s: 1000 } as const;
 
 /** The longest life of a key, ms; more is a mistake. */
@@ -238,7 +236,9 @@ export function propertiesOf(options: CreateOptions, environment: string, now: n
   const tokens = options['tokens-per-day'];
   const entitlement = {
     models: models === 'all' ? ('all' as const) : listOf('--models', models),
-    ...(routes !== undefined && { routes: listOf('--routes', routes).map((name) => oneOf('--routes', name, ROUTES)) }),
+    ...(routes !== undefined && {
+      routes: listOf('--routes', routes).map((name) => oneOf('--routes', name, MODEL_ROUTES)),
+    }),
     ...(cohort !== undefined && { cohort }),
     ...(tokens !== undefined && { tokensPerDay: countOf('--tokens-per-day', tokens) }),
   };

@@ -4,7 +4,7 @@
  */
 import { lstat, readdir, rm, stat } from 'node:fs/promises';
 import { join, resolve } from 'node:path';
-import { CONTEXT, MOST_SEATS } from '../config/model-schema.js';
+import { CONTEXT, MODEL_KINDS, MOST_SEATS } from '../config/model-schema.js';
 import type { Config, ModelConfig } from '../config/config.js';
 import { inspect, type HeadReport } from '../engine-client/inspector.js';
 import { modelsDir } from '../app/hosted-models.js';
@@ -224,7 +224,7 @@ async function verify(config: Settings, args: readonly string[], io: Io): Promis
   const changes = {
     ...(seats !== undefined && { seats: wholeOf('--seats', seats, 1, MOST_SEATS) }),
     ...(context !== undefined && { contextPerSeat: wholeOf('--context', context, CONTEXT.minimum, CONTEXT.maximum) }),
-    ...(kind !== undefined && { kind: kind === 'decision' ? ('decision' as const) : ('chat' as const) }),
+    ...(kind !== undefined && { kind: MODEL_KINDS.find((known) => known === kind) ?? 'chat' }),
   };
   const wanted = {
     load: true,

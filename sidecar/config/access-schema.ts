@@ -30,6 +30,7 @@ export const limitsSchema = section({
   // docs/contract.md#limits has these numbers.
   decisions: limit('both decision routes together', 32, 600),
   chat: limit('chat', 0, 0),
+  embeddings: limit('embeddings and rerank together', 0, 0),
   models: limit('the model list', 0, 0),
 });
 

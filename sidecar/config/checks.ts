@@ -115,9 +115,16 @@ export function hints({ models, access: { mode }, authorizer, credit, limits, de
   ];
 }
 
+const A_MODEL: Readonly<Record<ModelConfig['kind'], string>> = {
+  chat: 'a chat model',
+  decision: 'a decision model',
+  embedding: 'an embedding model',
+  rerank: 'a reranker',
+};
+
 /** `at`: the model's index. Paths are below the model's. */
 function modelProblems(model: ModelConfig, { models, decisions }: Config, at: number): string[] {
-  const { id, kind, gpu, toolFormat, vision, engine, replicas, prefixCache } = model;
+  const { id, kind, gpu, toolFormat, chatTemplate, minDimensions, vision, engine, replicas, prefixCache } = model;
   const { url, socket, model: name, secretFile, tokens } = engine;
   const ofServers = Object.entries({ url, socket, model: name, secretFile, tokens });
   const urls = serverUrls(model);
@@ -127,12 +134,21 @@ function modelProblems(model: ModelConfig, { models, decisions }: Config, at: nu
     ...deviceProblems(model),
     ...brokenOf([
       [
-        kind === 'decision' && toolFormat !== 'auto',
-        'toolFormat must not be set for a decision model, which is offered no tools',
+        kind !== 'chat' && toolFormat !== 'auto',
+        `toolFormat must not be set for ${A_MODEL[kind]}, which is offered no tools`,
+      ],
+      [kind !== 'chat' && vision !== undefined, `vision must not be set for ${A_MODEL[kind]}, which takes no images`],
+      [
+        ['embedding', 'rerank'].includes(kind) && chatTemplate !== undefined,
+        `chatTemplate must not be set for ${A_MODEL[kind]}, which has no conversations`,
       ],
       [
-        kind === 'decision' && vision !== undefined,
-        'vision must not be set for a decision model, which takes no images',
+        (kind === 'rerank' && !own) || (kind === 'embedding' && engine.kind === 'sglang'),
+        `engine.kind must be ${kind === 'rerank' ? '' : 'llama-server, vllm or '}llama.cpp for ${A_MODEL[kind]}`,
+      ],
+      [
+        kind !== 'embedding' && minDimensions !== undefined,
+        `minDimensions must not be set for ${A_MODEL[kind]}, which makes no vectors`,
       ],
       [gpu === false && vision?.devices !== undefined, 'vision.devices must not be set where gpu is false'],
       ...ofServers.map(([setting, value]): Rule => [

@@ -16,6 +16,9 @@ import {
 export const MOST_SEATS = 256;
 const SEATS = { minimum: 1, maximum: MOST_SEATS };
 
+/** What a model is for; the same as engine/protocol/setup.ts has. */
+export const MODEL_KINDS = ['chat', 'decision', 'embedding', 'rerank'] as const;
+
 /** Tokens of one seat. */
 export const CONTEXT = { minimum: 64, maximum: 1_048_576 };
 
@@ -207,7 +210,10 @@ export const modelSchema = {
   required: ['id', 'kind', 'file'],
   properties: {
     id: text('The id that callers send in `model`.', { maxLength: 128, pattern: '^[A-Za-z0-9][A-Za-z0-9._:/-]*$' }),
-    kind: text('Whether the model chats or answers decisions.', { enum: ['chat', 'decision'] }),
+    kind: text(
+      'What the model does: it chats, answers decisions, makes a vector of each input (`embedding`) or scores documents by a query (`rerank`). The last two take the pooling and the head from the file (docs/models.md#embeddings).',
+      { enum: MODEL_KINDS },
+    ),
     file: path(
       'Path of a GGUF file, relative to the working directory, or `embedded` for the small model that is part of the sidecar.',
       { word: 'embedded' },
@@ -221,14 +227,26 @@ export const modelSchema = {
       'How the model calls tools (docs/tool-formats.md). `auto`: the format is found from the template. `json`: the prompt asks for one JSON object, and a grammar constrains the whole reply to it. `none`: requests with tools are answered 422. Any other name is a format to use whatever the template says.',
       { enum: TOOL_FORMATS, default: 'auto' },
     ),
-    seats: integer('Sequences that the engine runs at once, each of its replicas.', {
-      default: 8,
-      ...SEATS,
-      unit: 'seats',
-    }),
+    seats: integer(
+      'Sequences that the engine runs at once, each of its replicas; of an embedding model or a reranker, requests at once, which take no memory: 64 are a good number.',
+      {
+        default: 8,
+        ...SEATS,
+        unit: 'seats',
+      },
+    ),
     contextPerSeat: integer(
-      'Tokens of one sequence, prompt and completion together. A decision prompt may have 8,185 tokens, so use 8,192 for a decision model if memory allows.',
+      'Tokens of one sequence, prompt and completion together, or of one input of an embedding model or a reranker. A decision prompt may have 8,185 tokens, so use 8,192 for a decision model if memory allows.',
       { default: 8192, ...CONTEXT, unit: 'tokens' },
+    ),
+    minDimensions: integer(
+      'The fewest numbers that callers may ask an embedding model’s vectors to be cut to (`dimensions`), for a model that was trained so that the first numbers of a vector are one (Matryoshka).',
+      {
+        minimum: 1,
+        maximum: 65_536,
+        unit: 'numbers',
+        defaultText: 'none: vectors have the length that the model makes',
+      },
     ),
     replicas: replicasSchema,
     threads: integer(

@@ -92,7 +92,7 @@ export interface CacheView {
 
 export interface ModelView {
   readonly model: string;
-  readonly kind: 'chat' | 'decision';
+  readonly kind: 'chat' | 'decision' | 'embedding' | 'rerank';
   readonly engine: EngineView;
   /** As /admission has it, with as many accounts as /metrics names. */
   readonly queue: AdmissionPage;

@@ -208,6 +208,44 @@ const SYSTEMONE = closed(['id', 'model', 'answers', 'usage'], {
   usage: closed(['input_tokens', 'output_tokens'], { input_tokens: COUNT, output_tokens: { const: 0 } }),
 });
 
+const INPUTS_USAGE = closed(['prompt_tokens', 'total_tokens'], { prompt_tokens: COUNT, total_tokens: COUNT });
+
+/** Indexes of inputs. */
+const TRUNCATED = { type: 'array', minItems: 1, items: COUNT } as const;
+
+const EMBEDDINGS = closed(['object', 'data', 'model', 'usage'], {
+  object: { const: 'list' },
+  data: {
+    type: 'array',
+    minItems: 1,
+    items: closed(['object', 'index', 'embedding'], {
+      object: { const: 'embedding' },
+      index: COUNT,
+      embedding: { type: ['array', 'string'], minItems: 1, items: { type: 'number', minimum: -1, maximum: 1 } },
+    }),
+  },
+  model: MODEL,
+  truncated: TRUNCATED,
+  usage: INPUTS_USAGE,
+});
+
+const RANKING = closed(['object', 'model', 'score_type', 'results', 'usage'], {
+  object: { const: 'list' },
+  model: MODEL,
+  score_type: { enum: ['logit', 'probability'] },
+  results: {
+    type: 'array',
+    minItems: 1,
+    items: closed(['index', 'relevance_score'], {
+      index: COUNT,
+      relevance_score: { type: 'number' },
+      document: closed(['text'], { text: TEXT }),
+    }),
+  },
+  truncated: TRUNCATED,
+  usage: INPUTS_USAGE,
+});
+
 const ERROR = closed(['error'], {
   error: closed(['message', 'type', 'code', 'param'], {
     message: { type: 'string', minLength: 1, maxLength: 2048 },
@@ -433,6 +471,8 @@ export const ANSWER_SCHEMAS = {
   tokenCount: TOKEN_COUNT,
   decisions: DECISIONS,
   systemone: SYSTEMONE,
+  embeddings: EMBEDDINGS,
+  rerank: RANKING,
   error: ERROR,
   health: HEALTH,
   healthState: HEALTH_STATE,

@@ -5,20 +5,45 @@ import { CHAT_SCHEMA } from './chat-schema.js';
 import { toCompatibleRequest } from './compatible.js';
 import { COMPATIBLE_SCHEMA } from './compatible-schema.js';
 import { DECISIONS_SCHEMA, toDecisionRequest } from './decisions.js';
+import { EMBEDDINGS_SCHEMA, RERANK_SCHEMA, toEmbeddingRequest, toRerankRequest } from './inputs.js';
 import { readJson } from './json.js';
 import { toMessagesRequest } from './messages.js';
 import { MESSAGES_SCHEMA } from './messages-schema.js';
 import { toResponsesRequest } from './responses.js';
 import { RESPONSES_SCHEMA } from './responses-schema.js';
 import { type Parsed, refuseJson } from './body-refusals.js';
-import type { BodyForm, ChatForm, ChatRequest, DecisionRequest } from './requests.js';
+import type {
+  BodyForm,
+  ChatForm,
+  ChatRequest,
+  DecisionRequest,
+  EmbeddingRequest,
+  ModelRequest,
+  RerankRequest,
+} from './requests.js';
 import { SYSTEMONE_SCHEMA, toSystemOneRequest } from './systemone.js';
 
 export type { Parsed } from './body-refusals.js';
 
 /** Parses and checks the body of any route. `invalid` is always a 400; nothing throws. */
-export function parseBody(form: BodyForm, bytes: Uint8Array): Parsed<ChatRequest | DecisionRequest> {
-  return form === 'decisions' || form === 'systemone' ? parseDecisions(form, bytes) : parseChat(bytes, form);
+export function parseBody(form: BodyForm, bytes: Uint8Array): Parsed<ModelRequest> {
+  switch (form) {
+    case 'decisions':
+    case 'systemone':
+      return parseDecisions(form, bytes);
+    case 'embeddings':
+    case 'rerank':
+      return parseInputs(form, bytes);
+    default:
+      return parseChat(bytes, form);
+  }
+}
+
+/** Parses and checks the body of POST /embeddings or POST /rerank, which both contracts have alike. */
+function parseInputs(form: 'embeddings' | 'rerank', bytes: Uint8Array): Parsed<EmbeddingRequest | RerankRequest> {
+  const read = readJson(bytes, { replaceSurrogates: true });
+  if (!read.ok) return refuseJson(read, form === 'embeddings' ? EMBEDDINGS_SCHEMA : RERANK_SCHEMA);
+  return form === 'embeddings' ? toEmbeddingRequest(read.value) : toRerankRequest(read.value);
 }
 
 interface WideForm {

@@ -5,7 +5,10 @@
  * the caller's content, needed only to render the prompt, and stays with the code that parsed the body.
  */
 
-export type ModelRoute = 'chat' | 'decisions' | 'systemone';
+export type ModelRoute = 'chat' | 'decisions' | 'systemone' | 'embeddings' | 'rerank';
+
+/** All of them, in the order of the documentation. */
+export const MODEL_ROUTES: readonly ModelRoute[] = ['chat', 'decisions', 'systemone', 'embeddings', 'rerank'];
 
 /**
  * What a chat can be asked for by: the strict contract, the compatible one, POST /responses, and POST /messages. `billed`: the billing line
@@ -166,4 +169,49 @@ export interface QuestionText {
   readonly meanings: readonly (string | undefined)[];
 }
 
-export type Params = ChatParams | DecisionParams;
+/** A request on POST /embeddings without its content. */
+export interface EmbeddingParams {
+  readonly route: 'embeddings';
+  readonly model: string;
+  /** How many. */
+  readonly inputs: number;
+  readonly encoding: 'float' | 'base64';
+  /** Numbers of each vector; absent: as many as the model makes. */
+  readonly dimensions?: number;
+  readonly user?: string;
+}
+
+export interface EmbeddingRequest {
+  readonly params: EmbeddingParams;
+  /** Texts, or tokens. */
+  readonly inputs: readonly (string | readonly number[])[];
+  /** `input` is not a list, so that its place has no index. */
+  readonly single: boolean;
+  /** The ends of inputs that are too long are cut off; else the request is refused. */
+  readonly truncate: boolean;
+}
+
+/** A request on POST /rerank without its content, unless that is a part of the answer. */
+export interface RerankParams {
+  readonly route: 'rerank';
+  readonly model: string;
+  /** How many documents. */
+  readonly inputs: number;
+  /** How many of them are in the answer. */
+  readonly top: number;
+  /** Texts for the answer; absent: it has none. */
+  readonly documents?: readonly string[];
+  readonly user?: string;
+}
+
+export interface RerankRequest {
+  readonly params: RerankParams;
+  readonly query: string;
+  readonly documents: readonly string[];
+  /** As in {@link EmbeddingRequest}. */
+  readonly truncate: boolean;
+}
+
+export type ModelRequest = ChatRequest | DecisionRequest | EmbeddingRequest | RerankRequest;
+
+export type Params = ModelRequest['params'];

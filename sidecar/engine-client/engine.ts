@@ -2,7 +2,7 @@
  * The engine port: the interface through which routes, admission, telemetry and the console use a model's engine. One or several
  * processes implement it (replicated-engine.ts). docs/architecture.md#ports describes what each side guarantees.
  */
-import type { Output, GenerateJob, ScoreJob } from '../../engine/protocol/jobs.js';
+import type { EmbedJob, Output, GenerateJob, ScoreJob } from '../../engine/protocol/jobs.js';
 import type { EngineFacts, EngineSetup } from '../../engine/protocol/setup.js';
 import type { PrefixIndex } from './prefixes.js';
 
@@ -10,8 +10,8 @@ export type { CacheScope } from '../../engine/protocol/cache-key.js';
 export { ALL_ACCOUNTS } from '../../engine/protocol/cache-key.js';
 export { promptLength, tokenPrompt, type Prompt } from '../../engine/protocol/prompt.js';
 export type { Channel, FinishReason } from '../../engine/protocol/jobs.js';
-export type { EngineFacts } from '../../engine/protocol/setup.js';
-export type { GenerateJob, ScoreJob } from '../../engine/protocol/jobs.js';
+export type { EngineFacts, ModelKind, ScoreScale } from '../../engine/protocol/setup.js';
+export type { EmbedJob, GenerateJob, ScoreJob } from '../../engine/protocol/jobs.js';
 export { CACHE_SHARE, MOST_CACHE_BYTES } from '../../engine/protocol/cache-key.js';
 export { MEMORY_FILES } from '../../engine/protocol/cache-key.js';
 
@@ -53,13 +53,19 @@ export interface ScoreReceiver extends JobReceiver {
   answer(answer: Result<'answer'>): void;
 }
 
+export interface EmbedReceiver extends JobReceiver {
+  /** In the order of the job's inputs. */
+  vectors(made: Result<'vectors'>): void;
+}
+
 /** The engine's output of this kind, whose fields engine/protocol/jobs.ts describes. */
 type Result<Kind extends Output['kind']> = Omit<Extract<Output, { kind: Kind }>, 'id' | 'kind'>;
 
 /** A job, and what its results are passed to. */
 export type EngineJob =
   | { readonly kind: 'generate'; readonly job: GenerateJob; readonly receiver: GenerationReceiver }
-  | { readonly kind: 'score'; readonly job: ScoreJob; readonly receiver: ScoreReceiver };
+  | { readonly kind: 'score'; readonly job: ScoreJob; readonly receiver: ScoreReceiver }
+  | { readonly kind: 'embed'; readonly job: EmbedJob; readonly receiver: EmbedReceiver };
 
 /** A job that was sent to an engine. Its functions do nothing after its end. */
 export interface JobHandle {

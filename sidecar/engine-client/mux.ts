@@ -5,7 +5,7 @@
 import { PROTOCOL_VERSION, type ToEngine } from '../../engine/protocol/messages.js';
 import type { Output } from '../../engine/protocol/jobs.js';
 import { IdMap } from '../lib/id-map.js';
-import type { EngineJob, GenerationReceiver, JobFault, JobHandle, ScoreReceiver } from './engine.js';
+import type { EmbedReceiver, EngineJob, GenerationReceiver, JobFault, JobHandle, ScoreReceiver } from './engine.js';
 
 /** Bound of concurrent jobs. Every job holds a seat, so this only catches a bug of a route. */
 export const MAX_JOBS = 1024;
@@ -20,7 +20,7 @@ interface OpenBase {
 }
 
 /** A job that has not ended: what has come of it so far. The job itself is not kept: a reply may take minutes. */
-type OpenJob = OpenGeneration | OpenScoring;
+type OpenJob = OpenGeneration | OpenScoring | OpenEmbedding;
 
 interface OpenGeneration extends OpenBase {
   readonly kind: 'generate';
@@ -37,6 +37,13 @@ interface OpenScoring extends OpenBase {
   readonly receiver: ScoreReceiver;
   /** Labels per question. */
   readonly labels: readonly number[];
+}
+
+interface OpenEmbedding extends OpenBase {
+  readonly kind: 'embed';
+  readonly receiver: EmbedReceiver;
+  /** Inputs without a result. */
+  left: number;
 }
 
 export class Mux {
@@ -88,7 +95,8 @@ export class Mux {
     const id = ++this.#lastId;
     this.#jobs.set(id, openJob(id, asked));
     if (asked.kind === 'generate') this.#send({ v: PROTOCOL_VERSION, kind: 'generate', id, job: asked.job });
-    else this.#send({ v: PROTOCOL_VERSION, kind: 'score', id, job: asked.job });
+    else if (asked.kind === 'score') this.#send({ v: PROTOCOL_VERSION, kind: 'score', id, job: asked.job });
+    else this.#send({ v: PROTOCOL_VERSION, kind: 'embed', id, job: asked.job });
     return {
       cancel: () => this.#cancel(id),
       reduceSeats: () => this.#reduceSeats(id),
@@ -214,6 +222,11 @@ export class Mux {
           opened.ended.add(output.question);
           opened.receiver.answer(output);
           break;
+        case 'vectors':
+          if (opened.kind !== 'embed') break;
+          opened.left -= output.count;
+          opened.receiver.vectors(output);
+          break;
         case 'cancelled':
       }
     } catch (error) {
@@ -260,6 +273,10 @@ function openJob(id: number, asked: EngineJob): OpenJob {
     const labels = asked.job.questions.map((question) => question.labels.length);
     return { id, kind: 'score', receiver: asked.receiver, seats, ended, started: false, labels };
   }
+  if (asked.kind === 'embed') {
+    const left = asked.job.lengths.length;
+    return { id, kind: 'embed', receiver: asked.receiver, seats, ended, started: false, left };
+  }
   const none = { calls: new Map<number, number>(), missingImages: new Set<number>() };
   return { id, kind: 'generate', receiver: asked.receiver, seats, ended, started: false, n: asked.job.n, ...none };
 }
@@ -275,7 +292,6 @@ function misplaced(opened: OpenJob, output: Output): string | undefined {
   if (output.kind === 'returned') return opened.started ? 'returned-late' : undefined;
   if (output.kind === 'started') return opened.started ? 'started-twice' : undefined;
   if (!opened.started) return 'not-started';
-  const expected = opened.kind === 'generate' ? opened.n : opened.labels.length;
   switch (output.kind) {
     case 'seatFreed':
       return opened.seats > 1 ? undefined : 'freed-last';
@@ -284,7 +300,9 @@ function misplaced(opened: OpenJob, output: Output): string | undefined {
         ? undefined
         : 'wrong-image';
     case 'done':
-      return opened.ended.size === expected ? undefined : 'done-early';
+      return leftOf(opened) === 0 ? undefined : 'done-early';
+    case 'vectors':
+      return opened.kind === 'embed' && output.count <= opened.left ? undefined : 'wrong-vectors';
     case 'answer':
       if (opened.kind !== 'score') return 'wrong-kind';
       if (opened.ended.has(output.question)) return 'answered-twice';
@@ -295,9 +313,15 @@ function misplaced(opened: OpenJob, output: Output): string | undefined {
       return 'not-cancelled';
     default:
       if (opened.kind !== 'generate') return 'wrong-kind';
-      if (output.choice >= expected || opened.ended.has(output.choice)) return 'wrong-choice';
+      if (output.choice >= opened.n || opened.ended.has(output.choice)) return 'wrong-choice';
       return output.kind === 'call' && !inTurn(output, opened.calls.get(output.choice) ?? 0) ? 'wrong-call' : undefined;
   }
+}
+
+/** Replies, answers or results that it lacks. */
+function leftOf(opened: OpenJob): number {
+  if (opened.kind === 'embed') return opened.left;
+  return (opened.kind === 'generate' ? opened.n : opened.labels.length) - opened.ended.size;
 }
 
 /** A part with a name starts the next call; one without continues the last. */

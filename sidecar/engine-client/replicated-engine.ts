@@ -135,6 +135,8 @@ export class ReplicatedEngine implements Engine {
 
   /** The job with what it is to know of the other replicas. */
   #withOthers(asked: EngineJob, replica: ReplicaPort, prefix: Uint32Array): EngineJob {
+    // No state of an input is kept.
+    if (asked.kind === 'embed') return asked;
     const elsewhere = stateElsewhere(this.replicas, replica, prefix);
     const besideOthers = this.replicas.some((other) => other !== replica && other.jobs > 0);
     if (!elsewhere && !besideOthers) return asked;

@@ -90,6 +90,14 @@ function isOutput(raw: unknown): raw is Output {
         raw['probabilities'].every(isShare) &&
         isShare(raw['labelMass'])
       );
+    case 'vectors':
+      return (
+        isPositive(raw['count']) &&
+        raw['values'] instanceof Float32Array &&
+        raw['values'].length > 0 &&
+        raw['values'].length % raw['count'] === 0 &&
+        raw['values'].every(Number.isFinite)
+      );
     case 'cached':
       return isCount(raw['tokens']);
     case 'seatFreed':
@@ -145,6 +153,8 @@ function isFacts(raw: unknown): raw is EngineFacts {
     (raw['prefixCacheBytes'] === undefined || isCount(raw['prefixCacheBytes'])) &&
     (raw['states'] === undefined || typeof raw['states'] === 'string') &&
     isFlag(raw['confirmsCancels']) &&
+    (raw['width'] === undefined || isPositive(raw['width'])) &&
+    (raw['scores'] === undefined || raw['scores'] === 'logit' || raw['scores'] === 'probability') &&
     (raw['warnings'] === undefined || isTexts(raw['warnings']))
   );
 }

@@ -34,7 +34,7 @@ export interface Reply {
 
 /**
  * One request and its reply. It hides uWS's rules (read before the first await, cork every write, register the abort
- * first). Exactly one of reply, fail and stream is called; after the caller disconnected they do nothing.
+ * first). Exactly one of reply, fail, stream and pieces is called; after the caller disconnected they do nothing.
  */
 export interface Exchange {
   readonly head: RequestHead;
@@ -52,6 +52,20 @@ export interface Exchange {
    * Answers 200 with server-sent events. `Trailer: Server-Timing` is announced if the stream may end with it.
    */
   stream(headers?: Readonly<Record<string, string>>, frames?: FrameOptions): EventStream;
+  /** Answers 200 with JSON whose length is not known yet. */
+  pieces(headers?: Readonly<Record<string, string>>): BodyPieces;
+}
+
+/** A JSON body that is written as it is made. After the caller disconnected, all methods do nothing. */
+export interface BodyPieces {
+  /** The next part of the text. A space may be written after any part, so parts end where JSON may have one. */
+  write(text: string): void;
+  /** Settles once the caller has read what was written; undefined: nothing waits for it. The sender waits for it. Never rejects. */
+  drained(): Promise<void> | undefined;
+  /** The last part. */
+  end(text: string): void;
+  /** Closes the connection, so that the caller sees that the body is not complete. */
+  abort(): void;
 }
 
 /** How the answers of a route differ from those of all others: fields of their own, and how an error is written. */

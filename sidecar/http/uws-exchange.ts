@@ -6,7 +6,7 @@ import { BodyReader, emptyBody, type BodyBudget, type BodyResult } from './body.
 import { BodyWriter } from './body-writer.js';
 import type { NextTurn, ParserCork } from './corks.js';
 import type { EndedStreams, FollowedExchange } from './ended-streams.js';
-import type { AnswerForm, EventStream, Exchange, FrameOptions, Reply, RequestHead } from './exchange.js';
+import type { AnswerForm, BodyPieces, EventStream, Exchange, FrameOptions, Reply, RequestHead } from './exchange.js';
 import {
   asksForTrailers,
   errorFields,
@@ -19,6 +19,7 @@ import {
 import type { Cors, Field } from './fields.js';
 import type { Snapshot } from './head.js';
 import type { LoadReport } from './load-report.js';
+import { PieceWriter } from './piece-writer.js';
 import { ABANDONED_STREAM, SseStream } from './sse.js';
 import type { HttpResponse } from './uws.js';
 import { endReply, LEAST_OPEN_BYTES, WholeReply } from './whole-reply.js';
@@ -98,6 +99,7 @@ export class UwsExchange implements Exchange {
   /** A whole reply was given; it may not be completely passed to uWS yet. */
   #answered = false;
   #whole: WholeReply | undefined;
+  #pieces: PieceWriter | undefined;
   /** uWS's handler has not returned. */
   #parsing = true;
   /** The connection has ended, or uWS has the whole response: `#res` must not be used. */
@@ -287,11 +289,40 @@ export class UwsExchange implements Exchange {
     return this.#stream;
   }
 
+  pieces(headers: Readonly<Record<string, string>> = {}): BodyPieces {
+    const own = this.#ownFields(headers);
+    const fields = answerFields(this.#server, this.head, { status: 200, type: 'application/json', own });
+    if (this.#state !== 'open' || this.#answered) return ABANDONED_PIECES;
+    const closes = this.#mustClose;
+    this.#reader?.close();
+    this.#state = 'streaming';
+    this.#pieces = new PieceWriter(
+      this.#res,
+      {
+        writeHead: () => {
+          this.#writeHead(200, fields);
+          if (closes) this.#res.writeHeader('Connection', 'close');
+          else this.#res.writeHeader('Keep-Alive', KEEP_ALIVE);
+        },
+        ended: () => {
+          this.#released = true;
+          this.#finish('complete', this.#pieces?.bytes ?? 0);
+        },
+        cutOff: (reason, bytes) => this.#cutOffReader(reason, bytes),
+      },
+      this.#server.backlog,
+      this.#server.clock,
+      closes,
+    );
+    return this.#pieces;
+  }
+
   /** A handler failed: answers 500, or ends an open stream with one error frame. After the end it does nothing. */
   crash(): void {
     const error = contractError('internal', 'The server failed on this request.');
-    if (this.#state === 'streaming') this.#stream?.fail(error);
-    else this.fail(error);
+    if (this.#state !== 'streaming') this.fail(error);
+    else if (this.#stream) this.#stream.fail(error);
+    else this.#pieces?.abort();
   }
 
   get #mustClose(): boolean {
@@ -327,6 +358,7 @@ export class UwsExchange implements Exchange {
     this.#stream?.abandon();
     this.#writer?.abandon();
     this.#whole?.abandon();
+    this.#pieces?.abandon();
     this.#reader?.abandon();
     this.#finish('gone', this.#stream?.bytes ?? 0);
     this.#disconnect?.abort();
@@ -357,6 +389,14 @@ export class UwsExchange implements Exchange {
     });
   }
 }
+
+/** Of an exchange without a caller. */
+const ABANDONED_PIECES: BodyPieces = {
+  write: () => undefined,
+  drained: () => undefined,
+  end: () => undefined,
+  abort: () => undefined,
+};
 
 /** How long a caller has to close its connection after `Connection: close`, ms; as long as uWS lets one idle. */
 const LINGER_MS = 10_000;

@@ -12,12 +12,21 @@ import {
   type DecisionPrompt,
   type DecisionTokens,
 } from '../../engine/prompt/decision-prompt.js';
+import { InputTokenizer, type InputTokens, type NoInputTokens } from '../../engine/prompt/input-tokens.js';
 import { makePromptParts, toolsOf, promptVersionOf } from '../../engine/prompt/prompt-parts.js';
 import type { CompiledConstraint } from '../../engine/prompt/reply-constraint.js';
 import type { Vocabulary } from '../../engine/prompt/tokens.js';
+import { isPooling } from '../../engine/protocol/setup.js';
 import { parseBody } from '../contracts/parse.js';
 import { refuse } from '../contracts/body-refusals.js';
-import type { BodyForm, ChatRequest, DecisionRequest } from '../contracts/requests.js';
+import type {
+  BodyForm,
+  ChatRequest,
+  DecisionRequest,
+  EmbeddingRequest,
+  ModelRequest,
+  RerankRequest,
+} from '../contracts/requests.js';
 import { overContextError } from '../domain/errors.js';
 import { readImages } from './images.js';
 import type { Answer, HostSetup, ModelReport, PromptModel, WorkerTask } from './messages.js';
@@ -30,6 +39,7 @@ export type ItemWork = (task: WorkerTask) => readonly ModelReport[] | Answer;
 type LoadedModel = { readonly report: ModelReport; readonly model: PromptModel } & (
   | { readonly kind: 'chat'; readonly parts: PromptParts }
   | { readonly kind: 'decision'; readonly prompt: DecisionPrompt }
+  | { readonly kind: 'embedding' | 'rerank'; readonly inputs: InputTokenizer }
   | { readonly kind: 'broken' }
 );
 
@@ -53,6 +63,11 @@ function loadModels(models: readonly PromptModel[]): Promise<LoadedModel[]> {
 }
 
 function prepareModel(model: PromptModel, vocabulary: Vocabulary): LoadedModel {
+  const { kind } = model;
+  if (isPooling(kind)) {
+    const report = { id: model.id, promptVersion: promptVersionOf(vocabulary.hash), tools: false, system: false };
+    return { kind, model, report, inputs: new InputTokenizer(vocabulary) };
+  }
   const made = makePromptParts(vocabulary, model.template);
   if (made.kind === 'bad') return broken(model, made.problem);
   const { parts } = made;
@@ -94,12 +109,57 @@ function tokenize(
   if (parsed.kind === 'invalid') return refused(parsed.error);
   const { request } = parsed;
   const model = models.get(request.params.model);
-  if (isDecision(request)) return model?.kind === 'decision' ? decide(model, request) : failed('no model');
-  return model?.kind === 'chat' ? chat(model, request, form, compiled) : failed('no model');
+  if (isFor('embeddings', request)) return model?.kind === 'embedding' ? embed(model, request) : failed('no model');
+  if (isFor('rerank', request)) return model?.kind === 'rerank' ? rerank(model, request) : failed('no model');
+  if (isFor('chat', request)) return model?.kind === 'chat' ? chat(model, request, form, compiled) : failed('no model');
+  return model?.kind === 'decision' ? decide(model, request) : failed('no model');
 }
 
-function isDecision(request: ChatRequest | DecisionRequest): request is DecisionRequest {
-  return request.params.route !== 'chat';
+/** The requests of each route. */
+interface Requests {
+  readonly chat: ChatRequest;
+  readonly embeddings: EmbeddingRequest;
+  readonly rerank: RerankRequest;
+}
+
+function isFor<R extends keyof Requests>(route: R, request: ModelRequest): request is Requests[R] {
+  return request.params.route === route;
+}
+
+type PoolingModel = LoadedModel & { kind: 'embedding' | 'rerank' };
+
+function embed(model: PoolingModel, { inputs, single, truncate }: EmbeddingRequest): Answer {
+  const made = model.inputs.ofInputs(inputs, { most: model.model.contextPerSeat, truncate });
+  return answerOf(model, made, (input) => (single ? 'input' : `input[${input}]`));
+}
+
+function rerank(model: PoolingModel, { query, documents, truncate }: RerankRequest): Answer {
+  const made = model.inputs.ofPairs(query, documents, { most: model.model.contextPerSeat, truncate });
+  return answerOf(model, made, (input) => `documents[${input}]`);
+}
+
+/** `place`: where the body has an input. */
+function answerOf(
+  { kind, report: { promptVersion }, model, inputs }: PoolingModel,
+  made: InputTokens | NoInputTokens,
+  place: (input: number) => string,
+): Answer {
+  if (made.kind === 'inputs') {
+    const { tokens, lengths, truncated } = made;
+    const { width } = inputs;
+    return { kind, tokens, lengths, truncated, width, ...(promptVersion !== undefined && { promptVersion }) };
+  }
+  const param = place(made.input);
+  const together = kind === 'rerank' ? ' with the query' : '';
+  if (made.kind === 'too-long')
+    return refusal(
+      'bad_request',
+      `${param}${together} has ${made.exact ? '' : 'at least '}${made.tokens} tokens, and this model takes inputs of at most ` +
+        `${model.contextPerSeat}. Shorten it, or set truncate to true to have its end cut off.`,
+      param,
+    );
+  if (made.kind === 'empty') return refusal('bad_request', `${param} has no tokens. Send a longer text.`, param);
+  return refusal('bad_request', `${param} has a token that this model does not have.`, param);
 }
 
 function chat(

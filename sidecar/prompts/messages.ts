@@ -6,21 +6,21 @@
 import type { CompiledConstraint } from '../../engine/prompt/reply-constraint.js';
 import type { CallFormatText } from '../../engine/prompt/tool-use.js';
 import type { CallSyntax } from '../../engine/protocol/reply-format.js';
-import type { TemplateSettings } from '../../engine/protocol/setup.js';
+import type { ModelKind, TemplateSettings } from '../../engine/protocol/setup.js';
 import type { BodyForm } from '../contracts/requests.js';
 import type { Checked, Tokenized } from './prompt-maker.js';
 
 /** Changed with the messages: a sidecar whose files were replaced while it runs must not use a host of the new ones. */
-export const PROMPTS_VERSION = 9;
+export const PROMPTS_VERSION = 10;
 
 /** A model that the host makes prompts for. */
 export interface PromptModel {
   /** The id that callers send. */
   readonly id: string;
-  readonly kind: 'chat' | 'decision';
+  readonly kind: ModelKind;
   /** Path of a GGUF file. */
   readonly file: string;
-  /** The most tokens of a chat prompt; text that cannot fit by its length is rejected without being tokenized. */
+  /** The most tokens of a chat prompt or of an input; text that cannot fit by its length is rejected without being tokenized. */
   readonly contextPerSeat: number;
   readonly template?: TemplateSettings;
   /** Absent: it takes no images. */

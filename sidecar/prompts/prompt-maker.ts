@@ -46,6 +46,17 @@ export type Tokenized =
       readonly questions: readonly ScoreQuestion[];
       readonly promptVersion?: string;
     }
+  | {
+      readonly kind: 'embedding' | 'rerank';
+      /** The tokens of all inputs, one after another, and of each how many. */
+      readonly tokens: Uint32Array;
+      readonly lengths: Uint32Array;
+      /** Numbers of a vector of the model; 0: its file does not say. */
+      readonly width: number;
+      /** Indexes of the inputs whose ends were cut off. */
+      readonly truncated: readonly number[];
+      readonly promptVersion?: string;
+    }
   | Refusal
   | NoResult;
 

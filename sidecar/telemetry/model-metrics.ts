@@ -30,8 +30,8 @@ const ABOUT_MODEL = [
   'gen_ai_response_model',
 ] as const;
 
-/** OpenTelemetry defines chat; it has no name for decisions. */
-export type Operation = 'chat' | 'decisions';
+/** OpenTelemetry defines chat and embeddings, which rerank counts as here; it has no name for decisions. */
+export type Operation = 'chat' | 'decisions' | 'embeddings';
 
 /** The phase of a request when its caller disconnected. */
 const PHASES = ['waiting', 'prefilling', 'decoding'] as const;

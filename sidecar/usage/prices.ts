@@ -23,12 +23,14 @@ export interface PriceVersion {
   readonly decisions: Rates;
   /** Chat models by id. */
   readonly chat: ReadonlyMap<string, Rates>;
+  /** Embedding models and rerankers by id. Absent: none. */
+  readonly inputs?: ReadonlyMap<string, Rates>;
 }
 
 /** Which model is asked for. */
 export interface PricedModel {
   readonly id: string;
-  readonly kind: 'chat' | 'decision';
+  readonly kind: 'chat' | 'decision' | 'embedding' | 'rerank';
 }
 
 /** Picodollars per decision token: 0.042 USD per million. */
@@ -36,8 +38,8 @@ const DECISION_RATE = 42_000n;
 
 const FREE: Rates = { input: 0n, cachedInput: 0n, output: 0n };
 
-/** Rates of a decision model: nothing is generated, and reused input tokens cost the same. */
-export function decisionRates(input: bigint): Rates {
+/** Rates of a model that generates nothing, and whose reused input tokens cost the same. */
+export function inputRates(input: bigint): Rates {
   return { input, cachedInput: input, output: 0n };
 }
 
@@ -45,15 +47,14 @@ export function decisionRates(input: bigint): Rates {
 export class PriceList {
   /** Latest first. */
   readonly #versions: readonly PriceVersion[];
-  readonly #unlistedChat: Rates | undefined;
+  readonly #unlisted: Rates | undefined;
 
   /**
-   * `versions`: at least one. `unlistedChat`: the rates of chat models that a version does not name; undefined: that is
-   * an error.
+   * `versions`: at least one. `unlisted`: the rates of models that a version does not name; undefined: that is an error.
    */
-  constructor(versions: readonly PriceVersion[], unlistedChat?: Rates) {
+  constructor(versions: readonly PriceVersion[], unlisted?: Rates) {
     this.#versions = [...versions].sort((a, b) => b.effective - a.effective);
-    this.#unlistedChat = unlistedChat;
+    this.#unlisted = unlisted;
   }
 
   /**
@@ -62,7 +63,7 @@ export class PriceList {
    */
   tariff({ id, kind }: PricedModel, now: number): Tariff {
     const version = this.#versions.find(({ effective }) => effective <= now) ?? this.#versions.at(-1);
-    const rates = kind === 'decision' ? version?.decisions : (version?.chat.get(id) ?? this.#unlistedChat);
+    const rates = (version && ratesOf(version, { id, kind })) ?? this.#unlisted;
     if (!version || !rates) throw new Error('a model without a price');
     return { version: version.version, rates };
   }
@@ -72,26 +73,31 @@ export class PriceList {
     models: readonly PricedModel[],
     now: number,
   ): { readonly model: string; readonly version: string } | undefined {
-    if (this.#unlistedChat) return undefined;
+    if (this.#unlisted) return undefined;
     const current = this.#versions.findIndex(({ effective }) => effective <= now);
     const counting = current < 0 ? this.#versions : this.#versions.slice(0, current + 1);
-    for (const { version, chat } of counting) {
-      const model = models.find(({ id, kind }) => kind === 'chat' && !chat.has(id));
-      if (model) return { model: model.id, version };
+    for (const version of counting) {
+      const model = models.find((each) => !ratesOf(version, each));
+      if (model) return { model: model.id, version: version.version };
     }
     return undefined;
   }
 }
 
-/** The prices without a file: decisions at the published rate, chat free. */
+function ratesOf({ decisions, chat, inputs }: PriceVersion, { id, kind }: PricedModel): Rates | undefined {
+  if (kind === 'decision') return decisions;
+  return (kind === 'chat' ? chat : inputs)?.get(id);
+}
+
+/** The prices without a file: decisions at the published rate, all else free. */
 export const BUILT_IN_PRICES = new PriceList(
-  [{ version: '2026-10-03.4', effective: 0, decisions: decisionRates(DECISION_RATE), chat: new Map() }],
+  [{ version: '2026-10-03.4', effective: 0, decisions: inputRates(DECISION_RATE), chat: new Map() }],
   FREE,
 );
 
 /**
  * The price list as a file:
- * `{"version":1,"prices":[{"version","effective","decisions","chat":{<model>:{…}}}]}`.
+ * `{"version":1,"prices":[{"version","effective","decisions","chat":{<model>:{…}},"inputs":{<model>:…}}]}`.
  */
 interface StoredRates {
   readonly input: string;
@@ -104,6 +110,7 @@ interface StoredPrices {
   readonly effective: string;
   readonly decisions: string;
   readonly chat: Readonly<Record<string, StoredRates>>;
+  readonly inputs?: Readonly<Record<string, string>>;
 }
 
 interface PriceFile {
@@ -134,6 +141,7 @@ const check = compile<PriceFile>(
             output: rate,
           }),
         },
+        inputs: { type: 'object', maxProperties: 1000, additionalProperties: rate },
       }),
     },
   }),
@@ -173,7 +181,7 @@ export async function readPriceFile(file: string, models: readonly PricedModel[]
   if (versions.every(({ effective }) => effective > now)) return refuse('no version is in force yet');
   const list = new PriceList(versions);
   const missing = list.unpriced(models, now);
-  return missing ? refuse(`version ${missing.version} has no price for the chat model ${missing.model}`) : list;
+  return missing ? refuse(`version ${missing.version} has no price for the model ${missing.model}`) : list;
 }
 
 function parsed(stored: StoredPrices, refuse: (where: string, what: string) => never): PriceVersion {
@@ -189,7 +197,10 @@ function parsed(stored: StoredPrices, refuse: (where: string, what: string) => n
   return {
     version: stored.version,
     effective,
-    decisions: decisionRates(rateAt('decisions', stored.decisions)),
+    decisions: inputRates(rateAt('decisions', stored.decisions)),
     chat: new Map(chat),
+    inputs: new Map(
+      Object.entries(stored.inputs ?? {}).map(([model, text]) => [model, inputRates(rateAt(`inputs.${model}`, text))]),
+    ),
   };
 }

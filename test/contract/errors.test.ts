@@ -137,7 +137,7 @@ t.test('errors', async (t) => {
       await post(CHAT, {}, { 'Content-Type': 'text/plain' }),
       expect('bad_request', { status: 415 }),
     );
-    hold(t, 'an unknown path', await post('/v1/embeddings', {}), expect('not_found'));
+    hold(t, 'an unknown path', await post('/v1/completions', {}), expect('not_found'));
     hold(
       t,
       'too large',

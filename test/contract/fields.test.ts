@@ -32,7 +32,7 @@ const NOT_HOSTED: Expected = {
   status: 403,
   error: {
     message:
-      'This key may not call this model here. GET /v1/models lists the chat models it may call; ask the operator for the id of a decision model.',
+      'This key may not call this model here. GET /v1/models lists the models it may call; ask the operator for the id of a decision model.',
     type: 'permission_error',
     code: 'model_not_entitled',
     param: 'model',

@@ -16,6 +16,8 @@ const PATHS = {
   chat: '/v1/chat/completions',
   decisions: '/v1/decisions',
   systemone: '/v1/systemone',
+  embeddings: '/v1/embeddings',
+  rerank: '/v1/rerank',
   compatible: '/v1/chat/completions',
   'compatible-billed': '/v1/chat/completions',
   responses: '/v1/responses',

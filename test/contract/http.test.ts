@@ -115,7 +115,7 @@ t.test('HTTP', async (t) => {
       '/metrics',
     ];
     for (const path of paths) holdError(t, path, await ask('GET', path, auth), NOT_FOUND);
-    for (const path of ['/chat/completions', `${CHAT_PATH}/`, '/v1/embeddings']) {
+    for (const path of ['/chat/completions', `${CHAT_PATH}/`, '/v1/completions']) {
       holdError(t, path, await ask('POST', path, json, body), NOT_FOUND);
     }
     t.equal((await ask('GET', '/v1/models?limit=1', auth)).status, 200, 'a query is ignored');

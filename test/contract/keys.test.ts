@@ -35,7 +35,7 @@ const BODIES = {
   account_frozen:
     '{"error":{"message":"The account is frozen. Contact the operator of this service.","type":"permission_error","code":"account_frozen","param":null}}',
   model_not_entitled:
-    '{"error":{"message":"This key may not call this model here. GET /v1/models lists the chat models it may call; ask the operator for the id of a decision model.","type":"permission_error","code":"model_not_entitled","param":"model"}}',
+    '{"error":{"message":"This key may not call this model here. GET /v1/models lists the models it may call; ask the operator for the id of a decision model.","type":"permission_error","code":"model_not_entitled","param":"model"}}',
   route_not_entitled:
     '{"error":{"message":"This key may not call this route. Use another key, or have this one entitled.","type":"permission_error","code":"model_not_entitled","param":null}}',
   not_in_cohort:

@@ -10,6 +10,7 @@ import { argv, env, execPath } from 'node:process';
 import { promisify } from 'node:util';
 import t from 'tap';
 import { CHAT, Sidecar, type LogLine } from '../support/sidecar.js';
+import { poolingModel } from '../support/pooling-models.js';
 import { sourceRoot } from '../support/source-root.js';
 
 const run = promisify(execFile);
@@ -49,6 +50,7 @@ const CLIENTS: Readonly<Record<string, readonly string[]>> = {
     'abort',
     'errors',
   ],
+  embeddings: ['openai-5', 'openai-6', 'openai-7', 'langchain', 'llamaindex', 'ai'],
   instructor: ['list', 'whole', 'structured TOOLS', 'structured JSON_SCHEMA', 'streamed', 'again', 'abort', 'errors'],
 };
 
@@ -75,7 +77,11 @@ function install(): void {
 install();
 /** The embedded model completes its calls; a model of random weights does not. */
 const file = join(sourceRoot, 'engine/assets/seedling.gguf');
-const models = [{ id: CHAT, kind: 'chat', file, seats: 2, contextPerSeat: 8192 }];
+const EMBED = 'ra-tiny-embed';
+const models = [
+  { id: CHAT, kind: 'chat', file, seats: 2, contextPerSeat: 8192 },
+  { id: EMBED, kind: 'embedding', file: await poolingModel('mean'), seats: 8, contextPerSeat: 512 },
+];
 const config = { models, contract: 'compatible' };
 const sidecar = await Sidecar.start(t, { config });
 const asked = argv.slice(2);
@@ -89,7 +95,7 @@ for (const [client, steps] of Object.entries(CLIENTS)) {
     const left = sidecar.lines.filter(isLeft).length;
     const { stdout } = await run(execPath, ['run.mjs', client], {
       cwd: folder,
-      env: { ...env, RA_BASE: sidecar.base, RA_KEY: sidecar.key, RA_MODEL: CHAT },
+      env: { ...env, RA_BASE: sidecar.base, RA_KEY: sidecar.key, RA_MODEL: CHAT, RA_EMBED: EMBED },
       maxBuffer: 2 ** 26,
     });
     const lines = stdout.split('\n').filter((line) => line.startsWith('{"step"'));
@@ -99,6 +105,7 @@ for (const [client, steps] of Object.entries(CLIENTS)) {
       steps,
     );
     for (const { step, ok, why = '' } of reported) t.ok(ok, `${step} ${why}`);
+    if (!steps.includes('abort')) return;
     // Without the client’s abort the reply would have thousands of tokens.
     t.match(await sidecar.logged('request', left + 1, isLeft), { status: 499 });
   });

@@ -38,7 +38,7 @@ export const modules: readonly Module[] = [
   { name: 'engine/llama', sees: [...PURE, 'engine/prompt', 'engine/scheduler'] },
   { name: 'engine/remote', sees: [...PURE, 'engine/prompt', 'engine/scheduler', 'engine/llama'] },
   { name: 'engine/main.ts', sees: ['engine/protocol', 'engine/scheduler', 'engine/llama'] },
-  { name: 'engine/inspect.ts', sees: ['engine/protocol', 'engine/llama', 'engine/remote'] },
+  { name: 'engine/inspect.ts', sees: ['engine/protocol', 'engine/scheduler', 'engine/llama', 'engine/remote'] },
   { name: 'engine/vision.ts', sees: ['engine/protocol', 'engine/llama'] },
 
   { name: 'sidecar/domain', sees: [] },

@@ -49,8 +49,11 @@ export async function architectureModel(name: ArchitectureName): Promise<string>
 }
 
 /** The same for any architecture. */
-export async function writeArchitecture(name: string, make: (vocabulary: Vocabulary) => Architecture): Promise<string> {
-  const vocabulary = ownVocabulary();
+export async function writeArchitecture(
+  name: string,
+  make: (vocabulary: Vocabulary) => Architecture,
+  vocabulary = ownVocabulary(),
+): Promise<string> {
   const architecture = make(vocabulary);
   const metadata = metadataOf(name, architecture, vocabulary);
   const shapes = architecture.tensors.map(({ name: tensor, dimensions }) => [tensor, dimensions]);

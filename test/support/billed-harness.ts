@@ -13,7 +13,7 @@ import type { Exchange } from '../../sidecar/http/exchange.js';
 import type { UsageRecord } from '../../sidecar/domain/usage-record.js';
 import type { Tokenized } from '../../sidecar/prompts/prompt-maker.js';
 import { Metrics } from '../../sidecar/telemetry/metrics.js';
-import { decisionRates, PriceList } from '../../sidecar/usage/prices.js';
+import { inputRates, PriceList } from '../../sidecar/usage/prices.js';
 import { FakeClock } from './fake-clock.js';
 import { FakeEngine } from './fake-engine.js';
 import { ACME, FakeSpool } from './in-process.js';
@@ -132,6 +132,9 @@ export class BilledHarness {
       body: () => Promise.resolve(new Body(new Uint8Array(2), 2, this.clock.now())),
       reply: ({ status }) => (answer = status),
       fail: ({ code }) => (answer = code),
+      pieces: () => {
+        throw new Error('a chat has no pieces');
+      },
       stream: () => {
         answer = 200;
         return {
@@ -169,7 +172,12 @@ export class BilledHarness {
       pricing: PRICES,
       credit: this.ledger,
       metrics,
-      keyLimits: new RequestLimits(clock, { decisions: NO_LIMIT, chat: NO_LIMIT, models: NO_LIMIT }),
+      keyLimits: new RequestLimits(clock, {
+        decisions: NO_LIMIT,
+        chat: NO_LIMIT,
+        embeddings: NO_LIMIT,
+        models: NO_LIMIT,
+      }),
       quotas: new TokenQuotas(() => new Date(clock.now())),
       limits: {
         chatBytes: 1000,
@@ -189,11 +197,11 @@ export class BilledHarness {
 
 /** The new prices are in force from the 10th second on. */
 const PRICES = new PriceList([
-  { version: 'test.1', effective: 0, decisions: decisionRates(DECISION), chat: new Map([['chat', RATES]]) },
+  { version: 'test.1', effective: 0, decisions: inputRates(DECISION), chat: new Map([['chat', RATES]]) },
   {
     version: 'test.2',
     effective: 10_000,
-    decisions: decisionRates(2n * DECISION),
+    decisions: inputRates(2n * DECISION),
     chat: new Map([['chat', { input: 1n, cachedInput: 1n, output: 1n }]]),
   },
 ]);

@@ -328,6 +328,27 @@ export const FULL_DECISIONS: Json = {
   prompt_format_version: 1,
 };
 
+/** An embeddings body with every field. */
+export const FULL_EMBEDDINGS: Json = {
+  model: 'embedder-1',
+  input: ['a', 'b'],
+  encoding_format: 'base64',
+  dimensions: 8,
+  user: 'u',
+  truncate: true,
+};
+
+/** A rerank body with every field. */
+export const FULL_RERANK: Json = {
+  model: 'ranker-1',
+  query: 'q',
+  documents: ['a', { text: 'b' }],
+  top_n: 1,
+  return_documents: true,
+  user: 'u',
+  truncate: true,
+};
+
 /** A systemone body with one question of each type. */
 export const FULL_SYSTEMONE: Json = {
   model: 'decider-1',

@@ -82,6 +82,9 @@ export class ChatHarness {
       stream: () => {
         throw new Error('no stream was requested');
       },
+      pieces: () => {
+        throw new Error('a chat has no pieces');
+      },
     };
     await run(route, exchange, this.#services(takes, { ...MADE, ...answers }));
     return replied.promise;

@@ -10,7 +10,7 @@ import { fileKey } from '../../engine/protocol/file-key.js';
 import { Link } from '../../engine/protocol/link.js';
 import { ENGINE_EXIT, PROTOCOL_VERSION as v, type FromEngine, type ToEngine } from '../../engine/protocol/messages.js';
 import type { EngineFacts, EngineSetup } from '../../engine/protocol/setup.js';
-import type { GenerateJob, ScoreJob, Output } from '../../engine/protocol/jobs.js';
+import type { EmbedJob, GenerateJob, ScoreJob, Output } from '../../engine/protocol/jobs.js';
 import { prefixHashes } from '../../engine/protocol/cache-key.js';
 import {
   FLOOD_BYTES,
@@ -21,6 +21,7 @@ import {
   STEADY_MS,
   STUB_JOB,
   STUB_TOP_K,
+  STUB_WIDTH,
   type StubScript,
 } from './stub-script.js';
 import { imagesOf, promptIds, promptLength } from '../../engine/protocol/prompt.js';
@@ -32,6 +33,8 @@ let step = 0;
 /** Scopes that it was told to forget. */
 let forgets = 0;
 let script: StubScript = {};
+/** Of its results, where its model makes vectors or scores. */
+let width: number | undefined;
 const live = new Map<number, 'hold' | 'queued' | 'stuck'>();
 const late = new Set<number>();
 /** Paced jobs: tokens of the prompt, and when the first of the reply came. */
@@ -72,6 +75,8 @@ function start(setup: EngineSetup): void {
     setup.heartbeatMs,
   );
   setInterval(tick, 5);
+  if (setup.kind === 'embedding') width = STUB_WIDTH;
+  if (setup.kind === 'rerank') width = 1;
   void beat();
   const facts: EngineFacts = {
     model: 'stub',
@@ -83,6 +88,8 @@ function start(setup: EngineSetup): void {
     threads: 1,
     gpu: false,
     ...(script.confirmsCancels && { confirmsCancels: true }),
+    ...(width !== undefined && { width }),
+    ...(width === 1 && { scores: 'logit' as const }),
   };
   if (script.gpus && triesGpu(setup, script.gpus)) return;
   switch (script.start ?? 'ready') {
@@ -278,6 +285,28 @@ function score(id: number, job: ScoreJob): void {
   emit({ id, kind: 'done' });
 }
 
+/** A result for each input, one message each; the first token of an input selects what becomes of the job there. */
+function embed(id: number, { tokens, lengths }: EmbedJob): void {
+  started(id);
+  let at = 0;
+  for (const length of lengths) {
+    const first = tokens[at] ?? 0;
+    at += length;
+    if (first === STUB_JOB.hold) {
+      live.set(id, 'hold');
+      return;
+    }
+    if (first === STUB_JOB.fail) {
+      emit({ id, kind: 'failed', reason: 'no room' });
+      return;
+    }
+    if (first === STUB_JOB.segv) process.kill(process.pid, 'SIGSEGV');
+    const values = new Float32Array(width ?? STUB_WIDTH).map((_, i) => (i === 0 ? length / 64 : 0.25));
+    emit({ id, kind: 'vectors', count: 1, values });
+  }
+  emit({ id, kind: 'done' });
+}
+
 function everything(id: number): void {
   started(id, REUSED_TOKENS);
   const texts = [
@@ -403,6 +432,9 @@ function obey(message: ToEngine): void {
       break;
     case 'score':
       score(message.id, message.job);
+      break;
+    case 'embed':
+      embed(message.id, message.job);
       break;
     case 'embeddings':
       seen(message.id);

@@ -188,6 +188,7 @@ export class FakeEngine implements Engine {
       this.scorings.push(fake);
       return this.#take(fake, () => this.script.score?.(fake));
     }
+    if (asked.kind === 'embed') throw new Error('a fake engine makes no vectors');
     this.placed.push(replica);
     const fake: FakeGeneration = new FakeGeneration(asked.job, asked.receiver, () => void this.#live.delete(fake));
     this.generations.push(fake);

@@ -5,7 +5,13 @@ import type { Vocabulary } from '../../engine/prompt/tokens.js';
  * special texts from 200,000 on. Like llama.cpp it parses special texts as tokens only on request.
  */
 export function fakeVocabulary(
-  options: { words?: readonly string[]; specials?: readonly string[]; bos?: string; addBos?: boolean } = {},
+  options: {
+    words?: readonly string[];
+    specials?: readonly string[];
+    bos?: string;
+    addBos?: boolean;
+    pairTemplate?: string;
+  } = {},
 ): Vocabulary {
   const words = options.words ?? [];
   const specials = options.specials ?? [];
@@ -29,8 +35,15 @@ export function fakeVocabulary(
     bos: bos === undefined ? undefined : { token: 200_000 + specials.indexOf(bos), text: bos },
     eosText: '',
     addBos: options.addBos ?? false,
+    marks: {
+      before: [1],
+      after: [2],
+      pair: { before: [1], between: [2, 3], after: [2] },
+      pairTemplate: options.pairTemplate,
+    },
     specialTexts: specials,
     size: 300_000,
+    width: 4,
     longestTokenBytes: 16,
     calibration: undefined,
     dispose: () => Promise.resolve(),

@@ -6,7 +6,9 @@ import {
   FULL_CHAT,
   FULL_COMPATIBLE,
   FULL_DECISIONS,
+  FULL_EMBEDDINGS,
   FULL_MESSAGES,
+  FULL_RERANK,
   FULL_RESPONSES,
   FULL_SYSTEMONE,
   type Json,
@@ -17,6 +19,8 @@ const FULL: Readonly<Record<BodyForm, Json>> = {
   chat: FULL_CHAT,
   decisions: FULL_DECISIONS,
   systemone: FULL_SYSTEMONE,
+  embeddings: FULL_EMBEDDINGS,
+  rerank: FULL_RERANK,
   compatible: FULL_COMPATIBLE,
   'compatible-billed': FULL_COMPATIBLE,
   responses: FULL_RESPONSES,
@@ -25,7 +29,7 @@ const FULL: Readonly<Record<BodyForm, Json>> = {
 };
 
 /** The bodies for each route. */
-export const ROUTES: readonly ModelRoute[] = ['chat', 'decisions', 'systemone'];
+export const ROUTES: readonly ModelRoute[] = ['chat', 'decisions', 'systemone', 'embeddings', 'rerank'];
 
 /** All contracts for a body. */
 export const FORMS = Object.keys(FULL) as BodyForm[];

@@ -1,9 +1,9 @@
 /** Bodies that cost more than their bytes suggest, of any length, for the test that counts and the bench that times. */
-import type { ModelRoute } from '../../sidecar/contracts/requests.js';
+import type { TableRoute } from '../contract/tables/rule.js';
 
 export interface Hostile {
   readonly name: string;
-  readonly route: ModelRoute;
+  readonly route: TableRoute;
   /** A body of about so many bytes. */
   readonly body: (bytes: number) => string;
 }

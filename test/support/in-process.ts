@@ -82,7 +82,7 @@ export class FakeSpool implements UsageRecorder {
 
 export interface StubModel {
   readonly id: string;
-  readonly kind: 'chat' | 'decision';
+  readonly kind: 'chat' | 'decision' | 'embedding' | 'rerank';
   readonly seats?: number;
   readonly contextPerSeat?: number;
   readonly replicas?: number;
@@ -287,7 +287,8 @@ async function configure(dir: string, models: readonly StubModel[], config: obje
     models: models.map(({ cold: never, ...model }) => ({
       seats: 2,
       contextPerSeat: 1024,
-      ...(never !== true && enginePart(real)),
+      // External servers are used for no other kinds.
+      ...(never !== true && ['chat', 'decision'].includes(model.kind) && enginePart(real)),
       ...model,
       file: never === true ? cold : ready,
     })),

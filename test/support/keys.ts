@@ -23,7 +23,7 @@ export function noLimits(): RequestLimits {
   const none = { inFlight: 0, perMinute: 0 };
   return new RequestLimits(
     { now: () => 0, after: () => () => undefined },
-    { decisions: none, chat: none, models: none },
+    { decisions: none, chat: none, embeddings: none, models: none },
   );
 }
 

@@ -17,6 +17,7 @@ const PRICES = {
       effective: '2026-01-01T00:00:00Z',
       decisions: '0.042',
       chat: { chat: CHAT_PRICE, kept: CHAT_PRICE },
+      inputs: { embed: '0.02', cuttable: '0.02', rank: '0.03' },
     },
   ],
 };

@@ -34,6 +34,9 @@ export interface StubScript {
   readonly lifeline?: number;
 }
 
+/** Numbers of the stub's vectors: the first is the 64th part of the input's tokens, each other one a quarter. */
+export const STUB_WIDTH = 4;
+
 /** What a generate job makes the stub do: the first token of its prompt, or its seed. Any other: `echo`. */
 export const STUB_JOB = {
   /** Started; per choice one piece `p<token>` a step for each further token, then finished; done. */

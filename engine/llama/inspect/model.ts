@@ -10,7 +10,7 @@ import type {
   SizeRow,
   SizingSetup,
 } from '../../protocol/inspect-messages.js';
-import type { TemplateSettings } from '../../protocol/setup.js';
+import { isPooling, type TemplateSettings } from '../../protocol/setup.js';
 import { callFormatText } from '../../prompt/tool-use.js';
 import { makeTemplate } from '../../prompt/template.js';
 import { openLlama } from '../backend.js';
@@ -20,6 +20,7 @@ import { computeThreads, coresProblem } from '../cores.js';
 import { planLoad, WITHOUT_ITS_CHECKS } from '../load-plan.js';
 import { beyondTrained } from '../model-tokens.js';
 import { usesOf } from '../model-uses.js';
+import { poolingProblem } from '../pooling.js';
 import { freeMemory, roomForMemoryFiles, type Sizes } from '../memory/available.js';
 import {
   withPrefixCache,
@@ -62,6 +63,7 @@ export async function inspectModel(
   if (!known) return bare(head, findings);
   for (const line of beyondTrained(setup.contextPerSeat, head.trainedContext))
     findings.push({ what: 'context', ok: false, needed: false, says: line });
+  if (isPooling(setup.kind)) findings.push(poolingFinding(info, setup.kind, setup.contextPerSeat));
   if (setup.cores !== undefined) findings.push(coresFinding(setup, setup.cores, memory === undefined));
   try {
     const plan = await planLoad(elsewhere ? { gpu: 'cuda' } : llama, insights, setup);
@@ -195,6 +197,14 @@ async function loaded(
   } finally {
     await model.dispose();
   }
+}
+
+/** From the header alone. */
+function poolingFinding(info: GgufFileInfo, kind: 'embedding' | 'rerank', contextPerSeat: number): Finding {
+  const problem = poolingProblem(info, kind, contextPerSeat);
+  return kind === 'rerank'
+    ? use('rerank', problem, 'its head scores pairs', true)
+    : use('embeddings', problem, 'its pooling makes one vector of each input', true);
 }
 
 /** From the header alone. */

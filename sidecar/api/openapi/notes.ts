@@ -19,7 +19,7 @@ export const SHAPES: Readonly<Record<string, string>> = {
   Usage: 'Tokens of one request: the prompt once, the completions of all choices together.',
   ChatCompletionChunk: 'One frame of a stream.',
   UsageChunk: 'The frame that `stream_options.include_usage` asks for, once, before `[DONE]`.',
-  ModelList: 'The chat models that the key may call in this environment. Decision models are not listed.',
+  ModelList: 'The models that the key may call in this environment. Decision models are not listed.',
   DecisionsRequest: 'The body of POST /v1/decisions. Closed.',
   Question: 'One question, by its `type`. Each is scored on its own: the others and their order change nothing.',
   Decisions: 'One answer for each question, by the question’s `id`, in the order of the questions.',
@@ -28,6 +28,10 @@ export const SHAPES: Readonly<Record<string, string>> = {
   SystemOneQuestion: 'One question, by its `type`.',
   SystemOne: 'One answer for each question, by the question’s name, in the order of the questions.',
   SystemOneAnswer: 'One answer, by its `type`.',
+  EmbeddingsRequest: 'The body of POST /v1/embeddings. Closed.',
+  Embeddings: 'A vector for each input, in their order.',
+  RerankRequest: 'The body of POST /v1/rerank. Closed.',
+  Ranking: 'The documents by their scores.',
   Error: 'Every refusal and every failure, also as the last frame of a stream that ends early.',
   Health: 'The process is alive.',
   HealthState: 'Whether this server takes work, in the shape that load balancers and llama-server’s users expect.',
@@ -156,11 +160,77 @@ const DECISION_NOTES: Notes = {
   },
 };
 
+const USER: Note = { description: 'The caller’s end user: requests of the account’s users take turns.' };
+const TRUNCATE: Note = {
+  description: 'The end of an input of too many tokens is cut off; otherwise the request is refused.',
+  default: false,
+};
+const TRUNCATED: Note = { description: 'Indexes of the inputs whose ends were cut off; absent: none.' };
+
+/** What each field of embeddings and rankings means. */
+const INPUT_NOTES: Notes = {
+  EmbeddingsRequest: {
+    model: { description: 'An embedding model that the key may call.' },
+    input: {
+      description:
+        'A text, an array of texts, an array of tokens, or an array of arrays of tokens; at most 2,048 inputs. Tokens are taken as they are; a text gets those that the model’s vocabulary puts around it.',
+    },
+    encoding_format: {
+      description: '`float`: numbers with ten decimals. `base64`: the 32-bit numbers, least significant byte first.',
+      default: 'float',
+    },
+    dimensions: {
+      description:
+        'Numbers of each vector: cut, and made a unit again. Refused where the model’s vectors may not be cut (`minDimensions`).',
+    },
+    user: USER,
+    truncate: TRUNCATE,
+  },
+  Embeddings: {
+    object: { description: 'The kind of object.' },
+    data: { description: 'In the order of the inputs.' },
+    model: MODEL,
+    truncated: TRUNCATED,
+    usage: { description: 'Tokens of all inputs, those that the vocabulary puts around them included.' },
+  },
+  Embedding: {
+    object: { description: 'The kind of object.' },
+    index: { description: 'Of the input.' },
+    embedding: { description: 'The vector, of length 1, in the format that was asked for.' },
+  },
+  RerankRequest: {
+    model: { description: 'A reranker that the key may call.' },
+    query: { description: 'What the documents are scored by.' },
+    documents: { description: 'Texts, or objects with a `text`; at most 2,048.' },
+    top_n: { description: 'How many of the documents are in the answer, the best first; absent: all.' },
+    return_documents: { description: 'The answer repeats the texts.', default: false },
+    user: USER,
+    truncate: TRUNCATE,
+  },
+  Ranking: {
+    object: { description: 'The kind of object.' },
+    model: MODEL,
+    score_type: {
+      description:
+        'What the scores are, as the model makes them: `logit`, any number, or `probability`, from 0 to 1. Either way more is better.',
+    },
+    results: { description: 'The best first, of equal scores the first document.' },
+    truncated: TRUNCATED,
+    usage: { description: 'Tokens of all pairs: the query counts with each document.' },
+  },
+  RankedDocument: {
+    index: { description: 'Of the document.' },
+    relevance_score: { description: 'Its score.' },
+    document: { description: 'Its text, if `return_documents` was set.' },
+  },
+};
+
 /** What each field of a named part means. */
 export const NOTES: Notes = {
   ...CHAT_NOTES,
   ...COMPATIBLE_NOTES,
   ...DECISION_NOTES,
+  ...INPUT_NOTES,
   Error: {
     error: {
       description:

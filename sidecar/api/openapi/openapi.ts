@@ -7,7 +7,7 @@ import { componentSchemas, reference, type Schema } from './schemas.js';
 /** The chat interface's version (docs/contract.md#versioning); the decisions contract has its own. */
 const VERSION = '2.0.0';
 
-const DESCRIPTION = `Chat completions and decisions on hosted models. The decisions contract is at version 1.1.0.
+const DESCRIPTION = `Chat completions, decisions, embeddings and rankings on hosted models. The decisions contract is at version 1.1.0.
 
 Bodies are JSON in UTF-8 without a byte order mark, nested at most 64 levels deep, of at most 262,144 values, with no
 name twice in one object and no half of a surrogate pair. Lengths are in Unicode code points. Request objects are closed unless said otherwise.`;
@@ -27,6 +27,7 @@ export function openApiDocument(routes: readonly RouteReference[]): object {
     tags: [
       { name: 'chat', description: 'Conversations.' },
       { name: 'decisions', description: 'Questions about an input, answered with probabilities.' },
+      { name: 'embeddings', description: 'Vectors of inputs, and scores of documents.' },
       { name: 'service', description: 'The server itself.' },
     ],
     paths: Object.fromEntries(routes.map((route) => [route.path, { [route.method]: operation(route) }])),

@@ -6,6 +6,7 @@ import { ANSWER_SCHEMAS } from '../../contracts/answer-schemas.js';
 import { CHAT_SCHEMA } from '../../contracts/chat-schema.js';
 import { COMPATIBLE_SCHEMA } from '../../contracts/compatible-schema.js';
 import { DECISIONS_SCHEMA } from '../../contracts/decisions.js';
+import { EMBEDDINGS_SCHEMA, RERANK_SCHEMA } from '../../contracts/inputs.js';
 import { MESSAGES_SCHEMA } from '../../contracts/messages-schema.js';
 import { RESPONSES_SCHEMA } from '../../contracts/responses-schema.js';
 import { SYSTEMONE_SCHEMA } from '../../contracts/systemone.js';
@@ -92,6 +93,12 @@ const PARTS: readonly (readonly [name: string, schema: Schema])[] = [
   ['NoulAnswer', at(systemOneAnswer, 'oneOf', '0')],
   ['SystemOneChoiceAnswer', at(systemOneAnswer, 'oneOf', '1')],
   ['SystemOneScoreAnswer', at(systemOneAnswer, 'oneOf', '2')],
+  ['EmbeddingsRequest', EMBEDDINGS_SCHEMA as Schema],
+  ['Embeddings', ANSWER_SCHEMAS.embeddings as Schema],
+  ['Embedding', at(ANSWER_SCHEMAS.embeddings as Schema, 'properties', 'data', 'items')],
+  ['RerankRequest', RERANK_SCHEMA as Schema],
+  ['Ranking', ANSWER_SCHEMAS.rerank as Schema],
+  ['RankedDocument', at(ANSWER_SCHEMAS.rerank as Schema, 'properties', 'results', 'items')],
   ['Error', ANSWER_SCHEMAS.error as Schema],
   ['Health', ANSWER_SCHEMAS.health as Schema],
   ['HealthState', ANSWER_SCHEMAS.healthState as Schema],

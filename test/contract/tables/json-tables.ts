@@ -1,9 +1,8 @@
 /** What JSON leaves open, decided once for all routes (sidecar/contracts/json.ts). */
-import type { ModelRoute } from '../../../sidecar/contracts/requests.js';
 import { FULL_CHAT, FULL_DECISIONS, FULL_SYSTEMONE, type Json, bytesOf } from '../../support/bodies.js';
-import { CANARY, type ContractCase, type Refusal, whole } from './rule.js';
+import { CANARY, type ContractCase, type Refusal, type TableRoute, whole } from './rule.js';
 
-const FULL: Readonly<Record<ModelRoute, Json>> = {
+const FULL: Readonly<Record<TableRoute, Json>> = {
   chat: FULL_CHAT,
   decisions: FULL_DECISIONS,
   systemone: FULL_SYSTEMONE,
@@ -20,13 +19,13 @@ const NESTING = body('must not nest deeper than 64 levels');
 const OBJECT = body('must be an object');
 
 /** A valid body of a route with a member before its others. */
-const led = (route: ModelRoute, member: string): string => `{${member},${JSON.stringify(FULL[route]).slice(1)}`;
+const led = (route: TableRoute, member: string): string => `{${member},${JSON.stringify(FULL[route]).slice(1)}`;
 
 /** Bytes before and after a text. */
 const bytes = (before: readonly number[], text: string, after: readonly number[] = []): Uint8Array =>
   Uint8Array.from([...before, ...bytesOf(text), ...after]);
 
-function casesOf(route: ModelRoute): ContractCase[] {
+function casesOf(route: TableRoute): ContractCase[] {
   const full = JSON.stringify(FULL[route]);
   const cut = full.slice(0, -1);
   const bodies: readonly (readonly [name: string, body: string | Uint8Array, refusal?: Refusal])[] = [

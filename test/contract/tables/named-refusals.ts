@@ -264,7 +264,7 @@ export const UNHELD_MESSAGES: readonly NamedRefusal[] = [
 export const NOT_SERVED: Readonly<Record<'strict' | 'compatible', readonly (readonly [path: string, says: RegExp])[]>> =
   {
     strict: [
-      ['/v1/embeddings', /Served are POST \/v1\/chat\/completions, .*GET \/v1\/models; GET \/v1\/openapi\.json/],
+      ['/v1/audio/speech', /Served are POST \/v1\/chat\/completions, .*GET \/v1\/models; GET \/v1\/openapi\.json/],
       ['/v1/completions', /Served are POST \/v1\/chat\/completions, /],
       [`/v1/${CANARY}?${CANARY}`, /Served are POST \/v1\/chat\/completions, /],
       ['/v1/responses', /served under `contract: compatible` alone\. Send messages to \/v1\/chat\/completions/],
@@ -277,7 +277,7 @@ export const NOT_SERVED: Readonly<Record<'strict' | 'compatible', readonly (read
     ],
     compatible: [
       [
-        '/v1/embeddings',
+        '/v1/audio/speech',
         /Served are POST \/v1\/chat\/completions, .*POST \/v1\/responses, POST \/v1\/messages, .*GET \/v1\/models\/\{id\}/,
       ],
       [`/v1/responses/${CANARY}`, /Served are POST \/v1\/chat\/completions, /],

@@ -5,6 +5,9 @@
 import type { ModelRoute } from '../../../sidecar/contracts/requests.js';
 import { type At, type Json, bytesOf, pathText, shown, withAt } from '../../support/bodies.js';
 
+/** The routes that have tables: test/contract/embeddings.test.ts has cases of the others. */
+export type TableRoute = Exclude<ModelRoute, 'embeddings' | 'rerank'>;
+
 /** Contained in every text for which a case may be refused; no refusal may contain it. */
 export const CANARY = 'zcanary';
 
@@ -20,7 +23,7 @@ export interface Refusal {
 }
 
 export interface ContractCase {
-  readonly route: ModelRoute;
+  readonly route: TableRoute;
   readonly name: string;
   /** Created on demand: some have 16 MiB. */
   readonly body: () => Uint8Array;
@@ -65,7 +68,7 @@ export interface Closed {
 
 /** A valid body, and how problems in it are named. */
 export interface Surface {
-  readonly route: ModelRoute;
+  readonly route: TableRoute;
   readonly base: Json;
   place(at: At): { readonly subject: string; readonly param: string | null };
 }
@@ -91,7 +94,7 @@ export function changed(surface: Surface, at: At, value: Json | undefined, refus
 }
 
 /** A case with its own body. */
-export function whole(route: ModelRoute, name: string, body: string | Uint8Array, refusal?: Refusal): ContractCase {
+export function whole(route: TableRoute, name: string, body: string | Uint8Array, refusal?: Refusal): ContractCase {
   return {
     route,
     name: `${route}: ${name}`,

@@ -16,7 +16,7 @@ export default ({ base, key, model }) => {
     async list() {
       const ids = [];
       for await (const { id } of client('TOOLS').models.list()) ids.push(id);
-      assert.deepEqual(ids, [model]);
+      assert.ok(ids.includes(model));
     },
     async whole() {
       const { choices, usage } = await client('TOOLS').chat.completions.create(plain);

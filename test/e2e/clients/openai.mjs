@@ -28,7 +28,7 @@ export function openaiSteps(OpenAI, { zodResponseFormat, z }, { base, key, model
     async list() {
       const ids = [];
       for await (const { id } of client.models.list()) ids.push(id);
-      assert.deepEqual(ids, [model]);
+      assert.ok(ids.includes(model));
       assert.equal((await client.models.retrieve(model)).id, model);
     },
     async whole() {

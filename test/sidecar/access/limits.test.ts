@@ -12,7 +12,7 @@ import {
 import { FakeClock } from '../../support/fake-clock.js';
 
 const NONE = { inFlight: 0, perMinute: 0 };
-const SPEC = { decisions: { inFlight: 32, perMinute: 600 }, chat: NONE, models: NONE };
+const SPEC = { decisions: { inFlight: 32, perMinute: 600 }, chat: NONE, embeddings: NONE, models: NONE };
 const KEY: LimitedCaller = { account: 'acme', keyId: 'k' };
 const MINUTE = 60_000;
 
@@ -74,7 +74,10 @@ t.test('a refused request does not count, in whatever order they end', async (t)
 
 t.test('a key’s own limits, one by one', async (t) => {
   const limits = new RequestLimits(new FakeClock(), SPEC);
-  const own: LimitedCaller = { ...KEY, limits: { decisions: { perMinute: 1 }, chat: { inFlight: 1 }, models: NONE } };
+  const own: LimitedCaller = {
+    ...KEY,
+    limits: { decisions: { perMinute: 1 }, chat: { inFlight: 1 }, embeddings: NONE, models: NONE },
+  };
   placeOf(limits.take(own, 'decisions')).end(true);
   t.match(limits.take(own, 'decisions'), { by: 'perMinute' });
   limits.take(own, 'chat');
@@ -138,7 +141,7 @@ t.test('compared with a model that keeps every request', async (t) => {
   fc.assert(
     fc.property(fc.array(step, { minLength: 50, maxLength: 300 }), (steps) => {
       const clock = new FakeClock();
-      const limits = new RequestLimits(clock, { decisions: bound, chat: bound, models: NONE });
+      const limits = new RequestLimits(clock, { decisions: bound, chat: bound, embeddings: NONE, models: NONE });
       const all: { id: string; at: number; kept: boolean; open: boolean; place: Permit }[] = [];
       let limited = false;
       for (const one of steps) {

@@ -479,3 +479,86 @@ t.test('drain and a lost engine between grant and delivery', async (t) => {
   t.match(await ticket.outcome, { reason: 'drain' });
   t.match(queue.snapshot(), { busy: 0, waiting: 0 });
 });
+
+/** What a lease does at the end of a part of its work. */
+async function turn(lease: Lease, after?: Promise<void>): Promise<Lease> {
+  return await seated(lease.nextTurn(after));
+}
+
+t.test('work in parts takes turns with other accounts, and holds no seat for longer than a part', async (t) => {
+  const { clock, queue } = setup(1);
+  const order: string[] = [];
+  const parts = async (account: string, weight: number, count: number, ms: number): Promise<void> => {
+    let lease = await seated(enterReady(queue, { account, weight }).outcome);
+    for (let part = 0; part < count; part += 1) {
+      order.push(account);
+      clock.advance(ms);
+      if (part === count - 1) lease.release('done');
+      else lease = await turn(lease);
+    }
+  };
+  const both = Promise.all([parts('heavy', 4, 8, 10), parts('light', 1, 2, 10)]);
+  await both;
+  t.equal(order.slice(0, 6).filter((account) => account === 'light').length, 2, `by weight: ${order.join(' ')}`);
+  t.match(queue.snapshot(), { busy: 0, waiting: 0, released: { done: 10 } });
+});
+
+t.test(
+  'a request between two parts is not refused for its wait, dropped or drained, and may be cancelled',
+  async (t) => {
+    const { clock, queue } = setup(1, { waitingPerSeat: 1 });
+    const list = enterReady(queue, { account: 'list' });
+    const first = await seated(list.outcome);
+    const other = enterReady(queue, { account: 'other' });
+    const next = first.nextTurn();
+    t.equal(first.seats, 0);
+    const held = await seated(other.outcome);
+    t.match(queue.snapshot(), { busy: 1, waiting: 1 });
+    clock.advance(10 * MAX_WAIT_MS);
+    queue.drain();
+    held.release('done');
+    const second = await seated(next);
+    t.equal(second.waitedMs, 10 * MAX_WAIT_MS);
+    second.release('done');
+
+    const { queue: again } = setup(1);
+    const gone = enterReady(again, { account: 'gone' });
+    const lease = await seated(gone.outcome);
+    const never = lease.nextTurn(new Promise(() => undefined));
+    t.match(again.snapshot(), { busy: 0, waiting: 0 }, 'it waits for its reader, without a seat');
+    gone.cancel('disconnected');
+    t.match(await never, { kind: 'cancelled' });
+    t.match(await lease.nextTurn(), { kind: 'cancelled' }, 'a lease that has ended');
+  },
+);
+
+t.test('a part waits until its reader has read, and its deadline ends it', async (t) => {
+  const { clock, queue } = setup(1);
+  let read = (): void => undefined;
+  const ticket = enterReady(queue, { deadlineAt: 500 });
+  const lease = await seated(ticket.outcome);
+  const next = lease.nextTurn(new Promise<void>((resolve) => (read = resolve)));
+  const other = await seated(enterReady(queue, { account: 'b' }).outcome);
+  read();
+  await new Promise(setImmediate);
+  t.match(queue.snapshot(), { busy: 1, waiting: 1 });
+  clock.advance(500);
+  t.match(await next, { kind: 'refused', reason: 'deadline' });
+  other.release('done');
+  t.match(queue.snapshot(), { busy: 0, waiting: 0 });
+});
+
+t.test('without an engine a request between two parts is refused', async (t) => {
+  const served = { is: true };
+  const { queue } = setup(1, {}, () => served.is);
+  const lease = await seated(enterReady(queue).outcome);
+  const other = await seated(enterReady(setup(1).queue).outcome);
+  other.release('done');
+  const next = lease.nextTurn();
+  const second = await seated(next);
+  const third = second.nextTurn(new Promise(() => undefined));
+  served.is = false;
+  queue.pause();
+  queue.refuseUnserved();
+  t.match(await third, { kind: 'refused', reason: 'no-engine' });
+});

@@ -2,7 +2,7 @@ import t, { type Test } from 'tap';
 import { chatChunk, chunkHead, finishChunk, modelList, usageChunk } from '../../../sidecar/contracts/answers.js';
 import { contractError, errorBody } from '../../../sidecar/domain/errors.js';
 import { checkAnswers } from '../../../sidecar/api/checked-exchange.js';
-import type { EventStream, Exchange, Reply } from '../../../sidecar/http/exchange.js';
+import type { BodyPieces, EventStream, Exchange, Reply } from '../../../sidecar/http/exchange.js';
 import type { Log } from '../../../sidecar/telemetry/logger.js';
 
 const SECRET = 'c4nary';
@@ -23,6 +23,12 @@ function checked(path: string): { exchange: Exchange; sent: unknown[]; logged: u
     end: (timing) => sent.push({ timing }),
     fail: ({ code }, timing) => sent.push({ code, timing }),
   };
+  const pieces: BodyPieces = {
+    write: (text) => sent.push(text),
+    drained: () => undefined,
+    end: (text) => sent.push({ text }),
+    abort: () => sent.push('aborted'),
+  };
   const inner: Exchange = {
     head: {
       method: 'POST',
@@ -39,6 +45,7 @@ function checked(path: string): { exchange: Exchange; sent: unknown[]; logged: u
     reply: (reply) => sent.push(reply),
     fail: (error, headers) => sent.push({ error, headers }),
     stream: (headers) => (sent.push({ headers }), stream),
+    pieces: (headers) => (sent.push({ headers }), pieces),
   };
   const error: Log['error'] = (event, fields) => logged.push({ event, ...fields });
   const none = (): void => void t.fail('only errors are logged');
@@ -58,6 +65,19 @@ function reasonOf(t: Test, path: string, reply: Reply): unknown {
 
 const ready = (more = {}): string =>
   JSON.stringify({ status: 'ready', parts: { models: 'ready', usage: 'ready' }, ...more });
+
+t.test('an answer in pieces is checked once it is whole, and passes as it comes', async (t) => {
+  const { exchange, sent, logged } = checked('/v1/embeddings');
+  const pieces = exchange.pieces({ a: 'b' });
+  pieces.write('{"object":"list","data":[{"object":"embedding","index":0,"embedding":[0.5,');
+  pieces.write('2]}');
+  pieces.end('],"model":"m","usage":{"prompt_tokens":1,"total_tokens":1}}');
+  t.equal(sent.length, 4);
+  t.same(
+    logged.map((line) => (line as { reason: string }).reason),
+    ['embeddings: data[0].embedding[1] must be at most 1'],
+  );
+});
 
 t.test('whole answers', async (t) => {
   const models = modelList([{ id: 'm', created: 1, ownedBy: 'us' }]);

@@ -37,6 +37,7 @@ function answer(handler: typeof readyz, parts: Parts): { readonly status: number
     reply: (reply) => void replies.push(reply),
     fail: unused,
     stream: unused,
+    pieces: unused,
   };
   handler(exchange, parts);
   return { status: replies[0]?.status ?? 0, body: JSON.parse(String(replies[0]?.body)) as unknown };

@@ -24,7 +24,7 @@ const ONE = { inFlight: 1, perMinute: 1 };
 /** A sidecar of which one part throws. */
 function servicesWith(changes: Partial<Services>): Services {
   const clock = new FakeClock();
-  const keyLimits = new RequestLimits(clock, { decisions: ONE, chat: ONE, models: ONE });
+  const keyLimits = new RequestLimits(clock, { decisions: ONE, chat: ONE, embeddings: ONE, models: ONE });
   return routeServices(clock, { prompts: { open: broken }, keyLimits, ...changes });
 }
 
@@ -36,6 +36,7 @@ function exchange(): Exchange {
     reply: () => undefined,
     fail: () => undefined,
     stream: broken,
+    pieces: broken,
   };
 }
 

@@ -95,6 +95,9 @@ class Seated {
       stream: () => {
         throw new Error('no stream was requested');
       },
+      pieces: () => {
+        throw new Error('no pieces were requested');
+      },
     };
     await run(route, exchange, services);
     return said;

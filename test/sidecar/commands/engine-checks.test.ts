@@ -119,7 +119,13 @@ const GIB = 2 ** 30;
 /** An engine whose cache has this size; undefined: by what is free. */
 function engine(bytes?: number, more: Partial<CacheSettings> = {}): CacheSettings {
   const prefixCache = { scope: 'account', maxAgeMs: 1000, ...(bytes !== undefined && { bytes }) } as const;
-  return { engine: { kind: 'llama.cpp' } as CacheSettings['engine'], prefixReuse: 'auto', prefixCache, ...more };
+  return {
+    kind: 'chat',
+    engine: { kind: 'llama.cpp' } as CacheSettings['engine'],
+    prefixReuse: 'auto',
+    prefixCache,
+    ...more,
+  };
 }
 
 const room = (total: number): { total: number; free: number } => ({ total, free: total / 2 });

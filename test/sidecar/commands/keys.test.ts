@@ -76,7 +76,11 @@ t.test('errors do not repeat the given values, and nothing is changed', async (t
     ['create --account a --expires tomorrow', 2, /^ra-sidecar: --expires must be a time/],
     ['create --account a --expires 99999d', 2, /^ra-sidecar: --expires must be a time/],
     ['create --account a --class gold', 2, /^ra-sidecar: --class takes interactive, standard, batch\n/],
-    ['create --account a --routes chat,sing', 2, /^ra-sidecar: --routes takes chat, decisions, systemone\n/],
+    [
+      'create --account a --routes chat,sing',
+      2,
+      /^ra-sidecar: --routes takes chat, decisions, systemone, embeddings, rerank\n/,
+    ],
     ['create --account a --expires 0d', 2, /^ra-sidecar: --expires must be after now\n/],
     [
       'create --account a --expires 30',
@@ -84,7 +88,7 @@ t.test('errors do not repeat the given values, and nothing is changed', async (t
       /^ra-sidecar: --expires must be a time such as 30d.* 2027-01-31T00:00:00Z\n/,
     ],
     ['create --account a --limits chat', 2, /^ra-sidecar: --limits must be as in chat=4\/60/],
-    ['create --account a --limits sing=3/60', 2, /^ra-sidecar: --limits takes decisions, chat, models\n/],
+    ['create --account a --limits sing=3/60', 2, /^ra-sidecar: --limits takes decisions, chat, embeddings, models\n/],
     ['create --account a --models a,,b', 2, /^ra-sidecar: --models must be comma-separated names/],
     ['create --account a --tokens-per-day 0', 2, /^ra-sidecar: --tokens-per-day must be/],
     ['create --account a --colour red', 2, /^ra-sidecar: .*--colour/],

@@ -31,6 +31,7 @@ t.test('without settings: every default', async (t) => {
     limits: {
       decisions: { inFlight: 32, perMinute: 600 },
       chat: { inFlight: 0, perMinute: 0 },
+      embeddings: { inFlight: 0, perMinute: 0 },
       models: { inFlight: 0, perMinute: 0 },
     },
     gateway: { class: 'standard' },
@@ -302,7 +303,7 @@ t.test('errors that end the start, in one line', async (t) => {
     ],
     [
       { RA_MODELS: models({ id: 'a', sets: 1 }) },
-      'models[0].sets is not a known field; did you mean models[0].seats?; known are id, kind, file, engine, chatTemplate, toolFormat, seats, contextPerSeat, replicas, threads, cores, gpu, gpuLayers, flashAttention, prefillTokensPerStep, stepMs, prefillShare, prefixReuse, prefillAhead, swaFull, kv, checkpoints, vision, prefixCache, load, idleUnloadMs, cohort, ownedBy (environment variable RA_MODELS)',
+      'models[0].sets is not a known field; did you mean models[0].seats?; known are id, kind, file, engine, chatTemplate, toolFormat, seats, contextPerSeat, minDimensions, replicas, threads, cores, gpu, gpuLayers, flashAttention, prefillTokensPerStep, stepMs, prefillShare, prefixReuse, prefillAhead, swaFull, kv, checkpoints, vision, prefixCache, load, idleUnloadMs, cohort, ownedBy (environment variable RA_MODELS)',
     ],
     [
       { RA_MODELS: models({ id: 'a' }, { id: 'a' }) },

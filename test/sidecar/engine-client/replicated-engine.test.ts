@@ -50,7 +50,7 @@ class FakeReplica implements ReplicaPort {
     this.calls.push('touch');
   }
   run({ kind, job }: EngineJob): JobHandle {
-    this.job = job;
+    this.job = job as GenerateJob | ScoreJob;
     this.calls.push(kind);
     return { cancel: () => undefined, reduceSeats: () => undefined };
   }

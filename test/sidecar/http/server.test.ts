@@ -470,6 +470,7 @@ t.test('a wrapper of exchanges sees all answers, the server’s own refusals too
         gone: exchange.gone,
         body: (limit) => exchange.body(limit),
         stream: (headers) => exchange.stream(headers),
+        pieces: (headers) => exchange.pieces(headers),
         reply: (reply) => {
           seen.push(reply.status);
           exchange.reply(reply);

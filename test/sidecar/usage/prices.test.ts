@@ -72,7 +72,7 @@ t.test('prices that cannot be charged exactly are refused, with their place', as
     [priced({ decisions: '-1' }), /prices\[0\]\.decisions must be/],
     [priced({ chat: { large: { ...LARGE, output: '1e3' } } }), /prices\[0\]\.chat\.large\.output must be/],
     [priced({ chat: { large: { input: '1', output: '1' } } }), /prices\[0\]\.chat\.large\.cachedInput is required/],
-    [priced({ chat: {} }), /version 2026-10-03\.4 has no price for the chat model large/],
+    [priced({ chat: {} }), /version 2026-10-03\.4 has no price for the model large/],
     [priced({ rate: '1' }), /prices\[0\]\.rate is not a known field/],
     [priced({ effective: '2026-13-01T00:00:00Z' }), /prices\[0\]\.effective is a time that does not exist/],
     [priced({ effective: '2026-06-31T00:00:00Z' }), /prices\[0\]\.effective is a time that does not exist/],
@@ -80,7 +80,7 @@ t.test('prices that cannot be charged exactly are refused, with their place', as
     [priced({ effective: NEXT.effective }), /no version is in force yet/],
     [
       { version: 1, prices: [CURRENT, { ...NEXT, chat: {} }] },
-      /version 2027-01-01\.1 has no price for the chat model large/,
+      /version 2027-01-01\.1 has no price for the model large/,
     ],
     [{ version: 1, prices: [CURRENT, { ...NEXT, version: CURRENT.version }] }, /two of prices have one version/],
     [{ version: 1, prices: [CURRENT, { ...NEXT, effective: CURRENT.effective }] }, /two of prices have one effective/],

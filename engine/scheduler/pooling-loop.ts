@@ -1,0 +1,300 @@
+/**
+ * The loop of an engine that makes one vector or score of each input.
+ *
+ * A step is one decode of whole inputs, of any jobs, up to `stepTokens` tokens and `stepInputs` inputs; one longer input has a step of
+ * its own. Which inputs a step has is decided by weighted fair queuing between the scopes of accounts: each scope has a virtual time
+ * that grows by the tokens of its inputs over its weight, and the next input is one of the scope with the lowest (start-time fair
+ * queuing, P. Goyal et al., 1996). Jobs of one scope take turns, input by input. So an input of an account that had none is in the
+ * next step, however many inputs others have waiting, and accounts that always have some get tokens in the ratio of their weights.
+ *
+ * A new scope begins at the lowest virtual time of those that have inputs. One that has had some keeps its own, so that an account whose
+ * next list arrives a moment after its last one was done loses nothing by the pause, and none gains by pauses. It is forgotten once it is
+ * behind the others by more than one step's tokens over its weight.
+ *
+ * A step's outputs are sent while the next step computes. No later step can read what an input left in llama.cpp's memory; once the loop
+ * has had nothing to do for some time that memory is overwritten.
+ */
+import type { CacheScope } from '../protocol/cache-key.js';
+import type { Clock } from '../protocol/clock.js';
+import type { EmbedJob, Output } from '../protocol/jobs.js';
+import { NO_CACHE, type EngineReport } from '../protocol/messages.js';
+import { processClock } from './clock.js';
+import { EngineFault, faultReason } from './faults.js';
+import type { Emit } from './outbox.js';
+
+/** Idle time after which the memory is overwritten, ms: it may take some 200 ms, which a request that comes then waits. */
+export const CLEAR_MS = 5000;
+
+/** What computes. Made by engine/llama/pooling.ts. */
+export interface Pooling {
+  /** Numbers of each result: of a vector, or 1. */
+  readonly width: number;
+  /** One decode. `tokens`: of all inputs, one after another. Resolves with the results, one after another. Rejects if it fails. */
+  decode(tokens: Uint32Array, lengths: Uint32Array): Promise<Float32Array>;
+  /** Writes zeros over what the last decode left. Not during a decode. */
+  clear(): void;
+}
+
+/** What a loop is made with. */
+export interface PoolingLimits {
+  /** Tokens of a step, unless it has one input alone. */
+  readonly stepTokens: number;
+  /** Inputs of a step. */
+  readonly stepInputs: number;
+  /** Tokens of one input. */
+  readonly contextPerSeat: number;
+  /** Tokens of the vocabulary. */
+  readonly vocabulary: number;
+}
+
+/** A job that has not ended. */
+interface Running {
+  readonly id: number;
+  readonly job: EmbedJob;
+  /** Inputs that are in a step or done, and their tokens. */
+  taken: number;
+  takenTokens: number;
+  /** Inputs whose results were made. */
+  done: number;
+}
+
+/** The jobs of one scope that have inputs which no step has had. */
+interface ScopeJobs {
+  readonly weight: number;
+  virtualTokens: number;
+  /** The first one is next. */
+  readonly jobs: Running[];
+}
+
+/** Consecutive inputs of one job in a step. */
+interface Part {
+  readonly running: Running;
+  /** Of the job. */
+  readonly firstToken: number;
+  inputs: number;
+  tokens: number;
+}
+
+/** The step loop of an engine process that makes vectors or scores: takes jobs and emits their outputs. */
+export class PoolingLoop {
+  readonly #pooling: Pooling;
+  readonly #limits: PoolingLimits;
+  readonly #emit: Emit;
+  readonly #clock: Clock;
+  readonly #running = new Map<number, Running>();
+  readonly #scopes = new Map<CacheScope, ScopeJobs>();
+  /** The virtual time of the scope that was served last. */
+  #servedTokens = 0;
+  #outputs: Output[] = [];
+  #step = 0;
+  #loop: Promise<void> | undefined;
+  #closed = false;
+  #keep: () => void = () => undefined;
+
+  constructor(pooling: Pooling, limits: PoolingLimits, emit: Emit, clock: Clock = processClock) {
+    this.#pooling = pooling;
+    this.#limits = limits;
+    this.#emit = emit;
+    this.#clock = clock;
+  }
+
+  /** Decodes finished so far. */
+  get steps(): number {
+    return this.#step;
+  }
+
+  /** What there is now. Tokens: of inputs that no step has had. */
+  get report(): EngineReport {
+    let running = 0;
+    for (const { job, takenTokens } of this.#running.values()) running += job.tokens.length - takenTokens;
+    return { live: this.#running.size, tokens: { running, kept: 0 }, cache: NO_CACHE };
+  }
+
+  /** Adds a job; its outputs are passed to `emit`. A job with an input that cannot be computed fails at once. */
+  embed(id: number, job: EmbedJob): void {
+    const problem = problemOf(job, this.#limits);
+    if (problem !== undefined) {
+      this.#emit(this.#step, [{ id, kind: 'failed', reason: problem }], []);
+      return;
+    }
+    const running: Running = { id, job, taken: 0, takenTokens: 0, done: 0 };
+    this.#running.set(id, running);
+    this.#scopeOf(job).jobs.push(running);
+    if (!this.#closed) this.#loop ??= this.#run();
+  }
+
+  /** Ends a job: no further input of it is computed, and it emits nothing from now on. */
+  cancel(id: number): void {
+    const running = this.#running.get(id);
+    if (running) this.#end(running);
+    this.#outputs = this.#outputs.filter((output) => output.id !== id);
+  }
+
+  /** Stops after the current step; resolves when nothing decodes any more. */
+  async close(): Promise<void> {
+    this.#closed = true;
+    this.#keep();
+    await this.#loop;
+  }
+
+  async #run(): Promise<void> {
+    this.#keep();
+    // All jobs of this turn of the event loop take part in the first step.
+    await new Promise(setImmediate);
+    for (let parts = this.#choose(); parts.length > 0 && !this.#closed; parts = this.#choose()) {
+      const decoding = this.#decode(parts);
+      // While llama.cpp computes on another thread.
+      this.#flush();
+      await decoding;
+      this.#forgetIdle();
+    }
+    this.#flush();
+    this.#scopes.clear();
+    this.#loop = undefined;
+    if (!this.#closed) this.#keep = this.#clock.after(CLEAR_MS, () => this.#pooling.clear());
+  }
+
+  /** Its weight is that of the last request that found it without inputs. */
+  #scopeOf({ scope, weight }: EmbedJob): ScopeJobs {
+    const known = this.#scopes.get(scope);
+    if (known && known.jobs.length > 0) return known;
+    this.#forgetIdle();
+    const virtualTokens = this.#scopes.get(scope)?.virtualTokens ?? this.#lowestTokens;
+    const made = { weight, virtualTokens, jobs: [] };
+    this.#scopes.set(scope, made);
+    return made;
+  }
+
+  get #lowestTokens(): number {
+    return this.#lowest()?.virtualTokens ?? this.#servedTokens;
+  }
+
+  #forgetIdle(): void {
+    const lowest = this.#lowestTokens;
+    for (const [scope, { jobs, weight, virtualTokens }] of this.#scopes)
+      if (jobs.length === 0 && virtualTokens < lowest - this.#limits.stepTokens / weight) this.#scopes.delete(scope);
+  }
+
+  /** The inputs of the next step, by job. Each job that begins emits `started`. */
+  #choose(): Part[] {
+    const { stepTokens, stepInputs } = this.#limits;
+    const parts = new Map<Running, Part>();
+    let [tokens, inputs] = [0, 0];
+    while (inputs < stepInputs) {
+      const scope = this.#lowest();
+      const [running] = scope?.jobs ?? [];
+      if (!scope || !running) break;
+      const { id, job } = running;
+      const length = job.lengths[running.taken] ?? 0;
+      // It is first in the next step. Shorter inputs of others don't fill this one: they would get more than their share.
+      if (inputs > 0 && tokens + length > stepTokens) break;
+      if (running.taken === 0) this.#outputs.push({ id, kind: 'started', cachedTokens: 0 });
+      const part = parts.get(running) ?? { running, firstToken: running.takenTokens, inputs: 0, tokens: 0 };
+      parts.set(running, part);
+      part.inputs += 1;
+      part.tokens += length;
+      running.taken += 1;
+      running.takenTokens += length;
+      this.#servedTokens = scope.virtualTokens;
+      scope.virtualTokens += length / scope.weight;
+      scope.jobs.shift();
+      if (running.taken < job.lengths.length) scope.jobs.push(running);
+      inputs += 1;
+      tokens += length;
+    }
+    return [...parts.values()];
+  }
+
+  /** The scope with the lowest virtual time of those that have inputs. */
+  #lowest(): ScopeJobs | undefined {
+    let lowest: ScopeJobs | undefined;
+    for (const scope of this.#scopes.values()) {
+      if (scope.jobs.length > 0 && (lowest === undefined || scope.virtualTokens < lowest.virtualTokens)) lowest = scope;
+    }
+    return lowest;
+  }
+
+  /** One step. What llama.cpp cannot compute together is tried job by job, so that only those fail that it cannot compute. */
+  async #decode(parts: readonly Part[]): Promise<void> {
+    const together = await this.#attempt(parts);
+    if (together === 'done') return;
+    for (const part of parts) {
+      if (!this.#running.has(part.running.id)) continue;
+      const alone = parts.length === 1 ? together : await this.#attempt([part]);
+      if (alone !== 'done') this.#fail(part.running, alone.fault);
+    }
+  }
+
+  /** Computes these inputs and delivers their results, or returns why it cannot. */
+  async #attempt(parts: readonly Part[]): Promise<'done' | { readonly fault: unknown }> {
+    const tokens = new Uint32Array(parts.reduce((sum, part) => sum + part.tokens, 0));
+    const lengths = new Uint32Array(parts.reduce((sum, { inputs }) => sum + inputs, 0));
+    let [at, input] = [0, 0];
+    for (const { running, firstToken, inputs, tokens: count } of parts) {
+      const { job, taken } = running;
+      tokens.set(job.tokens.subarray(firstToken, firstToken + count), at);
+      lengths.set(job.lengths.subarray(taken - inputs, taken), input);
+      at += count;
+      input += inputs;
+    }
+    try {
+      const values = await this.#pooling.decode(tokens, lengths);
+      this.#step += 1;
+      if (!values.every(Number.isFinite)) return { fault: new EngineFault('a result is not a number') };
+      this.#deliver(parts, values);
+      return 'done';
+    } catch (fault) {
+      return { fault };
+    } finally {
+      tokens.fill(0);
+    }
+  }
+
+  #deliver(parts: readonly Part[], values: Float32Array): void {
+    let from = 0;
+    for (const { running, inputs: count } of parts) {
+      const { id, job } = running;
+      const own = values.slice(from, (from += count * this.#pooling.width));
+      if (!this.#running.has(id)) continue;
+      this.#outputs.push({ id, kind: 'vectors', count, values: own });
+      running.done += count;
+      if (running.done < job.lengths.length) continue;
+      this.#outputs.push({ id, kind: 'done' });
+      this.#end(running);
+    }
+  }
+
+  #fail(running: Running, fault: unknown): void {
+    const { id } = running;
+    if (!this.#running.has(id)) return;
+    this.#outputs.push({ id, kind: 'failed', reason: faultReason(fault) });
+    this.#end(running);
+  }
+
+  #end(running: Running): void {
+    const { id, job } = running;
+    this.#running.delete(id);
+    const jobs = this.#scopes.get(job.scope)?.jobs;
+    const at = jobs?.indexOf(running) ?? -1;
+    if (at >= 0) jobs?.splice(at, 1);
+    job.tokens.fill(0);
+  }
+
+  #flush(): void {
+    const outputs = this.#outputs;
+    this.#outputs = [];
+    if (outputs.length > 0) this.#emit(this.#step, outputs, []);
+  }
+}
+
+/** Why a job must not be passed to llama.cpp, or undefined: a token outside the vocabulary fails its whole batch. */
+function problemOf(
+  { tokens, lengths, weight }: EmbedJob,
+  { contextPerSeat, vocabulary }: PoolingLimits,
+): string | undefined {
+  if (!tokens.every((token) => token < vocabulary)) return 'a token outside the vocabulary';
+  const sum = lengths.reduce((total, length) => total + length, 0);
+  if (lengths.length === 0 || lengths.includes(0) || sum !== tokens.length) return 'an input without tokens';
+  if (lengths.some((length) => length > contextPerSeat)) return 'does not fit the context';
+  return weight > 0 ? undefined : 'no weight';
+}

@@ -1,0 +1,285 @@
+/**
+ * POST /embeddings and POST /rerank: a vector or a score for each input. The work has parts, each of as many inputs as take the engine
+ * about PART_MS: between two of them the request waits for its seat again, in turn with the requests of all accounts. So a list of
+ * thousands holds a seat for no longer than others wait for theirs. A long list's vectors are sent as they are made, and its next part
+ * waits until the caller has read them.
+ */
+import type { EmbeddingParams, RerankParams } from '../contracts/requests.js';
+import { vectorsHead, vectorsTail, vectorText, rankedText, type Encoding } from '../contracts/input-answers.js';
+import type { Clock } from '../lib/clock.js';
+import type { BodyPieces } from '../http/exchange.js';
+import * as refusals from './refusals.js';
+import { failed, type RequestContext, type Stop } from './request-context.js';
+import {
+  WORK_ERRORS,
+  type InputTokens,
+  type Job,
+  type Plan,
+  type Work,
+  type WorkRequest,
+  type WorkRoute,
+} from './route.js';
+
+/**
+ * The time that a part is to take, ms. Between two parts nothing of this request is computed for about a millisecond, and others may
+ * wait for a seat this long.
+ */
+const PART_MS = 100;
+
+/** Tokens of the first part, and bounds of those of later ones: the time that a token takes is not known, or measured badly. */
+const FIRST_TOKENS = 4096;
+const LEAST_TOKENS = 512;
+const MOST_TOKENS = 65_536;
+
+/** Vectors of more numbers than this in all are sent as they are made: some 800 KB of text. */
+const WHOLE_NUMBERS = 65_536;
+
+/** Documents for the answer stay in memory until then, outside of what bodies may take. */
+const RERANK_BYTES = 8 * 1024 * 1024;
+
+export const EMBEDDINGS: WorkRoute<EmbeddingParams, InputTokens> = {
+  name: 'embeddings',
+  operation: 'embeddings',
+  entitlement: 'embeddings',
+  kind: 'embedding',
+  maxBytes: ({ chatBytes }) => chatBytes,
+  form: () => 'embeddings',
+  begin: embed,
+  reference: {
+    path: '/v1/embeddings',
+    method: 'post',
+    id: 'embed',
+    tag: 'embeddings',
+    summary: 'Make a vector of each input',
+    description:
+      'Vectors of length 1, by the pooling of the model’s file. A list is computed in turns with the requests of others. ' +
+      'The answer of a long list is sent as it is made: where it fails midway, the connection is closed.',
+    key: true,
+    request: 'EmbeddingsRequest',
+    answer: 'Embeddings',
+    errors: WORK_ERRORS,
+  },
+};
+
+export const RERANK: WorkRoute<RerankParams, InputTokens> = {
+  name: 'rerank',
+  operation: 'embeddings',
+  entitlement: 'rerank',
+  kind: 'rerank',
+  maxBytes: ({ chatBytes }) => Math.min(chatBytes, RERANK_BYTES),
+  form: () => 'rerank',
+  begin: rerank,
+  reference: {
+    path: '/v1/rerank',
+    method: 'post',
+    id: 'rerank',
+    tag: 'embeddings',
+    summary: 'Score documents by a query',
+    description: 'The documents, those that fit the query best first. The body has at most 8 MiB.',
+    key: true,
+    request: 'RerankRequest',
+    answer: 'Ranking',
+    errors: WORK_ERRORS,
+  },
+};
+
+function embed(request: WorkRequest<EmbeddingParams>): Work<InputTokens> {
+  const { context, params, model } = request;
+  const vectors = new VectorWriter(context, params);
+  return workOf(request, {
+    check: ({ width }) => {
+      const { dimensions } = params;
+      if (dimensions === undefined || dimensions === width) return undefined;
+      const least = model.leastDimensions;
+      const fits = least !== undefined && dimensions >= least && dimensions <= width;
+      return fits ? undefined : failed(refusals.dimensions(width, least));
+    },
+    vectors: (count, values) => vectors.add(count, values),
+    drained: () => vectors.drained(),
+    answer: (truncated) => vectors.end(truncated),
+  });
+}
+
+function rerank(request: WorkRequest<RerankParams>): Work<InputTokens> {
+  const { context, params, model } = request;
+  const scores: number[] = [];
+  return workOf(request, {
+    check: () => undefined,
+    vectors: (_, values) => scores.push(...values),
+    drained: () => undefined,
+    answer: (truncated) => {
+      const scale = model.engine.facts?.scores ?? 'logit';
+      const body = rankedText(params, scores, scale, { promptTokens: context.promptTokens, truncated });
+      context.reply({ status: 200, headers: { 'Server-Timing': context.times.header() }, body });
+    },
+  });
+}
+
+/** What the two routes do with their tokens and results. */
+interface Answering {
+  readonly check: (tokens: InputTokens) => Stop | undefined;
+  readonly vectors: (count: number, values: Float32Array) => void;
+  readonly drained: () => Promise<void> | undefined;
+  /** `truncated`: indexes of inputs. */
+  readonly answer: (truncated: readonly number[]) => void;
+}
+
+function workOf(
+  { context, model, account, services, weight }: WorkRequest<EmbeddingParams | RerankParams>,
+  { check, vectors, drained, answer }: Answering,
+): Work<InputTokens> {
+  let parts: Parts | undefined;
+  let truncated: readonly number[] = [];
+  let version: string | undefined;
+  let isMixed = false;
+  return {
+    kind: 'work',
+    seatsWanted: 1,
+    plan: (tokens): Plan | Stop => {
+      const problem = check(tokens);
+      if (problem) return problem;
+      ({ truncated } = tokens);
+      context.promptTokens = tokens.tokens.length;
+      parts = new Parts(tokens, { scope: model.scopeOf(account), weight }, services.clock);
+      return {
+        kind: 'planned',
+        needs: {
+          promptTokens: tokens.tokens.length,
+          seatTokens: tokens.lengths.reduce((longest, length) => Math.max(longest, length), 0),
+          prefix: NO_PREFIX,
+        },
+        completionTokens: 0,
+        job: parts.next(),
+      };
+    },
+    started: (weights) => {
+      isMixed ||= version !== undefined && version !== weights;
+      version = weights;
+      // What no engine has begun is not billed.
+      context.promptTokens = parts?.begun() ?? 0;
+    },
+    results: { kind: 'embed', vectors: ({ count, values }) => vectors(count, values) },
+    next: () => {
+      // Vectors of two models cannot be compared.
+      if (isMixed) return failed(refusals.weightsChanged(), 'failed');
+      parts?.ended();
+      const job = parts?.next();
+      if (!job) return undefined;
+      const after = drained();
+      return { kind: 'next', job, ...(after && { after }) };
+    },
+    answer: () => answer(truncated),
+  };
+}
+
+/** Of requests whose engines keep no state. */
+const NO_PREFIX = new Uint32Array(0);
+
+/** Divides a request's inputs into the parts of its work. */
+class Parts {
+  readonly #tokens: InputTokens;
+  readonly #common: { readonly scope: string; readonly weight: number };
+  readonly #clock: Clock;
+  /** The first input of the next part, and its first token. */
+  #input = 0;
+  #token = 0;
+  #partTokens = 0;
+  #begunAt = 0;
+  #wanted = FIRST_TOKENS;
+
+  constructor(tokens: InputTokens, common: { readonly scope: string; readonly weight: number }, clock: Clock) {
+    this.#tokens = tokens;
+    this.#common = common;
+    this.#clock = clock;
+  }
+
+  /** The next part, of one input at least; undefined: there is none. */
+  next(): Job | undefined {
+    const { tokens, lengths, promptVersion } = this.#tokens;
+    const [from, first] = [this.#token, this.#input];
+    while (this.#input < lengths.length) {
+      const length = lengths[this.#input] ?? 0;
+      if (this.#input > first && this.#token + length - from > this.#wanted) break;
+      this.#token += length;
+      this.#input += 1;
+    }
+    this.#partTokens = this.#token - from;
+    if (this.#input === first) return undefined;
+    const { scope, weight } = this.#common;
+    return {
+      scope,
+      weight,
+      tokens: tokens.subarray(from, this.#token),
+      lengths: lengths.subarray(first, this.#input),
+      ...(promptVersion !== undefined && { promptVersion }),
+    };
+  }
+
+  /** An engine has begun the part. Returns the tokens of all parts so far. */
+  begun(): number {
+    this.#begunAt = this.#clock.now();
+    return this.#token;
+  }
+
+  /** The part is done: its time decides how many tokens the next one has. */
+  ended(): void {
+    const ms = Math.max(1, this.#clock.now() - this.#begunAt);
+    const wanted = (this.#partTokens / ms) * PART_MS;
+    this.#wanted = Math.min(MOST_TOKENS, Math.max(LEAST_TOKENS, wanted));
+  }
+}
+
+/** Writes the vectors of one request, whole or as they are made. */
+class VectorWriter {
+  readonly #context: RequestContext;
+  readonly #params: EmbeddingParams;
+  readonly #encoding: Encoding;
+  #index = 0;
+  /** What is not sent, if the answer is sent as a whole. */
+  #text: string;
+  #pieces: BodyPieces | undefined;
+
+  constructor(context: RequestContext, params: EmbeddingParams) {
+    this.#context = context;
+    this.#params = params;
+    this.#encoding = params.encoding;
+    this.#text = vectorsHead();
+  }
+
+  add(count: number, values: Float32Array): void {
+    const width = values.length / count;
+    const { dimensions = width, inputs } = this.#params;
+    let text = '';
+    for (let i = 0; i < count; i += 1) {
+      const vector = cut(values.subarray(i * width, (i + 1) * width), dimensions);
+      text += vectorText(this.#index, vector, this.#encoding);
+      this.#index += 1;
+    }
+    this.#text += text;
+    if (inputs * dimensions <= WHOLE_NUMBERS) return;
+    this.#pieces ??= this.#context.pieces();
+    this.#pieces.write(this.#text);
+    this.#text = '';
+  }
+
+  drained(): Promise<void> | undefined {
+    return this.#pieces?.drained();
+  }
+
+  end(truncated: readonly number[]): void {
+    const { promptTokens, times } = this.#context;
+    const body = this.#text + vectorsTail(this.#params.model, { promptTokens, truncated });
+    if (this.#pieces) {
+      this.#pieces.end(body);
+      this.#context.ended(200);
+    } else this.#context.reply({ status: 200, headers: { 'Server-Timing': times.header() }, body });
+  }
+}
+
+/** The first numbers of a vector, at length 1 again. */
+function cut(vector: Float32Array, dimensions: number): Float32Array {
+  if (dimensions >= vector.length) return vector;
+  const kept = vector.slice(0, dimensions);
+  const length = Math.hypot(...kept);
+  return length > 0 ? kept.map((value) => value / length) : kept;
+}

@@ -1,0 +1,151 @@
+import type { Clock } from '../lib/clock.js';
+import type { Backlog, Backlogged, CutReason } from './backlog.js';
+import type { BodyPieces } from './exchange.js';
+import type { HttpResponse } from './uws.js';
+
+export type PieceResponse = Pick<HttpResponse, 'write' | 'end' | 'onWritable' | 'cork' | 'close'>;
+
+/** The functions of the exchange that a piece writer needs. */
+export interface PieceOwner {
+  /** Writes the status line and all fields except Transfer-Encoding. */
+  writeHead(): void;
+  /** The last byte was handed to uWS; the response must not be touched any more. */
+  ended(): void;
+  /** Too much waits for all readers: the connection must be closed. */
+  cutOff(reason: CutReason, bytes: number): void;
+}
+
+/** White space between the parts of a JSON text. */
+const SPACE = ' ';
+
+/** uWS closes a connection 10 s after the last write: while nothing is to be written a space is, so often, ms. */
+const KEEP_OPEN_MS = 4000;
+
+/**
+ * Writes a JSON body whose length is not known when it begins, in chunks of uWS's own: no trailer follows, so that nothing of chunked.ts is
+ * needed. uWS takes whatever it is given and buffers what the socket does not take. So the sender stops while {@link drained} is pending;
+ * what waits is then what was written in one go at most, and it is counted as that of other readers (backlog.ts).
+ *
+ * uWS does not tell when its buffer is empty, only when the socket has room. A space, written then, is taken at once only if nothing was
+ * buffered before it.
+ */
+export class PieceWriter implements BodyPieces, Backlogged {
+  readonly id: number;
+  readonly usesBackpressure = true;
+  readonly whole = true;
+  readonly #res: PieceResponse;
+  readonly #owner: PieceOwner;
+  readonly #backlog: Backlog;
+  readonly #clock: Clock;
+  readonly #closes: boolean;
+  #bytes = 0;
+  #buffered = 0;
+  #over = false;
+  #waiting: Promise<void> | undefined;
+  #settle: () => void = () => undefined;
+  #cancelTimer: () => void = () => undefined;
+
+  /** `closes`: the connection ends after the body. */
+  constructor(res: PieceResponse, owner: PieceOwner, backlog: Backlog, clock: Clock, closes: boolean) {
+    this.#res = res;
+    this.#owner = owner;
+    this.#backlog = backlog;
+    this.#clock = clock;
+    this.#closes = closes;
+    this.id = backlog.newId();
+    res.onWritable(() => {
+      this.#writable();
+      return true;
+    });
+    res.cork(() => owner.writeHead());
+    this.#keepOpen();
+  }
+
+  /** Bytes written so far, without their framing. */
+  get bytes(): number {
+    return this.#bytes;
+  }
+
+  get buffered(): number {
+    return this.#buffered;
+  }
+
+  write(text: string): void {
+    if (this.#over || text === '') return;
+    const bytes = Buffer.byteLength(text);
+    this.#bytes += bytes;
+    // Not corked: of a text that is longer than uWS's cork buffer a part could be lost (corks.ts).
+    if (!this.#res.write(text)) {
+      this.#waiting ??= new Promise((resolve) => (this.#settle = resolve));
+      this.#count(this.#buffered + bytes);
+    }
+    this.#keepOpen();
+  }
+
+  drained(): Promise<void> | undefined {
+    return this.#waiting;
+  }
+
+  end(text: string): void {
+    if (this.#over) return;
+    this.write(text);
+    if (this.#isOver()) return;
+    this.abandon();
+    this.#res.end(undefined, this.#closes);
+    this.#owner.ended();
+  }
+
+  useBackpressure(): void {
+    // The sender waits for the reader.
+  }
+
+  cutOff(reason: CutReason): void {
+    if (this.#over) return;
+    const bytes = this.#buffered;
+    this.abandon();
+    this.#owner.cutOff(reason, bytes);
+  }
+
+  abort(): void {
+    if (this.#over) return;
+    this.abandon();
+    this.#res.close();
+  }
+
+  /** The caller disconnected: nothing is written any more. Idempotent. */
+  abandon(): void {
+    this.#over = true;
+    this.#cancelTimer();
+    this.#count(0);
+    this.#settle();
+  }
+
+  #isOver(): boolean {
+    return this.#over;
+  }
+
+  #writable(): void {
+    if (this.#over) return;
+    // With our handler, uWS does not write its own buffered data by itself; an empty cork does that.
+    this.#res.cork(() => undefined);
+    if (this.#waiting === undefined || !this.#res.write(SPACE)) return;
+    this.#waiting = undefined;
+    this.#count(0);
+    this.#settle();
+  }
+
+  #keepOpen(): void {
+    this.#cancelTimer();
+    if (this.#over) return;
+    this.#cancelTimer = this.#clock.after(KEEP_OPEN_MS, () => {
+      if (this.#waiting === undefined) this.write(SPACE);
+      else this.#keepOpen();
+    });
+  }
+
+  #count(buffered: number): void {
+    const delta = buffered - this.#buffered;
+    this.#buffered = buffered;
+    if (delta !== 0) this.#backlog.changed(this, delta);
+  }
+}

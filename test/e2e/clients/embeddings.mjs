@@ -1,0 +1,53 @@
+// Vectors of the clients that have a call for them. RA_EMBED: the model.
+import assert from 'node:assert/strict';
+import { env } from 'node:process';
+import { OpenAIEmbeddings } from '@langchain/openai';
+import { OpenAIEmbedding } from '@llamaindex/openai';
+import { createOpenAICompatible } from '@ai-sdk/openai-compatible';
+import { embed, embedMany } from 'ai';
+import OpenAI5 from 'openai-5';
+import OpenAI6 from 'openai-6';
+import OpenAI7 from 'openai';
+
+const TEXTS = ['the rain in the north', 'a', 'the rain in the north'];
+
+export default ({ base, key }) => {
+  const model = env.RA_EMBED;
+  const holds = (vectors) => {
+    assert.equal(vectors.length, TEXTS.length);
+    for (const vector of vectors) assert.ok(Math.abs(Math.hypot(...vector) - 1) < 1e-5);
+    const cosine = vectors[0].reduce((sum, value, i) => sum + value * vectors[2][i], 0);
+    assert.ok(cosine > 0.9999);
+  };
+  /** It asks for base64 unless told otherwise, and decodes it. */
+  const openai = (OpenAI) => async () => {
+    const client = new OpenAI({ apiKey: key, baseURL: base, maxRetries: 0 });
+    const { data, usage } = await client.embeddings.create({ model, input: TEXTS });
+    holds(data.map(({ embedding }) => embedding));
+    assert.ok(usage.prompt_tokens > 3);
+    const plain = await client.embeddings.create({ model, input: TEXTS[0], encoding_format: 'float' });
+    assert.ok(Math.abs(plain.data[0].embedding[0] - data[0].embedding[0]) < 1e-3);
+    await assert.rejects(client.embeddings.create({ model, input: 'a', dimensions: 3 }), OpenAI.BadRequestError);
+  };
+  return {
+    'openai-5': openai(OpenAI5),
+    'openai-6': openai(OpenAI6),
+    'openai-7': openai(OpenAI7),
+    async langchain() {
+      const made = new OpenAIEmbeddings({ model, apiKey: key, maxRetries: 0, configuration: { baseURL: base } });
+      holds(await made.embedDocuments(TEXTS));
+      assert.ok((await made.embedQuery('a')).length > 1);
+    },
+    async llamaindex() {
+      const made = new OpenAIEmbedding({ model, apiKey: key, baseURL: base, maxRetries: 0 });
+      holds(await made.getTextEmbeddings(TEXTS));
+    },
+    async ai() {
+      const made = createOpenAICompatible({ name: 'ra', baseURL: base, apiKey: key }).embeddingModel(model);
+      const { embeddings, usage } = await embedMany({ model: made, values: TEXTS, maxRetries: 0 });
+      holds(embeddings);
+      assert.ok(usage.tokens > 3);
+      assert.ok((await embed({ model: made, value: 'a', maxRetries: 0 })).embedding.length > 1);
+    },
+  };
+};

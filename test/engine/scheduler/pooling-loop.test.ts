@@ -1,0 +1,199 @@
+import t from 'tap';
+import type { EmbedJob, Output } from '../../../engine/protocol/jobs.js';
+import { FakeClock } from '../../support/fake-clock.js';
+import { CLEAR_MS, PoolingLoop, type Pooling, type PoolingLimits } from '../../../engine/scheduler/pooling-loop.js';
+
+const LIMITS: PoolingLimits = { stepTokens: 8, stepInputs: 4, contextPerSeat: 16, vocabulary: 100 };
+
+/** Lengths of the inputs that a step had, by the first token of each. */
+type Step = readonly string[];
+
+/** The result of an input is its first token. A token of 99 fails its step. */
+class FakePooling implements Pooling {
+  readonly width = 1;
+  readonly steps: Step[] = [];
+  cleared = 0;
+  /** Called while a step computes. */
+  during: (step: number) => void = () => undefined;
+
+  async decode(tokens: Uint32Array, lengths: Uint32Array): Promise<Float32Array> {
+    let at = 0;
+    const inputs = Array.from(lengths, (length) => {
+      const first = tokens[at] ?? 0;
+      at += length;
+      return { first, length };
+    });
+    this.steps.push(inputs.map(({ first, length }) => `${first}x${length}`));
+    this.during(this.steps.length);
+    await new Promise(setImmediate);
+    if (tokens.includes(99)) throw new Error('Eval has failed');
+    return Float32Array.from(inputs, ({ first }) => (first === 98 ? NaN : first));
+  }
+
+  clear(): void {
+    this.cleared += 1;
+  }
+}
+
+function jobOf(scope: string, inputs: readonly (readonly number[])[], weight = 1): EmbedJob {
+  const lengths = Uint32Array.from(inputs, ({ length }) => length);
+  return { seats: 1, scope, weight, tokens: Uint32Array.from(inputs.flat()), lengths };
+}
+
+const inputs = (count: number, first: number, length = 4): number[][] =>
+  Array.from({ length: count }, () => [first, ...Array.from({ length: length - 1 }, () => 0)]);
+
+function open(limits: Partial<PoolingLimits> = {}): {
+  readonly pooling: FakePooling;
+  readonly loop: PoolingLoop;
+  readonly clock: FakeClock;
+  readonly outputs: Output[];
+  /** Settles when this many jobs have ended. */
+  readonly ends: (count: number) => Promise<void>;
+} {
+  const pooling = new FakePooling();
+  const clock = new FakeClock();
+  const outputs: Output[] = [];
+  let wake = (): void => undefined;
+  const loop = new PoolingLoop(
+    pooling,
+    { ...LIMITS, ...limits },
+    (_, more) => {
+      outputs.push(...more);
+      wake();
+    },
+    clock,
+  );
+  const ends = async (count: number): Promise<void> => {
+    while (outputs.filter(({ kind }) => kind === 'done' || kind === 'failed').length < count)
+      await new Promise<void>((resolve) => (wake = resolve));
+  };
+  return { pooling, loop, clock, outputs, ends };
+}
+
+/** Results of a job, in the order in which they came. */
+function resultsOf(outputs: readonly Output[], id: number): number[] {
+  return outputs.flatMap((output) => (output.id === id && output.kind === 'vectors' ? [...output.values] : []));
+}
+
+t.test('inputs of all jobs share steps of so many tokens and inputs', async (t) => {
+  const { pooling, loop, clock, outputs, ends } = open();
+  loop.embed(1, jobOf('a', [[1, 0, 0], [2]]));
+  loop.embed(2, jobOf('b', [[3, 0], [4, 0, 0, 0, 0, 0], [5]]));
+  await ends(2);
+  t.same(pooling.steps, [
+    ['1x3', '3x2'],
+    ['4x6', '5x1', '2x1'],
+  ]);
+  t.same(resultsOf(outputs, 1), [1, 2]);
+  t.same(resultsOf(outputs, 2), [3, 4, 5]);
+  t.same(
+    outputs.filter(({ id }) => id === 1).map(({ kind }) => kind),
+    ['started', 'vectors', 'vectors', 'done'],
+  );
+  clock.advance(CLEAR_MS - 1);
+  t.equal(pooling.cleared, 0);
+  clock.advance(1);
+  t.equal(pooling.cleared, 1, 'nothing of the inputs is left');
+  await loop.close();
+});
+
+t.test('an input that is longer than a step has one of its own; no input is split', async (t) => {
+  const { pooling, loop, ends } = open();
+  loop.embed(1, jobOf('a', [...inputs(1, 1, 16), ...inputs(5, 2, 1)]));
+  await ends(1);
+  t.same(pooling.steps, [['1x16'], ['2x1', '2x1', '2x1', '2x1'], ['2x1']]);
+});
+
+t.test('an input of an account that had none is in the next step', async (t) => {
+  const { pooling, loop, ends } = open();
+  pooling.during = (step) => step === 5 && loop.embed(2, jobOf('b', inputs(1, 7)));
+  loop.embed(1, jobOf('a', inputs(40, 1)));
+  await ends(2);
+  t.same(pooling.steps[5], ['1x4', '7x4']);
+});
+
+t.test(
+  'accounts that always have inputs get tokens by their weights, whatever the lengths of inputs and lists',
+  async (t) => {
+    const { pooling, loop, ends } = open();
+    const send = (id: number, scope: string, length: number, weight: number): void =>
+      loop.embed(id, jobOf(scope, inputs(Math.ceil(900 / length), id, length), weight));
+    send(1, 'a', 2, 1);
+    send(2, 'b', 6, 3);
+    send(3, 'b', 3, 3);
+    await ends(3);
+    const tokens = { 1: 0, 2: 0, 3: 0 } as Record<string, number>;
+    // All three have inputs in the first 200 steps of some 340.
+    for (const [first = '', length] of pooling.steps
+      .slice(0, 200)
+      .flat()
+      .map((each) => each.split('x')))
+      tokens[first] = (tokens[first] ?? 0) + Number(length);
+    const share = ((tokens['2'] ?? 0) + (tokens['3'] ?? 0)) / (tokens['1'] ?? 1);
+    t.ok(Math.abs(share / 3 - 1) < 0.02, `weights 3 and 1: ${share}`);
+  },
+);
+
+t.test('an account gains nothing by short lists with pauses, and loses nothing by them', async (t) => {
+  const { pooling, loop, outputs } = open({ stepInputs: 1 });
+  let next = 2;
+  pooling.during = (step) => {
+    // Its next list comes a step after the last one was done.
+    const busy = loop.report.live > 1;
+    if (step < 200 && !busy) loop.embed(next++, jobOf('b', inputs(3, 7)));
+    if (step === 200) loop.cancel(1);
+  };
+  loop.embed(1, jobOf('a', inputs(2000, 1)));
+  while (loop.report.live > 0) await new Promise(setImmediate);
+  const served = pooling.steps.slice(0, 200).filter(([first]) => first === '7x4').length;
+  t.ok(Math.abs(served - 100) <= 4, `${served} of 200`);
+  t.ok(outputs.length > 0);
+});
+
+t.test('a cancel ends a job between two inputs, and it emits nothing more', async (t) => {
+  const { pooling, loop, outputs, ends } = open();
+  pooling.during = (step) => step === 3 && loop.cancel(1);
+  loop.embed(1, jobOf('a', inputs(20, 1)));
+  loop.embed(2, jobOf('b', inputs(4, 2)));
+  await ends(1);
+  t.same(resultsOf(outputs, 1), [1], 'those of the second step were not sent, those of the third are dropped');
+  t.same(resultsOf(outputs, 2), [2, 2, 2, 2]);
+  t.notOk(outputs.some(({ id, kind }) => id === 1 && kind === 'done'));
+  t.equal(loop.report.live, 0);
+});
+
+t.test('what cannot be computed fails alone', async (t) => {
+  const { loop, outputs, ends } = open();
+  loop.embed(1, jobOf('a', [[1], [2]]));
+  loop.embed(2, jobOf('b', [[99]]));
+  loop.embed(3, jobOf('c', [[98]]));
+  await ends(3);
+  t.same(resultsOf(outputs, 1), [1, 2]);
+  const reasons = outputs.flatMap((output) => (output.kind === 'failed' ? [[output.id, output.reason]] : []));
+  t.same(reasons, [
+    [2, 'llama.cpp could not decode'],
+    [3, 'a result is not a number'],
+  ]);
+});
+
+t.test('a job that llama.cpp must not see fails at once', async (t) => {
+  const { pooling, loop, outputs } = open();
+  loop.embed(1, jobOf('a', [[100]]));
+  loop.embed(2, jobOf('a', [[]]));
+  loop.embed(3, jobOf('a', inputs(1, 1, 17)));
+  loop.embed(4, jobOf('a', []));
+  loop.embed(5, jobOf('a', [[1]], 0));
+  t.same(
+    outputs.map((output) => (output.kind === 'failed' ? output.reason : output.kind)),
+    [
+      'a token outside the vocabulary',
+      'an input without tokens',
+      'does not fit the context',
+      'an input without tokens',
+      'no weight',
+    ],
+  );
+  t.same(pooling.steps, []);
+  await loop.close();
+});

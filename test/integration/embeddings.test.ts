@@ -1,0 +1,98 @@
+/** Embeddings and rankings of the whole sidecar with real engines, by OpenAI's client and by hand. */
+import OpenAI from 'openai';
+import t from 'tap';
+import { counted } from '../support/counted.js';
+import { POOLING_CONTEXT, poolingModel } from '../support/pooling-models.js';
+import { Sidecar } from '../support/sidecar.js';
+
+const common = { seats: 16, contextPerSeat: POOLING_CONTEXT, threads: 1 };
+const sidecar = await Sidecar.start(t, {
+  config: {
+    models: [
+      { id: 'mean', kind: 'embedding', file: await poolingModel('mean'), minDimensions: 8, ...common },
+      { id: 'cls', kind: 'embedding', file: await poolingModel('cls'), ...common },
+      { id: 'last', kind: 'embedding', file: await poolingModel('last'), ...common },
+      { id: 'rank', kind: 'rerank', file: await poolingModel('rank'), ...common },
+    ],
+  },
+});
+const client = new OpenAI({ apiKey: sidecar.key, baseURL: sidecar.base, maxRetries: 0 });
+const TEXTS = ['the rain in the north', 'a', 'The rain, in the NORTH.', `${'what would they say '.repeat(60)}?`];
+
+async function vectorsOf(model: string, input: string | string[], more: object = {}): Promise<number[][]> {
+  const { data } = await client.embeddings.create({ model, input, ...more });
+  return data.map(({ embedding }) => embedding);
+}
+
+const dot = (a: readonly number[] = [], b: readonly number[] = []): number =>
+  a.reduce((sum, value, i) => sum + value * (b[i] ?? NaN), 0);
+
+for (const model of ['mean', 'cls', 'last']) {
+  t.test(`${model}: the same bits alone, and nearly so in a list`, async (t) => {
+    const alone = [];
+    for (const text of TEXTS) alone.push((await vectorsOf(model, text))[0] ?? []);
+    for (const [i, text] of TEXTS.entries()) t.same((await vectorsOf(model, text))[0], alone[i], 'bit for bit');
+    const list = await vectorsOf(model, TEXTS);
+    for (const [i, vector] of list.entries()) {
+      t.ok(Math.abs(dot(vector, vector) - 1) < 1e-5, 'a unit');
+      t.ok(dot(vector, alone[i]) > 0.9999, `${dot(vector, alone[i])}`);
+    }
+    t.ok(dot(list[0], list[1]) < 0.999, 'different texts have different vectors');
+    const floats = await vectorsOf(model, TEXTS, { encoding_format: 'float' });
+    for (const [i, vector] of floats.entries()) t.ok(dot(vector, list[i]) > 0.9999);
+  });
+}
+
+t.test('fewer dimensions are the first ones, at length 1', async (t) => {
+  const [[whole = []], [cut = []]] = [
+    await vectorsOf('mean', 'the rain'),
+    await vectorsOf('mean', 'the rain', { dimensions: 8 }),
+  ];
+  t.equal(cut.length, 8);
+  t.ok(Math.abs(dot(cut, cut) - 1) < 1e-5);
+  t.ok(Math.abs(dot(cut, whole.slice(0, 8)) - Math.sqrt(dot(whole.slice(0, 8), whole.slice(0, 8)))) < 1e-5);
+  await t.rejects(vectorsOf('cls', 'the rain', { dimensions: 8 }), /400 dimensions must be 64 for this model/);
+});
+
+t.test('an input over the context is named', async (t) => {
+  const long = 'what '.repeat(POOLING_CONTEXT);
+  const refused: unknown = await vectorsOf('mean', ['a', long]).catch((fault: unknown) => fault);
+  t.match(refused, { status: 400, param: 'input[1]' });
+  // Two tokens are around it.
+  t.equal((await vectorsOf('mean', 'what '.repeat(POOLING_CONTEXT - 2))).length, 1);
+});
+
+t.test('rankings: the better the pair the earlier, and the same scores each time', async (t) => {
+  const rank = async (documents: string[]): Promise<{ index: number; relevance_score: number }[]> => {
+    const response = await sidecar.post('/rerank', { model: 'rank', query: 'the rain', documents });
+    t.equal(response.status, 200);
+    return ((await response.json()) as { results: { index: number; relevance_score: number }[] }).results;
+  };
+  const [first] = await rank(['the rain in the north']);
+  t.same((await rank(['the rain in the north']))[0], first);
+  const all = await rank(TEXTS);
+  t.equal(all.length, TEXTS.length);
+  for (const [i, { relevance_score: score }] of all.entries()) t.ok(score <= (all[i - 1]?.relevance_score ?? Infinity));
+  const same = all.find(({ index }) => index === 0);
+  t.ok(Math.abs((same?.relevance_score ?? NaN) - (first?.relevance_score ?? NaN)) < 1e-3);
+});
+
+t.test('a list of 2,048 inputs is whole and in order', async (t) => {
+  const inputs = Array.from({ length: 2048 }, (_, i) => TEXTS[i % 3] ?? '');
+  const vectors = await vectorsOf('mean', inputs);
+  t.equal(vectors.length, 2048);
+  for (let i = 3; i < 2048; i += 97) t.ok(dot(vectors[i], vectors[i % 3]) > 0.9999);
+});
+
+t.test('a lost engine ends its lists, and the next one is served', async (t) => {
+  const texts = Array.from({ length: 1024 }, () => 'what '.repeat(POOLING_CONTEXT - 2));
+  const lost = client.embeddings.create({ model: 'cls', input: texts }).then(
+    () => 'done',
+    (fault: unknown) => String(fault),
+  );
+  await counted(sidecar, 'seats_busy', 1, { model: 'cls' });
+  process.kill(sidecar.enginePid('cls'), 'SIGKILL');
+  t.match(await lost, /^Error: 502 /);
+  await sidecar.logged('engine ready', 2, ({ model }) => model === 'cls');
+  t.equal((await vectorsOf('cls', 'a')).length, 1);
+});
