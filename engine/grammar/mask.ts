@@ -70,7 +70,7 @@ export class MaskGrammar {
     this.#fitMasks();
   }
 
-  /** Undefined: it cannot be read. Throws `GrammarTooExpensive`. */
+  /** Undefined if it cannot be read. Throws `GrammarTooExpensive`. */
   static of(gbnf: string, tokens: SortedTokens, limits: MaskLimits): MaskGrammar | undefined {
     const program = programOf(gbnf);
     return program && new MaskGrammar(new Reach(program, limits.work), tokens, limits);
@@ -81,7 +81,7 @@ export class MaskGrammar {
     return { reach: this.#reach, set: this.#reach.start, begun: 0, lacks: 0 };
   }
 
-  /** After a token that is not an end token; undefined: it is not allowed. Throws `GrammarTooExpensive`. */
+  /** After a token that is not an end token; undefined if it is not allowed. Throws `GrammarTooExpensive`. */
   after(standing: Standing, token: number): Standing | undefined {
     const { bytes, starts } = this.#tokens;
     this.#enter(this.#here(standing));

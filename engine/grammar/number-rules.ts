@@ -14,7 +14,7 @@ const REMAINDER_STEPS = 28;
 const BOUND_WAYS = 2;
 
 /**
- * The numbers within the range; an empty list: there is none. `whole`: integers alone. Undefined: the range is not
+ * The numbers within the range; an empty list: there is none. `whole`: integers alone. Undefined if the range is not
  * enforced, since a bound has more digits than are written, or a step is too fine or takes more steps of the compiler
  * than `mayTake` allows. Numbers are written without exponents.
  */
@@ -75,7 +75,7 @@ export function numberRules(
   return alternatives;
 }
 
-/** Undefined: not enforced. A factor of 0: no step. */
+/** Undefined if it is not enforced. A factor of 0: no step. */
 function stepOf(steps: readonly number[]): Step | undefined {
   const [step, ...others] = steps;
   if (step === undefined) return { factor: 0, decimals: 0 };
@@ -113,7 +113,7 @@ function magnitudes(given: Bounds, whole: boolean, step: Step, newRule: NewRule,
   return rule === undefined ? undefined : { rule };
 }
 
-/** The same whole numbers, by bounds that are whole and inside. Undefined: there is none. */
+/** The same whole numbers, by bounds that are whole and inside. Undefined if there is none. */
 function wholeBounds({ least, aboveLeast, most, belowMost }: Bounds): Bounds | undefined {
   const low = aboveLeast && least.fraction === '' ? next(least, 1n) : ceiling(least);
   if (most === undefined) return { least: low, aboveLeast: false, belowMost: false };
@@ -272,7 +272,7 @@ export class Magnitudes {
   /** Digits that are written before and after the point at most. */
   readonly #digits: number;
   readonly #decimals: number;
-  /** What follows a place, by the place: undefined: nothing can. */
+  /** What follows a place, by the place: undefined if nothing can. */
   readonly #known: Tails = new Map();
   /** The same of places that depend on no bound. */
   readonly #free: Tails;
@@ -290,7 +290,7 @@ export class Magnitudes {
     this.#decimals = whole ? 0 : factor > 0 ? decimals : Math.min(WHOLE_DIGITS, finest);
   }
 
-  /** Undefined: there is none. */
+  /** Undefined if there is none. */
   rule(): string | undefined {
     const { least, most } = this.#bounds;
     const shortest = least.whole.length;
@@ -373,7 +373,7 @@ export class Magnitudes {
     });
   }
 
-  /** Undefined: no `left` digits more make it a multiple. */
+  /** Undefined if no `left` digits more make it a multiple. */
   #onward(value: number, left: number, low: boolean, high: boolean): Place | undefined {
     if (this.#factor === 0) return { low, high, rest: 0 };
     const rest = value % (this.#factor / commonFactor(this.#factor, left));

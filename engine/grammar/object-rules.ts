@@ -76,7 +76,7 @@ interface Node {
 
 /**
  * The rule of a key, quotes included, that is none of these names: the tree of the names, left at any place where they do
- * not continue. Such keys hold no escapes, so that no name can be spelled another way. Undefined: the names are too long.
+ * not continue. Such keys hold no escapes, so that no name can be spelled another way. Undefined if the names are too long.
  */
 export function extraKeyRules(names: readonly string[], newRule: NewRule): string | undefined {
   const root: Node = { ends: false, next: new Map() };
@@ -212,7 +212,7 @@ function listedProperties(
 }
 
 /**
- * For each pattern, names that match it alone, and those that match none. Undefined: some patterns are not enforced.
+ * For each pattern, names that match it alone, and those that match none. Undefined if some patterns are not enforced.
  */
 function byPattern(
   { byPattern: all, unmatched }: ObjectShape,
@@ -236,7 +236,7 @@ function byPattern(
   return others;
 }
 
-/** The names that a schema of names allows, as a list or a form; undefined: any, as far as it is enforced. */
+/** The names that a schema of names allows, as a list or a form; undefined if any may come, as far as it is enforced. */
 function namesForm(shapes: readonly Shape[], maker: RuleMaker): string[] | TextForm | undefined {
   const [shape, ...more] = shapes.filter(({ types }) => types.includes('string'));
   if (shape === undefined) return [];

@@ -36,7 +36,7 @@ export function programBytes({ kinds, classes, rules }: Program): number {
 
 type Element = readonly [kind: number, value: number];
 
-/** Undefined: it is not of the GBNF that is known here, or one of its rules is missing. */
+/** Undefined if it is not of the GBNF that is known here, or one of its rules is missing. */
 export function programOf(gbnf: string): Program | undefined {
   try {
     return new Reader(gbnf).program();

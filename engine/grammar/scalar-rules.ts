@@ -87,7 +87,7 @@ export function markedTexts(
 }
 
 /**
- * The rule of strings of the shape that stand as they are, up to a mark, without the mark. Undefined: no pattern or format is enforced.
+ * The rule of strings of the shape that stand as they are, up to a mark, without the mark. Undefined if no pattern or format is enforced.
  * `mark`: occurs in no such string. `brackets`: no such string begins with one of these.
  */
 function unquotedText(shape: Shape, work: WorkBudget, mark: string, brackets: readonly string[]): TextRule | undefined {
@@ -117,7 +117,7 @@ function escaped(text: string): string {
 }
 
 /**
- * The rule of JSON strings of the shape after their opening quote. Undefined: no pattern or format is enforced, and some strings are of the
+ * The rule of JSON strings of the shape after their opening quote. Undefined if no pattern or format is enforced, and some strings are of the
  * length.
  */
 function jsonText(shape: Shape, work: WorkBudget): TextRule | undefined {

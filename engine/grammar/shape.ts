@@ -228,7 +228,7 @@ function narrower(a: Range, b: Range): Range {
   return { least: Math.max(a.least, b.least), most: Math.min(a.most, b.most) };
 }
 
-/** The values of both; undefined: any. Looks at each of the fewer. */
+/** The values of both; undefined if any value is allowed. Looks at each of the fewer. */
 function inBoth(
   a: ReadonlyMap<string, unknown> | undefined,
   b: ReadonlyMap<string, unknown> | undefined,

@@ -36,7 +36,7 @@ export type Automaton = readonly State[];
 
 /**
  * An automaton of the texts that `form` allows, as far as it is enforced. Unknown patterns and formats are ignored.
- * Where there are too many states, lengths are ignored, and then formats beside patterns. Undefined: nothing is
+ * Where there are too many states, lengths are ignored, and then formats beside patterns. Undefined if nothing is
  * enforced but that it is a text.
  */
 export function textAutomaton(form: TextForm, work: WorkBudget): Automaton | undefined {
@@ -99,7 +99,7 @@ export function isText(text: string, form: TextForm, work: WorkBudget): boolean 
   return at?.ends === true;
 }
 
-/** Undefined: it takes too many steps or states, or constrains nothing. */
+/** Undefined if it takes too many steps or states, or constrains nothing. */
 function attempt(
   { patterns, least, most, without = [], unlike = [] }: TextForm,
   work: WorkBudget,
@@ -209,7 +209,7 @@ const FORMATS: Readonly<Record<string, string>> = {
   'uri-reference': URI,
 };
 
-/** Undefined: no grammar enforces this format. */
+/** Undefined if no grammar enforces this format. */
 export function formatPattern(format: string): string | undefined {
   return Object.hasOwn(FORMATS, format) ? `^(?:${FORMATS[format] ?? ''})$` : undefined;
 }

@@ -43,7 +43,7 @@ export function complement(spans: readonly Span[]): Span[] {
 }
 
 /**
- * The texts between {@link BEFORE} and {@link AFTER} in which `pattern` has a match; undefined: the pattern has a
+ * The texts between {@link BEFORE} and {@link AFTER} in which `pattern` has a match; undefined if the pattern has a
  * construct that is not supported.
  */
 export function patternLanguage(pattern: string, languages: Languages): Language | undefined {

@@ -175,14 +175,14 @@ export class SharedTexts {
     return texts;
   }
 
-  /** What follows the opening quote of a JSON string, with the closing one. Undefined: it is not enforced. */
+  /** What follows the opening quote of a JSON string, with the closing one. Undefined if it is not enforced. */
   json(form: TextForm): TextRule | undefined {
     return this.#once(`json ${JSON.stringify(form)}`, (name) =>
       this.#of(form, name, JSON_TEXT, [`${name} ::= json-char* ${JSON_TEXT.end}`]),
     );
   }
 
-  /** A string without quotes and escapes. `otherwise`: what it is where there is no room for it. Undefined: it is not enforced. */
+  /** A string without quotes and escapes. `otherwise`: what it is where there is no room for it. Undefined if it is not enforced. */
   plain(form: TextForm, otherwise?: OptionalRule): TextRule | undefined {
     return this.#once(`plain ${JSON.stringify(form)}`, (name) =>
       this.#of(form, name, PLAIN_TEXT, otherwise ? [`${name} ::= ${otherwise.name}`, ...otherwise.lines] : []),

@@ -127,7 +127,7 @@ function typesOfShape({ types, values }: Shape): readonly ValueType[] {
   return values === undefined ? types : [...values.values()].flatMap((value) => typeOf(value, types) ?? []);
 }
 
-/** Undefined: none of `types`. */
+/** Undefined if it is none of `types`. */
 function typeOf(value: unknown, types: readonly ValueType[]): ValueType | undefined {
   const whole = Number.isInteger(value) && !types.includes('number') ? 'integer' : undefined;
   const type = whole ?? (value === null ? 'null' : Array.isArray(value) ? 'array' : (typeof value as ValueType));

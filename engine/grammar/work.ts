@@ -164,7 +164,7 @@ const SCHEMAS = ['items', 'additionalItems', 'additionalProperties', 'propertyNa
 type Members = Readonly<Record<string, unknown>>;
 
 /**
- * The path of the first schema that has such a keyword, in the order of the lists above; undefined: there is none.
+ * The path of the first schema that has such a keyword, in the order of the lists above; undefined if there is none.
  * Values that are not schemas (`default`, `examples`, `const`) are not searched. The path may contain names that the
  * caller chose. Takes as many steps as there are values, which the weight of a request's tools bounds.
  */

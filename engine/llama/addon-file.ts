@@ -67,7 +67,7 @@ function packageFolder(name: string, root: string): string | undefined {
   }
 }
 
-/** An instance of the addon, which has a logger of its own; undefined: it cannot be loaded. */
+/** An instance of the addon, which has a logger of its own; undefined if it cannot be loaded. */
 export function loadAddon(file: string): unknown {
   return dlopened(file, constants.dlopen.RTLD_NOW);
 }

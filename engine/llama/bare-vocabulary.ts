@@ -62,7 +62,7 @@ interface Bindings {
   setLogger(log: () => void): void;
   setLoggerLogLevel(level: number): void;
   loadBackends(folder?: string): void;
-  /** Null or undefined: no backend is loaded. */
+  /** Null or undefined if no backend is loaded. */
   getGpuType(): string | false | null | undefined;
   init(): Promise<void>;
 }

@@ -78,7 +78,7 @@ export class GrammarConstraint {
     return narrow ? this.#withoutControl(narrow) : this.#unlimited;
   }
 
-  /** A token was sampled under {@link limit}. Undefined: it may come. Otherwise what the next one is to be sampled under. */
+  /** A token was sampled under {@link limit}. Undefined if it may come. Otherwise what the next one is to be sampled under. */
   refused(token: number): TokenMask | undefined {
     if (this.#masks) {
       const tokens = joined(this.#controlTokens, this.#masks.denied);
@@ -178,7 +178,7 @@ export class InlineConstraint {
   }
 
   /**
-   * The tokens that may come next, where these are found at once; undefined: the caller checks a sampled token instead.
+   * The tokens that may come next, where these are found at once; undefined if the caller checks a sampled token instead.
    * Throws `GrammarTooExpensive`.
    */
   narrow(): TokenMask | undefined {

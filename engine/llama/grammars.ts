@@ -69,14 +69,14 @@ export class Grammars {
   }
 
   /**
-   * Masks of the thread for one reply, whose root has matched `tokens`; undefined: the grammar is cheap enough for the step, or cannot
+   * Masks of the thread for one reply, whose root has matched `tokens`; undefined if the grammar is cheap enough for the step, or cannot
    * be used.
    */
   masks(gbnf: string, tokens: readonly number[], stacks: number): MaskConstraint | undefined {
     return this.isExpensive(stacks) && isUsable(gbnf) ? this.#masks.constrain(gbnf, tokens) : undefined;
   }
 
-  /** Undefined: it is too large, or cannot be read. */
+  /** Undefined if it is too large, or cannot be read. */
   grammar(gbnf: string): MaskGrammar | undefined {
     if (!isUsable(gbnf)) return undefined;
     const known = this.#grammars.get(gbnf);

@@ -6,7 +6,7 @@ const GGML_TYPES = { f16: GgmlType.F16, q8_0: GgmlType.Q8_0, q4_0: GgmlType.Q4_0
 /** Numbers that share a scale in both quantised types. */
 const BLOCK = 32;
 
-/** Widths of one head's key and value; undefined: the model's file does not say. */
+/** Widths of one head's key and value; undefined if the model's file does not say. */
 export interface HeadWidths {
   readonly keys: number | undefined;
   readonly values: number | undefined;
@@ -19,7 +19,7 @@ export function ggmlTypes({ keys, values }: KvTypes): { readonly keys: GgmlType;
   return { keys: GGML_TYPES[keys], values: GGML_TYPES[values] };
 }
 
-/** Why llama.cpp refuses these types, in one line that follows the model's name; undefined: it does not. */
+/** Why llama.cpp refuses these types, in one line that follows the model's name; undefined if it does not. */
 export function kvProblem(
   { keys, values }: KvTypes,
   flashAttention: boolean | 'auto',

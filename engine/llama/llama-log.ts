@@ -30,7 +30,7 @@ export class LlamaLog {
     this.#first = undefined;
   }
 
-  /** The first error so far, without its line's end; undefined: none came. */
+  /** The first error so far, without its line's end; undefined if none came. */
   async firstError(): Promise<string | undefined> {
     await wait(LATE_MS);
     return this.#first;

@@ -29,7 +29,7 @@ export type MaskThread = Pick<Worker, 'postMessage' | 'on' | 'ref' | 'unref'>;
 /** One reply that masks constrain. */
 export interface MaskConstraint {
   /**
-   * Settles when the next token can be sampled; never rejects. Undefined: it can, and {@link denied} has the forbidden
+   * Settles when the next token can be sampled; never rejects. Undefined if it can, and {@link denied} has the forbidden
    * tokens.
    */
   readonly pending: Promise<void> | undefined;

@@ -5,7 +5,7 @@ import type { TemplateSettings } from '../protocol/setup.js';
 import { makePromptParts, toolsOf } from '../prompt/prompt-parts.js';
 import { vocabularyOf } from './vocabulary.js';
 
-/** What a loaded model can be used for. Of `chat` and `decisions`: why it cannot, in one line; undefined: it can. */
+/** What a loaded model can be used for. Of `chat` and `decisions`: why it cannot, in one line; undefined if it can. */
 export interface Uses {
   /** Its template cannot make prompts. */
   readonly chat: string | undefined;

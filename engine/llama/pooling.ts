@@ -32,7 +32,7 @@ export interface PoolingRuntime extends Pick<
 > {
   readonly pooling: Pooling;
   readonly limits: PoolingLimits;
-  /** What a score is; undefined: it makes vectors. */
+  /** What a score is; undefined if it makes vectors. */
   readonly scores: ScoreScale | undefined;
 }
 
@@ -109,7 +109,7 @@ function addonModelOf(model: LlamaModel): object {
   return inner;
 }
 
-/** Why a file cannot be served as this kind, by its head; undefined: it can. */
+/** Why a file cannot be served as this kind, by its head; undefined if it can. */
 export function poolingProblem(
   { metadata, fullTensorInfo }: GgufFileInfo,
   kind: EngineSetup['kind'],

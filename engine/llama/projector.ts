@@ -2,9 +2,9 @@ import { readGgufFileInfo } from './package.js';
 
 /** What the head of a projector's file contains. */
 export interface ProjectorHead {
-  /** `clip.projector_type`, of images where it has several; undefined: the file is no projector. */
+  /** `clip.projector_type`, of images where it has several; undefined if the file is no projector. */
   readonly type: string | undefined;
-  /** The most embeddings that one decode must have at once; 0: images may be split. Undefined: only the settings bound them. */
+  /** The most embeddings that one decode must have at once; 0: images may be split. Undefined if only the settings bound them. */
   readonly atOnce: number | undefined;
 }
 

@@ -16,7 +16,7 @@ interface SequenceExtent {
 export interface StateFacts {
   /** Whether whole states can be saved. */
   readonly savable: boolean;
-  /** Whether each layer keeps all of the past, so that it can be truncated anywhere; undefined: unknown. */
+  /** Whether each layer keeps all of the past, so that it can be truncated anywhere; undefined if it is unknown. */
   readonly uniform: boolean | undefined;
 }
 
@@ -78,7 +78,7 @@ export class StateInFile implements WholeState {
     this.#counts = counts;
   }
 
-  /** How other processes open it; undefined: they cannot. */
+  /** How other processes open it; undefined if they cannot. */
   get shared(): SharedState | undefined {
     if (!this.#counts) return undefined;
     const { descriptor: file, inode } = this.#file;
@@ -156,7 +156,7 @@ class MemoryFile {
     this.#file = file;
   }
 
-  /** Creates an empty file; undefined: this system has no files in memory. */
+  /** Creates an empty file; undefined if this system has no files in memory. */
   static make(): MemoryFile | undefined {
     const path = `${MEMORY_FILES}/ra-${process.pid}-${randomUUID()}`;
     try {

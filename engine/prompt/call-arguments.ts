@@ -112,7 +112,7 @@ function endOfNumber(text: string, at: number): number {
   return end;
 }
 
-/** JSON text parsed, with these numbers as they are written; undefined: every mark for them occurs in it. */
+/** JSON text parsed, with these numbers as they are written; undefined if every mark for them occurs in it. */
 function asWritten(text: string, odd: readonly Place[]): unknown {
   const mark = unusedMark(text);
   if (mark === undefined) return undefined;

@@ -175,7 +175,7 @@ const FAMILIES: readonly Family[] = [
   },
 ];
 
-/** undefined: it is of none, or of one that is found by rendering. */
+/** Undefined if it is of none, or of one that is found by rendering. */
 export function familyOf(source: string): CallSyntax | undefined {
   return FAMILIES.find(({ signs }) => signs.every((sign) => source.includes(sign)))?.syntax;
 }

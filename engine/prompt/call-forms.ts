@@ -7,7 +7,7 @@ import { CallArguments } from './call-arguments.js';
 import { type PromptConversation, type PromptMessage, type PromptToolCall, textOf } from './conversation.js';
 import { createHash } from 'node:crypto';
 
-/** undefined: the template threw. */
+/** Undefined if the template threw. */
 type Render = (conversation: PromptConversation) => string | undefined;
 
 /** The ids of calls as a template needs them. `names`: `functions.NAME:NUMBER`, counted in the conversation or in the message. */
@@ -65,7 +65,7 @@ const FORMS: readonly CallForm[] = [false, true].flatMap((apart) =>
   [false, true].map((wordsApart) => ({ ...(apart && { apart }), ...(wordsApart && { wordsApart }) })),
 );
 
-/** undefined: the template shows calls in no form, so that they have to be written as text. `lists`: it is given the tools. */
+/** Undefined if the template shows calls in no form, so that they have to be written as text. `lists`: it is given the tools. */
 export function callFormOf(render: Render, lists: boolean): CallForm | undefined {
   const rendered = (messages: readonly PromptMessage[], form: CallForm): string | undefined =>
     render(inCallForm({ messages, ...(lists && { tools: TOOLS }) }, form));

@@ -1,7 +1,7 @@
 /** What a template is given to find how its model writes calls, and what it makes of that. */
 import type { PromptConversation, PromptMessage } from './conversation.js';
 
-/** Renders with the tools offered and a generation prompt; undefined: the template threw. */
+/** Renders with the tools offered and a generation prompt; undefined if the template threw. */
 export type Render = (conversation: PromptConversation) => string | undefined;
 
 /** One call. */

@@ -82,7 +82,7 @@ function syntaxIn(reply: string, probes: readonly Probe[], end: string | undefin
   };
 }
 
-/** Where a call's parts lie; undefined: its arguments are not JSON, or come before its name. */
+/** Where a call's parts lie; undefined if its arguments are not JSON, or come before its name. */
 function locate(reply: string, { name, value }: Probe) {
   const found = new RegExp(`\\{\\s*"${KEY}":\\s*"${value}"\\s*\\}`).exec(reply);
   if (found === null) return undefined;

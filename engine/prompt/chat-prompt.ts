@@ -172,7 +172,7 @@ function piecesOf(
 /** Longer conversations are not rendered again: to find the message takes up to twelve times what the refusal took. */
 const MAX_CHARACTERS = 256 * 1024;
 
-/** The index of the message at which the template refuses: it takes those before it alone. undefined: not looked for. */
+/** The index of the message at which the template refuses: it takes those before it alone. Undefined if that was not looked for. */
 function refusedMessage(all: PromptParts, given: PromptConversation, options: ReplyOptions): number | undefined {
   const { messages, ...others } = given;
   const characters = messages.reduce((sum, { content }) => sum + (textOf(content)?.length ?? 0), 0);

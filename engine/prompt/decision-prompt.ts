@@ -143,7 +143,7 @@ function closed(tail: string, thoughts: Thoughts | undefined): string {
   return thoughts?.closed(tail) ?? tail;
 }
 
-/** undefined: the marks do not follow each other once each. */
+/** Undefined if the marks do not follow each other once each. */
 function textBetween(text: string, from: string, to: string): string | undefined {
   const [, after, more] = text.split(from);
   const [between, rest, further] = (after ?? '').split(to);

@@ -55,7 +55,7 @@ const UNKNOWN = 'unknown-level';
 const HIGHEST: ReadonlySet<Effort> = new Set(['xhigh', 'max', 'ultra']);
 /** What templates that write any level are asked for: the levels that such models are trained with. */
 const USUAL: readonly Effort[] = ['low', 'medium', 'high'];
-/** Values that may turn thought off, in the order of trying. Undefined: the name is not set. */
+/** Values that may turn thought off, in the order of trying. Undefined if the name is not set. */
 const OFF_VALUES = [undefined, 'none', 'no_think', 'minimal', 'low'] as const;
 
 /**

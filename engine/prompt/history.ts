@@ -97,7 +97,7 @@ function quoted(message: PromptMessage): PromptMessage {
 /* Calls. */
 
 /**
- * A call with a JSON object for arguments, and without characters in its name that could end it in a template's text. undefined: its
+ * A call with a JSON object for arguments, and without characters in its name that could end it in a template's text. Undefined if its
  * arguments are not JSON, and the contract is strict.
  */
 function regularCall(call: PromptToolCall, given: CallArguments, strict: boolean): PromptToolCall | undefined {

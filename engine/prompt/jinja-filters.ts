@@ -21,7 +21,7 @@ import { holds } from './jinja-tests.js';
 type Apply = (operand: Value, name: string, args: Arguments) => Value;
 type Filter = (operand: Value, args: Arguments, apply: Apply) => Value;
 
-/** A filter's value; undefined: as the library has it, or there is none with the name. */
+/** A filter's value; undefined if it is as the library has it, or there is none with the name. */
 export function filtered(operand: Value, name: string, args: Arguments, apply: Apply): Value | undefined {
   return Object.hasOwn(FILTERS, name) ? FILTERS[name]?.(operand, args, apply) : undefined;
 }

@@ -212,7 +212,7 @@ const MAKING_TEXT: ReadonlySet<string> = new Set(['*', '%']);
 /** Longest text that is made by repeating one. */
 const MAX_REPEATED = 100_000;
 
-/** What an operator makes of two values; undefined: as the library has it. */
+/** What an operator makes of two values; undefined if it is as the library has it. */
 function ownOperation(operator: string, left: Value, right: Value): Value | undefined {
   switch (operator) {
     case '==':

@@ -6,7 +6,7 @@ import type { Value } from './jinja-library.js';
 type Method<Of> = (object: Of, args: Arguments) => Value;
 type ListValue = Value & { value: Value[] };
 
-/** An object's method; undefined: the library's, or there is none with the name. */
+/** An object's method; undefined if it is the library's, or there is none with the name. */
 export function methodOf(object: Value, name: string): ((args: Arguments) => Value) | undefined {
   if (object.type === 'StringValue') return of(TEXT, name, plainText(object));
   if (isList(object)) return of(LIST, name, object);

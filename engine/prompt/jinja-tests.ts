@@ -59,7 +59,7 @@ export function holds(name: string, value: Value, argument: Value | undefined): 
 /** What the operator of a test with an argument is called, in {@link withTestOperators}. */
 const OPERATOR = /^is (not )?(.+)$/;
 
-/** What such an operator makes of two values; undefined: it is another operator. */
+/** What such an operator makes of two values; undefined if it is another operator. */
 export function testOperation(operator: string, left: Value, right: Value): boolean | undefined {
   const [, not, name] = OPERATOR.exec(operator) ?? [];
   return name === undefined ? undefined : holds(name, left, right) === (not === undefined);

@@ -51,7 +51,7 @@ export function withReplaced(text: string, old: string, by: string, times: numbe
   return [parts.join(by), ...rest].join(old);
 }
 
-/** Python's `split` and `rsplit`, at most so many `times` unless that is negative; `separator` undefined: at white space. */
+/** Python's `split` and `rsplit`, at most so many `times` unless that is negative; `separator` undefined for white space. */
 export function splitText(text: string, separator: string | undefined, times: number, fromEnd: boolean): string[] {
   if (separator === '') throw new Error('an empty separator');
   return separator === undefined

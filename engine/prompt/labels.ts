@@ -92,7 +92,7 @@ const MAX_TEMPERATURE = 100;
 
 const TYPES: readonly QuestionType[] = ['yes_no', 'choice', 'score'];
 
-/** From what the file has under {@link CALIBRATION_KEY}; undefined: nothing. `problem` is one line for the operator. */
+/** From what the file has under {@link CALIBRATION_KEY}; undefined if nothing is. `problem` is one line for the operator. */
 export function readCalibration(
   found: unknown,
 ): { readonly kind: 'ok'; readonly calibration: Calibration } | { readonly kind: 'bad'; readonly problem: string } {

@@ -97,7 +97,7 @@ const NAMED: Readonly<Record<string, CallSyntax>> = { ...FOUND, ...familySyntaxe
  */
 export const TOOL_FORMATS: readonly string[] = ['auto', 'json', 'none', ...Object.keys(NAMED)];
 
-/** undefined: it names no format. */
+/** Undefined if it names no format. */
 export function namedSyntax(name: string): CallSyntax | undefined {
   return Object.hasOwn(NAMED, name) ? NAMED[name] : undefined;
 }

@@ -11,7 +11,7 @@
 import { joinedReply, joinedTexts, textOf, type PromptConversation, type PromptMessage } from './conversation.js';
 import { inWords } from './history.js';
 
-/** undefined: the template threw. */
+/** Undefined if the template threw. */
 type Render = (conversation: PromptConversation) => string | undefined;
 
 /** How a template takes the roles of messages. */
@@ -198,7 +198,7 @@ export interface TakenOut {
   readonly close: string;
 }
 
-/** undefined: the template threw. */
+/** Undefined if the template threw. */
 type RenderTurn = (messages: readonly PromptMessage[], addGenerationPrompt: boolean) => string | undefined;
 
 const QUESTION = 'probe-question';
@@ -232,7 +232,7 @@ export function turnFormOf(render: RenderTurn): TurnForm {
 
 /**
  * A rendered prompt whose last message is {@link NEXT_QUESTION}, without that message. `mark`: in the template's special texts
- * (Marking), perhaps empty. undefined: the template wrote the message in another form than when it was probed.
+ * (Marking), perhaps empty. Undefined if the template wrote the message in another form than when it was probed.
  */
 export function withoutNextQuestion(text: string, { head, close }: TakenOut, mark: string): string | undefined {
   const at = text.lastIndexOf(NEXT_TEXT);

@@ -86,7 +86,7 @@ function nameOf(reply: string, { key }: Place): string {
   return /^\w+/.exec(reply.slice(key))?.[0] ?? '';
 }
 
-/** The place of an argument whose value stands as JSON, or as Python writes it, strings without quotes; undefined: it does not. */
+/** The place of an argument whose value stands as JSON, or as Python writes it, strings without quotes; undefined if it does not. */
 function find(reply: string, key: string, value: unknown, from: number, until: number): Place | undefined {
   const at = reply.indexOf(key, from);
   const text = typeof value === 'string' ? value : JSON.stringify(value);

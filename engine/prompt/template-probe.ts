@@ -5,7 +5,7 @@
  */
 import type { PromptConversation, Shape, ThoughtMarks } from './conversation.js';
 
-/** undefined: the template threw. */
+/** Undefined if the template threw. */
 type Render = (conversation: PromptConversation, shape: Shape) => string | undefined;
 
 const MARK = {
@@ -64,7 +64,7 @@ const THOUGHTS: readonly PromptConversation[] = [
 ];
 
 /**
- * The template's form (`source`: its text), and whether offered tools are rendered; undefined: it cannot render one user message in any
+ * The template's form (`source`: its text), and whether offered tools are rendered; undefined if it cannot render one user message in any
  * form.
  */
 export function probeShape(

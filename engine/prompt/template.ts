@@ -111,7 +111,7 @@ export class ChatTemplate {
     return this.#template.efforts;
   }
 
-  /** How its model writes calls; undefined: it is given no tools. */
+  /** How its model writes calls; undefined if it is given no tools. */
   get calls(): CallSyntax | undefined {
     return this.tools.calls;
   }
@@ -229,7 +229,7 @@ function withMessage<T extends { readonly messages: readonly unknown[] }>(
   return Object.assign({}, conversation, { messages: [...conversation.messages, message] });
 }
 
-/** undefined: the template threw, be it by its own `raise_exception` or for a feature that the renderer lacks. */
+/** Undefined if the template threw, be it by its own `raise_exception` or for a feature that the renderer lacks. */
 function renderWith(
   source: TemplateSource,
   shaped: Shaped,

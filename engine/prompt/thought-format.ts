@@ -212,7 +212,7 @@ export class Thoughts {
     return this.#opened(tail) ? `${tail}\n${this.#format.ends[0] ?? ''}\n\n` : tail;
   }
 
-  /** A prompt's tail without the empty thought at its end; undefined: it ends with none. */
+  /** A prompt's tail without the empty thought at its end; undefined if it ends with none. */
   withoutEmpty(tail: string): string | undefined {
     const end = tail.trimEnd();
     const mark = this.#format.ends.find((text) => end.endsWith(text));
@@ -246,7 +246,7 @@ function behindName({ between, close, arguments: notation }: CallSyntax): readon
   return [first, close].flatMap((text) => (text.trim() === '' ? [] : [text.trim(), `\n${text.trim()}`]));
 }
 
-/** undefined: the template's model does not think, or in no way that is known. */
+/** Undefined if the template's model does not think, or in no way that is known. */
 export function thoughtsOf(source: string, specials: readonly string[]): Thoughts | undefined {
   const family = FAMILIES.find(({ sign }) => source.includes(sign));
   return family && new Thoughts(family, specials);

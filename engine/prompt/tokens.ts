@@ -27,7 +27,7 @@ export interface Vocabulary {
   readonly width: number;
   /** No token stands for more bytes of text than this; Infinity: nothing is known. */
   readonly longestTokenBytes: number;
-  /** What the GGUF has under `ra_sidecar.calibration`, unread; undefined: nothing. */
+  /** What the GGUF has under `ra_sidecar.calibration`, unread; undefined if nothing is. */
   readonly calibration: unknown;
   /** Frees the native model. Idempotent. */
   dispose(): Promise<void>;

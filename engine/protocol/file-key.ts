@@ -30,7 +30,7 @@ export function partsOf(path: string): string[] {
 
 /**
  * Equal as long as the path leads to the same, unchanged files: of each device, inode, time of birth, size, times of the last
- * change of content and of the inode. Undefined: there is no file at the path, or its attributes cannot be read.
+ * change of content and of the inode. Undefined if there is no file at the path, or its attributes cannot be read.
  */
 export function fileKey(path: string): string | undefined {
   const [first, ...others] = partsOf(path).map(keyOf);

@@ -108,7 +108,7 @@ export interface MachineFacts {
   /** Set if a CPU quota limits them: its cores, and those that the process may run on. */
   readonly quota?: { readonly cores: number; readonly present: number };
   readonly memory: { readonly total: number; readonly free: number };
-  /** Undefined: no GPU is used. */
+  /** Undefined if no GPU is used. */
   readonly gpuMemory: { readonly total: number; readonly free: number } | undefined;
 }
 
@@ -190,7 +190,7 @@ export interface LoadFacts {
 }
 
 export interface ModelReport {
-  /** Undefined: the file cannot be read as a model. */
+  /** Undefined if the file cannot be read as a model. */
   readonly head: HeadFacts | undefined;
   readonly load: LoadFacts | undefined;
   readonly memory: Fit | undefined;

@@ -261,7 +261,7 @@ export class FrameReader {
   }
 }
 
-/** The frame's length with its header; undefined: not enough bytes yet; Infinity: invalid. */
+/** The frame's length with its header; undefined while there are too few bytes; Infinity: invalid. */
 function frameBytes(buffer: Buffer, have: number): number | undefined {
   if (have < HEAD) return undefined;
   const bytes = 4 + buffer.readUInt32LE(0);

@@ -11,7 +11,7 @@ export interface UsableCores {
   readonly cores: number;
   /** Cores that the process may run on. */
   readonly present: number;
-  /** Processor time per time that the control groups allow, such as 2.5; undefined: they do not limit it. */
+  /** Processor time per time that the control groups allow, such as 2.5; undefined if they do not limit it. */
   readonly quota: number | undefined;
 }
 

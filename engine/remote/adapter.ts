@@ -104,7 +104,7 @@ export interface Adapter {
   readonly mostUnseen: number;
   /** What the server reports about itself, and whether it can be used. */
   open(): Promise<Opened>;
-  /** The server's own template and tokens of a conversation; undefined: it could not be asked. */
+  /** The server's own template and tokens of a conversation; undefined if it could not be asked. */
   promptIds(probe: Probe): Promise<readonly number[] | undefined>;
   /**
    * `choice`: of the job's replies. `name`: the server's name for the request. None is the beginning of another one:
@@ -116,7 +116,7 @@ export interface Adapter {
   longestLine(maxTokens: number): number;
   /** Never rejects. */
   score(job: ScoreJob, question: number, signal: AbortSignal): Promise<Scores>;
-  /** Undefined: it did not answer. */
+  /** Undefined if it did not answer. */
   load(): Promise<LoadReading | undefined>;
   /** Asks the server to stop a request whose connection was closed. */
   abort?(name: string): void;

@@ -144,7 +144,7 @@ export async function readLoad(
   };
 }
 
-/** The sum of a metric's series in Prometheus' text format; undefined: it has none. */
+/** The sum of a metric's series in Prometheus' text format; undefined if it has none. */
 export function metricOf(text: string, name: string): number | undefined {
   const values = seriesOf(text, name);
   return values.length > 0 ? values.reduce((sum, value) => sum + value, 0) : undefined;

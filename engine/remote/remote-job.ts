@@ -60,7 +60,7 @@ export class RemoteJob<W extends RemoteWork = RemoteWork> {
     return this.work.countsEach === true ? [{ id, kind: 'cached', tokens: this.cached }, done] : [done];
   }
 
-  /** The item that may start beside those that run; undefined: none now. */
+  /** The item that may start beside those that run; undefined if none may now. */
   get next(): number | undefined {
     if (this.#busy >= this.#limit) return undefined;
     return this.#again[0] ?? (this.#next < this.work.items ? this.#next : undefined);

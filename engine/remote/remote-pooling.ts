@@ -163,7 +163,7 @@ class RemotePooling implements Pooling {
   }
 }
 
-/** The vectors in the order of their inputs, each of length 1; undefined: the answer is another one. */
+/** The vectors in the order of their inputs, each of length 1; undefined if the answer is another one. */
 function vectorsOf(answer: unknown, inputs: number): Float32Array | undefined {
   const data = listOf(fieldsOf(answer)['data']).map(fieldsOf);
   const vectors = data.map(({ embedding }) => listOf(embedding).map(numberOf));
@@ -184,13 +184,13 @@ function vectorsOf(answer: unknown, inputs: number): Float32Array | undefined {
   return values;
 }
 
-/** What the server calls the first model that it lists; undefined: it lists none. */
+/** What the server calls the first model that it lists; undefined if it lists none. */
 async function firstModel(client: ServerClient): Promise<string | undefined> {
   const listed = await client.ask('GET', '/v1/models', ASK_MS);
   return listed.kind === 'json' ? textOf(fieldsOf(listOf(fieldsOf(listed.value)['data'])[0])['id']) : undefined;
 }
 
-/** How the server's tokens of our own texts differ from the file's, in one line; undefined: they do not. */
+/** How the server's tokens of our own texts differ from the file's, in one line; undefined if they do not. */
 async function compareTokens(
   client: ServerClient,
   { kind }: RemoteSetup,

@@ -126,7 +126,7 @@ export class ReplyFlight implements Flight {
     }
   }
 
-  /** Why the server's counts cannot be right: they are what callers are billed for. Undefined: they can. */
+  /** Why the server's counts cannot be right: they are what callers are billed for. Undefined if they can. */
   #impossible(event: Exclude<StreamEvent, { kind: 'error' }>): string | undefined {
     switch (event.kind) {
       case 'begun':

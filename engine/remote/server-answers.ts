@@ -43,7 +43,7 @@ const NOT_THERE: Readonly<Record<string, string>> = {
 /** A server that cannot be used, now or as it is. */
 export type NotOpen = Exclude<Opened, { kind: 'open' }>;
 
-/** What the answer to a server's health check means; undefined: it is up. */
+/** What the answer to a server's health check means; undefined if it is up. */
 export function notYet(health: ServerAnswer): NotOpen | undefined {
   if (health.kind === 'absent') {
     return { kind: 'not-yet', why: 'absent', says: NOT_THERE[health.why] ?? `it cannot be reached (${health.why})` };
@@ -113,7 +113,7 @@ export function textOf(value: unknown): string | undefined {
   return typeof value === 'string' ? value : undefined;
 }
 
-/** Token ids; undefined: something else is among them. */
+/** Token ids; undefined if something else is among them. */
 export function tokensOf(value: unknown): readonly number[] | undefined {
   const tokens = listOf(value);
   return tokens.every((token) => countOf(token) !== undefined) ? (tokens as readonly number[]) : undefined;
@@ -126,7 +126,7 @@ export type ServerGrammar =
   /** From one of these texts on, once it occurs. */
   | { readonly kind: 'lazy'; readonly gbnf: string; readonly marks: readonly string[] };
 
-/** Undefined: the reply is unconstrained. */
+/** Undefined if the reply is unconstrained. */
 export function serverGrammar({ format }: GenerateJob): ServerGrammar | undefined {
   const grammar = format?.grammar;
   if (grammar) {

@@ -160,7 +160,7 @@ async function checked(
   return { client, adapter, file, server, facts };
 }
 
-/** Undefined: none is sent. */
+/** Undefined if none is sent. */
 function keyOf({ secretFile }: RemoteSetup): string | undefined {
   if (secretFile === undefined) return undefined;
   let text: string;

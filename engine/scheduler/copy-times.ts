@@ -17,7 +17,7 @@ import { PREFIX_CHUNK } from '../protocol/cache-key.js';
 export interface DecodeCosts {
   /** Of next tokens alone, ms; 0: none was measured. */
   readonly decodeMs: number;
-  /** A prompt token after `depth` others, ms; undefined: none was measured. */
+  /** A prompt token after `depth` others, ms; undefined if none was measured. */
   tokenMs(depth: number): number | undefined;
 }
 
@@ -68,7 +68,7 @@ export class CopyTimes {
   readonly #clock: Clock;
   readonly #costs: DecodeCosts;
   readonly #msPerToken: Partial<Record<Copy, number>> = {};
-  /** What a restore took for each token, the faster of the last two, ms; undefined: there were no two. */
+  /** What a restore took for each token, the faster of the last two, ms; undefined if there were no two. */
   #restoreMs: number | undefined;
   #lastRestoreMs: number | undefined;
   /** Copies left out for their cost since one was measured. */

@@ -71,7 +71,7 @@ export class PrefillAhead {
     }
   }
 
-  /** Undefined: nothing is likely to be gained. */
+  /** Undefined if nothing is likely to be gained. */
   #planOf(held: HeldReply): PromptPlan | undefined {
     const tokens = nextPrompt(held, this.#model);
     if (!tokens) return undefined;
@@ -130,7 +130,7 @@ function nextPrompt(held: HeldReply, model: ModelTokens): Uint32Array | undefine
   return next;
 }
 
-/** Undefined: one is a control token, such as that of a channel's header, which is no part of the text that callers get. */
+/** Undefined if one is a control token, such as that of a channel's header, which is no part of the text that callers get. */
 function textOf(tokens: Uint32Array, model: ModelTokens): string | undefined {
   if (tokens.some((token) => model.control(token) !== undefined)) return undefined;
   return Buffer.concat(Array.from(tokens, (token) => model.bytes(token))).toString();

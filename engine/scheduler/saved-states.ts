@@ -35,7 +35,7 @@ export interface PrefixCacheLimits {
   readonly bytes: number;
   /** A state that was not used for so long is dropped, ms. */
   readonly maxAgeMs: number;
-  /** Bytes of memory that may be taken now beside what is kept free; undefined: unknown. Absent: as many as `bytes`. */
+  /** Bytes of memory that may be taken now beside what is kept free; undefined if it is unknown. Absent: as many as `bytes`. */
   readonly available?: () => number | undefined;
 }
 
@@ -128,7 +128,7 @@ export class SavedStates {
   }
 
   /**
-   * The saved state with most of a prompt; undefined: none spares so much more than the `kept` tokens of a sequence that it is worth a
+   * The saved state with most of a prompt; undefined if none spares so much more than the `kept` tokens of a sequence that it is worth a
    * restore. `elsewhere`: a state of another process, which becomes one of this where it may be worth one. `others`: all sequences.
    */
   find(
@@ -387,7 +387,7 @@ class FreeMemory {
     this.#clock = clock;
   }
 
-  /** `taken`: bytes that its user has now. Undefined: it is unknown. */
+  /** `taken`: bytes that its user has now. Undefined if it is unknown. */
   left(taken: number): number | undefined {
     const at = this.#clock.now();
     if (!this.#reading || at - this.#reading.at >= KEPT_MS) this.#reading = { at, left: this.#read(), taken };

@@ -23,7 +23,7 @@ const LEAST_PREFIX_TOKENS = 64;
 /** The sequence for a prompt, and its reusable tokens. */
 export interface ChosenSequence {
   readonly sequence: number;
-  /** The sequence to copy from first; undefined: the state is its own. */
+  /** The sequence to copy from first; undefined if the state is its own. */
   readonly source?: number;
   /** Leading tokens of the prompt that need not be evaluated. */
   readonly keep: number;
@@ -37,7 +37,7 @@ export interface Slot {
   readonly live: boolean;
   /** Its reply skips steps. */
   readonly intermittent?: boolean;
-  /** The session whose state it holds; undefined: none's. */
+  /** The session whose state it holds; undefined if it holds no session's. */
   readonly session?: number | undefined;
   /** Counter value when it was last freed. */
   readonly usedAt: number;
@@ -46,7 +46,7 @@ export interface Slot {
 /**
  * The free sequence for a prompt: the one that saves most, less the cost of gaps between used ids (llama.cpp decodes
  * contiguous ids together, docs/engine.md#a-step). Of equal ones an empty one, so that no useful state is overwritten,
- * then the least recently used, then the lowest. Undefined: none is free.
+ * then the least recently used, then the lowest. Undefined if none is free.
  *
  * Replies that skip steps leave gaps meanwhile, so they get contiguous ids from the highest down. A sequence that is kept for a session
  * is overwritten only if no other one is free; it may be copied from.

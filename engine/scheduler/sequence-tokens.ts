@@ -15,7 +15,7 @@ export class SequenceTokens {
   #length = 0;
   /** Ends of chunks that were decoded by themselves, without a gap from the start. */
   #ends: number[] = [];
-  /** Whose prompts may build on it; undefined: it never held anything. */
+  /** Whose prompts may build on it; undefined if it never held anything. */
   #key: CacheKey | undefined;
   /** Of the prompt that it holds. Those past its length are not there. */
   #images: readonly PlacedImage[] = [];

@@ -184,10 +184,10 @@ export class Breaker {
   #failures = 0;
   /** The cause of the last counted failure. */
   #lastCause: string | undefined;
-  /** Clock reading; undefined: closed. */
+  /** Clock reading; undefined while closed. */
   #openUntil: number | undefined;
   #why: Blocked['why'] = 'failing';
-  /** The latest time at which the trial ends, clock reading; undefined: none is in flight. */
+  /** The latest time at which the trial ends, clock reading; undefined if none is in flight. */
   #trialUntil: number | undefined;
   /** Counts transitions: calls that were allowed in an earlier epoch are void. */
   #epoch = 0;

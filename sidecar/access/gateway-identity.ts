@@ -69,7 +69,7 @@ function nameIn(credentials: Credentials, header: string): string | undefined {
   return name !== undefined && NAMED.test(name) ? name : undefined;
 }
 
-/** Absent: all hosted models. Undefined: malformed, so no entitlement at all. */
+/** Absent: all hosted models. Undefined if it is malformed, so that there is no entitlement at all. */
 function modelsOf(header: string | undefined): ModelSet | undefined {
   if (header === undefined) return 'all';
   const ids = header.split(',', MAX_MODELS + 1).map((id) => id.replace(/^[ \t]+|[ \t]+$/g, ''));

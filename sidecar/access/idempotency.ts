@@ -25,7 +25,7 @@ const BARE = /^[\x21\x23-\x7e]{1,255}$/;
  */
 const QUOTED = /^"((?:[\x21\x23-\x5b\x5d-\x7e]|\\["\\]){1,255})"$/;
 
-/** The key in a header's value, the same from both its forms; undefined: malformed. */
+/** The key in a header's value, the same from both its forms; undefined if it is malformed. */
 export function parseIdempotencyKey(value: string): string | undefined {
   if (BARE.test(value)) return value;
   return QUOTED.exec(value)?.[1]?.replace(/\\(.)/g, '$1');

@@ -28,7 +28,7 @@ const MOST_TURNS = 20;
  * of several turns: the mean time of a turn, over the share of the turns after which the seat was free.
  */
 export class HoldTime {
-  /** Undefined: nothing was observed. */
+  /** Undefined if nothing was observed. */
   meanMs: number | undefined;
   #turnMs = 0;
   #freed = 1;
@@ -195,7 +195,7 @@ export class AccountClass {
     return this.#calibration;
   }
 
-  /** The request that its next turn goes to; undefined: none of it may be seated. */
+  /** The request that its next turn goes to; undefined if none of it may be seated. */
   get next(): QueuedRequest | undefined {
     return this.users.next(this.newestFirst);
   }
@@ -308,7 +308,7 @@ export class Account {
   /** Requests that wait, and requests that hold seats. */
   waiting = 0;
   leases = 0;
-  /** The class that its next seat goes to; undefined: none of it is seatable. */
+  /** The class that its next seat goes to; undefined if none of it is seatable. */
   next: AccountClass | undefined;
   /** Places that its requests take: those that wait, without the ones whose engine was lost; and the body bytes of these. */
   places = 0;
@@ -324,7 +324,7 @@ export class Account {
   seatMs = 0;
   /** Seat-milliseconds over weight since the fairness window began. */
   windowMs = 0;
-  /** Clock reading since which it has always had a request that could be seated; undefined: it has none now. */
+  /** Clock reading since which it has always had a request that could be seated; undefined if it has none now. */
   backloggedSince: number | undefined;
   /** When its last seatable request was seated or left, and when one of its requests was last refused because the queue stands. */
   emptyAt = 0;
@@ -351,7 +351,7 @@ export class Account {
     this.#copy();
   }
 
-  /** Seat-milliseconds that one request takes, whatever its class; undefined: none has ended. */
+  /** Seat-milliseconds that one request takes, whatever its class; undefined if none has ended. */
   get holdMs(): number | undefined {
     return this.#hold.meanMs;
   }

@@ -49,7 +49,7 @@ export class SeatChoice {
   /** Whether a free seat is long enough for a request. */
   readonly #fits = ({ seatTokens }: QueuedRequest): boolean => this.#state.replicas.hasFree(seatTokens);
 
-  /** `reusableTokens` undefined: the tokens of a prompt that a replica has are not considered. */
+  /** `reusableTokens` undefined if the tokens of a prompt that a replica has are not considered. */
   constructor(state: QueueState, overload: Overload, sessions: Sessions, reusableTokens: ReusableTokens | undefined) {
     this.#state = state;
     this.#overload = overload;
@@ -57,7 +57,7 @@ export class SeatChoice {
     this.#reusableTokens = reusableTokens;
   }
 
-  /** The request that is seated next, with its replica set; undefined: no waiting request can take a free seat. */
+  /** The request that is seated next, with its replica set; undefined if no waiting request can take a free seat. */
   next(): QueuedRequest | undefined {
     const hasFree = this.#state.replicas.freeSeats > 0;
     const queued = hasFree ? (this.#state.firstReturned(this.#fits) ?? this.#inTurn()) : undefined;
@@ -90,7 +90,7 @@ export class SeatChoice {
 
   /**
    * Overload rule "aged" (overload.ts): the head of the account with the lowest virtual time whose head did not wait too long;
-   * undefined: none of the first accounts has such a head.
+   * undefined if none of the first accounts has such a head.
    */
   #fresher(): QueuedRequest | undefined {
     let found: QueuedRequest | undefined;

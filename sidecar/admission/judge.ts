@@ -12,7 +12,7 @@ import type { QueueConfig, QueueRequest, Refused } from './types.js';
 
 export interface Admitted {
   readonly kind: 'admitted';
-  /** Undefined: there is no prediction. */
+  /** Undefined if there is no prediction. */
   readonly predictedMs: number | undefined;
   /** It returned at the time that was reserved for it. */
   readonly hasReservation: boolean;

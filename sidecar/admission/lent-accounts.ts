@@ -54,7 +54,7 @@ export class LentRequest implements ListMember<LentRequest> {
   returns = 0;
   /** Its place in the queue, once it entered that. */
   ticket: Ticket | undefined;
-  /** Stops its job; undefined: it has none yet. */
+  /** Stops its job; undefined if it has none yet. */
   stop: (() => Promise<void> | undefined) | undefined;
   /** Cancels its timer. */
   disarm: (() => void) | undefined;
@@ -190,12 +190,12 @@ export class LentShares {
     this.#becomesIdle(account);
   }
 
-  /** The request that was given its seat last, of those on a replica; undefined: none is there. */
+  /** The request that was given its seat last, of those on a replica; undefined if none is there. */
   youngestOn(replica: number): LentRequest | undefined {
     return [...this.#running].findLast((lent) => lent.replica === replica);
   }
 
-  /** The account with the most requests whose prompt is known; undefined: none has any. O(accounts). */
+  /** The account with the most requests whose prompt is known; undefined if none has any. O(accounts). */
   longest(): LentAccount | undefined {
     let longest: LentAccount | undefined;
     for (const account of this.#ready) if (account.ready.length > (longest?.ready.length ?? 0)) longest = account;

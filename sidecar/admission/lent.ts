@@ -62,7 +62,7 @@ export interface LendingQueue {
   enter(request: QueueRequest): Ticket | Refused;
   /** One operation: brings all state to the present, changes it, and gives free seats out. */
   turn<T>(change: () => T): T;
-  /** Why a request may not wait again now; undefined: it may. */
+  /** Why a request may not wait again now; undefined if it may. */
   closedFor(deadlineAt: number | undefined): RefusalReason | undefined;
 }
 
@@ -197,7 +197,7 @@ export class LentSeats {
     return this.#config.waitingBytes - this.#state.bytes - this.#shares.bytes;
   }
 
-  /** Why a newcomer may not wait; undefined: it may. */
+  /** Why a newcomer may not wait; undefined if it may. */
   #refusalOf({ bytes, deadlineAt = Infinity }: QueueRequest, account: LentAccount): RefusalReason | undefined {
     const { now, seats, replicas } = this.#state;
     if (deadlineAt <= now) return 'deadline';
@@ -226,7 +226,7 @@ export class LentSeats {
 
   /**
    * How long one more request of this account would wait, ms: for its own requests that wait, and as many of each other account that does,
-   * on as many seats as are lent now. Undefined: no lent seat was ever used to a request's end.
+   * on as many seats as are lent now. Undefined if no lent seat was ever used to a request's end.
    */
   #waitMs(account: LentAccount): number | undefined {
     const { meanMs } = this.#hold;

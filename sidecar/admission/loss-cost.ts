@@ -17,7 +17,7 @@ const HIGHER_ALPHA = 0.03;
 const REUSED_ALPHA = 0.1;
 
 export class LossCost {
-  /** ms for a token; undefined: not known. */
+  /** ms for a token; undefined if it is not known. */
   #computeMs: number | undefined;
   #restoreMs = 0;
   /** The share of a session's last prompt that a turn without its seat reused. */

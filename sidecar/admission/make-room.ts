@@ -108,7 +108,7 @@ function mostServed(accounts: Heap<Account>, rank: number): Account | undefined 
   return found;
 }
 
-/** The class of `account` with the most waiting over its weight; undefined: the newcomer's own would have as much. */
+/** The class of `account` with the most waiting over its weight; undefined if the newcomer's own would have as much. */
 function classToDropFrom(
   account: Account,
   newcomer: Newcomer,

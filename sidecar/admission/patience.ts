@@ -43,7 +43,7 @@ const ALL_THERE = Float32Array.from(BIN_ENDS);
 /** Hazards that are believed before anything is seen: the chance of leaving in each bin, and how many callers that counts as. */
 interface Prior {
   readonly callers: number;
-  /** Undefined: no caller leaves. */
+  /** Undefined if no caller leaves. */
   readonly hazardOf: ((bin: number) => number) | undefined;
 }
 
@@ -168,7 +168,7 @@ export class Survival {
   }
 
   /**
-   * The time that this share of callers has left by, ms, between two bin ends in a straight line; undefined: fewer leave than
+   * The time that this share of callers has left by, ms, between two bin ends in a straight line; undefined if fewer leave than
    * that, as far as is known.
    */
   timeOf(share: number): number | undefined {
@@ -246,7 +246,7 @@ interface Outcome {
 /** If fewer than this share of callers are still there, nothing is known about them. */
 const GONE = 0.02;
 
-/** The expected use of a seat after `waitMs`. `wholeMs`: seat time of a stream; undefined: it ends with what is waited for. O(parts). */
+/** The expected use of a seat after `waitMs`. `wholeMs`: seat time of a stream; undefined if it ends with what is waited for. O(parts). */
 export function outcomeOf(
   survival: Survival,
   service: ServiceTime,
@@ -457,7 +457,7 @@ export class PatienceBook {
   }
 }
 
-/** Seat time of a whole stream, ms; undefined: a reply ends with what is waited for. */
+/** Seat time of a whole stream, ms; undefined if a reply ends with what is waited for. */
 function wholeMs(awaited: Awaited, holdMs: number): number | undefined {
   return awaited === 'first-token' ? holdMs : undefined;
 }

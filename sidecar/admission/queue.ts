@@ -455,7 +455,7 @@ export class SeatQueue {
     this.#returnSeats(queued, queued.seats);
   }
 
-  /** Why a request with this deadline may not wait again; undefined: it may. */
+  /** Why a request with this deadline may not wait again; undefined if it may. */
   #closedFor(deadlineAt = Infinity): RefusalReason | undefined {
     if (deadlineAt <= this.#state.now) return 'deadline';
     return this.#draining ? 'drain' : this.#isServed() ? undefined : 'no-engine';

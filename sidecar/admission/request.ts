@@ -102,7 +102,7 @@ export class QueuedRequest implements ListMember<QueuedRequest> {
   readonly request: QueueRequest;
   /** In the order of entering. */
   readonly order: number;
-  /** The same for requests of the same account and body; undefined: its body is not known. */
+  /** The same for requests of the same account and body; undefined if its body is not known. */
   readonly bodyKey: string | undefined;
   list: OrderedList<QueuedRequest> | undefined;
   prev: QueuedRequest | undefined;
@@ -112,7 +112,7 @@ export class QueuedRequest implements ListMember<QueuedRequest> {
   /** The same where the newest goes first. */
   readonly recent: HeapNode<QueuedRequest> = new HeapNode<QueuedRequest>(this);
   phase: Phase = 'unready';
-  /** The predicted wait when it entered; undefined: there was no prediction. */
+  /** The predicted wait when it entered; undefined if there was no prediction. */
   predictedMs: number | undefined;
   /** Set by `ready`. */
   needs: SeatNeeds | undefined;
@@ -144,7 +144,7 @@ export class QueuedRequest implements ListMember<QueuedRequest> {
   explores = false;
   /** It was admitted since a kept seat may be its own (sessions.ts). */
   claims = false;
-  /** Its session, once its prompt is known and it continues one, or once it has a seat; undefined: it is none's. */
+  /** Its session, once its prompt is known and it continues one, or once it has a seat; undefined if it is none's. */
   session: Session | undefined;
   /** It is a further turn of its session, and goes before its user's new sessions. */
   continues = false;
@@ -154,9 +154,9 @@ export class QueuedRequest implements ListMember<QueuedRequest> {
   patienceRecorded = false;
   /** Its caller left while it had a seat, before it had what it waited for. */
   leftUnserved = false;
-  /** Cancels its timer; undefined: it has none. */
+  /** Cancels its timer; undefined if it has none. */
   disarm: (() => void) | undefined;
-  /** Asks its lease, while that has several seats, to return one; undefined: its holder did not want to know. */
+  /** Asks its lease, while that has several seats, to return one; undefined if its holder did not want to know. */
   recall: (() => void) | undefined;
   outcome: Promise<TicketOutcome>;
   #settle!: (outcome: TicketOutcome) => void;
@@ -183,7 +183,7 @@ export class QueuedRequest implements ListMember<QueuedRequest> {
   }
 }
 
-/** The same for requests of the same account and body; undefined: the body is not known. */
+/** The same for requests of the same account and body; undefined if the body is not known. */
 export function bodyKeyOf({ account, bodyDigest }: QueueRequest): string | undefined {
   return bodyDigest === undefined ? undefined : `${bodyDigest} ${account}`;
 }

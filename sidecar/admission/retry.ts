@@ -59,7 +59,7 @@ export class RetryReservations {
   }
 
   /**
-   * The time for a request of this class to return. `key`: of its account and body; undefined: none can be reserved. Returns
+   * The time for a request of this class to return. `key`: of its account and body; undefined if none can be reserved. Returns
    * undefined if the class's load is low enough for a predicted wait.
    */
   offer(

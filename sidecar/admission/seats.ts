@@ -24,7 +24,7 @@ export interface Replica {
   readonly grantedLast: number;
   /** Seats of other replicas, of the same length as its own, that were given since. */
   readonly passedOver: number;
-  /** How many times as long a token of a reply takes as on the average replica under the same load; undefined: not known. */
+  /** How many times as long a token of a reply takes as on the average replica under the same load; undefined if it is not known. */
   readonly tokenTimeRatio: number | undefined;
 }
 
@@ -122,7 +122,7 @@ export class ReplicaSeats {
     return up > 0 ? up : known;
   }
 
-  /** The free share of the seats that hold at least this many tokens; undefined: no replica with such seats is available. */
+  /** The free share of the seats that hold at least this many tokens; undefined if no replica with such seats is available. */
   freeShareFor(tokens: number): number | undefined {
     let [seats, free] = [0, 0];
     for (const replica of this.#replicas) {
@@ -253,14 +253,14 @@ const MAX_FACTOR = 4;
 export class ReplicaSpeeds {
   /** Logarithms of the time of a token, ms, by busy seats. */
   readonly #byBusy: number[] = [];
-  /** Logarithms of how many times as long it takes on each replica, less a number common to all; undefined: not known. */
+  /** Logarithms of how many times as long it takes on each replica, less a number common to all; undefined if it is not known. */
   readonly #byReplica: (number | undefined)[];
 
   constructor(replicas: number) {
     this.#byReplica = Array.from({ length: replicas }, () => undefined);
   }
 
-  /** How many times as long a token takes on this replica as on the average one under the same load; undefined: not known. */
+  /** How many times as long a token takes on this replica as on the average one under the same load; undefined if it is not known. */
   ratioOf(replica: number): number | undefined {
     const ratio = this.#byReplica[replica];
     return ratio === undefined ? undefined : Math.exp(ratio - this.#mean());

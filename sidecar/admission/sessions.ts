@@ -69,7 +69,7 @@ export class Sessions {
   readonly #expired: () => void;
   readonly #state: QueueState;
   readonly #forecast: Forecast;
-  /** Undefined: no session is recognised. */
+  /** Undefined if no session is recognised. */
   readonly #settings: SessionSettings | undefined;
   /** By id, the one that was used last at the end. */
   readonly #all = new Map<number, Session>();
@@ -152,7 +152,7 @@ export class Sessions {
     return false;
   }
 
-  /** For the engine that gets the job of this request; undefined: it is no turn of a session. */
+  /** For the engine that gets the job of this request; undefined if it is no turn of a session. */
   claimsOf({ session, replica }: QueuedRequest): SequenceClaims | undefined {
     if (session === undefined) return undefined;
     const kept: number[] = [];
@@ -244,7 +244,7 @@ export class Sessions {
   }
 
   /**
-   * The kept session whose seat the next request of `account` takes, by TAKE_RATIO and TAKE_LEAD; undefined: it takes none. `seatTokens`:
+   * The kept session whose seat the next request of `account` takes, by TAKE_RATIO and TAKE_LEAD; undefined if it takes none. `seatTokens`:
    * that its seat has to hold. O(kept).
    */
   takeable(account: Account, seatTokens: number, waiting = 0): Session | undefined {

@@ -113,7 +113,7 @@ export class QueueState {
     return this.replicas.freeSeats > this.#waiting - this.#seatableRequests - this.#claiming;
   }
 
-  /** Jain's index of the last whole window; undefined: fewer than two accounts had a backlog all through it. */
+  /** Jain's index of the last whole window; undefined if fewer than two accounts had a backlog all through it. */
   get fairness(): number | undefined {
     return this.#window.index;
   }
@@ -129,7 +129,7 @@ export class QueueState {
     return account;
   }
 
-  /** Undefined: it is not remembered. One with kept seats always is. */
+  /** Undefined if it is not remembered. One with kept seats always is. */
   accountNamed(name: string): Account | undefined {
     return this.#accounts.get(name);
   }

@@ -38,7 +38,7 @@ export interface QueueRequest {
   readonly lent?: boolean;
   /** It may be a turn of a session (sessions.ts): a chat of one reply. Absent: it is none. */
   readonly session?: {
-    /** The same for all turns of a session, by the account and an id that its client sends; undefined: it sends none. */
+    /** The same for all turns of a session, by the account and an id that its client sends; undefined if it sends none. */
     readonly name: string | undefined;
   };
 }
@@ -95,11 +95,11 @@ export interface Lease {
   readonly replica: number;
   /** Milliseconds that it waited in the queue, from `ready` on; those after a `giveBack` are added. */
   readonly waitedMs: number;
-  /** The predicted wait when the request entered, ms; undefined: there was no prediction. */
+  /** The predicted wait when the request entered, ms; undefined if there was no prediction. */
   readonly predictedMs?: number | undefined;
   /** Its seat is lent: it may be recalled at any time. */
   readonly lent: boolean;
-  /** What the engine has to know of sessions; undefined: the request is no turn of one. */
+  /** What the engine has to know of sessions; undefined if the request is no turn of one. */
   readonly claims: SequenceClaims | undefined;
   /** Takes a further seat of the same replica if one is free and no waiting request could use it. */
   takeSeat(): boolean;

@@ -193,7 +193,7 @@ class Parts {
     this.#clock = clock;
   }
 
-  /** The next part, of one input at least; undefined: there is none. */
+  /** The next part, of one input at least; undefined if there is none. */
   next(): Job | undefined {
     const { tokens, lengths, promptVersion } = this.#tokens;
     const [from, first] = [this.#token, this.#input];

@@ -32,7 +32,7 @@ export interface PublicMetrics {
   readonly metrics: Pick<Metrics, 'render' | 'renderEndpoint'>;
   /** Whether a request without the secret may see the load of the process; otherwise it is refused. */
   readonly open: boolean;
-  /** Undefined: no request gets more than that. */
+  /** Undefined if no request gets more than that. */
   readonly scrapers: Scrapers | undefined;
 }
 

@@ -102,7 +102,7 @@ export class Timeline {
       : { from: this.#authorizedFrom, until: this.#authorizedUntil };
   }
 
-  /** The last attempt at a seat and the engine; undefined: there was none. */
+  /** The last attempt at a seat and the engine; undefined if there was none. */
   get last(): Attempt | undefined {
     if (this.#readyAt === undefined) return undefined;
     return {

@@ -16,9 +16,9 @@ import type { Closers } from './closers.js';
 
 export interface Identities {
   readonly identity: Identity;
-  /** Who may read all metrics on the public listener; undefined: no caller. */
+  /** Who may read all metrics on the public listener; undefined if no caller may. */
   readonly scrapers: Scrapers | undefined;
-  /** Which content of the keys file is in force; undefined: no keys file is used. */
+  /** Which content of the keys file is in force; undefined if no keys file is used. */
   readonly keysInForce: (() => Promise<KeysInForce>) | undefined;
   /** `closed` is called with each account that is frozen or has no key any more, from now on. One listener. */
   follow(closed: (account: string) => void): void;

@@ -39,7 +39,7 @@ export interface Inspectors {
   machine(gpu: ModelConfig['gpu'], environment: ReplicaPlan['environment']): Promise<Inspected<'machine'>>;
   /** Whether the model fits there. */
   fits(model: ModelConfig, environment: ReplicaPlan['environment']): Promise<boolean>;
-  /** The UUID of each device, by CUDA's index; undefined: they are not known. */
+  /** The UUID of each device, by CUDA's index; undefined if they are not known. */
   uuids(): readonly string[] | undefined;
 }
 
@@ -214,7 +214,7 @@ function countOf(count: number): string {
 const FOLDER = '/proc/driver/nvidia/gpus';
 
 /**
- * The UUIDs of NVIDIA's GPUs, as CUDA counts them. Undefined: there is no such driver, or CUDA's order is not known, since
+ * The UUIDs of NVIDIA's GPUs, as CUDA counts them. Undefined if there is no such driver, or CUDA's order is not known, since
  * by default it puts the fastest first and they differ. `order`: the value of CUDA_DEVICE_ORDER.
  */
 export function gpuUuids(order: string | undefined, folder = FOLDER): readonly string[] | undefined {
@@ -258,7 +258,7 @@ export function setupOf(model: ModelConfig): Sized & Pick<EngineSetup, 'prefixRe
   };
 }
 
-/** What an engine needs to know of a model's projector; undefined: it takes no images. */
+/** What an engine needs to know of a model's projector; undefined if it takes no images. */
 function projectorOf({ vision }: Pick<ModelConfig, 'vision'>): EngineSetup['projector'] {
   return vision && { file: resolve(vision.projector), maxTokens: vision.maxTokensPerImage ?? MAX_TOKENS };
 }

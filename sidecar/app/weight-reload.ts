@@ -108,7 +108,7 @@ async function replaceAll(
   return { kind: 'reloaded', version, replicas: wanted.length, file };
 }
 
-/** Undefined: it serves with them. */
+/** Undefined if it serves with them. */
 async function replace(
   { engine }: Model,
   replica: number,

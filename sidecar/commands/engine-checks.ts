@@ -229,7 +229,7 @@ export async function cacheCheck(engines: readonly CacheSettings[]): Promise<Che
 }
 
 /**
- * `room`: bytes that files in memory can take, and still now; undefined: this system has none. `free`: bytes of memory.
+ * `room`: bytes that files in memory can take, and still now; undefined if this system has none. `free`: bytes of memory.
  * `engines`: as in {@link cacheCheck}.
  */
 export function cacheRoomCheck(

@@ -144,7 +144,7 @@ export async function httpCheck(): Promise<Check> {
 
 /**
  * Whether memory may be written to a swap device: engines keep prompts in memory. `swaps`: the text of /proc/swaps; empty if it does
- * not exist. `most`: the text of the control group's memory.swap.max; undefined: there is none.
+ * not exist. `most`: the text of the control group's memory.swap.max; undefined if there is none.
  */
 export function swapCheck(swaps: string, most: string | undefined): Check {
   const what = 'swap';

@@ -77,7 +77,7 @@ export async function serve(config: Config, source: string, log: Log, print: (li
   }
 }
 
-/** What signals act on; undefined: not open yet. */
+/** What signals act on; undefined while it is not open. */
 interface Running {
   app: App | undefined;
   identities: Identities | undefined;

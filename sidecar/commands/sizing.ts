@@ -253,7 +253,7 @@ type Finding = ModelReport['findings'][number];
 /** Heartbeats do not matter to a process that is ended at once, ms. */
 const HEARTBEAT_MS = 1000;
 
-/** Undefined: the model takes no images. `file`: its path. `entry`: of the process' module, absent: our own. */
+/** Undefined if the model takes no images. `file`: its path. `entry`: of the process' module, absent: our own. */
 export async function imageFinding(
   model: ModelConfig | undefined,
   file: string,

@@ -34,7 +34,7 @@ export function deviceEnvironment(
   return devices.every(isIndex) ? { ...cuda, [VISIBLE.vulkan]: through(here[VISIBLE.vulkan], devices) } : cuda;
 }
 
-/** `visible`: the devices that are visible here; undefined: all. */
+/** `visible`: the devices that are visible here; undefined for all. */
 function through(visible: string | undefined, devices: readonly string[]): string {
   const here = visible?.split(',').map((device) => device.trim());
   // The index of a missing device is passed on, so that no device is visible.
@@ -45,7 +45,7 @@ function through(visible: string | undefined, devices: readonly string[]): strin
 const ABSENT = '-1';
 
 /**
- * Whether two names are of one device; the beginning of a UUID names one too. Undefined: it is not known, since one is an index and
+ * Whether two names are of one device; the beginning of a UUID names one too. Undefined if it is not known, since one is an index and
  * the other a UUID.
  */
 export function isSameDevice(one: string, other: string): boolean | undefined {

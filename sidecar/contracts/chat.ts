@@ -51,7 +51,7 @@ export function toChatRequest(value: unknown): Parsed<ChatRequest> {
 /** Where a body of POST /chat/completions names functions. */
 const CHAT_NAMES = { tool: (at: number) => `tools[${at}].function.name`, choice: 'tool_choice.function.name' };
 
-/** Why the tools, or `tool_choice`, cannot be what the body says; undefined: they can. `names`: where it names functions. */
+/** Why the tools, or `tool_choice`, cannot be what the body says; undefined if they can. `names`: where it names functions. */
 export function checkTools(body: ChatBody, names = CHAT_NAMES): Parsed<never> | undefined {
   const known = new Set<string>();
   for (const [i, { function: described }] of (body.tools ?? []).entries()) {

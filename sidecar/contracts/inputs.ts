@@ -105,7 +105,7 @@ export function toEmbeddingRequest(value: unknown): Parsed<EmbeddingRequest> {
   return { kind: 'ok', request: { params, inputs, truncate, single: !Array.isArray(input) || isTokens(input) } };
 }
 
-/** Undefined: its items are of several kinds. */
+/** Undefined if its items are of several kinds. */
 function inputsOf(input: EmbeddingsBody['input']): readonly (string | readonly number[])[] | undefined {
   if (typeof input === 'string') return [input];
   if (isTokens(input)) return [input];

@@ -294,7 +294,7 @@ function isSpace(code: number): boolean {
 }
 
 /**
- * What is wrong with an operator's JSON file in which a name occurs twice in one object; undefined: nothing. JSON.parse
+ * What is wrong with an operator's JSON file in which a name occurs twice in one object; undefined if nothing is. JSON.parse
  * takes the last one, so what the first one said would be lost without a word. `value` is what JSON.parse made of
  * `text`, of a schema that bounds its depth. The place is looked for only in a file that has such a name.
  */

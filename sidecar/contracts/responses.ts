@@ -274,7 +274,7 @@ function checkChoice({ tool_choice: choice }: ResponsesBody): Parsed<never> | un
   return refuse('tool_choice.type', `must be function: ${why}`);
 }
 
-/** Why an image is not where chat templates take one; undefined: all are. */
+/** Why an image is not where chat templates take one; undefined if all are. */
 function checkImages(input: ResponsesBody['input']): Parsed<never> | undefined {
   if (typeof input === 'string') return undefined;
   for (const [i, item] of input.entries()) {
@@ -456,7 +456,7 @@ function valueText(value: unknown): string {
   return parts.length > 0 && texts.length === parts.length ? texts.join('\n') : JSON.stringify(value);
 }
 
-/** The text of a part of an output; undefined: it is none. */
+/** The text of a part of an output; undefined if it is none. */
 function textPart(part: unknown): string | undefined {
   if (typeof part !== 'object' || part === null) return undefined;
   const { type, text } = part as { readonly type?: unknown; readonly text?: unknown };

@@ -130,7 +130,7 @@ export class EngineChild {
     return this.#over ? NO_REPORT : this.#report;
   }
 
-  /** Undefined: it could not be forked. */
+  /** Undefined if it could not be forked. */
   get pid(): number | undefined {
     return this.#process.pid;
   }
@@ -142,7 +142,7 @@ export class EngineChild {
 
   /**
    * The GPU's backend that failed in this child, which ended in this way: its library ended the process, or its first step failed.
-   * Undefined: the cause is another one, such as memory, or it was ready.
+   * Undefined if the cause is another one, such as memory, or it was ready.
    */
   backendFailure(end: ChildEnd): GpuBackend | undefined {
     const { reason, hint, detail = '' } = end;

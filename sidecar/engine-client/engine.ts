@@ -70,7 +70,7 @@ export type EngineJob =
 /** A job that was sent to an engine. Its functions do nothing after its end. */
 export interface JobHandle {
   /**
-   * Stops it at the engine's next step; nothing more is called on its receiver. Undefined: its seats may be given to other
+   * Stops it at the engine's next step; nothing more is called on its receiver. Undefined if its seats may be given to other
    * jobs at once, since the engine runs a cancel before every job that it is given later. Otherwise they may once the
    * promise settles; it never rejects. Idempotent.
    */
@@ -88,7 +88,7 @@ export interface ReplicaStatus {
   readonly state: EngineState;
   /** Why it is not ready, in one line for the operator, or undefined. */
   readonly problem: string | undefined;
-  /** Of its present process, or of its last one; undefined: none was ready. */
+  /** Of its present process, or of its last one; undefined if none was ready. */
   readonly facts: EngineFacts | undefined;
 }
 

@@ -36,7 +36,7 @@ export interface PrefixIndex {
 export interface ReplicaPrefixes extends PrefixIndex {
   /** The same of those alone that other processes can restore. */
   longestShared(hashes: Uint32Array): number;
-  /** One of these that has as much; undefined: none has a chunk. */
+  /** One of these that has as much; undefined if none has a chunk. */
   sharedState(hashes: Uint32Array): SharedState | undefined;
 }
 

@@ -58,13 +58,13 @@ export interface EngineReplicaOptions {
   /** Environment variables of its process besides those of this process that an engine gets. */
   readonly environment?: Readonly<Record<string, string>>;
   readonly events: EngineEvents;
-  /** Undefined: forked by start(), and never unloaded. */
+  /** Undefined if it is forked by start(), and never unloaded. */
   readonly onDemand?: OnDemand;
   /** Engines that must load one after another share one. */
   readonly gate?: StartGate;
   /** What it loads on, for the gate; absent: the host's memory, or all devices. */
   readonly devices?: readonly string[];
-  /** Hashes the setup's file, of this key, while a process loads it; undefined: it cannot be. Absent: the engine hashes it. */
+  /** Hashes the setup's file, of this key, while a process loads it; undefined if it cannot be. Absent: the engine hashes it. */
   readonly weights?: (setup: EngineSetup, key: string | undefined) => Promise<HashedFile | undefined>;
   /** The estimated time until a file's hash is known, ms. Absent: 0. */
   readonly hashMsLeft?: (file: string) => number;
@@ -79,7 +79,7 @@ interface Successor {
   readonly since: number;
   /** Settles the call of `replace`. */
   readonly settle: (replaced: Replaced) => void;
-  /** Undefined: it waits until other engines have loaded. */
+  /** Undefined if it waits until other engines have loaded. */
   child: EngineChild | undefined;
   leaveGate: () => void;
 }
@@ -101,7 +101,7 @@ export class EngineReplica {
   /** Why it is not ready, in one line for the operator, or undefined. */
   problem: string | undefined;
   onDemand: boolean;
-  /** Of its present process, or of its last one; undefined: none was ready. */
+  /** Of its present process, or of its last one; undefined if none was ready. */
   facts: EngineFacts | undefined;
   /** The setup of its present process, or of its next one. */
   setup: EngineSetup;

@@ -163,7 +163,7 @@ function longestReachable(replicas: readonly ReplicaPort[], replica: ReplicaPort
   return most;
 }
 
-/** A state in another replica's cache that has more of a prompt than this replica has; undefined: there is none. */
+/** A state in another replica's cache that has more of a prompt than this replica has; undefined if there is none. */
 function stateElsewhere(
   replicas: readonly ReplicaPort[],
   replica: ReplicaPort,

@@ -70,7 +70,7 @@ export class RestartPolicy {
     this.#patient = patient;
   }
 
-  /** A process ended. `readyMs`: how long it was ready; undefined: never. */
+  /** A process ended. `readyMs`: how long it was ready; undefined if it never was. */
   after(end: ChildEnd, readyMs: number | undefined): Next {
     if (readyMs !== undefined) this.#everReady = true;
     const why = this.#hopeless(end);
@@ -108,7 +108,7 @@ export function pidField(pid: number | undefined): LogFields {
   return pid === undefined ? {} : { pid };
 }
 
-/** Why there is no engine process, for operators; undefined: one that was ready is being restarted. */
+/** Why there is no engine process, for operators; undefined while one that was ready is being restarted. */
 export function problemOf({ reason, detail, code }: ChildEnd, wasReady: boolean): string | undefined {
   if (code === ENGINE_EXIT.lost) return detail;
   if (reason === 'unstartable') return `cannot be forked: ${detail ?? ''}`;

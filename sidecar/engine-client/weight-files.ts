@@ -60,7 +60,7 @@ export class WeightFiles {
   readonly #reading = new Map<string, Promise<Hashed>>();
   /** Files that are hashed or wait for that, with when their hash is expected, by the clock. */
   readonly #hashing = new Map<string, number>();
-  /** Where hashes are kept; undefined: nowhere. */
+  /** Where hashes are kept; undefined if they are kept nowhere. */
   readonly #keptIn: string | undefined;
   /** What that file has, or is about to. */
   readonly #kept: Map<string, string>;
@@ -254,7 +254,7 @@ export interface Content {
 
 /** One file that is read. Its owner closes it. */
 export interface WeightReader {
-  /** The file's key; undefined: there is no such file. Rejects with one line if nothing is known for too long. */
+  /** The file's key; undefined if there is no such file. Rejects with one line if nothing is known for too long. */
   readonly found: Promise<string | undefined>;
   /** Settles when the thread has ended, long after `close` if it cannot be interrupted. */
   readonly ended: Promise<void>;

@@ -91,7 +91,7 @@ export async function clearSocketPath(path: string): Promise<void> {
 
 /**
  * Runs `bind`, which creates the file synchronously for its owner only, and then sets `mode`, so that no other user can
- * connect in between. Undefined: it could not be bound.
+ * connect in between. Undefined if it could not be bound.
  */
 export function bindSocketFile(path: string, mode: number, bind: () => boolean): SocketFile | undefined {
   const before = process.umask(0o177);

@@ -151,7 +151,7 @@ export class SendBuffer {
     }
   }
 
-  /** The first waiting bytes that are contiguous; undefined: none. Valid until the next call of another method. */
+  /** The first waiting bytes that are contiguous; undefined if there is none. Valid until the next call of another method. */
   first(): Uint8Array | undefined {
     const part = this.#parts[0];
     return part?.block.subarray(part.start, part.end);

@@ -145,7 +145,7 @@ class Address {
   readonly open = new IdMap<() => void>();
   /** When the last of `open` was done, or the last stream left something. */
   quietSince = 0;
-  /** Since when each of its streams uses backpressure at its end; undefined: they may leave bytes unread. */
+  /** Since when each of its streams uses backpressure at its end; undefined if they may leave bytes unread. */
   probingSince: number | undefined;
   /** Exchanges up to this number may be on a connection that still has unread bytes, and how many of them there are. */
   lastSuspect = 0;

@@ -324,7 +324,7 @@ class RouteTable {
     );
   }
 
-  /** Undefined: nothing is served there. */
+  /** Undefined if nothing is served there. */
   find(path: string): Route | undefined {
     return (
       this.#exact.get(path) ??

@@ -192,7 +192,7 @@ export class WholeReply implements Backlogged {
     }
   }
 
-  /** Returns how many bytes were taken, or undefined: all of them. */
+  /** Returns how many bytes were taken, or undefined if all were. */
   #try(bytes: string | Uint8Array, total = this.#length): number | undefined {
     const before = this.#res.getWriteOffset();
     const [ok, done] = this.#res.tryEnd(bytes, total);

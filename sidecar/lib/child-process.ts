@@ -144,7 +144,7 @@ export class ChildProcess {
     this.resumeStart();
   }
 
-  /** Undefined: it could not be started. */
+  /** Undefined if it could not be started. */
   get pid(): number | undefined {
     return this.#process?.pid;
   }

@@ -101,7 +101,7 @@ export class FairShare<T> {
     return this.#accounts.size;
   }
 
-  /** The expected cost of the next item, in ms; undefined: none waits. */
+  /** The expected cost of the next item, in ms; undefined if none waits. */
   get expectedMs(): number | undefined {
     return this.#ready.first?.expectedMs;
   }
@@ -155,7 +155,7 @@ export class FairShare<T> {
     if (account) this.#advance(account, ms / owner.weight);
   }
 
-  /** A taken item is done after `ms` of the worker's time; undefined: it never ran. */
+  /** A taken item is done after `ms` of the worker's time; undefined if it never ran. */
   done(item: Item<T>, ms: number | undefined): void {
     const { account, advanceMs, owner } = item;
     if (ms !== undefined) {

@@ -34,7 +34,7 @@ export interface FollowOptions<T> {
   readonly read: () => Promise<CheckResult<T>>;
   /** How often the file is checked without an event, ms. */
   readonly pollMs: number;
-  /** The value if the file does not exist; undefined: the file must exist. */
+  /** The value if the file does not exist; undefined if the file must exist. */
   readonly absent?: T;
   /** Called with new content, or with the same content after reload(). */
   readonly taken: (value: T) => void;

@@ -49,7 +49,7 @@ export class LoadEstimate {
     this.#loadMs = now - this.#forkAt;
   }
 
-  /** How long the process has been ready, ms; undefined: it never was. */
+  /** How long the process has been ready, ms; undefined if it never was. */
   readyForMs(now: number): number | undefined {
     return this.#readyAt === undefined ? undefined : now - this.#readyAt;
   }

@@ -93,7 +93,7 @@ function withReadable(result: Result, files: Map<ContentPart, RequestImage>, bou
   return { ...result, content: read.map((part) => (part.type === 'text' ? part.text : '')).join('\n') };
 }
 
-/** `unreadable`: what is wrong with the image; undefined: nothing. */
+/** `unreadable`: what is wrong with the image; undefined if nothing is. */
 function whyLeftOut(unreadable: string | undefined, bounds: ImageBounds | undefined): string {
   if (!bounds) return 'this model does not see images.';
   if (unreadable === undefined) return `this model takes ${bounds.maxImages}, and later ones are shown.`;
@@ -122,7 +122,7 @@ function readImage({ image_url: { url, detail } }: ImagePart, { maxPixels }: Ima
 const HEADER = /^data:image\/(?:png|jpe?g)(?:;[^,;]*)*;base64$/i;
 const BASE64 = /^[A-Za-z0-9+/]+={0,2}$/;
 
-/** The data of a base64 data URL of one of the two types, which the contract has checked; undefined: it is none. */
+/** The data of a base64 data URL of one of the two types, which the contract has checked; undefined if it is none. */
 function dataOf(url: string): Uint8Array | undefined {
   const comma = url.indexOf(',');
   if (!HEADER.test(url.slice(0, comma))) return undefined;
@@ -140,7 +140,7 @@ function unescaped(text: string): string | undefined {
   }
 }
 
-/** The size by the file's head, px. Undefined: neither a PNG nor a JPEG, or its head is damaged. */
+/** The size by the file's head, px. Undefined if it is neither a PNG nor a JPEG, or its head is damaged. */
 export function imageSize(file: Uint8Array): RequestImage['size'] | undefined {
   const view = new DataView(file.buffer, file.byteOffset, file.byteLength);
   const size = isPng(view) ? pngSize(view) : isJpeg(view) ? jpegSize(file, view) : undefined;

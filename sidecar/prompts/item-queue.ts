@@ -71,7 +71,7 @@ export class ItemQueue<T> {
     return { kind: 'added', item: share.add(task, owner), dropped };
   }
 
-  /** The next item to send, now counted as sent; undefined: none may be sent. */
+  /** The next item to send, now counted as sent; undefined if none may be sent. */
   next(): Item<T> | undefined {
     if (this.#alone !== undefined) return undefined;
     const [again] = this.#again;
@@ -102,7 +102,7 @@ export class ItemQueue<T> {
   }
 
   /**
-   * A sent item was answered after `ms` of host time; undefined: it was never started. Returns undefined if there is no
+   * A sent item was answered after `ms` of host time; undefined if it was never started. Returns undefined if there is no
    * such item.
    */
   finish(id: number, ms: number | undefined): Item<T> | undefined {

@@ -88,7 +88,7 @@ export function authorizerMetrics(section: Section) {
     },
   });
   const authorizer = {
-    /** Read at each scrape; undefined: there is no authorizer. */
+    /** Read at each scrape; undefined if there is no authorizer. */
     breakerState: (): BreakerLabel | undefined => undefined,
     /** Counts a request with a key. */
     lookedUp: (result: LookupLabel): void => lookups.inc({ result }),

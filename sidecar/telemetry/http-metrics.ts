@@ -29,7 +29,7 @@ export interface ArrivedRequest {
 
 /** How a request ended, as in http/uws-exchange.ts. */
 export interface AnsweredRequest extends ArrivedRequest {
-  /** From the route table; undefined: no such path, and the label is omitted. */
+  /** From the route table; undefined, and the label is omitted, if there is no such path. */
   readonly route: string | undefined;
   /** 499: the caller disconnected before the response began. */
   readonly status: number;

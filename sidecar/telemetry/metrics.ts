@@ -92,7 +92,7 @@ export class Metrics {
     this.#queues.seated(this.#label(model), granted);
   }
 
-  /** The seat queue refused. `time`: where Retry-After came from; undefined: from none of these. */
+  /** The seat queue refused. `time`: where Retry-After came from; undefined if it came from none of these. */
   refused(model: string, reason: RefusalReason, time?: RetryLabel): void {
     this.#queues.refused(this.#label(model), reason, time);
   }

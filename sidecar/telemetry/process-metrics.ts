@@ -22,7 +22,7 @@ export interface ReplicaReading {
   readonly seats: number;
   /** Seats that requests hold. */
   readonly busy: number;
-  /** As the queue's (`Replica`); undefined: not known. */
+  /** As the queue's (`Replica`); undefined if it is not known. */
   readonly tokenTimeRatio: number | undefined;
 }
 

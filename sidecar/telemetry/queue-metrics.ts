@@ -65,7 +65,7 @@ interface AccountReading {
 /** A granted seat. */
 export interface Granted {
   readonly waitedMs: number;
-  /** The predicted wait; undefined: none was predicted. */
+  /** The predicted wait; undefined if none was predicted. */
   readonly predictedMs?: number | undefined;
   readonly class: ServiceClass;
 }
@@ -332,7 +332,7 @@ export function queueMetrics(
       if (predictedMs === undefined || (waitedMs === 0 && predictedMs === 0)) return;
       errors.observe({ model }, (waitedMs - predictedMs) / 1000);
     },
-    /** The seat queue refused. `time`: where Retry-After came from; undefined: from none of these. */
+    /** The seat queue refused. `time`: where Retry-After came from; undefined if it came from none of these. */
     refused(model: string, reason: RefusalReason, time: RetryLabel | undefined): void {
       refusals.inc({ model, reason });
       if (time !== undefined) retries.inc({ model, time });

@@ -24,7 +24,7 @@ export interface RequestTrace {
   ended(record: RequestRecord): void;
 }
 
-/** One attempt to get a seat and run on the engine. All are clock readings; undefined: it did not come so far. */
+/** One attempt to get a seat and run on the engine. All are clock readings; undefined if it did not come so far. */
 export interface Attempt {
   /** The last check passed at this time; from then on it waited. */
   readonly readyAt: number;
@@ -33,7 +33,7 @@ export interface Attempt {
   readonly replica: number | undefined;
   readonly handedOverAt: number | undefined;
   readonly firstTokenAt: number | undefined;
-  /** The engine finished at this time, or was lost before it started; undefined: interrupted, or not started. */
+  /** The engine finished at this time, or was lost before it started; undefined if it was interrupted or not started. */
   readonly ranUntil: number | undefined;
 }
 
@@ -42,11 +42,11 @@ export interface RequestRecord {
   readonly method: string;
   /** `https`: this process terminated TLS. */
   readonly scheme: 'http' | 'https';
-  /** The path of the route table, never the caller's: it names spans. Undefined: nothing is served at the path. */
+  /** The path of the route table, never the caller's: it names spans. Undefined if nothing is served at the path. */
   readonly route: string | undefined;
-  /** Undefined: a route that uses no model. */
+  /** Undefined for a route that uses no model. */
   readonly operation: Operation | undefined;
-  /** A configured model's id; undefined: the request did not come so far. */
+  /** A configured model's id; undefined if the request did not come so far. */
   readonly model: string | undefined;
   readonly startedAt: number;
   readonly authorized: { readonly from: number; readonly until: number } | undefined;

@@ -100,7 +100,7 @@ export function spoolMetrics(section: Section) {
     collect: ofState(({ health }) => (health.ok ? 1 : 0)),
   });
   const spool = {
-    /** Read at each scrape; undefined: the spool is not open yet. */
+    /** Read at each scrape; undefined if the spool is not open yet. */
     state: (): SpoolState | undefined => undefined,
     recorded: (kind: UsageRecord['kind']): void => records.inc({ kind }),
     synced: (ms: number): void => syncs.observe(ms / 1000),

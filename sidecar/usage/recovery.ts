@@ -13,7 +13,7 @@ export interface Quarantined {
   readonly segment: number;
   readonly offset: number;
   readonly bytes: number;
-  /** The copy for inspection; undefined: it could not be written, or the bytes are missing. */
+  /** The copy for inspection; undefined if it could not be written, or the bytes are missing. */
   readonly file: string | undefined;
   /** Found by an earlier start. */
   readonly known: boolean;
@@ -32,7 +32,7 @@ export interface Recovered {
   readonly closesLost: number;
   /** For each request to be closed, the segment in which it begins. */
   readonly open: ReadonlyMap<string, number>;
-  /** The end of the valid part; undefined: there is none. */
+  /** The end of the valid part; undefined if there is none. */
   readonly position: Position | undefined;
   /** All segments and their bytes. */
   readonly sizes: ReadonlyMap<number, number>;

@@ -64,7 +64,7 @@ export class SegmentWriter {
   #ended: boolean;
 
   /**
-   * `sizes`: the existing segments, in bytes. `position`: the end of their valid part; undefined: none. `ended`: they
+   * `sizes`: the existing segments, in bytes. `position`: the end of their valid part; undefined if there is none. `ended`: they
    * were closed in order. `onRemoved` is called for each removed segment, and again when a `pending` one is restored.
    */
   constructor(
@@ -89,7 +89,7 @@ export class SegmentWriter {
     this.#next = Math.max(0, ...found.sizes.keys()) + 1;
   }
 
-  /** The position up to which everything is durable; undefined: nothing is. */
+  /** The position up to which everything is durable; undefined if nothing is. */
   get position(): Position | undefined {
     return this.#position;
   }
@@ -234,7 +234,7 @@ export class SegmentWriter {
 
   async #checkClosed(segment: number): Promise<void> {
     const size = await this.#disk.sizeOf(segmentPath(this.#dir, segment));
-    // Undefined: it was pruned meanwhile.
+    // Undefined if it was pruned meanwhile.
     const bytes = this.#sizes.get(segment);
     if (bytes === undefined || (size ?? -1) >= bytes) return;
     if (size === undefined) this.#sizes.delete(segment);

@@ -46,7 +46,7 @@ export function segmentName(segment: number): string {
   return String(segment).padStart(20, '0');
 }
 
-/** The number of the segment with this file name; undefined: it is another file. */
+/** The number of the segment with this file name; undefined if it is another file. */
 export function segmentOf(file: string): number | undefined {
   const digits = /^(\d{20})\.seg$/.exec(file)?.[1];
   return digits === undefined ? undefined : Number(digits);

@@ -131,7 +131,7 @@ export class Spool {
   readonly #unsynced: Unsynced[] = [];
   /** For each request without a durable close: the segment of its first record. */
   readonly #firstSegments: Map<string, number>;
-  /** Recovery's closes that are not durable yet; at 0 the mark after them is due; undefined: no mark is needed. */
+  /** Recovery's closes that are not durable yet; at 0 the mark after them is due; undefined if no mark is needed. */
   #unrecovered: number | undefined;
   #health: Health = WELL;
   #goodProbes = 0;

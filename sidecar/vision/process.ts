@@ -127,7 +127,7 @@ function wordFor(reason: EndReason): VisionEnd {
 }
 
 export type Probed =
-  /** `bytes`: its memory; undefined: this system does not report it. */
+  /** `bytes`: its memory; undefined if this system does not report it. */
   | { readonly kind: 'ready'; readonly facts: VisionFacts; readonly bytes: number | undefined }
   /** `reason`: one line for the operator. */
   | { readonly kind: 'unable'; readonly reason: string };
@@ -176,7 +176,7 @@ const MOST_VERSION = 64;
 
 /**
  * Checks one message of a vision process, which has parsed callers' files and may be under the control of one: its version, its
- * kind, every field. Returns the message itself, not a copy; undefined: it is none of the protocol. Whether its tokens are in the
+ * kind, every field. Returns the message itself, not a copy; undefined if it is none of the protocol. Whether its tokens are in the
  * vocabulary and its embeddings as wide as the model, the engine checks, which fails that job alone.
  */
 export function readVisionMessage(raw: unknown): FromVision | undefined {

@@ -27,7 +27,7 @@ export async function freeMemory(llama: Llama): Promise<Sizes> {
   };
 }
 
-/** Bytes that files in memory can take, of all processes together, and still now; undefined: this system has none. */
+/** Bytes that files in memory can take, of all processes together, and still now; undefined if this system has none. */
 export function roomForMemoryFiles(): { readonly total: number; readonly free: number } | undefined {
   try {
     const { blocks, bavail, bsize } = statfsSync(MEMORY_FILES);

@@ -73,7 +73,7 @@ const SHARE = 1 / 4;
 const MOST = 8 * 2 ** 30;
 
 /**
- * What a model takes with its checkpoints, which lie in host memory. `asked`: bytes; undefined: by the size of its past state
+ * What a model takes with its checkpoints, which lie in host memory. `asked`: bytes; undefined if it follows from the size of its past state
  * and what is free. 0 where its state can be truncated at any position, which needs none.
  */
 export function withCheckpoints(
@@ -106,7 +106,7 @@ const LEAST = 64 * 2 ** 20;
  * A model's memory including its prefix cache, which is host memory: the configured bytes, or a part of what is free,
  * and at most what files in memory can take. Not what they can take now, since that may be less only because other engines'
  * caches are full; a cache that finds no room gives way when it grows. No cache where nothing is reused. `room`: bytes for all
- * files in memory; undefined: this system has none.
+ * files in memory; undefined if this system has none.
  */
 export function withPrefixCache(
   needs: Needs,

@@ -89,7 +89,7 @@ function freeText(free: number, needed: number): string {
 /** What else helps where a GPU's memory is short. */
 const FEWER_LAYERS = '; or set gpuLayers: the CPU computes the layers beyond that number, many times slower';
 
-/** The first problem of host and GPU memory, with what helps; undefined: both are enough. */
+/** The first problem of host and GPU memory, with what helps; undefined if both are enough. */
 export function firstProblem(memory: string | undefined, gpuMemory: string | undefined): string | undefined {
   return memory ?? (gpuMemory === undefined ? undefined : `${gpuMemory}${FEWER_LAYERS}`);
 }

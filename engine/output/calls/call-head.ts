@@ -24,7 +24,7 @@ export class CallHead {
   #state: 'open' | 'name' | 'between';
   #expected: ExpectedText;
 
-  /** `raw`: what was read already, up to the name; undefined: nothing. `certain`: `constraint` need not be asked. */
+  /** `raw`: what was read already, up to the name; undefined if nothing is. `certain`: `constraint` need not be asked. */
   constructor(
     format: CallFormat,
     constraint: CallConstraint,

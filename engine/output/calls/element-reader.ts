@@ -242,7 +242,7 @@ export class ElementReader implements ArgumentsReader {
     return kind === 'array' ? lead : `${lead}${JSON.stringify(name)}: `;
   }
 
-  /** What an element with nothing in it is. Undefined: a string. */
+  /** What an element with nothing in it is. Undefined if it is a string. */
   get #empty(): ValueNode['empty'] {
     return this.#possible.find(({ empty }) => empty !== undefined)?.empty;
   }
@@ -304,7 +304,7 @@ export class ElementReader implements ArgumentsReader {
 /** The longest JSON text that is looked for among the only values of a member. One that is longer is known by its type alone. */
 const MAX_COMPARED = 1024;
 
-/** What a member of a name may be in one way of giving an object's members. Undefined: it has none of that name. */
+/** What a member of a name may be in one way of giving an object's members. Undefined if it has none of that name. */
 type Way<Member> = (name: string) => Member | undefined;
 
 /**

@@ -57,7 +57,7 @@ export class MetricBridge implements MetricProducer {
   }
 }
 
-/** Undefined: it has no sample. */
+/** Undefined if it has no sample. */
 export function metricOf(reading: MetricReading, startTime: HrTime, endTime: HrTime): MetricData | undefined {
   const { name, help, definition, values } = reading;
   const descriptor = {

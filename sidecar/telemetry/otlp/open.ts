@@ -52,7 +52,7 @@ export interface OtlpOptions {
 }
 
 export interface Otlp {
-  /** Undefined: tracing is off. */
+  /** Undefined if tracing is off. */
   readonly tracing: Tracing | undefined;
   /** Sends what is waiting, and the metrics once more. The caller must bound its time. Never rejects. */
   close(): Promise<void>;

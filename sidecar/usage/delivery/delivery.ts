@@ -69,7 +69,7 @@ export class Delivery {
   #position = START;
   /** Settled events that the cursor's file does not include yet. */
   #unsaved = false;
-  /** The position in the cursor's file; undefined: unknown. */
+  /** The position in the cursor's file; undefined if it is unknown. */
   #saved: Position | undefined;
   /** Segments before it are deleted. */
   #pruned = START.segment;
