@@ -26,6 +26,7 @@ const NEEDS: readonly Need[] = [
   { program: 'promtool', package: 'prometheus', for: 'the alert rules and the metrics page' },
   { program: 'haproxy', package: 'haproxy', for: 'deploy/haproxy and rolling restarts' },
   { program: 'nginx', package: 'nginx-light', for: 'deploy/nginx' },
+  { program: 'varnishd', package: 'varnish', for: 'streams through a cache' },
   { program: 'nats-server', package: 'nats-server', for: 'usage delivery to JetStream' },
   {
     program: 'libatomic.so.1',

@@ -96,7 +96,8 @@ function swapped(path: string, swaps: Swaps): string {
   return text;
 }
 
-async function up(t: Owner, child: ChildProcess, port: number): Promise<void> {
+/** Waits until a proxy listens, and ends it with the test. */
+export async function up(t: Owner, child: ChildProcess, port: number): Promise<void> {
   const gone = once(child, 'exit');
   t.teardown(async () => {
     child.kill('SIGTERM');
