@@ -69,6 +69,10 @@ export const NIGHTLY: readonly { readonly files: RegExp; readonly why: string }[
     why: 'contract/both-contracts has its bodies in process, integration/no-content its places',
   },
   { files: /^integration\/engine\/grammar-stall\./, why: 'measures times, which other work of the machine changes' },
+  {
+    files: /^contract\/minted-accounts\./,
+    why: 'of 24,000 accounts; the tests of limits, quotas, credit and the queue have the bound of each map',
+  },
   { files: /^deploy\/copied\./, why: 'packs and installs the package, whose content deploy/package tests' },
 ];
 
