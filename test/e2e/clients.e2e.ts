@@ -4,11 +4,16 @@
  * (test/e2e/clients). For a single one: node dist/test/e2e/clients.e2e.js ai-7
  */
 import { execFile, spawnSync } from 'node:child_process';
-import { cpSync, existsSync, mkdirSync, readdirSync, readFileSync } from 'node:fs';
+import { once } from 'node:events';
+import { cpSync, existsSync, mkdirSync, readdirSync, readFileSync, writeFileSync } from 'node:fs';
+import { createServer } from 'node:http';
+import type { AddressInfo } from 'node:net';
 import { join } from 'node:path';
 import { argv, env, execPath } from 'node:process';
 import { promisify } from 'node:util';
 import t from 'tap';
+import { makeKey } from '../support/keys.js';
+import { shortDir } from '../support/short-dir.js';
 import { CHAT, Sidecar, type LogLine } from '../support/sidecar.js';
 import { poolingModel } from '../support/pooling-models.js';
 import { sourceRoot } from '../support/source-root.js';
@@ -18,27 +23,116 @@ const scripts = join(sourceRoot, 'test/e2e/clients');
 /** Excluded from tests that read sources. */
 const folder = join(sourceRoot, 'bench/.cache/clients');
 
+/** Refused for now, refused for a conversation that is too long, and an engine that ends in the middle of a reply. */
+const FAULTS = ['limited', 'tooLong', 'lost'];
+
 /** A script, and the steps that it must report. */
 const CLIENTS: Readonly<Record<string, readonly string[]>> = {
-  'openai-5': ['list', 'whole', 'streamed', 'tools', 'structured', 'again', 'abort', 'errors'],
-  'openai-6': ['list', 'whole', 'streamed', 'tools', 'structured', 'again', 'abort', 'errors'],
-  'openai-7': ['list', 'whole', 'streamed', 'tools', 'structured', 'again', 'abort', 'errors'],
-  'langchain-1.5': ['whole', 'streamed', 'tools', 'reactAgent', 'agent', 'structured', 'again', 'abort', 'errors'],
-  'langchain-newest': ['whole', 'streamed', 'tools', 'reactAgent', 'agent', 'structured', 'again', 'abort', 'errors'],
+  'openai-5': ['list', 'whole', 'streamed', 'tools', 'structured', 'again', 'abort', 'errors', ...FAULTS],
+  'openai-6': ['list', 'whole', 'streamed', 'tools', 'structured', 'again', 'abort', 'errors', ...FAULTS],
+  'openai-7': ['list', 'whole', 'streamed', 'tools', 'structured', 'again', 'abort', 'errors', ...FAULTS],
+  'langchain-1.5': [
+    'whole',
+    'streamed',
+    'tools',
+    'reactAgent',
+    'agent',
+    'structured',
+    'again',
+    'abort',
+    'errors',
+    ...FAULTS,
+  ],
+  'langchain-newest': [
+    'whole',
+    'streamed',
+    'tools',
+    'reactAgent',
+    'agent',
+    'structured',
+    'again',
+    'abort',
+    'errors',
+    ...FAULTS,
+  ],
   'agents-chat': ['whole', 'streamed', 'tools', 'handOff', 'structured', 'again', 'abort', 'errors'],
   'agents-responses': ['whole', 'streamed', 'tools', 'handOff', 'structured', 'again', 'abort', 'errors'],
-  'ai-6': ['whole', 'streamed', 'tools', 'toolsStreamed', 'structured', 'again', 'abort', 'errors'],
-  'ai-7': ['whole', 'streamed', 'tools', 'toolsStreamed', 'structured', 'again', 'abort', 'errors'],
-  'ai-6-responses': ['whole', 'streamed', 'tools', 'toolsStreamed', 'structured', 'again', 'abort', 'errors'],
-  'ai-7-responses': ['whole', 'streamed', 'tools', 'toolsStreamed', 'structured', 'again', 'abort', 'errors'],
-  'openrouter-2.10': ['whole', 'streamed', 'tools', 'toolsStreamed', 'structured', 'again', 'abort', 'errors'],
-  'openrouter-3': ['whole', 'streamed', 'tools', 'toolsStreamed', 'structured', 'again', 'abort', 'errors'],
+  'ai-6': ['whole', 'streamed', 'tools', 'toolsStreamed', 'structured', 'again', 'abort', 'errors', ...FAULTS],
+  'ai-7': ['whole', 'streamed', 'tools', 'toolsStreamed', 'structured', 'again', 'abort', 'errors', ...FAULTS],
+  'ai-6-responses': [
+    'whole',
+    'streamed',
+    'tools',
+    'toolsStreamed',
+    'structured',
+    'again',
+    'abort',
+    'errors',
+    ...FAULTS,
+  ],
+  'ai-7-responses': [
+    'whole',
+    'streamed',
+    'tools',
+    'toolsStreamed',
+    'structured',
+    'again',
+    'abort',
+    'errors',
+    ...FAULTS,
+  ],
+  'openrouter-2.10': [
+    'whole',
+    'streamed',
+    'tools',
+    'toolsStreamed',
+    'structured',
+    'again',
+    'abort',
+    'errors',
+    ...FAULTS,
+  ],
+  'openrouter-3': ['whole', 'streamed', 'tools', 'toolsStreamed', 'structured', 'again', 'abort', 'errors', ...FAULTS],
   'openrouter-sdk': ['whole', 'streamed', 'tools', 'loop', 'structured', 'again', 'abort', 'errors'],
   llamaindex: ['whole', 'streamed', 'tools', 'agent', 'structured', 'again', 'abort', 'errors'],
   mastra: ['whole', 'streamed', 'tools', 'structured', 'again', 'abort', 'errors'],
-  'anthropic-0': ['list', 'whole', 'streamed', 'count', 'tools', 'runner', 'structured', 'again', 'abort', 'errors'],
-  'anthropic-1': ['list', 'whole', 'streamed', 'count', 'tools', 'runner', 'structured', 'again', 'abort', 'errors'],
-  'ai-7-anthropic': ['whole', 'streamed', 'tools', 'toolsStreamed', 'structured', 'again', 'abort', 'errors'],
+  'anthropic-0': [
+    'list',
+    'whole',
+    'streamed',
+    'count',
+    'tools',
+    'runner',
+    'structured',
+    'again',
+    'abort',
+    'errors',
+    ...FAULTS,
+  ],
+  'anthropic-1': [
+    'list',
+    'whole',
+    'streamed',
+    'count',
+    'tools',
+    'runner',
+    'structured',
+    'again',
+    'abort',
+    'errors',
+    ...FAULTS,
+  ],
+  'ai-7-anthropic': [
+    'whole',
+    'streamed',
+    'tools',
+    'toolsStreamed',
+    'structured',
+    'again',
+    'abort',
+    'errors',
+    ...FAULTS,
+  ],
   'langchain-anthropic': [
     'whole',
     'streamed',
@@ -49,6 +143,7 @@ const CLIENTS: Readonly<Record<string, readonly string[]>> = {
     'again',
     'abort',
     'errors',
+    ...FAULTS,
   ],
   embeddings: ['openai-5', 'openai-6', 'openai-7', 'langchain', 'llamaindex', 'ai'],
   instructor: ['list', 'whole', 'structured TOOLS', 'structured JSON_SCHEMA', 'streamed', 'again', 'abort', 'errors'],
@@ -82,9 +177,30 @@ const models = [
   { id: CHAT, kind: 'chat', file, seats: 2, contextPerSeat: 8192 },
   { id: EMBED, kind: 'embedding', file: await poolingModel('mean'), seats: 8, contextPerSeat: 512 },
 ];
-const config = { models, contract: 'compatible' };
+const limited = makeKey({ limits: { chat: { inFlight: 1 } } });
+const keys = join(shortDir(t), 'keys.json');
+writeFileSync(keys, JSON.stringify({ version: 1, keys: [limited.stored] }));
+// Each client has the engine killed once.
+const engine = { backoffMinMs: 100, backoffMaxMs: 100 };
+const config = { models, contract: 'compatible', keys: { file: keys }, engine };
 const sidecar = await Sidecar.start(t, { config });
 const asked = argv.slice(2);
+
+/** A request that was refused for now. */
+const isRefused = ({ event, status }: LogLine): boolean => event === 'request' && status === 429;
+let refused = 0;
+
+/** Where a client has the engine killed, or waits until one more request was refused. */
+const control = createServer((request, response) => {
+  if (request.url === '/kill') {
+    process.kill(sidecar.enginePid(CHAT), 'SIGKILL');
+    response.end();
+  } else void sidecar.logged('request', refused + 1, isRefused).then(() => response.end());
+});
+control.listen(0, '127.0.0.1');
+await once(control, 'listening');
+t.teardown(() => void control.close());
+const controlUrl = `http://127.0.0.1:${(control.address() as AddressInfo).port}`;
 
 /** A request whose caller disconnected. */
 const isLeft = ({ event, status }: LogLine): boolean => event === 'request' && status === 499;
@@ -93,9 +209,18 @@ for (const [client, steps] of Object.entries(CLIENTS)) {
   if (asked.length > 0 && !asked.includes(client)) continue;
   t.test(client, async (t) => {
     const left = sidecar.lines.filter(isLeft).length;
+    refused = sidecar.lines.filter(isRefused).length;
     const { stdout } = await run(execPath, ['run.mjs', client], {
       cwd: folder,
-      env: { ...env, RA_BASE: sidecar.base, RA_KEY: sidecar.key, RA_MODEL: CHAT, RA_EMBED: EMBED },
+      env: {
+        ...env,
+        RA_BASE: sidecar.base,
+        RA_KEY: sidecar.key,
+        RA_LIMITED_KEY: limited.key,
+        RA_MODEL: CHAT,
+        RA_EMBED: EMBED,
+        RA_CONTROL: controlUrl,
+      },
       maxBuffer: 2 ** 26,
     });
     const lines = stdout.split('\n').filter((line) => line.startsWith('{"step"'));

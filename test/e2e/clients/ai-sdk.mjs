@@ -1,9 +1,11 @@
 // The AI SDK with the providers that speak to this sidecar.
 import assert from 'node:assert/strict';
 import { z } from 'zod';
+import { faultSteps } from './faults.mjs';
 
 /** `sdk`: the package ai. `modelOf`: a provider's model by its id and key. */
-export function aiSteps(sdk, modelOf, { key, model: name }, { structured = true, providerOptions = {} } = {}) {
+export function aiSteps(sdk, modelOf, given, { structured = true, providerOptions = {} } = {}) {
+  const { key, model: name } = given;
   const { generateText, streamText, Output, tool, stepCountIs, isStepCount } = sdk;
   const atMost = isStepCount ?? stepCountIs;
   const hello = { model: modelOf(name, key), temperature: 0, maxOutputTokens: 200, maxRetries: 0, providerOptions };
@@ -21,6 +23,14 @@ export function aiSteps(sdk, modelOf, { key, model: name }, { structured = true,
     tools,
     stopWhen: atMost(3),
     prepareStep: ({ stepNumber }) => ({ toolChoice: stepNumber === 0 ? 'required' : 'none' }),
+  };
+  /** A reply that its schema makes long. */
+  const long = {
+    ...hello,
+    maxOutputTokens: 4000,
+    output: Output.object({ schema: z.object({ all: z.array(z.number().int()).min(200) }) }),
+    prompt,
+    onError: () => {},
   };
   return {
     async whole() {
@@ -66,14 +76,7 @@ export function aiSteps(sdk, modelOf, { key, model: name }, { structured = true,
     },
     async abort() {
       const stop = new AbortController();
-      const result = streamText({
-        ...hello,
-        maxOutputTokens: 4000,
-        output: Output.object({ schema: z.object({ all: z.array(z.number().int()).min(200) }) }),
-        prompt,
-        abortSignal: stop.signal,
-        onError: () => {},
-      });
+      const result = streamText({ ...long, abortSignal: stop.signal });
       let pieces = 0;
       try {
         for await (const _ of result.textStream) if ((pieces += 1) === 3) stop.abort();
@@ -88,5 +91,18 @@ export function aiSteps(sdk, modelOf, { key, model: name }, { structured = true,
         statusCode: 401,
       });
     },
+    ...faultSteps(given, {
+      whole: (secret, text = prompt) =>
+        generateText({ ...hello, maxRetries: 3, model: modelOf(name, secret), prompt: text }),
+      async long(secret, upon) {
+        const stop = new AbortController();
+        const { fullStream } = streamText({ ...long, model: modelOf(name, secret), abortSignal: stop.signal });
+        let pieces = 0;
+        for await (const part of fullStream) {
+          if (part.type === 'error') throw part.error;
+          if (part.type === 'text-delta' && (pieces += 1) === 3) await upon(() => stop.abort());
+        }
+      },
+    }),
   };
 }

@@ -1,5 +1,6 @@
 // Anthropic's own client, of the version that the caller imports: the Messages API.
 import assert from 'node:assert/strict';
+import { faultSteps } from './faults.mjs';
 
 const tool = {
   name: 'look',
@@ -13,9 +14,11 @@ const tool = {
 };
 
 /** `key`: which of the client's two options has the key. */
-export function anthropicSteps(Anthropic, { base, key, model }, option = 'apiKey') {
+export function anthropicSteps(Anthropic, given, option = 'apiKey') {
+  const { base, key, model } = given;
   // The client adds the version to the base URL itself.
-  const make = (secret) => new Anthropic({ [option]: secret, baseURL: base.replace(/\/v1$/, ''), maxRetries: 0 });
+  const make = (secret, maxRetries = 0) =>
+    new Anthropic({ [option]: secret, baseURL: base.replace(/\/v1$/, ''), maxRetries });
   const client = make(key);
   const hello = { model, messages: [{ role: 'user', content: 'Hello' }], max_tokens: 400 };
   /** A reply that its schema makes long. */
@@ -126,11 +129,15 @@ export function anthropicSteps(Anthropic, { base, key, model }, option = 'apiKey
       );
       await assert.rejects(client.messages.create({ ...hello, model: 'none' }), Anthropic.PermissionDeniedError);
       await assert.rejects(make('ra-dev-unknown').models.list(), Anthropic.AuthenticationError);
-      const tooLong = [{ role: 'user', content: 'word '.repeat(20_000) }];
-      await assert.rejects(client.messages.create({ ...hello, messages: tooLong }), {
-        status: 400,
-        message: /prompt is too long: \d+ tokens > \d+ maximum/,
-      });
     },
+    ...faultSteps(given, {
+      whole: (secret, content = 'Hello') =>
+        make(secret, 3).messages.create({ ...hello, messages: [{ role: 'user', content }] }),
+      async long(secret, upon) {
+        const stream = await make(secret).messages.create({ ...hello, ...long, stream: true });
+        let events = 0;
+        for await (const _ of stream) if ((events += 1) === 3) await upon(() => stream.controller.abort());
+      },
+    }),
   };
 }

@@ -5,9 +5,11 @@ import { tool } from '@langchain/core/tools';
 import { createReactAgent } from '@langchain/langgraph/prebuilt';
 import { createAgent, createMiddleware } from 'langchain';
 import { z } from 'zod';
+import { faultSteps } from './faults.mjs';
 
 /** `methods`: of structured output. */
-export function langchainSteps(ChatOpenAI, { base, key, model: name }, methods = ['jsonSchema', 'functionCalling']) {
+export function langchainSteps(ChatOpenAI, given, methods = ['jsonSchema', 'functionCalling']) {
+  const { base, key, model: name } = given;
   const model = (more = {}) =>
     new ChatOpenAI({
       model: name,
@@ -36,6 +38,10 @@ export function langchainSteps(ChatOpenAI, { base, key, model: name }, methods =
       wrapModelCall: (request, next) => next({ ...request, toolChoice: (calls += 1) === 1 ? 'required' : 'none' }),
     });
   };
+  /** Settings of a reply that its schema makes long. */
+  const schema = z.toJSONSchema(z.object({ all: z.array(z.number().int()).min(200) }));
+  const modelKwargs = { response_format: { type: 'json_schema', json_schema: { name: 'all', schema } } };
+  const long = { maxTokens: 4000, modelKwargs };
   return {
     async whole() {
       const reply = await model().invoke(hello);
@@ -94,11 +100,9 @@ export function langchainSteps(ChatOpenAI, { base, key, model: name }, methods =
     },
     async abort() {
       const stop = new AbortController();
-      const schema = z.toJSONSchema(z.object({ all: z.array(z.number().int()).min(200) }));
-      const modelKwargs = { response_format: { type: 'json_schema', json_schema: { name: 'all', schema } } };
       let chunks = 0;
       await assert.rejects(async () => {
-        for await (const _ of await model({ maxTokens: 4000, modelKwargs }).stream(hello, { signal: stop.signal }))
+        for await (const _ of await model(long).stream(hello, { signal: stop.signal }))
           if ((chunks += 1) === 3) stop.abort();
         stop.signal.throwIfAborted();
       });
@@ -108,5 +112,14 @@ export function langchainSteps(ChatOpenAI, { base, key, model: name }, methods =
       await assert.rejects(model({ temperature: 9 }).invoke(hello), { status: 400 });
       await assert.rejects(model({ apiKey: 'ra-dev-unknown' }).invoke(hello), { status: 401 });
     },
+    ...faultSteps(given, {
+      whole: (apiKey, text = 'Hello') => model({ apiKey, maxRetries: 3 }).invoke([new HumanMessage(text)]),
+      async long(apiKey, upon) {
+        const stop = new AbortController();
+        let chunks = 0;
+        for await (const _ of await model({ ...long, apiKey }).stream(hello, { signal: stop.signal }))
+          if ((chunks += 1) === 3) await upon(() => stop.abort());
+      },
+    }),
   };
 }

@@ -1,5 +1,6 @@
 // OpenAI's own client, of the version that the caller imports: chat completions.
 import assert from 'node:assert/strict';
+import { faultSteps } from './faults.mjs';
 
 const tool = {
   type: 'function',
@@ -15,7 +16,8 @@ const tool = {
   },
 };
 
-export function openaiSteps(OpenAI, { zodResponseFormat, z }, { base, key, model }) {
+export function openaiSteps(OpenAI, { zodResponseFormat, z }, given) {
+  const { base, key, model } = given;
   const client = new OpenAI({ apiKey: key, baseURL: base, maxRetries: 0 });
   const hello = { model, messages: [{ role: 'user', content: 'Hello' }], temperature: 0, max_completion_tokens: 400 };
   /** A reply that its schema makes long. */
@@ -125,5 +127,18 @@ export function openaiSteps(OpenAI, { zodResponseFormat, z }, { base, key, model
       const stranger = client.withOptions({ apiKey: 'ra-dev-unknown' });
       await assert.rejects(stranger.models.list(), OpenAI.AuthenticationError);
     },
+    ...faultSteps(given, {
+      whole: (secret, content = 'Hello') =>
+        client
+          .withOptions({ apiKey: secret, maxRetries: 3 })
+          .chat.completions.create({ ...hello, messages: [{ role: 'user', content }] }),
+      async long(secret, upon) {
+        const stream = await client
+          .withOptions({ apiKey: secret })
+          .chat.completions.create({ ...hello, ...long, stream: true });
+        let chunks = 0;
+        for await (const _ of stream) if ((chunks += 1) === 3) await upon(() => stream.controller.abort());
+      },
+    }),
   };
 }

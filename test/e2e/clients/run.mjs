@@ -1,5 +1,6 @@
 // Runs the steps of one client and prints a line of JSON for each: {"step", "ok", "why"}. Usage: node run.mjs CLIENT
-// RA_BASE, RA_KEY, RA_MODEL: the sidecar's base URL, a key and the model.
+// RA_BASE, RA_KEY, RA_MODEL: the sidecar's base URL, a key and the model. RA_LIMITED_KEY: a key that may have one request in flight.
+// RA_CONTROL: the address at which the test kills the engine, or waits until a request was refused.
 import { env } from 'node:process';
 
 // Some frameworks leave promises of an aborted stream unhandled.
@@ -8,7 +9,13 @@ process.on('unhandledRejection', (error) => {
 });
 
 const [client, ...only] = process.argv.slice(2);
-const given = { base: env.RA_BASE, key: env.RA_KEY, model: env.RA_MODEL };
+const given = {
+  base: env.RA_BASE,
+  key: env.RA_KEY,
+  limited: env.RA_LIMITED_KEY,
+  model: env.RA_MODEL,
+  control: env.RA_CONTROL,
+};
 /** A step that takes longer hangs. */
 const STEP_MS = 60_000;
 

@@ -1,0 +1,37 @@
+// What a client does when it is refused for now, when its conversation is too long, and when the engine ends in the middle of a reply.
+import assert from 'node:assert/strict';
+
+/**
+ * `whole(key, messageText)`: a reply, with the client's own retries. `long(key, upon)`: a stream of a long reply; at its third piece it
+ * awaits `upon`, which gets a function that aborts the stream.
+ */
+export function faultSteps({ key, limited, control }, { whole, long }) {
+  const test = async (what) => assert.equal((await fetch(`${control}/${what}`)).status, 200);
+  return {
+    async limited() {
+      let second;
+      const first = long(limited, async (abort) => {
+        second = whole(limited);
+        second.catch(() => {});
+        await test('refused');
+        abort();
+      });
+      await first.catch(() => {});
+      await second;
+    },
+    async tooLong() {
+      await assert.rejects(whole(key, 'word '.repeat(20_000)), /prompt is too long|maximum context length/);
+    },
+    async lost() {
+      let killed = false;
+      await assert.rejects(
+        long(key, async () => {
+          await test('kill');
+          killed = true;
+        }),
+      );
+      assert.ok(killed);
+      await whole(key);
+    },
+  };
+}
