@@ -1,4 +1,4 @@
-/** Vectors and scores beside llama-server's, of the same commit and file. Needs `make peers`. */
+/** Vectors and scores beside llama-server's, of the same commit and file, and vectors that it computes for the sidecar. Needs `make peers`. */
 import t from 'tap';
 import { LlamaServer } from '../../bench/support/peers.js';
 import { POOLING_CONTEXT, POOLING_MODELS, poolingModel } from '../support/pooling-models.js';
@@ -15,16 +15,33 @@ const TEXTS = [
 
 const files = new Map<string, string>();
 for (const name of POOLING_MODELS) files.set(name, await poolingModel(name));
+const external = await LlamaServer.start(files.get('mean') ?? '', {
+  threads: 1,
+  slots: 2,
+  contextPerSlot: POOLING_CONTEXT,
+  more: ['--embedding', '-ub', String(POOLING_CONTEXT)],
+});
+t.teardown(() => external.close());
 const sidecar = await Sidecar.start(t, {
   config: {
-    models: POOLING_MODELS.map((id) => ({
-      id,
-      kind: id === 'rank' ? 'rerank' : 'embedding',
-      file: files.get(id),
-      seats: 8,
-      contextPerSeat: POOLING_CONTEXT,
-      threads: 1,
-    })),
+    models: [
+      ...POOLING_MODELS.map((id) => ({
+        id,
+        kind: id === 'rank' ? 'rerank' : 'embedding',
+        file: files.get(id),
+        seats: 8,
+        contextPerSeat: POOLING_CONTEXT,
+        threads: 1,
+      })),
+      {
+        id: 'external',
+        kind: 'embedding',
+        file: files.get('mean'),
+        seats: 8,
+        contextPerSeat: POOLING_CONTEXT,
+        engine: { kind: 'llama-server', url: `http://127.0.0.1:${external.port}` },
+      },
+    ],
   },
 });
 
@@ -88,3 +105,15 @@ for (const name of POOLING_MODELS) {
     }
   });
 }
+
+t.test('vectors that llama-server computes for the sidecar', async (t) => {
+  const input = Array.from({ length: 300 }, (_, i) => TEXTS[i % TEXTS.length] ?? '');
+  const [own, other] = [
+    await posted<Vectors>(sidecar.post('/embeddings', { model: 'mean', input })),
+    await posted<Vectors>(sidecar.post('/embeddings', { model: 'external', input })),
+  ];
+  t.equal(other.data.length, input.length);
+  t.equal(own.usage.prompt_tokens, other.usage.prompt_tokens, 'the same tokens');
+  const cosines = own.data.map(({ embedding }, i) => cosine(embedding, other.data[i]?.embedding ?? []));
+  t.ok(Math.min(...cosines) > 0.9999, `the lowest cosine is ${Math.min(...cosines)}`);
+});
