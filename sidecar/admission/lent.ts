@@ -51,7 +51,7 @@ import { CHECKS_MS } from './waits.js';
 /** After so many recalls a request enters the queue. */
 const MOST_RECALLS = 3;
 
-/** For so many requests that entered the queue at once, for each seat; at least one. */
+/** Requests in the queue at once that entered it from here, for each seat; at least one in all. */
 const QUEUED_SHARE = 1 / 16;
 
 /** While no seat is lent, a request enters the queue after each such part of the longest wait. */
@@ -164,10 +164,7 @@ export class LentSeats {
     while (this.#shares.readyAccounts > 0 && this.#state.replicas.idle > this.#headroomSeats && this.#lendOne());
   }
 
-  /**
-   * Undefined if a seat of this replica that was just given to a request of the queue can be used at once. Otherwise recalled jobs still
-   * run on more seats than there are: settles when one more has stopped.
-   */
+  /** Undefined if a seat that was just given can be used at once. Otherwise recalled jobs still run there: settles when one has stopped. */
   stopping(replica: number): Promise<void> | undefined {
     const stops = this.#stopping.get(replica);
     const at = this.#state.replicas.all[replica];
