@@ -32,6 +32,7 @@ const sidecar = await Sidecar.start(teardowns, {
         prefillTokensPerStep: 512,
         // The engine alone reuses nothing either.
         prefixReuse: 'off',
+        speculation: 'off',
       },
     ],
     development: { validateAnswers: false },

@@ -26,6 +26,11 @@ export interface ModelPlan {
   /** 32 unsigned bits. */
   readonly seed: number;
   readonly vocabulary: Vocabulary;
+  /**
+   * The most probable token is always the one whose id is one more than the last token's, so that a reply's text is known before. All
+   * layers compute as they otherwise do, and add nothing. For vocabularies without frequencies. Absent: false.
+   */
+  readonly successor?: boolean;
 }
 
 /** Raise it if the same plan would give other bytes, so that files kept under a hash of the plan are created again. */
@@ -88,7 +93,7 @@ export function modelMetadata({ name, description, shape, vocabulary }: Omit<Mod
   ]);
 }
 
-function modelTensors({ shape, seed, vocabulary }: ModelPlan): TensorSource[] {
+function modelTensors({ shape, seed, vocabulary, successor = false }: ModelPlan): TensorSource[] {
   const { width } = shape;
   const { logFrequencies } = vocabulary;
   const lanes = logFrequencies === undefined ? 0 : LANE;
@@ -121,8 +126,15 @@ function modelTensors({ shape, seed, vocabulary }: ModelPlan): TensorSource[] {
       }),
   });
   const { layer, ends, embeddingScale } = DESIGNS[shape.architecture ?? 'llama'];
-  const tools: LayerTools = { shape, lanes, ones, matrix, small };
+  const tools: LayerTools = { shape, lanes: successor ? width : lanes, ones, matrix, small };
   const scale = embeddingScale(shape);
+  const output = matrix('output.weight', width, vocabulary.size, {
+    deviation: LOGIT_DEVIATION / Math.sqrt(width - lanes),
+    ...(lanes > 0 && { lane: bias }),
+  });
+  // A token's embedding is the row of the next token: their product is many times that of any other two.
+  const embeddings = { deviation: 1 / scale, seed: tensorSeed(seed, 'token_embd.weight') };
+  const next = matrix('output.weight', width, vocabulary.size, embeddings);
   return [
     matrix('token_embd.weight', width, vocabulary.size, {
       deviation: 1 / scale,
@@ -130,11 +142,16 @@ function modelTensors({ shape, seed, vocabulary }: ModelPlan): TensorSource[] {
     }),
     ...Array.from({ length: shape.layers }, (_, n) => layer(tools, n)).flat(),
     ...ends(tools),
-    matrix('output.weight', width, vocabulary.size, {
-      deviation: LOGIT_DEVIATION / Math.sqrt(width - lanes),
-      ...(lanes > 0 && { lane: bias }),
-    }),
+    successor ? { ...next, data: () => aRowLater(next.data(), vocabulary.size) } : output,
   ];
+}
+
+/** The same rows, each one row later, after one of zeros. */
+function* aRowLater(pieces: Iterable<Uint8Array>, rows: number): Generator<Uint8Array> {
+  const all = [...pieces].map((piece) => piece.slice());
+  const row = all.reduce((sum, { length }) => sum + length, 0) / rows;
+  yield new Uint8Array(row);
+  for (const [i, piece] of all.entries()) yield i === all.length - 1 ? piece.subarray(0, -row) : piece;
 }
 
 /** Uniform numbers of this standard deviation. */

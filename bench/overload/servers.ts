@@ -66,7 +66,17 @@ export async function sidecar(
     config: {
       models: [
         {
-          ...{ id: CHAT, kind: 'chat', file, seats, contextPerSeat: context, threads, gpu: false, prefixReuse: 'off' },
+          ...{
+            id: CHAT,
+            kind: 'chat',
+            file,
+            seats,
+            contextPerSeat: context,
+            threads,
+            gpu: false,
+            prefixReuse: 'off',
+            speculation: 'off',
+          },
           ...(engine && { engine }),
         },
       ],

@@ -57,6 +57,13 @@ export async function random8b(recipe: '8b' | '8b-f16'): Promise<string> {
   return await ensureModel(CACHE, planFor(recipe, { vocabulary }));
 }
 
+/** The weights of `150m`, of which each greedy reply counts the ids of tokens upwards from the prompt's last one. */
+export async function successor150m(): Promise<string> {
+  const vocabulary = await copyVocabulary(join(await bundleCheckout(), 'models', 'ggml-vocab-gpt-2.gguf'));
+  const plan = planFor('150m', { vocabulary });
+  return await ensureModel(CACHE, { ...plan, name: `${plan.name}-successor`, successor: true });
+}
+
 async function withGpt2Vocabulary(recipe: RecipeName): Promise<string> {
   const vocabulary = await copyVocabulary(join(await bundleCheckout(), 'models', 'ggml-vocab-gpt-2.gguf'));
   return await ensureModel(CACHE, planFor(recipe, { vocabulary }));

@@ -15,13 +15,40 @@ import { usableCores } from '../protocol/usable-cores.js';
 export interface AddonPicker {
   /** A token that the reply continues with and that was not picked. */
   readonly add: (token: number) => void;
+  /** The next picks are these tokens, whatever the logits: for tests and benches, which replay a known text. */
+  readonly follow: (tokens: Int32Array) => void;
+}
+
+/** The text of one reply, from which its next tokens are drafted (engine/native/speculation.h). Runs use it themselves. */
+export interface AddonDrafts {
+  /** The token at this position of the text; in place of another one, what came after that is forgotten. */
+  readonly feed: (position: number, token: number) => void;
+  /** Tokens that a step gives on average, by the number of drafts ({@link DRAFT_LENGTHS}). */
+  readonly expected: () => Float64Array;
+  /** Up to so many tokens; none where nothing is predicted. */
+  readonly draft: (count: number) => Int32Array;
+  /** Overwrites the text with zeros; nothing is drafted any more. Also during a run. */
+  readonly wipe: () => void;
+}
+
+/** Numbers of drafts that each sequence of a step may have, as in engine/native/speculation.h. */
+export const DRAFT_LENGTHS = [0, 3, 7, 15, 31] as const;
+
+/** What the steps of a context cost, by which the number of drafts is chosen. Runs use it themselves; not to be called during one. */
+export interface AddonStepCosts {
+  /** The index of the best number of drafts, `last` at most. `expected`: tokens of a step, of all its sequences. */
+  readonly choose: (sequences: number, expected: Float64Array, last: number) => number;
+  readonly learn: (sequences: number, choice: number, ms: number) => void;
 }
 
 /** Consecutive steps without JavaScript in between. */
 export interface AddonRun {
   /** Resolves after the last step. Rejects as `decodeBatch` does when the first one failed; nothing was then picked. */
   readonly ended: Promise<void>;
-  /** Tokens picked since the last call, step by step. */
+  /**
+   * What was picked since the last call, step by step. Of each part: how many tokens were picked, how many were drafted, and the
+   * picked ones. Without drafts each part has one.
+   */
   readonly take: () => Int32Array;
   /** Once it has ended: of each part with labels their natural log-probabilities over the whole vocabulary, after its first step. */
   readonly scores: () => readonly Float64Array[];
@@ -44,7 +71,7 @@ export interface AddonPooling {
   dispose(): void;
 }
 
-/** The exports of ra-engine (engine/native/next-token.cpp, embeddings.cpp, pooling.cpp and states.cpp). */
+/** The exports of ra-engine (engine/native/next-token.cpp, speculation.cpp, embeddings.cpp, pooling.cpp and states.cpp). */
 export interface EngineAddon {
   /** `sources:` and the SHA-256 of what it was compiled from (engine/native/build.ts). */
   readonly raSources: string;
@@ -58,15 +85,23 @@ export interface EngineAddon {
     topK: number,
     minP: number,
   ) => AddonPicker;
+  /** `tokens`: the prompt; `most`: tokens that prompt and reply have together at most. */
+  readonly RaDrafts: new (tokens: Uint32Array, most: number) => AddonDrafts;
+  /**
+   * `alone`: what a step of one sequence costs by the number of drafts, over one without. `only`: the index of the number that is
+   * always drafted, for benches. Throws a RangeError for another number of costs.
+   */
+  readonly RaStepCosts: new (alone: Float64Array, only?: number) => AddonStepCosts;
   /**
    * Decodes parts and picks a token for each that has a picker, on a thread that makes all runs of the process. `parts` has
-   * four numbers of each: sequence, first position, tokens, and 1 where its last token's logits are wanted, or 2 where it is no part
-   * but closes a gap between them: its one token is removed after each step. `tokens` has the tokens of all, in their order. The
+   * four numbers of each: sequence, first position, tokens, and 1 where its last token's logits are wanted, 3 where those of all its
+   * tokens are, or 2 where it is no part but closes a gap between them: its tokens are removed after each step. `tokens` has the tokens of all, in their order. The
    * logits of a part are then at the index of its last token. -1: it has no picker, or there were no logits. Where every part is one
-   * token with a picker, up to `most` steps, the picks of each being the tokens of the next one. None follows one that picked an
+   * token with a picker, steps until a part has `most` picks, the last picks of each being the tokens of the next one. None follows one that picked an
    * end token, or that failed. -2: no logit was a number (batch-sampler.ts). `labels`: of each part that is scored in place of being
    * sampled. `allowed`: a bit for each token of the vocabulary where a part's pick is one of these, in the first step alone; no other
-   * step follows such a one. Throws a RangeError for parts that do not fit the tokens.
+   * step follows such a one. `drafts`: of parts whose next tokens may be drafted, and `costs` by which their number is chosen; absent:
+   * nothing is drafted. Drafts that are not picked are removed. Throws a RangeError for parts that do not fit the tokens.
    */
   readonly raDecodeRun: (
     context: AddonContext,
@@ -76,7 +111,14 @@ export interface EngineAddon {
     most: number,
     labels: readonly (Uint32Array | undefined)[],
     allowed: readonly (Uint32Array | undefined)[],
+    drafts?: readonly (AddonDrafts | undefined)[],
+    costs?: AddonStepCosts,
   ) => AddonRun;
+  /**
+   * Picks a token from the logits at `row` of the last decode, among those whose bit is set; absent: any. Not while it decodes. Throws a
+   * RangeError where there are no such logits.
+   */
+  readonly raPick: (context: AddonContext, row: number, picker: AddonPicker, allowed?: Uint32Array) => number;
   /**
    * Picks another token in place of the one that `picker` picked last, from the logits at `row` of the last decode, among those
    * whose bit is set. Not while it decodes. Throws a RangeError where there are no such logits.

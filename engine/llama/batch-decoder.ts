@@ -2,8 +2,8 @@ import type { LlamaContext } from 'node-llama-cpp';
 import {
   internals,
   type AddonContext,
-  type AddonPicker,
   type AddonRun,
+  type AddonStepCosts,
   type EngineAddon,
   type Internals,
 } from './addon.js';
@@ -12,18 +12,30 @@ import {
   isFree,
   NOT_A_NUMBER,
   NOT_NUMBERS,
+  resultOf,
   samplerOf,
   type Choice,
   type Picks,
 } from './batch-sampler.js';
 import { BatchSequences, type StateTraits } from './batch-sequences.js';
-import type { Decoder, Part, PartResult, Run, Sampler, Sampling } from '../scheduler/decoder.js';
+import { described, gapsOf } from './described-parts.js';
+import { draftedStep, type DraftedStepTools } from './drafted-step.js';
+import type { Decoder, Part, PartResult, Run, Sampler, Sampling, Speculated } from '../scheduler/decoder.js';
 import { asFault, EngineFault } from '../scheduler/faults.js';
 import { GrammarConstraint } from './grammar-constraint.js';
 import { Grammars } from './grammars.js';
 import { stateFacts } from './state-file.js';
 
 const FILLED = { kind: 'filled' } as const;
+
+/**
+ * What a step of one sequence with 0, 3, 7, 15 or 31 drafts costs over one without (DRAFT_LENGTHS in engine/native/speculation.h).
+ * Fixed, so that a request that runs alone drafts as much each time. On a CPU: between what 150 million weights in Q8_0 took on one
+ * thread and on two, where a few tokens more cost as many steps; larger models and more threads wait longer for weights, and
+ * each token costs less. On a GPU: 8 billion in Q8_0 on an H200, between what
+ * a token of so many sequences and a chunk of a prompt took there (bench/results/gpu-steps-8b.md).
+ */
+const ALONE_COSTS = { cpu: [1, 4, 5.5, 8.5, 15], gpu: [1, 1.4, 1.85, 2.3, 2.8] } as const;
 
 type Attempt =
   | { readonly kind: 'decoded'; readonly results: PartResult[] }
@@ -42,6 +54,8 @@ export class BatchDecoder implements Decoder {
   readonly #addon: EngineAddon;
   /** Tokens that a sequence can hold, if gaps between sequences are closed; else undefined. */
   readonly #closes: number | undefined;
+  readonly #costs: AddonStepCosts;
+  readonly #drafting: DraftedStepTools;
   /** What a step of a run took lately, ms. */
   #stepMs = Infinity;
   #running: AddonRun | undefined;
@@ -49,23 +63,40 @@ export class BatchDecoder implements Decoder {
   private constructor(
     found: Internals,
     grammars: Grammars,
-    sequences: number,
+    sizes: Pick<LlamaContext, 'totalSequences' | 'contextSize' | 'batchSize'>,
     traits: StateTraits,
-    closes: number | undefined,
+    closesGaps: boolean,
+    device: keyof typeof ALONE_COSTS,
   ) {
     const { context, addon } = found;
+    const { totalSequences: sequences, contextSize, batchSize } = sizes;
+    const closes = closesGaps ? contextSize : undefined;
+    const alone = Float64Array.from(ALONE_COSTS[device]);
+    this.#costs = new addon.RaStepCosts(alone);
     this.#closes = closes;
     this.#context = context;
     this.#grammars = grammars;
     this.#addon = addon;
     this.#picks = { addon, context, vocabulary: addon.raVocabularySize(context) };
     this.states = new BatchSequences(found, sequences, traits);
+    this.#drafting = {
+      addon,
+      context,
+      states: this.states,
+      costs: new addon.RaStepCosts(alone),
+      vocabulary: this.#picks.vocabulary,
+      batchSize,
+      contextSize,
+      closesGaps,
+      isEnd: (token) => grammars.isEnd(token),
+      plain: (parts) => this.step(parts),
+    };
   }
 
   /**
    * Takes `context` over: nothing else may use its sequences. `truncatable`: whether the model's past state can be truncated at any
    * position, as far as its file names what prevents it; `swaFull`: whether all cells of windows are kept; `closesGaps`: as a
-   * LoadPlan has it. Rejects with a LoadFailure where the layer below is not as in the version that was read.
+   * LoadPlan has it; `device`: what computes most of it. Rejects with a LoadFailure where the layer below is not as in the version that was read.
    */
   static async create(
     context: LlamaContext,
@@ -73,16 +104,16 @@ export class BatchDecoder implements Decoder {
     truncatable = true,
     swaFull = false,
     closesGaps = false,
+    device: keyof typeof ALONE_COSTS = 'cpu',
   ): Promise<BatchDecoder> {
     const found = internals(context);
     found.context.setThreads(threads);
     const { savable, uniform } = await stateFacts(found.context, found.addon);
     const anywhere = truncatable && (swaFull || uniform !== false);
-    const closes = closesGaps && anywhere ? context.contextSize : undefined;
     // Of cells outside a window llama.cpp saves none, also where it keeps them all.
     const traits = { truncatable: anywhere, restoredTruncatable: anywhere && uniform !== false, savable };
     const grammars = await Grammars.of(context.model);
-    return new BatchDecoder(found, grammars, context.totalSequences, traits, closes);
+    return new BatchDecoder(found, grammars, context, traits, closesGaps && anywhere, device);
   }
 
   /** A batch that llama.cpp rejects is undone and retried part by part, once: only the part that caused it fails. */
@@ -99,24 +130,29 @@ export class BatchDecoder implements Decoder {
   }
 
   /** Polls the addon's run for the tokens that it has picked. Where its first step fails, it is made again as a step. */
-  async *run(parts: readonly Part[], { most, everyMs }: Run): AsyncGenerator<PartResult[], PartResult[]> {
-    if (!parts.every(isFree)) return await this.step(parts);
+  async *run(parts: readonly Part[], run: Run): AsyncGenerator<PartResult[], PartResult[]> {
+    const { most, everyMs, once, checked } = run;
+    if (checked === true || !parts.every(isFree)) {
+      const samples = parts.filter((part) => part.kind === 'sample');
+      const drafting = samples.length === parts.length && samples.some((part) => samplerOf(part).drafts);
+      return drafting ? yield* draftedStep(this.#drafting, samples, most) : await this.step(parts);
+    }
     const before = this.states.lengths(parts);
     try {
       const choices = parts.map((part) => (part.kind === 'sample' ? samplerOf(part).freely : undefined));
       const { running } = this.#begin(parts, choices, most);
       this.#running = running;
+      if (once === true) running.halt();
       const ended = new EndOrTime(running.ended);
       const polls = new StepPolls(performance.now(), this.#stepMs, everyMs);
-      for (let steps = 0; ;) {
+      for (;;) {
         const isOver = await ended.within(polls.nextMs);
-        const picks = running.take();
-        const found = picks.length / parts.length;
+        const { steps: found, picks } = picksOf(running.take(), parts.length);
         polls.polled(performance.now(), found);
-        steps += found;
-        const results = found === 0 ? [] : tokensOf(picks, parts.length);
+        const results = found === 0 ? [] : picks.map((each) => tokensOf(each, found));
         if (found > 0) {
-          this.states.ran(parts, before, steps);
+          for (const [i, { tokens }] of picks.entries()) before[i] = (before[i] ?? 0) + tokens.length;
+          this.states.ran(parts, before);
           this.states.decoded();
           this.states.judge(parts, results);
           this.#stepMs = polls.stepMs;
@@ -156,7 +192,7 @@ export class BatchDecoder implements Decoder {
       const choices = await choicesOf(parts);
       const { running, rows } = this.#begin(parts, choices, 1);
       await running.ended;
-      const [picks, scores] = [running.take(), running.scores()];
+      const [{ picks }, scores] = [picksOf(running.take(), parts.length), running.scores()];
       this.states.decoded();
       const results = await Promise.all(
         parts.map(async (part, i): Promise<PartResult> => {
@@ -164,7 +200,7 @@ export class BatchDecoder implements Decoder {
           const choice = choices[i];
           if (part.kind !== 'sample' || !choice) return FILLED;
           if (choice.kind === 'fault') return choice.fault;
-          const picked = picks[i] ?? NOT_A_NUMBER;
+          const picked = picks[i]?.tokens[0] ?? NOT_A_NUMBER;
           if (choice.kind === 'free') return resultOf(picked);
           return samplerOf(part)
             .chosen(choice, picked, rows[i] ?? -1)
@@ -186,15 +222,20 @@ export class BatchDecoder implements Decoder {
     most: number,
   ): { readonly running: AddonRun; readonly rows: readonly number[] } {
     const gaps = this.#closes === undefined ? [] : gapsOf(parts, this.states, this.#closes);
-    const {
+    const given = described(parts, choices, gaps, this.states);
+    const { numbers, tokens, pickers, allowed, labels, drafts, logitIndexes: rows } = given;
+    const costs = drafts.some((each) => each !== undefined) ? this.#costs : undefined;
+    const running = this.#addon.raDecodeRun(
+      this.#context,
       numbers,
       tokens,
       pickers,
-      allowed,
+      most,
       labels,
-      logitIndexes: rows,
-    } = described(parts, choices, gaps, this.states);
-    const running = this.#addon.raDecodeRun(this.#context, numbers, tokens, pickers, most, labels, allowed);
+      allowed,
+      drafts,
+      costs,
+    );
     // The addon has copied them, and wipes its copy: a closed account's prompt stays in no memory.
     tokens.fill(0);
     return { running, rows };
@@ -209,96 +250,6 @@ function scored(logprobs: Float64Array): PartResult {
 /** Of the parts that are sampled. */
 function choicesOf(parts: readonly Part[]): Promise<readonly (Choice | undefined)[]> {
   return Promise.all(parts.map(async (part) => (part.kind === 'sample' ? await samplerOf(part).choice() : undefined)));
-}
-
-function resultOf(token: number): PartResult {
-  return token === NOT_A_NUMBER ? NOT_NUMBERS : { kind: 'token', token };
-}
-
-/** A step's parts as `raDecodeRun` takes them (addon.ts). */
-interface DescribedParts {
-  readonly numbers: Int32Array;
-  readonly tokens: Int32Array;
-  readonly pickers: readonly (AddonPicker | undefined)[];
-  /** Of parts whose tokens are picked among some. */
-  readonly allowed: readonly (Uint32Array | undefined)[];
-  /** Of parts that are scored. */
-  readonly labels: readonly (Uint32Array | undefined)[];
-  /** Of each part the index of its last token; -1: its logits are not wanted. */
-  readonly logitIndexes: readonly number[];
-}
-
-/** Numbers of a part, and what the last of them means. */
-const NUMBERS = 4;
-const WANTED = { nothing: 0, logits: 1, gap: 2 } as const;
-
-/** Their tokens count as held in `sequences` from now on, those of `gaps` do not. `choices`: of the parts that are sampled. */
-export function described(
-  parts: readonly Part[],
-  choices: readonly (Choice | undefined)[],
-  gaps: readonly Gap[],
-  sequences: Pick<BatchSequences, 'extend'>,
-): DescribedParts {
-  const tokens = new Int32Array(parts.reduce((sum, part) => sum + part.tokens.length, gaps.length));
-  const numbers = new Int32Array(NUMBERS * (parts.length + gaps.length));
-  const logitIndexes: number[] = [];
-  let [at, next, gap] = [0, 0, 0];
-  const add = (...given: readonly [sequence: number, first: number, tokens: number, wanted: number]): void => {
-    numbers.set(given, next);
-    next += NUMBERS;
-  };
-  for (const part of parts) {
-    for (let each = gaps[gap]; each && each.sequence < part.sequence; each = gaps[++gap]) {
-      add(each.sequence, each.position, 1, WANTED.gap);
-      at += 1;
-    }
-    tokens.set(part.tokens, at);
-    at += part.tokens.length;
-    const wanted = part.kind === 'prefill' ? WANTED.nothing : WANTED.logits;
-    add(part.sequence, sequences.extend(part), part.tokens.length, wanted);
-    logitIndexes.push(wanted === WANTED.logits ? at - 1 : -1);
-  }
-  const labels = parts.map((part) => (part.kind === 'score' ? part.labels : undefined));
-  const pickers = choices.map((choice) => (choice && 'picker' in choice ? choice.picker : undefined));
-  const allowed = choices.map((choice) => (choice?.kind === 'held' ? choice.allowed : undefined));
-  return { numbers, tokens, pickers, allowed, labels, logitIndexes };
-}
-
-/*
- * Gaps between the sequences of a step. llama.cpp computes contiguous ids together (docs/engine.md), and each further run of ids
- * reads all weights again: on an H200 with 8 billion of them 4.1 ms, where one more token takes 0.16 (bench/results/gpu-steps-8b.md).
- * So on a GPU a sequence in between gets a token that is removed after the step.
- */
-
-/** A sequence between those of a step, and where its next token would be. */
-interface Gap {
-  readonly sequence: number;
-  readonly position: number;
-}
-
-/** Gaps that cost more than so many sequences without tokens are left: by the times above 25 cost what a run of ids does. */
-const MOST_COST = 16;
-
-/** So many tokens that a sequence holds cost as much again: a token's attention reads 128 KiB of each with that model, at 4.8 TB/s. */
-const TOKENS_A_COST = 5000;
-
-/** What to close, in the order of ids; of a gap all sequences or none. `context`: tokens that a sequence can hold. */
-export function gapsOf(parts: readonly Part[], sequences: Pick<BatchSequences, 'next'>, context: number): Gap[] {
-  const gaps: Gap[] = [];
-  for (const [i, { sequence }] of parts.entries()) {
-    const before = parts[i - 1]?.sequence ?? sequence;
-    const gap: Gap[] = [];
-    let cost = 0;
-    for (let id = before + 1; id < sequence; id += 1) {
-      const position = sequences.next(id);
-      if (position === undefined || position >= context) break;
-      cost += 1 + position / TOKENS_A_COST;
-      if (cost > MOST_COST) break;
-      gap.push({ sequence: id, position });
-    }
-    if (gap.length === sequence - before - 1) gaps.push(...gap);
-  }
-  return gaps;
 }
 
 /** Evaluates a part of an image, which is alone in its step; counts it in `sequences`. Rejects as a decode does. */
@@ -348,14 +299,34 @@ class EndOrTime {
   }
 }
 
-/** The picks of some steps for each of the parts. */
-function tokensOf(picks: Int32Array, parts: number): PartResult[] {
-  return Array.from({ length: parts }, (_, i) => {
-    const then: number[] = [];
-    for (let at = i + parts; at < picks.length; at += parts) then.push(picks[at] ?? -1);
-    const token = picks[i] ?? -1;
-    return token === NOT_A_NUMBER || then.includes(NOT_A_NUMBER) ? NOT_NUMBERS : { kind: 'token', token, then };
-  });
+/** What some steps picked for one part. */
+interface Picked extends Omit<Speculated, 'steps'> {
+  readonly tokens: readonly number[];
+}
+
+/** What a run's `take` returns (addon.ts), by part. */
+export function picksOf(
+  numbers: Int32Array,
+  parts: number,
+): { readonly steps: number; readonly picks: readonly Picked[] } {
+  const picks = Array.from({ length: parts }, () => ({ tokens: [] as number[], drafted: 0, accepted: 0 }));
+  let steps = 0;
+  for (let at = 0; at < numbers.length; steps += 1) {
+    for (const each of picks) {
+      const [count = 0, drafted = 0] = numbers.subarray(at, at + 2);
+      each.tokens.push(...numbers.subarray(at + 2, at + 2 + count));
+      each.drafted += drafted;
+      each.accepted += Math.min(count - 1, drafted);
+      at += 2 + count;
+    }
+  }
+  return { steps, picks };
+}
+
+function tokensOf({ tokens, drafted, accepted }: Picked, steps: number): PartResult {
+  const [token = NOT_A_NUMBER, ...then] = tokens;
+  if (tokens.includes(NOT_A_NUMBER)) return NOT_NUMBERS;
+  return { kind: 'token', token, then, speculation: { steps, drafted, accepted } };
 }
 
 /**

@@ -9,7 +9,7 @@ import {
   usableTemperature,
 } from '../scheduler/decoder.js';
 import { asFault } from '../scheduler/faults.js';
-import type { AddonContext, AddonPicker, EngineAddon } from './addon.js';
+import type { AddonContext, AddonDrafts, AddonPicker, EngineAddon } from './addon.js';
 import type { GrammarConstraint } from './grammar-constraint.js';
 
 /** What the native addon picks where no logit is a number, such as after an overflow on a GPU (engine/native/next-token.cpp). */
@@ -30,7 +30,7 @@ export type Choice =
 
 /** What it needs of the addon, and of its context. */
 export interface Picks {
-  readonly addon: Pick<EngineAddon, 'RaPicker' | 'raPickAgain'>;
+  readonly addon: Pick<EngineAddon, 'RaPicker' | 'RaDrafts' | 'raPick' | 'raPickAgain'>;
   readonly context: AddonContext;
   /** Tokens. */
   readonly vocabulary: number;
@@ -45,12 +45,15 @@ export class BatchSampler implements Sampler {
   readonly #constraint: GrammarConstraint;
   readonly #picker: AddonPicker;
   readonly #free: Choice;
+  /** The text that its next tokens are drafted from; undefined: none are. */
+  readonly drafts: AddonDrafts | undefined;
   /** What finding out under what the next token is picked took, ms. */
   #askedMs = 0;
   #disposed = false;
 
   constructor(picks: Picks, sampling: Sampling, constraint: GrammarConstraint) {
     const { temperature, seed, topP, frequencyPenalty, presencePenalty, topK = 0, minP = 0 } = sampling;
+    const { draftFrom, maxTokens } = sampling;
     this.#picks = picks;
     this.#constraint = constraint;
     this.#picker = new picks.addon.RaPicker(
@@ -63,6 +66,7 @@ export class BatchSampler implements Sampler {
       minP,
     );
     this.#free = { kind: 'free', picker: this.#picker };
+    this.drafts = draftFrom && new picks.addon.RaDrafts(draftFrom, draftFrom.length + maxTokens);
   }
 
   /** Whether any token may come, so that steps may follow one another without JavaScript. */
@@ -105,6 +109,17 @@ export class BatchSampler implements Sampler {
     return token;
   }
 
+  /** The next token, from the logits at `row` of the last decode. Not while it decodes. Rejects with a fault. */
+  async pickAt(row: number): Promise<PartResult> {
+    const choice = await this.choice();
+    if (choice.kind === 'fault') return choice.fault;
+    if (this.#disposed) return NOT_NUMBERS;
+    const allowed = choice.kind === 'held' ? choice.allowed : undefined;
+    const { addon, context } = this.#picks;
+    const picked = choice.kind === 'forced' ? choice.token : addon.raPick(context, row, this.#picker, allowed);
+    return resultOf(choice.kind === 'free' ? picked : await this.chosen(choice, picked, row));
+  }
+
   #forced(token: number): number {
     this.#picker.add(token);
     return token;
@@ -134,6 +149,11 @@ export class BatchSampler implements Sampler {
     return this.#constraint.pending;
   }
 
+  /** A mask is computed for each of its tokens beside the steps, so that no token can follow another one in a step. */
+  get masked(): boolean {
+    return this.#constraint.masked;
+  }
+
   constrain(gbnf: string, tokens: readonly number[], stacks?: number): boolean {
     return this.#constraint.constrain(gbnf, tokens, stacks);
   }
@@ -145,7 +165,12 @@ export class BatchSampler implements Sampler {
   dispose(): void {
     this.#disposed = true;
     this.#constraint.release();
+    this.drafts?.wipe();
   }
+}
+
+export function resultOf(token: number): PartResult {
+  return token === NOT_A_NUMBER ? NOT_NUMBERS : { kind: 'token', token };
 }
 
 const bits = new WeakMap<TokenMask, Uint32Array>();

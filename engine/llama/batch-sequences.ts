@@ -74,9 +74,9 @@ export class BatchSequences implements SequenceStates {
     return this.#copying.has(sequence) ? undefined : this.#at(sequence).next;
   }
 
-  /** A run has made `steps` steps of one token a part, from these lengths. */
-  ran(parts: readonly Part[], before: readonly number[], steps: number): void {
-    for (const [i, { sequence }] of parts.entries()) this.#at(sequence).become((before[i] ?? 0) + steps);
+  /** After steps of a run the sequence of each part holds so many tokens. */
+  ran(parts: readonly Part[], lengths: readonly number[]): void {
+    for (const [i, { sequence }] of parts.entries()) this.#at(sequence).become(lengths[i] ?? 0);
   }
 
   /** A decode succeeded, so llama.cpp has made the copies. */

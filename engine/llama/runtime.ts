@@ -72,7 +72,8 @@ export async function loadRuntime(setup: EngineSetup, tries?: (backend: GpuBacke
   );
   if (setup.cores !== undefined) keepOnCores(setup.cores);
   const { truncatable, swaFull, closesGaps } = plan;
-  const decoder = await BatchDecoder.create(context, threads, truncatable, swaFull, closesGaps);
+  const device = plan.gpuLayers === 0 ? 'cpu' : 'gpu';
+  const decoder = await BatchDecoder.create(context, threads, truncatable, swaFull, closesGaps, device);
   let disposed: Promise<void> | undefined;
   const texts = vocabularyTexts(info.metadata, (token) => model.detokenize([token as Token]));
   return {

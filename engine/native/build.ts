@@ -20,7 +20,15 @@ export const PROCESSORS = Object.keys(COMPILERS) as readonly Processor[];
 
 /** The addons, each with its own sources and headers; libmtmd's are {@link mtmdSources}. */
 const ADDONS = {
-  'ra-engine': ['next-token.cpp', 'picker.h', 'embeddings.cpp', 'pooling.cpp', 'states.cpp'],
+  'ra-engine': [
+    'next-token.cpp',
+    'picker.h',
+    'speculation.h',
+    'speculation.cpp',
+    'embeddings.cpp',
+    'pooling.cpp',
+    'states.cpp',
+  ],
   'ra-vision': ['vision.cpp', 'sandbox.cpp'],
 } as const;
 

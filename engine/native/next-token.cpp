@@ -11,6 +11,7 @@
  */
 #include <algorithm>
 #include <atomic>
+#include <chrono>
 #include <condition_variable>
 #include <cstdint>
 #include <cstdlib>
@@ -34,6 +35,7 @@
 
 #include "AddonContext.h"
 #include "picker.h"
+#include "speculation.h"
 
 ggml_threadpool * raThreadpool(int32_t threads);
 
@@ -120,38 +122,94 @@ Helpers & helpers() {
     return *only;
 }
 
-// Decodes and picks. For each part: sequence, first position, tokens, and whether its last token's logits are needed; of a token
-// that only closes a gap between the parts' sequences GAP.
+// The tokens of one decode.
+class Batch {
+    public:
+        Batch() = default;
+        // A closed account's prompt stays in no memory.
+        ~Batch() { clear(); }
+        Batch(const Batch &) = delete;
+        Batch & operator=(const Batch &) = delete;
+
+        std::vector<llama_token> tokens;
+        std::vector<llama_pos> positions;
+        std::vector<llama_seq_id> sequences;
+        // Whether the logits after a token are wanted.
+        std::vector<int8_t> wanted;
+
+        size_t size() const { return tokens.size(); }
+
+        void reserve(size_t count) {
+            tokens.reserve(count);
+            positions.reserve(count);
+            sequences.reserve(count);
+            wanted.reserve(count);
+        }
+
+        void add(llama_token token, llama_pos position, llama_seq_id sequence, bool logits) {
+            tokens.push_back(token);
+            positions.push_back(position);
+            sequences.push_back(sequence);
+            wanted.push_back(logits);
+        }
+
+        void clear() {
+            explicit_bzero(tokens.data(), tokens.size() * sizeof(llama_token));
+            tokens.clear();
+            positions.clear();
+            sequences.clear();
+            wanted.clear();
+        }
+
+        // Valid until the next change.
+        llama_batch view() {
+            counts.assign(size(), 1);
+            sequenceOf.clear();
+            for (auto & sequence : sequences) sequenceOf.push_back(&sequence);
+            llama_batch batch{};
+            batch.n_tokens = static_cast<int32_t>(size());
+            batch.token = tokens.data();
+            batch.pos = positions.data();
+            batch.n_seq_id = counts.data();
+            batch.seq_id = sequenceOf.data();
+            batch.logits = wanted.data();
+            return batch;
+        }
+
+    private:
+        std::vector<int32_t> counts;
+        std::vector<llama_seq_id *> sequenceOf;
+};
+
+// Decodes and picks. For each part: sequence, first position, tokens, and whether its last token's logits are needed, or ALL_LOGITS; of
+// tokens that only close a gap between the parts' sequences GAP. A step of one token a part may have drafts of the next ones
+// (speculation.h): each sequence then has as many more tokens, and each part has up to as many more picks.
 class Picks {
     public:
         explicit Picks(const Napi::CallbackInfo & info)
-            : context(Napi::ObjectWrap<AddonContext>::Unwrap(info[0].As<Napi::Object>())) {
+            : context(Napi::ObjectWrap<AddonContext>::Unwrap(info[0].As<Napi::Object>())),
+              costs(info[8].IsObject() ? Napi::ObjectWrap<RaStepCosts>::Unwrap(info[8].As<Napi::Object>()) : nullptr) {
             const auto parts = info[1].As<Napi::Int32Array>();
             const auto given = info[2].As<Napi::Int32Array>();
             const auto wrapped = info[3].As<Napi::Array>();
             const auto asked = info[5].As<Napi::Array>();
             const auto masks = info[6].As<Napi::Array>();
             const size_t length = given.ElementLength();
-            tokens.assign(given.Data(), given.Data() + length);
-            positions.reserve(length);
-            sequences.reserve(length);
-            wanted.assign(length, 0);
+            fed.reserve(length);
             for (size_t at = 0; at + PART <= parts.ElementLength(); at += PART) {
                 const int32_t * part = parts.Data() + at;
-                if (part[2] <= 0 || positions.size() + part[2] > length) throw Napi::RangeError::New(info.Env(), "tokens");
-                for (int32_t i = 0; i < part[2]; i++) {
-                    positions.push_back(part[1] + i);
-                    sequences.push_back(part[0]);
-                }
-                const auto last = static_cast<int32_t>(positions.size()) - 1;
+                if (part[2] <= 0 || fed.size() + part[2] > length) throw Napi::RangeError::New(info.Env(), "tokens");
+                for (int32_t i = 0; i < part[2]; i++) fed.add(given[fed.size()], part[1] + i, part[0], false);
+                const auto last = static_cast<int32_t>(fed.size()) - 1;
                 if (part[3] == GAP) {
-                    gaps.push_back(last);
+                    for (int32_t at = last - part[2] + 1; at <= last; at++) gaps.push_back(at);
                     continue;
                 }
-                wanted[last] = part[3] != 0;
-                const Napi::Value picker = wrapped.Get(static_cast<uint32_t>(rows.size()));
-                allowed.push_back(mask_of(info.Env(), masks.Get(static_cast<uint32_t>(rows.size()))));
-                const Napi::Value named = asked.Get(static_cast<uint32_t>(rows.size()));
+                if (part[3] == ALL_LOGITS) std::fill(fed.wanted.end() - part[2], fed.wanted.end(), 1);
+                fed.wanted[last] = part[3] != 0;
+                const auto index = static_cast<uint32_t>(rows.size());
+                allowed.push_back(mask_of(info.Env(), masks.Get(index)));
+                const Napi::Value named = asked.Get(index);
                 if (named.IsTypedArray()) {
                     const auto array = named.As<Napi::Uint32Array>();
                     labels.emplace_back(array.Data(), array.Data() + array.ElementLength());
@@ -159,53 +217,60 @@ class Picks {
                     labels.emplace_back();
                 }
                 rows.push_back(last);
-                pickers.push_back(picker.IsObject() ? Napi::ObjectWrap<RaPicker>::Unwrap(picker.As<Napi::Object>()) : nullptr);
+                pickers.push_back(unwrapped<RaPicker>(wrapped.Get(index)));
+                drafts.push_back(info[7].IsArray() ? unwrapped<RaDrafts>(info[7].As<Napi::Array>().Get(index)) : nullptr);
             }
-            if (positions.size() != length) throw Napi::RangeError::New(info.Env(), "tokens");
+            if (fed.size() != length) throw Napi::RangeError::New(info.Env(), "tokens");
+            speculates = costs != nullptr && fed.size() == rows.size() + gaps.size();
+            for (size_t i = 0; i < rows.size(); i++) speculates = speculates && pickers[i] != nullptr && allowed[i].empty();
         }
-
-        // A closed account's prompt stays in no memory.
-        ~Picks() { explicit_bzero(tokens.data(), tokens.size() * sizeof(llama_token)); }
         Picks(const Picks &) = delete;
         Picks & operator=(const Picks &) = delete;
 
         // From here to `release` it is not garbage collected.
         void hold() {
             context->Ref();
+            if (costs != nullptr) costs->Ref();
             for (auto * picker : pickers) if (picker != nullptr) picker->Ref();
+            for (auto * each : drafts) if (each != nullptr) each->Ref();
         }
         void release() {
+            for (auto * each : drafts) if (each != nullptr) each->Unref();
             for (auto * picker : pickers) if (picker != nullptr) picker->Unref();
+            if (costs != nullptr) costs->Unref();
             context->Unref();
         }
 
-        // Throws the messages that engine/scheduler/faults.ts knows from the addon's own decode; nothing was then picked.
-        void run() {
+        // Throws the messages that engine/scheduler/faults.ts knows from the addon's own decode; nothing was then picked. `most`: picks
+        // that a part may have.
+        void run(uint32_t most) {
             context->sharedSamplerData.gotLogit = false;
             context->sharedSamplerData.hasLogits = false;
-            counts.assign(tokens.size(), 1);
-            for (auto & sequence : sequences) sequenceOf.push_back(&sequence);
-            step();
+            try {
+                step(most);
+            } catch (...) {
+                if (more > 0) take_back();
+                throw;
+            }
         }
 
-        // After `run`: the next step, whose tokens are its picks. False: there is none, since a part picked nothing or an
+        // After `run`: the next step, whose tokens are its last picks. False: there is none, since a part picked nothing or an
         // end token; an error is then met by the next caller.
-        bool run_on() {
-            if (tokens.size() != picks.size() + gaps.size()) return false;
+        bool run_on(uint32_t most) {
+            if (fed.size() != rows.size() + gaps.size()) return false;
             for (auto & mask : allowed) if (!mask.empty()) return false;
-            for (const int32_t pick : picks) {
-                if (pick < 0 || llama_vocab_is_eog(vocabulary(), pick)) return false;
+            for (const auto & each : picks) {
+                if (each.back() < 0 || llama_vocab_is_eog(vocabulary(), each.back())) return false;
             }
             for (size_t i = 0; i < rows.size(); i++) {
-                tokens[rows[i]] = picks[i];
-                positions[rows[i]]++;
+                fed.tokens[rows[i]] = picks[i].back();
+                fed.positions[rows[i]] += static_cast<llama_pos>(picks[i].size());
             }
             try {
-                step();
+                step(most);
             } catch (const std::exception &) {
                 // Sequences that are not contiguous may be partly done.
-                auto * memory = llama_get_memory(context->ctx);
-                for (size_t i = 0; i < positions.size(); i++) llama_memory_seq_rm(memory, sequences[i], positions[i], -1);
+                take_back();
                 return false;
             }
             return true;
@@ -214,14 +279,36 @@ class Picks {
         // Of each part with labels, their log-probabilities after the last step.
         std::vector<std::vector<double>> taken_scores() { return std::move(scores); }
 
-        // Picks of the last step, by part; -1: none; NOT_A_NUMBER.
-        const std::vector<int32_t> & picked() const { return picks; }
+        // Of the last step: for each part the number of its picks, of its drafts, and the picks; -1: none; NOT_A_NUMBER.
+        std::vector<int32_t> picked() const {
+            std::vector<int32_t> numbers;
+            for (size_t i = 0; i < picks.size(); i++) {
+                numbers.push_back(static_cast<int32_t>(picks[i].size()));
+                numbers.push_back(drafted[i]);
+                numbers.insert(numbers.end(), picks[i].begin(), picks[i].end());
+            }
+            return numbers;
+        }
+
+        // The most picks of a part in the last step.
+        uint32_t longest() const {
+            size_t most = 0;
+            for (const auto & each : picks) most = std::max(most, each.size());
+            return static_cast<uint32_t>(most);
+        }
 
     private:
         // Numbers per part in the array that describes them.
         static constexpr size_t PART = 4;
         // The last of them.
         static constexpr int32_t GAP = 2;
+        static constexpr int32_t ALL_LOGITS = 3;
+        // Logits of one step with drafts, at most: 64 MiB, which llama.cpp keeps from then on.
+        static constexpr size_t MOST_LOGITS = 1 << 24;
+
+        template <typename Wrapped> static Wrapped * unwrapped(const Napi::Value & value) {
+            return value.IsObject() ? Napi::ObjectWrap<Wrapped>::Unwrap(value.As<Napi::Object>()) : nullptr;
+        }
 
         std::vector<uint32_t> mask_of(Napi::Env env, const Napi::Value & given) const {
             if (!given.IsTypedArray()) return {};
@@ -230,25 +317,74 @@ class Picks {
             return {array.Data(), array.Data() + array.ElementLength()};
         }
 
-        void step() {
-            llama_batch batch{};
-            batch.n_tokens = static_cast<int32_t>(tokens.size());
-            batch.token = tokens.data();
-            batch.pos = positions.data();
-            batch.n_seq_id = counts.data();
-            batch.seq_id = sequenceOf.data();
-            batch.logits = wanted.data();
-            const int result = decode(batch);
+        void step(uint32_t most) {
+            for (size_t i = 0; i < rows.size(); i++) {
+                const auto at = rows[i];
+                if (drafts[i] != nullptr) drafts[i]->feed(fed.positions[at], fed.tokens[at]);
+            }
+            const size_t choice = speculates ? choose(most) : 0;
+            more = DRAFT_LENGTHS[choice];
+            drafted.assign(rows.size(), 0);
+            if (more > 0) widen();
+            const auto from = std::chrono::steady_clock::now();
+            const int result = decode(more > 0 ? wide : fed);
             if (result == 1) throw std::runtime_error("could not find a KV slot for the batch");
             if (result != 0) throw std::runtime_error("Eval has failed");
             llama_synchronize(context->ctx);
             pick();
+            if (!speculates) return;
+            const std::chrono::duration<double, std::milli> took = std::chrono::steady_clock::now() - from;
+            costs->costs.learn(fed.size(), choice, took.count());
+            settle();
+        }
+
+        // The index of how many tokens each sequence drafts.
+        size_t choose(uint32_t most) const {
+            const size_t tokens = std::min<size_t>(llama_n_batch(context->ctx), MOST_LOGITS / llama_vocab_n_tokens(vocabulary()));
+            size_t last = 0;
+            for (size_t choice = 1; choice < DRAFT_CHOICES; choice++) {
+                const auto length = static_cast<size_t>(DRAFT_LENGTHS[choice]);
+                if (length >= most || fed.size() * (length + 1) > tokens || !has_room(length)) break;
+                last = choice;
+            }
+            if (last == 0) return 0;
+            ByDraftLength expected{};
+            for (auto * each : drafts) {
+                const ByDraftLength tokens_of = each == nullptr ? ByDraftLength{1, 1, 1, 1, 1} : each->expected();
+                for (size_t choice = 0; choice <= last; choice++) expected[choice] += tokens_of[choice];
+            }
+            return costs->costs.choose(fed.size(), expected, last);
+        }
+
+        // Whether each sequence can hold so many drafts after its token.
+        bool has_room(size_t length) const {
+            const size_t cells = llama_n_ctx_seq(context->ctx);
+            return std::all_of(fed.positions.begin(), fed.positions.end(), [&](llama_pos position) {
+                return static_cast<size_t>(position) + length < cells;
+            });
+        }
+
+        // After each sequence's token as many drafts; where there are too few, any tokens, which hardly ever are what is picked.
+        void widen() {
+            wide.clear();
+            wide.reserve(fed.size() * (more + 1));
+            std::vector<llama_token> words(more);
+            size_t part = 0;
+            for (size_t at = 0; at < fed.size(); at++) {
+                const bool gap = part >= rows.size() || rows[part] != static_cast<int32_t>(at);
+                std::fill(words.begin(), words.end(), fed.tokens[at]);
+                if (!gap && drafts[part] != nullptr) drafted[part] = drafts[part]->draft(more, words.data());
+                wide.add(fed.tokens[at], fed.positions[at], fed.sequences[at], !gap);
+                for (int32_t i = 0; i < more; i++) wide.add(words[i], fed.positions[at] + 1 + i, fed.sequences[at], !gap);
+                if (!gap) part++;
+            }
+            explicit_bzero(words.data(), words.size() * sizeof(llama_token));
         }
 
         // Tokens that close gaps are removed whatever happens.
-        int decode(const llama_batch & batch) {
+        int decode(Batch & batch) {
             try {
-                const int result = llama_decode(context->ctx, batch);
+                const int result = llama_decode(context->ctx, batch.view());
                 open_gaps();
                 return result;
             } catch (...) {
@@ -259,52 +395,92 @@ class Picks {
 
         void open_gaps() {
             auto * memory = llama_get_memory(context->ctx);
-            for (const int32_t at : gaps) llama_memory_seq_rm(memory, sequences[at], positions[at], positions[at] + 1);
+            for (const int32_t at : gaps) {
+                llama_memory_seq_rm(memory, fed.sequences[at], fed.positions[at], fed.positions[at] + 1 + more);
+            }
+        }
+
+        // Each sequence ends again where it did before the last step.
+        void take_back() {
+            auto * memory = llama_get_memory(context->ctx);
+            for (size_t i = 0; i < fed.size(); i++) llama_memory_seq_rm(memory, fed.sequences[i], fed.positions[i], -1);
+        }
+
+        // Removes the drafts that were not picked, and tells each reply's drafts what was.
+        void settle() {
+            auto * memory = llama_get_memory(context->ctx);
+            for (size_t i = 0; i < rows.size(); i++) {
+                const auto at = rows[i];
+                const auto count = static_cast<llama_pos>(picks[i].size());
+                if (count <= more) llama_memory_seq_rm(memory, fed.sequences[at], fed.positions[at] + count, -1);
+                if (drafts[i] == nullptr) continue;
+                for (llama_pos j = 0; j < count && picks[i][j] >= 0; j++) drafts[i]->feed(fed.positions[at] + 1 + j, picks[i][j]);
+            }
         }
 
         // With many logits, several threads share the work: each reply has its own picker. Rows that are read otherwise, for a
         // grammar, are looked at only for whether they hold a number.
         void pick() {
             const int n = llama_vocab_n_tokens(vocabulary());
-            picks.assign(rows.size(), -1);
+            const size_t width = more + 1;
+            picks.assign(rows.size(), {});
             scores.assign(rows.size(), {});
-            std::vector<float *> logits(rows.size(), nullptr);
+            std::vector<float *> logits(rows.size() * width, nullptr);
             for (size_t i = 0; i < rows.size(); i++) {
-                if (wanted[rows[i]] != 0) logits[i] = llama_get_logits_ith(context->ctx, rows[i]);
+                if (fed.wanted[rows[i]] == 0) continue;
+                for (size_t j = 0; j < width; j++) {
+                    logits[i * width + j] = llama_get_logits_ith(context->ctx, static_cast<int32_t>(rows[i] * width + j));
+                }
             }
             std::atomic<size_t> next = 0;
             const auto work = [&] {
-                for (size_t i; (i = next++) < rows.size();) {
-                    if (logits[i] == nullptr) continue;
-                    if (pickers[i] != nullptr) picks[i] = pickers[i]->pick(logits[i], n, allowed[i].empty() ? nullptr : allowed[i].data());
-                    else if (!labels[i].empty()) scores[i] = log_probabilities(logits[i], n, labels[i]);
-                    else if (!is_number(highest(logits[i], n))) picks[i] = NOT_A_NUMBER;
-                }
+                for (size_t i; (i = next++) < rows.size();) picks[i] = picks_of(i, &logits[i * width], n);
             };
-            const size_t worth = rows.size() * n / spread.logits;
+            const size_t worth = logits.size() * n / spread.logits;
             helpers().run(worth < 2 ? 0 : std::min<size_t>(spread.threads, worth - 1), work);
+        }
+
+        // Of one part, from its rows of logits: the last one is a pick that differs from the draft, or after which no row is left.
+        std::vector<int32_t> picks_of(size_t i, float * const * logits, int n) {
+            if (logits[0] == nullptr) return {-1};
+            if (pickers[i] == nullptr) {
+                if (!labels[i].empty()) scores[i] = log_probabilities(logits[0], n, labels[i]);
+                else if (!is_number(highest(logits[0], n))) return {NOT_A_NUMBER};
+                return {-1};
+            }
+            std::vector<int32_t> made;
+            const auto first = static_cast<size_t>(rows[i]) * (more + 1);
+            for (int32_t j = 0; j <= more && logits[j] != nullptr; j++) {
+                made.push_back(pickers[i]->pick(logits[j], n, allowed[i].empty() ? nullptr : allowed[i].data()));
+                if (j == more || made.back() != wide.tokens[first + j + 1] || llama_vocab_is_eog(vocabulary(), made.back())) break;
+            }
+            return made;
         }
 
         const llama_vocab * vocabulary() const { return llama_model_get_vocab(llama_get_model(context->ctx)); }
 
         AddonContext * context;
-        // By token of the batch.
-        std::vector<llama_token> tokens;
-        std::vector<llama_pos> positions;
-        std::vector<llama_seq_id> sequences;
-        std::vector<llama_seq_id *> sequenceOf;
-        std::vector<int32_t> counts;
-        std::vector<int8_t> wanted;
-        // By part.
+        RaStepCosts * costs;
+        // Without drafts.
+        Batch fed;
+        // With them, in a step that has some.
+        Batch wide;
+        // By part: the index of its last token in `fed`.
         std::vector<int32_t> rows;
         std::vector<RaPicker *> pickers;
+        std::vector<RaDrafts *> drafts;
         std::vector<std::vector<uint32_t>> labels;
         // A bit for each token of the vocabulary; empty: all may be picked.
         std::vector<std::vector<uint32_t>> allowed;
         std::vector<std::vector<double>> scores;
+        std::vector<std::vector<int32_t>> picks;
+        // Drafts in the last step that were no padding.
+        std::vector<int32_t> drafted;
         // Indexes of tokens that close gaps.
         std::vector<int32_t> gaps;
-        std::vector<int32_t> picks;
+        // Whether its steps may have drafts, and how many each sequence has in the last one.
+        bool speculates = false;
+        int32_t more = 0;
 };
 
 // State shared by a run and the thread that polls it.
@@ -314,7 +490,7 @@ class Made {
             const std::lock_guard<std::mutex> lock(mutex);
             numbers.insert(numbers.end(), picks.begin(), picks.end());
         }
-        // Picks that were not polled yet, step by step.
+        // What Picks::picked gave of the steps that were not polled yet.
         std::vector<int32_t> take() {
             const std::lock_guard<std::mutex> lock(mutex);
             return std::exchange(numbers, {});
@@ -429,7 +605,7 @@ class Running {
         // On the worker thread.
         void make() {
             try {
-                picks.run();
+                picks.run(most);
             } catch (const std::exception & error) {
                 failed = error.what();
                 return;
@@ -439,7 +615,11 @@ class Running {
             }
             made->scores = picks.taken_scores();
             made->add(picks.picked());
-            for (uint32_t steps = 1; steps < most && goes_on() && picks.run_on(); steps++) made->add(picks.picked());
+            for (uint32_t left = most; left > picks.longest() && goes_on();) {
+                left -= picks.longest();
+                if (!picks.run_on(left)) break;
+                made->add(picks.picked());
+            }
         }
 
         // On the thread that requested it, after its end.
@@ -502,6 +682,22 @@ void useThreads(const Napi::CallbackInfo & info) {
     if (pool != nullptr) llama_attach_threadpool(context->ctx, pool, pool);
 }
 
+// Context, row, picker, allowed or undefined: a token from these logits. Between decodes.
+Napi::Value pickOne(const Napi::CallbackInfo & info) {
+    auto * context = Napi::ObjectWrap<AddonContext>::Unwrap(info[0].As<Napi::Object>());
+    auto * picker = Napi::ObjectWrap<RaPicker>::Unwrap(info[2].As<Napi::Object>());
+    const int n = llama_vocab_n_tokens(llama_model_get_vocab(llama_get_model(context->ctx)));
+    float * logits = llama_get_logits_ith(context->ctx, info[1].As<Napi::Number>().Int32Value());
+    const uint32_t * allowed = nullptr;
+    if (info[3].IsTypedArray()) {
+        const auto mask = info[3].As<Napi::Uint32Array>();
+        if (mask.ElementLength() * 32 < static_cast<size_t>(n)) throw Napi::RangeError::New(info.Env(), "allowed");
+        allowed = mask.Data();
+    }
+    if (logits == nullptr) throw Napi::RangeError::New(info.Env(), "logits");
+    return Napi::Number::New(info.Env(), picker->pick(logits, n, allowed));
+}
+
 // Context, row, picker, allowed: in place of the token that the picker picked last, another one from the same logits. Between decodes.
 Napi::Value pickAgain(const Napi::CallbackInfo & info) {
     auto * context = Napi::ObjectWrap<AddonContext>::Unwrap(info[0].As<Napi::Object>());
@@ -549,16 +745,19 @@ ggml_threadpool * raThreadpool(int32_t threads) {
 void raEmbeddingsInit(Napi::Object);
 void raPoolingInit(Napi::Object);
 void raStatesInit(Napi::Object);
+void raSpeculationInit(Napi::Env, Napi::Object);
 
 namespace {
 
 Napi::Object init(Napi::Env env, Napi::Object exports) {
     exports.Set("raSources", Napi::String::New(env, RA_SOURCES));
-    exports.Set("RaPicker", RaPicker::DefineClass(env, "RaPicker", {RaPicker::InstanceMethod<&RaPicker::add>("add")}));
+    exports.Set("RaPicker", RaPicker::DefineClass(env, "RaPicker", {RaPicker::InstanceMethod<&RaPicker::add>("add"), RaPicker::InstanceMethod<&RaPicker::follow>("follow")}));
     raEmbeddingsInit(exports);
     raPoolingInit(exports);
     raStatesInit(exports);
+    raSpeculationInit(env, exports);
     exports.Set("raUseThreads", Napi::Function::New(env, useThreads, "raUseThreads"));
+    exports.Set("raPick", Napi::Function::New(env, pickOne, "raPick"));
     exports.Set("raPickAgain", Napi::Function::New(env, pickAgain, "raPickAgain"));
     exports.Set("raVocabularySize", Napi::Function::New(env, vocabularySize, "raVocabularySize"));
     exports.Set("raClearMemory", Napi::Function::New(env, clearMemory, "raClearMemory"));

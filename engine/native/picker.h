@@ -228,7 +228,8 @@ class RaPicker : public Napi::ObjectWrap<RaPicker> {
             for (const auto & [token, count] : counts) {
                 if (token < n) logits[token] -= static_cast<float>(count) * frequency + presence;
             }
-            return count(choose_allowed(logits, n, allowed));
+            const int32_t token = choose_allowed(logits, n, allowed);
+            return count(told < script.size() ? script[told++] : token);
         }
 
         // In place of the token that was picked last, from the same logits.
@@ -240,6 +241,13 @@ class RaPicker : public Napi::ObjectWrap<RaPicker> {
 
         // A token that the reply continues with and that was not picked.
         void add(const Napi::CallbackInfo & info) { count(info[0].As<Napi::Number>().Int32Value()); }
+
+        // Tokens that the next picks are, whatever the logits: tests and benches say a known text at the cost of picking it.
+        void follow(const Napi::CallbackInfo & info) {
+            const auto tokens = info[0].As<Napi::Int32Array>();
+            script.assign(tokens.Data(), tokens.Data() + tokens.ElementLength());
+            told = 0;
+        }
 
     private:
         struct Block {
@@ -279,6 +287,8 @@ class RaPicker : public Napi::ObjectWrap<RaPicker> {
         // Where there are penalties: the count of each token in the completion, and its last one.
         std::unordered_map<int32_t, int32_t> counts;
         int32_t counted = -1;
+        std::vector<int32_t> script;
+        size_t told = 0;
 
         bool penalizes() const { return frequency != 0.0f || presence != 0.0f; }
 

@@ -152,6 +152,9 @@ export type Output =
       readonly matchedStop?: string | number;
       readonly completionTokens: number;
       readonly reasoningTokens: number;
+      /** Tokens that were drafted for the reply, and those of them that it has. Absent: none were. */
+      readonly draftedTokens?: number;
+      readonly acceptedTokens?: number;
     }
   /**
    * One question's answer: probabilities in the labels' order, summing to 1, and the labels' share of the whole

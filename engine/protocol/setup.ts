@@ -74,6 +74,8 @@ export interface EngineSetup {
   readonly stepMs?: number;
   /** Which part of a new prompt is reused from the KV state of a sequence. */
   readonly prefixReuse: PrefixReuse;
+  /** Absent: off. */
+  readonly speculation?: Speculation;
   /**
    * While nothing runs, evaluate a reply as the conversation's next prompt will contain it, for a model whose past state cannot be
    * truncated. Absent: false.
@@ -125,6 +127,12 @@ export type KvType = 'f16' | 'q8_0' | 'q4_0';
  * always every shared token. off: nothing.
  */
 export type PrefixReuse = 'auto' | 'any' | 'off';
+
+/**
+ * auto: a reply's next tokens are drafted from its prompt and itself, and several are computed in one decode where that is
+ * expected to pay. off: each decode computes one token of a reply.
+ */
+export type Speculation = 'auto' | 'off';
 
 /** The engine's properties once it is ready. */
 export interface EngineFacts {

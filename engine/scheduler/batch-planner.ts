@@ -167,10 +167,10 @@ export class BatchPlanner implements Planner {
 }
 
 /**
- * Number of steps that may be computed in a run if no call comes from outside: all branches are replies, none in its
+ * Number of tokens that each reply may be given in a run if no call comes from outside: all branches are replies, none in its
  * first step, from whose state others may wait to start, or wait for embeddings, which come from outside.
  */
-export function stepsInRun(items: readonly BatchItem[], running: readonly RunningItem[]): number {
+export function tokensInRun(items: readonly BatchItem[], running: readonly RunningItem[]): number {
   if (items.some(({ count }) => count > 0)) return 1;
   if (items.length < running.length && items.length < running.filter(({ branch }) => !branch.awaitsImage).length)
     return 1;

@@ -13,6 +13,11 @@ export interface Sampling extends SamplingParams {
    * others are not.
    */
   readonly markers?: readonly string[];
+  /**
+   * The prompt before the reply, from which its next tokens may be drafted. The decoder copies it and overwrites its copy when the
+   * sampler is disposed. Absent: nothing is drafted.
+   */
+  readonly draftFrom?: Uint32Array;
 }
 
 /** One reply's sampler: its random state and its memory for penalties. The code that made it must dispose it once. */
@@ -67,21 +72,45 @@ export type PartResult =
   | { readonly kind: 'filled' }
   /**
    * The tokens chosen, `token` first. The sequence then contains the part's tokens and all chosen ones but the last, with which
-   * the reply's next part begins. `then`: those of a run's further steps.
+   * the reply's next part begins. `then`: those of a run's further tokens. `speculation`: of a run with drafts, whose steps may
+   * choose several tokens. Absent: each step has chosen one.
    */
-  | { readonly kind: 'token'; readonly token: number; readonly then?: readonly number[] }
+  | {
+      readonly kind: 'token';
+      readonly token: number;
+      readonly then?: readonly number[];
+      readonly speculation?: Speculated;
+    }
+  /** In a step of several results: this part has no more of them. */
+  | { readonly kind: 'none' }
   /** Natural log-probabilities of the labels over the whole vocabulary, in their order. */
   | { readonly kind: 'scores'; readonly logprobs: Float64Array }
   /** This part failed; the state of its sequence is unknown. */
   | { readonly kind: 'fault'; readonly reason: string };
 
+/** What was drafted in the steps that gave a result. */
+export interface Speculated {
+  /** The steps, of which each part of the run has as many; 0 for further tokens of a step. */
+  readonly steps: number;
+  /** Tokens that were drafted for this part, and those of them that were chosen. */
+  readonly drafted: number;
+  readonly accepted: number;
+}
+
 /**
- * Steps without JavaScript in between: all parts are next tokens of replies, and each step's chosen tokens are the next
+ * Steps without JavaScript in between: all parts are next tokens of replies, and each step's last chosen tokens are the next
  * step's input. They continue until one chooses an end token, or `halt`.
  */
 export interface Run {
-  /** The most steps. */
+  /** The most tokens that a part is given. */
   readonly most: number;
+  /** One step only, which may have drafts. Absent: false. */
+  readonly once?: boolean;
+  /**
+   * One step only, and each token of a part is chosen after the one before was delivered: what is delivered may constrain a reply. Its
+   * results have one token of a part at most. Absent: false.
+   */
+  readonly checked?: boolean;
   /** The least time between reports, ms. */
   readonly everyMs: number;
 }
@@ -160,7 +189,8 @@ export interface Decoder {
   step(parts: readonly Part[]): Promise<PartResult[]>;
   /**
    * The same for a {@link Run}, which begins with the first `next`. Yields, while further steps are computed, the results that were
-   * not yet yielded, one per part, and returns the last ones, perhaps none. It is read to its end. Absent: the decoder makes no runs.
+   * not yet yielded, one per part, and returns the last ones, perhaps none. Each is delivered before the next one is read. It is read to
+   * its end. Absent: the decoder makes no runs.
    */
   run?(parts: readonly Part[], run: Run): AsyncGenerator<readonly PartResult[], readonly PartResult[]>;
   /** No further step of a {@link Run} begins; it ends after the current one. */

@@ -31,6 +31,7 @@ export class Generation implements Work {
   readonly #appendOnly: boolean;
   /** Its prompt's memory is used by nothing else. */
   readonly #ownsPrompt: boolean;
+  readonly #speculates: boolean;
   readonly #model: ModelTokens;
   readonly #decoder: Decoder;
   readonly #embeddings: Embeddings;
@@ -56,6 +57,7 @@ export class Generation implements Work {
     this.#plan = new PromptPlan(job.prompt, limits.prefillTokensPerStep, key, saving);
     this.#embeddings = new Embeddings(this.#plan.images, job.n === 1);
     this.#ownsPrompt = limits.ownsPrompts === true;
+    this.#speculates = limits.speculation === 'auto' && decoder.states.truncatable;
     this.#model = model;
     this.#decoder = decoder;
   }
@@ -75,7 +77,7 @@ export class Generation implements Work {
   }
 
   branch(item: number, sequence: number, keep: number): Branch {
-    const reply = new Reply(this.#id, item, this.#job, this.#model, this.#decoder);
+    const reply = new Reply(this.#id, item, this.#job, this.#model, this.#decoder, this.#draftFrom);
     this.#needed = [...this.#needed, ...this.#plan.images.flatMap(({ at }, index) => (at < keep ? [] : [index]))];
     return new ReplyBranch(sequence, new PromptProgress(this.#plan, keep), reply, this.#embeddings, this.#replyStart);
   }
@@ -84,6 +86,12 @@ export class Generation implements Work {
   get #replyStart(): number | undefined {
     const { tokens, images } = this.#plan;
     return this.#appendOnly && this.items === 1 && images.length === 0 ? tokens.length : undefined;
+  }
+
+  /** Images take places that are no tokens. */
+  get #draftFrom(): Uint32Array | undefined {
+    const { tokens, images } = this.#plan;
+    return this.#speculates && images.length === 0 ? tokens : undefined;
   }
 
   /** A state that cannot be truncated is copied before its last token. */
@@ -135,6 +143,10 @@ class ReplyBranch implements Branch {
     return this.progress.left > 0 ? 1 : this.#reply.ahead;
   }
 
+  get stepwise(): boolean {
+    return this.#reply.stepwise;
+  }
+
   part(count: number): Part {
     const { sequence, progress } = this;
     const { image } = progress;
@@ -146,6 +158,7 @@ class ReplyBranch implements Branch {
 
   accept(result: Exclude<PartResult, { kind: 'fault' }>, out: Output[]): void {
     if (result.kind !== 'token') return;
+    if (result.speculation) this.#reply.speculated(result.speculation);
     this.#reply.accept(result.token, out);
     for (const token of result.then ?? []) {
       // It ended because of its text.

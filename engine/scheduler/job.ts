@@ -29,8 +29,10 @@ export interface Branch {
   readonly pending?: Promise<void> | undefined;
   /** Settles when the embeddings of its prompt's next image have arrived. Never rejects. Undefined if it needs none now. */
   readonly awaitsImage?: Promise<void> | undefined;
-  /** Next tokens that may be computed in a run before the first is inspected; at least 1. */
+  /** Next tokens that it may have; at least 1. */
   readonly ahead: number;
+  /** Each of them is to be chosen after the one before was accepted, which may constrain it. Absent: false. */
+  readonly stepwise?: boolean;
   /** The next part: `count` prompt tokens, at most all that are left; 0 once there are none. Called once a step. */
   part(count: number): Part;
   /** Takes the part's result and adds its outputs to `out`. The loop handles faults. */

@@ -12,7 +12,8 @@ const NOTHING = new Uint32Array(0);
 
 /** Number of steps in the results of a decode, of which each part has as many. */
 export function stepsOf([first]: readonly PartResult[]): number {
-  return first === undefined ? 0 : 1 + thenOf(first).length;
+  if (first === undefined || first.kind === 'none') return 0;
+  return first.kind === 'token' && first.speculation ? first.speculation.steps : 1 + thenOf(first).length;
 }
 
 function thenOf(result: PartResult): readonly number[] {
@@ -176,7 +177,7 @@ export class Jobs {
     // All are recorded first: a job that fails wipes its prompt, of which other parts may be.
     for (const [i, result] of results.entries()) {
       const sequence = items[i]?.branch.sequence;
-      if (sequence === undefined) continue;
+      if (sequence === undefined || result.kind === 'none') continue;
       const tokens = fed[i] ?? NOTHING;
       if (result.kind === 'fault') this.#sequences.invalidated(sequence);
       else this.#sequences.evaluated(sequence, tokens, items.length === 1 && result.kind === 'filled');

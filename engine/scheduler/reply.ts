@@ -1,4 +1,4 @@
-import type { Decoder, Sampler } from './decoder.js';
+import type { Decoder, Sampler, Speculated } from './decoder.js';
 import { callGrammar } from '../grammar/calls.js';
 import { grammarAfter } from '../grammar/gbnf.js';
 import { MAX_CALLS } from '../output/calls/call-parser.js';
@@ -36,13 +36,29 @@ export class Reply {
   #tokens = 0;
   /** Of these, those up to the end of the last thought, its marks among them. */
   #reasoningTokens = 0;
+  /** Of its tokens, how many were drafted, and how many of these came. */
+  #drafted = 0;
+  #accepted = 0;
   #last = 0;
   #over = false;
 
-  constructor(id: number, choice: number, job: GenerateJob, model: ModelTokens, decoder: Pick<Decoder, 'sampler'>) {
+  /** `draftFrom`: as {@link Sampling} has it. */
+  constructor(
+    id: number,
+    choice: number,
+    job: GenerateJob,
+    model: ModelTokens,
+    decoder: Pick<Decoder, 'sampler'>,
+    draftFrom?: Uint32Array,
+  ) {
     const { seed, ...asked } = job;
     const markers = job.format && { markers: job.format.markers };
-    this.sampler = decoder.sampler({ seed: (seed + choice) >>> 0, ...asked, ...markers });
+    this.sampler = decoder.sampler({
+      seed: (seed + choice) >>> 0,
+      ...asked,
+      ...markers,
+      ...(draftFrom && { draftFrom }),
+    });
     const grammar = job.format?.grammar;
     if (grammar) {
       this.sampler.constrain(
@@ -68,13 +84,15 @@ export class Reply {
     return this.#last;
   }
 
-  /**
-   * Tokens that may be generated in a run: all that are left, also of the thought, or one if a call may have to be constrained from the
-   * next token on.
-   */
+  /** Tokens that may be generated before a bound takes effect: all that are left, also of the thought. */
   get ahead(): number {
     const left = Math.min(this.#maxTokens - this.#tokens, this.#thoughtBound?.ahead ?? Infinity);
-    return this.#recent ? 1 : Math.max(1, left);
+    return Math.max(1, left);
+  }
+
+  /** Whether each of its tokens may begin a call that constrains the next one. */
+  get stepwise(): boolean {
+    return this.#recent !== undefined;
   }
 
   /**
@@ -123,6 +141,12 @@ export class Reply {
     this.#add(piece, end, out);
   }
 
+  /** Counts the drafts of the steps whose tokens come next. */
+  speculated({ drafted, accepted }: Speculated): void {
+    this.#drafted += drafted;
+    this.#accepted += accepted;
+  }
+
   /** An external server has ended the reply, after `tokens` in all. */
   end(reason: 'stop' | 'length', tokens: number, out: Output[]): void {
     this.#tokens = tokens;
@@ -148,7 +172,8 @@ export class Reply {
     const calls = end.reason === 'stop' && this.#text.calls > 0 && { reason: 'tool_calls' as const };
     this.#over = true;
     const counts = { completionTokens: this.#tokens, reasoningTokens: this.#reasoningTokens };
-    out.push({ id: this.#id, choice: this.#choice, kind: 'finished', ...end, ...calls, ...counts });
+    const drafts = this.#drafted > 0 && { draftedTokens: this.#drafted, acceptedTokens: this.#accepted };
+    out.push({ id: this.#id, choice: this.#choice, kind: 'finished', ...end, ...calls, ...counts, ...drafts });
   }
 
   #emit({ reasoning, content, calls }: ReplyParts, out: Output[]): void {

@@ -2,7 +2,7 @@ import type { KeepLimits } from './saved-states.js';
 import type { CacheOrigin } from '../protocol/cache-key.js';
 import { DIGEST_BYTES, IMAGE_IDS, promptLength, type PromptSegment } from '../protocol/prompt.js';
 import type { GenerateJob, ScoreJob } from '../protocol/jobs.js';
-import type { PrefixReuse } from '../protocol/setup.js';
+import type { PrefixReuse, Speculation } from '../protocol/setup.js';
 
 /** What a step loop is made with. */
 export interface StepLimits extends KeepLimits {
@@ -16,6 +16,8 @@ export interface StepLimits extends KeepLimits {
   /** On a GPU: the time that a round with replies is to take, ms, in place of {@link prefillShare}. Absent: on a CPU. */
   readonly stepMs?: number;
   readonly prefixReuse: PrefixReuse;
+  /** Absent: off. */
+  readonly speculation?: Speculation;
   /** While nothing runs, evaluate what the next prompts of conversations will begin with. Absent: false. */
   readonly prefillAhead?: boolean;
   /** The loop owns the prompts' memory: it is overwritten with zeros when their job ends. Absent: false. */
@@ -27,7 +29,7 @@ export interface StepLimits extends KeepLimits {
 }
 
 /** What a job's prompts are planned with. */
-export type WorkLimits = Pick<StepLimits, 'prefillTokensPerStep' | 'origin' | 'ownsPrompts'>;
+export type WorkLimits = Pick<StepLimits, 'prefillTokensPerStep' | 'origin' | 'ownsPrompts' | 'speculation'>;
 
 /** Whether a sequence has room for the prompt and the completion. */
 export function generationFits({ prompt, maxTokens, n }: GenerateJob, { contextPerSeat }: StepLimits): boolean {

@@ -30,7 +30,7 @@ import { RefillWait } from './refill-wait.js';
 import { Jobs, stepsOf } from './jobs.js';
 import { type Emit, Outbox, SEND_MS } from './outbox.js';
 import { PrefillAhead } from './prefill-ahead.js';
-import { BatchPlanner, depthOf, PrefillBudget, stepsInRun, type BatchItem, type Planner } from './batch-planner.js';
+import { BatchPlanner, depthOf, PrefillBudget, tokensInRun, type BatchItem, type Planner } from './batch-planner.js';
 import { StepPlanner } from './step-planner.js';
 import type { GenerateJob, ScoreJob } from '../protocol/jobs.js';
 import type { EngineReport } from '../protocol/messages.js';
@@ -207,12 +207,17 @@ export class StepLoop {
     const counts = items.map(({ count, fills }) => (fills ? 0 : count));
     const depth = depthOf(items);
     const fed = parts.map(({ tokens }) => tokens);
-    const one = this.#pendingWait.interrupted || this.#jobs.hasPutOff;
-    const most = one ? 1 : stepsInRun(items, this.#jobs.running);
+    const single = this.#pendingWait.interrupted || this.#jobs.hasPutOff;
+    const most = tokensInRun(items, this.#jobs.running);
     let from = this.#clock.now();
     // A prompt may take long: outputs are sent before it.
     const due = this.#outbox.due(from) || counts.some((count) => count > 0);
-    const run = most > 1 ? this.#decoder.run?.(parts, { most, everyMs: this.#limits.sendMs ?? SEND_MS }) : undefined;
+    const everyMs = this.#limits.sendMs ?? SEND_MS;
+    const checked = items.some(({ branch }) => branch.stepwise === true);
+    // A step that no other follows is a run too where it may have drafts: which steps have some is not to depend on calls from outside.
+    const runs = most > 1 && (this.#limits.speculation === 'auto' || (!single && !checked));
+    const asked = { most, everyMs, ...(single && { once: true }), ...(checked && { checked }) };
+    const run = runs ? this.#decoder.run?.(parts, asked) : undefined;
     const decoding = run ?? once(this.#decoder.step(parts));
     let next = decoding.next();
     // While llama.cpp computes on another thread, so that it costs no extra time.
@@ -226,7 +231,7 @@ export class StepLoop {
       from = now;
       if (this.#jobs.deliver(items, results, fed, this.#outbox.outputs)) this.#decoder.halt();
       if (done === true) break;
-      this.#flush();
+      if (steps > 0 || this.#outbox.due(now)) this.#flush();
       next = decoding.next();
     }
     this.#sequences.renewCopies();

@@ -35,7 +35,9 @@ export async function warmUp(
   const jobs = firstJobs(limits, device);
   const failed = await new Promise<string | undefined>((resolve) => {
     let left = jobs.length;
-    const loop = new StepLoop(decoder, { ...tokens, isEnd: () => false }, limits, (_, outputs) => {
+    // Its prompts are equal tokens, which would be drafted: the number of sequences in a step is what it is about.
+    const plain = Object.assign({}, limits, { speculation: 'off' as const });
+    const loop = new StepLoop(decoder, { ...tokens, isEnd: () => false }, plain, (_, outputs) => {
       const ends = outputs.filter(({ kind }) => kind === 'done' || kind === 'failed');
       left -= ends.length;
       const failure = ends.find((end) => end.kind === 'failed');

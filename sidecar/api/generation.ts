@@ -215,9 +215,13 @@ export class ReplyCounts {
     readonly choice: number;
     readonly completionTokens: number;
     readonly reasoningTokens: number;
+    readonly draftedTokens?: number;
+    readonly acceptedTokens?: number;
   }): void {
-    const { choice, completionTokens, reasoningTokens } = end;
+    const { choice, completionTokens, reasoningTokens, draftedTokens = 0, acceptedTokens = 0 } = end;
     this.reasoningTokens += reasoningTokens;
+    this.#context.draftedTokens += draftedTokens;
+    this.#context.acceptedTokens += acceptedTokens;
     const reply = this.#replies.get(choice);
     if (reply === undefined) {
       this.#moved(completionTokens);

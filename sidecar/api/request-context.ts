@@ -92,6 +92,9 @@ export class RequestContext {
   promptTokens = 0;
   cachedTokens = 0;
   completionTokens = 0;
+  /** Tokens that the engine drafted for its finished replies, and those of them that these have. */
+  draftedTokens = 0;
+  acceptedTokens = 0;
   /** The frames of its stream; set before it opens. */
   frames: FrameOptions = {};
   /** Headers of its answer, besides those of every answer; set before it begins. An error has none of them. */
@@ -351,6 +354,7 @@ export class RequestContext {
   /** Writes its one log line and ends its trace. */
   #report({ status, error, code, endedAt }: RequestEnd): void {
     const { log, times, caller, rejected, trace, model, promptTokens, cachedTokens, completionTokens } = this;
+    const { draftedTokens, acceptedTokens } = this;
     const { name, operation } = this.#route;
     log.info('request', {
       route: name,
@@ -360,6 +364,7 @@ export class RequestContext {
       promptTokens,
       cachedTokens,
       completionTokens,
+      ...(draftedTokens > 0 && { draftedTokens, acceptedTokens }),
       ...(code !== undefined && { code }),
       ...(model !== undefined && { model }),
       ...(times.ttftMs !== undefined && { ttftMs: Math.round(times.ttftMs) }),

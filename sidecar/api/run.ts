@@ -129,8 +129,9 @@ function begin<P extends Params>(
 /** Answers a request and records its usage, for every end that it can have. `begun`: absent if it took no place in the queue. */
 async function answer(context: RequestContext, end: End, begun?: Begun): Promise<void> {
   const { promptTokens: prompt, cachedTokens: cached, completionTokens: completion } = context;
+  const { draftedTokens: drafted, acceptedTokens: accepted } = context;
   // Requests that never started consume no tokens.
-  if (context.phase !== 'waiting') context.meter?.used({ prompt, cached, completion });
+  if (context.phase !== 'waiting') context.meter?.used({ prompt, cached, completion, drafted, accepted });
   if (end.kind !== 'done') {
     begun?.work.flush?.();
     context.stop(end);

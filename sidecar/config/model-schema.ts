@@ -300,6 +300,10 @@ export const modelSchema = {
       'For a model whose past state cannot be truncated (recurrent, hybrid, sliding window): while its engine has had nothing to do for 200 ms, it evaluates the last replies as their conversations’ next prompts will contain them, so that these start sooner; with `prefixReuse: auto`. A request that arrives meanwhile waits for the chunk that is being computed, at most. `false`: an idle engine computes nothing.',
       true,
     ),
+    speculation: text(
+      'Speculation: a reply that repeats its prompt or itself, such as an edited file, gets several tokens from one decode. Its next tokens are drafted from the text that followed its last ones before, and computed together; those that the model would not have chosen are discarded. `auto`: as many as are expected to pay, none where they do not; none for models whose past state cannot be truncated, and for prompts with images. `off`: nothing is drafted. The tokens are drawn as without drafts; only last digits of their probabilities move, as they do with other requests in a step.',
+      { enum: ['auto', 'off'], default: 'auto' },
+    ),
     swaFull: flag(
       'Keep the whole past state of layers with a sliding window, so that a prompt can go on from any token of the one before. It takes more memory, which models verify counts. Without it such models go on from `checkpoints`.',
       false,

@@ -81,7 +81,9 @@ function isOutput(raw: unknown): raw is Output {
         isFinishReason(raw['reason']) &&
         isMatchedStop(raw['matchedStop']) &&
         isCount(raw['completionTokens']) &&
-        isCount(raw['reasoningTokens'])
+        isCount(raw['reasoningTokens']) &&
+        (raw['draftedTokens'] === undefined || isCount(raw['draftedTokens'])) &&
+        (raw['acceptedTokens'] === undefined || isCount(raw['acceptedTokens']))
       );
     case 'answer':
       return (

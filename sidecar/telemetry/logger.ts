@@ -34,6 +34,8 @@ export interface LogFields {
   readonly promptTokens?: number;
   readonly cachedTokens?: number;
   readonly completionTokens?: number;
+  readonly draftedTokens?: number;
+  readonly acceptedTokens?: number;
   /** A usage record's id. */
   readonly usageId?: string;
   readonly bytes?: number;
@@ -104,6 +106,8 @@ const FIELDS: Readonly<Record<Exclude<keyof LogFields, 'fault' | 'childFault'>, 
   promptTokens: true,
   cachedTokens: true,
   completionTokens: true,
+  draftedTokens: true,
+  acceptedTokens: true,
   usageId: true,
   bytes: true,
   count: true,

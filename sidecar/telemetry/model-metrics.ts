@@ -40,6 +40,15 @@ export type RequestPhase = (typeof PHASES)[number];
 /** The conventions' provider: the producer of the telemetry, not of the model. */
 export const PROVIDER = 'ra-sidecar';
 
+/** Tokens of a request. */
+interface UsedTokens {
+  readonly prompt: number;
+  readonly cached: number;
+  readonly completion: number;
+  readonly drafted?: number;
+  readonly accepted?: number;
+}
+
 /** Declares the metrics of requests to models. `ids`: of the configured models. */
 export function modelMetrics(section: Section, ids: readonly string[]) {
   const durations = section.histogram({
@@ -99,6 +108,20 @@ export function modelMetrics(section: Section, ids: readonly string[]) {
     advice:
       'A low share although prompts share prefixes: more seats keep more of them; see `prefixReuse` and `prefixCache.scope`.',
   });
+  const drafted = section.counter({
+    name: 'ra_sidecar_drafted_tokens_total',
+    unit: 'tokens',
+    labels: { model: ids },
+    help: 'Tokens that engines drafted for finished replies (`speculation`). Drafts are not billed.',
+    advice: 'Many of them beside few accepted ones cost time: compare the tokens a second with `speculation: off`.',
+  });
+  const accepted = section.counter({
+    name: 'ra_sidecar_accepted_tokens_total',
+    unit: 'tokens',
+    labels: { model: ids },
+    help: 'Drafted tokens that replies have, a part of the output tokens. Each of them spared a decode.',
+    advice: 'Compare with `ra_sidecar_drafted_tokens_total`. None at all: replies repeat nothing of their prompts.',
+  });
   const cancels = section.counter({
     name: 'ra_sidecar_cancels_total',
     unit: 'requests',
@@ -122,6 +145,8 @@ export function modelMetrics(section: Section, ids: readonly string[]) {
     const input = usage.labels(Object.assign({}, about, { gen_ai_token_type: 'input' }));
     const output = usage.labels(Object.assign({}, about, { gen_ai_token_type: 'output' }));
     const reused = cached.labels({ model });
+    const draftedOf = drafted.labels({ model });
+    const acceptedOf = accepted.labels({ model });
     return {
       /** A request has ended, whether it ran or was refused. `code`: of its error, or `request_cancelled`. */
       ended(durationMs: number, code?: ErrorCode): void {
@@ -135,11 +160,13 @@ export function modelMetrics(section: Section, ids: readonly string[]) {
       replied(tokens: number, ms: number): void {
         if (tokens > 0) perOne.observe(ms / 1000 / tokens);
       },
-      /** A request that the engine had started has ended. `cached` is a part of `prompt`. */
-      used(tokens: { readonly prompt: number; readonly cached: number; readonly completion: number }): void {
+      /** A request that the engine had started has ended. `cached` is a part of `prompt`, `accepted` of `completion` and `drafted`. */
+      used(tokens: UsedTokens): void {
         input.observe(tokens.prompt);
         output.observe(tokens.completion);
         reused.inc(tokens.cached);
+        draftedOf.inc(tokens.drafted ?? 0);
+        acceptedOf.inc(tokens.accepted ?? 0);
       },
     };
   };

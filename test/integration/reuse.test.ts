@@ -15,7 +15,7 @@ const models = (more: object): object[] => [
 ];
 const sidecar = await Sidecar.start(t, { config: { models: models({}) } });
 const clean = await Sidecar.start(t, {
-  config: { models: models({ prefixReuse: 'off' }), decisions: { isolate: false } },
+  config: { models: models({ prefixReuse: 'off', speculation: 'off' }), decisions: { isolate: false } },
 });
 
 type Messages = { role: string; content: string }[];
@@ -50,6 +50,23 @@ t.test('the turns of a chat: the same text with and without reuse, and the cache
     messages.push({ role: 'assistant', content: reused.text });
   }
   t.ok((await sidecar.metric('ra_sidecar_cached_tokens_total', { model: CHAT })) > 2 * CHUNK);
+});
+
+t.test('drafts show in the log and the metrics; the reply and its usage are those without', async (t) => {
+  const prompt = 'One and two and three and four and five. '.repeat(8);
+  const asked = { temperature: 0, max_tokens: 150 };
+  const [drafted, plain] = [await complete(sidecar, prompt, asked), await complete(clean, prompt, asked)];
+  t.equal(drafted.choices[0].message.content, plain.choices[0].message.content);
+  t.equal(drafted.usage.completion_tokens, plain.usage.completion_tokens);
+  const line = await sidecar.logged('request', 1, ({ draftedTokens = 0 }) => Number(draftedTokens) > 0);
+  t.ok(
+    Number(line['acceptedTokens']) > 0,
+    `${String(line['acceptedTokens'])} of ${String(line['draftedTokens'])} came`,
+  );
+  const counted = async (of: Sidecar): Promise<number> =>
+    of.metric('ra_sidecar_accepted_tokens_total', { model: CHAT });
+  t.ok((await counted(sidecar)) >= Number(line['acceptedTokens']));
+  t.equal(await counted(clean), 0);
 });
 
 t.test('a stream reports it as well', async (t) => {

@@ -184,11 +184,14 @@ export class FakeDecoder implements Decoder, SequenceStates {
     }
   }
 
-  async *#runOf(parts: readonly Part[], { most }: Run): AsyncGenerator<PartResult[], PartResult[]> {
+  async *#runOf(
+    parts: readonly Part[],
+    { most, once = false, checked = false }: Run,
+  ): AsyncGenerator<PartResult[], PartResult[]> {
     this.#begin(parts);
     let results = await this.#step(parts);
     let untold = results;
-    for (let made = 1; made < most && this.#goesOn(parts, results); made += 1) {
+    for (let made = 1; !once && !checked && made < most && this.#goesOn(parts, results); made += 1) {
       if (made === 1) this.runs += 1;
       // As in the addon, other code has its turn meanwhile.
       await new Promise(setImmediate);

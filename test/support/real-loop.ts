@@ -35,7 +35,7 @@ export interface RealLoopOptions extends Partial<Omit<StepLimits, 'seats'>> {
 }
 
 export type LoadOptions = Omit<RealLoopOptions, 'mark' | 'end' | 'clock'> &
-  Partial<Pick<EngineSetup, 'kv' | 'swaFull' | 'flashAttention'>>;
+  Partial<Pick<EngineSetup, 'kv' | 'swaFull' | 'flashAttention' | 'threads'>>;
 
 type Answer = Extract<Output, { kind: 'answer' }>;
 
@@ -61,6 +61,9 @@ export interface Ran {
   readonly decodes: number;
   /** Calls of the decoder meanwhile; fewer than decodes if steps follow one another in a run. */
   readonly calls: number;
+  /** Tokens that were drafted for its replies, and those of them that these have. */
+  readonly drafted: number;
+  readonly accepted: number;
 }
 
 type Results = AsyncGenerator<readonly PartResult[], readonly PartResult[]>;
@@ -147,13 +150,13 @@ export class RealLoop {
 
   /** The same with a file as an engine process loads it, with the decoder that it chooses. Dispose it. */
   static async load(file: string, options: LoadOptions = {}): Promise<RealLoop> {
-    const { kv, swaFull, flashAttention = 'auto', ...rest } = options;
+    const { kv, swaFull, flashAttention = 'auto', threads = THREADS, ...rest } = options;
     const limits = { ...LIMITS, ...rest };
     const setup = {
       ...limits,
       file,
       kind: 'chat',
-      threads: THREADS,
+      threads,
       gpu: false,
       flashAttention,
       heartbeatMs: 1000,
@@ -215,6 +218,10 @@ export class RealLoop {
     const tokens = texts.map((text) => text.trim().split(' ').map(Number));
     const evaluated = this.#evaluated - before.evaluated;
     const decodes = this.#loop.steps - before.decodes;
-    return { cached, tokens, answers, evaluated, decodes, calls: this.#calls - before.calls };
+    const ends = own.filter((output) => output.kind === 'finished');
+    const drafted = ends.reduce((sum, { draftedTokens = 0 }) => sum + draftedTokens, 0);
+    const accepted = ends.reduce((sum, { acceptedTokens = 0 }) => sum + acceptedTokens, 0);
+    const calls = this.#calls - before.calls;
+    return { cached, tokens, answers, evaluated, decodes, calls, drafted, accepted };
   }
 }

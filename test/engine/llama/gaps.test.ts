@@ -1,5 +1,5 @@
 import t from 'tap';
-import { gapsOf, described } from '../../../engine/llama/batch-decoder.js';
+import { gapsOf, described } from '../../../engine/llama/described-parts.js';
 import type { Part } from '../../../engine/scheduler/decoder.js';
 
 const CONTEXT = 100;

@@ -118,6 +118,7 @@ t.test('without settings: every default', async (t) => {
     flashAttention: 'auto',
     prefillTokensPerStep: 0,
     prefillAhead: true,
+    speculation: 'auto',
     swaFull: false,
     kv: { keys: 'f16', values: 'f16' },
     checkpoints: {},
@@ -303,7 +304,7 @@ t.test('errors that end the start, in one line', async (t) => {
     ],
     [
       { RA_MODELS: models({ id: 'a', sets: 1 }) },
-      'models[0].sets is not a known field; did you mean models[0].seats?; known are id, kind, file, engine, chatTemplate, toolFormat, seats, contextPerSeat, minDimensions, replicas, threads, cores, gpu, gpuLayers, flashAttention, prefillTokensPerStep, stepMs, prefillShare, prefixReuse, prefillAhead, swaFull, kv, checkpoints, vision, prefixCache, load, idleUnloadMs, cohort, ownedBy (environment variable RA_MODELS)',
+      'models[0].sets is not a known field; did you mean models[0].seats?; known are id, kind, file, engine, chatTemplate, toolFormat, seats, contextPerSeat, minDimensions, replicas, threads, cores, gpu, gpuLayers, flashAttention, prefillTokensPerStep, stepMs, prefillShare, prefixReuse, prefillAhead, speculation, swaFull, kv, checkpoints, vision, prefixCache, load, idleUnloadMs, cohort, ownedBy (environment variable RA_MODELS)',
     ],
     [
       { RA_MODELS: models({ id: 'a' }, { id: 'a' }) },

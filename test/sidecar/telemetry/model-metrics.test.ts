@@ -39,7 +39,7 @@ t.test('times are seconds, under OpenTelemetry’s names and labels', async (t) 
 
 t.test('tokens by type; a model that is not configured has no label of its own', async (t) => {
   const metrics = new Metrics(['m']);
-  metrics.meter('chat', 'm').used({ prompt: 10, cached: 4, completion: 3 });
+  metrics.meter('chat', 'm').used({ prompt: 10, cached: 4, completion: 3, drafted: 7, accepted: 2 });
   metrics.meter('decisions', 'm').used({ prompt: 5, cached: 1, completion: 0 });
   metrics.meter('chat', 'whatever-a-caller-wrote').used({ prompt: 1, cached: 0, completion: 0 });
   for (const [text, value] of [
@@ -48,6 +48,8 @@ t.test('tokens by type; a model that is not configured has no label of its own',
     [`gen_ai_client_token_usage_sum{${ABOUT('decisions', 'm')},gen_ai_token_type="input"}`, 5],
     [`gen_ai_client_token_usage_count{${ABOUT('chat', 'other')},gen_ai_token_type="input"}`, 1],
     ['ra_sidecar_cached_tokens_total{model="m"}', 5],
+    ['ra_sidecar_drafted_tokens_total{model="m"}', 7],
+    ['ra_sidecar_accepted_tokens_total{model="m"}', 2],
   ] as const) {
     t.equal(await sample(metrics, text), value, text);
   }

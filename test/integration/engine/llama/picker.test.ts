@@ -2,6 +2,7 @@
 import t from 'tap';
 import { internals, type AddonContext } from '../../../../engine/llama/addon.js';
 import { cpuLlama } from '../../../support/llama.js';
+import { sameDistribution } from '../../../support/chi-square.js';
 import { rounds } from '../../../support/long-form.js';
 import { testModel } from '../../../support/models.js';
 
@@ -89,32 +90,3 @@ t.test('each setting draws tokens as often as llama.cpp does', async (t) => {
     t.ok(p > LEAST_P, `${name}: p ${p.toFixed(3)}, ${counts.size} tokens`);
   }
 });
-
-/** The probability of two samples of equal size that differ at least as much, if they are of one distribution. */
-function sameDistribution(counts: readonly (readonly [number, number])[]): number {
-  // Tokens that were drawn less often than the test may assume are one class.
-  const rare = counts.filter(([one, other]) => one + other < 10);
-  const classes = counts
-    .filter(([one, other]) => one + other >= 10)
-    .map(([one, other]): [number, number] => [one, other]);
-  const rest: [number, number] = [
-    rare.reduce((sum, [one]) => sum + one, 0),
-    rare.reduce((sum, [, other]) => sum + other, 0),
-  ];
-  if (rest[0] + rest[1] > 0) classes.push(rest);
-  const square = classes.reduce((sum, [one, other]) => sum + (one - other) ** 2 / (one + other), 0);
-  const freedom = classes.length - 1;
-  // Wilson and Hilferty's approximation of the chi-square distribution by the normal one.
-  const spread = 2 / (9 * freedom);
-  const z = (Math.cbrt(square / freedom) - (1 - spread)) / Math.sqrt(spread);
-  return 1 - normal(z);
-}
-
-/** The normal distribution's sum up to `z`, within 1e-7 (Abramowitz and Stegun, 26.2.17). */
-function normal(z: number): number {
-  const k = 1 / (1 + 0.2316419 * Math.abs(z));
-  const terms = [0.31938153, -0.356563782, 1.781477937, -1.821255978, 1.330274429];
-  const tail =
-    (Math.exp((-z * z) / 2) / Math.sqrt(2 * Math.PI)) * terms.reduce((sum, term, i) => sum + term * k ** (i + 1), 0);
-  return z >= 0 ? 1 - tail : tail;
-}

@@ -1,0 +1,326 @@
+/**
+ * Speculation by prompt lookup: what it gains where text repeats, what it costs where none does, and how well the number of drafts is
+ * chosen. Sections can be run alone, by their names: edits, beside, novel, chosen. The others' rows stay as they were.
+ */
+import { cpuLlama } from '../../test/support/llama.js';
+import { generateJob } from '../../test/support/generate-job.js';
+import { replyBySeed } from '../../test/support/known-replies.js';
+import { RealLoop, type Ran } from '../../test/support/real-loop.js';
+import { DRAFT_LENGTHS, engineAddon, type EngineAddon } from '../../engine/llama/addon.js';
+import { RandomWords } from '../models/random-weights.js';
+import { counted, latestEdits } from '../support/edits.js';
+import { EngineDriver } from '../support/engine-driver.js';
+import { random150m, successor150m } from '../support/models.js';
+import { batchedBench, LlamaServer, NO_PROMPT_CACHE } from '../support/peers.js';
+import { keep, keptRows, type Row } from '../support/results.js';
+import { median } from '../support/stats.js';
+
+const NAME = 'speculation';
+/** By callers: edits, one for each caller at a time. */
+const EDITS = { 1: 4, 8: 8 } as const;
+const CALLERS = [1, 8] as const;
+const RUNS = 1;
+const CONTEXT = 4096;
+const THREADS = Number(process.argv[3] ?? 1);
+
+/** A prompt, and a reply that is known before. */
+interface Replay {
+  readonly prompt: readonly number[];
+  readonly reply: readonly number[];
+}
+
+interface Timed {
+  readonly perSecond: number;
+  readonly drafted: number;
+  readonly accepted: number;
+  readonly tokensPerDecode: number;
+}
+
+type Mode = 'off' | 'auto';
+
+/** Loops on one model that are closed at the end of a section. `only`: the index of the one number of drafts. */
+class Loops {
+  readonly #open: RealLoop[] = [];
+
+  async make(file: string, seats: number, speculation: Mode, only?: number): Promise<RealLoop> {
+    const addon = engineAddon() as { RaStepCosts: EngineAddon['RaStepCosts'] };
+    const Own = addon.RaStepCosts;
+    if (only !== undefined)
+      addon.RaStepCosts = class extends Own {
+        constructor(alone: Float64Array) {
+          super(alone, only);
+        }
+      };
+    const options = { seats, contextPerSeat: CONTEXT, prefillTokensPerStep: 256, prefixReuse: 'any' } as const;
+    const made = await RealLoop.load(file, { ...options, speculation, threads: THREADS });
+    addon.RaStepCosts = Own;
+    this.#open.push(made);
+    return made;
+  }
+
+  async close(): Promise<void> {
+    for (const each of this.#open.splice(0)) await each.dispose();
+  }
+}
+
+/** All replays at once. Their prompts are evaluated before, so that the time is that of the replies' tokens. */
+async function timed(loop: RealLoop, replays: readonly Replay[]): Promise<Timed> {
+  const forget = replyBySeed(new Map(replays.map(({ reply }, seed) => [seed, reply])));
+  const job = ({ prompt, reply }: Replay, seed: number) => generateJob(prompt, { maxTokens: reply.length, seed });
+  await Promise.all(replays.map((replay, seed) => loop.run({ ...job(replay, seed), maxTokens: 1 })));
+  const from = performance.now();
+  const ran = await Promise.all(replays.map((replay, seed) => loop.run(job(replay, seed))));
+  const seconds = (performance.now() - from) / 1000;
+  forget();
+  for (const [i, { tokens }] of ran.entries())
+    if (tokens[0]?.join() !== replays[i]?.reply.join()) throw new Error('a reply is not what it was to be');
+  const sum = (of: (each: Ran) => number): number => ran.reduce((all, each) => all + of(each), 0);
+  const tokens = sum((each) => each.tokens[0]?.length ?? 0);
+  const decodes = Math.max(...ran.map((each) => each.decodes));
+  return {
+    perSecond: tokens / seconds,
+    drafted: sum(({ drafted }) => drafted),
+    accepted: sum(({ accepted }) => accepted),
+    tokensPerDecode: tokens / replays.length / decodes,
+  };
+}
+
+/** So many at a time, one group after another; figures of all. */
+async function grouped(loop: RealLoop, replays: readonly Replay[], callers: number): Promise<Timed> {
+  const all: Timed[] = [];
+  for (let at = 0; at < replays.length; at += callers) all.push(await timed(loop, replays.slice(at, at + callers)));
+  const sum = (of: (each: Timed) => number): number => all.reduce((one, each) => one + of(each), 0);
+  return {
+    perSecond: median(all.map(({ perSecond }) => perSecond)),
+    drafted: sum(({ drafted }) => drafted),
+    accepted: sum(({ accepted }) => accepted),
+    tokensPerDecode: median(all.map(({ tokensPerDecode }) => tokensPerDecode)),
+  };
+}
+
+/** Edits from this repository's history, with the tokens that their texts have. */
+async function edits(): Promise<Row[]> {
+  const file = await random150m();
+  const llama = await cpuLlama(1);
+  const model = await llama.loadModel({ modelPath: file, vocabOnly: true });
+  const replays = latestEdits(Math.max(...Object.values(EDITS))).map(({ request, before, after }): Replay => ({
+    prompt: [...model.tokenize(`${before}\n\n${request}\n\n`)].map(Number),
+    reply: [...model.tokenize(after)].map(Number),
+  }));
+  await llama.dispose();
+  const rows: Row[] = [];
+  for (const callers of CALLERS) {
+    const some = replays.slice(0, EDITS[callers]);
+    const loops = new Loops();
+    const [off, auto] = [await loops.make(file, callers, 'off'), await loops.make(file, callers, 'auto')];
+    const pairs: { off: Timed; auto: Timed }[] = [];
+    for (let run = 0; run < RUNS; run += 1)
+      pairs.push({ off: await grouped(off, some, callers), auto: await grouped(auto, some, callers) });
+    await loops.close();
+    const mean = (of: (each: Replay) => number): number =>
+      Math.round(some.reduce((sum, each) => sum + of(each), 0) / some.length);
+    const shape = { promptTokens: mean(({ prompt }) => prompt.length), tokens: mean(({ reply }) => reply.length) };
+    const bare = await batchedBench(file, { threads: THREADS, sequences: [callers], libraries: 'npm', ...shape });
+    const auto0 = pairs.map((pair) => pair.auto);
+    rows.push({
+      section: 'edits',
+      callers,
+      what: `${some.length} edits of ${shape.tokens} tokens, prompts of ${shape.promptTokens}`,
+      'tokens/s, off': median(pairs.map((pair) => pair.off.perSecond)),
+      'tokens/s, auto': median(auto0.map(({ perSecond }) => perSecond)),
+      ratio: median(pairs.map((pair) => pair.auto.perSecond / pair.off.perSecond)),
+      'tokens/s, llama-batched-bench': bare[0]?.generating ?? NaN,
+      'drafts that came': median(auto0.map(({ accepted, drafted }) => accepted / drafted)),
+      'tokens a decode': median(auto0.map(({ tokensPerDecode }) => tokensPerDecode)),
+    });
+  }
+  return rows;
+}
+
+/** llama-server's ways of speculating without a model, as they come. */
+const THEIRS = ['none', 'ngram-simple', 'ngram-mod'] as const;
+
+/** The same edits with ids that count upwards, which a model says by itself: beside llama-server. */
+async function beside(): Promise<Row[]> {
+  const file = await successor150m();
+  const llama = await cpuLlama(1);
+  const model = await llama.loadModel({ modelPath: file, vocabOnly: true });
+  const tokenize = (text: string): number[] => [...model.tokenize(text)].map(Number);
+  const replays = latestEdits(Math.max(...Object.values(EDITS))).map((edit, i): Replay => {
+    const first = 1000 + 5000 * (i % 8);
+    const { before, after } = counted(edit, first + 1, tokenize);
+    return { prompt: [...before, first], reply: after };
+  });
+  await llama.dispose();
+  const rows: Row[] = [];
+  for (const callers of CALLERS) {
+    const some = replays.slice(0, EDITS[callers]);
+    const rates: Record<string, number> = {};
+    for (const mode of ['off', 'auto'] as const) rates[`ours, ${mode}`] = await ours(file, some, callers, mode);
+    for (const type of THEIRS) rates[`llama-server, ${type}`] = await theirs(file, some, callers, type);
+    const best = Math.max(...THEIRS.map((type) => rates[`llama-server, ${type}`] ?? 0));
+    rows.push({
+      section: 'beside',
+      callers,
+      what: `${some.length} edits, ids that count upwards`,
+      'tokens/s, off': rates['ours, off'] ?? NaN,
+      'tokens/s, auto': rates['ours, auto'] ?? NaN,
+      ratio: (rates['ours, auto'] ?? NaN) / (rates['ours, off'] ?? NaN),
+      ...Object.fromEntries(
+        THEIRS.map((type) => [`tokens/s, llama-server ${type}`, rates[`llama-server, ${type}`] ?? NaN]),
+      ),
+      'ours over llama-server’s best': (rates['ours, auto'] ?? NaN) / best,
+    });
+  }
+  return rows;
+}
+
+/** Tokens a second of our engine process, the prompts evaluated before; the median of the groups. */
+async function ours(file: string, replays: readonly Replay[], callers: number, speculation: Mode): Promise<number> {
+  const setup = { threads: THREADS, contextPerSeat: CONTEXT, prefillTokensPerStep: 256, prefixReuse: 'any' } as const;
+  const engine = await EngineDriver.start(file, callers, { ...setup, speculation });
+  const rates: number[] = [];
+  for (let at = 0; at < replays.length; at += callers) {
+    const some = replays.slice(at, at + callers);
+    const run = async (tokensOf: (replay: Replay) => number): Promise<number> => {
+      let tokens = 0;
+      const jobs = some.map((each) => ({
+        kind: 'generate' as const,
+        job: generateJob(each.prompt, { temperature: 0, maxTokens: tokensOf(each) }),
+      }));
+      await engine.run(jobs, ({ output }) => {
+        if (output.kind === 'finished') tokens += output.completionTokens;
+        return undefined;
+      });
+      return tokens;
+    };
+    await run(() => 1);
+    const from = performance.now();
+    const tokens = await run(({ reply }) => reply.length);
+    rates.push(tokens / ((performance.now() - from) / 1000));
+  }
+  await engine.close();
+  return median(rates);
+}
+
+/** The same of llama-server over HTTP, whole replies. */
+async function theirs(file: string, replays: readonly Replay[], callers: number, type: string): Promise<number> {
+  const more = [...NO_PROMPT_CACHE, '-ngl', '0', ...(type === 'none' ? [] : ['--spec-type', type])];
+  const server = await LlamaServer.start(file, { threads: THREADS, slots: callers, contextPerSlot: CONTEXT, more });
+  const ask = async ({ prompt }: Replay, tokens: number, slot: number): Promise<number> => {
+    const body = { prompt, n_predict: tokens, temperature: 0, cache_prompt: true, ignore_eos: true, id_slot: slot };
+    const answer = await fetch(`http://127.0.0.1:${server.port}/completion`, {
+      method: 'POST',
+      headers: { 'Content-Type': 'application/json' },
+      body: JSON.stringify(body),
+    });
+    return ((await answer.json()) as { tokens_predicted: number }).tokens_predicted;
+  };
+  const rates: number[] = [];
+  for (let at = 0; at < replays.length; at += callers) {
+    const some = replays.slice(at, at + callers);
+    await Promise.all(some.map((each, slot) => ask(each, 1, slot)));
+    const from = performance.now();
+    const tokens = await Promise.all(some.map((each, slot) => ask(each, each.reply.length, slot)));
+    rates.push(tokens.reduce((sum, each) => sum + each, 0) / ((performance.now() - from) / 1000));
+  }
+  await server.close();
+  return median(rates);
+}
+
+/** Random tokens: no text repeats, and nothing can be gained. */
+async function novel(): Promise<Row[]> {
+  const file = await random150m();
+  const random = new RandomWords(1);
+  const tokens = (count: number): number[] => Array.from({ length: count }, () => (random.next() >>> 0) % 50_000);
+  const rows: Row[] = [];
+  for (const [callers, count] of [
+    [1, 256],
+    [8, 128],
+    [32, 64],
+    [64, 32],
+  ] as const) {
+    const loops = new Loops();
+    const [off, auto] = [await loops.make(file, callers, 'off'), await loops.make(file, callers, 'auto')];
+    const pairs: { off: Timed; auto: Timed }[] = [];
+    for (let run = 0; run < 2 * RUNS; run += 1) {
+      const replays = Array.from({ length: callers }, (): Replay => ({ prompt: tokens(64), reply: tokens(count) }));
+      pairs.push({ off: await timed(off, replays), auto: await timed(auto, replays) });
+    }
+    await loops.close();
+    rows.push({
+      section: 'novel',
+      callers,
+      what: `random replies of ${count} tokens`,
+      'tokens/s, off': median(pairs.map((pair) => pair.off.perSecond)),
+      'tokens/s, auto': median(pairs.map((pair) => pair.auto.perSecond)),
+      ratio: median(pairs.map((pair) => pair.auto.perSecond / pair.off.perSecond)),
+      'tokens a decode': median(pairs.map((pair) => pair.auto.tokensPerDecode)),
+    });
+  }
+  return rows;
+}
+
+/** Replies of which this share of tokens is as in the prompt, with each number of drafts and with the chosen ones. */
+async function chosen(): Promise<Row[]> {
+  const file = await random150m();
+  const rows: Row[] = [];
+  for (const [callers, count] of [
+    [1, 256],
+    [8, 128],
+  ] as const) {
+    const loops = new Loops();
+    const fixed = [];
+    for (const only of DRAFT_LENGTHS.keys()) fixed.push(await loops.make(file, callers, 'auto', only));
+    const auto = await loops.make(file, callers, 'auto');
+    for (const share of [0, 0.5, 0.8, 0.9, 0.95, 1]) {
+      const random = new RandomWords(Math.round(100 * share));
+      const replays = Array.from({ length: callers }, (): Replay => {
+        const prompt = Array.from({ length: count }, () => (random.next() >>> 0) % 50_000);
+        const reply = prompt.map((token) =>
+          (random.next() >>> 0) / 2 ** 32 < share ? token : (random.next() >>> 0) % 50_000,
+        );
+        return { prompt, reply };
+      });
+      const rates: number[] = [];
+      for (const loop of fixed) rates.push((await timed(loop, replays)).perSecond);
+      const ours = await timed(auto, replays);
+      rows.push({
+        section: 'chosen',
+        callers,
+        what: `replies of ${count} tokens, ${Math.round(100 * share)} % as in the prompt`,
+        'tokens/s, off': rates[0] ?? NaN,
+        'tokens/s, auto': ours.perSecond,
+        ratio: ours.perSecond / (rates[0] ?? NaN),
+        'tokens a decode': ours.tokensPerDecode,
+        ...Object.fromEntries(
+          DRAFT_LENGTHS.slice(1).map((drafts, i) => [`tokens/s, ${drafts} drafts`, rates[i + 1] ?? NaN]),
+        ),
+        'of the best number': ours.perSecond / Math.max(...rates),
+      });
+    }
+    await loops.close();
+  }
+  return rows;
+}
+
+const SECTIONS = { edits, beside, novel, chosen };
+const only = process.argv[2];
+const kept = only === undefined || only === 'all' ? [] : await keptRows(NAME);
+const rows: Row[] = [];
+for (const [section, make] of Object.entries(SECTIONS)) {
+  const asked = only === undefined || only === 'all' || only === section;
+  rows.push(...(asked ? await make() : kept.filter((row) => row['section'] === section)));
+}
+
+await keep(NAME, {
+  title: 'Speculation by prompt lookup',
+  about: [
+    `Tokens a second of replies whose prompts were evaluated before; medians of ${RUNS} runs, 150 million random weights in Q8_0 with GPT-2’s vocabulary, ${THREADS} compute thread(s). \`off\` and \`auto\` are the setting \`speculation\`. A section may have been measured by itself, at another hour.`,
+    'edits: the latest edits of TypeScript files in this repository’s history; the prompt is the old file and the subject of the commit, the reply is the new file. Random weights say no such text, so each pick is replaced by the text’s next token after it was made: costs are those of a model, and which drafts come is the real text’s. llama-batched-bench decodes prompts and replies of the same mean lengths, and picks nothing.',
+    'beside: the same edits for llama-server, which cannot be made to say a text. A model of the same shape always says the next id, so texts are written with ids that count upwards: lines that the old file has too have the same ids there, all others have ids of their own. Greedy; llama-server over HTTP with whole replies, ours the engine process; none, ngram-simple and ngram-mod are its `--spec-type`, otherwise as they come.',
+    'novel: random tokens, which never repeat. chosen: replies with a share of tokens as in the prompt and others in place of the rest, with each fixed number of drafts, one of several callers being the same for all, and as it is chosen.',
+  ],
+  rows,
+});
+process.exit(0);

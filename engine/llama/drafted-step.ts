@@ -1,0 +1,161 @@
+/**
+ * A step with drafts of replies that a grammar constrains, or may constrain from some token on. The addon's runs pick all tokens of a step
+ * by themselves (engine/native/speculation.h); here the logits after each draft are computed by one decode too, but each token is picked
+ * only after the one before it was delivered: by then the reply's text has been read, and its grammar holds the next token. A
+ * draft that the grammar forbids is never picked, so it ends the reply's drafts as any other wrong one does.
+ */
+import { DRAFT_LENGTHS, type AddonContext, type AddonStepCosts, type EngineAddon } from './addon.js';
+import { described, gapsOf } from './described-parts.js';
+import { samplerOf } from './batch-sampler.js';
+import type { BatchSequences } from './batch-sequences.js';
+import type { Part, PartResult } from '../scheduler/decoder.js';
+import { asFault } from '../scheduler/faults.js';
+
+type SamplePart = Extract<Part, { kind: 'sample' }>;
+
+/** Logits of a step, at most: 64 MiB, which llama.cpp keeps from then on. The addon's runs have the same bound. */
+const MOST_LOGITS = 1 << 24;
+
+const NOTHING: PartResult = { kind: 'none' };
+
+/** What it needs of a decoder. */
+export interface DraftedStepTools {
+  readonly addon: Pick<EngineAddon, 'raDecodeRun'>;
+  readonly context: AddonContext;
+  readonly states: BatchSequences;
+  /** Of steps made here: they take longer than those of runs. */
+  readonly costs: AddonStepCosts;
+  readonly vocabulary: number;
+  /** Tokens of a decode, and of a sequence. */
+  readonly batchSize: number;
+  readonly contextSize: number;
+  /** Whether gaps between sequences are closed. */
+  readonly closesGaps: boolean;
+  readonly isEnd: (token: number) => boolean;
+  /** Makes the step without drafts. */
+  readonly plain: (parts: readonly Part[]) => Promise<PartResult[]>;
+}
+
+/**
+ * Yields the parts' tokens, one of each part that still has some, and returns the last ones; at most `most` of a part. Made without
+ * drafts where these would not pay or the decode with them fails. All parts are next tokens of replies.
+ */
+export async function* draftedStep(
+  tools: DraftedStepTools,
+  parts: readonly SamplePart[],
+  most: number,
+): AsyncGenerator<PartResult[], PartResult[]> {
+  const { states, costs } = tools;
+  const before = states.lengths(parts);
+  const gaps = tools.closesGaps ? gapsOf(parts, states, tools.contextSize) : [];
+  const choice = chosenDrafts(tools, parts, before, { most, sequences: parts.length + gaps.length });
+  const drafts = DRAFT_LENGTHS[choice] ?? 0;
+  const from = performance.now();
+  const decoded = drafts === 0 ? undefined : await decodeWide(tools, parts, before, drafts);
+  if (!decoded) {
+    const results = await tools.plain(parts);
+    costs.learn(parts.length + gaps.length, 0, performance.now() - from);
+    return results;
+  }
+  costs.learn(parts.length + gaps.length, choice, performance.now() - from);
+  const counts = parts.map(() => 0);
+  const open = parts.map(() => true);
+  try {
+    for (let row = 0; ; row += 1) {
+      const results = await Promise.all(
+        parts.map(async (part, i): Promise<PartResult> => {
+          const { words = [], drafted = 0, firstRow = 0 } = decoded[i] ?? {};
+          // Its next token waits for a mask, which the round after this one waits for.
+          if (!open[i] || (row > 0 && samplerOf(part).pending)) return NOTHING;
+          open[i] = false;
+          const result = await samplerOf(part)
+            .pickAt(firstRow + row)
+            .catch(asFault);
+          if (result.kind !== 'token') return result;
+          const { token } = result;
+          counts[i] = row + 1;
+          samplerOf(part).drafts?.feed((before[i] ?? 0) + 1 + row, token);
+          open[i] = token === words[row + 1] && !tools.isEnd(token);
+          const came = row > 0 && row <= drafted ? 1 : 0;
+          return {
+            kind: 'token',
+            token,
+            speculation: row === 0 ? { steps: 1, drafted, accepted: 0 } : { steps: 0, drafted: 0, accepted: came },
+          };
+        }),
+      );
+      states.judge(parts, results);
+      if (!open.some(Boolean)) return results;
+      yield results;
+    }
+  } finally {
+    // What was fed is there, and all tokens but the last one of each part.
+    for (const [i, { sequence }] of parts.entries())
+      await states.truncate(sequence, (before[i] ?? 0) + Math.max(1, counts[i] ?? 0));
+  }
+}
+
+/** The index of the number of drafts. */
+function chosenDrafts(
+  { costs, vocabulary, batchSize, contextSize }: DraftedStepTools,
+  parts: readonly SamplePart[],
+  before: readonly number[],
+  { most, sequences }: { readonly most: number; readonly sequences: number },
+): number {
+  const expected = new Float64Array(DRAFT_LENGTHS.length);
+  for (const [i, part] of parts.entries()) {
+    const { drafts, masked } = samplerOf(part);
+    drafts?.feed(before[i] ?? 0, part.tokens[0] ?? 0);
+    const own = masked ? undefined : drafts?.expected();
+    for (const choice of expected.keys()) expected[choice] = (expected[choice] ?? 0) + (own?.[choice] ?? 1);
+  }
+  const tokens = Math.min(batchSize, MOST_LOGITS / vocabulary);
+  const fits = (drafts: number): boolean =>
+    drafts < most && sequences * (drafts + 1) <= tokens && Math.max(...before) + drafts < contextSize;
+  const last = DRAFT_LENGTHS.findLastIndex(fits);
+  return last <= 0 ? 0 : costs.choose(sequences, expected, last);
+}
+
+/** What a decode has of a part: its token and the drafts after it, and where the logits of the first one are. */
+interface Decoded {
+  readonly words: readonly number[];
+  /** Drafts that are no padding. */
+  readonly drafted: number;
+  readonly firstRow: number;
+}
+
+/** Decodes each part's token with as many drafts. Undefined: it failed, and the sequences hold what they held. */
+async function decodeWide(
+  { addon, context, states, closesGaps, contextSize }: DraftedStepTools,
+  parts: readonly SamplePart[],
+  before: readonly number[],
+  drafts: number,
+): Promise<readonly Decoded[] | undefined> {
+  const gaps = closesGaps ? gapsOf(parts, states, contextSize - drafts) : [];
+  const wide = parts.map((part) => {
+    const [fed = 0] = part.tokens;
+    const found = samplerOf(part).drafts?.draft(drafts) ?? new Int32Array(0);
+    const words = [fed, ...found, ...Array<number>(drafts - found.length).fill(fed)];
+    return { words, drafted: found.length, part: { ...part, tokens: Uint32Array.from(words) } };
+  });
+  const given = described(
+    wide.map(({ part }) => part),
+    [],
+    gaps,
+    states,
+    drafts + 1,
+  );
+  try {
+    const running = addon.raDecodeRun(context, given.numbers, given.tokens, [], 1, given.labels, []);
+    given.tokens.fill(0);
+    await running.ended;
+    states.decoded();
+  } catch {
+    states.undo(
+      wide.map(({ part }) => part),
+      before,
+    );
+    return undefined;
+  }
+  return wide.map(({ words, drafted }, i) => ({ words, drafted, firstRow: (given.logitIndexes[i] ?? 0) - drafts }));
+}

@@ -1,0 +1,321 @@
+#include "speculation.h"
+
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+
+namespace {
+
+// Places at which one n-gram's hash may lie, by the text's capacity.
+constexpr size_t LEAST_SLOTS = 1 << 8;
+constexpr size_t MOST_SLOTS = 1 << 16;
+
+size_t slots_for(size_t capacity) {
+    size_t slots = LEAST_SLOTS;
+    while (slots < capacity && slots < MOST_SLOTS) slots *= 2;
+    return slots;
+}
+
+} // namespace
+
+Lookup::Lookup(const uint32_t * tokens, size_t count, size_t most) : capacity(std::max(count, most)) {
+    text.reserve(capacity);
+    text.assign(tokens, tokens + count);
+    // Before a reply has shown how often its predictions come true: as in edits of source text for long common texts, and too rarely
+    // to be drafted for short ones.
+    hits = {{{0.4, 2}, {0.8, 2}, {1.0, 2}, {1.6, 2}, {3.5, 4}, {3.7, 4}, {3.9, 4}}};
+}
+
+size_t Lookup::class_of(size_t common) {
+    if (common == 0) return 0;
+    if (common <= 1) return 1;
+    if (common <= 2) return 2;
+    if (common <= 4) return 3;
+    if (common <= 8) return 4;
+    return common <= 16 ? 5 : 6;
+}
+
+double Lookup::chance(size_t after) const {
+    const Hits & each = hits[class_of(after)];
+    return each.came / each.of;
+}
+
+void Lookup::feed(size_t position, llama_token token) {
+    if (ended) return;
+    if (position > text.size() || (position == text.size() && text.size() == capacity)) {
+        wipe();
+        return;
+    }
+    if (position < text.size()) {
+        if (text[position] == token) return;
+        cut(position);
+    }
+    index();
+    judge(token);
+    text.push_back(token);
+    if (next == NONE || common < SURE) search();
+    index();
+}
+
+// Compares the prediction with the token that came.
+void Lookup::judge(llama_token token) {
+    if (next == NONE) return;
+    const bool came = text[next] == token;
+    Hits & each = hits[class_of(common)];
+    each.came += came;
+    each.of += 1;
+    if (each.of >= WINDOW) {
+        each.came /= 2;
+        each.of /= 2;
+    }
+    // Another token may stand in place of the predicted one: the next one is then that after it.
+    next++;
+    common = came ? common + 1 : 0;
+    misses = came ? 0 : misses + 1;
+    if (misses > MOST_MISSES) next = NONE;
+}
+
+// Takes the earlier place with the longest common text, if that is longer than the present one's. Before the last n-grams are indexed.
+void Lookup::search() {
+    const auto last = static_cast<int32_t>(text.size()) - 1;
+    size_t longest = next == NONE ? 0 : common;
+    int32_t found = NONE;
+    for (size_t gram = 0; gram < GRAMS.size() && found == NONE; gram++) {
+        if (text.size() < GRAMS[gram]) continue;
+        int32_t place = latest[gram].empty() ? NONE : latest[gram][slot(gram, last)];
+        for (int looked = 0; place != NONE && looked < MOST_PLACES; looked++, place = before[gram][place]) {
+            const size_t same = common_at(place);
+            if (same < GRAMS[gram] || same <= longest) continue;
+            longest = same;
+            found = place;
+        }
+    }
+    if (found == NONE) return;
+    next = found + 1;
+    common = longest;
+    misses = 0;
+}
+
+// Tokens that the text before and at `place` has in common with its end.
+size_t Lookup::common_at(size_t place) const {
+    size_t same = 0;
+    while (same < MOST_COMMON && same <= place && text[place - same] == text[text.size() - 1 - same]) same++;
+    return same;
+}
+
+uint32_t Lookup::slot(size_t gram, size_t last) const {
+    uint32_t hash = 0;
+    for (size_t i = 0; i < GRAMS[gram]; i++) hash = (hash ^ static_cast<uint32_t>(text[last - i])) * 2654435761u;
+    return (hash >> 8) & static_cast<uint32_t>(latest[gram].size() - 1);
+}
+
+// Indexes the n-grams that end at tokens of the text, up to its last one.
+void Lookup::index() {
+    for (size_t gram = 0; gram < GRAMS.size(); gram++) {
+        if (latest[gram].empty()) latest[gram].assign(slots_for(capacity), NONE);
+        before[gram].resize(text.size(), NONE);
+        for (size_t last = std::max(indexed, GRAMS[gram] - 1); last < text.size(); last++) {
+            int32_t & head = latest[gram][slot(gram, last)];
+            before[gram][last] = head;
+            head = static_cast<int32_t>(last);
+        }
+    }
+    indexed = text.size();
+}
+
+void Lookup::cut(size_t length) {
+    for (size_t gram = 0; gram < GRAMS.size(); gram++) {
+        // Latest first, so that each finds itself as the latest.
+        for (size_t last = indexed; last-- > std::max(length, GRAMS[gram] - 1);) latest[gram][slot(gram, last)] = before[gram][last];
+        before[gram].resize(std::min(before[gram].size(), length));
+    }
+    std::fill(text.begin() + length, text.end(), 0);
+    text.resize(length);
+    indexed = std::min(indexed, length);
+    next = NONE;
+    common = 0;
+    misses = 0;
+}
+
+ByDraftLength Lookup::expected() const {
+    ByDraftLength tokens;
+    tokens.fill(1);
+    if (next == NONE) return tokens;
+    double sum = 1;
+    double all = 1;
+    size_t after = common;
+    int32_t drafted = 0;
+    for (size_t choice = 1; choice < DRAFT_CHOICES; choice++) {
+        for (; drafted < DRAFT_LENGTHS[choice]; drafted++) {
+            all *= chance(after++);
+            sum += all;
+        }
+        tokens[choice] = sum;
+    }
+    return tokens;
+}
+
+int32_t Lookup::draft(int32_t count, llama_token * into) const {
+    if (next == NONE) return 0;
+    const auto length = static_cast<int32_t>(text.size());
+    // The place may reach the end of the text: what repeats is then drafted again.
+    for (int32_t i = 0; i < count; i++) into[i] = next + i < length ? text[next + i] : into[next + i - length];
+    return count;
+}
+
+void Lookup::wipe() {
+    explicit_bzero(text.data(), text.size() * sizeof(llama_token));
+    text = {};
+    latest = {};
+    before = {};
+    next = NONE;
+    ended = true;
+}
+
+size_t StepCosts::bucket_of(size_t sequences) {
+    if (sequences <= EXACT) return sequences - 1;
+    const double over = 4 * std::log2(static_cast<double>(sequences) / EXACT);
+    return std::min<size_t>(EXACT + static_cast<size_t>(over), BUCKETS - 1);
+}
+
+// The cost of so many tokens in one sequence, by lines between those that are known and past the last of them.
+double StepCosts::shape(double tokens) const {
+    size_t to = 1;
+    while (to + 1 < DRAFT_CHOICES && tokens > DRAFT_LENGTHS[to] + 1) to++;
+    const double from = DRAFT_LENGTHS[to - 1] + 1;
+    const double share = (tokens - from) / (DRAFT_LENGTHS[to] - DRAFT_LENGTHS[to - 1]);
+    return alone[to - 1] + share * (alone[to] - alone[to - 1]);
+}
+
+double StepCosts::estimated(size_t sequences, size_t choice) const {
+    const auto count = static_cast<double>(sequences);
+    return shape(count * (DRAFT_LENGTHS[choice] + 1)) / shape(count);
+}
+
+size_t StepCosts::choose(size_t sequences, const ByDraftLength & expected, size_t most) {
+    if (only) return std::min(*only, most);
+    const bool fixed = sequences == 1;
+    const Learned & known = learned[bucket_of(sequences)];
+    const double plain = fixed || known.ms[0] == 0 ? 1 : known.ms[0];
+    size_t best = 0;
+    double rate = LEAST_GAIN * expected[0] / plain;
+    for (size_t choice = 1; choice <= most; choice++) {
+        const double ms = fixed || known.ms[choice] == 0 ? plain * estimated(sequences, choice) : known.ms[choice];
+        if (expected[choice] / ms <= rate) continue;
+        best = choice;
+        rate = expected[choice] / ms;
+    }
+    if (fixed || best == 0) return best;
+    return known.ms[0] == 0 || known.since[0] >= RENEW_PLAIN ? 0 : best;
+}
+
+void StepCosts::learn(size_t sequences, size_t choice, double ms) {
+    if (sequences == 1) return;
+    Learned & known = learned[bucket_of(sequences)];
+    for (size_t each = 0; each < DRAFT_CHOICES; each++) {
+        if (each == choice) continue;
+        if (++known.since[each] >= FORGET && each > 0) known.ms[each] = 0;
+    }
+    known.since[choice] = 0;
+    double & average = known.ms[choice];
+    if (average == 0) average = ms;
+    else average += NEWEST * (std::clamp(ms, average / MOST_CHANGE, average * MOST_CHANGE) - average);
+}
+
+RaDrafts::RaDrafts(const Napi::CallbackInfo & info)
+    : Napi::ObjectWrap<RaDrafts>(info),
+      lookup(
+          info[0].As<Napi::Uint32Array>().Data(),
+          info[0].As<Napi::Uint32Array>().ElementLength(),
+          info[1].As<Napi::Number>().Uint32Value()
+      ) {}
+
+void RaDrafts::feed(size_t position, llama_token token) {
+    const std::lock_guard<std::mutex> lock(mutex);
+    lookup.feed(position, token);
+}
+
+ByDraftLength RaDrafts::expected() {
+    const std::lock_guard<std::mutex> lock(mutex);
+    return lookup.expected();
+}
+
+int32_t RaDrafts::draft(int32_t count, llama_token * into) {
+    const std::lock_guard<std::mutex> lock(mutex);
+    return lookup.draft(count, into);
+}
+
+void RaDrafts::told(const Napi::CallbackInfo & info) {
+    feed(info[0].As<Napi::Number>().Uint32Value(), info[1].As<Napi::Number>().Int32Value());
+}
+
+Napi::Value RaDrafts::expects(const Napi::CallbackInfo & info) {
+    const ByDraftLength tokens = expected();
+    auto array = Napi::Float64Array::New(info.Env(), tokens.size());
+    std::copy(tokens.begin(), tokens.end(), array.Data());
+    return array;
+}
+
+Napi::Value RaDrafts::drafted(const Napi::CallbackInfo & info) {
+    std::vector<llama_token> tokens(std::min<uint32_t>(info[0].As<Napi::Number>().Uint32Value(), DRAFT_LENGTHS.back()));
+    const int32_t count = draft(static_cast<int32_t>(tokens.size()), tokens.data());
+    auto array = Napi::Int32Array::New(info.Env(), count);
+    std::copy(tokens.begin(), tokens.begin() + count, array.Data());
+    return array;
+}
+
+void RaDrafts::wipe(const Napi::CallbackInfo &) {
+    const std::lock_guard<std::mutex> lock(mutex);
+    lookup.wipe();
+}
+
+namespace {
+
+ByDraftLength numbers_of(const Napi::CallbackInfo & info, size_t argument) {
+    const auto given = info[argument].As<Napi::Float64Array>();
+    if (given.ElementLength() != DRAFT_CHOICES) throw Napi::RangeError::New(info.Env(), "numbers");
+    ByDraftLength numbers;
+    std::copy(given.Data(), given.Data() + DRAFT_CHOICES, numbers.begin());
+    return numbers;
+}
+
+size_t sequences_of(const Napi::CallbackInfo & info) {
+    return std::max<uint32_t>(1, info[0].As<Napi::Number>().Uint32Value());
+}
+
+std::optional<size_t> only_of(const Napi::CallbackInfo & info) {
+    if (!info[1].IsNumber()) return {};
+    return info[1].As<Napi::Number>().Uint32Value();
+}
+
+size_t choice_of(const Napi::CallbackInfo & info, size_t argument) {
+    return std::min<size_t>(info[argument].As<Napi::Number>().Uint32Value(), DRAFT_CHOICES - 1);
+}
+
+} // namespace
+
+RaStepCosts::RaStepCosts(const Napi::CallbackInfo & info) : Napi::ObjectWrap<RaStepCosts>(info), costs(numbers_of(info, 0), only_of(info)) {}
+
+// Sequences, expected tokens, the last index that may be chosen.
+Napi::Value RaStepCosts::choose(const Napi::CallbackInfo & info) {
+    const size_t choice = costs.choose(sequences_of(info), numbers_of(info, 1), choice_of(info, 2));
+    return Napi::Number::New(info.Env(), static_cast<double>(choice));
+}
+
+// Sequences, the index that was chosen, ms.
+void RaStepCosts::learn(const Napi::CallbackInfo & info) {
+    costs.learn(sequences_of(info), choice_of(info, 1), info[2].As<Napi::Number>().DoubleValue());
+}
+
+void raSpeculationInit(Napi::Env env, Napi::Object exports) {
+    exports.Set("RaDrafts", RaDrafts::DefineClass(env, "RaDrafts", {
+        RaDrafts::InstanceMethod<&RaDrafts::told>("feed"),
+        RaDrafts::InstanceMethod<&RaDrafts::expects>("expected"),
+        RaDrafts::InstanceMethod<&RaDrafts::drafted>("draft"),
+        RaDrafts::InstanceMethod<&RaDrafts::wipe>("wipe"),
+    }));
+    exports.Set("RaStepCosts", RaStepCosts::DefineClass(env, "RaStepCosts", {
+        RaStepCosts::InstanceMethod<&RaStepCosts::choose>("choose"),
+        RaStepCosts::InstanceMethod<&RaStepCosts::learn>("learn"),
+    }));
+}

@@ -1,0 +1,184 @@
+/*
+ * Speculation by prompt lookup. A reply often repeats its prompt or itself: an edited file, a quotation, JSON made of a document's
+ * words. The tokens that followed an earlier occurrence of the reply's last tokens are drafted as its next ones, and one decode
+ * computes the logits after each of them. Tokens are picked from these logits row by row until a pick differs from the draft: each
+ * pick has the logits and the random number that it has without drafts, so the reply is the same but for the last digits of logits,
+ * which move with the number of tokens in a decode. Where a pick differs the remaining drafts are removed from the sequence.
+ *
+ * llama.cpp decodes sequences together only where each has as many tokens, so all sequences of a step draft the same number. It is the
+ * one of DRAFT_LENGTHS for which the tokens that the step is expected to give (Lookup) over its time (StepCosts) are the most.
+ *
+ * A sequence that is alone in its steps is to get the same reply each time, and the number of drafts moves last digits. So for one
+ * sequence that number depends on counts alone: what was accepted of this reply's drafts, and fixed costs. Measured times decide
+ * where several sequences share a step, whose digits depend on the neighbours in any case.
+ */
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <mutex>
+#include <optional>
+#include <vector>
+
+#include "llama.h"
+#include "napi.h"
+
+// Tokens that each sequence of a step drafts. Ascending; the first is no speculation.
+constexpr std::array<int32_t, 5> DRAFT_LENGTHS = {0, 3, 7, 15, 31};
+constexpr size_t DRAFT_CHOICES = DRAFT_LENGTHS.size();
+
+// A number for each of DRAFT_LENGTHS.
+using ByDraftLength = std::array<double, DRAFT_CHOICES>;
+
+/*
+ * The text of one reply, its prompt included, and where its last tokens occurred before.
+ *
+ * It follows one earlier place of the text: the token there is the prediction of the next one. As long as predictions come true it
+ * stays at that place; where one does not, it takes the place with the longest common text before it. How often predictions come true
+ * is counted for this reply, by the length of the common text, also while nothing is drafted: so the counts cost no decodes.
+ */
+class Lookup {
+    public:
+        // `capacity`: tokens that the text has at most; its memory never moves, so that `wipe` overwrites all that there was.
+        Lookup(const uint32_t * tokens, size_t count, size_t capacity);
+        ~Lookup() { wipe(); }
+        Lookup(const Lookup &) = delete;
+        Lookup & operator=(const Lookup &) = delete;
+
+        // The token at `position` of the sequence. One that it knows changes nothing; another one replaces what came from there on. A
+        // position after a gap, or past the capacity, ends the lookup.
+        void feed(size_t position, llama_token token);
+
+        // Tokens that a step gives on average with so many drafts: 1 with none, or where it predicts nothing.
+        ByDraftLength expected() const;
+
+        // Writes up to `count` drafted tokens; returns how many.
+        int32_t draft(int32_t count, llama_token * into) const;
+
+        // Overwrites the text with zeros, and frees the memory. From then on it predicts nothing.
+        void wipe();
+
+    private:
+        // Lengths of the n-grams by which earlier places are found, longest first.
+        static constexpr std::array<size_t, 2> GRAMS = {4, 2};
+        // Places with the same n-gram that are looked at, latest first, and tokens of common text that are compared.
+        static constexpr int MOST_PLACES = 32;
+        static constexpr size_t MOST_COMMON = 32;
+        // A place is kept without a search once it has so much common text.
+        static constexpr size_t SURE = 8;
+        // Predictions in a row that may fail before a place without common text is left.
+        static constexpr int MOST_MISSES = 2;
+        static constexpr size_t CLASSES = 7;
+        // Counts of a class are halved at so many predictions: the text changes.
+        static constexpr double WINDOW = 64;
+        static constexpr int32_t NONE = -1;
+
+        struct Hits {
+            double came;
+            double of;
+        };
+
+        static size_t class_of(size_t common);
+        double chance(size_t common) const;
+        void judge(llama_token token);
+        void search();
+        size_t common_at(size_t place) const;
+        uint32_t slot(size_t gram, size_t last) const;
+        void index();
+        void cut(size_t length);
+
+        std::vector<llama_token> text;
+        const size_t capacity;
+        // Of each length in GRAMS: by hash the latest place where such an n-gram ends, and for each place the one before it.
+        std::array<std::vector<int32_t>, GRAMS.size()> latest;
+        std::array<std::vector<int32_t>, GRAMS.size()> before;
+        // Tokens whose n-grams are in there.
+        size_t indexed = 0;
+        // The index of the predicted token; NONE: nothing is predicted.
+        int32_t next = NONE;
+        size_t common = 0;
+        int misses = 0;
+        std::array<Hits, CLASSES> hits;
+        bool ended = false;
+};
+
+/*
+ * What a step takes by the number of sequences and of drafts: learned from the steps of several sequences, fixed for one. Only ratios
+ * between numbers of drafts matter. A number that was not used for many steps is forgotten, and the steps without drafts are measured
+ * again from time to time, since longer texts and other work change all times.
+ */
+class StepCosts {
+    public:
+        // `alone`: of one sequence, over a step without drafts. From them the unknown costs of several are estimated.
+        // `only`: the index of the one number that is drafted, or as near to it as may be; absent: any.
+        explicit StepCosts(const ByDraftLength & alone, std::optional<size_t> only = {}) : alone(alone), only(only) {}
+
+        // The index of the best number of drafts. `expected`: tokens that a step gives, of all `sequences` together; `most`: the last
+        // index that may be chosen.
+        size_t choose(size_t sequences, const ByDraftLength & expected, size_t most);
+
+        // A step took so long, ms.
+        void learn(size_t sequences, size_t choice, double ms);
+
+    private:
+        // Sequences up to here are told apart; more are by quarters of a power of two.
+        static constexpr size_t EXACT = 16;
+        static constexpr size_t BUCKETS = 40;
+        // The weight of the newest step in an average; one step counts for at most so many times the average.
+        static constexpr double NEWEST = 1.0 / 8;
+        static constexpr double MOST_CHANGE = 2;
+        // Drafts must promise so much more than steps without them: expectations are rough.
+        static constexpr double LEAST_GAIN = 1.05;
+        // Steps of as many sequences after which the time without drafts is measured again, and that of a number of drafts forgotten.
+        static constexpr uint32_t RENEW_PLAIN = 128;
+        static constexpr uint32_t FORGET = 512;
+
+        struct Learned {
+            // 0: not known.
+            ByDraftLength ms{};
+            std::array<uint32_t, DRAFT_CHOICES> since{};
+        };
+
+        static size_t bucket_of(size_t sequences);
+        // Estimated from `alone`, over a step without drafts.
+        double estimated(size_t sequences, size_t choice) const;
+        double shape(double tokens) const;
+
+        const ByDraftLength alone;
+        const std::optional<size_t> only;
+        std::array<Learned, BUCKETS> learned;
+};
+
+// One reply's drafts, as JavaScript holds them: tokens of its prompt, and its most tokens, prompt and reply.
+class RaDrafts : public Napi::ObjectWrap<RaDrafts> {
+    public:
+        explicit RaDrafts(const Napi::CallbackInfo & info);
+
+        // These are Lookup's, for the thread of all decodes, while JavaScript may wipe.
+        void feed(size_t position, llama_token token);
+        ByDraftLength expected();
+        int32_t draft(int32_t count, llama_token * into);
+
+        // The same for JavaScript.
+        void told(const Napi::CallbackInfo & info);
+        Napi::Value expects(const Napi::CallbackInfo & info);
+        Napi::Value drafted(const Napi::CallbackInfo & info);
+        void wipe(const Napi::CallbackInfo & info);
+
+    private:
+        std::mutex mutex;
+        Lookup lookup;
+};
+
+// The costs of one context's steps. Used by the thread of all decodes alone.
+class RaStepCosts : public Napi::ObjectWrap<RaStepCosts> {
+    public:
+        // StepCosts' `alone`, as a Float64Array, and `only` or undefined.
+        explicit RaStepCosts(const Napi::CallbackInfo & info);
+        StepCosts costs;
+
+        // StepCosts' for JavaScript. Not during a run.
+        Napi::Value choose(const Napi::CallbackInfo & info);
+        void learn(const Napi::CallbackInfo & info);
+};

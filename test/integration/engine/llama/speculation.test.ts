@@ -1,0 +1,400 @@
+/** Speculation by prompt lookup: replies have the tokens that they have without it, in fewer decodes where text repeats. */
+import t, { type Test } from 'tap';
+import { callRules } from '../../../../engine/grammar/calls.js';
+import { DRAFT_LENGTHS, engineAddon, type AddonDrafts } from '../../../../engine/llama/addon.js';
+import { loadRuntime } from '../../../../engine/llama/runtime.js';
+import type { GenerateJob, Output } from '../../../../engine/protocol/jobs.js';
+import type { Speculation } from '../../../../engine/protocol/setup.js';
+import type { Emit } from '../../../../engine/scheduler/outbox.js';
+import { StepLoop } from '../../../../engine/scheduler/step-loop.js';
+import { sameDistribution } from '../../../support/chi-square.js';
+import { FAMILIES } from '../../../support/families/families.js';
+import { generateJob } from '../../../support/generate-job.js';
+import { replyBySeed } from '../../../support/known-replies.js';
+import { cpuLlama } from '../../../support/llama.js';
+import { rounds } from '../../../support/long-form.js';
+import { testModel } from '../../../support/models.js';
+import { RealLoop, type RealLoopOptions } from '../../../support/real-loop.js';
+
+t.setTimeout(rounds({ short: 60_000, long: 600_000 }));
+
+const llama = await cpuLlama(1);
+const model = await llama.loadModel({ modelPath: await testModel() });
+t.teardown(() => llama.dispose());
+
+/** What a token of the model's text that ends a reply is. */
+const END = Number(model.tokens.eos);
+
+/** 200 tokens, no two of which are equal, and whose numbers have as many digits, so that no text is within another one. */
+const OLD = Array.from({ length: 200 }, (_, i) => 1000 + ((i * 37) % 499));
+/** The same with some replaced, some left out and some more. */
+const EDITED = [
+  ...OLD.slice(0, 60),
+  1558,
+  1559,
+  ...OLD.slice(61, 120),
+  ...OLD.slice(126, 180),
+  1557,
+  ...OLD.slice(180),
+];
+
+/** For samples: tokens of a reply, those that are compared, and replies: 100,000 tokens at each temperature in the long form. */
+const REPLY = 10;
+const PLACES = [2, 5, 9];
+const REPLIES = rounds({ short: 60, long: 10_000 });
+
+async function loop(t: Test, options: RealLoopOptions = {}): Promise<RealLoop> {
+  const made = await RealLoop.make(model, { speculation: 'auto', prefillTokensPerStep: 256, ...options });
+  t.teardown(() => made.dispose());
+  return made;
+}
+
+function known(t: Test, ...texts: readonly (readonly number[])[]): void {
+  t.teardown(replyBySeed(new Map(texts.map((text, seed) => [seed, text]))));
+}
+
+const edit = (more: Parameters<typeof generateJob>[1] = {}) =>
+  generateJob(OLD, { maxTokens: EDITED.length, seed: 0, ...more });
+
+t.test('the tokens that a reply has without drafts, greedy, by seed, with top_p and penalties', async (t) => {
+  const [plain, drafting] = [await loop(t, { speculation: 'off' }), await loop(t)];
+  const prompt = Array.from({ length: 80 }, (_, i) => 97 + ((i * 7) % 20));
+  let accepted = 0;
+  for (const sampling of [
+    { temperature: 0 },
+    { temperature: 0.3 },
+    { temperature: 0.8, topP: 0.9 },
+    { temperature: 0.3, topK: 40, frequencyPenalty: 0.1, presencePenalty: 0.1 },
+  ]) {
+    for (const seed of [1, 2]) {
+      const job = generateJob(prompt, { maxTokens: 150, seed, ...sampling });
+      const [one, other] = [await plain.run(job), await drafting.run(job)];
+      t.same(other.tokens, one.tokens, JSON.stringify({ seed, ...sampling }));
+      t.equal(one.drafted, 0);
+      accepted += other.accepted;
+    }
+  }
+  t.ok(accepted > 100, `${accepted} drafts came`);
+});
+
+t.test('an edited text takes a fraction of the decodes', async (t) => {
+  known(t, EDITED);
+  const { tokens, decodes, drafted, accepted } = await (await loop(t)).run(edit());
+  t.same(tokens, [EDITED]);
+  t.ok(decodes < EDITED.length / 4, `${decodes} decodes for ${EDITED.length} tokens`);
+  t.equal(accepted, EDITED.length - decodes, 'each decode gave one token besides');
+  t.ok(accepted > drafted / 2, `${accepted} of ${drafted}`);
+});
+
+t.test('the state after a reply is that of its tokens: the next turn starts from it', async (t) => {
+  known(t, EDITED);
+  const turn = generateJob([...OLD, ...EDITED, 1500], { maxTokens: 40, temperature: 0, seed: 9 });
+  const replies = [];
+  for (const speculation of ['off', 'auto'] as const) {
+    const made = await loop(t, { speculation, prefixReuse: 'any' });
+    await made.run(edit());
+    const next = await made.run(turn);
+    t.ok(next.cached >= OLD.length + EDITED.length - 1, `${next.cached} cached`);
+    replies.push(next.tokens);
+  }
+  t.same(replies[1], replies[0]);
+});
+
+t.test(
+  'it ends at its most tokens, at an end token and at a stop string, wherever in the drafts that is',
+  async (t) => {
+    const text = [...EDITED];
+    known(t, text);
+    const made = await loop(t, { end: END });
+    for (let at = 1; at < 70; at += rounds({ short: 6, long: 1 })) {
+      const [cut] = (await made.run(edit({ maxTokens: at }))).tokens;
+      t.same(cut, EDITED.slice(0, at), `${at} tokens`);
+    }
+    // One step drafts 31 at most, and all places within its drafts occur.
+    for (let at = 20; at < 55; at += rounds({ short: 2, long: 1 })) {
+      const stops = [`${EDITED[at]} ${EDITED[at + 1]}`];
+      const [cut] = (await made.run(edit({ stops, maxTokens: 70 }))).tokens;
+      t.same(cut, EDITED.slice(0, at), `a stop string at ${at}`);
+    }
+    for (let at = 20; at < 55; at += rounds({ short: 4, long: 1 })) {
+      t.same(await ended(made, text, at), [EDITED.slice(0, at), 0], `an end token at ${at}`);
+    }
+  },
+);
+
+/** The tokens of a reply that ends where the prompt's text says that it does, and of a reply after it what it was given too many. */
+async function ended(made: RealLoop, text: number[], at: number): Promise<[readonly number[] | undefined, number]> {
+  text[at] = END;
+  const prompt = [...OLD.slice(0, at), END, ...OLD.slice(at + 1)];
+  const { tokens, drafted, accepted } = await made.run(generateJob(prompt, { maxTokens: 70, seed: 0 }));
+  text[at] = EDITED[at] ?? 0;
+  return [tokens[0], Number(accepted > drafted)];
+}
+
+t.test('several replies: each its own text, also beside one that repeats nothing, and n of one prompt', async (t) => {
+  const other = [...OLD.slice(50, 150), 1556, ...OLD.slice(0, 50)];
+  const novel = Array.from({ length: 120 }, (_, i) => 100 + i);
+  known(t, EDITED, other, novel);
+  const made = await loop(t);
+  const texts = [EDITED, other, novel];
+  const ran = await Promise.all(
+    texts.map((text, seed) => made.run(generateJob(OLD, { maxTokens: text.length, seed }))),
+  );
+  t.same(
+    ran.map(({ tokens }) => tokens[0]),
+    texts,
+  );
+  t.ok(ran.some(({ accepted }) => accepted > 0));
+  const { tokens } = await made.run(generateJob(OLD, { n: 3, seats: 3, maxTokens: 100, seed: 0 }));
+  t.same(
+    tokens,
+    texts.map((text) => text.slice(0, 100)),
+  );
+});
+
+t.test('a cancelled reply leaves nothing that changes another one', async (t) => {
+  known(t, EDITED, EDITED);
+  const made = await loop(t);
+  const cancelled = made.start(edit({ seed: 1 }));
+  const kept = made.start(edit());
+  await cancelled.speaks;
+  cancelled.cancel();
+  t.same((await kept.ran).tokens, [EDITED]);
+  t.same((await made.run(edit())).tokens, [EDITED]);
+});
+
+t.test('a reply that runs alone has the same decodes each time, whatever calls come from outside', async (t) => {
+  known(t, EDITED);
+  const made = await loop(t);
+  const { decodes, drafted } = await made.run(edit());
+  const disturbed = made.run(edit());
+  const state = { over: false };
+  void disturbed.then(() => (state.over = true));
+  while (!state.over) {
+    await made.forget('another account');
+    await new Promise(setImmediate);
+  }
+  const again = await disturbed;
+  t.same([again.tokens, again.decodes, again.drafted], [[EDITED], decodes, drafted]);
+});
+
+t.test('under a grammar the same tokens, and a draft that it forbids ends there', async (t) => {
+  const text = [...model.tokenize('the cat and the dog and the bird and the fish '.repeat(4))].map(Number);
+  known(t, text);
+  const [plain, drafting] = [await loop(t, { speculation: 'off' }), await loop(t)];
+  const format = { markers: [], grammar: { gbnf: 'root ::= [a-z ]+' } };
+  const asked = { maxTokens: text.length, seed: 0, format };
+  const ran = await drafting.run(generateJob(text, asked));
+  t.same(ran.tokens, [text]);
+  t.ok(ran.decodes < text.length / 3, `${ran.decodes} decodes for ${text.length} tokens`);
+  t.equal(ran.accepted, text.length - ran.decodes);
+  // Tokens of the model's own, after a prompt with what the grammar forbids.
+  const forbidden = [...model.tokenize('the cat {and} the DOG and the 9 birds. '.repeat(4))].map(Number);
+  let accepted = 0;
+  for (const sampling of [
+    { temperature: 0 },
+    { temperature: 0.5 },
+    { temperature: 1, topP: 0.9, frequencyPenalty: 0.2 },
+  ]) {
+    const job = generateJob(forbidden, { maxTokens: 100, seed: 3, format, ...sampling });
+    const [one, other] = [await plain.run(job), await drafting.run(job)];
+    t.same(other.tokens, one.tokens, JSON.stringify(sampling));
+    accepted += other.accepted;
+  }
+  t.ok(accepted > 0, `${accepted} drafts came`);
+  const both = [generateJob(text, asked), edit({ seed: 0, maxTokens: 50 })].map((job) => drafting.run(job));
+  t.same(
+    (await Promise.all(both)).map(({ tokens }) => tokens[0]),
+    [text, text.slice(0, 50)],
+    'beside a reply without one',
+  );
+});
+
+t.test('a call that begins within the drafts constrains the tokens after it', async (t) => {
+  const syntax = { mark: 'e', open: 'e{"name": "', between: '", "arguments": ', next: '}e{"name": "', close: '}' };
+  const rules = callRules(syntax, [{ name: 'go', parameters: { type: 'object', properties: {} } }], {
+    single: false,
+    answer: false,
+  });
+  if (rules.kind !== 'ok') throw new Error(rules.why);
+  const format = { markers: [], calls: { syntax, functions: ['go'], single: false, gbnf: rules.gbnf } };
+  // A call of a function that there is not, which is drafted. The reply begins as the prompt does, up to that function's name.
+  const words = Array.from({ length: 60 }, (_, i) => `${'abcdfghiklmno'[i % 13]}${i} `).join('');
+  const prompt = [...model.tokenize(`${words}e{"name": "no", "arguments": {"a": 1}} and then no more`)].map(Number);
+  const named = prompt.findIndex((_, i) => textOf(prompt.slice(0, i + 1)).includes('"no'));
+  t.ok(named > 60 && textOf(prompt.slice(0, named)).includes('e{'), `${named} tokens`);
+  const begins = prompt.slice(0, named);
+  known(t, begins, begins, begins, begins);
+  const all: Output[][] = [];
+  for (const speculation of ['off', 'auto'] as const) {
+    const asked = { maxTokens: named + 60, temperature: 0.7, format };
+    all.push(
+      await outputsOf(
+        t,
+        [0, 1, 2, 3].map((seed) => generateJob(prompt, { seed, ...asked })),
+        speculation,
+      ),
+    );
+  }
+  const [off = [], auto = []] = all.map((outputs) => outputs.filter(({ kind }) => kind === 'call'));
+  t.ok(off.length > 4, `${off.length} parts of calls`);
+  t.same(auto, off);
+  const texts = all.map((outputs) => outputs.map((output) => (output.kind === 'piece' ? output.text : '')).join(''));
+  t.equal(texts[1], texts[0]);
+  t.ok(all[1]?.some((output) => output.kind === 'finished' && (output.acceptedTokens ?? 0) > 0));
+});
+
+function textOf(tokens: readonly number[]): string {
+  return model.detokenize(tokens as Parameters<typeof model.detokenize>[0][number][]);
+}
+
+/** Replies with their text, one after another, of an engine of its own. */
+async function outputsOf(t: Test, jobs: readonly GenerateJob[], speculation: Speculation): Promise<Output[]> {
+  const limits = {
+    seats: 1,
+    contextPerSeat: 1024,
+    prefillTokensPerStep: 256,
+    prefillShare: 100,
+    prefixReuse: 'off',
+    speculation,
+  } as const;
+  const file = {
+    file: await testModel(),
+    kind: 'chat',
+    threads: 1,
+    gpu: false,
+    flashAttention: 'auto',
+    heartbeatMs: 1000,
+  } as const;
+  const runtime = await loadRuntime({ ...limits, ...file });
+  t.teardown(() => runtime.dispose());
+  return await new Promise((resolve) => {
+    const outputs: Output[] = [];
+    let begun = 0;
+    const next = (): void => {
+      const job = jobs[begun];
+      if (job) loop.generate(++begun, job);
+      else resolve(outputs);
+    };
+    const emit: Emit = (_, more) => {
+      outputs.push(...more);
+      if (more.some(({ kind }) => kind === 'done' || kind === 'failed')) next();
+    };
+    const origin = { weights: '', kv: 'f16' };
+    const loop = new StepLoop(runtime.decoder, runtime.tokens, { ...limits, origin }, emit);
+    next();
+  });
+}
+
+t.test('nothing is drafted for a model whose state cannot be truncated', async (t) => {
+  const family = FAMILIES.find(({ name }) => name === 'mamba2');
+  if (!family) throw new Error('no such family');
+  const made = await RealLoop.load(await family.model(), { speculation: 'auto' });
+  t.teardown(() => made.dispose());
+  const prompt = Array.from({ length: 60 }, (_, i) => 40 + (i % 6));
+  const { drafted, tokens } = await made.run(generateJob(prompt, { maxTokens: 40, temperature: 0 }));
+  t.same([drafted, tokens[0]?.length], [0, 40]);
+});
+
+t.test('sampled tokens come as often as without drafts', async (t) => {
+  const [plain, drafting] = await Promise.all(
+    (['off', 'auto'] as const).map((speculation) => loop(t, { speculation, prefixReuse: 'any' })),
+  );
+  if (!plain || !drafting) throw new Error('no loops');
+  const start = Array.from({ length: 40 }, (_, i) => 97 + ((i * 7) % 20));
+  // Its own most probable text is what the model repeats, and what is drafted.
+  const most = await plain.run(generateJob(start, { maxTokens: 60, temperature: 0 }));
+  const prompt = [...start, ...(most.tokens[0] ?? [])];
+  for (const temperature of [0.3, 0.6, 1]) {
+    // Tokens of one reply depend on each other: those of one place in all replies do not.
+    const places = new Map(PLACES.map((place) => [place, new Map<number, [plain: number, drafting: number]>()]));
+    let accepted = 0;
+    for (let seed = 0; seed < REPLIES; seed += 1) {
+      // Not of the same seeds, which give the same tokens.
+      const asked = { maxTokens: REPLY, temperature };
+      const one = await plain.run(generateJob(prompt, { ...asked, seed: 1 + seed }));
+      const other = await drafting.run(generateJob(prompt, { ...asked, seed: 1_000_000 + seed }));
+      accepted += other.accepted;
+      for (const [place, counts] of places)
+        for (const [of, { tokens }] of [one, other].entries()) {
+          const token = tokens[0]?.[place] ?? END;
+          const both = counts.get(token) ?? [0, 0];
+          both[of as 0 | 1] += 1;
+          counts.set(token, both);
+        }
+    }
+    t.ok(accepted > REPLIES / 10, `${accepted} drafts came in ${REPLIES} replies`);
+    for (const [place, counts] of places) {
+      const p = sameDistribution([...counts.values()]);
+      t.ok(p > 0.01, `temperature ${temperature}, token ${place}: p ${p.toFixed(3)}, ${counts.size} tokens`);
+    }
+  }
+});
+
+t.test('what is drafted: the text after the longest earlier occurrence, and after a token in place of another', (t) => {
+  const { RaDrafts } = engineAddon();
+  const say = (drafts: AddonDrafts, from: number, ...tokens: readonly number[]): void =>
+    tokens.forEach((token, i) => drafts.feed(from + i, token));
+  const prompt = [1, 2, 3, 4, 5, 6, 7, 9, 9, 3, 4, 11, 12, 13, 14, 15, 16];
+  const drafts = new RaDrafts(Uint32Array.from(prompt), 64);
+  const at = prompt.length;
+  t.same([[...drafts.draft(4)], [...drafts.expected()]], [[], [1, 1, 1, 1, 1]], 'nothing before the reply has begun');
+  say(drafts, at, 3, 4);
+  t.same([...drafts.draft(3)], [11, 12, 13], 'of two places with as much in common the later one');
+  say(drafts, at + 2, 99);
+  t.same([...drafts.draft(3)], [12, 13, 14], 'after a token in place of the one there');
+  say(drafts, at + 2, 5, 6);
+  t.same(
+    [...drafts.draft(3)],
+    [7, 9, 9],
+    'another token than was told before: it has more in common with the other place',
+  );
+  say(drafts, at + 4, 7, 9, 9, 3);
+  t.ok((drafts.expected()[1] ?? 0) > 3, 'after a long common text most drafts are expected to come');
+  say(drafts, at + 5, 11, 12);
+  t.same([...drafts.draft(3)], [13, 14, 15], 'what came after such a token is forgotten');
+  t.same([...new RaDrafts(Uint32Array.of(7), 8).draft(3)], []);
+  const repeats = new RaDrafts(Uint32Array.of(1, 2, 1, 2), 16);
+  say(repeats, 4, 1, 2);
+  t.same([...repeats.draft(5)], [1, 2, 1, 2, 1], 'past the end of the text it goes round');
+  repeats.feed(9, 1);
+  t.same([...repeats.draft(5)], [], 'nothing after tokens that it was not told');
+  drafts.wipe();
+  say(drafts, at + 7, 13);
+  t.same([...drafts.draft(3)], []);
+  t.end();
+});
+
+t.test('how many are drafted: within 5 % of the best number, off where it does not pay', (t) => {
+  const { RaStepCosts } = engineAddon();
+  const costs = {
+    cpu: (tokens: number) => 4 + 3.2 * tokens,
+    // As measured on an H200 (bench/results/gpu-steps-8b.md): reading the weights, and a little for each token.
+    gpu: (tokens: number) => 4.3 + 0.16 * tokens,
+  };
+  for (const [device, ms] of Object.entries(costs))
+    for (const sequences of [1, 2, 8, 64])
+      for (let chance = 0; chance <= 1; chance += 0.1) {
+        const stepMs = (choice: number): number => ms(sequences * (1 + (DRAFT_LENGTHS[choice] ?? 0)));
+        const expected = Float64Array.from(DRAFT_LENGTHS, (drafts) => {
+          let [sum, all] = [1, 1];
+          for (let i = 0; i < drafts; i += 1) sum += all *= chance;
+          return sequences * sum;
+        });
+        const alone = DRAFT_LENGTHS.map((drafts) => ms(1 + drafts) / ms(1));
+        const chosen = new RaStepCosts(Float64Array.from(alone));
+        let [tokens, took] = [0, 0];
+        for (let step = 0; step < 2000; step += 1) {
+          const choice = chosen.choose(sequences, expected, DRAFT_LENGTHS.length - 1);
+          chosen.learn(sequences, choice, stepMs(choice));
+          tokens += expected[choice] ?? 0;
+          took += stepMs(choice);
+        }
+        const best = Math.max(...DRAFT_LENGTHS.map((_, choice) => (expected[choice] ?? 0) / stepMs(choice)));
+        const share = tokens / took / best;
+        t.ok(share > 0.95, `${device}, ${sequences} sequences, ${chance.toFixed(1)}: ${share.toFixed(3)} of the best`);
+        const plain = sequences / stepMs(0);
+        t.ok(tokens / took > 0.98 * plain, 'never slower than without');
+      }
+  t.end();
+});
