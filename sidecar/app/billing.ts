@@ -7,7 +7,8 @@ import type { Config } from '../config/config.js';
 import { FollowedFile } from '../lib/followed-file.js';
 import type { Log } from '../telemetry/logger.js';
 import type { CreditMetrics } from '../telemetry/access-metrics.js';
-import { Balances, type CountedSpool } from '../usage/balances.js';
+import { rebuildBalances } from '../usage/balances.js';
+import type { CountedSpool, DurableSums } from '../usage/durable-sums.js';
 import { BUILT_IN_PRICES, readPriceFile, type PriceList } from '../usage/prices.js';
 import { START, type Position } from '../usage/spool-format.js';
 import type { Closer, Closers } from './closers.js';
@@ -66,7 +67,7 @@ export async function openBilling({ config, clock, metrics, log, closers }: Bill
     };
   }
 
-  let balances: Balances | undefined;
+  let balances: DurableSums | undefined;
   let begun: Promise<string | undefined> | undefined;
   const { file } = credit;
   const { followed, value } = await FollowedFile.open({
@@ -85,7 +86,7 @@ export async function openBilling({ config, clock, metrics, log, closers }: Bill
   metrics.reservations = () => ledger.outstanding;
 
   const rebuild = async (spool: CountedSpool): Promise<string | undefined> => {
-    const rebuilt = await Balances.rebuild({
+    const rebuilt = await rebuildBalances({
       clock,
       spool,
       file: join(dataDir, 'usage', 'balances.json'),

@@ -1,5 +1,5 @@
 import type { UsageRecord } from '../../sidecar/domain/usage-record.js';
-import type { CountedSpool } from '../../sidecar/usage/balances.js';
+import type { CountedSpool } from '../../sidecar/usage/durable-sums.js';
 import type { Read } from '../../sidecar/usage/reader.js';
 import type { Position } from '../../sidecar/usage/spool-format.js';
 

@@ -6,7 +6,8 @@ import fc from 'fast-check';
 import t from 'tap';
 import { CreditLedger, type Reservation } from '../../../sidecar/access/credit.js';
 import type { UsageRecord } from '../../../sidecar/domain/usage-record.js';
-import { Balances, readSnapshot, writeSnapshot, type BalancesOptions } from '../../../sidecar/usage/balances.js';
+import { readSnapshot, rebuildBalances, writeSnapshot, type BalancesOptions } from '../../../sidecar/usage/balances.js';
+import type { DurableSums } from '../../../sidecar/usage/durable-sums.js';
 import { FakeClock } from '../../support/fake-clock.js';
 import { MemorySpool } from '../../support/memory-spool.js';
 
@@ -44,7 +45,7 @@ function line(
   };
 }
 
-/** The dependencies of {@link Balances}, and its reports. */
+/** The dependencies of {@link rebuildBalances}, and its reports. */
 class Keeper {
   readonly clock = new FakeClock();
   readonly spool: MemorySpool;
@@ -68,8 +69,8 @@ class Keeper {
     };
   }
 
-  async rebuild(): Promise<{ balances: Balances; settled: ReadonlyMap<string, bigint> }> {
-    const rebuilt = await Balances.rebuild(this.options);
+  async rebuild(): Promise<{ balances: DurableSums; settled: ReadonlyMap<string, bigint> }> {
+    const rebuilt = await rebuildBalances(this.options);
     if (rebuilt.kind === 'lost') throw new Error(rebuilt.why);
     return rebuilt;
   }
@@ -118,7 +119,7 @@ t.test('a start continues from the snapshot, and needs nothing before it', async
   const { spool, ...first } = new Keeper(file);
   for (let i = 0; i < 25; i += 1) spool.append(line(`a${i}`, 'close', 1n));
   spool.flush();
-  const { balances } = await Balances.rebuild(first.options).then((rebuilt) => {
+  const { balances } = await rebuildBalances(first.options).then((rebuilt) => {
     if (rebuilt.kind === 'lost') throw new Error(rebuilt.why);
     return rebuilt;
   });
@@ -276,7 +277,7 @@ t.test('balances that cannot be known are refused, unless they are to be reset',
     ],
   ] as const) {
     await make();
-    t.match(await Balances.rebuild(new Keeper(file, spool).options), { kind: 'lost', why }, what);
+    t.match(await rebuildBalances(new Keeper(file, spool).options), { kind: 'lost', why }, what);
     const anew = new Keeper(file, spool, true);
     t.strictSame((await anew.rebuild()).settled, new Map([['acme', settled]]), what);
     t.match(anew.reported, [why]);
@@ -284,7 +285,7 @@ t.test('balances that cannot be known are refused, unless they are to be reset',
   await writeSnapshot(file, { position: { segment: 2, offset: 1 }, settled: new Map([['acme', 11n]]) });
   spool.wipe();
   const why = /counts more than the spool holds/;
-  t.match(await Balances.rebuild(new Keeper(file, spool).options), { kind: 'lost', why });
+  t.match(await rebuildBalances(new Keeper(file, spool).options), { kind: 'lost', why });
 });
 
 t.test('a snapshot that is ahead of the spool is used as it is, and nothing is charged twice', async (t) => {
@@ -345,7 +346,7 @@ t.test('whatever happens and whenever the process is killed, balances equal the 
       const spool = new MemorySpool();
       let running: { id: string; account: string; worst: bigint; reservation: Reservation }[] = [];
       let ids = 0;
-      const start = async (): Promise<{ keeper: Keeper; balances: Balances; ledger: CreditLedger }> => {
+      const start = async (): Promise<{ keeper: Keeper; balances: DurableSums; ledger: CreditLedger }> => {
         running = [];
         const keeper = new Keeper(file, spool);
         const { balances, settled } = await keeper.rebuild();
