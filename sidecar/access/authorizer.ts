@@ -217,6 +217,7 @@ interface NamedCaller {
   readonly limits?: StoredLimits;
   readonly cohort?: string;
   readonly tokensPerDay?: number;
+  readonly usage?: 'account';
 }
 
 interface Answer {
@@ -243,6 +244,7 @@ const caller = closed(['account', 'keyId', 'models'], {
   limits: limitsSchema,
   cohort: name,
   tokensPerDay: count,
+  usage: { const: 'account' },
 });
 
 const denied = closed(['code'], {
@@ -273,7 +275,7 @@ export function parseAnswer(value: unknown, environment: string): Caller | Denie
     return { kind: 'denied', ...said, ...(isNamed && { known: { account, keyId } }) };
   }
   if (!found) return undefined;
-  const { account, keyId, models, routes, limits, cohort, tokensPerDay } = found;
+  const { account, keyId, models, routes, limits, cohort, tokensPerDay, usage } = found;
   if (limits && !oneWay(limits)) return undefined;
   return Object.freeze({
     kind: 'caller',
@@ -285,6 +287,7 @@ export function parseAnswer(value: unknown, environment: string): Caller | Denie
     ...(limits && { limits: limitsOf(limits) }),
     ...(cohort !== undefined && { cohort }),
     ...(tokensPerDay !== undefined && { tokensPerDay }),
+    ...(usage && { usage }),
     weight: CLASS_WEIGHTS[found.class ?? 'standard'],
   });
 }

@@ -35,6 +35,8 @@ export interface Credit {
   readonly known: boolean;
   /** Free requests need no credit and always pass. */
   reserve(account: string, picodollars: bigint): Reserved;
+  /** Complete once balances are known. */
+  balance(account: string): Balance;
 }
 
 /** One account's money. */

@@ -29,6 +29,8 @@ export interface Caller {
   readonly limits?: KeyLimits;
   /** Prompt and completion tokens from one midnight UTC to the next; absent: no quota. */
   readonly tokensPerDay?: number;
+  /** It sees the usage of all keys of its account, and the balance; absent: its own usage alone. */
+  readonly usage?: 'account';
   /** Weight of its class in the seat queue: 16, 4 or 1. */
   readonly weight: number;
   /** Named by a gateway, which has checked limits, cohorts and credit; its deadline header is used. */

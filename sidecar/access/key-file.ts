@@ -59,6 +59,8 @@ export interface Entitlement {
   readonly cohort?: string;
   /** Prompt and completion tokens a day, UTC; absent: no limit. */
   readonly tokensPerDay?: number;
+  /** The key sees the usage of all keys of its account, and the balance; absent: its own usage alone. */
+  readonly usage?: 'account';
 }
 
 /** No control or invisible characters: two names that look the same would be two accounts. */
@@ -76,6 +78,7 @@ const entitlement = closed(['models'], {
   routes: { type: 'array', items: { enum: MODEL_ROUTES } },
   cohort: name,
   tokensPerDay: { type: 'integer', minimum: 1, maximum: Number.MAX_SAFE_INTEGER },
+  usage: { const: 'account' },
 });
 
 const limit = closed([], { inFlight: countOrNone, perMinute: countOrNone });

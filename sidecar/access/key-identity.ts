@@ -137,6 +137,7 @@ function callerOf(key: StoredKey, environment: string): Caller {
     ...(entitlement?.cohort !== undefined && { cohort: entitlement.cohort }),
     ...(key.limits && { limits: limitsOf(key.limits) }),
     ...(entitlement?.tokensPerDay !== undefined && { tokensPerDay: entitlement.tokensPerDay }),
+    ...(entitlement?.usage && { usage: entitlement.usage }),
     weight: key.weight ?? CLASS_WEIGHTS[key.class ?? 'standard'],
   });
 }

@@ -16,6 +16,7 @@
  * All of it is counted by key, not by account: a rotated key starts at zero. The counts are in memory: every key starts at
  * zero after a restart, and sidecars do not share them.
  */
+import type { LimitLeft } from '../domain/limit-left.js';
 import type { Clock } from '../lib/clock.js';
 
 /** Routes that are counted together: both decision routes are one group, and so are embeddings and rerank. */
@@ -59,14 +60,6 @@ export type LimitResult =
        */
       readonly retryAfterMs: number;
     };
-
-/** What is left of a limit. */
-export interface Remaining {
-  readonly limit: number;
-  readonly remaining: number;
-  /** Until all of it is there again, ms. */
-  readonly resetMs: number;
-}
 
 const MINUTE_MS = 60_000;
 
@@ -122,7 +115,7 @@ export class RequestLimits {
   }
 
   /** Of a key's requests in any 60 seconds, those in flight counted; undefined: there is no limit. */
-  remaining({ account, keyId, limits }: LimitedCaller, group: LimitGroup): Remaining | undefined {
+  remaining({ account, keyId, limits }: LimitedCaller, group: LimitGroup): LimitLeft | undefined {
     const { perMinute } = { ...this.#defaults[group], ...limits?.[group] };
     if (perMinute === 0) return undefined;
     const now = this.#clock.now();
@@ -130,6 +123,14 @@ export class RequestLimits {
     const used = minute?.countAt(now) ?? 0;
     const resetMs = minute?.waitUntilBelow(1, now) ?? 0;
     return { limit: perMinute, remaining: Math.max(0, perMinute - used), resetMs };
+  }
+
+  /** Of a key's requests at once; undefined: there is no limit. */
+  inFlightLeft({ account, keyId, limits }: LimitedCaller, group: LimitGroup): Omit<LimitLeft, 'resetMs'> | undefined {
+    const { inFlight: limit } = { ...this.#defaults[group], ...limits?.[group] };
+    if (limit === 0) return undefined;
+    const used = this.#usage.get(JSON.stringify([group, account, keyId]))?.inFlight ?? 0;
+    return { limit, remaining: Math.max(0, limit - used) };
   }
 
   #usageOf(id: string): Usage {
@@ -196,7 +197,7 @@ export class TokenQuotas {
   }
 
   /** Of a key's tokens of the day; undefined: there is no quota. */
-  remaining(caller: LimitedCaller): Remaining | undefined {
+  remaining(caller: LimitedCaller): LimitLeft | undefined {
     const { tokensPerDay: limit } = caller;
     if (limit === undefined) return undefined;
     const now = this.#turn();

@@ -13,6 +13,7 @@ import type {
 } from '../http/exchange.js';
 import type { Signal } from '../lib/abort.js';
 import type { Log } from '../telemetry/logger.js';
+import type { Contract } from './route.js';
 
 /** The schema of each path's successful answer. Paths that are not listed do not answer with JSON of the contract. */
 const ANSWERS: ReadonlyMap<string, AnswerKind> = new Map([
@@ -21,6 +22,8 @@ const ANSWERS: ReadonlyMap<string, AnswerKind> = new Map([
   ['/v1/messages', 'message'],
   ['/v1/messages/count_tokens', 'tokenCount'],
   ['/v1/models', 'models'],
+  ['/v1/usage', 'usagePage'],
+  ['/v1/account', 'account'],
   ['/v1/decisions', 'decisions'],
   ['/v1/systemone', 'systemone'],
   ['/v1/embeddings', 'embeddings'],
@@ -30,10 +33,17 @@ const ANSWERS: ReadonlyMap<string, AnswerKind> = new Map([
   ['/readyz', 'readiness'],
 ]);
 
+/** Where `contract: compatible` has another schema. */
+const COMPATIBLE_ANSWERS: typeof ANSWERS = new Map([
+  ['/v1/chat/completions', 'pricedCompletion'],
+  ['/v1/models', 'describedModels'],
+]);
+
 /** A model list in the form of the Messages API has no schema: `test/contract/messages.test.ts` has all of it. */
-function kindAt({ path }: RequestHead, form: AnswerForm | undefined): AnswerKind | undefined {
+function kindAt({ path }: RequestHead, form: AnswerForm | undefined, contract: Contract): AnswerKind | undefined {
   if (form && path.startsWith('/v1/models')) return undefined;
-  return ANSWERS.get(path) ?? (path.startsWith('/v1/models/') ? 'model' : undefined);
+  if (path.startsWith('/v1/models/')) return 'describedModel';
+  return (contract === 'compatible' ? COMPATIBLE_ANSWERS.get(path) : undefined) ?? ANSWERS.get(path);
 }
 
 /** Maps in answers whose keys are chosen by the caller and are therefore left out of paths. */
@@ -52,20 +62,22 @@ type Report = (problem: string) => void;
  * With `development.validateAnswers`, every body and every frame is validated against its schema, and each violation is logged.
  * The caller's answer does not change. Tests run with it and fail when a violation was logged.
  */
-export function checkAnswers(log: Log): (exchange: Exchange) => Exchange {
+export function checkAnswers(log: Log, contract: Contract): (exchange: Exchange) => Exchange {
   prepareAnswers();
   return (exchange) =>
-    new CheckedExchange(exchange, (problem) =>
+    new CheckedExchange(exchange, contract, (problem) =>
       log.forRequest(exchange.head.requestId).error(BROKEN_ANSWER, { reason: problem }),
     );
 }
 
 class CheckedExchange implements Exchange {
   readonly #inner: Exchange;
+  readonly #contract: Contract;
   readonly #report: Report;
 
-  constructor(inner: Exchange, report: Report) {
+  constructor(inner: Exchange, contract: Contract, report: Report) {
     this.#inner = inner;
+    this.#contract = contract;
     this.#report = report;
   }
 
@@ -86,7 +98,7 @@ class CheckedExchange implements Exchange {
   }
 
   reply(reply: Reply): void {
-    const kind = kindAt(this.head, this.answerForm);
+    const kind = kindAt(this.head, this.answerForm, this.#contract);
     if (kind !== undefined && typeof reply.body === 'string') check(kind, reply.body, this.#report);
     this.#inner.reply(reply);
   }
@@ -97,13 +109,13 @@ class CheckedExchange implements Exchange {
   }
 
   stream(headers?: Readonly<Record<string, string>>, frames?: FrameOptions): EventStream {
-    return new CheckedStream(this.#inner.stream(headers, frames), this, this.#report);
+    return new CheckedStream(this.#inner.stream(headers, frames), this, this.#contract, this.#report);
   }
 
   /** Collects the whole text, which a sidecar outside of development never does. */
   pieces(headers?: Readonly<Record<string, string>>): BodyPieces {
     const inner = this.#inner.pieces(headers);
-    const kind = kindAt(this.head, this.answerForm);
+    const kind = kindAt(this.head, this.answerForm, this.#contract);
     let text = '';
     return {
       write: (part) => {
@@ -124,12 +136,14 @@ class CheckedExchange implements Exchange {
 class CheckedStream implements EventStream {
   readonly #inner: EventStream;
   readonly #exchange: Pick<Exchange, 'head' | 'answerForm'>;
+  readonly #contract: Contract;
   readonly #report: Report;
   #over = false;
 
-  constructor(inner: EventStream, exchange: Pick<Exchange, 'head' | 'answerForm'>, report: Report) {
+  constructor(inner: EventStream, exchange: Pick<Exchange, 'head' | 'answerForm'>, contract: Contract, report: Report) {
     this.#inner = inner;
     this.#exchange = exchange;
+    this.#contract = contract;
     this.#report = report;
   }
 
@@ -143,7 +157,7 @@ class CheckedStream implements EventStream {
 
   event(text: string, name?: string): void {
     if (this.#over) this.#report('stream: a frame follows the last one');
-    const kind = this.#exchange.answerForm ? 'messageEvent' : kindOf(text);
+    const kind = this.#exchange.answerForm ? 'messageEvent' : kindOf(text, this.#contract);
     this.#over ||= text === DONE || LAST_EVENT.test(text) || check(kind, text, this.#report) === 'error';
     this.#inner.event(text, name);
   }
@@ -169,11 +183,11 @@ class CheckedStream implements EventStream {
 /** The events that end a stream of POST /v1/responses, and of POST /v1/messages. */
 const LAST_EVENT = /^\{"type":"(?:response\.(?:completed|incomplete)|message_stop)"/;
 
-function kindOf(frame: string): AnswerKind {
+function kindOf(frame: string, contract: Contract): AnswerKind {
   if (frame.startsWith('{"type":"')) return 'responseEvent';
   if (frame.startsWith('{"error":')) return 'error';
   // Quotes inside a text are escaped, so that no text can look like this.
-  if (frame.includes('"choices":[]')) return 'usageChunk';
+  if (frame.includes('"choices":[]')) return contract === 'compatible' ? 'pricedUsageChunk' : 'usageChunk';
   return frame.includes('}],"usage":{') ? 'countedChunk' : 'chunk';
 }
 

@@ -53,7 +53,8 @@ export function generation(
     answer: () => {
       const { promptTokens, cachedTokens, completionTokens } = context;
       const { reasoningTokens } = counts;
-      writer.done({ promptTokens, cachedTokens, completionTokens, reasoningTokens });
+      const costs = services.contract === 'compatible' ? usage.costs : undefined;
+      writer.done({ promptTokens, cachedTokens, completionTokens, reasoningTokens, ...(costs && { costs }) });
     },
     flush: () => writer.flush?.(),
   };

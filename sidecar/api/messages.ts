@@ -15,6 +15,7 @@ import {
   messageStart,
   messageText,
   PING,
+  rateLimitFields,
   SIGNATURE,
   tokenCount,
   type MessageHead,
@@ -43,6 +44,8 @@ import type { Services } from './services.js';
 
 /** Of all answers to clients of the Messages API. */
 export const MESSAGES_FORM: AnswerForm = {
+  limitFields: ({ requests, tokens }, now) =>
+    Object.assign({}, rateLimitFields('requests', requests, now), rateLimitFields('tokens', tokens, now)),
   fields: (requestId) => ({ 'request-id': requestId }),
   statusOf: messageErrorStatus,
   errorText: messageErrorText,

@@ -1,7 +1,7 @@
 import { inCohort, mayCall, mayUse, type Caller } from '../access/identity.js';
-import { modelList, modelObject, type ListedModel } from '../contracts/answers.js';
+import { describedModel, describedModelList, modelList, type ModelDescription } from '../contracts/answers.js';
 import type { ModelRoute } from '../contracts/requests.js';
-import { anthropicModel, anthropicModels, type DescribedModel } from '../contracts/message-answers.js';
+import { anthropicModel, anthropicModels } from '../contracts/message-answers.js';
 import type { AnswerForm, Exchange, RequestHead } from '../http/exchange.js';
 import { MESSAGES_FORM } from './messages.js';
 import { authorize } from './preflight.js';
@@ -18,12 +18,7 @@ export const LIST_MODELS: PlainRoute = {
   serve: (exchange, services) =>
     answerCaller(exchange, services, (context, caller) => {
       const models = [...services.models.values()].filter((model) => isListed(model, caller));
-      // The clients of the Messages API only chat.
-      const chats = models.filter(({ kind }) => kind === 'chat');
-      const body = exchange.answerForm
-        ? anthropicModels(chats.map(described))
-        : modelList(models.map((model) => listed(model, services)));
-      context.reply({ status: 200, body });
+      context.reply({ status: 200, body: listOf(models, exchange, services) });
     }),
   answerForm: formOf,
   reference: {
@@ -35,6 +30,7 @@ export const LIST_MODELS: PlainRoute = {
     description: 'The authority on what may be called with this key in this environment.',
     key: true,
     answer: 'ModelList',
+    compatibleAnswer: 'DescribedModelList',
     errors: [...ANY_ERRORS, ...KEY_ERRORS],
   },
 };
@@ -49,10 +45,9 @@ export const SHOW_MODEL: PlainRoute = {
       const model = services.models.get(idOf(exchange.head.path));
       if (!model || !isListed(model, caller)) context.stop(failed(refusals.notEntitled()));
       else {
-        const body = exchange.answerForm
-          ? JSON.stringify(anthropicModel(described(model)))
-          : modelObject(listed(model, services));
-        context.reply({ status: 200, body });
+        const description = descriptionOf(model, services);
+        const shown = exchange.answerForm ? anthropicModel(description) : describedModel(description);
+        context.reply({ status: 200, body: JSON.stringify(shown) });
       }
     }),
   answerForm: formOf,
@@ -65,7 +60,7 @@ export const SHOW_MODEL: PlainRoute = {
     summary: 'One model that the key may call',
     description: 'Served under `contract: compatible`. A model that is not in the list is 403.',
     key: true,
-    answer: 'Model',
+    answer: 'DescribedModel',
     errors: [...ANY_ERRORS, ...KEY_ERRORS],
   },
 };
@@ -93,14 +88,28 @@ function formOf(head: RequestHead): AnswerForm | undefined {
   return head.header('anthropic-version') === undefined ? undefined : MESSAGES_FORM;
 }
 
-function described({ id, created, engine }: HostedModel): DescribedModel {
-  return { id, created, context: engine.contexts.at(-1) ?? 0 };
+function listOf(models: readonly HostedModel[], { answerForm }: Exchange, services: Services): string {
+  if (services.contract === 'strict') return modelList(models);
+  const described = models.map((model) => descriptionOf(model, services));
+  if (!answerForm) return describedModelList(described);
+  // The clients of the Messages API only chat.
+  return anthropicModels(described.filter(({ kind }) => kind === 'chat'));
 }
 
-function listed(model: HostedModel, { contract }: Services): ListedModel {
-  const { id, created, ownedBy } = model;
-  return { id, created, ownedBy, ...(contract === 'compatible' && { context: described(model).context }) };
+function descriptionOf(model: HostedModel, { pricing, date, templates }: Services): ModelDescription {
+  const { id, kind, created, ownedBy, engine, vision } = model;
+  return {
+    id,
+    kind,
+    created,
+    ownedBy,
+    context: engine.contexts.at(-1) ?? 0,
+    takesImages: vision !== undefined,
+    template: kind === 'chat' ? templates?.().find((template) => template.id === id) : undefined,
+    rates: pricing.tariff(model, date().getTime()).rates,
+  };
 }
+
 /** The route that a listed model is called by; absent: it is not listed. */
 const LISTED: Readonly<Partial<Record<HostedModel['kind'], ModelRoute>>> = {
   chat: 'chat',

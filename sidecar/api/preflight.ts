@@ -67,8 +67,8 @@ function notServing(services: Services): ContractError | undefined {
   return services.spool.health.ok ? undefined : refusals.spoolUnhealthy();
 }
 
-/** Checks the key. */
-async function identify(context: RequestContext, services: Services): Promise<Caller | Stop> {
+/** Checks the key, and none of its limits. */
+export async function identify(context: RequestContext, services: Services): Promise<Caller | Stop> {
   const from = services.clock.now();
   const found = await services.identity.resolve(context.credentials, context.trace?.headers);
   // A gateway has authorized its callers itself.

@@ -1,5 +1,6 @@
 /** The public listener's routes, in the order of the documentation. A test checks that the server answers just these. */
 import type { ContractError } from '../domain/errors.js';
+import { ACCOUNT, USAGE } from './account.js';
 import { CHAT } from './chat.js';
 import { DECISIONS, SYSTEMONE } from './decisions.js';
 import { EMBEDDINGS, RERANK } from './embeddings.js';
@@ -49,6 +50,8 @@ export const ROUTES: readonly (WorkRoute | PlainRoute)[] = [
   MESSAGES,
   COUNT_TOKENS,
   SHOW_MODEL,
+  USAGE,
+  ACCOUNT,
 ];
 
 /** The routes of a sidecar with this contract. */
@@ -68,14 +71,15 @@ export function answerForms(contract: Contract): AnswerFormOf | undefined {
 export function referencesOf(contract: Contract): readonly RouteReference[] {
   return ROUTES.map(({ reference }) => reference).flatMap((reference) => {
     if (contract === 'strict') return reference.compatibleOnly === true ? [] : [reference];
-    const { compatibleRequest: request, frames = [], compatibleFrames = [], compatibleErrors = [] } = reference;
-    if (request === undefined) return [reference];
-    const more = {
-      request,
-      frames: [...frames, ...compatibleFrames],
-      errors: [...reference.errors, ...compatibleErrors],
+    const { frames, errors, compatibleFrames = [], compatibleErrors = [] } = reference;
+    const { compatibleRequest: request = reference.request, compatibleAnswer: answer = reference.answer } = reference;
+    const compatible = {
+      answer,
+      errors: [...errors, ...compatibleErrors],
+      ...(request !== undefined && { request }),
+      ...(frames && { frames: [...frames, ...compatibleFrames] }),
     };
-    return [Object.assign({}, reference, more)];
+    return [Object.assign({}, reference, compatible)];
   });
 }
 

@@ -57,6 +57,9 @@ export function quotaExceeded(retryAfterMs: number): ContractError {
   return contractError('quota_exceeded', message, { retryAfterMs });
 }
 
+/** A start reads 100,000 records of usage in about a second, ms. */
+const USAGE_RETRY_MS = 1000;
+
 /** After this time a retry should reach another sidecar instead of the one that drains, ms. */
 export const DRAIN_RETRY_MS = 1000;
 
@@ -234,6 +237,18 @@ export function insufficientCredit(): ContractError {
 
 export function creditUnavailable(): ContractError {
   return contractError('credit_gate_unavailable', CREDIT_UNKNOWN);
+}
+
+/** `name`: of the parameter; `says`: what it must be. */
+export function badQuery(name: string, says: string): ContractError {
+  return contractError('bad_request', `${name} ${says}`, { param: name });
+}
+
+/** The sums of earlier usage are not known yet. */
+export function usageUnknown(): ContractError {
+  return contractError('cold', 'The usage records are still being read. Try again shortly.', {
+    retryAfterMs: USAGE_RETRY_MS,
+  });
 }
 
 export function engineFault({ kind }: JobFault): ContractError {

@@ -1,11 +1,11 @@
 import type { Caller, Credentials, Denied } from '../access/identity.js';
 import type { LimitGroup, Permit } from '../access/limits.js';
 import type { Lease, Refused } from '../admission/types.js';
-import { rateLimitFields } from '../contracts/message-answers.js';
 import type { ContractError, ErrorCode } from '../domain/errors.js';
 import { REFUSALS } from '../domain/refusal-reasons.js';
 import { classOf } from '../domain/service-class.js';
 import type { BodyPieces, EventStream, Exchange, FrameOptions, Reply } from '../http/exchange.js';
+import { limitFields } from '../http/fields.js';
 import type { Log } from '../telemetry/logger.js';
 import type { ModelMeter, Operation, RequestPhase } from '../telemetry/model-metrics.js';
 import type { RequestTrace } from '../telemetry/tracing.js';
@@ -66,6 +66,8 @@ export class RequestContext {
   #stream: EventStream | undefined;
   #pieces: BodyPieces | undefined;
   #ended = false;
+  /** Its part of the key's limits is counted. */
+  #settled = false;
   #permit: Permit | undefined;
   #holding: (SeatHolder & { readonly lease: Lease }) | undefined;
   #phase: RequestPhase = 'waiting';
@@ -218,6 +220,8 @@ export class RequestContext {
 
   /** Answers with a whole body and ends the request. */
   reply({ status, headers, body }: Reply): void {
+    // Before the headers, which tell what is left after it.
+    this.#settle(status === 200);
     this.exchange.reply({
       status,
       headers: this.#withLimits(Object.assign({}, this.headers, headers)),
@@ -226,18 +230,15 @@ export class RequestContext {
     this.ended(status);
   }
 
-  /** In the form of the Messages API, an answer tells what is left of the limits of its key. */
+  /** An answer tells what is left of the limits of its key. A gateway has limits of its own for its callers. */
   #withLimits(headers: Readonly<Record<string, string>> = {}): Readonly<Record<string, string>> {
     const { caller, limitGroup } = this;
-    if (!this.exchange.answerForm || !caller || caller.vouched || limitGroup === undefined) return headers;
+    if (!caller || caller.vouched || limitGroup === undefined) return headers;
     const { keyLimits, quotas, date } = this.#services;
-    const [requests, tokens] = [keyLimits.remaining(caller, limitGroup), quotas.remaining(caller)];
-    return Object.assign(
-      {},
-      headers,
-      requests && rateLimitFields('requests', requests, date()),
-      tokens && rateLimitFields('tokens', tokens, date()),
-    );
+    const left = { requests: keyLimits.remaining(caller, limitGroup), tokens: quotas.remaining(caller) };
+    if (!left.requests && !left.tokens) return headers;
+    const { answerForm } = this.exchange;
+    return Object.assign({}, headers, answerForm ? answerForm.limitFields(left, date()) : limitFields(left));
   }
 
   /** The event stream, opened on the first call. From then on a failure can only be reported in a frame. */
@@ -253,7 +254,9 @@ export class RequestContext {
 
   /** The answer's body in pieces, opened on the first call. From then on a failure closes the connection. */
   pieces(): BodyPieces {
-    return (this.#pieces ??= this.exchange.pieces({ 'Server-Timing': this.times.header(), ...this.headers }));
+    return (this.#pieces ??= this.exchange.pieces(
+      this.#withLimits({ 'Server-Timing': this.times.header(), ...this.headers }),
+    ));
   }
 
   /** Ends the request with the error of `stop`, or as cancelled where the caller has disconnected. */
@@ -289,6 +292,7 @@ export class RequestContext {
       this.ended(200, error);
       return;
     }
+    this.#settle(false);
     const timing = error.status === 429 ? { 'Server-Timing': this.times.header() } : {};
     this.exchange.fail(error, this.#withLimits(timing));
     this.ended(this.exchange.answerForm?.statusOf(error) ?? error.status, error);
@@ -307,9 +311,11 @@ export class RequestContext {
 
   /**
    * A request that an engine started counts against its key's limit per minute and quota, however it ended; so does an answered
-   * request that needs no engine. Refused requests do not count.
+   * request that needs no engine. Refused requests do not count. Only the first call counts.
    */
   #settle(answered: boolean): void {
+    if (this.#settled) return;
+    this.#settled = true;
     const ran = answered || this.#phase !== 'waiting';
     this.#permit?.end(ran);
     this.#permit = undefined;

@@ -43,6 +43,8 @@ export interface RouteReference {
   readonly compatibleRequest?: string;
   /** Named schema of the 200's body. */
   readonly answer: string;
+  /** The same under `contract: compatible`, where it differs. */
+  readonly compatibleAnswer?: string;
   /** Named schemas of the frames of a streamed 200. */
   readonly frames?: readonly string[];
   /** Those that it has under `contract: compatible` besides. */

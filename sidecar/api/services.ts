@@ -8,6 +8,7 @@ import type { ServiceClass } from '../domain/service-class.js';
 import type { CacheScope, Engine, ModelKind } from '../engine-client/engine.js';
 import type { Clock } from '../lib/clock.js';
 import type { PromptHostState } from '../prompts/lanes.js';
+import type { ModelReport } from '../prompts/messages.js';
 import type { PromptMaker } from '../prompts/prompt-maker.js';
 import type { Log } from '../telemetry/logger.js';
 import type { Metrics } from '../telemetry/metrics.js';
@@ -15,6 +16,7 @@ import type { RequestPhase } from '../telemetry/model-metrics.js';
 import type { Tracing } from '../telemetry/tracing.js';
 import type { PriceList } from '../usage/prices.js';
 import type { UsageRecorder } from '../usage/spool.js';
+import type { Totals } from '../usage/totals.js';
 import type { Vision } from '../vision/client.js';
 
 /** One hosted model: an engine and the queue for its seats. */
@@ -63,6 +65,8 @@ export interface Services {
   /** Absent: tracing is off. */
   readonly tracing?: Tracing;
   readonly idempotency: IdempotencyKeys;
+  /** What each key has used; undefined: earlier usage is not known yet. Absent: nothing is summed up. */
+  readonly totals?: () => Totals | undefined;
   /** Requests, by key. */
   readonly keyLimits: RequestLimits;
   /** Tokens, by key. */
@@ -81,6 +85,8 @@ export interface Services {
   readonly isolateDecisions: boolean;
   /** The processes behind `prompts`; absent: there are none. */
   readonly promptHosts?: () => readonly PromptHostState[];
+  /** What they found of the models' templates, those of models that are known by now; absent: nothing is known. */
+  readonly templates?: () => readonly Pick<ModelReport, 'id' | 'tools' | 'thoughts'>[];
   /** Whether they have started and prepared a first prompt each; absent: there are none to wait for. */
   readonly promptsReady?: () => boolean;
   /** True from SIGTERM on, so that proxies send no more requests. */

@@ -2,7 +2,7 @@ import { randomUUID } from 'node:crypto';
 import type { Reservation } from '../access/credit.js';
 import type { Caller } from '../access/identity.js';
 import type { ContractError } from '../domain/errors.js';
-import { NO_TOKENS, worstCostOf, type TokenCounts, costOf } from '../domain/money.js';
+import { costOf, costsOf, NO_TOKENS, worstCostOf, type Costs, type TokenCounts } from '../domain/money.js';
 import type { Outcome, UsageRecord } from '../domain/usage-record.js';
 import type { Tariff } from '../usage/prices.js';
 import * as refusals from './refusals.js';
@@ -99,6 +99,11 @@ export class UsageSession {
     this.#state = 'new';
     this.#recorded = NO_TOKENS;
     this.#fixed = Object.assign({}, this.#fixed, { id: randomUUID() });
+  }
+
+  /** What the complete answer costs; undefined before `reserve`. */
+  get costs(): Costs | undefined {
+    return this.#bill?.costs({ outcome: 'done', used: this.#used(), delivered: true });
   }
 
   /** The request's counts have grown. */
@@ -247,6 +252,11 @@ export class Bill {
   /** Ends the reservation. Only the first call counts; without a state nothing is charged. */
   settle(state?: PricedState): void {
     this.#reservation?.settle(state ? this.#cost(state) : 0n);
+  }
+
+  /** The price by kind of tokens. */
+  costs(state: PricedState): Costs {
+    return costsOf(this.#tariff.rates, billable(state));
   }
 
   #cost(state: PricedState): bigint {

@@ -216,8 +216,8 @@ async function openApp(
   // Closed after all parts that count metrics, but for the operators' listener.
   const tracing = await openOtlpExport(config, metrics, log, closers);
   const billing = await openBilling({ config, metrics: metrics.credit, ...opening });
-  const { spool, prune } = spoolStandIn
-    ? { spool: spoolStandIn, prune: () => Promise.resolve() }
+  const { spool, prune, totals } = spoolStandIn
+    ? { spool: spoolStandIn, prune: () => Promise.resolve(), totals: undefined }
     : await openUsage(config, metrics, log, closers, () => billing.keepFrom());
   closers.add(billing.closer);
   const inFlight = new InFlight();
@@ -250,6 +250,7 @@ async function openApp(
     board,
     log,
     ...(tracing && { tracing }),
+    ...(totals && { totals }),
     idempotency: new IdempotencyKeys(clock, config.idempotency),
     keyLimits: new RequestLimits(clock, config.limits),
     quotas: new TokenQuotas(() => new Date()),
@@ -265,6 +266,7 @@ async function openApp(
     isolateDecisions: config.decisions.isolate,
     promptHosts: () => prompts.states,
     promptsReady: () => lifecycle.promptsReady,
+    templates: () => prompts.models,
     leaving: () => lifecycle.leaving,
     draining: () => lifecycle.draining,
   };

@@ -78,7 +78,7 @@ export function openPublic(
     ...(tls && { tls }),
     absent: (path) => notServed(path, config.contract),
     ...(forms && { answerForm: forms }),
-    ...(config.development.validateAnswers && { wrap: checkAnswers(log) }),
+    ...(config.development.validateAnswers && { wrap: checkAnswers(log, config.contract) }),
     ...(loadReport !== 'off' && {
       loadReport: new LoadReport({ clock, when: loadReport, counted, load: () => metrics.endpointLoad }),
     }),

@@ -11,9 +11,10 @@ import { Retention } from '../usage/delivery/retention.js';
 import { openSink } from '../usage/delivery/sinks.js';
 import type { Recovered } from '../usage/recovery.js';
 import type { Removed } from '../usage/segment-writer.js';
-import { segmentPath, type Position } from '../usage/spool-format.js';
+import { comparePositions, segmentPath, START, type Position } from '../usage/spool-format.js';
 import { Spool, type SpoolHooks } from '../usage/spool.js';
-import { PART_MS, type Closers } from './closers.js';
+import { Totals, totalsDir } from '../usage/totals.js';
+import { PART_MS, type Closer, type Closers } from './closers.js';
 
 /** Beyond every segment: only delivery reads the spool. */
 const NO_READER: Position = { segment: Number.MAX_SAFE_INTEGER, offset: 0 };
@@ -26,8 +27,13 @@ export const HUNG_DISK_MS = 2000;
 
 const DAY_MS = 86_400_000;
 
+/** How long a close waits for the last snapshot of the totals, ms. Without it the next start reads more of the spool. */
+const TOTALS_CLOSE_MS = 5000;
+
 export interface Usage {
   readonly spool: Spool;
+  /** What each key has used; undefined: earlier usage is being read, or cannot be. */
+  readonly totals: () => Totals | undefined;
   /** Deletes segments that are not needed, after `keepFrom` has changed. Never rejects. */
   readonly prune: () => Promise<void>;
 }
@@ -68,11 +74,69 @@ export async function openUsage(
   });
   report(recovered, log);
   metrics.spool.state = () => spool.reading;
-  const delivering = await startDelivery(config, spool, metrics.delivery, log, closers, () => keepFrom() ?? NO_READER);
+  const totals = startTotals(dir, spool, log, () => void reading.by?.prune());
+  const needed = (): Position => earlier(keepFrom() ?? NO_READER, totals.keepFrom());
+  const delivering = await startDelivery(config, spool, metrics.delivery, log, closers, needed);
+  closers.add(totals.closer);
   reading.by = delivering;
   // Records that became durable meanwhile.
   delivering.notify();
-  return { spool, prune: delivering.prune };
+  return { spool, totals: totals.current, prune: delivering.prune };
+}
+
+function earlier(a: Position, b: Position): Position {
+  return comparePositions(a, b) < 0 ? a : b;
+}
+
+/** Begins to sum up the usage of each key. `saved`: records were written to a snapshot, and are not needed any more. */
+function startTotals(
+  dir: string,
+  spool: Spool,
+  log: Log,
+  saved: () => void,
+): {
+  readonly current: () => Totals | undefined;
+  /** The position from which the spool's records are still needed. */
+  readonly keepFrom: () => Position;
+  readonly closer: Closer;
+} {
+  let totals: Totals | undefined;
+  let needed = START;
+  const opened = Totals.open({
+    clock: systemClock,
+    spool,
+    dir: totalsDir(dir),
+    listener: {
+      saved,
+      damaged: (bytes) => log.error('spool is damaged, the damaged records are not in the totals', { bytes }),
+      unwritten: (fault) => log.error('usage totals cannot be written', { fault }),
+      unreadable: (file) => log.error('usage totals are damaged, they are counted again', { file }),
+      incomplete: (reason) => log.warn('usage totals are incomplete', { reason }),
+    },
+  })
+    .then((made) => {
+      totals = made;
+      // Until now the whole spool was needed.
+      saved();
+    })
+    .catch((fault: unknown) => {
+      // Usage goes on without its totals, so the spool must not keep its records for them.
+      needed = NO_READER;
+      log.error('usage cannot be summed up', { fault });
+    });
+  return {
+    current: () => totals,
+    keepFrom: () => totals?.sums.keepFrom ?? needed,
+    closer: {
+      name: 'usage totals',
+      withinMs: TOTALS_CLOSE_MS,
+      close: async () => {
+        await opened;
+        await totals?.sums.close();
+      },
+      late: () => log.error('usage totals not written in time'),
+    },
+  };
 }
 
 /** What reads the spool while it grows. */

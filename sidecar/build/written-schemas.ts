@@ -18,6 +18,7 @@ async function loadAll(): Promise<void> {
   await import('../usage/balances.js');
   await import('../usage/prices.js');
   await import('../usage/spool-format.js');
+  await import('../usage/totals.js');
 }
 
 let found: Promise<readonly KnownSchema[]> | undefined;

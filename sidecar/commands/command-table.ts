@@ -64,6 +64,12 @@ const keys = {
           value: 'G=N/M,...',
           about: 'N requests in flight and M a minute for decisions, chat, embeddings or models; 0: no limit',
         },
+        usage: {
+          type: 'string',
+          value: 'U',
+          about: 'account: it sees the usage and the balance of its account; default: its own usage',
+          choices: ['account'],
+        },
         'tokens-per-day': { type: 'string', value: 'N', about: 'prompt and completion tokens, by UTC day' },
       },
       failed: 'the keys file is invalid or cannot be written; a missing one is created',
@@ -103,12 +109,21 @@ const usage = {
     },
     export: {
       about: 'write the billed requests to stdout, one a line, in the order of the spool',
-      details: ['TIME is ISO 8601, for example 2026-10-03 or 2026-10-03T12:00:00Z; --to is exclusive.'],
+      details: [
+        'TIME is ISO 8601, for example 2026-10-03 or 2026-10-03T12:00:00Z; --to is exclusive.',
+        'With --format focus: the sums of each UTC day, key, model and kind of tokens, as CSV with the columns of FOCUS 1.2, also of days whose records are deleted (92 days with usage). A day is within the times if it begins within them.',
+      ],
       options: {
         from: { type: 'string', value: 'TIME', about: 'from then on' },
         to: { type: 'string', value: 'TIME', about: 'before then' },
         account: { type: 'string', value: 'A', about: 'only this account' },
-        format: { type: 'string', value: 'F', about: 'default: jsonl', choices: ['jsonl', 'csv'] },
+        format: { type: 'string', value: 'F', about: 'default: jsonl', choices: ['jsonl', 'csv', 'focus'] },
+        provider: {
+          type: 'string',
+          value: 'NAME',
+          about: 'with focus: provider, publisher and issuer; default: ra-sidecar',
+        },
+        'billing-account': { type: 'string', value: 'ID', about: 'with focus: whose bill it is; default: default' },
       },
       failed: 'there is no spool, damaged bytes were skipped, or stdout was closed early',
     },

@@ -240,6 +240,7 @@ export function propertiesOf(options: CreateOptions, environment: string, now: n
       routes: listOf('--routes', routes).map((name) => oneOf('--routes', name, MODEL_ROUTES)),
     }),
     ...(cohort !== undefined && { cohort }),
+    ...(options.usage !== undefined && { usage: oneOf('--usage', options.usage, ['account'] as const) }),
     ...(tokens !== undefined && { tokensPerDay: countOf('--tokens-per-day', tokens) }),
   };
   return {

@@ -5,10 +5,13 @@ import { pipeline } from 'node:stream/promises';
 import { spoolDir } from '../app/usage.js';
 import type { Config } from '../config/config.js';
 import type { UsageRecord } from '../domain/usage-record.js';
-import { exactTime } from '../lib/clock.js';
+import { exactTime, systemClock } from '../lib/clock.js';
+import { FOCUS_COLUMNS, focusRows, type FocusNames } from '../usage/focus.js';
 import { lockOwner } from '../usage/lock.js';
-import { readFrom, verify, type SpoolFault, type Verified } from '../usage/reader.js';
-import { START } from '../usage/spool-format.js';
+import { BUILT_IN_PRICES, readPriceFile } from '../usage/prices.js';
+import { oldestPosition, readFrom, verify, type SpoolFault, type Verified } from '../usage/reader.js';
+import { START, type Position } from '../usage/spool-format.js';
+import { Totals, totalsDir } from '../usage/totals.js';
 import { EXIT, parsed, UsageError } from './command.js';
 import { COMMANDS } from './command-table.js';
 
@@ -47,7 +50,7 @@ interface UsageStreams {
  * `ra-sidecar usage verify|export`. Resolves with the exit code; rejects where no sidecar has ever had a spool, or if the disk fails.
  */
 export async function usage(
-  config: Pick<Config, 'dataDir'>,
+  config: Pick<Config, 'dataDir' | 'pricing' | 'models'>,
   [action, ...rest]: readonly string[],
   streams: UsageStreams,
 ): Promise<number> {
@@ -55,8 +58,13 @@ export async function usage(
   switch (action) {
     case 'verify':
       return await report(dir, parsed(SPECS.verify, rest).values.json === true, streams.out);
-    case 'export':
-      return await exportCloses(dir, exportOptions(rest), streams);
+    case 'export': {
+      const options = exportOptions(rest);
+      needSpool(dir);
+      return options.format === 'focus'
+        ? await exportFocus(dir, config, options, streams)
+        : await exportCloses(dir, options, streams);
+    }
     default:
       throw new UsageError(`usage: ${action === undefined ? 'a command is required' : 'unknown command'}`);
   }
@@ -103,7 +111,6 @@ function sentence(finding: SpoolFault): string {
 
 /** Writes the `close` records of the spool, at the speed of the reader of `out`. */
 async function exportCloses(dir: string, options: ExportOptions, { out, err: say }: UsageStreams): Promise<number> {
-  needSpool(dir);
   let damaged = 0;
   const lines = async function* (): AsyncGenerator<string> {
     if (options.format === 'csv') yield `${COLUMNS.map(([name]) => name).join()}\n`;
@@ -114,24 +121,71 @@ async function exportCloses(dir: string, options: ExportOptions, { out, err: say
       }
     }
   };
-  try {
-    await pipeline(lines, out, { end: false });
-    await written(out, '');
-  } catch (error) {
-    // A reader such as `head` closes stdout early: that is no fault.
-    if (READER_CLOSED.has((error as NodeJS.ErrnoException).code ?? '')) return EXIT.failed;
-    throw error;
-  }
+  if (!(await streamed(lines, out))) return EXIT.failed;
   if (damaged === 0) return EXIT.done;
   say(`ra-sidecar: ${damaged} damaged places were skipped; see ra-sidecar usage verify\n`);
   return EXIT.failed;
 }
 
-interface ExportOptions {
+/** False: the reader of `out` closed it early, as `head` does, which is no fault. Rejects if it cannot be written. */
+async function streamed(lines: () => AsyncGenerator<string> | Generator<string>, out: Writable): Promise<boolean> {
+  try {
+    await pipeline(lines, out, { end: false });
+    await written(out, '');
+    return true;
+  } catch (error) {
+    if (READER_CLOSED.has((error as NodeJS.ErrnoException).code ?? '')) return false;
+    throw error;
+  }
+}
+
+/** Beyond every record. */
+const NEWEST: Position = { segment: Number.MAX_SAFE_INTEGER, offset: 0 };
+
+/** Writes the daily sums in the columns of FOCUS. They include days whose segments are deleted. */
+async function exportFocus(
+  dir: string,
+  { pricing, models }: Pick<Config, 'pricing' | 'models'>,
+  options: ExportOptions,
+  { out, err: say }: UsageStreams,
+): Promise<number> {
+  const prices = pricing.file === undefined ? BUILT_IN_PRICES : await readPriceFile(pricing.file, models, Date.now());
+  const problems: string[] = [];
+  const totals = await Totals.read({
+    clock: systemClock,
+    spool: {
+      estimated: [],
+      position: NEWEST,
+      oldest: () => oldestPosition(dir),
+      read: (from) => readFrom(dir, from),
+    },
+    dir: totalsDir(dir),
+    listener: {
+      damaged: (bytes) => problems.push(`${bytes} damaged bytes were skipped; see ra-sidecar usage verify`),
+      unreadable: (file) => problems.push(`${file} is damaged, its day is counted from the spool`),
+      incomplete: (why) => problems.push(`the sums of some days are too low: ${why}`),
+      unwritten: () => undefined,
+    },
+  });
+  const days = [...totals.days].filter((day) => isWithin(Date.parse(`${day}T00:00:00Z`), options)).sort();
+  const lines = function* (): Generator<string> {
+    yield `${FOCUS_COLUMNS.join()}\n`;
+    for (const day of days) {
+      const { account } = options;
+      const rows = account === undefined ? totals.rows(day) : totals.rowsOf(day, account, 'keys');
+      for (const cells of focusRows(day, rows, prices, options)) yield `${csvLine(cells)}\n`;
+    }
+  };
+  if (!(await streamed(lines, out))) return EXIT.failed;
+  for (const problem of problems) say(`ra-sidecar: ${problem}\n`);
+  return problems.length === 0 ? EXIT.done : EXIT.failed;
+}
+
+interface ExportOptions extends FocusNames {
   readonly from: number;
   readonly to: number;
   readonly account: string | undefined;
-  /** `jsonl` or `csv`. */
+  /** `jsonl`, `csv` or `focus`. */
   readonly format: string;
 }
 
@@ -142,6 +196,8 @@ function exportOptions(args: readonly string[]): ExportOptions {
     to: timeOf('--to', values.to, Infinity),
     account: values.account,
     format: values.format ?? 'jsonl',
+    provider: values.provider ?? 'ra-sidecar',
+    billingAccount: values['billing-account'] ?? 'default',
   };
 }
 
@@ -154,14 +210,23 @@ function timeOf(option: string, text: string | undefined, absent: number): numbe
 
 function isWanted({ kind, at, account }: UsageRecord, options: ExportOptions): boolean {
   if (kind !== 'close' || (options.account !== undefined && account !== options.account)) return false;
-  const time = Date.parse(at);
-  return time >= options.from && time < options.to;
+  return isWithin(Date.parse(at), options);
+}
+
+function isWithin(time: number, { from, to }: ExportOptions): boolean {
+  return time >= from && time < to;
+}
+
+function csv(record: UsageRecord): string {
+  return csvLine(COLUMNS.map(([, value]) => value(record)));
 }
 
 /** A line of RFC 4180. */
-function csv(record: UsageRecord): string {
-  return COLUMNS.map(([, value]) => {
-    const text = String(value(record) ?? '');
-    return /[",\r\n]/.test(text) ? `"${text.replaceAll('"', '""')}"` : text;
-  }).join();
+function csvLine(cells: readonly (string | number | null | undefined)[]): string {
+  return cells
+    .map((cell) => {
+      const text = String(cell ?? '');
+      return /[",\r\n]/.test(text) ? `"${text.replaceAll('"', '""')}"` : text;
+    })
+    .join();
 }

@@ -1,8 +1,10 @@
 /** A schema for everything we send. Tests, and a switch in development, hold every answer to its own. */
 import { CATALOGUE } from '../domain/errors.js';
+import { ACCOUNT, DESCRIBED_MODEL, listOf, USAGE_PAGE } from './account-schemas.js';
 import {
   CALL_ID,
   CALL_INDEX,
+  COUNT,
   MAX_TEXT,
   TEXT,
   TEXT_OR_NULL,
@@ -14,7 +16,6 @@ import { MESSAGE_ERRORS, THREAD_CODE } from './message-answers.js';
 import { type Check, type Outcome, compile } from './validator.js';
 import { answerCode } from './written-code.js';
 
-const COUNT = { type: 'integer', minimum: 0 } as const;
 const PROBABILITY = { type: 'number', minimum: 0, maximum: 1 } as const;
 const PROBABILITIES = { type: 'object', minProperties: 2, additionalProperties: PROBABILITY } as const;
 const MODEL = { type: 'string', minLength: 1, maxLength: 128 } as const;
@@ -31,7 +32,7 @@ function details(names: readonly string[]): object {
   };
 }
 
-const USAGE = closed(['prompt_tokens', 'completion_tokens', 'total_tokens'], {
+const USAGE_FIELDS = {
   prompt_tokens: COUNT,
   completion_tokens: COUNT,
   total_tokens: COUNT,
@@ -44,6 +45,23 @@ const USAGE = closed(['prompt_tokens', 'completion_tokens', 'total_tokens'], {
     'text_tokens',
   ]),
   prompt_tokens_details: details(['audio_tokens', 'cached_tokens', 'text_tokens']),
+} as const;
+
+const USAGE_NEEDS = ['prompt_tokens', 'completion_tokens', 'total_tokens'];
+const USAGE = closed(USAGE_NEEDS, USAGE_FIELDS);
+
+const USD = { type: 'number', minimum: 0 } as const;
+
+/** `kinds`: what the API calls input and output. */
+function costFields(kinds: readonly [string, string]): Readonly<Record<'cost' | 'cost_details', object>> {
+  const details = kinds.map((kind) => `upstream_inference_${kind}_cost`);
+  return { cost: USD, cost_details: closed(details, Object.fromEntries(details.map((name) => [name, USD]))) };
+}
+
+/** Under `contract: compatible`. */
+const PRICED_USAGE = closed([...USAGE_NEEDS, 'cost', 'cost_details'], {
+  ...USAGE_FIELDS,
+  ...costFields(['prompt', 'completions']),
 });
 
 const COMPLETION_TOOL_CALL = closed(['id', 'type', 'function'], {
@@ -71,7 +89,8 @@ const COMPLETION_CHOICE = closed(['index', 'message', 'finish_reason'], {
   },
 });
 
-const COMPLETION = closed(['id', 'object', 'created', 'model', 'choices'], {
+const COMPLETION_NEEDS = ['id', 'object', 'created', 'model', 'choices'];
+const COMPLETION_FIELDS = {
   id: { type: 'string', minLength: 1, maxLength: 256 },
   object: { const: 'chat.completion' },
   created: COUNT,
@@ -87,7 +106,12 @@ const COMPLETION = closed(['id', 'object', 'created', 'model', 'choices'], {
       items: closed(['version', 'start', 'end'], { version: VERSION, start: COUNT, end: COUNT }),
     },
   }),
-});
+} as const;
+
+const COMPLETION = closed(COMPLETION_NEEDS, COMPLETION_FIELDS);
+
+/** Under `contract: compatible`. */
+const PRICED_COMPLETION = closed(COMPLETION_NEEDS, { ...COMPLETION_FIELDS, usage: PRICED_USAGE });
 
 /** id, type and name come together, on a call's first piece alone. */
 const CALL_PIECE = {
@@ -136,24 +160,19 @@ const CHUNK = closed(Object.keys(CHUNK_FIELDS), CHUNK_FIELDS);
 const COUNTED_CHUNK = closed([...Object.keys(CHUNK_FIELDS), 'usage'], { ...CHUNK_FIELDS, usage: USAGE });
 
 /** Sent once, before the stream's end, when asked for. */
-const USAGE_CHUNK = closed([...Object.keys(CHUNK_HEAD), 'choices', 'usage'], {
-  ...CHUNK_HEAD,
-  choices: { type: 'array', maxItems: 0 },
-  usage: USAGE,
-});
+function lastChunk(usage: object): object {
+  return closed([...Object.keys(CHUNK_HEAD), 'choices', 'usage'], {
+    ...CHUNK_HEAD,
+    choices: { type: 'array', maxItems: 0 },
+    usage,
+  });
+}
 
 const MODEL_OBJECT = closed(['id', 'object', 'created', 'owned_by'], {
   id: MODEL,
   object: { const: 'model' },
   created: COUNT,
   owned_by: { type: 'string' },
-  // Under `contract: compatible`.
-  max_model_len: COUNT,
-});
-
-const MODEL_LIST = closed(['object', 'data'], {
-  object: { const: 'list' },
-  data: { type: 'array', items: MODEL_OBJECT },
 });
 
 function tagged(type: string, fields: Readonly<Record<string, object>>): object {
@@ -357,6 +376,7 @@ const RESPONSE_FIELDS = {
       output_tokens: COUNT,
       output_tokens_details: closed(['reasoning_tokens'], { reasoning_tokens: COUNT }),
       total_tokens: COUNT,
+      ...costFields(['input', 'output']),
     }),
   },
   user: { type: 'null' },
@@ -460,9 +480,14 @@ export const ANSWER_SCHEMAS = {
   completion: COMPLETION,
   chunk: CHUNK,
   countedChunk: COUNTED_CHUNK,
-  usageChunk: USAGE_CHUNK,
-  models: MODEL_LIST,
-  model: MODEL_OBJECT,
+  usageChunk: lastChunk(USAGE),
+  pricedCompletion: PRICED_COMPLETION,
+  pricedUsageChunk: lastChunk(PRICED_USAGE),
+  models: listOf(MODEL_OBJECT),
+  describedModels: listOf(DESCRIBED_MODEL),
+  describedModel: DESCRIBED_MODEL,
+  usagePage: USAGE_PAGE,
+  account: ACCOUNT,
   response: RESPONSE,
   responseEvent: RESPONSE_EVENT,
   message: MESSAGE,

@@ -2,6 +2,7 @@
  * What chat and model listing answer, as JSON text. Written by hand where it is written per token: one JSON.stringify of
  * the new characters and a concatenation. Tests check every shape against `answer-schemas.ts`.
  */
+import { formatUsd, usdNumber, type Costs, type Rates } from '../domain/money.js';
 import type { ToolCall } from './requests.js';
 
 export type FinishReason = 'stop' | 'length' | 'tool_calls' | 'content_filter' | 'function_call';
@@ -25,6 +26,8 @@ export interface CompletionUsage {
   readonly completionTokens: number;
   /** Of the completion tokens, those of thought. 0 leaves the detail out. */
   readonly reasoningTokens: number;
+  /** What they cost. Absent: it is not told, as under `contract: strict`. */
+  readonly costs?: Costs;
 }
 
 /** One whole reply. */
@@ -81,6 +84,22 @@ function usageObject(usage: CompletionUsage): object {
     total_tokens: usage.promptTokens + usage.completionTokens,
     prompt_tokens_details: { cached_tokens: usage.cachedTokens },
     ...(usage.reasoningTokens > 0 && { completion_tokens_details: { reasoning_tokens: usage.reasoningTokens } }),
+    ...(usage.costs && costFields(usage.costs, ['prompt', 'completions'])),
+  };
+}
+
+/**
+ * The cost in USD, as OpenRouter's clients read it. `kinds`: what its API calls input and output. There is no `upstream_inference_cost`,
+ * which clients add to the cost.
+ */
+export function costFields({ input, cachedInput, output }: Costs, kinds: readonly [string, string]): object {
+  const prompt = input + cachedInput;
+  return {
+    cost: usdNumber(prompt + output),
+    cost_details: {
+      [`upstream_inference_${kinds[0]}_cost`]: usdNumber(prompt),
+      [`upstream_inference_${kinds[1]}_cost`]: usdNumber(output),
+    },
   };
 }
 
@@ -142,28 +161,90 @@ export function withUsage(chunk: string, usage: CompletionUsage): string {
   return `${chunk.slice(0, -1)},"usage":${JSON.stringify(usageObject(usage))}}`;
 }
 
-/** A model of the list. */
+/** A model of the model list. */
 export interface ListedModel {
   readonly id: string;
   /** Unix time in seconds. */
   readonly created: number;
   readonly ownedBy: string;
-  /** Tokens of its longest seat, prompt and reply together. Absent under the strict contract. */
-  readonly context?: number;
 }
 
-/** GET /models/{id}. */
-export function modelObject(model: ListedModel): string {
-  return JSON.stringify(modelFields(model));
+/** What the list says of a model under `contract: compatible`. */
+export interface ModelDescription extends ListedModel {
+  readonly kind: 'chat' | 'decision' | 'embedding' | 'rerank';
+  /** Tokens of its longest seat, which prompt and reply share. */
+  readonly context: number;
+  readonly takesImages: boolean;
+  /** What a chat model's template can do; undefined: not known yet. */
+  readonly template: { readonly tools: boolean; readonly thoughts?: boolean } | undefined;
+  /** The rates of requests that start now. */
+  readonly rates: Rates;
 }
 
 /** GET /models. */
 export function modelList(models: readonly ListedModel[]): string {
-  return JSON.stringify({ object: 'list', data: models.map(modelFields) });
+  return JSON.stringify({ object: 'list', data: models.map(modelObject) });
 }
 
-/** The context has vLLM's name for it, which load tools and gateways read. */
-function modelFields({ id, created, ownedBy, context }: ListedModel): object {
-  const window = context === undefined ? {} : { max_model_len: context };
-  return { id, object: 'model', created, owned_by: ownedBy, ...window };
+function modelObject({ id, created, ownedBy }: ListedModel): object {
+  return { id, object: 'model', created, owned_by: ownedBy };
+}
+
+/** GET /models under `contract: compatible`. */
+export function describedModelList(models: readonly ModelDescription[]): string {
+  return JSON.stringify({ object: 'list', data: models.map(describedModel) });
+}
+
+/** Fields of a chat that every model takes, by the names of OpenRouter's list. */
+const PARAMETERS = [
+  'frequency_penalty',
+  'max_completion_tokens',
+  'max_tokens',
+  'min_p',
+  'n',
+  'presence_penalty',
+  'response_format',
+  'seed',
+  'stop',
+  'structured_outputs',
+  'temperature',
+  'top_k',
+  'top_p',
+];
+const TOOL_PARAMETERS = ['parallel_tool_calls', 'tool_choice', 'tools'];
+const THOUGHT_PARAMETERS = ['reasoning', 'reasoning_effort'];
+
+/**
+ * GET /models/{id}, which exists under `contract: compatible` alone. Clients look for a model's context under different names; the
+ * reply may be as long as what the prompt leaves of it.
+ */
+export function describedModel(model: ModelDescription): object {
+  const { id, kind, context, takesImages, template, rates } = model;
+  return {
+    ...modelObject(model),
+    name: id,
+    context_length: context,
+    context_window: context,
+    max_model_len: context,
+    max_input_tokens: context,
+    max_output_tokens: context,
+    max_tokens: context,
+    meta: { n_ctx: context },
+    architecture: {
+      input_modalities: takesImages ? ['text', 'image'] : ['text'],
+      output_modalities: [kind === 'embedding' ? 'embeddings' : kind === 'rerank' ? 'rerank' : 'text'],
+    },
+    ...(template && {
+      supported_parameters: [
+        ...PARAMETERS,
+        ...(template.tools ? TOOL_PARAMETERS : []),
+        ...(template.thoughts === true ? THOUGHT_PARAMETERS : []),
+      ],
+    }),
+    pricing: {
+      prompt: formatUsd(rates.input),
+      completion: formatUsd(rates.output),
+      input_cache_read: formatUsd(rates.cachedInput),
+    },
+  };
 }

@@ -35,6 +35,9 @@ export const MODEL_ID = {
   pattern: '^[A-Za-z0-9][A-Za-z0-9._:/-]*$',
 } as const;
 
+/** A number of tokens or requests, or Unix time in seconds. */
+export const COUNT = { type: 'integer', minimum: 0 } as const;
+
 export const TEXT = { type: 'string', maxLength: MAX_TEXT } as const;
 
 export const NON_EMPTY_TEXT = { type: 'string', minLength: 1, maxLength: MAX_TEXT } as const;

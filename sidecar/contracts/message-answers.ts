@@ -1,6 +1,7 @@
 /** What the Messages API answers: the message object, the events of its stream, models, and errors, as JSON. */
 import type { ContractError, ErrorCode } from '../domain/errors.js';
-import type { CompletionUsage } from './answers.js';
+import type { LimitLeft } from '../domain/limit-left.js';
+import type { CompletionUsage, ModelDescription } from './answers.js';
 
 /** What all of one message's answers have in common. */
 export interface MessageHead {
@@ -122,15 +123,7 @@ export function tokenCount(tokens: number): string {
 }
 
 /** A model as GET /models describes it to clients of the Messages API. */
-export interface DescribedModel {
-  readonly id: string;
-  /** Unix time in seconds. */
-  readonly created: number;
-  /** Tokens of its longest seat, which prompt and reply share. */
-  readonly context: number;
-}
-
-export function anthropicModel({ id, created, context }: DescribedModel): object {
+export function anthropicModel({ id, created, context }: ModelDescription): object {
   return {
     type: 'model',
     id,
@@ -143,7 +136,7 @@ export function anthropicModel({ id, created, context }: DescribedModel): object
 }
 
 /** All models are on the one page. */
-export function anthropicModels(models: readonly DescribedModel[]): string {
+export function anthropicModels(models: readonly ModelDescription[]): string {
   return JSON.stringify({
     data: models.map(anthropicModel),
     has_more: false,
@@ -152,12 +145,14 @@ export function anthropicModels(models: readonly DescribedModel[]): string {
   });
 }
 
-/** The fields that tell what is left of a limit, at this wall-clock time. */
+/** The fields that tell what is left of a limit, at this wall-clock time; none without a limit. */
 export function rateLimitFields(
   of: 'requests' | 'tokens',
-  { limit, remaining, resetMs }: Readonly<Record<'limit' | 'remaining' | 'resetMs', number>>,
+  left: LimitLeft | undefined,
   now: Date,
 ): Readonly<Record<string, string>> {
+  if (!left) return {};
+  const { limit, remaining, resetMs } = left;
   const name = `anthropic-ratelimit-${of}`;
   const seconds = Math.round((now.getTime() + resetMs) / 1000);
   const reset = new Date(seconds * 1000).toISOString().replace('.000', '');

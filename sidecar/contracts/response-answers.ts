@@ -1,6 +1,6 @@
 /** What POST /responses answers, as JSON texts: the response object and the events of its stream. */
 import type { ContractError, ErrorCode } from '../domain/errors.js';
-import type { CompletionUsage } from './answers.js';
+import { costFields, type CompletionUsage } from './answers.js';
 import type { ChatParams } from './requests.js';
 
 /** What all of one response's answers have in common. */
@@ -103,13 +103,14 @@ export function responseObject({ id, created, model, params, now }: ResponseHead
   };
 }
 
-function usageOf({ promptTokens, cachedTokens, completionTokens, reasoningTokens }: CompletionUsage): object {
+function usageOf({ promptTokens, cachedTokens, completionTokens, reasoningTokens, costs }: CompletionUsage): object {
   return {
     input_tokens: promptTokens,
     input_tokens_details: { cached_tokens: cachedTokens },
     output_tokens: completionTokens,
     output_tokens_details: { reasoning_tokens: reasoningTokens },
     total_tokens: promptTokens + completionTokens,
+    ...(costs && costFields(costs, ['input', 'output'])),
   };
 }
 

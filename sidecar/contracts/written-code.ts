@@ -25,6 +25,8 @@ export const CREDIT_CODE: WrittenCode = { name: 'credit' };
 export const USAGE_RECORD_CODE: WrittenCode = { name: 'usage-record' };
 export const BALANCES_CODE: WrittenCode = { name: 'balances' };
 export const PRICES_CODE: WrittenCode = { name: 'prices' };
+export const TOTALS_CODE: WrittenCode = { name: 'totals' };
+export const TOTALS_POSITION_CODE: WrittenCode = { name: 'totals-position' };
 
 /** Of an answer's schema. */
 export function answerCode(kind: string): WrittenCode {

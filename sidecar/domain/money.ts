@@ -33,12 +33,23 @@ export interface TokenCounts {
 
 export const NO_TOKENS: TokenCounts = { promptTokens: 0, cachedTokens: 0, completionTokens: 0 };
 
-/** The price of these tokens at these rates, in picodollars. */
-export function costOf({ input, cachedInput, output }: Rates, tokens: TokenCounts): bigint {
+/** The price of tokens by their kind, in picodollars. */
+export type Costs = Rates;
+
+/** The price of these tokens at these rates, by their kind. */
+export function costsOf({ input, cachedInput, output }: Rates, tokens: TokenCounts): Costs {
   const { promptTokens, cachedTokens, completionTokens } = tokens;
-  return (
-    BigInt(promptTokens - cachedTokens) * input + BigInt(cachedTokens) * cachedInput + BigInt(completionTokens) * output
-  );
+  return {
+    input: BigInt(promptTokens - cachedTokens) * input,
+    cachedInput: BigInt(cachedTokens) * cachedInput,
+    output: BigInt(completionTokens) * output,
+  };
+}
+
+/** The same in one sum. */
+export function costOf(rates: Rates, tokens: TokenCounts): bigint {
+  const { input, cachedInput, output } = costsOf(rates, tokens);
+  return input + cachedInput + output;
 }
 
 /** The highest price of a request with these token counts: no prompt token is reused, unless reused ones cost more. */
@@ -62,6 +73,18 @@ export function parseRate(usdPerMillion: string): bigint | undefined {
  */
 export function parseUsd(usd: string): bigint | undefined {
   return parseDecimal(usd, PICO_DIGITS);
+}
+
+/** Picodollars as exact USD in decimal text, without trailing zeros: `1.5`, `-0.000000042`. */
+export function formatUsd(picodollars: bigint): string {
+  const digits = String(picodollars < 0n ? -picodollars : picodollars).padStart(PICO_DIGITS + 1, '0');
+  const fraction = digits.slice(-PICO_DIGITS).replace(/0+$/, '');
+  return `${picodollars < 0n ? '-' : ''}${digits.slice(0, -PICO_DIGITS)}${fraction === '' ? '' : `.${fraction}`}`;
+}
+
+/** USD as the number that is nearest to these picodollars, for clients that read no text. Sums are made of the exact amounts. */
+export function usdNumber(picodollars: bigint): number {
+  return Number(formatUsd(picodollars));
 }
 
 /** Picodollars from their decimal text in records. Undefined if it is not an integer. */

@@ -1,4 +1,5 @@
 import type { ContractError } from '../domain/errors.js';
+import type { LimitsLeft } from '../domain/limit-left.js';
 import type { Signal } from '../lib/abort.js';
 import type { BodyResult } from './body.js';
 
@@ -70,6 +71,8 @@ export interface BodyPieces {
 
 /** How the answers of a route differ from those of all others: fields of their own, and how an error is written. */
 export interface AnswerForm {
+  /** The header fields that tell what is left of the key's limits, at this wall-clock time. */
+  limitFields(left: LimitsLeft, now: Date): Readonly<Record<string, string>>;
   /** Header fields of each answer. */
   fields(requestId: string): Readonly<Record<string, string>>;
   /** The status of an answer with an error. */

@@ -1,6 +1,7 @@
 /** The header fields of responses; docs/contract.md#response-headers. */
 import { STATUS_CODES } from 'node:http';
 import type { ContractError } from '../domain/errors.js';
+import type { LimitsLeft } from '../domain/limit-left.js';
 import type { RequestHead } from './exchange.js';
 
 /** A header field, name and value. */
@@ -24,6 +25,31 @@ export function errorFields(error: ContractError): Record<string, string> {
   }
   if (!error.retryable) fields['x-should-retry'] = 'false';
   return fields;
+}
+
+const LIMITS = ['requests', 'tokens'] as const;
+
+/** What is left of the limits of a key, in the fields of OpenAI's API; the time as in `1m30s`, up to whole seconds. */
+export function limitFields(left: LimitsLeft): Record<string, string> {
+  const fields: Record<string, string> = {};
+  for (const name of LIMITS) {
+    const limit = left[name];
+    if (!limit) continue;
+    fields[`x-ratelimit-limit-${name}`] = String(limit.limit);
+    fields[`x-ratelimit-remaining-${name}`] = String(limit.remaining);
+    fields[`x-ratelimit-reset-${name}`] = durationOf(limit.resetMs);
+  }
+  return fields;
+}
+
+/** As Go writes durations, which clients parse: `0s`, `59s`, `1m0s`, `24h0m0s`. */
+function durationOf(ms: number): string {
+  const seconds = Math.ceil(ms / 1000);
+  const minutes = Math.floor(seconds / 60);
+  const hours = Math.floor(minutes / 60);
+  const rest = `${seconds % 60}s`;
+  if (minutes === 0) return rest;
+  return hours === 0 ? `${minutes}m${rest}` : `${hours}h${minutes % 60}m${rest}`;
 }
 
 /**
@@ -80,7 +106,13 @@ export function streamHeaders(
 }
 
 /** Response fields that a browser's script may read when a response carries them; docs/contract.md#response-headers. */
-const READABLE = ['x-request-id', 'Retry-After', 'Server-Timing'];
+const READABLE = [
+  'x-request-id',
+  'Retry-After',
+  'Server-Timing',
+  ...LIMITS.flatMap((limit) => ['limit', 'remaining', 'reset'].map((what) => `x-ratelimit-${what}-${limit}`)),
+  ...LIMITS.flatMap((limit) => ['limit', 'remaining', 'reset'].map((what) => `anthropic-ratelimit-${limit}-${what}`)),
+].map((name) => ({ name, key: name.toLowerCase() }));
 
 /**
  * Headers that a cross-origin request may have, besides the SDKs' `x-stainless-…`. OpenAI's client and the AI SDK set
@@ -117,7 +149,7 @@ export class Cors {
 
   /** Fields for any response to `head`; `carried` are the lower-case names of its other fields, trailers included. */
   fields(head: RequestHead, carried: ReadonlySet<string>): Field[] {
-    const readable = READABLE.filter((name) => carried.has(name.toLowerCase()));
+    const readable = READABLE.filter(({ key }) => carried.has(key)).map(({ name }) => name);
     const fields: Field[] = [['Access-Control-Expose-Headers', readable.join(', ')]];
     const allowed = this.#allowed(head.header('origin'));
     // Without the second field the browser hides Server-Timing from PerformanceServerTiming, whatever headers may be

@@ -77,7 +77,8 @@ function prepareModel(model: PromptModel, vocabulary: Vocabulary): LoadedModel {
   const report = { id: model.id, promptVersion, tools: tools.calls !== undefined, system };
   if (model.kind === 'chat') {
     const calls = callFormatText(tools);
-    return { kind: 'chat', model, report: { calls, ...report }, parts };
+    const thoughts = parts.thoughts && ({ thoughts: true } as const);
+    return { kind: 'chat', model, report: { calls, ...report, ...thoughts }, parts };
   }
   const decision = makeDecisionPrompt(parts);
   if (decision.kind === 'bad') return broken(model, decision.problem);

@@ -16,7 +16,7 @@ import {
   type PromptHostOptions,
   type PromptHostStats,
 } from './client.js';
-import type { PromptModel } from './messages.js';
+import type { ModelReport, PromptModel } from './messages.js';
 import type { BodyBytes, ModelPromptVersion, OpenBody, PromptMaker } from './prompt-maker.js';
 
 /** Pairs besides the present one: a reload that failed half-way leaves one, and the next one adds another. */
@@ -76,6 +76,11 @@ export class PromptLanes implements PromptMaker {
   /** Both lanes, the short one first. */
   get states(): readonly PromptHostState[] {
     return (['short', 'long'] as const).map((lane) => ({ lane, ...this.stats(lane) }));
+  }
+
+  /** What new prompts are made with, by the reports of the present host for short bodies; none before it is ready. */
+  get models(): readonly ModelReport[] {
+    return this.#present.short.models;
   }
 
   open(form: BodyForm, body: BodyBytes, owner: WeightedAccount, wanted?: ModelPromptVersion): OpenBody {
@@ -153,7 +158,7 @@ function makes({ short }: HostPair, { model, promptVersion }: ModelPromptVersion
 /** Both lanes as the sidecar uses them. */
 export type Prompts = Pick<
   PromptLanes,
-  'ready' | 'states' | 'open' | 'startNext' | 'switchToNext' | 'retireNext' | 'retireOthers' | 'close'
+  'ready' | 'states' | 'models' | 'open' | 'startNext' | 'switchToNext' | 'retireNext' | 'retireOthers' | 'close'
 >;
 
 /** Forks the host for short bodies at once. */

@@ -42,6 +42,8 @@ export interface ModelReport {
   /** The template supports tools, a system message. */
   readonly tools: boolean;
   readonly system: boolean;
+  /** The model thinks in front of its replies, between marks that are known. */
+  readonly thoughts?: true;
   /** Identifies tokenizer and template, as in EngineFacts; absent: the file cannot be read. */
   readonly promptVersion?: string;
   /** How a chat model calls tools. */

@@ -61,11 +61,17 @@ export class PriceList {
    * The tariff of `model` for a request that starts now (epoch ms). Before the first version its prices apply. Throws
    * for a model that {@link unpriced} returns, which a start refuses.
    */
-  tariff({ id, kind }: PricedModel, now: number): Tariff {
+  tariff(model: PricedModel, now: number): Tariff {
     const version = this.#versions.find(({ effective }) => effective <= now) ?? this.#versions.at(-1);
-    const rates = (version && ratesOf(version, { id, kind })) ?? this.#unlisted;
+    const rates = (version && ratesOf(version, model)) ?? this.#unlisted;
     if (!version || !rates) throw new Error('a model without a price');
     return { version: version.version, rates };
+  }
+
+  /** The rates of `model` in a version; undefined: the list does not have them. */
+  ratesOf(model: PricedModel, version: string): Rates | undefined {
+    const found = this.#versions.find((each) => each.version === version);
+    return found && (ratesOf(found, model) ?? this.#unlisted);
   }
 
   /** The first of `models` without a price in the current version or a later one. */

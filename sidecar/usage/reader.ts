@@ -70,7 +70,7 @@ function away(segment: number): Error {
 }
 
 /** The position of the oldest record that is left in a folder; START if none was ever pruned. */
-export async function oldestPosition(dir: string, disk: Disk): Promise<Position> {
+export async function oldestPosition(dir: string, disk: Disk = systemDisk): Promise<Position> {
   const [segment] = await listSegments(dir, disk);
   // Segments before it were created but never used, after a first write that failed.
   const first = segment === undefined || (await headOf(dir, segment, disk))?.after === null;

@@ -1,6 +1,6 @@
 /** Over HTTP: the usage in the answer, the closing record in the spool and the price agree. */
 import t from 'tap';
-import { formatUsd } from '../support/usd.js';
+import { formatUsd } from '../../sidecar/domain/money.js';
 import { errorOf } from '../support/error-answer.js';
 import { ACME, chatBody, decisionBody, FakeIdentity, systemOneBody } from '../support/in-process.js';
 import { frames } from '../support/open-stream.js';

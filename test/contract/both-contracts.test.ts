@@ -89,12 +89,18 @@ for (const contract of ['strict', 'compatible'] as const)
         sidecar.post(path, route.body(more), headers);
 
       await t.test(`${path}: the answer’s usage is billed`, async (t) => {
-        const whole = route.usageOf((await post({})).body);
+        const answer = await post({});
+        const whole = route.usageOf(answer.body);
         t.ok(whole.completion_tokens > 0);
         agrees(t, lastClose(sidecar), whole, chatPrice(whole));
+        const told = contract === 'compatible' && route !== MESSAGES;
+        const cost = /"cost":([0-9.e-]+)/;
+        t.equal(cost.exec(answer.body)?.[1], told ? String(chatPrice(whole) / 1e12) : undefined, 'what it cost');
         const options = route === CHAT ? { stream_options: { include_usage: true } } : {};
-        const streamed = route.usageOfStream(frames(await post({ stream: true, ...options })));
+        const stream = await post({ stream: true, ...options });
+        const streamed = route.usageOfStream(frames(stream));
         agrees(t, lastClose(sidecar), streamed, chatPrice(streamed));
+        t.equal(cost.exec(stream.body)?.[1], told ? String(chatPrice(streamed) / 1e12) : undefined);
         const before = sidecar.spool.records.length;
         const poor = key(sidecar, `${path} poor`, { account: 'poor' });
         refused(t, 'no credit', await post({}, poor), 402, 'insufficient_credit');
@@ -121,6 +127,30 @@ for (const contract of ['strict', 'compatible'] as const)
         const day = key(sidecar, `${path} day`, { tokensPerDay: 1 });
         t.equal((await post({}, day)).status, 200);
         refused(t, 'a day’s tokens', await post({}, day), 429, 'quota_exceeded');
+      });
+
+      await t.test(`${path}: each answer tells what is left of the key’s limits after it`, async (t) => {
+        const limits = { chat: { perMinute: 4 } };
+        const limited = key(sidecar, `${path} left`, { limits, tokensPerDay: 1000 });
+        const left = (answer: RawResponse): number[] =>
+          ['requests', 'tokens'].flatMap((of) =>
+            ['limit', 'remaining'].map((what) =>
+              Number(
+                answer.field(route === MESSAGES ? `anthropic-ratelimit-${of}-${what}` : `x-ratelimit-${what}-${of}`),
+              ),
+            ),
+          );
+        t.strictSame(left(await post({ tools: 1 }, limited)), [4, 4, 1000, 1000], 'a refusal counts nothing');
+        const whole = await post({}, limited);
+        const used = route.usageOf(whole.body);
+        const tokens = 1000 - used.prompt_tokens - used.completion_tokens;
+        t.strictSame(left(whole), [4, 3, 1000, tokens]);
+        t.match(whole.field('access-control-expose-headers'), /ratelimit.*ratelimit/, 'readable by pages');
+        const streamed = await post({ stream: true }, limited);
+        t.strictSame(left(streamed), [4, 2, 1000, tokens], 'before the first byte of a stream');
+        t.equal(streamed.status, 200);
+        if (route !== MESSAGES) t.match(streamed.field('x-ratelimit-reset-requests'), /^(?:1m0s|5\ds)$/);
+        t.notMatch((await post({})).raw, /ratelimit/, 'nothing to a key without limits');
       });
 
       await t.test(`${path}: the model’s queue and Server-Timing`, async (t) => {
@@ -220,13 +250,37 @@ for (const contract of ['strict', 'compatible'] as const)
       t.equal(list.field('request-id') === undefined, contract === 'strict');
     });
 
-    await t.test('the model list has the context under the compatible contract alone', async (t) => {
-      const { data } = JSON.parse((await sidecar.ask('GET', '/v1/models', JSON_HEADERS)).body) as { data: Fields[] };
-      const fields = { id: 'chat', object: 'model', created: data[0]?.['created'], owned_by: 'local' };
-      t.strictSame(data, [contract === 'strict' ? fields : { ...fields, max_model_len: 16_384 }]);
-      if (contract === 'strict') return;
+    await t.test('the model list', async (t) => {
+      const listed = { object: 'model', created: Number, owned_by: String };
+      const described = (context: number): Fields => ({
+        ...listed,
+        context_length: context,
+        context_window: context,
+        max_model_len: context,
+        max_input_tokens: context,
+        max_output_tokens: context,
+        max_tokens: context,
+        meta: { n_ctx: context },
+        architecture: { input_modalities: ['text'], output_modalities: ['text'] },
+        pricing: { prompt: '0.00000015', completion: '0.0000006', input_cache_read: '0.000000075' },
+      });
+      const list = async (headers = {}): Promise<readonly Fields[]> => {
+        const { body } = await sidecar.ask('GET', '/v1/models', { ...JSON_HEADERS, ...headers });
+        return (JSON.parse(body) as { data: Fields[] }).data;
+      };
+      const [chat, ...others] = await list();
+      t.strictSame(others, [], 'none of a cohort of others');
+      t.match(chat, contract === 'strict' ? listed : described(16_384));
+      if (contract === 'strict') {
+        t.strictSame(Object.keys(chat ?? {}), ['id', ...Object.keys(listed)], 'no further field');
+        return;
+      }
+      const can = chat?.['supported_parameters'] as string[];
+      t.ok(can.includes('tools') && can.includes('reasoning'), 'its template has calls and thoughts');
+      const early = key(sidecar, 'lists', { models: new Set(['kept']), cohort: 'early' });
+      t.match(await list(early), [{ id: 'kept', ...described(1024) }]);
       const one = await sidecar.ask('GET', '/v1/models/chat', JSON_HEADERS);
-      t.strictSame(JSON.parse(one.body), data[0]);
+      t.strictSame(JSON.parse(one.body), chat, 'one of them');
     });
 
     await t.test('a path that is not served names the one that is', async (t) => {

@@ -6,7 +6,7 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import t, { type Test } from 'tap';
 import type { UsageRecord } from '../../sidecar/domain/usage-record.js';
-import { formatUsd } from '../support/usd.js';
+import { formatUsd } from '../../sidecar/domain/money.js';
 import { readSnapshot, writeSnapshot } from '../../sidecar/usage/balances.js';
 import { readFrom } from '../../sidecar/usage/reader.js';
 import { START } from '../../sidecar/usage/spool-format.js';

@@ -14,6 +14,10 @@ const EXTENDS: Readonly<Record<string, string>> = {
   CompatibleChatRequest: 'ChatCompletionRequest',
   UsageChunk: 'ChatCompletionChunk',
   CountedChunk: 'ChatCompletionChunk',
+  PricedCompletion: 'ChatCompletion',
+  PricedUsage: 'Usage',
+  PricedUsageChunk: 'UsageChunk',
+  DescribedModel: 'Model',
 };
 
 /** Shapes that have long rows of fields, those of other servers, in common with another shape. */

@@ -4,7 +4,7 @@ import { join } from 'node:path';
 import t, { type Test } from 'tap';
 import type { UsageEvent } from '../../sidecar/usage/delivery/sink.js';
 import { NatsPeer } from '../support/nats-peer.js';
-import { chatOnly, Sidecar } from '../support/sidecar.js';
+import { CHAT, chatOnly, Sidecar } from '../support/sidecar.js';
 import { UsageSink } from '../support/usage-sink.js';
 
 const CANARY = 'a confidential prompt';
@@ -26,11 +26,24 @@ async function folder(t: Test): Promise<string> {
 
 t.test('a caller’s usage that waits at SIGTERM arrives at the sink before the process ends', async (t) => {
   const sink = await UsageSink.start(t);
-  const sidecar = await start(t, await folder(t), { url: sink.url, maxAgeMs: 60_000, source: '/edge-7' });
+  const delivery = { url: sink.url, maxAgeMs: 60_000, source: '/edge-7' };
+  const sidecar = await start(t, await folder(t), delivery, { contract: 'compatible' });
   const messages = [{ role: 'user', content: CANARY }];
   const response = await sidecar.chat({ messages, max_tokens: 5 });
   const { usage } = (await response.json()) as { usage: { prompt_tokens: number; completion_tokens: number } };
   t.equal(sink.requests.length, 0);
+  const get = async (path: string): Promise<unknown> =>
+    (await fetch(`${sidecar.base}${path}`, { headers: { authorization: `Bearer ${sidecar.key}` } })).json();
+  const { data } = (await get('/usage?limit=31&group_by=model')) as { data: { results: object[] }[] };
+  t.match(
+    data.flatMap(({ results }) => results),
+    [{ model: CHAT, num_model_requests: 1, input_tokens: usage.prompt_tokens, output_tokens: usage.completion_tokens }],
+    'the caller sees it as soon as it is answered',
+  );
+  t.match(await get('/account'), {
+    id: 'development',
+    limits: [{ routes: 'decisions', limit: 600, remaining: 600 }, {}],
+  });
   sidecar.child.kill('SIGTERM');
   t.strictSame(await sidecar.exited(), { code: 0, signal: null });
   const [event, ...more] = events(sink);

@@ -43,6 +43,14 @@ function shape(text: string | null | undefined, pattern: RegExp): string | null 
   return typeof text === 'string' && pattern.test(text) ? 'fits' : text;
 }
 
+/** What pages in a browser may read of an error. */
+const READABLE = [
+  ...['x-request-id', 'Retry-After', 'Server-Timing'],
+  ...['requests', 'tokens'].flatMap((limit) =>
+    ['limit', 'remaining', 'reset'].map((what) => `x-ratelimit-${what}-${limit}`),
+  ),
+];
+
 /**
  * Checks everything that the contract says of an error response with one assertion, which shows each part that differs.
  */
@@ -50,9 +58,7 @@ export function holdError(t: Test, name: string, response: RawResponse, expected
   const { status, type, code, retry, param } = expected;
   const body = JSON.parse(response.body) as Envelope;
   const { error } = body;
-  const carried = ['x-request-id', 'Retry-After', 'Server-Timing'].filter(
-    (field) => response.field(field) !== undefined,
-  );
+  const carried = READABLE.filter((field) => response.field(field) !== undefined);
   const waits = [429, 503, 504].includes(response.status);
   const seconds = response.field('retry-after');
   const ms = response.field('retry-after-ms');

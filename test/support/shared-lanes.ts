@@ -65,6 +65,9 @@ function lanesFor({ hooks = {}, ...options }: PromptLanesOptions): Prompts {
     retireNext: () => lanes.retireNext(),
     retireOthers: () => lanes.retireOthers(),
     close: () => void users.delete(hooks),
+    get models() {
+      return lanes.models;
+    },
     get states() {
       return lanes.states;
     },

@@ -198,7 +198,13 @@ export const COMPATIBLE_SHAPES: Readonly<Record<string, string>> = {
   CountedChunk: 'A chunk of a stream that asks for `continuous_usage_stats`.',
   Response: 'A whole response. What the caller sent as content is not repeated in it.',
   ResponseEvent: 'One event of a stream, by its `type`, with further fields of that type.',
+  PricedCompletion: 'A whole reply under `contract: compatible`.',
+  PricedUsage: 'Tokens of one request and what they cost, under `contract: compatible`.',
+  PricedUsageChunk: 'The frame with the usage under `contract: compatible`.',
   Model: 'One model of the list.',
+  DescribedModelList:
+    'The same list under `contract: compatible`, where each model has what clients ask of it: its context, under the names that they know, what it takes and can do, and its price.',
+  DescribedModel: 'One model of that list.',
   AnySchema:
     'A JSON schema of the keywords that tools and schema libraries write. docs/compatible.md#json-schema lists which are enforced.',
 };
@@ -354,13 +360,40 @@ export const COMPATIBLE_NOTES: Notes = {
     request_id: 'As in the header `request-id`.',
   }),
   TokenCount: described({ input_tokens: 'Of the whole prompt, reused or not.' }),
+  PricedCompletion: { ...CHAT_NOTES['ChatCompletion'] },
+  PricedUsage: {
+    ...CHAT_NOTES['Usage'],
+    ...described({
+      cost: 'USD, the number that is nearest to the price in the usage record.',
+      cost_details: 'The parts of the prompt and of the replies.',
+    }),
+  },
+  PricedUsageChunk: { ...CHAT_NOTES['UsageChunk'] },
   CountedChunk: { ...CHAT_NOTES['ChatCompletionChunk'], ...described({ usage: 'Tokens so far.' }) },
   Model: described({
     id: 'What a request names.',
     object: 'Always `model`.',
     created: 'When this server began to host it, Unix time in seconds.',
     owned_by: 'Its owner.',
-    max_model_len: 'Under `contract: compatible`: tokens of its longest seat, prompt and reply together.',
+  }),
+  DescribedModelList: { ...CHAT_NOTES['ModelList'] },
+  DescribedModel: described({
+    id: 'What a request names.',
+    object: 'Always `model`.',
+    created: 'When this server began to host it, Unix time in seconds.',
+    owned_by: 'Its owner.',
+    name: 'The same as `id`.',
+    context_length: 'Tokens of its longest seat, which prompt and reply share.',
+    context_window: 'As `context_length`.',
+    max_model_len: 'As `context_length`.',
+    max_input_tokens: 'As `context_length`.',
+    max_output_tokens: 'As `context_length`: a reply may be as long as what the prompt leaves.',
+    max_tokens: 'As `max_output_tokens`.',
+    meta: '`n_ctx` is as `context_length`.',
+    architecture: 'What it takes, and what it makes.',
+    supported_parameters:
+      'Fields of a chat that have an effect: `tools` if it calls tools, `reasoning` if its thoughts are told apart. Absent while the server starts.',
+    pricing: 'USD a token, as exact text, of a prompt, a reply, and tokens of a prompt that are reused.',
   }),
   ResponseEvent: described({
     type: 'Which event it is.',

@@ -32,6 +32,12 @@ export const SHAPES: Readonly<Record<string, string>> = {
   Embeddings: 'A vector for each input, in their order.',
   RerankRequest: 'The body of POST /v1/rerank. Closed.',
   Ranking: 'The documents by their scores.',
+  UsagePage: 'What a key, or the keys of its account, have used in some days.',
+  UsageBucket: 'One day.',
+  UsageResult: 'The sum of one group in a day.',
+  Account: 'A key, its limits, and its account.',
+  AccountLimit: 'One limit.',
+  AccountBalance: 'The prepaid credit of an account.',
   Error: 'Every refusal and every failure, also as the last frame of a stream that ends early.',
   Health: 'The process is alive.',
   HealthState: 'Whether this server takes work, in the shape that load balancers and llama-server’s users expect.',
@@ -225,12 +231,66 @@ const INPUT_NOTES: Notes = {
   },
 };
 
+const PART_OF_COST = ' null: the price list does not have the version of some requests any more.';
+
+/** What each field of GET /usage and GET /account means. */
+const ACCOUNT_NOTES: Notes = {
+  UsagePage: {
+    object: { description: 'The kind of object.' },
+    data: { description: 'One bucket a day, also of days without usage.' },
+    has_more: { description: 'Whether further days were asked for.' },
+    next_page: { description: 'What `page` of the query for them has to be, or null.' },
+    as_of: { description: 'Unix time in seconds: records that were durable then are counted.' },
+  },
+  UsageBucket: {
+    object: { description: 'The kind of object.' },
+    start_time: { description: 'The beginning of a UTC day, Unix time in seconds.' },
+    end_time: { description: 'Its end, which is not included.' },
+    results: { description: 'One for each group; none without usage.' },
+  },
+  UsageResult: {
+    object: { description: 'The kind of object.' },
+    input_tokens: { description: 'Of prompts, reused or not.' },
+    input_cached_tokens: { description: 'Of these, tokens that were reused.' },
+    output_tokens: { description: 'Of replies.' },
+    num_model_requests: { description: 'Requests that an engine was given, however they ended.' },
+    model: { description: 'The model’s id; null without `group_by=model`.' },
+    api_key_id: { description: 'The key’s id, which is no secret; null without `group_by=api_key_id`.' },
+    cost: {
+      description: `What is billed: \`value\` in USD as exact text, and its parts.${PART_OF_COST}`,
+    },
+  },
+  Account: {
+    object: { description: 'The kind of object.' },
+    id: { description: 'The account’s name.' },
+    api_key_id: { description: 'The key’s id, which is no secret.' },
+    limits: { description: 'Those that the key has.' },
+    balance: { description: 'Of a key with the entitlement `usage: account`, where credit is checked.' },
+  },
+  AccountLimit: {
+    name: { description: 'What is limited.' },
+    scope: { description: 'Whose limit it is.' },
+    routes: { description: 'The routes whose requests it counts; null: all that use a model.' },
+    limit: { description: 'The most.' },
+    remaining: { description: 'What is left.' },
+    reset_at: { description: 'When all of it is there again, Unix time in seconds; null: when the requests end.' },
+  },
+  AccountBalance: {
+    currency: { description: 'Of all amounts, which are exact text.' },
+    granted: { description: 'The sum of the account’s grants.' },
+    settled: { description: 'What its requests have cost.' },
+    reserved: { description: 'The most that its running requests can cost.' },
+    available: { description: 'What is left for further requests.' },
+  },
+};
+
 /** What each field of a named part means. */
 export const NOTES: Notes = {
   ...CHAT_NOTES,
   ...COMPATIBLE_NOTES,
   ...DECISION_NOTES,
   ...INPUT_NOTES,
+  ...ACCOUNT_NOTES,
   Error: {
     error: {
       description:

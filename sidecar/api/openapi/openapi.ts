@@ -101,10 +101,13 @@ function operation(route: RouteReference): object {
   };
 }
 
-function success({ request, answer, frames }: RouteReference): object {
+function success({ request, answer, frames, key, messageErrors }: RouteReference): object {
   return {
     description: frames === undefined ? 'The answer.' : 'The answer, whole or as a stream.',
-    headers: headers(request === undefined ? [] : ['Server-Timing']),
+    headers: headers([
+      ...(request === undefined ? [] : (['Server-Timing'] as const)),
+      ...(key && messageErrors !== true ? LIMIT_HEADERS : []),
+    ]),
     content: {
       ...json(answer),
       ...(frames !== undefined && { 'text/event-stream': { schema: { oneOf: frames.map(reference) } } }),
@@ -112,7 +115,7 @@ function success({ request, answer, frames }: RouteReference): object {
   };
 }
 
-function refusal(status: number, codes: readonly ErrorCode[], { messageErrors }: RouteReference): object {
+function refusal(status: number, codes: readonly ErrorCode[], { messageErrors, key }: RouteReference): object {
   const waits = WAIT_STATUSES.has(status) || codes.some((code) => WAIT_STATUSES.has(CATALOGUE[code].status));
   return {
     description: codes.map((code) => `\`${code}\`: ${CATALOGUE[code].meaning}`).join('\n\n'),
@@ -120,6 +123,7 @@ function refusal(status: number, codes: readonly ErrorCode[], { messageErrors }:
       ...(waits ? (['Retry-After', 'retry-after-ms'] as const) : []),
       ...(waits || codes.some((code) => !CATALOGUE[code].retryable) ? (['x-should-retry'] as const) : []),
       ...(status === 429 ? (['Server-Timing'] as const) : []),
+      ...(key && messageErrors !== true ? LIMIT_HEADERS : []),
     ]),
     content: json(messageErrors === true ? 'MessageError' : 'Error'),
   };
@@ -180,13 +184,19 @@ export const REQUEST_HEADERS: readonly RequestHeader[] = [
 const SECONDS = { type: 'integer', minimum: 0 } as const;
 const LINE = { type: 'string', minLength: 1, maxLength: 1024 } as const;
 
+const LIMIT_REQUESTS = 'requests of the key in any minute, for the routes that are counted together';
+const LIMIT_TOKENS = 'tokens of the key from one midnight UTC to the next';
+const LIMIT_LEFT = { description: 'How many of them are left.', schema: SECONDS };
+const LIMIT_RESET = { description: 'Until all of them are there again, as in `1m30s`.', schema: LINE };
+
 export const RESPONSE_HEADERS = {
   'x-request-id': {
     description: 'Names the request in logs and usage records. Clients must not depend on it on a 200.',
     schema: { type: 'string', minLength: 1, maxLength: 256 },
   },
   'Access-Control-Expose-Headers': {
-    description: 'Those of `x-request-id`, `Retry-After` and `Server-Timing` that the response carries.',
+    description:
+      'Those of `x-request-id`, `Retry-After`, `Server-Timing` and the fields about limits that the response carries.',
     schema: LINE,
   },
   'Server-Timing': {
@@ -203,6 +213,12 @@ export const RESPONSE_HEADERS = {
       '`TEXT ` or `JSON `. Not among the fields that pages in a browser may read.',
     schema: LINE,
   },
+  'x-ratelimit-limit-requests': { description: `If there is this limit: the most ${LIMIT_REQUESTS}.`, schema: SECONDS },
+  'x-ratelimit-remaining-requests': LIMIT_LEFT,
+  'x-ratelimit-reset-requests': LIMIT_RESET,
+  'x-ratelimit-limit-tokens': { description: `If there is this limit: the most ${LIMIT_TOKENS}.`, schema: SECONDS },
+  'x-ratelimit-remaining-tokens': LIMIT_LEFT,
+  'x-ratelimit-reset-tokens': LIMIT_RESET,
   'x-should-retry': {
     description:
       '`false` on errors that sending the same request again cannot mend, and where `Retry-After` is above a minute.',
@@ -211,3 +227,8 @@ export const RESPONSE_HEADERS = {
 } as const satisfies Readonly<Record<string, { readonly description: string; readonly schema: Schema }>>;
 
 export type ResponseHeader = keyof typeof RESPONSE_HEADERS;
+
+/** Those about limits. */
+const LIMIT_HEADERS = (Object.keys(RESPONSE_HEADERS) as ResponseHeader[]).filter((name) =>
+  name.startsWith('x-ratelimit-'),
+);

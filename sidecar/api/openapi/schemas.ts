@@ -2,6 +2,7 @@
  * The contract's schemas as named parts of an OpenAPI document. They are the very objects that requests and answers are
  * checked against; what is added is names for their parts, and words. What only our validator reads is left out.
  */
+import { ACCOUNT_BALANCE, ACCOUNT_LIMIT, USAGE_BUCKET, USAGE_RESULT } from '../../contracts/account-schemas.js';
 import { ANSWER_SCHEMAS } from '../../contracts/answer-schemas.js';
 import { CHAT_SCHEMA } from '../../contracts/chat-schema.js';
 import { COMPATIBLE_SCHEMA } from '../../contracts/compatible-schema.js';
@@ -64,9 +65,20 @@ const PARTS: readonly (readonly [name: string, schema: Schema])[] = [
   ['Usage', at(ANSWER_SCHEMAS.completion as Schema, 'properties', 'usage')],
   ['ChatCompletionChunk', ANSWER_SCHEMAS.chunk as Schema],
   ['UsageChunk', ANSWER_SCHEMAS.usageChunk as Schema],
+  ['PricedCompletion', ANSWER_SCHEMAS.pricedCompletion as Schema],
+  ['PricedUsage', at(ANSWER_SCHEMAS.pricedCompletion as Schema, 'properties', 'usage')],
+  ['PricedUsageChunk', ANSWER_SCHEMAS.pricedUsageChunk as Schema],
   ['CountedChunk', ANSWER_SCHEMAS.countedChunk as Schema],
   ['ModelList', ANSWER_SCHEMAS.models as Schema],
-  ['Model', ANSWER_SCHEMAS.model as Schema],
+  ['Model', at(ANSWER_SCHEMAS.models as Schema, 'properties', 'data', 'items')],
+  ['DescribedModelList', ANSWER_SCHEMAS.describedModels as Schema],
+  ['DescribedModel', ANSWER_SCHEMAS.describedModel as Schema],
+  ['UsagePage', ANSWER_SCHEMAS.usagePage as Schema],
+  ['UsageBucket', USAGE_BUCKET as Schema],
+  ['UsageResult', USAGE_RESULT as Schema],
+  ['Account', ANSWER_SCHEMAS.account as Schema],
+  ['AccountLimit', ACCOUNT_LIMIT as Schema],
+  ['AccountBalance', ACCOUNT_BALANCE as Schema],
   ['Response', ANSWER_SCHEMAS.response as Schema],
   ['ResponseEvent', ANSWER_SCHEMAS.responseEvent],
   ['MessageObject', ANSWER_SCHEMAS.message as Schema],

@@ -9,7 +9,7 @@ const MODEL = ['id', 'object', 'created', 'owned_by'];
 
 const MODELS: AnswerTable = {
   kind: 'models',
-  base: { object: 'list', data: [{ id: 'm', object: 'model', created: 1, owned_by: 'us', max_model_len: 8 }] },
+  base: { object: 'list', data: [{ id: 'm', object: 'model', created: 1, owned_by: 'us' }] },
   rules: [
     object([]),
     constant(['object'], 'list'),
@@ -19,9 +19,8 @@ const MODELS: AnswerTable = {
     constant(['data', 0, 'object'], 'model'),
     count(['data', 0, 'created']),
     anyText(['data', 0, 'owned_by']),
-    count(['data', 0, 'max_model_len']),
   ],
-  objects: [all([], ['object', 'data']), { at: ['data', 0], fields: [...MODEL, 'max_model_len'], required: MODEL }],
+  objects: [all([], ['object', 'data']), { at: ['data', 0], fields: MODEL, required: MODEL }],
 };
 
 const TYPES = [

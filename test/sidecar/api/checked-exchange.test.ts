@@ -50,7 +50,7 @@ function checked(path: string): { exchange: Exchange; sent: unknown[]; logged: u
   const error: Log['error'] = (event, fields) => logged.push({ event, ...fields });
   const none = (): void => void t.fail('only errors are logged');
   const log: Log = { error, warn: none, info: none, debug: none, forRequest: () => log };
-  return { exchange: checkAnswers(log)(inner), sent, logged };
+  return { exchange: checkAnswers(log, 'strict')(inner), sent, logged };
 }
 
 /** Sends `reply`, which must pass unchanged; returns what was logged about it. */

@@ -1,5 +1,5 @@
 import { spawn, spawnSync } from 'node:child_process';
-import { appendFileSync, mkdirSync, writeFileSync } from 'node:fs';
+import { appendFileSync, mkdirSync, rmSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { Writable } from 'node:stream';
 import { fileURLToPath } from 'node:url';
@@ -8,6 +8,7 @@ import t, { type Test } from 'tap';
 import { usage } from '../../../sidecar/commands/usage.js';
 import { loadConfig, type Config } from '../../../sidecar/config/config.js';
 import { Spool } from '../../../sidecar/usage/spool.js';
+import { Totals, totalsDir } from '../../../sidecar/usage/totals.js';
 import { encode, encodeMark, segmentPath } from '../../../sidecar/usage/spool-format.js';
 import { runHere } from '../../support/command-here.js';
 import { FakeClock } from '../../support/fake-clock.js';
@@ -45,6 +46,34 @@ async function spoolIn(dataDir: string): Promise<Spool> {
   await opened.spool.sync(record);
   return opened.spool;
 }
+
+t.test('export in the columns of FOCUS: the sums of each day, also when the records are deleted', async (t) => {
+  const config = configOf(t.testdir({}));
+  const spool = await spoolIn(config.dataDir);
+  const args = ['export', '--format', 'focus', '--provider', 'Us, "Inc"', '--billing-account', 'b-1'];
+  const exported = await run(args, config);
+  t.equal(exported.code, 0);
+  const [head, input, output, ...others] = exported.text.split('\n');
+  t.match(head, /^BilledCost,BillingAccountId,BillingAccountName,/);
+  t.match(input, /^0,b-1,b-1,USD,2026-11-01T00:00:00Z,2026-10-01T00:00:00Z,Usage,,Input Tokens of ra-tiny-chat,/);
+  t.match(input, /,2026-10-04T00:00:00Z,2026-10-03T00:00:00Z,12,Tokens,0,,0,"Us, ""Inc""",0,/);
+  t.match(output, /,Output Tokens,.*,acme,acme,key-1$/);
+  t.strictSame(others, ['']);
+
+  const nothing = (): void => undefined;
+  const listener = { damaged: nothing, unwritten: nothing, unreadable: nothing, incomplete: nothing };
+  const dir = totalsDir(join(config.dataDir, 'usage'));
+  const totals = await Totals.open({ clock: new FakeClock(), spool, dir, listener });
+  await totals.sums.close();
+  await spool.close();
+  t.strictSame(await run(args, config), exported, 'with snapshots');
+  rmSync(segmentPath(join(config.dataDir, 'usage'), 1));
+  t.strictSame(await run(args, config), exported, 'without the records');
+  t.equal((await run([...args, '--from', '2026-10-04'], config)).text, `${head}\n`);
+  t.equal((await run([...args, '--account', 'other'], config)).text, `${head}\n`);
+  writeFileSync(join(dir, '2026-10-03.json'), '{');
+  t.match(await run(args, config), { code: 1, text: /2026-10-03.json is damaged/ });
+});
 
 t.test('verify: 0 for a spool without problems, also while it is written and before its first record', async (t) => {
   const config = configOf(t.testdir({ usage: {} }));
@@ -124,7 +153,7 @@ interface Ran {
 
 /** `dir`: the spool's. */
 function exporting(dir: string, args: readonly string[], out: Writable, err: (text: string) => void): Promise<number> {
-  return usage({ dataDir: join(dir, '..') }, ['export', ...args], { out, err });
+  return usage(configOf(join(dir, '..')), ['export', ...args], { out, err });
 }
 
 async function runExport(dir: string, ...args: readonly string[]): Promise<Ran> {

@@ -4,6 +4,7 @@ import {
   chatChunk,
   chatCompletion,
   chunkHead,
+  describedModel,
   finishChunk,
   modelList,
   roleChunk,
@@ -99,13 +100,30 @@ t.test('chunks', (t) => {
 });
 
 t.test('the model list', (t) => {
-  const described = { id: 'm', object: 'model', created: 1, owned_by: 'us' };
-  t.same(valid('models', modelList([{ id: 'm', created: 1, ownedBy: 'us' }])), { object: 'list', data: [described] });
-  t.same(valid('models', modelList([{ id: 'm', created: 1, ownedBy: 'us', context: 8 }])), {
-    object: 'list',
-    data: [{ ...described, max_model_len: 8 }],
-  });
+  const listed = { id: 'm', object: 'model', created: 1, owned_by: 'us' };
+  t.same(valid('models', modelList([{ id: 'm', created: 1, ownedBy: 'us' }])), { object: 'list', data: [listed] });
   t.same(valid('models', modelList([])), { object: 'list', data: [] });
+  const rates = { input: 1n, cachedInput: 0n, output: 10n ** 12n };
+  const described = (template?: { tools: boolean; thoughts?: boolean }): string =>
+    JSON.stringify(
+      describedModel({
+        id: 'm',
+        kind: 'chat',
+        created: 1,
+        ownedBy: 'us',
+        context: 9,
+        takesImages: true,
+        template,
+        rates,
+      }),
+    );
+  t.match(valid('describedModel', described()), {
+    max_model_len: 9,
+    architecture: { input_modalities: ['text', 'image'] },
+    pricing: { prompt: '0.000000000001', completion: '1', input_cache_read: '0' },
+    supported_parameters: undefined,
+  });
+  t.notMatch(valid('describedModel', described({ tools: false })), { supported_parameters: /tools|reasoning/ });
   t.end();
 });
 

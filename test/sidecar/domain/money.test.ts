@@ -2,13 +2,13 @@ import fc from 'fast-check';
 import t from 'tap';
 import {
   costOf,
+  formatUsd,
   NO_TOKENS,
   parsePicodollars,
   parseRate,
   parseUsd,
   worstCostOf,
 } from '../../../sidecar/domain/money.js';
-import { formatUsd } from '../../support/usd.js';
 
 t.test('rates are picodollars a token, exactly', async (t) => {
   for (const [text, picodollars] of [

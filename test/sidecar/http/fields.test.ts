@@ -1,7 +1,7 @@
 import t from 'tap';
 import { contractError } from '../../../sidecar/domain/errors.js';
 import type { RequestHead } from '../../../sidecar/http/exchange.js';
-import { Cors, errorFields, responseFields, statusLine } from '../../../sidecar/http/fields.js';
+import { Cors, errorFields, limitFields, responseFields, statusLine } from '../../../sidecar/http/fields.js';
 
 t.test('status lines', async (t) => {
   t.equal(statusLine(200), '200 OK');
@@ -19,6 +19,25 @@ t.test('the headers of errors', async (t) => {
   t.same(errorFields(hours), { 'Retry-After': '61', 'retry-after-ms': '60001', 'x-should-retry': 'false' });
   t.same(errorFields(contractError('not_found', 'a')), { 'x-should-retry': 'false' });
   t.same(errorFields(contractError('internal', 'a')), {});
+});
+
+t.test('what is left of limits', async (t) => {
+  const resetsIn = (resetMs: number) =>
+    limitFields({ requests: { limit: 3, remaining: 2, resetMs } })['x-ratelimit-reset-requests'];
+  t.strictSame([0, 1, 59_999, 60_000, 89_001, 86_400_000].map(resetsIn), [
+    '0s',
+    '1s',
+    '1m0s',
+    '1m0s',
+    '1m30s',
+    '24h0m0s',
+  ]);
+  t.strictSame(limitFields({}), {}, 'no limit');
+  t.strictSame(limitFields({ tokens: { limit: 10, remaining: 0, resetMs: 5000 } }), {
+    'x-ratelimit-limit-tokens': '10',
+    'x-ratelimit-remaining-tokens': '0',
+    'x-ratelimit-reset-tokens': '5s',
+  });
 });
 
 t.test('the fields of a response', async (t) => {
@@ -57,6 +76,10 @@ t.test('no origin is allowed by default, and the exposed headers are always name
   t.same(cors.preflight(asking, 'POST'), {});
   t.same(cors.fields(head({}), new Set(['x-request-id', 'server-timing', 'retry-after', 'x-other'])), [
     ['Access-Control-Expose-Headers', 'x-request-id, Retry-After, Server-Timing'],
+  ]);
+  const limited = new Set(['anthropic-ratelimit-tokens-reset', 'x-ratelimit-remaining-requests', 'x-ratelimit-other']);
+  t.same(cors.fields(head({}), limited), [
+    ['Access-Control-Expose-Headers', 'x-ratelimit-remaining-requests, anthropic-ratelimit-tokens-reset'],
   ]);
 });
 

@@ -1,0 +1,268 @@
+/**
+ * What a key can ask about itself: GET /v1/usage, what it has used by day, and GET /v1/account, its limits. A key with the entitlement
+ * `usage: account` sees the usage of all keys of its account, and the account's balance. Both are answered when limits are used up and
+ * while no work is taken, and count against no limit.
+ */
+import type { Caller } from '../access/identity.js';
+import { LIMIT_GROUPS } from '../access/limits.js';
+import type { ContractError } from '../domain/errors.js';
+import type { LimitLeft } from '../domain/limit-left.js';
+import { formatUsd, NO_TOKENS, type Costs, type TokenCounts } from '../domain/money.js';
+import type { Exchange } from '../http/exchange.js';
+import { costsOfRow, type Totals, type TotalsRow } from '../usage/totals.js';
+import { identify } from './preflight.js';
+import * as refusals from './refusals.js';
+import { failed, RequestContext, type Stop } from './request-context.js';
+import { ANY_ERRORS, KEY_ERRORS, type PlainRoute } from './route.js';
+import type { Services } from './services.js';
+
+export const USAGE: PlainRoute = {
+  serve: (exchange, services) => serve(exchange, services, 'usage', usageText),
+  reference: {
+    compatibleOnly: true,
+    path: '/v1/usage',
+    method: 'get',
+    id: 'showUsage',
+    tag: 'service',
+    summary: 'What the key has used, by day',
+    description:
+      'Served under `contract: compatible`. The sums of the usage records that are durable, so they are what is billed. Parameters of the query: `start_time` ' +
+      'and `end_time` (Unix time in seconds, widened to whole UTC days; by default the last 7 days), `bucket_width` (`1d`), `group_by` ' +
+      '(`model`, `api_key_id`; several, or separated by commas), `limit` (1 to 31 days of a page, by default 7), `page` (the `next_page` of ' +
+      'the page before). Of a key with the entitlement `usage: account`: the usage of all keys of its account. 92 days are kept.',
+    key: true,
+    answer: 'UsagePage',
+    errors: [...ANY_ERRORS, ...KEY_ERRORS, 'cold'],
+  },
+};
+
+export const ACCOUNT: PlainRoute = {
+  serve: (exchange, services) => serve(exchange, services, 'account', accountText),
+  reference: {
+    compatibleOnly: true,
+    path: '/v1/account',
+    method: 'get',
+    id: 'showAccount',
+    tag: 'service',
+    summary: 'The limits of the key, and what is left of them',
+    description:
+      'Served under `contract: compatible`. Of a key with the entitlement `usage: account` also the balance of its account, where credit is checked.',
+    key: true,
+    answer: 'Account',
+    errors: [...ANY_ERRORS, ...KEY_ERRORS],
+  },
+};
+
+/** The body of an answer, or why there is none. */
+type Answered = string | Stop;
+
+async function serve(
+  exchange: Exchange,
+  services: Services,
+  name: string,
+  answer: (caller: Caller, services: Services, query: string) => Answered | Promise<Answered>,
+): Promise<void> {
+  const context = new RequestContext(exchange, { name, takesApiKey: true }, services);
+  try {
+    const caller = await identify(context, services);
+    const answered = caller.kind === 'caller' ? await answer(caller, services, exchange.head.query) : caller;
+    if (typeof answered !== 'string') context.stop(answered);
+    else context.reply({ status: 200, headers: { 'Cache-Control': 'no-store' }, body: answered });
+  } finally {
+    context.close();
+  }
+}
+
+const DAY_S = 86_400;
+/** Days of a page. */
+const DEFAULT_DAYS = 7;
+const MOST_DAYS_OF_A_PAGE = 31;
+
+const GROUPS = ['model', 'api_key_id'] as const;
+type Group = (typeof GROUPS)[number];
+
+interface UsageQuery {
+  readonly kind: 'query';
+  /** Days since 1970, the last one not included. */
+  readonly from: number;
+  readonly to: number;
+  readonly days: number;
+  readonly groups: ReadonlySet<Group>;
+}
+
+async function usageText(caller: Caller, services: Services, query: string): Promise<Answered> {
+  const { pricing, date } = services;
+  const totals = services.totals?.();
+  const now = Math.floor(date().getTime() / 1000);
+  const asked = parseQuery(query, now);
+  if (asked.kind === 'refused') return failed(asked.error);
+  if (!totals) return failed(refusals.usageUnknown());
+  await totals.sums.readOn();
+  const end = Math.min(asked.to, asked.from + asked.days);
+  const data: object[] = [];
+  for (let day = asked.from; day < end; day += 1) {
+    const rows = rowsOf(totals, caller, asked.groups, new Date(day * DAY_S * 1000).toISOString().slice(0, 10));
+    data.push({
+      object: 'bucket',
+      start_time: day * DAY_S,
+      end_time: (day + 1) * DAY_S,
+      results: resultsOf(rows, asked.groups, pricing),
+    });
+  }
+  const more = end < asked.to;
+  const next = more ? String(end * DAY_S) : null;
+  return JSON.stringify({ object: 'page', data, has_more: more, next_page: next, as_of: now });
+}
+
+function rowsOf(
+  totals: Totals,
+  { account, keyId, usage }: Caller,
+  groups: UsageQuery['groups'],
+  day: string,
+): readonly TotalsRow[] {
+  const wholeAccount = usage === 'account';
+  if (wholeAccount && !groups.has('api_key_id')) return [...totals.rowsOf(day, account, 'all')];
+  const rows = [...totals.rowsOf(day, account, 'keys')];
+  return wholeAccount ? rows : rows.filter((row) => row.keyId === keyId);
+}
+
+/** The sum of one result. */
+interface Sum {
+  readonly row: TotalsRow;
+  requests: number;
+  used: TokenCounts;
+  picodollars: bigint;
+  /** Undefined: the rates of some requests are not known any more. */
+  costs: Costs | undefined;
+}
+
+function resultsOf(rows: readonly TotalsRow[], groups: UsageQuery['groups'], pricing: Services['pricing']): object[] {
+  const sums = new Map<string, Sum>();
+  for (const row of rows) {
+    const id = JSON.stringify([groups.has('model') && row.model, groups.has('api_key_id') && row.keyId]);
+    const sum = sums.get(id) ?? { row, requests: 0, used: NO_TOKENS, picodollars: 0n, costs: NO_COSTS };
+    sums.set(id, sum);
+    const costs = costsOfRow(row, pricing);
+    sum.requests += row.requests;
+    sum.picodollars += row.picodollars;
+    sum.used = {
+      promptTokens: sum.used.promptTokens + row.used.promptTokens,
+      cachedTokens: sum.used.cachedTokens + row.used.cachedTokens,
+      completionTokens: sum.used.completionTokens + row.used.completionTokens,
+    };
+    sum.costs = sum.costs &&
+      costs && {
+        input: sum.costs.input + costs.input,
+        cachedInput: sum.costs.cachedInput + costs.cachedInput,
+        output: sum.costs.output + costs.output,
+      };
+  }
+  return Array.from(sums.values(), ({ row, requests, used, picodollars, costs }) => ({
+    object: 'usage.result',
+    input_tokens: used.promptTokens,
+    input_cached_tokens: used.cachedTokens,
+    output_tokens: used.completionTokens,
+    num_model_requests: requests,
+    model: groups.has('model') ? row.model : null,
+    api_key_id: groups.has('api_key_id') ? row.keyId : null,
+    cost: {
+      value: formatUsd(picodollars),
+      currency: 'usd',
+      input: costs ? formatUsd(costs.input) : null,
+      cached_input: costs ? formatUsd(costs.cachedInput) : null,
+      output: costs ? formatUsd(costs.output) : null,
+    },
+  }));
+}
+
+const NO_COSTS: Costs = { input: 0n, cachedInput: 0n, output: 0n };
+
+const SECONDS = /^(?:0|[1-9]\d{0,10})$/;
+
+/** `now`: Unix time in seconds. */
+function parseQuery(
+  text: string,
+  now: number,
+): UsageQuery | { readonly kind: 'refused'; readonly error: ContractError } {
+  const refused = (name: string, says: string): { readonly kind: 'refused'; readonly error: ContractError } => ({
+    kind: 'refused',
+    error: refusals.badQuery(name, says),
+  });
+  const values = new Map<string, string>();
+  const groups = new Set<Group>();
+  for (const [name, value] of new URLSearchParams(text)) {
+    const field = name.endsWith('[]') ? name.slice(0, -2) : name;
+    if (field === 'group_by') {
+      for (const group of value.split(',')) {
+        const found = GROUPS.find((each) => each === group);
+        if (found === undefined) return refused('group_by', `must be of ${GROUPS.join(' and ')}`);
+        groups.add(found);
+      }
+    } else if (!PARAMETERS.has(field)) return refused('query', `takes ${[...PARAMETERS, 'group_by'].join(', ')} only`);
+    else if (values.has(field)) return refused(field, 'must not be given twice');
+    else values.set(field, value);
+  }
+  for (const name of ['start_time', 'end_time', 'page']) {
+    if (values.has(name) && !SECONDS.test(values.get(name) ?? ''))
+      return refused(
+        name,
+        name === 'page' ? 'must be the next_page of an answer' : 'must be Unix time in whole seconds',
+      );
+  }
+  if ((values.get('bucket_width') ?? '1d') !== '1d') return refused('bucket_width', 'must be 1d');
+  const days = Number(values.get('limit') ?? DEFAULT_DAYS);
+  if (!(Number.isInteger(days) && days >= 1 && days <= MOST_DAYS_OF_A_PAGE))
+    return refused('limit', `must be 1 to ${MOST_DAYS_OF_A_PAGE}`);
+  const to = Math.ceil(Number(values.get('end_time') ?? now + 1) / DAY_S);
+  const start = values.get('page') ?? values.get('start_time');
+  const from = start === undefined ? to - DEFAULT_DAYS : Math.floor(Number(start) / DAY_S);
+  if (from >= to) return refused('start_time', 'must be before end_time');
+  return { kind: 'query', from, to, days, groups };
+}
+
+const PARAMETERS: ReadonlySet<string> = new Set(['start_time', 'end_time', 'bucket_width', 'limit', 'page']);
+
+function accountText(caller: Caller, services: Services): string {
+  const { account, keyId } = caller;
+  const balance = balanceOf(caller, services);
+  return JSON.stringify({
+    object: 'account',
+    id: account,
+    api_key_id: keyId,
+    limits: limitsOf(caller, services),
+    ...(balance && { balance }),
+  });
+}
+
+/** A gateway has limits of its own for its callers. */
+function limitsOf(caller: Caller, { keyLimits, quotas, date }: Services): object[] {
+  if (caller.vouched) return [];
+  const now = date().getTime();
+  const limits: object[] = [];
+  const add = (name: string, routes: string | null, left: Omit<LimitLeft, 'resetMs'> & Partial<LimitLeft>): void => {
+    const { limit, remaining, resetMs } = left;
+    const resetAt = resetMs === undefined ? null : Math.ceil((now + resetMs) / 1000);
+    limits.push({ name, scope: 'key', routes, limit, remaining, reset_at: resetAt });
+  };
+  for (const group of LIMIT_GROUPS) {
+    const minute = keyLimits.remaining(caller, group);
+    const inFlight = keyLimits.inFlightLeft(caller, group);
+    if (minute) add('requests_per_minute', group, minute);
+    if (inFlight) add('requests_in_flight', group, inFlight);
+  }
+  const day = quotas.remaining(caller);
+  if (day) add('tokens_per_day', null, day);
+  return limits;
+}
+
+function balanceOf({ account, usage }: Caller, { credit }: Services): object | undefined {
+  if (usage !== 'account' || credit?.known !== true) return undefined;
+  const { granted, settled, reserved } = credit.balance(account);
+  return {
+    currency: 'usd',
+    granted: formatUsd(granted),
+    settled: formatUsd(settled),
+    reserved: formatUsd(reserved),
+    available: formatUsd(granted - settled - reserved),
+  };
+}

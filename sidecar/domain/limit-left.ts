@@ -1,0 +1,13 @@
+/** What is left of a limit. */
+export interface LimitLeft {
+  readonly limit: number;
+  readonly remaining: number;
+  /** Until all of it is there again, ms. */
+  readonly resetMs: number;
+}
+
+/** The limits of a key that answers tell about: requests in any minute, tokens of the day. Undefined: there is no such limit. */
+export interface LimitsLeft {
+  readonly requests?: LimitLeft | undefined;
+  readonly tokens?: LimitLeft | undefined;
+}

@@ -1,0 +1,169 @@
+/**
+ * Usage in the columns of FOCUS 1.2 (FinOps Open Cost and Usage Specification), by which cost tools read what providers bill. One row
+ * for each day, key, model, version of the price list and kind of tokens. Costs are exact: quantity times unit price, to the last digit.
+ */
+import { formatUsd, type Costs } from '../domain/money.js';
+import type { PriceList } from './prices.js';
+import { costsOfRow, type TotalsRow } from './totals.js';
+
+/** What an operator chooses. */
+export interface FocusNames {
+  /** Who sells: provider, publisher and issuer of invoices. */
+  readonly provider: string;
+  /** Whose bill it is. */
+  readonly billingAccount: string;
+}
+
+/** The cells of a row by their column; null: the row has none. */
+type FocusRow = Readonly<Record<(typeof FOCUS_COLUMNS)[number], string | null>>;
+
+/** In the order of a line. `x_…` is ours. */
+export const FOCUS_COLUMNS = [
+  'BilledCost',
+  'BillingAccountId',
+  'BillingAccountName',
+  'BillingCurrency',
+  'BillingPeriodEnd',
+  'BillingPeriodStart',
+  'ChargeCategory',
+  'ChargeClass',
+  'ChargeDescription',
+  'ChargeFrequency',
+  'ChargePeriodEnd',
+  'ChargePeriodStart',
+  'ConsumedQuantity',
+  'ConsumedUnit',
+  'ContractedCost',
+  'ContractedUnitPrice',
+  'EffectiveCost',
+  'InvoiceIssuerName',
+  'ListCost',
+  'ListUnitPrice',
+  'PricingCategory',
+  'PricingQuantity',
+  'PricingUnit',
+  'ProviderName',
+  'PublisherName',
+  'ServiceCategory',
+  'ServiceName',
+  'ServiceSubcategory',
+  'SkuId',
+  'SkuMeter',
+  'SkuPriceDetails',
+  'SkuPriceId',
+  'SubAccountId',
+  'SubAccountName',
+  'x_ApiKeyId',
+] as const;
+
+/** One kind of tokens of a row. */
+interface Meter {
+  readonly name: string;
+  readonly details: Readonly<Record<string, string>>;
+  /** Tokens that engines worked on, and of these the charged ones. */
+  readonly used: number;
+  readonly billed: number;
+  readonly picodollars: bigint;
+  /** Picodollars a token; undefined: not known any more. */
+  readonly rate: bigint | undefined;
+}
+
+const INPUT = { x_TokenDirection: 'Input' };
+
+/** Rows of one day, `2026-10-03`. */
+export function* focusRows(
+  day: string,
+  rows: Iterable<TotalsRow>,
+  prices: PriceList,
+  { provider, billingAccount }: FocusNames,
+): Generator<readonly (string | null)[]> {
+  const from = Date.parse(`${day}T00:00:00Z`);
+  const date = new Date(from);
+  const month = (later: number): string => timeOf(Date.UTC(date.getUTCFullYear(), date.getUTCMonth() + later));
+  const fixed = {
+    BillingAccountId: billingAccount,
+    BillingAccountName: billingAccount,
+    BillingCurrency: 'USD',
+    BillingPeriodEnd: month(1),
+    BillingPeriodStart: month(0),
+    ChargeCategory: 'Usage',
+    ChargeClass: null,
+    ChargeFrequency: 'Usage-Based',
+    ChargePeriodEnd: timeOf(from + DAY_MS),
+    ChargePeriodStart: timeOf(from),
+    ConsumedUnit: 'Tokens',
+    InvoiceIssuerName: provider,
+    PricingCategory: 'Standard',
+    PricingUnit: 'Tokens',
+    ProviderName: provider,
+    PublisherName: provider,
+    ServiceCategory: 'AI and Machine Learning',
+    ServiceName: 'Model inference',
+    ServiceSubcategory: 'Generative AI',
+  };
+  for (const row of rows) {
+    for (const meter of metersOf(row, prices)) {
+      const cost = formatUsd(meter.picodollars);
+      const unitPrice = meter.rate === undefined ? null : formatUsd(meter.rate);
+      const cells: FocusRow = {
+        ...fixed,
+        BilledCost: cost,
+        ChargeDescription: `${meter.name} of ${row.model}`,
+        ConsumedQuantity: String(meter.used),
+        ContractedCost: cost,
+        ContractedUnitPrice: unitPrice,
+        EffectiveCost: cost,
+        ListCost: cost,
+        ListUnitPrice: unitPrice,
+        PricingQuantity: String(meter.billed),
+        SkuId: row.model,
+        SkuMeter: meter.name,
+        SkuPriceDetails: JSON.stringify(meter.details),
+        SkuPriceId: row.priceVersion === '' ? null : `${row.model}/${meter.name}/${row.priceVersion}`,
+        SubAccountId: row.account,
+        SubAccountName: row.account,
+        x_ApiKeyId: row.keyId,
+      };
+      yield FOCUS_COLUMNS.map((column) => cells[column]);
+    }
+  }
+}
+
+/** Without the kinds of which there are no tokens. Where the rates are not known any more, all tokens are one kind. */
+function metersOf(row: TotalsRow, prices: PriceList): readonly Meter[] {
+  const { used, billed, picodollars, model, kind, priceVersion } = row;
+  const costs = costsOfRow(row, prices);
+  const rates = prices.ratesOf({ id: model, kind }, priceVersion);
+  if (!costs) {
+    const sum = (of: typeof used): number => of.promptTokens + of.completionTokens;
+    return [{ name: 'Tokens', details: {}, used: sum(used), billed: sum(billed), picodollars, rate: undefined }];
+  }
+  const meter = (
+    [name, details]: readonly [string, Meter['details']],
+    of: keyof Costs,
+    tokens: (counts: typeof used) => number,
+  ): Meter => ({
+    name,
+    details,
+    used: tokens(used),
+    billed: tokens(billed),
+    picodollars: costs[of],
+    rate: rates?.[of],
+  });
+  return [
+    meter(['Input Tokens', INPUT], 'input', ({ promptTokens, cachedTokens }) => promptTokens - cachedTokens),
+    meter(
+      ['Cached Input Tokens', { ...INPUT, x_TokenCacheAction: 'Read' }],
+      'cachedInput',
+      ({ cachedTokens }) => cachedTokens,
+    ),
+    meter(['Output Tokens', { x_TokenDirection: 'Output' }], 'output', ({ completionTokens }) => completionTokens),
+  ].filter(({ used: tokens }) => tokens > 0);
+}
+
+const DAY_MS = 86_400_000;
+
+/** As FOCUS writes times. */
+function timeOf(ms: number): string {
+  return new Date(ms).toISOString().replace('.000', '');
+}

@@ -1,0 +1,459 @@
+/**
+ * What each key has used, by day: the sums of the closing records of a UTC day, by account, key, model and version of the price list
+ * ({@link DurableSums}). They stay when the spool's segments are deleted, for the last {@link MOST_DAYS} days that have usage.
+ *
+ *     usage/totals/2026-10-03.json   the sums of a day, and the position in the spool up to which they count
+ *     usage/totals/position.json     the position up to which all days count; written after them
+ *
+ * Only the days that have changed are written. A crash between two of these files leaves a day that counts further than
+ * `position.json` says: its own position then keeps its records from being counted twice.
+ */
+import { readdir, rm } from 'node:fs/promises';
+import { join } from 'node:path';
+import { closed } from '../contracts/common-schema.js';
+import { compile } from '../contracts/validator.js';
+import { TOTALS_CODE, TOTALS_POSITION_CODE } from '../contracts/written-code.js';
+import { costOf, costsOf, NO_TOKENS, parsePicodollars, type Costs, type TokenCounts } from '../domain/money.js';
+import type { UsageRecord } from '../domain/usage-record.js';
+import type { Clock } from '../lib/clock.js';
+import { isMissing } from './disk.js';
+import { DurableSums, readSealed, sha256, writeSealed, type CountedSpool, type SumsListener } from './durable-sums.js';
+import type { PricedModel, PriceList } from './prices.js';
+import { comparePositions, START, type Position } from './spool-format.js';
+
+/** Days with usage that are kept: a quarter. */
+export const MOST_DAYS = 92;
+
+/**
+ * Rows of all days, some 200 bytes of memory each. With more, the oldest days are dropped. Where one day has that many, as with an
+ * authorizer that reports a new key with each request, all further ones are summed up as {@link OTHERS}.
+ */
+export const MOST_ROWS = 200_000;
+
+/**
+ * Snapshots are this far apart, ms, as those of the balances: a start reads the spool from the last one on, and no segment after it is
+ * deleted.
+ */
+const SNAPSHOT_MS = 10_000;
+
+/** One sum. Rows are replaced and never changed, so that a snapshot may be written while others are added. */
+export interface TotalsRow {
+  readonly account: string;
+  readonly keyId: string;
+  readonly model: string;
+  readonly kind: PricedModel['kind'];
+  /** Of the price list; empty: the requests had no price. */
+  readonly priceVersion: string;
+  readonly requests: number;
+  /** Tokens that engines worked on. */
+  readonly used: TokenCounts;
+  /** Of these, the tokens that are charged. */
+  readonly billed: TokenCounts;
+  readonly picodollars: bigint;
+}
+
+/** The sums of one account in one day: of each key, and of all keys together. */
+interface AccountDay {
+  readonly keys: Map<string, TotalsRow>;
+  /** Their `keyId` is empty. An account may have thousands of keys, and few models. */
+  readonly all: Map<string, TotalsRow>;
+}
+
+/** What an account used in a day. */
+export interface DaySum {
+  readonly requests: number;
+  readonly used: TokenCounts;
+  readonly picodollars: bigint;
+}
+
+interface Day {
+  readonly accounts: Map<string, AccountDay>;
+  rows: number;
+  /** It has sums that are in no file. */
+  changed: boolean;
+}
+
+export interface TotalsListener extends SumsListener {
+  /** A file cannot be read or is damaged: its sums are counted again, as far as the spool still has their records. */
+  unreadable(file: string): void;
+  /** Records are missing, so the sums of some days are too low; `why` is one line. */
+  incomplete(why: string): void;
+}
+
+export interface TotalsOptions {
+  readonly clock: Clock;
+  readonly spool: CountedSpool;
+  /** The folder of the files. */
+  readonly dir: string;
+  /** Of tests: {@link MOST_ROWS} otherwise. */
+  readonly mostRows?: number;
+  readonly listener: TotalsListener;
+}
+
+export class Totals {
+  readonly #dir: string;
+  readonly #mostRows: number;
+  readonly #days = new Map<string, Day>();
+  #rows = 0;
+  /** Days whose files were written and whose sums are not kept any more. */
+  readonly #dropped = new Set<string>();
+  readonly sums: DurableSums;
+
+  private constructor({ clock, spool, dir, mostRows = MOST_ROWS, listener }: TotalsOptions, found: Found) {
+    this.#dir = dir;
+    this.#mostRows = mostRows;
+    const { from, floor, ignored, positions } = found;
+    for (const { day, rows } of found.days) for (const row of rows) this.#put(day, row);
+    for (const day of this.#days.values()) day.changed = false;
+    const count = (close: UsageRecord, after: Position): void => {
+      const day = close.at.slice(0, DAY_CHARACTERS);
+      // Of days before the snapshot's end, some are counted further than others.
+      if (comparePositions(after, positions.get(day) ?? floor) <= 0 || ignored.delete(close.id)) return;
+      this.#add(day, close);
+    };
+    const save = (position: Position): Promise<void> => this.#save(position);
+    const options = { clock, spool, snapshotMs: SNAPSHOT_MS, snapshotCloses: Infinity, count, save, listener };
+    this.sums = new DurableSums(options, from);
+  }
+
+  /** Reads the files and what follows in the spool, and writes nothing. Rejects if the spool cannot be read. */
+  static async read(options: TotalsOptions): Promise<Totals> {
+    const totals = new Totals(options, await find(options));
+    await totals.sums.readOn();
+    return totals;
+  }
+
+  /** The same for the process that writes the spool: snapshots are written from now on. */
+  static async open(options: TotalsOptions): Promise<Totals> {
+    const totals = await Totals.read(options);
+    // At once, so that the spool can delete what was read.
+    await totals.sums.snapshot();
+    return totals;
+  }
+
+  /** The days that have sums, as in `2026-10-03`, in no order. */
+  get days(): Iterable<string> {
+    return this.#days.keys();
+  }
+
+  /** The rows of an account in a day: by key, or with empty `keyId`s those of all its keys together. */
+  rowsOf(day: string, account: string, by: keyof AccountDay): Iterable<TotalsRow> {
+    return this.#days.get(day)?.accounts.get(account)?.[by].values() ?? [];
+  }
+
+  /** The rows of all keys in a day. */
+  *rows(day: string): Generator<TotalsRow> {
+    for (const { keys } of this.#days.get(day)?.accounts.values() ?? []) yield* keys.values();
+  }
+
+  /** What each account used in a day. */
+  *accounts(day: string): Generator<DaySum & { readonly account: string }> {
+    for (const [account, { all }] of this.#days.get(day)?.accounts ?? [])
+      yield { account, ...[...all.values()].reduce<DaySum>(sumOf, NOTHING) };
+  }
+
+  #add(day: string, close: UsageRecord): void {
+    const request = rowOf(close);
+    const known = this.#days.get(day)?.accounts.get(request.account)?.keys.has(keyOf(request)) === true;
+    const isFull = !known && this.#rows >= this.#mostRows && this.#days.size === 1 && this.#days.has(day);
+    this.#put(day, isFull ? Object.assign({}, request, OTHERS) : request);
+    this.#drop();
+  }
+
+  /** Adds a row to the one with the same names. */
+  #put(name: string, row: TotalsRow): void {
+    const day = this.#days.get(name) ?? { accounts: new Map<string, AccountDay>(), rows: 0, changed: false };
+    this.#days.set(name, day);
+    this.#dropped.delete(name);
+    const account = day.accounts.get(row.account) ?? {
+      keys: new Map<string, TotalsRow>(),
+      all: new Map<string, TotalsRow>(),
+    };
+    day.accounts.set(row.account, account);
+    const before = account.keys.size;
+    addTo(account.keys, row);
+    addTo(account.all, Object.assign({}, row, { keyId: '' }));
+    day.rows += account.keys.size - before;
+    this.#rows += account.keys.size - before;
+    day.changed = true;
+  }
+
+  /** Drops the oldest days past the bounds, never the last one. */
+  #drop(): void {
+    while (this.#days.size > 1 && (this.#days.size > MOST_DAYS || this.#rows > this.#mostRows)) {
+      const oldest = [...this.#days.keys()].reduce((a, b) => (a < b ? a : b));
+      this.#rows -= this.#days.get(oldest)?.rows ?? 0;
+      this.#days.delete(oldest);
+      this.#dropped.add(oldest);
+    }
+  }
+
+  async #save(position: Position): Promise<void> {
+    // All from one moment: rows that are added meanwhile are in the next snapshot.
+    const changed = [...this.#days]
+      .filter(([, day]) => day.changed)
+      .map(([name, day]) => ({ name, day, rows: [...this.rows(name)] }));
+    const dropped = [...this.#dropped];
+    for (const { day } of changed) day.changed = false;
+    try {
+      for (const { name, rows } of changed)
+        await writeSealed(join(this.#dir, `${name}.json`), textsOf(name, position, rows));
+      for (const name of dropped) {
+        await rm(join(this.#dir, `${name}.json`), { force: true });
+        this.#dropped.delete(name);
+      }
+      await writeSealed(join(this.#dir, POSITION_FILE), [`{"version":1,"position":${positionText(position)}`]);
+    } catch (fault) {
+      for (const { day } of changed) day.changed = true;
+      throw fault;
+    }
+  }
+}
+
+/** Of the price by kind of tokens; undefined: the price list does not have the rates of this version any more. */
+export function costsOfRow(
+  { model, kind, priceVersion, billed, picodollars }: TotalsRow,
+  prices: PriceList,
+): Costs | undefined {
+  if (picodollars === 0n) return { input: 0n, cachedInput: 0n, output: 0n };
+  const rates = prices.ratesOf({ id: model, kind }, priceVersion);
+  return rates && costOf(rates, billed) === picodollars ? costsOf(rates, billed) : undefined;
+}
+
+/** `2026-10-03` */
+const DAY_CHARACTERS = 10;
+
+function addTo(rows: Map<string, TotalsRow>, row: TotalsRow): void {
+  const key = keyOf(row);
+  const before = rows.get(key);
+  rows.set(key, before ? Object.assign({}, row, sumOf(before, row), { billed: sum(before.billed, row.billed) }) : row);
+}
+
+/** The names of keys that are not told apart. */
+const OTHERS = { account: '', keyId: '' };
+
+const NOTHING: DaySum = { requests: 0, used: NO_TOKENS, picodollars: 0n };
+
+function sum(a: TokenCounts, b: TokenCounts): TokenCounts {
+  return {
+    promptTokens: a.promptTokens + b.promptTokens,
+    cachedTokens: a.cachedTokens + b.cachedTokens,
+    completionTokens: a.completionTokens + b.completionTokens,
+  };
+}
+
+function sumOf(a: DaySum, b: DaySum): DaySum {
+  return {
+    requests: a.requests + b.requests,
+    used: sum(a.used, b.used),
+    picodollars: a.picodollars + b.picodollars,
+  };
+}
+
+/** The kind of models of each route. */
+const KINDS: Readonly<Record<string, PricedModel['kind']>> = {
+  chat: 'chat',
+  decisions: 'decision',
+  systemone: 'decision',
+  embeddings: 'embedding',
+  rerank: 'rerank',
+};
+
+/** One request. */
+function rowOf(close: UsageRecord): TotalsRow {
+  const { account, keyId, model, route, price, outcome, promptTokens, cachedTokens, completionTokens } = close;
+  const used = { promptTokens, cachedTokens, completionTokens };
+  const picodollars = parsePicodollars(price?.picodollars ?? '0') ?? 0n;
+  // A failed request is charged for all of its tokens or for none, a refused one never (docs/accounts.md).
+  const isFree = price === undefined || outcome === 'refused' || (outcome === 'failed' && picodollars === 0n);
+  return {
+    account,
+    keyId,
+    model,
+    kind: KINDS[route] ?? 'chat',
+    priceVersion: price?.version ?? '',
+    requests: 1,
+    used,
+    billed: isFree ? NO_TOKENS : used,
+    picodollars,
+  };
+}
+
+function keyOf({ keyId, model, kind, priceVersion }: TotalsRow): string {
+  return JSON.stringify([keyId, model, kind, priceVersion]);
+}
+
+/** The folder of the files in that of a spool. */
+export function totalsDir(spoolDir: string): string {
+  return join(spoolDir, 'totals');
+}
+
+const POSITION_FILE = 'position.json';
+const DAY_FILE = /^(\d{4}-\d\d-\d\d)\.json$/;
+
+/** What the files say, and from where the spool is read. */
+interface Found {
+  readonly days: readonly { readonly day: string; readonly rows: readonly TotalsRow[] }[];
+  readonly from: Position;
+  /** Days are counted up to their position in `positions`, others up to `floor`. */
+  readonly floor: Position;
+  readonly positions: ReadonlyMap<string, Position>;
+  /** Closes that are counted already, though they come later in the spool. */
+  readonly ignored: Set<string>;
+}
+
+async function find({ spool, dir, listener }: TotalsOptions): Promise<Found> {
+  const stored = await readFile(join(dir, POSITION_FILE), checkPosition);
+  if (stored === 'damaged') listener.unreadable(join(dir, POSITION_FILE));
+  const known = typeof stored === 'object' ? stored.position : START;
+  const days: StoredDay[] = [];
+  const positions = new Map<string, Position>();
+  let from = known;
+  for (const name of await namesIn(dir)) {
+    const day = DAY_FILE.exec(name)?.[1];
+    if (day === undefined) continue;
+    const read = await readFile(join(dir, name), checkDay);
+    if (typeof read === 'object' && read.day === day) {
+      days.push(read);
+      positions.set(day, comparePositions(read.position, known) > 0 ? read.position : known);
+      continue;
+    }
+    listener.unreadable(join(dir, name));
+    positions.set(day, START);
+    from = START;
+  }
+  const found = days.map(({ day, rows }) => ({ day, rows: rows.map(rowOfStored) }));
+  const newest = spool.position;
+  if ([known, ...positions.values()].some((position) => comparePositions(position, newest) > 0)) {
+    // Of another spool, or of a part of this one that is lost: nothing is counted twice.
+    listener.incomplete('they count more than the spool holds');
+    const ignored = new Set(spool.estimated.map(({ id }) => id));
+    return { days: found, from: newest, floor: newest, positions: new Map(), ignored };
+  }
+  const oldest = await spool.oldest();
+  if (comparePositions(from, oldest) < 0) listener.incomplete('the oldest segments of the spool are gone');
+  return { days: found, from, floor: known, positions, ignored: new Set() };
+}
+
+async function namesIn(dir: string): Promise<string[]> {
+  try {
+    return await readdir(dir);
+  } catch (error) {
+    if (isMissing(error)) return [];
+    throw error;
+  }
+}
+
+/** The fields of a row in a file, in order: account, key, model, kind, version, requests, tokens used, tokens billed, picodollars. */
+type StoredRow = readonly [
+  account: string,
+  keyId: string,
+  model: string,
+  kind: TotalsRow['kind'],
+  priceVersion: string,
+  requests: number,
+  ...used: Tokens,
+  ...billed: Tokens,
+  picodollars: string,
+];
+type Tokens = [prompt: number, cached: number, completion: number];
+
+interface StoredPosition {
+  readonly version: 1;
+  readonly position: Position;
+  readonly checksum: string;
+}
+
+interface StoredDay extends StoredPosition {
+  readonly day: string;
+  readonly rows: readonly StoredRow[];
+}
+
+const TEXT = { type: 'string', maxLength: 1024 } as const;
+const COUNT = { type: 'integer', minimum: 0, maximum: Number.MAX_SAFE_INTEGER } as const;
+const ROW = [
+  TEXT,
+  TEXT,
+  TEXT,
+  { enum: ['chat', 'decision', 'embedding', 'rerank'] },
+  TEXT,
+  ...Array.from({ length: 7 }, () => COUNT),
+];
+
+const FIELDS = {
+  version: { const: 1 },
+  position: closed(['segment', 'offset'], { segment: { type: 'integer', minimum: 1 }, offset: COUNT }),
+  checksum: { type: 'string' },
+} as const;
+
+const checkPosition = compile<StoredPosition>(closed(Object.keys(FIELDS), FIELDS), { written: TOTALS_POSITION_CODE });
+
+const checkDay = compile<StoredDay>(
+  closed([...Object.keys(FIELDS), 'day', 'rows'], {
+    ...FIELDS,
+    day: { type: 'string' },
+    rows: {
+      type: 'array',
+      items: {
+        type: 'array',
+        minItems: ROW.length + 1,
+        maxItems: ROW.length + 1,
+        items: [...ROW, { type: 'string', maxLength: 40, pattern: '^\\d+$' }],
+      },
+    },
+  }),
+  { written: TOTALS_CODE },
+);
+
+/** A file with the right checksum. */
+async function readFile<T extends StoredPosition>(
+  file: string,
+  check: (value: unknown) => { readonly ok: true; readonly value: T } | { readonly ok: false },
+): Promise<T | 'missing' | 'damaged'> {
+  const sealed = await readSealed(file);
+  if (typeof sealed === 'string') return sealed;
+  const checked = check(sealed.value);
+  return checked.ok && checked.value.checksum === sha256(sealed.unsealed) ? checked.value : 'damaged';
+}
+
+function rowOfStored(stored: StoredRow): TotalsRow {
+  const [account, keyId, model, kind, priceVersion, requests, a, b, c, d, e, f, picodollars] = stored;
+  return {
+    account,
+    keyId,
+    model,
+    kind,
+    priceVersion,
+    requests,
+    used: { promptTokens: a, cachedTokens: b, completionTokens: c },
+    billed: { promptTokens: d, cachedTokens: e, completionTokens: f },
+    picodollars: BigInt(picodollars),
+  };
+}
+
+function storedOf(row: TotalsRow): StoredRow {
+  const { account, keyId, model, kind, priceVersion, requests, picodollars } = row;
+  const [used, billed] = [row.used, row.billed].map(({ promptTokens, cachedTokens, completionTokens }): Tokens => [
+    promptTokens,
+    cachedTokens,
+    completionTokens,
+  ]) as [Tokens, Tokens];
+  return [account, keyId, model, kind, priceVersion, requests, ...used, ...billed, String(picodollars)];
+}
+
+function positionText({ segment, offset }: Position): string {
+  return JSON.stringify({ segment, offset });
+}
+
+/** Rows written at a time: some 100 KiB, which block the event loop for less than a millisecond. */
+const SLICE_ROWS = 1000;
+
+/** The file of a day up to its checksum. */
+function* textsOf(day: string, position: Position, rows: readonly TotalsRow[]): Generator<string> {
+  yield `{"version":1,"position":${positionText(position)},"day":${JSON.stringify(day)},"rows":[`;
+  for (let at = 0; at < rows.length; at += SLICE_ROWS) {
+    const slice = rows.slice(at, at + SLICE_ROWS).map((row) => JSON.stringify(storedOf(row)));
+    yield `${at === 0 ? '' : ','}${slice.join(',')}`;
+  }
+  yield ']';
+}

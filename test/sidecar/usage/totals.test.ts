@@ -1,0 +1,178 @@
+import { cp, mkdtemp, readdir, readFile, rm, writeFile } from 'node:fs/promises';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import t, { type Test } from 'tap';
+import type { UsageRecord } from '../../../sidecar/domain/usage-record.js';
+import { MOST_DAYS, Totals, type TotalsOptions } from '../../../sidecar/usage/totals.js';
+import { FakeClock } from '../../support/fake-clock.js';
+import { MemorySpool } from '../../support/memory-spool.js';
+import { usageRecord } from '../../support/usage-records.js';
+
+/** The totals of one folder over several starts, and what they report. */
+class Keeper {
+  readonly dir: string;
+  readonly spool = new MemorySpool();
+  readonly reported: string[] = [];
+  #mostRows: number | undefined;
+
+  constructor(dir: string, mostRows?: number) {
+    this.dir = dir;
+    this.#mostRows = mostRows;
+  }
+
+  open(): Promise<Totals> {
+    const options: TotalsOptions = {
+      clock: new FakeClock(),
+      spool: this.spool,
+      dir: this.dir,
+      ...(this.#mostRows !== undefined && { mostRows: this.#mostRows }),
+      listener: {
+        saved: () => this.reported.push('saved'),
+        damaged: (bytes) => this.reported.push(`damaged ${bytes}`),
+        unwritten: () => this.reported.push('unwritten'),
+        unreadable: (file) => this.reported.push(`unreadable ${file.slice(this.dir.length + 1)}`),
+        incomplete: (why) => this.reported.push(why),
+      },
+    };
+    return Totals.open(options);
+  }
+
+  /** Makes one request of a day durable. */
+  bill(day: string, more: Partial<UsageRecord> = {}): void {
+    const id = String(this.spool.lines.length);
+    const price = { version: 'v', picodollars: '1' };
+    this.spool.append(usageRecord(id, 'close', { at: `${day}T12:00:00.000Z`, price, ...more }));
+    this.spool.flush();
+  }
+}
+
+async function keep(t: Test, mostRows?: number): Promise<Keeper> {
+  const dir = await mkdtemp(join(tmpdir(), 'ra-totals-'));
+  t.teardown(() => rm(dir, { recursive: true, force: true }));
+  return new Keeper(dir, mostRows);
+}
+
+/** Requests by day. */
+function requestsOf(totals: Totals): Record<string, number> {
+  const days = [...totals.days]
+    .sort()
+    .map((day): [string, number] => [day, [...totals.rows(day)].reduce((sum, { requests }) => sum + requests, 0)]);
+  return Object.fromEntries(days);
+}
+
+t.test('a snapshot writes the days that have changed, and a start needs no record before it', async (t) => {
+  const keeper = await keep(t);
+  keeper.bill('2026-10-03');
+  keeper.bill('2026-10-04');
+  const totals = await keeper.open();
+  t.strictSame((await readdir(keeper.dir)).sort(), ['2026-10-03.json', '2026-10-04.json', 'position.json']);
+  t.strictSame(totals.sums.keepFrom, keeper.spool.position, 'written at once');
+  const before = await readFile(join(keeper.dir, '2026-10-03.json'), 'utf8');
+  keeper.bill('2026-10-04', { account: 'other' });
+  await totals.sums.readOn();
+  t.strictSame(
+    [...totals.accounts('2026-10-04')],
+    [
+      {
+        account: 'acme',
+        requests: 1,
+        used: { promptTokens: 12, cachedTokens: 0, completionTokens: 34 },
+        picodollars: 1n,
+      },
+      {
+        account: 'other',
+        requests: 1,
+        used: { promptTokens: 12, cachedTokens: 0, completionTokens: 34 },
+        picodollars: 1n,
+      },
+    ],
+  );
+  await totals.sums.close();
+  t.equal(await readFile(join(keeper.dir, '2026-10-03.json'), 'utf8'), before);
+  t.equal((await readdir(keeper.dir)).length, 3, 'no drafts are left');
+  keeper.spool.prune(keeper.spool.position);
+  t.strictSame(requestsOf(await keeper.open()), { '2026-10-03': 1, '2026-10-04': 2 });
+  t.notMatch(keeper.reported, /[^saved,]/);
+});
+
+t.test('a crash between the files of a snapshot counts nothing twice', async (t) => {
+  const keeper = await keep(t);
+  keeper.bill('2026-10-03');
+  const first = await keeper.open();
+  await first.sums.close();
+  const earlier = await readFile(join(keeper.dir, 'position.json'));
+  keeper.bill('2026-10-03');
+  keeper.bill('2026-10-04');
+  await (await keeper.open()).sums.close();
+  await writeFile(join(keeper.dir, 'position.json'), earlier);
+  await rm(join(keeper.dir, '2026-10-04.json'));
+  t.strictSame(requestsOf(await keeper.open()), { '2026-10-03': 2, '2026-10-04': 1 });
+});
+
+t.test('a damaged file is counted again, as far as the spool has its records', async (t) => {
+  const keeper = await keep(t);
+  for (const day of ['2026-10-03', '2026-10-04']) for (let i = 0; i < 15; i += 1) keeper.bill(day);
+  await (await keeper.open()).sums.close();
+  const whole = join(keeper.dir, '../', `${keeper.dir.split('/').at(-1)}-copy`);
+  t.teardown(() => rm(whole, { recursive: true, force: true }));
+  await cp(keeper.dir, whole, { recursive: true });
+  const day = join(keeper.dir, '2026-10-03.json');
+  const text = await readFile(day, 'utf8');
+  for (const [from, to] of [
+    ['"acme"', '"acne"'],
+    ['15,', '14,'],
+    ['{', ''],
+    ['"day":"2026-10-03"', '"day":"2026-10-05"'],
+  ] as const) {
+    keeper.reported.length = 0;
+    await writeFile(day, text.replace(from, to));
+    const again = await keeper.open();
+    t.strictSame(requestsOf(again), { '2026-10-03': 15, '2026-10-04': 15 }, `${from} -> ${to}`);
+    t.match(keeper.reported, ['unreadable 2026-10-03.json']);
+  }
+  await writeFile(join(keeper.dir, 'position.json'), '{');
+  t.strictSame(requestsOf(await keeper.open()), { '2026-10-03': 15, '2026-10-04': 15 }, 'each day has its position');
+
+  keeper.spool.prune({ segment: 2, offset: 0 });
+  await writeFile(day, '{');
+  keeper.reported.length = 0;
+  t.strictSame(requestsOf(await keeper.open()), { '2026-10-03': 5, '2026-10-04': 15 });
+  t.match(keeper.reported, ['unreadable 2026-10-03.json', 'the oldest segments of the spool are gone']);
+});
+
+t.test('files that are ahead of the spool are used as they are', async (t) => {
+  const keeper = await keep(t);
+  for (let i = 0; i < 3; i += 1) keeper.bill('2026-10-03');
+  await (await keeper.open()).sums.close();
+  keeper.spool.wipe();
+  keeper.bill('2026-10-03');
+  const totals = await keeper.open();
+  t.match(
+    keeper.reported.filter((line) => line !== 'saved'),
+    [/count more than the spool holds/],
+  );
+  t.strictSame(requestsOf(totals), { '2026-10-03': 3 }, 'the one in the spool may be among them');
+  keeper.bill('2026-10-03');
+  await totals.sums.readOn();
+  t.strictSame(requestsOf(totals), { '2026-10-03': 4 });
+});
+
+t.test('days and rows are bounded', async (t) => {
+  const keeper = await keep(t, 200);
+  const day = (at: number): string => new Date(Date.UTC(2026, 9, 1 + at)).toISOString().slice(0, 10);
+  for (let at = 0; at <= MOST_DAYS; at += 1) keeper.bill(day(at));
+  const totals = await keeper.open();
+  t.equal([...totals.days].length, MOST_DAYS);
+  t.notOk([...totals.days].includes(day(0)), 'the oldest is dropped');
+  for (let i = 0; i < 150; i += 1) keeper.bill(day(200), { keyId: `minted-${i}` });
+  await totals.sums.snapshot();
+  t.equal([...totals.days].length, 51, '50 days of one row are kept');
+  t.equal((await readdir(keeper.dir)).length, 52, 'with the position');
+  for (let i = 150; i < 400; i += 1) keeper.bill(day(200), { keyId: `minted-${i}`, account: `minted-${i}` });
+  await totals.sums.close();
+  const rows = [...totals.rows(day(200))];
+  t.equal(rows.length, 201);
+  t.match(rows.at(-1), { account: '', keyId: '', requests: 200 }, 'the others are told apart no more');
+  t.strictSame(requestsOf(totals), { [day(200)]: 400 });
+  t.strictSame(requestsOf(await keeper.open()), { [day(200)]: 400 });
+});
