@@ -8,12 +8,23 @@ import { readinessOf } from '../api/health.js';
 import type { AdmissionPage } from '../api/admission-page.js';
 import { admissionPage } from '../api/operators.js';
 import type { HostedModel, SeatHolder, Services } from '../api/services.js';
+import { usdNumber } from '../domain/money.js';
 import type { ReplicaStatus } from '../engine-client/engine.js';
 import type { PromptHostState } from '../prompts/lanes.js';
 import type { Metrics } from '../telemetry/metrics.js';
 import { NAMED_ACCOUNTS } from '../telemetry/queue-metrics.js';
 import type { Reading } from '../telemetry/instruments.js';
-import type { EngineView, HolderView, ModelView, ReplicaView, Snapshot, SpoolView } from './views.js';
+import type { DaySum, Totals } from '../usage/totals.js';
+import type {
+  EngineView,
+  HolderView,
+  ModelView,
+  ReplicaView,
+  Snapshot,
+  SpoolView,
+  UsageSumView,
+  UsageView,
+} from './views.js';
 
 /** As long as in `system_fingerprint`. */
 const SHOWN_OF_A_HASH = 12;
@@ -55,7 +66,7 @@ const READ = {
 } as const;
 
 /** The sources of a snapshot. */
-export type WatchedServices = Pick<Services, 'leaving' | 'spool' | 'credit' | 'models' | 'board'> & {
+export type WatchedServices = Pick<Services, 'leaving' | 'spool' | 'credit' | 'models' | 'board' | 'totals'> & {
   readonly promptHosts: () => readonly PromptHostState[];
 };
 
@@ -89,6 +100,7 @@ export async function takeSnapshot(parts: SnapshotParts, watched: WatchedService
     replicas: engine.replicas.map((replica, index) => replicaView(replica, queue.replicas[index])),
   }));
   const read = await reading;
+  const usage = await usageView(watched.totals?.(), new Date(at).toISOString().slice(0, 10));
   return {
     v: 3,
     at,
@@ -108,6 +120,7 @@ export async function takeSnapshot(parts: SnapshotParts, watched: WatchedService
     promptHosts,
     promptHostRestarts: read.value(READ.promptRestarts) ?? 0,
     spool: spoolView(health.ok ? null : health.why, read),
+    usage,
     residentBytes: read.value(READ.residentBytes) ?? 0,
     streams: read.value(READ.streams) ?? 0,
     bufferedBytes: read.value(READ.buffered) ?? 0,
@@ -216,6 +229,35 @@ function spoolView(why: string | null, read: Reading): SpoolView {
     deadLetters: read.value(READ.deadLetters) ?? 0,
     retries: read.value(READ.retries) ?? 0,
     lastSuccess: read.value(READ.lastSuccess) ?? 0,
+  };
+}
+
+/** Accounts whose usage is listed; the others are summed up. */
+const LISTED_ACCOUNTS = 20;
+
+async function usageView(totals: Totals | undefined, day: string): Promise<UsageView | null> {
+  if (!totals) return null;
+  // What cannot be read now is in a later snapshot; the log has the reason.
+  await totals.sums.readOn().catch(() => undefined);
+  const accounts = [...totals.accounts(day)].sort((a, b) =>
+    a.picodollars === b.picodollars ? b.requests - a.requests : a.picodollars < b.picodollars ? 1 : -1,
+  );
+  const others = accounts.slice(LISTED_ACCOUNTS);
+  return {
+    day,
+    accounts: accounts.slice(0, LISTED_ACCOUNTS).map((each) => ({ account: each.account, ...usageSum([each]) })),
+    others: { accounts: others.length, ...usageSum(others) },
+  };
+}
+
+function usageSum(days: readonly DaySum[]): UsageSumView {
+  const sum = (of: (day: DaySum) => number): number => days.reduce((all, day) => all + of(day), 0);
+  return {
+    requests: sum(({ requests }) => requests),
+    input: sum(({ used }) => used.promptTokens),
+    cached: sum(({ used }) => used.cachedTokens),
+    output: sum(({ used }) => used.completionTokens),
+    usd: usdNumber(days.reduce((all, { picodollars }) => all + picodollars, 0n)),
   };
 }
 

@@ -128,6 +128,25 @@ export interface SpoolView {
   readonly lastSuccess: number;
 }
 
+/** What was used in a day. Of the input tokens, `cached` ones were reused. */
+export interface UsageSumView {
+  readonly requests: number;
+  readonly input: number;
+  readonly cached: number;
+  readonly output: number;
+  readonly usd: number;
+}
+
+/** The usage of the present UTC day, of requests that have ended. */
+export interface UsageView {
+  /** `2026-10-03` */
+  readonly day: string;
+  /** Those that cost most, first. */
+  readonly accounts: readonly (UsageSumView & { readonly account: string })[];
+  /** All others together. */
+  readonly others: UsageSumView & { readonly accounts: number };
+}
+
 export interface Snapshot {
   /** Incremented with changes that an older page would misread; such a page then asks to be reloaded. */
   readonly v: 3;
@@ -145,6 +164,8 @@ export interface Snapshot {
   readonly promptHosts: readonly PromptHostView[];
   readonly promptHostRestarts: number;
   readonly spool: SpoolView;
+  /** Null while earlier usage is being read, or if nothing is summed up. */
+  readonly usage: UsageView | null;
   readonly residentBytes: number;
   readonly streams: number;
   readonly bufferedBytes: number;

@@ -72,6 +72,18 @@ export function rate(value) {
 }
 
 /**
+ * US dollars: cents, or two digits of what is less than that.
+ *
+ * @param {number} value
+ * @returns {string}
+ */
+export function dollars(value) {
+  if (value === 0 || value >= 0.995)
+    return `$${value.toLocaleString('en', { minimumFractionDigits: 2, maximumFractionDigits: 2 })}`;
+  return `$${value.toLocaleString('en', { maximumSignificantDigits: 2, maximumFractionDigits: 12 })}`;
+}
+
+/**
  * A number with its noun: `1 seat`, `2 seats`.
  *
  * @param {number} value

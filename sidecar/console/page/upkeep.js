@@ -1,7 +1,8 @@
 // The sidecar's own parts: engines, prompt hosts, the usage spool, this process.
 import { counted, CountTable } from './counts.js';
 import { element, fill, Keyed, mark, rowOf, say, scrolling, tableOf } from './dom.js';
-import { bytes, count, duration, seconds, some } from './text.js';
+import { hueOf } from './seats.js';
+import { bytes, count, dollars, duration, seconds, some } from './text.js';
 
 /** @typedef {import('../views.js').Snapshot} Snapshot */
 /** @typedef {import('../views.js').ModelView} ModelView */
@@ -10,6 +11,7 @@ import { bytes, count, duration, seconds, some } from './text.js';
 
 /** Made once. */
 export class Upkeep {
+  #today = new UsageToday();
   /** @type {Keyed<ModelView, HTMLTableRowElement>} */
   #engines;
   /** @type {Keyed<PromptHostState, HTMLTableRowElement>} */
@@ -53,6 +55,7 @@ export class Upkeep {
     section.append(
       element('div', { class: 'column' }, ...others.slice(0, 3)),
       element('div', { class: 'column' }, ...others.slice(3)),
+      this.#today.element,
     );
   }
 
@@ -68,6 +71,7 @@ export class Upkeep {
     this.#engines.show(snapshot.models);
     this.#prompts.show(snapshot.promptHosts);
     this.#usage.show(usageFacts(snapshot));
+    this.#today.show(snapshot.usage);
     this.#process.show([
       ['Up for', duration(snapshot.upMs), 'plain'],
       ['Memory, sidecar alone', bytes(snapshot.residentBytes), 'plain'],
@@ -75,6 +79,73 @@ export class Upkeep {
       ['Held for slow readers', bytes(snapshot.bufferedBytes), 'plain'],
     ]);
   }
+}
+
+/** What each account has used today. Made once. */
+class UsageToday {
+  #title = element('h3', {});
+  #none = element('p', { class: 'quantiles' }, 'none so far');
+  /** @type {Keyed<UsageLine, HTMLTableRowElement>} */
+  #lines;
+  #table;
+
+  constructor() {
+    const columns = ['Account', 'Requests', 'Input tokens', 'of these reused', 'Output tokens', 'Cost'];
+    const { table, body } = tableOf('Usage of today by account', columns);
+    this.#lines = new Keyed(
+      body,
+      ({ key }) => key,
+      () => rowOf(5),
+      (row, { texts, hue }) => {
+        fill(row, texts);
+        mark(row, 'data-hue', hue);
+      },
+    );
+    this.#table = scrolling(table);
+    this.element = element(
+      'section',
+      { class: 'part', 'aria-label': 'Usage of today' },
+      this.#title,
+      this.#none,
+      this.#table,
+    );
+  }
+
+  /** @param {Snapshot['usage']} usage */
+  show(usage) {
+    this.element.hidden = usage === null;
+    if (usage === null) return;
+    const lines = usageLines(usage);
+    say(this.#title, `Usage of ${usage.day} (UTC) by account`);
+    this.#none.hidden = lines.length > 0;
+    this.#table.hidden = lines.length === 0;
+    this.#lines.show(lines);
+  }
+}
+
+/**
+ * @typedef {object} UsageLine
+ * @property {string} key
+ * @property {readonly string[]} texts
+ * @property {number | string} hue
+ */
+
+/**
+ * @param {NonNullable<Snapshot['usage']>} usage
+ * @returns {UsageLine[]}
+ */
+export function usageLines({ accounts, others }) {
+  const textsOf = (/** @type {Omit<typeof others, 'accounts'>} */ { requests, input, cached, output, usd }) => [
+    ...[requests, input, cached, output].map(count),
+    dollars(usd),
+  ];
+  const lines = accounts.map((line) => ({
+    key: `account ${line.account}`,
+    texts: [line.account === '' ? 'keys not told apart' : line.account, ...textsOf(line)],
+    hue: hueOf(line.account),
+  }));
+  if (others.accounts === 0) return lines;
+  return [...lines, { key: 'others', texts: [some(others.accounts, 'other'), ...textsOf(others)], hue: 'none' }];
 }
 
 /**

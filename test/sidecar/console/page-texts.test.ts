@@ -150,6 +150,27 @@ t.test('an overload is explained, and facts of a delivery are shown once there i
     ]);
 });
 
+t.test('the usage of a day, an account a line', async (t) => {
+  const { usageLines } = await page<{
+    readonly usageLines: (usage: NonNullable<Snapshot['usage']>) => readonly { readonly texts: readonly string[] }[];
+  }>('upkeep.js');
+  const sum = { requests: 1200, input: 3_400_000, cached: 12, output: 5, usd: 0.000_034_56 };
+  const none = { requests: 0, input: 0, cached: 0, output: 0, usd: 0 };
+  const accounts = [
+    { account: 'acme', ...sum },
+    { account: '', ...sum, usd: 1234.5 },
+  ];
+  const texts = (others: number): readonly (readonly string[])[] =>
+    usageLines({ day: '2026-10-03', accounts, others: { accounts: others, ...none } }).map((line) => line.texts);
+  const numbers = ['1,200', '3,400,000', '12', '5'];
+  const named = [
+    ['acme', ...numbers, '$0.000035'],
+    ['keys not told apart', ...numbers, '$1,234.50'],
+  ];
+  t.strictSame(texts(0), named);
+  t.strictSame(texts(1), [...named, ['1 other', '0', '0', '0', '0', '$0.00']]);
+});
+
 t.test('labels of quantiles do not lie on each other', async (t) => {
   interface Labelled {
     readonly label: string;

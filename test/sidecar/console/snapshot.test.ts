@@ -5,18 +5,25 @@ import fc from 'fast-check';
 import t from 'tap';
 import { SeatQueue } from '../../../sidecar/admission/queue.js';
 import { SeatBoard, type HostedModel, type SeatHolder } from '../../../sidecar/api/services.js';
-import { SeatPlan, takeSnapshot } from '../../../sidecar/console/snapshot.js';
+import { SeatPlan, takeSnapshot, type WatchedServices } from '../../../sidecar/console/snapshot.js';
 import type { EngineView, Snapshot } from '../../../sidecar/console/views.js';
 import { Metrics } from '../../../sidecar/telemetry/metrics.js';
+import { Totals } from '../../../sidecar/usage/totals.js';
 import { FakeClock } from '../../support/fake-clock.js';
 import { FakeEngine } from '../../support/fake-engine.js';
 import { FakeSpool } from '../../support/in-process.js';
+import { MemorySpool } from '../../support/memory-spool.js';
+import { usageRecord } from '../../support/usage-records.js';
 
 async function engineOf(engine: FakeEngine): Promise<EngineView | undefined> {
   return (await snapshotOf(engine, new FakeClock())).models[0]?.engine;
 }
 
-async function snapshotOf(engine: FakeEngine, clock: FakeClock): Promise<Snapshot> {
+async function snapshotOf(
+  engine: FakeEngine,
+  clock: FakeClock,
+  watched: Partial<WatchedServices> = {},
+): Promise<Snapshot> {
   const config = { maxWaitMs: 1000, waitingPerSeat: 1, waitingBytes: 1000 };
   const queue = new SeatQueue({ clock, random: () => 0, config, seats: 1 });
   const scopeOf = (): string => 'all';
@@ -31,9 +38,32 @@ async function snapshotOf(engine: FakeEngine, clock: FakeClock): Promise<Snapsho
       models: new Map([['m', model]]),
       board: new SeatBoard(),
       promptHosts: () => [],
+      ...watched,
     },
   );
 }
+
+t.test('the usage of today by account, those that cost most first', async (t) => {
+  const dir = t.testdir({});
+  const spool = new MemorySpool();
+  const at = new Date().toISOString();
+  for (let account = 0; account < 22; account += 1) {
+    const price = { version: 'v', picodollars: String(account * 1e9) };
+    spool.append(usageRecord(String(account), 'close', { at, account: `a${account}`, price }));
+  }
+  spool.append(usageRecord('earlier', 'close', { at: '2026-01-01T00:00:00.000Z' }));
+  const nothing = (): void => undefined;
+  const listener = { damaged: nothing, unwritten: nothing, unreadable: nothing, incomplete: nothing };
+  const totals = await Totals.open({ clock: new FakeClock(), spool, dir, listener });
+  t.teardown(() => totals.sums.close());
+  spool.flush();
+  const { usage } = await snapshotOf(new FakeEngine(), new FakeClock(), { totals: () => totals });
+  t.equal(usage?.day, at.slice(0, 10));
+  t.equal(usage?.accounts.length, 20, 'also what became durable just now');
+  t.strictSame(usage?.accounts[0], { account: 'a21', requests: 1, input: 12, cached: 0, output: 34, usd: 0.021 });
+  t.strictSame(usage?.others, { accounts: 2, requests: 2, input: 24, cached: 0, output: 68, usd: 0.001 });
+  t.equal((await snapshotOf(new FakeEngine(), new FakeClock())).usage, null, 'nothing is summed up');
+});
 
 t.test('the time since the start is not the wall clock’s, which may be set meanwhile', async (t) => {
   const clock = new FakeClock();
