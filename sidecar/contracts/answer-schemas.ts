@@ -6,19 +6,19 @@ import {
   CALL_INDEX,
   COUNT,
   MAX_TEXT,
+  MODEL,
   TEXT,
   TEXT_OR_NULL,
   WIDE_TOOL_NAME,
   closed,
   PROMPT_FORMAT_VERSION,
 } from './common-schema.js';
-import { MESSAGE_ERRORS, THREAD_CODE } from './message-answers.js';
+import { MESSAGE, MESSAGE_ERROR, MESSAGE_EVENT, TOKEN_COUNT } from './message-answer-schemas.js';
 import { type Check, type Outcome, compile } from './validator.js';
 import { answerCode } from './written-code.js';
 
 const PROBABILITY = { type: 'number', minimum: 0, maximum: 1 } as const;
 const PROBABILITIES = { type: 'object', minProperties: 2, additionalProperties: PROBABILITY } as const;
-const MODEL = { type: 'string', minLength: 1, maxLength: 128 } as const;
 const FINGERPRINT = { type: ['string', 'null'], minLength: 1, maxLength: 120 } as const;
 const FINISH_REASON = { enum: ['stop', 'length', 'tool_calls', 'content_filter', 'function_call'] } as const;
 const VERSION = { type: 'string', minLength: 1, maxLength: 256 } as const;
@@ -397,83 +397,6 @@ const RESPONSE_EVENT = {
     delta: TEXT,
   },
 } as const;
-
-/** POST /messages. */
-const MESSAGE_USAGE = {
-  input_tokens: COUNT,
-  cache_creation_input_tokens: { const: 0 },
-  cache_read_input_tokens: COUNT,
-  output_tokens: COUNT,
-  output_tokens_details: closed(['thinking_tokens'], { thinking_tokens: COUNT }),
-} as const;
-
-const BLOCK = {
-  type: 'object',
-  required: ['type'],
-  discriminator: { propertyName: 'type' },
-  oneOf: [
-    closed(['type', 'text'], { type: { const: 'text' }, text: TEXT }),
-    closed(['type', 'thinking', 'signature'], { type: { const: 'thinking' }, thinking: TEXT, signature: TEXT }),
-    closed(['type', 'id', 'name', 'input'], {
-      type: { const: 'tool_use' },
-      id: CALL_ID,
-      name: WIDE_TOOL_NAME,
-      input: { type: 'object' },
-    }),
-  ],
-} as const;
-
-const STOP_REASON = {
-  enum: ['end_turn', 'max_tokens', 'stop_sequence', 'tool_use', 'model_context_window_exceeded', null],
-} as const;
-
-const MESSAGE_FIELDS = {
-  id: { type: 'string', pattern: '^msg_[0-9a-f]{32}$' },
-  type: { const: 'message' },
-  role: { const: 'assistant' },
-  model: MODEL,
-  content: { type: 'array', items: BLOCK },
-  stop_reason: STOP_REASON,
-  stop_sequence: { type: ['string', 'null'], maxLength: MAX_TEXT },
-  usage: closed(Object.keys(MESSAGE_USAGE), MESSAGE_USAGE),
-} as const;
-
-const MESSAGE = closed(Object.keys(MESSAGE_FIELDS), MESSAGE_FIELDS);
-
-/** One event of a stream: which fields it has besides depends on its type. */
-const MESSAGE_EVENT = closed(['type'], {
-  type: {
-    enum: [
-      'message_start',
-      'content_block_start',
-      'content_block_delta',
-      'content_block_stop',
-      'message_delta',
-      'message_stop',
-      'ping',
-    ],
-  },
-  message: MESSAGE,
-  index: COUNT,
-  content_block: BLOCK,
-  delta: { type: 'object' },
-  usage: closed([], MESSAGE_USAGE),
-});
-
-const MESSAGE_ERROR = closed(['type', 'error', 'request_id'], {
-  type: { const: 'error' },
-  error: closed(['type', 'message', 'details'], {
-    type: { enum: [...new Set(Object.values(MESSAGE_ERRORS).map(([type]) => type))] },
-    message: { type: 'string', minLength: 1, maxLength: 2048 },
-    details: closed(['error_code', 'param'], {
-      error_code: { enum: [...Object.keys(CATALOGUE), THREAD_CODE] },
-      param: { type: ['string', 'null'], minLength: 1, maxLength: 256 },
-    }),
-  }),
-  request_id: { type: 'string', minLength: 1, maxLength: 256 },
-});
-
-const TOKEN_COUNT = closed(['input_tokens'], { input_tokens: COUNT });
 
 /** The schemas by kind of answer. */
 export const ANSWER_SCHEMAS = {

@@ -35,6 +35,9 @@ export const MODEL_ID = {
   pattern: '^[A-Za-z0-9][A-Za-z0-9._:/-]*$',
 } as const;
 
+/** A model's id in an answer. */
+export const MODEL = { type: 'string', minLength: 1, maxLength: 128 } as const;
+
 /** A number of tokens or requests, or Unix time in seconds. */
 export const COUNT = { type: 'integer', minimum: 0 } as const;
 
