@@ -38,9 +38,9 @@ t.test('bash completes commands, options and values', async (t) => {
   t.strictSame(await all('ra-sidecar models v'), ['verify', 'vocabulary']);
   t.strictSame(await all('ra-sidecar completion '), ['bash', 'zsh', 'fish']);
   t.strictSame(await all('ra-sidecar usage export --f'), ['--from', '--format']);
-  t.strictSame(await all('ra-sidecar usage export --format '), ['jsonl', 'csv']);
+  t.strictSame(await all('ra-sidecar usage export --format '), ['jsonl', 'csv', 'focus']);
   t.strictSame(await all('ra-sidecar usage export --format=c'), ['csv']);
-  t.strictSame(await all('ra-sidecar usage export --format='), ['jsonl', 'csv']);
+  t.strictSame(await all('ra-sidecar usage export --format='), ['jsonl', 'csv', 'focus']);
   t.strictSame(await all('ra-sidecar usage export --from '), [], 'a time has no completions');
   t.strictSame(await all('ra-sidecar keys create --account acme --class s'), ['standard']);
   t.strictSame(await all('ra-sidecar models verify a'), ['a model.gguf'], 'one file, spaces and all');
