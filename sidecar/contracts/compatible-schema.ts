@@ -214,7 +214,7 @@ function parts(branches: readonly object[]): object {
   // Of another type: it is refused for that, before it is for what it lacks.
   if (only !== undefined && branches.length === 1)
     return {
-      if: { required: ['type'], properties: { type: { not: { const: 'text' } } } },
+      if: { type: 'object', required: ['type'], properties: { type: { not: { const: 'text' } } } },
       then: ONLY_TEXT,
       else: only,
     };

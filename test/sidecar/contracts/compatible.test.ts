@@ -253,6 +253,15 @@ t.test('a tool’s parameters are those of an object, wherever its schema has th
   t.end();
 });
 
+t.test('a part of a content that is no object is refused by its place, in the messages of each role', (t) => {
+  for (const role of ['system', 'developer', 'user', 'assistant', 'tool'])
+    for (const part of [null, 1, 'text', []]) {
+      const message = { role, content: [part], ...(role === 'tool' && { tool_call_id: 'c' }) };
+      t.match(refusal({ messages: [message] }), 'messages[0].content[0] must be an object', `${role}: ${String(part)}`);
+    }
+  t.end();
+});
+
 t.test('a field that would change the answer is refused by its name', (t) => {
   t.equal(refusal({ logprobs: true }), 'logprobs must be false: log probabilities are not served');
   t.equal(refusal({ logit_bias: { 5: -100 } }), 'logit_bias must be empty: token biases are not served');
