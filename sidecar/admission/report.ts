@@ -2,8 +2,8 @@
 import type { RefusalReason } from '../domain/refusal-reasons.js';
 import type { ServiceClass } from '../domain/service-class.js';
 import type { Account, AccountClass } from './accounts.js';
-import type { Judge } from './judge.js';
 import type { Overload } from './overload.js';
+import type { RetryReservations } from './retry.js';
 import type { Replica } from './seats.js';
 import type { QueueState } from './state.js';
 import type { Awaited, LentCounts, SessionCounts } from './types.js';
@@ -86,6 +86,13 @@ export interface QueueReport extends Omit<QueueSnapshot, 'accounts'> {
   readonly accounts: readonly AccountReport[];
   /** All others that are remembered, together. */
   readonly others: Readonly<Record<'accounts' | 'waiting' | 'running' | 'seatMs', number>>;
+}
+
+/** What a report reads of the judge, which the types of the console's page do not get to: it imports the clock. */
+interface Judge {
+  readonly refused: QueueSnapshot['refused'];
+  readonly reservations: Pick<RetryReservations, 'counts'>;
+  predict(account: Account, accountClass: AccountClass): number;
 }
 
 /** The state that decisions use. */

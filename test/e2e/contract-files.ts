@@ -30,6 +30,7 @@ export const SCRIPTED = [
   'both-contracts',
   'console',
   'console-numbers',
+  'embeddings',
   'errors',
   'fleet',
   'idempotency',
@@ -41,4 +42,4 @@ export const SCRIPTED = [
 ];
 
 /** Files of test/contract that start sidecars of their own, on our own engine, and ask no model. */
-export const NO_MODEL = ['agents', 'fuzz', 'http', 'messages'];
+export const NO_MODEL = ['agents', 'fuzz', 'http', 'messages', 'minted-accounts'];

@@ -89,6 +89,8 @@ t.test('every metric that can show a fault is on the dashboard or in a rule', as
     .filter((name) => !shown.includes(name));
   // Covered by others: configured values, logged faults, causes of what is shown.
   t.strictSame(absent, [
+    'ra_sidecar_drafted_tokens_total',
+    'ra_sidecar_accepted_tokens_total',
     'ra_sidecar_seats_kept',
     'ra_sidecar_session_turns',
     'ra_sidecar_session_keeps',

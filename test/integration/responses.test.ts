@@ -295,7 +295,8 @@ t.test('one model by its id, and what is not served', async (t) => {
   const model = await client.models.retrieve(CHAT);
   t.equal(model.id, CHAT);
   await t.rejects(client.models.retrieve('other'), { status: 403, code: 'model_not_entitled' });
-  await t.rejects(client.embeddings.create({ model: CHAT, input: 'x' }), {
+  await t.rejects(client.embeddings.create({ model: CHAT, input: 'x' }), { status: 400, code: 'unsupported_endpoint' });
+  await t.rejects(client.moderations.create({ input: 'x' }), {
     status: 404,
     message: /POST \/v1\/chat\/completions/,
   });
