@@ -304,6 +304,9 @@ async function chosen(): Promise<Row[]> {
   return rows;
 }
 
+// Our addon can be loaded once llama.cpp's is.
+await cpuLlama(1);
+
 const SECTIONS = { edits, beside, novel, chosen };
 const only = process.argv[2];
 const kept = only === undefined || only === 'all' ? [] : await keptRows(NAME);
