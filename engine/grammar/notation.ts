@@ -15,7 +15,7 @@ export interface Notation {
   readonly own: readonly Type[];
   /** The types that it writes as JSON; of one of `own`, JSON is another way. */
   readonly json: readonly Type[];
-  /** The rule of any value. Undefined if it is made as that of a schema that says nothing. */
+  /** The rule of any value. Undefined if the rule of the empty schema is used. */
   readonly any: string | undefined;
   /** Rules that the items here refer to, beside those of JSON. */
   readonly rules: readonly string[];

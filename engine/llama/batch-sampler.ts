@@ -45,7 +45,7 @@ export class BatchSampler implements Sampler {
   readonly #constraint: GrammarConstraint;
   readonly #picker: AddonPicker;
   readonly #free: Choice;
-  /** The text that its next tokens are drafted from; undefined: none are. */
+  /** The text that its next tokens are drafted from; undefined if nothing is drafted. */
   readonly drafts: AddonDrafts | undefined;
   /** What finding out under what the next token is picked took, ms. */
   #askedMs = 0;

@@ -69,7 +69,7 @@ export class BatchSequences implements SequenceStates {
     return this.#at(part.sequence).extend(part);
   }
 
-  /** Where a token of a sequence would come next; undefined: none can, since llama.cpp still copies it or it ends within an image. */
+  /** Where a token of a sequence would come next; undefined if none can, since llama.cpp still copies it or it ends within an image. */
   next(sequence: number): number | undefined {
     return this.#copying.has(sequence) ? undefined : this.#at(sequence).next;
   }

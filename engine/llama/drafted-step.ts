@@ -124,7 +124,7 @@ interface Decoded {
   readonly firstRow: number;
 }
 
-/** Decodes each part's token with as many drafts. Undefined: it failed, and the sequences hold what they held. */
+/** Decodes each part's token with as many drafts. Undefined if it failed, and the sequences hold what they held. */
 async function decodeWide(
   { addon, context, states, closesGaps, contextSize }: DraftedStepTools,
   parts: readonly SamplePart[],

@@ -188,10 +188,10 @@ const CHUNK = 1 << 20;
 
 /**
  * The version of the weights of one load, which begins when this is made. `hashed`: the files' key and hash, known by the sidecar
- * perhaps only while they load; undefined: this process hashes them once they have loaded.
+ * perhaps only while they load; undefined if this process hashes them once they have loaded.
  */
 export class LoadedWeights {
-  /** Of the file as it was then; undefined: its attributes cannot be read. */
+  /** Of the file as it was then; undefined if its attributes cannot be read. */
   readonly key: string | undefined;
   readonly #file: string;
   readonly #hashed: Promise<HashedFile | undefined>;

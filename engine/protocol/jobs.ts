@@ -28,7 +28,7 @@ export interface GenerateJob extends SamplingParams {
   readonly elsewhere?: StateElsewhere;
   /** Jobs run on other replicas of its model, so it does not run alone, even if it is the only one of its process. Absent: false. */
   readonly besideOthers?: boolean;
-  /** Nobody waits for it: its prompt is computed after those of all other jobs. */
+  /** Of a request of class batch on a lent seat: its prompt is computed after those of all other jobs. */
   readonly background?: true;
   /** Absent: the job is no turn of a session. */
   readonly claims?: SequenceClaims;

@@ -85,7 +85,7 @@ export interface EngineSetup {
   readonly heartbeatMs: number;
   /** A server that computes in place of this machine. `file` then needs to hold the vocabulary alone. */
   readonly remote?: RemoteSetup;
-  /** Refuse to load what does not fit into memory. Undefined: no check. */
+  /** Refuse to load what does not fit into memory. Undefined if nothing is checked. */
   readonly memory?: {
     /** Bytes of other engines' weights: mapped from their files, so the kernel counts them as available. */
     readonly mappedElsewhere: number;

@@ -26,12 +26,12 @@ export interface Planner extends DecodeCosts {
   learn(counts: readonly number[], steps: number, depth: number, ms: number): void;
 }
 
-/** Sorts jobs that nobody waits for after all others. */
+/** Sorts background jobs (protocol/jobs.ts) after all others. */
 export function backgroundLast(a: RunningItem, b: RunningItem): number {
   return Number(a.job.work.background ?? false) - Number(b.job.work.background ?? false);
 }
 
-/** Jobs that need their own decodes take turns, in sequence order; those that nobody waits for when there is no other one. */
+/** Jobs that need their own decodes take turns, in sequence order; a background job has its turn only when no other job needs one. */
 export class IsolatedTurns {
   /** The sequence of the last one. The job on the next higher one follows, then the lowest again. */
   #last = -1;
@@ -214,7 +214,7 @@ export class PrefillBudget {
   /** Time for prompts over time for next tokens. */
   readonly #share: number;
   readonly #most: number;
-  /** Milliseconds of a decode of only next tokens; undefined: none was measured. */
+  /** Milliseconds of a decode of only next tokens; undefined if none was measured. */
   #decodeMs: number | undefined;
   readonly #prompt = new CostByDepth(DEPTH_STEP, NEWEST_CHUNK);
 
@@ -257,7 +257,7 @@ export class PrefillBudget {
     return Math.min(this.#most, Math.max(fit, LEAST_TOKENS));
   }
 
-  /** Of a prompt token after `depth` others, ms; undefined: not known, or too short to be measured. */
+  /** Of a prompt token after `depth` others, ms; undefined if it is not known, or is too short to be measured. */
   tokenMs(depth: number): number | undefined {
     return this.#prompt.at(depth) || undefined;
   }
@@ -279,7 +279,7 @@ export class CostByDepth {
     this.#ms[Math.floor(depth / this.#step)] = mixed(this.at(depth), ms, this.#newest);
   }
 
-  /** Without a measurement at this depth, that of the one before; before the first, the first; undefined: there is none. */
+  /** Without a measurement at this depth, that of the one before; before the first, the first; undefined if there is none. */
   at(depth: number): number | undefined {
     const upTo = this.#ms.slice(0, Math.floor(depth / this.#step) + 1);
     return upTo.findLast((each) => each !== undefined) ?? this.#ms.find((each) => each !== undefined);

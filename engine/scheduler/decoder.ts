@@ -32,7 +32,7 @@ export interface Sampler {
   constrain(gbnf: string, tokens: readonly number[], stacks?: number): boolean;
   /**
    * Settles when the reply's next token can be sampled: its grammar's mask is computed beside the steps, and no part
-   * with this sampler may be in one. Never rejects. Undefined: now.
+   * with this sampler may be in one. Never rejects. Undefined if they may be now.
    */
   readonly pending?: Promise<void> | undefined;
   /** The reply is not constrained any more. Not during a step. */
@@ -125,7 +125,7 @@ export interface Checkpoint {
 
 /** All that a sequence holds. */
 export interface WholeState extends Checkpoint {
-  /** By which other processes can open it. Asked for while a step computes. Undefined: they cannot. */
+  /** By which other processes can open it. Asked for while a step computes. Undefined if they cannot. */
   readonly shared?: SharedState | undefined;
 }
 

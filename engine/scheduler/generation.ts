@@ -82,7 +82,7 @@ export class Generation implements Work {
     return new ReplyBranch(sequence, new PromptProgress(this.#plan, keep), reply, this.#embeddings, this.#replyStart);
   }
 
-  /** Where the reply begins in its sequence; undefined: no next prompt is evaluated ahead of it. */
+  /** Where the reply begins in its sequence; undefined if no next prompt is evaluated ahead of it. */
   get #replyStart(): number | undefined {
     const { tokens, images } = this.#plan;
     return this.#appendOnly && this.items === 1 && images.length === 0 ? tokens.length : undefined;

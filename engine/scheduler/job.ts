@@ -122,7 +122,7 @@ export class RunningJob {
     return this.#branches;
   }
 
-  /** The prompt of the next item; undefined: all are started. */
+  /** The prompt of the next item; undefined if all are started. */
   get next(): PromptPlan | undefined {
     return this.#next;
   }
@@ -200,7 +200,7 @@ export interface ModelTokens {
   isEnd(token: number): boolean;
   /** The bytes a token stands for; none for control tokens. */
   bytes(token: number): Uint8Array;
-  /** A control token's name, such as `<|channel|>`; undefined: the token is none. */
+  /** A control token's name, such as `<|channel|>`; undefined if the token is none. */
   control(token: number): string | undefined;
   /** The tokens of a text that follows a control token; none is added. Absent: no next prompt is evaluated ahead. */
   tokenize?(text: string): Uint32Array;

@@ -35,7 +35,7 @@ export class Jobs {
   readonly #cancelled = new Set<number>();
   /** Those whose next item waits for the next round, since there is no time for another copy before a decode. */
   readonly #putOff = new Set<RunningJob>();
-  /** The value of {@link running}; undefined: it has changed since. Most steps change nothing. */
+  /** The value of {@link running}; undefined if it has changed since. Most steps change nothing. */
   #running: readonly RunningItem[] | undefined;
 
   constructor(sequences: Sequences, seats: number, prefixReuse: PrefixReuse) {
@@ -259,7 +259,7 @@ export class Jobs {
     return this.#prefixReuse === 'any' || !alone ? 'any' : 'same-split';
   }
 
-  /** Starts a job's next item on a new sequence. Returns the reused tokens; undefined: no sequence is free, or it was put off. */
+  /** Starts a job's next item on a new sequence. Returns the reused tokens; undefined if no sequence is free, or it was put off. */
   async #begin(job: RunningJob, reuse: (sequence: number) => Reuse): Promise<number | undefined> {
     const { next, work } = job;
     if (!next) return undefined;

@@ -219,7 +219,7 @@ class ThoughtBound {
   readonly #sampler: Sampler;
   /** Tokens of thought until the bound. */
   #left: number;
-  /** Of `closing`, the tokens that have taken their place; undefined: no thought is being closed. */
+  /** Of `closing`, the tokens that have taken their place; undefined if no thought is being closed. */
   #closed: number | undefined;
 
   constructor(limit: ThoughtLimit, sampler: Sampler) {
@@ -270,7 +270,7 @@ export class RecentTokens {
     }
   }
 
-  /** The tokens from the text's last occurrence on, and the text of the first one before it; undefined: not found. */
+  /** The tokens from the text's last occurrence on, and the text of the first one before it; undefined if it was not found. */
   since(text: string): { readonly tokens: readonly number[]; readonly before: string } | undefined {
     const begin = Buffer.concat(this.#kept.map(({ bytes }) => bytes)).lastIndexOf(text);
     if (begin < 0) return undefined;

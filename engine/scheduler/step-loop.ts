@@ -356,7 +356,7 @@ class Upkeep {
   }
 }
 
-/** A chat completion as the step loop runs it; undefined: it does not fit the context. */
+/** A chat completion as the step loop runs it; undefined if it does not fit the context. */
 function generationOf(
   id: number,
   job: GenerateJob,

@@ -1,6 +1,6 @@
 /**
  * What each round of the step loop decodes on a GPU: the replies' next tokens, then prompt tokens for what is left of a target for the
- * time of both, first come, first served; those of jobs that nobody waits for last.
+ * time of both, first come, first served; those of background jobs (protocol/jobs.ts) last.
  *
  * A GPU's step of replies is short, so a share of its time, as a CPU's prompts get (batch-planner.ts), is too small a budget: with half
  * of it, 64 callers of an 8 B model on an H200 waited up to 17 s for a first token. What callers notice is the gap between two tokens of

@@ -264,7 +264,7 @@ const check = compile<Answer>(
   { written: AUTHORIZER_ANSWER_CODE },
 );
 
-/** The caller or the denial of an answer (docs/authorizer.md); undefined: `value` is none. `environment`: the requested one. */
+/** The caller or the denial of an answer (docs/authorizer.md); undefined if `value` is none. `environment`: the requested one. */
 export function parseAnswer(value: unknown, environment: string): Caller | Denied | undefined {
   const checked = check(value);
   if (!checked.ok) return undefined;
@@ -363,7 +363,7 @@ export class AnswerCache {
     return kept.answer;
   }
 
-  /** The last answer, however long ago that was; undefined: none is kept. */
+  /** The last answer, however long ago that was; undefined if none is kept. */
   last(index: string): Caller | Denied | undefined {
     return (this.#callers.get(index) ?? this.#denials.get(index))?.answer;
   }

@@ -261,7 +261,7 @@ interface Holder {
   readonly mode: number;
 }
 
-/** Undefined: the file does not exist yet. */
+/** Undefined if the file does not exist yet. */
 async function holderOf(path: string): Promise<Holder | undefined> {
   try {
     return await stat(path);

@@ -114,7 +114,7 @@ export class RequestLimits {
     return { kind: 'taken', permit: hold(usage, now, perMinute > 0) };
   }
 
-  /** Of a key's requests in any 60 seconds, those in flight counted; undefined: there is no limit. */
+  /** Of a key's requests in any 60 seconds, those in flight counted; undefined if there is no limit. */
   remaining({ account, keyId, limits }: LimitedCaller, group: LimitGroup): LimitLeft | undefined {
     const { perMinute } = { ...this.#defaults[group], ...limits?.[group] };
     if (perMinute === 0) return undefined;
@@ -125,7 +125,7 @@ export class RequestLimits {
     return { limit: perMinute, remaining: Math.max(0, perMinute - used), resetMs };
   }
 
-  /** Of a key's requests at once; undefined: there is no limit. */
+  /** Of a key's requests at once; undefined if there is no limit. */
   inFlightLeft({ account, keyId, limits }: LimitedCaller, group: LimitGroup): Omit<LimitLeft, 'resetMs'> | undefined {
     const { inFlight: limit } = { ...this.#defaults[group], ...limits?.[group] };
     if (limit === 0) return undefined;
@@ -196,7 +196,7 @@ export class TokenQuotas {
     return used < caller.tokensPerDay ? 0 : DAY_MS - (now % DAY_MS);
   }
 
-  /** Of a key's tokens of the day; undefined: there is no quota. */
+  /** Of a key's tokens of the day; undefined if there is no quota. */
   remaining(caller: LimitedCaller): LimitLeft | undefined {
     const { tokensPerDay: limit } = caller;
     if (limit === undefined) return undefined;

@@ -1,5 +1,5 @@
 /**
- * Lent seats: work that nobody waits for runs on seats that no other request uses, and gives each back when one needs it.
+ * Lent seats: requests of class batch run on seats that no other request uses, and give each back when another request needs it.
  *
  * In the fair queue such work would take each free seat: the queue would stand for ever (overload.ts), and every other request would wait
  * until a long reply ends. So a request of class `batch` whose answer is sent whole (`QueueRequest.lent`) waits here. For all other requests

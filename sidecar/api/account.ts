@@ -134,7 +134,7 @@ interface Sum {
   requests: number;
   used: TokenCounts;
   picodollars: bigint;
-  /** Undefined: the rates of some requests are not known any more. */
+  /** Undefined if the rates of some requests are not known any more. */
   costs: Costs | undefined;
 }
 

@@ -224,7 +224,7 @@ interface Draft {
   readonly calls: { readonly name: string; readonly arguments: string[] }[];
 }
 
-/** Undefined: the reply ended within the arguments, which are then not valid JSON. */
+/** Undefined if the reply ended within the arguments, which are then not valid JSON. */
 function toolCall({ name, arguments: parts }: Draft['calls'][number]): ToolCall | undefined {
   const text = parts.join('');
   try {

@@ -201,7 +201,7 @@ const MILLISECONDS = /^(?:0|[1-9][0-9]{0,7})$/;
 
 /**
  * How long a request may take from its body's last byte on, ms: the operator's limit, or that of a gateway in
- * `x-ra-deadline-ms` if it is shorter. Undefined: no limit. The header counts only on requests that come through a gateway, since a
+ * `x-ra-deadline-ms` if it is shorter. Undefined if there is no limit. The header counts only on requests that come through a gateway, since a
  * request with a short deadline goes before others of its account.
  */
 export function timeAllowed(
@@ -225,7 +225,7 @@ const SECONDS = /^[0-9]{1,6}(?:\.[0-9]{1,6})?$/;
 
 /**
  * How long the caller's client waits for its answer, ms, from the header that OpenAI's clients send if a call has a timeout. It
- * is not checked and does not change the order: it only bounds the request's time in the queue. Undefined: there is no such
+ * is not checked and does not change the order: it only bounds the request's time in the queue. Undefined if there is no such
  * time, or it is less than a second, which the clients round to 0.
  */
 export function clientTimeoutMs(head: Pick<RequestHead, 'header'>): number | undefined {
@@ -242,7 +242,7 @@ const SESSION_NAME_LENGTH = 22;
 
 /**
  * The name of the session that a request is a turn of, by the id that its client sends in the body or a header: the same for equal ids of one
- * account. The id itself is not kept. Undefined: it sends none.
+ * account. The id itself is not kept. Undefined if it sends none.
  */
 export function sessionNameOf(
   head: Pick<RequestHead, 'header'>,

@@ -213,7 +213,7 @@ export function questionOverContext(question: number, tokens: number, context: n
   );
 }
 
-/** `width`: numbers of the model's vectors; `least`: the fewest that may be asked for; undefined: no fewer. */
+/** `width`: numbers of the model's vectors; `least`: the fewest that may be asked for; undefined if it may be no smaller. */
 export function dimensions(width: number, least: number | undefined): ContractError {
   const what =
     least === undefined

@@ -76,7 +76,7 @@ export class RequestContext {
 
   /** The times of its phases. */
   readonly times: Timeline;
-  /** Undefined: it is not traced. */
+  /** Undefined if it is not traced. */
   readonly trace: RequestTrace | undefined;
 
   caller: Caller | undefined;
@@ -85,11 +85,11 @@ export class RequestContext {
   /** The names of what was rejected in place of a caller, for the log. */
   rejected: Denied['known'];
   model: string | undefined;
-  /** Clock reading at which the request ends with `timeout`; undefined: never. */
+  /** Clock reading at which the request ends with `timeout`; undefined if it never does. */
   deadlineAt: number | undefined;
   /** Whether a gateway set the deadline for this request. */
   urgent = false;
-  /** Clock reading at which the client's own timeout ends; undefined: it sent none. */
+  /** Clock reading at which the client's own timeout ends; undefined if it sent none. */
   wantedUntil: number | undefined;
   promptTokens = 0;
   cachedTokens = 0;

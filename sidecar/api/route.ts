@@ -84,7 +84,7 @@ export const WORK_ERRORS: readonly ErrorCode[] = (Object.keys(CATALOGUE) as Erro
   (code) => !['not_found', 'request_cancelled', 'context_length_exceeded'].includes(code),
 );
 
-/** The form of the answers of one route under `contract: compatible`; undefined: they are like those of most routes. */
+/** The form of the answers of one route under `contract: compatible`; undefined if they are like those of most routes. */
 export type AnswerFormOf = (head: RequestHead) => AnswerForm | undefined;
 
 /** A route that uses no model. */
@@ -156,7 +156,7 @@ export interface Work<T extends Tokens = Tokens> {
   /** The engine has begun the job, with these weights. */
   started?(weightVersion: string): void;
   /**
-   * A part of the work is done. Returns the next one; undefined: there is none. `after`: it may begin once this settles, since the caller
+   * A part of the work is done. Returns the next one; undefined if there is none. `after`: it may begin once this settles, since the caller
    * has not read enough of what was sent. Absent: the work has one part.
    */
   next?(): NextPart | Stop | undefined;

@@ -56,7 +56,7 @@ export interface Services {
   readonly models: ReadonlyMap<string, HostedModel>;
   readonly spool: UsageRecorder;
   readonly pricing: PriceList;
-  /** Undefined: credit is not checked. */
+  /** Undefined if credit is not checked. */
   readonly credit: Credit | undefined;
   readonly metrics: Metrics;
   /** The requests that hold seats. */
@@ -65,7 +65,7 @@ export interface Services {
   /** Absent: tracing is off. */
   readonly tracing?: Tracing;
   readonly idempotency: IdempotencyKeys;
-  /** What each key has used; undefined: earlier usage is not known yet. Absent: nothing is summed up. */
+  /** What each key has used; undefined if earlier usage is not known yet. Absent: nothing is summed up. */
   readonly totals?: () => Totals | undefined;
   /** Requests, by key. */
   readonly keyLimits: RequestLimits;

@@ -201,7 +201,7 @@ export class UsageSession {
 
 /** The state of a request when it is priced. */
 export interface PricedState {
-  /** How it ended; undefined: it still runs. */
+  /** How it ended; undefined if it still runs. */
   readonly outcome: Outcome | undefined;
   /** Tokens that the engine worked on for it. */
   readonly used: TokenCounts;
@@ -234,7 +234,7 @@ export class Bill {
   readonly #tariff: Tariff;
   readonly #reservation: Reservation | undefined;
 
-  /** Owns the reservation; undefined: no credit is reserved. */
+  /** Owns the reservation; undefined if no credit is reserved. */
   constructor(tariff: Tariff, reservation: Reservation | undefined) {
     this.#tariff = tariff;
     this.#reservation = reservation;

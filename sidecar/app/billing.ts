@@ -30,15 +30,15 @@ export interface BillingOptions {
 /** Prices and credit of one process. */
 export interface Billing {
   readonly pricing: PriceList;
-  /** Undefined: credit is not checked. */
+  /** Undefined if credit is not checked. */
   readonly credit: Credit | undefined;
   /**
    * Sums up earlier usage and then accepts priced requests, which are refused as `unavailable` until then. Resolves
    * with undefined, or with a line that says why credit will never be available. Never rejects. Call it once. `spool`
-   * has recovered; undefined: there is none, and spending is lost with this process.
+   * has recovered; undefined if there is none, and spending is lost with this process.
    */
   begin(spool: CountedSpool | undefined): Promise<string | undefined>;
-  /** The position from which the spool's records are still needed for the balances; undefined: none is needed. */
+  /** The position from which the spool's records are still needed for the balances; undefined if none is needed. */
   keepFrom(): Position | undefined;
   /** Writes the balances, as far as the spool is durable: to be added once the spool is open, also if `begin` was not called. */
   readonly closer: Closer;

@@ -94,7 +94,7 @@ export function composeEngine(
   );
 }
 
-/** How a model's engine process reaches one of its servers; undefined: our own engine computes. */
+/** How a model's engine process reaches one of its servers; undefined if our own engine computes. */
 export function remoteSetup(
   { engine }: Pick<ModelConfig, 'engine'>,
   server: NonNullable<ReplicaPlan['server']>,
@@ -122,7 +122,7 @@ export function constrainsWholeReplies(kind: ModelConfig['engine']['kind']): boo
   return kind === 'vllm' || kind === 'sglang';
 }
 
-/** What reads a model's images: a supervised process, not started yet. `model`: with the path of its file. `entry`: of its process' module, absent: our own. Undefined: it takes no images. */
+/** What reads a model's images: a supervised process, not started yet. `model`: with the path of its file. `entry`: of its process' module, absent: our own. Undefined if it takes no images. */
 export function composeVision(
   { engine }: Pick<Config, 'engine'>,
   model: ModelConfig,
@@ -143,7 +143,7 @@ export function composeVision(
   );
 }
 
-/** `model`: with the path of its file. Undefined: it takes no images. */
+/** `model`: with the path of its file. Undefined if it takes no images. */
 export function visionSetupOf(
   { file, gpu, vision, prefixCache }: Pick<ModelConfig, 'file' | 'gpu' | 'vision' | 'prefixCache'>,
   heartbeatMs: number,

@@ -301,7 +301,7 @@ export interface Tls {
   reload(): Promise<void>;
 }
 
-/** Opens and follows the configured files; undefined: plain HTTP. Rejects with one line if they are no pair that TLS can use. */
+/** Opens and follows the configured files; undefined for plain HTTP. Rejects with one line if they are no pair that TLS can use. */
 export async function openTls(
   { tls }: Pick<Config, 'tls'>,
   { clock, log, closers }: Opening,

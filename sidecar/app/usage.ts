@@ -32,7 +32,7 @@ const TOTALS_CLOSE_MS = 5000;
 
 export interface Usage {
   readonly spool: Spool;
-  /** What each key has used; undefined: earlier usage is being read, or cannot be. */
+  /** What each key has used; undefined if earlier usage is being read, or cannot be. */
   readonly totals: () => Totals | undefined;
   /** Deletes segments that are not needed, after `keepFrom` has changed. Never rejects. */
   readonly prune: () => Promise<void>;
@@ -41,7 +41,7 @@ export interface Usage {
 /**
  * Opens the spool and starts delivery. When they are closed, waiting events are sent and remaining records are written, each
  * within a time limit, and the spool is released. Rejects with one line if another sidecar writes the spool, or if it cannot be
- * read or written. `keepFrom`: the position from which others still read the spool, which is never pruned; undefined: none.
+ * read or written. `keepFrom`: the position from which others still read the spool, which is never pruned; undefined if there is none.
  */
 export async function openUsage(
   config: Config,

@@ -175,7 +175,7 @@ export interface ModelDescription extends ListedModel {
   /** Tokens of its longest seat, which prompt and reply share. */
   readonly context: number;
   readonly takesImages: boolean;
-  /** What a chat model's template can do; undefined: not known yet. */
+  /** What a chat model's template can do; undefined if it is not known yet. */
   readonly template: { readonly tools: boolean; readonly thoughts?: boolean } | undefined;
   /** The rates of requests that start now. */
   readonly rates: Rates;

@@ -48,7 +48,7 @@ export function itemObject(item: ResponseItem, status: ItemStatus): object {
   }
 }
 
-/** The one part of an item's content; undefined: a call has none. */
+/** The one part of an item's content; undefined if a call has none. */
 export function contentPart(type: ResponseItem['type'], text: string): object | undefined {
   if (type === 'function_call') return undefined;
   return type === 'message'

@@ -11,7 +11,7 @@ export interface RequestHead {
   readonly path: string;
   /** What follows `?` in the target of a GET, undecoded; empty without one, and for other methods, whose routes read none. */
   readonly query: string;
-  /** The path of its route in the route table, which has no text of the caller; undefined: nothing is served at `path`. */
+  /** The path of its route in the route table, which has no text of the caller; undefined if nothing is served at `path`. */
   readonly route: string | undefined;
   /** The caller's x-request-id if it is valid, else a new UUID. */
   readonly requestId: string;
@@ -61,7 +61,7 @@ export interface Exchange {
 export interface BodyPieces {
   /** The next part of the text. A space may be written after any part, so parts end where JSON may have one. */
   write(text: string): void;
-  /** Settles once the caller has read what was written; undefined: nothing waits for it. The sender waits for it. Never rejects. */
+  /** Settles once the caller has read what was written; undefined if nothing waits for it. The sender waits for it. Never rejects. */
   drained(): Promise<void> | undefined;
   /** The last part. */
   end(text: string): void;

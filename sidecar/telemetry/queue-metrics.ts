@@ -161,8 +161,8 @@ export function queueMetrics(
     name: 'ra_sidecar_lent_waiting_requests',
     unit: 'requests',
     labels: ['model'],
-    help: 'Requests that wait for a lent seat; they do not count as waiting in the queue.',
-    advice: 'No action: nobody waits for them.',
+    help: 'Requests of class batch that wait for a lent seat. `ra_sidecar_waiting_requests` does not count them.',
+    advice: 'No action: callers of class `batch` accept any wait.',
     collect() {
       for (const { model, lent } of readings()) this.set({ model }, lent.waiting);
     },

@@ -64,7 +64,7 @@ interface Meter {
   readonly used: number;
   readonly billed: number;
   readonly picodollars: bigint;
-  /** Picodollars a token; undefined: not known any more. */
+  /** Picodollars a token; undefined if it is not known any more. */
   readonly rate: bigint | undefined;
 }
 

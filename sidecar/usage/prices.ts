@@ -50,7 +50,7 @@ export class PriceList {
   readonly #unlisted: Rates | undefined;
 
   /**
-   * `versions`: at least one. `unlisted`: the rates of models that a version does not name; undefined: that is an error.
+   * `versions`: at least one. `unlisted`: the rates of models that a version does not name; undefined if such a model is an error.
    */
   constructor(versions: readonly PriceVersion[], unlisted?: Rates) {
     this.#versions = [...versions].sort((a, b) => b.effective - a.effective);
@@ -68,7 +68,7 @@ export class PriceList {
     return { version: version.version, rates };
   }
 
-  /** The rates of `model` in a version; undefined: the list does not have them. */
+  /** The rates of `model` in a version; undefined if the list does not have them. */
   ratesOf(model: PricedModel, version: string): Rates | undefined {
     const found = this.#versions.find((each) => each.version === version);
     return found && (ratesOf(found, model) ?? this.#unlisted);

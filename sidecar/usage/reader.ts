@@ -137,7 +137,7 @@ export async function listSegments(dir: string, disk: Disk = systemDisk): Promis
 
 /**
  * Each of `segments` from a number on, open for reading until the next one is requested, without those that were pruned
- * meanwhile. `end`: where its valid part ends, from the heads of later ones; undefined: not known.
+ * meanwhile. `end`: where its valid part ends, from the heads of later ones; undefined if it is not known.
  */
 async function* openSegments(
   dir: string,

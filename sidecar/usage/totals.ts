@@ -210,7 +210,7 @@ export class Totals {
   }
 }
 
-/** Of the price by kind of tokens; undefined: the price list does not have the rates of this version any more. */
+/** Of the price by kind of tokens; undefined if the price list does not have the rates of this version any more. */
 export function costsOfRow(
   { model, kind, priceVersion, billed, picodollars }: TotalsRow,
   prices: PriceList,
