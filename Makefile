@@ -137,6 +137,7 @@ goldens: build
 
 docs: build
 	npm run --silent docs
+	@npx prettier --log-level warn --write docs
 
 # Trains the bundled model again: hours on 2 cores, and not part of any other target. See bench/seedling/README.md. Training
 # is not bit for bit reproducible between machines, so neither is the file.

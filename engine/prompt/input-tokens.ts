@@ -4,7 +4,7 @@
  */
 import { fewestTokens } from './chat-prompt.js';
 import { SpecialTexts } from './data-text.js';
-import { tokenizeParts, type Vocabulary } from './tokens.js';
+import { concatTokens, tokenizeParts, type Vocabulary } from './tokens.js';
 
 /** The tokens of all inputs, one after another, and of each how many. */
 export interface InputTokens {
@@ -129,16 +129,6 @@ export class InputTokenizer {
       pieces.push(start, body.slice(0, room), end);
       lengths.push(Math.min(length, most));
     }
-    return { kind: 'inputs', tokens: joined(pieces), lengths: Uint32Array.from(lengths), truncated };
+    return { kind: 'inputs', tokens: concatTokens(pieces), lengths: Uint32Array.from(lengths), truncated };
   }
-}
-
-function joined(pieces: readonly Numbers[]): Uint32Array {
-  const all = new Uint32Array(pieces.reduce((sum, piece) => sum + piece.length, 0));
-  let at = 0;
-  for (const piece of pieces) {
-    all.set(piece, at);
-    at += piece.length;
-  }
-  return all;
 }

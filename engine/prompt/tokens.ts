@@ -74,7 +74,7 @@ export function tokenizePrompt(vocabulary: Vocabulary, parts: readonly string[])
 }
 
 /** Joins tokens into one array. */
-function concatTokens(pieces: readonly Uint32Array[]): Uint32Array {
+export function concatTokens(pieces: readonly ArrayLike<number>[]): Uint32Array {
   const all = new Uint32Array(pieces.reduce((sum, piece) => sum + piece.length, 0));
   let at = 0;
   for (const piece of pieces) {
