@@ -30,7 +30,8 @@ import { AUTHORIZER_ANSWER_CODE } from '../contracts/written-code.js';
 import { MODEL_ROUTES, type ModelRoute } from '../contracts/requests.js';
 import type { ErrorCode } from '../domain/errors.js';
 import { CLASS_WEIGHTS, SERVICE_CLASSES, type ServiceClass } from '../domain/service-class.js';
-import { hashKey, limitsOf, limitsSchema, oneWay, type StoredLimits } from './key-file.js';
+import { hashKey, limitsOf, limitsSchema, oneWay, tokenLimitFields, type StoredLimits } from './key-file.js';
+import { tokenLimitsOf, type TokenLimits } from './limits.js';
 
 /** Signed tokens are longer than keys; all headers of a request have 4 KiB together. */
 const MAX_CREDENTIAL = 3072;
@@ -208,7 +209,7 @@ const DENIALS = [
 /** The longest wait in a denial, ms: a day, after which any quota is renewed. */
 const MAX_RETRY_MS = 86_400_000;
 
-interface NamedCaller {
+interface NamedCaller extends TokenLimits {
   readonly account: string;
   readonly keyId: string;
   readonly models: 'all' | readonly string[];
@@ -216,7 +217,7 @@ interface NamedCaller {
   readonly class?: ServiceClass;
   readonly limits?: StoredLimits;
   readonly cohort?: string;
-  readonly tokensPerDay?: number;
+  readonly accountTokens?: TokenLimits;
   readonly usage?: 'account';
 }
 
@@ -231,7 +232,6 @@ interface Answer {
 }
 
 const name = { type: 'string', pattern: NAME };
-const count = { type: 'integer', minimum: 1, maximum: Number.MAX_SAFE_INTEGER };
 
 const caller = closed(['account', 'keyId', 'models'], {
   account: name,
@@ -243,7 +243,8 @@ const caller = closed(['account', 'keyId', 'models'], {
   class: { enum: SERVICE_CLASSES },
   limits: limitsSchema,
   cohort: name,
-  tokensPerDay: count,
+  ...tokenLimitFields,
+  accountTokens: closed([], tokenLimitFields),
   usage: { const: 'account' },
 });
 
@@ -275,7 +276,7 @@ export function parseAnswer(value: unknown, environment: string): Caller | Denie
     return { kind: 'denied', ...said, ...(isNamed && { known: { account, keyId } }) };
   }
   if (!found) return undefined;
-  const { account, keyId, models, routes, limits, cohort, tokensPerDay, usage } = found;
+  const { account, keyId, models, routes, limits, cohort, accountTokens, usage } = found;
   if (limits && !oneWay(limits)) return undefined;
   return Object.freeze({
     kind: 'caller',
@@ -286,7 +287,8 @@ export function parseAnswer(value: unknown, environment: string): Caller | Denie
     ...(routes && { routes: new Set(routes) }),
     ...(limits && { limits: limitsOf(limits) }),
     ...(cohort !== undefined && { cohort }),
-    ...(tokensPerDay !== undefined && { tokensPerDay }),
+    ...tokenLimitsOf(found),
+    ...(accountTokens && { accountTokens }),
     ...(usage && { usage }),
     weight: CLASS_WEIGHTS[found.class ?? 'standard'],
   });

@@ -1,7 +1,7 @@
 /** Who calls: what a request shows, the caller that is found by it, and the port of those that find it. */
 import type { ModelRoute } from '../contracts/requests.js';
 import type { ErrorCode } from '../domain/errors.js';
-import type { KeyLimits } from './limits.js';
+import type { KeyLimits, TokenLimits } from './limits.js';
 
 /** The parts of a request that identify the caller. Values are secrets: never logged. */
 export interface Credentials {
@@ -14,8 +14,8 @@ export interface Credentials {
 /** The model ids that a key may call: a set, or all hosted models. */
 export type ModelSet = 'all' | ReadonlySet<string>;
 
-/** A checked caller. */
-export interface Caller {
+/** A checked caller, with the quotas of its key. */
+export interface Caller extends TokenLimits {
   readonly kind: 'caller';
   readonly account: string;
   readonly keyId: string;
@@ -27,8 +27,8 @@ export interface Caller {
   readonly cohort?: string;
   /** Its own limits over the configured ones. */
   readonly limits?: KeyLimits;
-  /** Prompt and completion tokens from one midnight UTC to the next; absent: no quota. */
-  readonly tokensPerDay?: number;
+  /** Quotas of all keys of its account together; absent: none. */
+  readonly accountTokens?: TokenLimits;
   /** It sees the usage of all keys of its account, and the balance; absent: its own usage alone. */
   readonly usage?: 'account';
   /** Weight of its class in the seat queue: 16, 4 or 1. */

@@ -10,7 +10,7 @@ import { compile } from '../contracts/validator.js';
 import { KEYS_CODE } from '../contracts/written-code.js';
 import { CLASS_WEIGHTS, SERVICE_CLASSES, type ServiceClass } from '../domain/service-class.js';
 import { exactTime } from '../lib/clock.js';
-import { LIMIT_GROUPS, type KeyLimits, type Limit } from './limits.js';
+import { LIMIT_GROUPS, TOKEN_LIMITS, type KeyLimits, type Limit, type TokenLimits } from './limits.js';
 import { repeatedName } from '../contracts/json.js';
 import { FileProblem, readChecked, readText } from '../lib/checked-file.js';
 import { replaceFile } from '../lib/replace-file.js';
@@ -18,9 +18,13 @@ import { inParts, type LargeFormat } from './large-file.js';
 
 export interface KeyFile {
   readonly version: 1;
-  /** Properties of an account, for all its keys. */
-  readonly accounts?: Readonly<Record<string, { readonly frozen?: boolean }>>;
+  readonly accounts?: Readonly<Record<string, StoredAccount>>;
   readonly keys: readonly StoredKey[];
+}
+
+/** Properties of an account, for all its keys together: whether it is frozen, and its quotas. */
+export interface StoredAccount extends TokenLimits {
+  readonly frozen?: boolean;
 }
 
 export interface StoredKey {
@@ -51,14 +55,13 @@ export interface StoredKey {
 /** By group; or two numbers for the decision routes only, as in older files. */
 export type StoredLimits = KeyLimits | Limit;
 
-export interface Entitlement {
+/** What a key may do in an environment, and its quotas there. */
+export interface Entitlement extends TokenLimits {
   readonly models: 'all' | readonly string[];
   /** Absent: all. */
   readonly routes?: readonly ModelRoute[];
   /** The cohort whose restricted models the key may call. */
   readonly cohort?: string;
-  /** Prompt and completion tokens a day, UTC; absent: no limit. */
-  readonly tokensPerDay?: number;
   /** The key sees the usage of all keys of its account, and the balance; absent: its own usage alone. */
   readonly usage?: 'account';
 }
@@ -73,11 +76,16 @@ const name = { type: 'string', minLength: 1, maxLength: 256, pattern: NAME };
 const count = { type: 'integer', minimum: 1, maximum: MAX_LIMIT };
 const countOrNone = { type: 'integer', minimum: 0, maximum: MAX_LIMIT };
 
+/** The fields of {@link TokenLimits}. */
+export const tokenLimitFields = Object.fromEntries(
+  TOKEN_LIMITS.map((name) => [name, { type: 'integer', minimum: 1, maximum: Number.MAX_SAFE_INTEGER }]),
+);
+
 const entitlement = closed(['models'], {
   models: { anyOf: [{ const: 'all' }, { type: 'array', items: name }] },
   routes: { type: 'array', items: { enum: MODEL_ROUTES } },
   cohort: name,
-  tokensPerDay: { type: 'integer', minimum: 1, maximum: Number.MAX_SAFE_INTEGER },
+  ...tokenLimitFields,
   usage: { const: 'account' },
 });
 
@@ -108,7 +116,10 @@ const storedKey = closed(['id', 'hash', 'created', 'entitlements'], {
 const check = compile<KeyFile>(
   closed(['version', 'keys'], {
     version: { const: 1 },
-    accounts: { type: 'object', additionalProperties: closed([], { frozen: { type: 'boolean' } }) },
+    accounts: {
+      type: 'object',
+      additionalProperties: closed([], { frozen: { type: 'boolean' }, ...tokenLimitFields }),
+    },
     keys: { type: 'array', items: storedKey },
   }),
   { written: KEYS_CODE, nameUnknownFields: true },
@@ -145,9 +156,9 @@ export function oneWay(limits: StoredLimits): boolean {
   return numbers === 0 || (numbers === 2 && Object.keys(limits).length === 2);
 }
 
-/** Whether the file says that `account` is frozen. */
-export function isFrozen({ accounts = {} }: KeyFile, account: string | undefined): boolean {
-  return account !== undefined && Object.hasOwn(accounts, account) && accounts[account]?.frozen === true;
+/** What the file says of an account; undefined if it says nothing. */
+export function accountOf({ accounts = {} }: KeyFile, account: string | undefined): StoredAccount | undefined {
+  return account !== undefined && Object.hasOwn(accounts, account) ? accounts[account] : undefined;
 }
 
 /** The check that a caller with this key would fail first, or `good`. `now`: epoch ms. */
@@ -159,7 +170,7 @@ export function stateOfKey(
   if (revoked !== undefined) return 'revoked';
   if (expires !== undefined && Date.parse(expires) <= now) return 'expired';
   if (account === undefined) return 'unattributed';
-  return isFrozen(file, account) ? 'frozen' : 'good';
+  return accountOf(file, account)?.frozen === true ? 'frozen' : 'good';
 }
 
 /** Limits by group, from either form of {@link oneWay}. */
@@ -226,8 +237,11 @@ export const KEYS: LargeFormat<KeyFile> = {
   parse: parseKeyFile,
   *parts(file) {
     for (const keys of inParts(file.keys)) {
-      const frozen = keys.flatMap(({ account }) => (account !== undefined && isFrozen(file, account) ? [account] : []));
-      yield { version: 1, keys, accounts: Object.fromEntries(frozen.map((account) => [account, { frozen: true }])) };
+      const accounts = keys.flatMap(({ account }) => {
+        const stored = accountOf(file, account);
+        return account !== undefined && stored ? [[account, stored] as const] : [];
+      });
+      yield { version: 1, keys, accounts: Object.fromEntries(accounts) };
     }
   },
 };

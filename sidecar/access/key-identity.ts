@@ -13,7 +13,18 @@ import {
   type KnownNames,
   type ModelSet,
 } from './identity.js';
-import { hashKey, KEYS, limitsOf, NO_KEYS, stateOfKey, type KeyFile, type StoredKey } from './key-file.js';
+import {
+  accountOf,
+  hashKey,
+  KEYS,
+  limitsOf,
+  NO_KEYS,
+  stateOfKey,
+  type KeyFile,
+  type StoredAccount,
+  type StoredKey,
+} from './key-file.js';
+import { tokenLimitsOf } from './limits.js';
 import { readLarge, type Gathering } from './large-file.js';
 
 /** Hashed for a request without a key; the result is ignored. */
@@ -70,7 +81,7 @@ export class KeyFileIdentity implements Identity, Gathering<KeyFile> {
       this.#filed.set(this.#indexOf(key.hash), {
         answer:
           state === 'good'
-            ? callerOf(key, this.#environment)
+            ? callerOf(key, this.#environment, accountOf(file, key.account))
             : { kind: 'denied', code: REASONS[state], known: namesOf(key) },
         expiresAt: state === 'revoked' || key.expires === undefined ? Infinity : Date.parse(key.expires),
       });
@@ -124,7 +135,7 @@ function expired(answer: Caller | Denied): Denied {
 }
 
 /** `key` has an account. */
-function callerOf(key: StoredKey, environment: string): Caller {
+function callerOf(key: StoredKey, environment: string, account: StoredAccount | undefined): Caller {
   const entitlement = Object.hasOwn(key.entitlements, environment) ? key.entitlements[environment] : undefined;
   const models: ModelSet = entitlement?.models === 'all' ? 'all' : new Set(entitlement?.models);
   return Object.freeze({
@@ -136,7 +147,8 @@ function callerOf(key: StoredKey, environment: string): Caller {
     ...(entitlement?.routes && { routes: new Set(entitlement.routes) }),
     ...(entitlement?.cohort !== undefined && { cohort: entitlement.cohort }),
     ...(key.limits && { limits: limitsOf(key.limits) }),
-    ...(entitlement?.tokensPerDay !== undefined && { tokensPerDay: entitlement.tokensPerDay }),
+    ...(entitlement && tokenLimitsOf(entitlement)),
+    ...(account && { accountTokens: tokenLimitsOf(account) }),
     ...(entitlement?.usage && { usage: entitlement.usage }),
     weight: key.weight ?? CLASS_WEIGHTS[key.class ?? 'standard'],
   });

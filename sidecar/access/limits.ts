@@ -34,14 +34,40 @@ export interface Limit {
 /** A key's own limits; missing ones are as configured. */
 export type KeyLimits = Readonly<Partial<Record<LimitGroup, Partial<Limit>>>>;
 
-/** The key whose limits apply. */
-export interface LimitedCaller {
+/** The most tokens, of prompts and of completions, in a time; at least 1. Absent: no quota. */
+export interface TokenLimits {
+  /** In any 60 seconds. */
+  readonly tokensPerMinute?: number;
+  /** From one midnight UTC to the next. */
+  readonly tokensPerDay?: number;
+  /** In a calendar month, UTC. */
+  readonly tokensPerMonth?: number;
+}
+
+export const TOKEN_LIMITS = [
+  'tokensPerMinute',
+  'tokensPerDay',
+  'tokensPerMonth',
+] as const satisfies readonly (keyof TokenLimits)[];
+
+/** The quotas among the fields of a key or an account. */
+export function tokenLimitsOf(from: TokenLimits): TokenLimits {
+  const limits: Partial<Record<keyof TokenLimits, number>> = {};
+  for (const name of TOKEN_LIMITS) {
+    const most = from[name];
+    if (most !== undefined) limits[name] = most;
+  }
+  return limits;
+}
+
+/** The key whose limits and quotas apply. */
+export interface LimitedCaller extends TokenLimits {
   readonly account: string;
   readonly keyId: string;
   /** Absent: the configured ones. */
   readonly limits?: KeyLimits;
-  /** Absent: no quota. */
-  readonly tokensPerDay?: number;
+  /** Quotas of all keys of the account together. */
+  readonly accountTokens?: TokenLimits;
 }
 
 /** A request's share of its key's limits. Its owner must end it. */

@@ -6,6 +6,7 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import type { KeysInForce } from '../access/key-identity.js';
 import {
+  accountOf,
   readKeyFile,
   signOfKeyFile,
   limitsOf,
@@ -15,7 +16,14 @@ import {
   type StoredKey,
 } from '../access/key-file.js';
 import { KeyStore, type NewKey } from '../access/keys.js';
-import { LIMIT_GROUPS, type KeyLimits, type LimitGroup } from '../access/limits.js';
+import {
+  LIMIT_GROUPS,
+  TOKEN_LIMITS,
+  tokenLimitsOf,
+  type KeyLimits,
+  type LimitGroup,
+  type TokenLimits,
+} from '../access/limits.js';
 import type { Config } from '../config/config.js';
 import { ENVIRONMENT_NAME } from '../config/schema.js';
 import { MODEL_ROUTES } from '../contracts/requests.js';
@@ -190,10 +198,11 @@ function listed(file: KeyFile, json: boolean): string {
       by(({ models }) => String(models), 'none'),
       by(({ routes }) => routes?.join(), 'all'),
       by(({ cohort }) => cohort, '-'),
-      by(({ tokensPerDay }) => tokensPerDay?.toString(), '-'),
+      by(tokensText, '-'),
+      tokensText(key.accountTokens ?? {}) ?? '-',
     ];
   });
-  const head = 'ID ACCOUNT STATE CREATED EXPIRES CLASS LIMITS MODELS ROUTES COHORT TOKENS/DAY';
+  const head = 'ID ACCOUNT STATE CREATED EXPIRES CLASS LIMITS MODELS ROUTES COHORT TOKENS ACCOUNT-TOKENS';
   return columns([head.split(' '), ...rows]);
 }
 
@@ -208,13 +217,37 @@ function limitsText(limits: StoredKey['limits']): string {
   return groups.map(([group, { inFlight, perMinute }]) => `${group}=${inFlight}/${perMinute}`).join() || 'default';
 }
 
-type Described = Omit<StoredKey, 'hash'> & { readonly hash: undefined; readonly state: string };
+/** Quotas, as in `minute=10000,month=1000000`; undefined if there are none. */
+function tokensText(limits: TokenLimits): string | undefined {
+  const texts = QUOTAS.flatMap(({ field, time }) => (limits[field] === undefined ? [] : [`${time}=${limits[field]}`]));
+  return texts.length > 0 ? texts.join() : undefined;
+}
 
-/** All of a key but its hash. */
+/** Each quota with its time, which is also in its option: `--tokens-per-day`. */
+const QUOTAS = TOKEN_LIMITS.map((field) => ({
+  field,
+  time: field.slice('tokensPer'.length).toLowerCase() as 'minute' | 'day' | 'month',
+}));
+
+type Described = Omit<StoredKey, 'hash'> & {
+  readonly hash: undefined;
+  readonly state: string;
+  readonly accountTokens?: TokenLimits;
+};
+
+/** All of a key but its hash, and the quotas of its account. */
 function described(key: StoredKey, file: KeyFile, now: number): Described {
   const { limits } = key;
-  // JSON leaves out what is undefined.
-  return { ...key, ...(limits && { limits: limitsOf(limits) }), hash: undefined, state: stateOfKey(key, file, now) };
+  const account = accountOf(file, key.account);
+  const quotas = account && tokenLimitsOf(account);
+  return {
+    ...key,
+    ...(limits && { limits: limitsOf(limits) }),
+    ...(quotas && Object.keys(quotas).length > 0 && { accountTokens: quotas }),
+    // JSON leaves out what is undefined.
+    hash: undefined,
+    state: stateOfKey(key, file, now),
+  };
 }
 
 type CreateOptions = Values<typeof SPECS.create.options>;
@@ -233,7 +266,11 @@ export function propertiesOf(options: CreateOptions, environment: string, now: n
   if (account === undefined || account === '') throw new UsageError('--account is required');
   if (options.environment !== undefined && !isEnvironment(options.environment))
     throw new UsageError('--environment must be lower-case letters, digits, - and _, as in the configuration');
-  const tokens = options['tokens-per-day'];
+  const quotas: Partial<Record<keyof TokenLimits, number>> = {};
+  for (const { field, time } of QUOTAS) {
+    const tokens = options[`tokens-per-${time}`];
+    if (tokens !== undefined) quotas[field] = countOf(`--tokens-per-${time}`, tokens);
+  }
   const entitlement = {
     models: models === 'all' ? ('all' as const) : listOf('--models', models),
     ...(routes !== undefined && {
@@ -241,7 +278,7 @@ export function propertiesOf(options: CreateOptions, environment: string, now: n
     }),
     ...(cohort !== undefined && { cohort }),
     ...(options.usage !== undefined && { usage: oneOf('--usage', options.usage, ['account'] as const) }),
-    ...(tokens !== undefined && { tokensPerDay: countOf('--tokens-per-day', tokens) }),
+    ...quotas,
   };
   return {
     account,

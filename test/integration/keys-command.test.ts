@@ -3,7 +3,7 @@ import { mkdtemp, readFile, rm, stat, utimes, writeFile } from 'node:fs/promises
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import t, { type Test } from 'tap';
-import { hashKey, readKeyFile, type KeyFile } from '../../sidecar/access/key-file.js';
+import { hashKey, readKeyFile, writeKeyFile, type KeyFile } from '../../sidecar/access/key-file.js';
 import { runCli, type CommandResult } from '../support/cli.js';
 import { runHere } from '../support/command-here.js';
 import { PATIENT_ENGINE } from '../support/config-parts.js';
@@ -65,7 +65,7 @@ t.test('create prints the key once, alone on stdout, and stores all of its optio
   const desk = await KeysFile.open(t);
   const options =
     '--account acme --environment production --models a,b --routes chat,decisions --cohort pilots --expires 30d ' +
-    '--class batch --limits decisions=8/100,chat=0/60 --tokens-per-day 1000000';
+    '--class batch --limits decisions=8/100,chat=0/60 --tokens-per-minute 9000 --tokens-per-day 1000000 --tokens-per-month 5000000';
   const { code, stdout, stderr } = await desk.keysAlone('create', ...options.split(' '));
   t.equal(code, 0);
   t.match(stdout, KEY);
@@ -88,28 +88,38 @@ t.test('create prints the key once, alone on stdout, and stores all of its optio
       'production:a,b',
       'production:chat,decisions',
       'production:pilots',
-      'production:1000000',
+      'production:minute=9000,day=1000000,month=5000000',
     ],
     'list shows what the key may do',
   );
+  const quotas = { tokensPerMinute: 9000, tokensPerDay: 1_000_000, tokensPerMonth: 5_000_000 };
   t.match(stored, {
     hash: hashKey(key),
     account: 'acme',
     class: 'batch',
     limits: { decisions: { inFlight: 8, perMinute: 100 }, chat: { inFlight: 0, perMinute: 60 } },
     entitlements: {
-      production: { models: ['a', 'b'], routes: ['chat', 'decisions'], cohort: 'pilots', tokensPerDay: 1_000_000 },
+      production: { models: ['a', 'b'], routes: ['chat', 'decisions'], cohort: 'pilots', ...quotas },
     },
   });
   const days = (Date.parse(stored?.expires ?? '') - Date.parse(stored?.created ?? '')) / 86_400_000;
   t.ok(Math.abs(days - 30) < 0.01, `${days} days`);
 });
 
+t.test('list shows the quotas of accounts', async (t) => {
+  const desk = await KeysFile.open(t);
+  await desk.create('--account', 'acme');
+  const quotas = { tokensPerMinute: 9000, tokensPerMonth: 5_000_000 };
+  await writeKeyFile(desk.file, { ...(await desk.content()), accounts: { acme: quotas } });
+  t.match((await desk.keys('list')).stdout, / {2}minute=9000,month=5000000\n/);
+  t.match(JSON.parse((await desk.keys('list', '--json')).stdout), [{ accountTokens: quotas }]);
+});
+
 t.test('list shows states and no hashes; revoke and rotate change them', async (t) => {
   const desk = await KeysFile.open(t);
   t.match(await desk.keys('list'), {
     code: 0,
-    stdout: /^ID +ACCOUNT +STATE +CREATED +EXPIRES +CLASS +LIMITS +MODELS +ROUTES +COHORT +TOKENS\/DAY\n$/,
+    stdout: /^ID +ACCOUNT +STATE +CREATED +EXPIRES +CLASS +LIMITS +MODELS +ROUTES +COHORT +TOKENS +ACCOUNT-TOKENS\n$/,
   });
   const kept = await desk.create('--account', 'acme');
   const gone = await desk.create('--account', 'acme', '--expires', '2099-01-31T00:00:00+01:00');

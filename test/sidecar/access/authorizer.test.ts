@@ -72,7 +72,8 @@ t.test('requests, and the results of their answers', async (t) => {
 
   const plain = harness({ send: 'key' });
   const limits = { decisions: { inFlight: 2 }, chat: { perMinute: 60 } };
-  const gated = { cohort: 'early', tokensPerDay: 1000 };
+  const quotas = { tokensPerMinute: 10, tokensPerMonth: 9000 };
+  const gated = { cohort: 'early', tokensPerDay: 1000, accountTokens: quotas };
   const value = {
     caller: { account: 'a', keyId: 'b', models: ['m', 'n'], routes: ['chat'], class: 'batch', limits, ...gated },
   };

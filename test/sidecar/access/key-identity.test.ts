@@ -6,6 +6,7 @@ import { join } from 'node:path';
 import type { Test } from 'tap';
 import {
   hashKey,
+  KEYS,
   type KeyFile,
   type StoredKey,
   KeyFileError,
@@ -148,8 +149,15 @@ t.test('entitlements are those of the environment only', async (t) => {
   t.notOk(mayCall(elsewhere.models, 'a'));
   t.match(await ask({}, {}, 'constructor'), { models: new Set() });
 
-  const pilots = { development: { models: 'all' as const, cohort: 'pilots', tokensPerDay: 5 } };
-  t.match(await ask({ entitlements: pilots }), { cohort: 'pilots', tokensPerDay: 5 });
+  const pilots = { development: { models: 'all' as const, cohort: 'pilots', tokensPerDay: 5, tokensPerMonth: 50 } };
+  t.match(await ask({ entitlements: pilots }), { cohort: 'pilots', tokensPerDay: 5, tokensPerMonth: 50 });
+  const { key, stored } = makeKey({ account: 'acme' });
+  const file = { version: 1 as const, keys: [stored], accounts: { acme: { tokensPerMinute: 7 } } };
+  // As a part of a large file.
+  const [part = file] = KEYS.parts(file);
+  t.match(await new KeyFileIdentity(part, 'development').resolve(sends(`Bearer ${key}`)), {
+    accountTokens: { tokensPerMinute: 7 },
+  });
 });
 
 t.test('a model of a cohort is open to its keys, and to callers of a gateway', async (t) => {
