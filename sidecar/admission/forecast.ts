@@ -1,17 +1,20 @@
 /** Predicts how long a request would wait, from the leases that ended, and computes how long it may wait. */
 import { HoldTime, type Account, type AccountClass } from './accounts.js';
-import type { QueuedRequest } from './request.js';
+import { MOST_COUNTED, type QueuedRequest, type Turn } from './request.js';
 import type { QueueState } from './state.js';
-import type { ReleaseReason } from './types.js';
+import type { Place, ReleaseReason } from './types.js';
 
-/** The assumed time of a request on a seat before any has ended, ms. Used for Retry-After only: no request is refused by it. */
-const FIRST_GUESS_MS = 1000;
+/** The assumed time of a request on a seat before any has ended, ms. Used for Retry-After and places: no request is refused by it. */
+export const FIRST_GUESS_MS = 1000;
 
 /** Ends of a lease that the caller or the work decided. */
 const MEASURED: ReadonlySet<ReleaseReason> = new Set(['done', 'cancelled', 'deadline']);
 
 /** A wait shorter than this share of the time on the seat is not the reason why a reply was late. */
 const SIGNIFICANT_WAIT = 0.1;
+
+/** The share of their seat time that running requests still need, on average. */
+export const LEFT_SHARE = 0.5;
 
 /** Whether the time of a lease that ended for this reason shows how long requests hold a seat; other leases ended early. */
 export function isMeasurement(reason: ReleaseReason): boolean {
@@ -78,7 +81,7 @@ export class Forecast {
     const { usualMs } = this;
     const { columns, active } = this.#state;
     const rank = account.rankOf(accountClass);
-    const hold = accountClass.hold.meanMs ?? account.holdMs ?? usualMs;
+    const hold = holdOf(account, accountClass, usualMs);
     // Newest first: the waiting requests of its own class are served after it.
     const ownBefore = accountClass.newestFirst ? 0 : accountClass.waiting;
     let beforeMs = ownBefore * hold;
@@ -104,6 +107,55 @@ export class Forecast {
   }
 
   /**
+   * The place of a request of `account` and this class that waits, or that would wait from now on.
+   *
+   * Its position is the number of waiting requests that have their turns before it if none came and none left: those whose engine was lost;
+   * of its own class those before it in the order of its end users; and of every other class as many as are seated until
+   * the class's virtual time has passed the one at which this request is seated. That a class has at its k-th seat from now on, if each of
+   * its requests takes its usual seat time, and running ones still need half of it. Equal ones: in the order of the heap. With several
+   * seats the order may turn out to be another, since requests are charged as time passes and not when they are seated.
+   *
+   * The expected wait is the seat time of these, and of the first running one to end, on all seats at once. O(MOST_COUNTED).
+   */
+  place(account: Account, accountClass: AccountClass, queued: Turn & Partial<QueuedRequest>): Place {
+    const { usualMs } = this;
+    const { returned, replicas } = this.#state;
+    let position = 0;
+    let beforeMs = 0;
+    const count = (requests: number, holdMs: number): void => {
+      position += requests;
+      beforeMs += requests * holdMs;
+    };
+    if (queued.list === returned) {
+      for (let other = queued.prev; other !== undefined && position < MOST_COUNTED; other = other.prev)
+        count(1, usualMs);
+    } else {
+      count(returned.length, usualMs);
+      const own = accountClass.users.before(queued, accountClass.newestFirst);
+      const hold = holdOf(account, accountClass, usualMs);
+      count(own, hold);
+      const turnMs = startMs(account, accountClass, usualMs) + (own * hold) / accountClass.weight;
+      for (const other of this.#state.seatable.front(MOST_COUNTED)) {
+        if (position >= MOST_COUNTED) break;
+        const isFirst = other.seatable.at < account.seatable.at;
+        for (const known of other.classes) {
+          if (known === accountClass || known.waiting === 0) continue;
+          const each = holdOf(other, known, usualMs);
+          const turns = ((turnMs - startMs(other, known, usualMs)) * known.weight) / each;
+          const before = other === account || !isFirst ? Math.ceil(turns) : Math.floor(turns) + 1;
+          count(Math.min(known.waiting, Math.max(0, before)), each);
+        }
+      }
+    }
+    position = Math.min(position, MOST_COUNTED);
+    if (!this.canPredict) return { position, expectedWaitMs: undefined };
+    const { seatTokens = 0 } = queued;
+    const seats = seatTokens === 0 ? this.#state.seats : replicas.seatsFor(seatTokens);
+    const isFree = replicas.freeSeats > position && replicas.hasFree(seatTokens);
+    return { position, expectedWaitMs: isFree ? 0 : (beforeMs + usualMs) / Math.max(1, seats) };
+  }
+
+  /**
    * How long a request may wait and still meet its deadline (B), ms. With `accountClass` it has to end by then, otherwise to
    * begin.
    */
@@ -123,6 +175,16 @@ export class Forecast {
   }
 }
 
+/** The usual seat time of one request of a class, ms. */
+function holdOf(account: Account, { hold }: AccountClass, usualMs: number): number {
+  return hold.meanMs ?? account.holdMs ?? usualMs;
+}
+
+/** The virtual time at which a class is given its next seat. */
+function startMs(account: Account, accountClass: AccountClass, usualMs: number): number {
+  return account.rankOf(accountClass) + account.rate * LEFT_SHARE * (account.holdMs ?? usualMs);
+}
+
 /** Seat time that is due to the classes of an account before the rank of a newcomer's turn, ms, without the class `except`. O(classes). */
 function dueMs(
   account: Account,
@@ -134,7 +196,7 @@ function dueMs(
   for (const known of account.classes) {
     rank = Math.max(rank, known.virtualMs);
     if (known === except || known.waiting === 0) continue;
-    const each = known.hold.meanMs ?? account.holdMs ?? turn.usualMs;
+    const each = holdOf(account, known, turn.usualMs);
     due += Math.min(known.waiting * each, known.weight * Math.max(0, turn.rank - rank));
   }
   return due;

@@ -8,7 +8,7 @@ import { bodyKeyOf, type QueuedRequest } from './request.js';
 import { retryAfter, RetryReservations } from './retry.js';
 import type { Sessions } from './sessions.js';
 import type { QueueState } from './state.js';
-import type { QueueConfig, QueueRequest, Refused } from './types.js';
+import type { Place, QueueConfig, QueueRequest, Refused } from './types.js';
 
 export interface Admitted {
   readonly kind: 'admitted';
@@ -32,6 +32,8 @@ interface Refusing {
   readonly bodyKey?: string | undefined;
   /** Tokens that its seat has to hold; absent: any seat will do, or it is not known. */
   readonly seatTokens?: number;
+  /** Absent: its place is not told. */
+  readonly request?: QueueRequest;
 }
 
 export class Judge {
@@ -75,7 +77,7 @@ export class Judge {
     const bodyKey = bodyKeyOf(request);
     const seatTokens = again?.seatTokens ?? 0;
     const refuse = (reason: RefusalReason, budgetMs = this.#config.maxWaitMs): Refused =>
-      this.refuse(reason, account, accountClass, { bodyKey, seatTokens, budgetMs });
+      this.refuse(reason, account, accountClass, { bodyKey, seatTokens, budgetMs, request });
 
     if (request.deadlineAt !== undefined && request.deadlineAt <= now) return refuse('deadline');
     const stands = this.#overload.standsFor(seatTokens);
@@ -161,6 +163,12 @@ export class Judge {
     return this.#forecast.waitMs(account, accountClass, replicas.seatsFor(seatTokens), busy);
   }
 
+  /** The place of a request; undefined if it does not wait. */
+  place(queued: QueuedRequest): Place | undefined {
+    if (queued.phase !== 'unready' && queued.phase !== 'ready') return undefined;
+    return this.#forecast.place(this.#state.accountOf(queued), this.#state.classOf(queued), queued);
+  }
+
   /** Refuses a request that waited, or that lost its engine, and waits no more. */
   refuseWaiting(queued: QueuedRequest, reason: RefusalReason): Refused {
     const account = this.#state.accountOf(queued);
@@ -172,26 +180,31 @@ export class Judge {
     reason: RefusalReason,
     account: Account,
     accountClass: AccountClass,
-    { budgetMs = this.#config.maxWaitMs, bodyKey, seatTokens = 0 }: Refusing = {},
+    { budgetMs = this.#config.maxWaitMs, bodyKey, seatTokens = 0, request }: Refusing = {},
   ): Refused {
     this.#refused[reason] = (this.#refused[reason] ?? 0) + 1;
     const row = REFUSALS[reason];
+    const newest = request && { request, order: Infinity, hasReservation: false, continues: false, seatTokens };
+    const place = newest &&
+      row.code === 'capacity_exceeded' && { place: this.#forecast.place(account, accountClass, newest) };
     const reserves = row.reserves && this.#overload.standsFor(seatTokens);
     const reserved = reserves ? this.reservations.offer(accountClass, bodyKey, this.#state.now) : undefined;
-    if (reserved) return { kind: 'refused', reason, retryAfterMs: reserved.ms, retry: reserved.kind };
+    if (reserved) return { kind: 'refused', reason, retryAfterMs: reserved.ms, retry: reserved.kind, ...place };
     if (row.retryAfter === 'soon') return { kind: 'refused', reason, retryAfterMs: retryAfter(0, this.#random()) };
     const waitMs = this.predict(account, accountClass, seatTokens);
     const afterMs = row.retryAfter === 'place' ? waitMs / (accountClass.waiting + 1) : waitMs - budgetMs;
-    return { kind: 'refused', reason, retryAfterMs: retryAfter(afterMs, this.#random()), retry: 'predicted' };
+    return { kind: 'refused', reason, retryAfterMs: retryAfter(afterMs, this.#random()), retry: 'predicted', ...place };
   }
 
-  /** Refuses a request of lent seats (lent.ts), which is predicted to wait for `waitMs`. */
-  refuseLent(reason: RefusalReason, waitMs: number): Refused {
+  /** Refuses a request of lent seats (lent.ts), which would have this place. */
+  refuseLent(reason: RefusalReason, place: Place): Refused {
     this.#refused[reason] = (this.#refused[reason] ?? 0) + 1;
-    const basis = REFUSALS[reason].retryAfter;
+    const { retryAfter: basis, code } = REFUSALS[reason];
+    const waitMs = place.expectedWaitMs ?? 0;
     const afterMs = basis === 'wait' ? waitMs - this.#config.maxWaitMs : basis === 'place' ? waitMs : 0;
     const retryAfterMs = retryAfter(afterMs, this.#random());
-    return { kind: 'refused', reason, retryAfterMs, ...(basis !== 'soon' && { retry: 'predicted' }) };
+    const told = code === 'capacity_exceeded' && { place };
+    return { kind: 'refused', reason, retryAfterMs, ...(basis !== 'soon' && { retry: 'predicted' }), ...told };
   }
 
   /** Whether a seat is free for a newcomer of this account, or kept for another one's session from which it takes it. */

@@ -4,8 +4,10 @@
  * idle (state.ts has the theory). All accounts have the same weight, that of class `batch`.
  */
 import { Heap, HeapNode } from '../lib/heap.js';
-import { OrderedList, type ListMember } from './request.js';
-import type { LentAccountCounts, QueueRequest, SeatNeeds, Ticket, TicketOutcome } from './types.js';
+import type { HoldTime } from './accounts.js';
+import { FIRST_GUESS_MS, LEFT_SHARE } from './forecast.js';
+import { MOST_COUNTED, OrderedList, type ListMember } from './request.js';
+import type { LentAccountCounts, Place, QueueRequest, SeatNeeds, Ticket, TicketOutcome } from './types.js';
 
 /** Accounts whose first requests are tried for one seat: a request that needs a long seat delays no other account. */
 export const CANDIDATES = 16;
@@ -172,6 +174,37 @@ export class LentShares {
   /** The first requests of the account with the lowest virtual time, and of some that follow it soon, at most `most`. */
   *next(most: number): Generator<LentRequest> {
     for (const { ready } of this.#ready.front(most)) if (ready.first !== undefined) yield ready.first;
+  }
+
+  /** The place of a request; undefined if it does not wait. `hold`: as of {@link placeOf}. */
+  place(lent: LentRequest, hold: HoldTime): Place | undefined {
+    const { account, phase } = lent;
+    if (phase === 'unready') return this.placeOf(account, hold, account.ready.length);
+    if (phase !== 'ready') return undefined;
+    let own = 0;
+    for (let other = lent.prev; other !== undefined && own < MOST_COUNTED; other = other.prev) own += 1;
+    return this.placeOf(account, hold, own);
+  }
+
+  /**
+   * The place of one more request of this account, after `own` of its requests. Before it are as many of each other account as have their
+   * turns until then (forecast.ts); it is expected to wait for as many of each, on as many seats as are lent now. `hold`: the time of lent
+   * seats that were used to a request's end. O(MOST_COUNTED).
+   */
+  placeOf(account: LentAccount, { meanMs }: HoldTime, own = account.waiting): Place {
+    const each = meanMs ?? FIRST_GUESS_MS;
+    const startMs = ({ virtualMs, seats }: LentAccount): number => virtualMs + LEFT_SHARE * seats * each;
+    const turnMs = startMs(account) + own * each;
+    let position = own;
+    for (const other of this.#ready.front(MOST_COUNTED)) {
+      if (other === account) continue;
+      const turns = (turnMs - startMs(other)) / each;
+      const before = other.node.at < account.node.at ? Math.floor(turns) + 1 : Math.ceil(turns);
+      position += Math.min(other.ready.length, Math.max(0, before));
+    }
+    const accounts = this.readyAccounts + (account.node.at < 0 ? 1 : 0);
+    const expectedWaitMs = meanMs && ((own + 1) * accounts * meanMs) / Math.max(1, this.running);
+    return { position: Math.min(MOST_COUNTED, position), expectedWaitMs };
   }
 
   /** It is given a seat. */

@@ -135,6 +135,7 @@ export class LentSeats {
     this.#arm(lent);
     return {
       outcome: lent.outcome,
+      place: () => (lent.phase === 'queued' ? lent.ticket?.place() : this.#shares.place(lent, this.#hold)),
       ready: (needs) => {
         if (lent.phase === 'unready') this.#queue.turn(() => this.#becomesReady(lent, needs));
       },
@@ -200,7 +201,7 @@ export class LentSeats {
     if (deadlineAt <= now) return 'deadline';
     const lendable = Math.max(0, replicas.idle - this.#headroomSeats);
     if (this.#shares.waiting < lendable) return undefined;
-    const waitMs = this.#waitMs(account);
+    const { expectedWaitMs: waitMs } = this.#shares.placeOf(account, this.#hold);
     if (waitMs !== undefined && waitMs > Math.min(this.#config.maxWaitMs, deadlineAt - now)) return 'predicted';
     // A body above the cap may wait if no other does.
     if (this.#freeBytes < bytes && this.#freeBytes < this.#config.waitingBytes) return 'bytes';
@@ -219,17 +220,6 @@ export class LentSeats {
     if (account !== undefined && longest.waiting < account.waiting + 2) return false;
     this.#refuse(last, 'dropped');
     return true;
-  }
-
-  /**
-   * How long one more request of this account would wait, ms: for its own requests that wait, and as many of each other account that does,
-   * on as many seats as are lent now. Undefined if no lent seat was ever used to a request's end.
-   */
-  #waitMs(account: LentAccount): number | undefined {
-    const { meanMs } = this.#hold;
-    if (meanMs === undefined) return undefined;
-    const accounts = this.#shares.readyAccounts + (account.node.at < 0 ? 1 : 0);
-    return ((account.waiting + 1) * accounts * meanMs) / Math.max(1, this.#shares.running);
   }
 
   #becomesReady(lent: LentRequest, needs: SeatNeeds): void {
@@ -481,7 +471,7 @@ export class LentSeats {
   }
 
   #refusal(reason: RefusalReason, account: LentAccount): Refused {
-    return this.#judge.refuseLent(reason, this.#waitMs(account) ?? 0);
+    return this.#judge.refuseLent(reason, this.#shares.placeOf(account, this.#hold));
   }
 
   #stopWaiting(lent: LentRequest): void {

@@ -255,6 +255,7 @@ export class SeatQueue {
   #ticketOf(queued: QueuedRequest): Ticket {
     return {
       outcome: queued.outcome,
+      place: () => this.#turn(() => this.#judge.place(queued)),
       ready: (needs) => this.#ready(queued, needs),
       cancel: (cause) => this.#turn(() => this.#cancel(queued, cause === 'disconnected')),
     };
@@ -449,7 +450,7 @@ export class SeatQueue {
       queued.phase = 'ready';
       queued.readyAt = queued.queuedAt = now;
       this.#sessions.waitsAgain(queued);
-      this.#state.returned(queued);
+      this.#state.waitsAgain(queued);
       this.#waits.arm(queued);
     } else this.#settle(queued, this.#judge.refuseWaiting(queued, refused));
     this.#returnSeats(queued, queued.seats);

@@ -227,7 +227,26 @@ export class UserRoundRobin {
     const user = this.#turns.first;
     const first = user?.turns.first;
     if (!newestFirst || user === undefined || first === undefined) return first;
-    return first.hasReservation || first.continues || first.request.urgent === true ? first : user.newest.first;
+    return goesFirst(first) ? first : user.newest.first;
+  }
+
+  /**
+   * How many requests have their turns before this one, which need not have been added: of its own user those that go first, and of each
+   * other user as many as it has turns until then. At most MOST_COUNTED requests and users are looked at, and counted.
+   */
+  before(queued: Turn, newestFirst: boolean): number {
+    const own = this.#users[userKeyOf(queued)];
+    const isBefore = newestFirst ? isNewer : isSooner;
+    const turns = own?.turns.front(MOST_COUNTED).filter((other) => isBefore(other, queued)).length ?? 0;
+    let count = turns;
+    let isPast = false;
+    let looked = 0;
+    for (let user = this.#turns.first; user !== undefined && looked < MOST_COUNTED; user = user.next) {
+      looked += 1;
+      if (user === own) isPast = true;
+      else count += Math.min(user.turns.size, isPast ? turns : turns + 1);
+    }
+    return Math.min(count, MOST_COUNTED);
   }
 
   /** The first request in the order of turns for which `wanted` is true. O(requests). */
@@ -272,12 +291,30 @@ export class UserRoundRobin {
 }
 
 /** Begins with a letter of ours: so no label is a name that all objects have, or equals the key of requests without a label. */
-function userKeyOf({ request: { user } }: QueuedRequest): string {
+function userKeyOf({ request: { user } }: Turn): string {
   return user === undefined ? '' : `u${user}`;
 }
 
+/** The most requests, end users and accounts that are looked at to find the place of one request, and the highest position named. */
+export const MOST_COUNTED = 1000;
+
+/** What decides when a request of its user has its turn. */
+export type Turn = Pick<QueuedRequest, 'request' | 'order' | 'hasReservation' | 'continues'>;
+
+/** Also where the newest goes first. */
+function goesFirst({ hasReservation, continues, request }: Turn): boolean {
+  return hasReservation || continues || request.urgent === true;
+}
+
+/** The order where the newest goes first. */
+function isNewer(a: Turn, b: Turn): boolean {
+  const isFirst = goesFirst(a);
+  if (isFirst !== goesFirst(b)) return isFirst;
+  return isFirst ? isSooner(a, b) : a.order > b.order;
+}
+
 /** The order of one user's requests: reservations, then turns of sessions that go on, then the earliest deadline, then first come. */
-function isSooner(a: QueuedRequest, b: QueuedRequest): boolean {
+function isSooner(a: Turn, b: Turn): boolean {
   if (a.hasReservation !== b.hasReservation) return a.hasReservation;
   if (a.continues !== b.continues) return a.continues;
   const [left, right] = [a.request.deadlineAt ?? Infinity, b.request.deadlineAt ?? Infinity];

@@ -139,6 +139,11 @@ export class QueueState {
     return this.accountOf(queued).classFor(queued.request.weight);
   }
 
+  /** The requests whose engine was lost, in the order in which they are seated: before all others. */
+  get returned(): OrderedList<QueuedRequest> {
+    return this.#returned;
+  }
+
   /** The first of the requests whose engine was lost for which `wanted` is true. */
   firstReturned(wanted: (queued: QueuedRequest) => boolean): QueuedRequest | undefined {
     let queued = this.#returned.first;
@@ -237,7 +242,7 @@ export class QueueState {
    * A request that had a seat waits again. Called before its seats are returned, so that its account is not idle in between, which
    * would lift it.
    */
-  returned(queued: QueuedRequest): void {
+  waitsAgain(queued: QueuedRequest): void {
     const account = this.accountOf(queued);
     this.#returned.insert(queued);
     this.#seatableRequests += 1;
@@ -247,7 +252,7 @@ export class QueueState {
 
   /**
    * A request waits for a seat for the next part of its work. It has no place that another request could take. Called before its seats are
-   * returned, as {@link returned}. `lifts`: they were returned before, so that its class is lifted as at a new request.
+   * returned, as {@link waitsAgain}. `lifts`: they were returned before, so that its class is lifted as at a new request.
    */
   readyAgain(queued: QueuedRequest, lifts: boolean): void {
     const account = this.accountOf(queued);

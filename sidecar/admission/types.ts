@@ -60,6 +60,14 @@ export interface SequenceClaims {
   readonly kept: readonly number[];
 }
 
+/** Where a waiting request stands (forecast.ts). */
+export interface Place {
+  /** How many of the waiting requests are seated before it, as far as is known now; 1,000 stands for 1,000 and more. */
+  readonly position: number;
+  /** How long it is expected to wait for its seat from now on, ms; undefined before a first request has ended. */
+  readonly expectedWaitMs: number | undefined;
+}
+
 /** A refusal, with the time after which a retry may be admitted. */
 export interface Refused {
   readonly kind: 'refused';
@@ -67,6 +75,8 @@ export interface Refused {
   readonly retryAfterMs: number;
   /** Where that time came from (retry.ts). `none`: a long time, since none could be reserved. Absent: no wait was predicted. */
   readonly retry?: 'predicted' | 'reserved' | 'none';
+  /** The place that the request would have now if it might wait. Absent: it is not refused for want of seats. */
+  readonly place?: Place;
 }
 
 export type TicketOutcome =
@@ -78,6 +88,8 @@ export interface Ticket {
   ready(needs: SeatNeeds): void;
   /** Settles once. */
   readonly outcome: Promise<TicketOutcome>;
+  /** Its place now; undefined while it does not wait. */
+  place(): Place | undefined;
   /**
    * The caller disconnected or a check failed: the place is freed and the outcome settles as cancelled. After the outcome
    * settled it records that the caller left, and ends the second wait of a request that was given back; else it does nothing.

@@ -105,9 +105,8 @@ export class StreamWriter implements ReplyWriter {
     this.#chunkHead = chunkHead(head);
     this.#includeUsage = options.includeUsage;
     this.#continuousUsage = options.continuousUsage === true;
-    this.#keepAlive = new StreamKeepAlive(options.clock, options.keepAliveMs, () => {
-      context.stream().comment('keep-alive');
-    });
+    const idle = (): void => context.stream().comment('keep-alive');
+    this.#keepAlive = new StreamKeepAlive(options.clock, options.keepAliveMs, idle, context.tellPlace);
   }
 
   madeBy(weightVersion: string): void {

@@ -266,7 +266,8 @@ export class MessageStreamWriter extends BlockWriter {
     { maxTokens, clock, keepAliveMs }: { maxTokens: number | undefined; clock: Clock; keepAliveMs: number },
   ) {
     super(context, head, maxTokens);
-    this.#keepAlive = new StreamKeepAlive(clock, keepAliveMs, () => context.stream().event(PING, 'ping'));
+    const idle = (): void => context.stream().event(PING, 'ping');
+    this.#keepAlive = new StreamKeepAlive(clock, keepAliveMs, idle, context.tellPlace);
     context.frames = { named: true };
   }
 

@@ -124,21 +124,32 @@ export class JoinedWriter implements ReplyWriter {
   }
 }
 
-/** Notices when a stream has sent nothing for an interval. The first one begins at the construction. */
+/** A stream whose caller asks for its place in the queue is told it at most so often, ms. */
+export const QUEUE_COMMENT_MS = 2000;
+
+/** Notices when a stream has sent nothing for an interval, or its place is to be told. The first interval begins at the construction. */
 export class StreamKeepAlive {
   readonly #clock: Clock;
   readonly #intervalMs: number;
   readonly #idle: () => void;
+  readonly #tellPlace: () => boolean;
   #cancelTimer: () => void;
   #sentAt: number;
+  /** Infinity: its caller does not ask for its place. */
+  #tellsAt: number;
 
-  /** `idle` is called each time that nothing was sent for `intervalMs`; it sends a keep-alive. */
-  constructor(clock: Clock, intervalMs: number, idle: () => void) {
+  /**
+   * `idle` is called each time that nothing was sent for `intervalMs`; it sends a keep-alive. `tellPlace` is called every
+   * {@link QUEUE_COMMENT_MS}, and returns false if it sent nothing since the request does not wait; undefined if it is not to be called.
+   */
+  constructor(clock: Clock, intervalMs: number, idle: () => void, tellPlace?: () => boolean) {
     this.#clock = clock;
     this.#intervalMs = intervalMs;
     this.#idle = idle;
+    this.#tellPlace = tellPlace ?? (() => false);
     this.#sentAt = clock.now();
-    this.#cancelTimer = this.#lookAfter(intervalMs);
+    this.#tellsAt = tellPlace ? this.#sentAt + QUEUE_COMMENT_MS : Infinity;
+    this.#cancelTimer = this.#look();
   }
 
   /** Call it with each event that is sent. It sets no timer, since a stream sends many. */
@@ -151,13 +162,17 @@ export class StreamKeepAlive {
     this.#cancelTimer();
   }
 
-  #lookAfter(ms: number): () => void {
-    return this.#clock.after(ms, () => {
-      const leftMs = this.#sentAt + this.#intervalMs - this.#clock.now();
-      const silent = leftMs <= 0;
-      if (silent) this.sent();
-      this.#cancelTimer = this.#lookAfter(silent ? this.#intervalMs : leftMs);
-      if (silent) this.#idle();
+  #look(): () => void {
+    const dueAt = Math.min(this.#sentAt + this.#intervalMs, this.#tellsAt);
+    return this.#clock.after(dueAt - this.#clock.now(), () => {
+      const now = this.#clock.now();
+      const tells = now >= this.#tellsAt;
+      if (tells) this.#tellsAt = now + QUEUE_COMMENT_MS;
+      const told = tells && this.#tellPlace();
+      const silent = now - this.#sentAt >= this.#intervalMs;
+      if (told || silent) this.sent();
+      this.#cancelTimer = this.#look();
+      if (silent && !told) this.#idle();
     });
   }
 }

@@ -1,6 +1,6 @@
 import type { Caller, Credentials, Denied } from '../access/identity.js';
 import type { LimitGroup, Permit } from '../access/limits.js';
-import type { Lease, Refused } from '../admission/types.js';
+import type { Lease, Place, Refused } from '../admission/types.js';
 import type { ContractError, ErrorCode } from '../domain/errors.js';
 import { REFUSALS } from '../domain/refusal-reasons.js';
 import { classOf } from '../domain/service-class.js';
@@ -101,6 +101,9 @@ export class RequestContext {
   frames: FrameOptions = {};
   /** Headers of its answer, besides those of every answer; set before it begins. An error has none of them. */
   headers: Readonly<Record<string, string>> = {};
+
+  /** Its place in the queue. Returns undefined while it does not wait. */
+  place: () => Place | undefined = () => undefined;
 
   constructor(exchange: Exchange, route: ContextRoute, services: Services) {
     this.exchange = exchange;
@@ -252,6 +255,21 @@ export class RequestContext {
     return this.#stream;
   }
 
+  /**
+   * Sends the place of a request that waits as a comment of its stream, and returns whether it waits. Undefined if its caller does not ask
+   * for it.
+   */
+  get tellPlace(): (() => boolean) | undefined {
+    if (this.exchange.head.header('x-ra-queue') !== '1') return undefined;
+    return () => {
+      const place = this.place();
+      if (place === undefined) return false;
+      const { position, expectedWaitMs: ms } = place;
+      this.stream().comment(`queue position=${position}${ms === undefined ? '' : ` wait_ms=${Math.ceil(ms)}`}`);
+      return true;
+    };
+  }
+
   /** The answer's body in pieces, opened on the first call. From then on a failure closes the connection. */
   pieces(): BodyPieces {
     return (this.#pieces ??= this.exchange.pieces(
@@ -266,7 +284,9 @@ export class RequestContext {
     else {
       if (this.model !== undefined) this.#services.metrics.refused(this.model, stop.reason, stop.retry);
       this.#reason = stop.reason;
-      this.#fail(this.#stillLoads(stop) ?? refusals.refused(stop));
+      const starting = this.#stillLoads(stop);
+      if (starting) this.#fail(starting);
+      else this.#fail(refusals.refused(stop), stop.place && placeFields(stop.place));
     }
   }
 
@@ -279,7 +299,7 @@ export class RequestContext {
   }
 
   /** An ordinary response, or the one error frame of a stream that is open. It names the field as the caller sent it. */
-  #fail(found: ContractError): void {
+  #fail(found: ContractError, headers: Readonly<Record<string, string>> = {}): void {
     const param = found.param === null ? undefined : this.#route.fieldNames?.[found.param];
     const error = param === undefined ? found : Object.assign({}, found, { param });
     if (this.#stream) {
@@ -294,7 +314,7 @@ export class RequestContext {
     }
     this.#settle(false);
     const timing = error.status === 429 ? { 'Server-Timing': this.times.header() } : {};
-    this.exchange.fail(error, this.#withLimits(timing));
+    this.exchange.fail(error, this.#withLimits(Object.assign({}, timing, headers)));
     this.ended(this.exchange.answerForm?.statusOf(error) ?? error.status, error);
   }
 
@@ -402,6 +422,10 @@ export class RequestContext {
       completionTokens,
     });
   }
+}
+
+function placeFields({ position, expectedWaitMs: ms }: Place): Readonly<Record<string, string>> {
+  return { 'x-queue-position': `${position}`, ...(ms !== undefined && { 'x-expected-wait-ms': `${Math.ceil(ms)}` }) };
 }
 
 /** How a request ended. */

@@ -181,12 +181,13 @@ export class ResponseStreamWriter extends ItemWriter {
 
   constructor(context: RequestContext, head: ResponseHead, options: { clock: Clock; keepAliveMs: number }) {
     super(context, head);
-    this.#keepAlive = new StreamKeepAlive(options.clock, options.keepAliveMs, () => {
+    const idle = (): void => {
       // Before the first token the first events are sent, since clients accept no other event before these. Later it is an event
       // too: a comment does not end a client's wait for the next event, which Codex bounds by five minutes.
       if (this.#number === 0) this.#greet();
       else this.#send('keepalive', {});
-    });
+    };
+    this.#keepAlive = new StreamKeepAlive(options.clock, options.keepAliveMs, idle, context.tellPlace);
     context.frames = {
       named: true,
       errorName: 'response.failed',

@@ -117,6 +117,7 @@ function begin<P extends Params>(
       params.n === 1 && { session: { name: sessionNameOf(context.exchange.head, params, account) } }),
   });
   if ('kind' in ticket) return ticket;
+  context.place = () => ticket.place();
   // For as long as the request lives, since a request whose engine was lost waits a second time. While it has a seat, `cancel`
   // only records when its caller left.
   const { gone } = context.exchange;

@@ -110,6 +110,8 @@ const READABLE = [
   'x-request-id',
   'Retry-After',
   'Server-Timing',
+  'x-queue-position',
+  'x-expected-wait-ms',
   ...LIMITS.flatMap((limit) => ['limit', 'remaining', 'reset'].map((what) => `x-ratelimit-${what}-${limit}`)),
   ...LIMITS.flatMap((limit) => ['limit', 'remaining', 'reset'].map((what) => `anthropic-ratelimit-${limit}-${what}`)),
 ].map((name) => ({ name, key: name.toLowerCase() }));
@@ -127,6 +129,7 @@ const SENDABLE: ReadonlySet<string> = new Set([
   'idempotency-key',
   'user-agent',
   'x-api-key',
+  'x-ra-queue',
   'x-request-id',
 ]);
 const SENDABLE_BY_SDK = /^x-stainless-[a-z0-9-]{1,64}$/;

@@ -89,6 +89,43 @@ t.test('a caller that disconnects in the queue frees its place at once, long bef
   );
 });
 
+t.test('a stream that asks is told its place, and a refusal tells where it would stand', async (t) => {
+  const sidecar = await InProcess.start(t, {
+    models: [{ id: 'm', kind: 'chat', seats: 1 }],
+    config: { queue: { ...PATIENT_QUEUE, waitingPerSeat: 3 } },
+  });
+  const stream = chatBody('m', 'echo', { stream: true });
+  const waiting = (count: number): Promise<void> =>
+    sidecar.until('ra_sidecar_waiting_requests{model="m",class="standard"}', count);
+  const running = await sidecar.begin(CHAT, chatBody('m', 'begun', { stream: true }));
+  await running.until('begun');
+  const unknown = await sidecar.begin(CHAT, stream, { 'x-ra-queue': '1' });
+  await waiting(1);
+  await unknown.until('\r\n\r\n13\r\n: queue position=0\n\r\n');
+  running.close();
+  t.match((await unknown.response()).body, /^: queue position=0\ndata: /, 'the comment came before the first frame');
+
+  const again = await sidecar.begin(CHAT, chatBody('m', 'begun', { stream: true }));
+  await again.until('begun');
+  const [first, second, silent] = [{ 'x-ra-queue': '1' }, { 'x-ra-queue': '1' }, { 'x-ra-queue': '0' }];
+  const told: Awaited<ReturnType<typeof sidecar.begin>>[] = [];
+  for (const [at, headers] of [first, second, silent].entries()) {
+    told.push(await sidecar.begin(CHAT, stream, headers));
+    await waiting(at + 1);
+  }
+  const refused = await sidecar.post(CHAT, stream);
+  t.equal(refused.status, 429);
+  t.equal(refused.field('x-queue-position'), '3');
+  t.match(refused.field('x-expected-wait-ms'), /^[1-9]\d*$/);
+  t.match(refused.field('Access-Control-Expose-Headers'), /x-queue-position, x-expected-wait-ms/);
+  await told[1]?.until(': queue position=1 wait_ms=');
+  again.close();
+  const bodies = await Promise.all(told.map(async (each) => (await each.response()).body));
+  t.match(bodies[0], /^: queue position=0 wait_ms=[1-9]\d*\ndata: /);
+  t.match(bodies[1], /^: queue position=1 wait_ms=[1-9]\d*\ndata: /);
+  t.match(bodies[2], /^data: /, 'not asked for');
+});
+
 t.test('the operators’ page shows waiting and running requests', async (t) => {
   const sidecar = await InProcess.start(t, { models: [{ id: 'm', kind: 'chat', seats: 1 }] });
   await sidecar.begin(CHAT, chatBody('m', 'hold'));

@@ -123,6 +123,7 @@ function refusal(status: number, codes: readonly ErrorCode[], { messageErrors, k
       ...(waits ? (['Retry-After', 'retry-after-ms'] as const) : []),
       ...(waits || codes.some((code) => !CATALOGUE[code].retryable) ? (['x-should-retry'] as const) : []),
       ...(status === 429 ? (['Server-Timing'] as const) : []),
+      ...(codes.includes('capacity_exceeded') ? (['x-queue-position', 'x-expected-wait-ms'] as const) : []),
       ...(key && messageErrors !== true ? LIMIT_HEADERS : []),
     ]),
     content: json(messageErrors === true ? 'MessageError' : 'Error'),
@@ -171,6 +172,15 @@ export const REQUEST_HEADERS: readonly RequestHeader[] = [
     withBody: true,
   },
   {
+    id: 'Queue',
+    name: 'x-ra-queue',
+    description:
+      '`1`: a stream that waits for a seat is told its place every 2 s, in comments such as `: queue position=3 wait_ms=4200`, the ' +
+      'first of which sends the 200.',
+    schema: { type: 'string' },
+    withBody: true,
+  },
+  {
     id: 'LoadMetricsFormat',
     name: 'endpoint-load-metrics-format',
     description:
@@ -196,7 +206,7 @@ export const RESPONSE_HEADERS = {
   },
   'Access-Control-Expose-Headers': {
     description:
-      'Those of `x-request-id`, `Retry-After`, `Server-Timing` and the fields about limits that the response carries.',
+      'Those of `x-request-id`, `Retry-After`, `Server-Timing` and the fields about limits and the queue that the response carries.',
     schema: LINE,
   },
   'Server-Timing': {
@@ -207,6 +217,12 @@ export const RESPONSE_HEADERS = {
   },
   'Retry-After': { description: 'Seconds to wait before the request is sent again.', schema: SECONDS },
   'retry-after-ms': { description: 'The same in milliseconds.', schema: SECONDS },
+  'x-queue-position': {
+    description:
+      'On refusals for want of seats: how many waiting requests would be seated before this one if it might wait now; 1,000 stands for more.',
+    schema: SECONDS,
+  },
+  'x-expected-wait-ms': { description: 'How long it would then wait, in milliseconds.', schema: SECONDS },
   'endpoint-load-metrics': {
     description:
       'For proxies, where the operator has turned it on: how busy this server is, an ORCA load report that begins with ' +

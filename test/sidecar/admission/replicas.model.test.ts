@@ -119,7 +119,12 @@ class ReplicaWalk {
 }
 
 /** Of a request that was given back: its first ticket is no longer needed. */
-const NO_TICKET: Ticket = { ready: () => undefined, cancel: () => undefined, outcome: new Promise(() => undefined) };
+const NO_TICKET: Ticket = {
+  place: () => undefined,
+  ready: () => undefined,
+  cancel: () => undefined,
+  outcome: new Promise(() => undefined),
+};
 
 t.test(
   'whatever happens, no seat is lost, too short, or free beside a request that could use it',

@@ -108,3 +108,20 @@ t.test('it may be closed by what it calls', async (t) => {
   t.equal(calls, 1);
   t.equal(clock.pending, 0);
 });
+
+t.test('a place in the queue is told at most every 2 s, in place of a keep-alive', async (t) => {
+  for (const [intervalMs, quiet] of [
+    [15_000, [19_000, 34_000]],
+    [1000, [1000, 3000, 5000, 6000, 7000, 8000]],
+  ] as const) {
+    const clock = new FakeClock();
+    const [told, idle]: [number[], number[]] = [[], []];
+    const tell = (): boolean => clock.now() <= 5000 && told.push(clock.now()) > 0;
+    const keepAlive = new StreamKeepAlive(clock, intervalMs, () => idle.push(clock.now()), tell);
+    clock.advance(intervalMs === 1000 ? 8000 : 40_000);
+    keepAlive.close();
+    t.strictSame(told, [2000, 4000]);
+    t.strictSame(idle, quiet);
+    t.equal(clock.pending, 0);
+  }
+});
