@@ -1,7 +1,7 @@
 /** The time to save and restore a state, compared with a step of running replies, on a CPU. */
 import { BatchDecoder } from '../../engine/llama/batch-decoder.js';
 import { truncatableAnywhere } from '../../engine/llama/load-plan.js';
-import type { Part, Sampling } from '../../engine/scheduler/decoder.js';
+import type { StepPart, Sampling } from '../../engine/scheduler/decoder.js';
 import { endless } from '../support/models.js';
 import { keep, type Row } from '../support/results.js';
 import { median } from '../support/stats.js';
@@ -48,7 +48,7 @@ for (const name of ['window', 'hybrid'] as const) {
   }));
   const step = (count: number) => (): Promise<unknown> =>
     decoder.step(
-      replies.slice(0, count).map(({ sequence, sampler }): Part => {
+      replies.slice(0, count).map(({ sequence, sampler }): StepPart => {
         return { kind: 'sample', sequence, tokens: Uint32Array.of(400), sampler };
       }),
     );

@@ -5,7 +5,7 @@
  *     node dist/bench/gpu/decodes.bench.js 8b cuda
  */
 import { loadRuntime } from '../../engine/llama/runtime.js';
-import type { Part } from '../../engine/scheduler/decoder.js';
+import type { StepPart } from '../../engine/scheduler/decoder.js';
 import { STEP_MS } from '../../engine/scheduler/step-planner.js';
 import { stepsOf } from '../../engine/scheduler/jobs.js';
 import { StepLoop } from '../../engine/scheduler/step-loop.js';
@@ -25,7 +25,7 @@ const BAND = SEATS / 4;
 
 /** A call of the decoder: one decode, or a run of several of the same replies. */
 interface Call {
-  readonly parts: readonly Part[];
+  readonly parts: readonly StepPart[];
   readonly decodes: number;
   /** From the round's start. */
   readonly fromMs: number;
@@ -61,7 +61,7 @@ const step = decoder.step.bind(decoder);
 const run = decoder.run?.bind(decoder);
 if (!run) throw new Error('the decoder makes no runs');
 /** Records a call that ends now. */
-function record(parts: readonly Part[], decodes: number, fromMs: number): void {
+function record(parts: readonly StepPart[], decodes: number, fromMs: number): void {
   calls.push({ parts, decodes, fromMs, toMs: performance.now() - roundFrom });
 }
 decoder.step = async (parts) => {
@@ -150,10 +150,10 @@ function kindOf({ parts }: Call): string {
 }
 
 /** Of the parts that have more than one token. */
-function promptTokens(parts: readonly Part[]): number {
+function promptTokens(parts: readonly StepPart[]): number {
   return parts.reduce((sum, part) => sum + (part.tokens.length > 1 ? part.tokens.length : 0), 0);
 }
 
-function runsOf(parts: readonly Part[]): number {
+function runsOf(parts: readonly StepPart[]): number {
   return parts.filter(({ sequence }, i) => parts[i - 1]?.sequence !== sequence - 1).length;
 }

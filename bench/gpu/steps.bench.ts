@@ -7,7 +7,7 @@
 import { decodeRun } from '../../test/support/decode-run.js';
 import { BatchDecoder } from '../../engine/llama/batch-decoder.js';
 import { loadRuntime } from '../../engine/llama/runtime.js';
-import type { Part, PartResult, Sampler } from '../../engine/scheduler/decoder.js';
+import type { StepPart, PartResult, Sampler } from '../../engine/scheduler/decoder.js';
 import type { Row } from '../support/results.js';
 import { median, quantile } from '../support/stats.js';
 import { gpuCase } from './case.js';
@@ -45,15 +45,15 @@ function tokens(count: number): Uint32Array {
   return Uint32Array.from({ length: count }, (_, i) => 300 + ((i * 7) % 700));
 }
 
-const filled = (sequence: number, count: number): Part => ({ kind: 'prefill', sequence, tokens: tokens(count) });
-const replies = (count: number, samplers = greedy): Part[] =>
+const filled = (sequence: number, count: number): StepPart => ({ kind: 'prefill', sequence, tokens: tokens(count) });
+const replies = (count: number, samplers = greedy): StepPart[] =>
   samplers
     .slice(0, count)
     .map((sampler, sequence) => ({ kind: 'sample', sequence, tokens: Uint32Array.of(400), sampler }));
-const fills = (count: number): Part[] => Array.from({ length: count }, (_, sequence) => filled(sequence, 1));
+const fills = (count: number): StepPart[] => Array.from({ length: count }, (_, sequence) => filled(sequence, 1));
 
 /** Each time from the same state: all sequences hold `HELD` tokens. */
-async function timed(steps: readonly (readonly Part[])[], most?: number): Promise<Row> {
+async function timed(steps: readonly (readonly StepPart[])[], most?: number): Promise<Row> {
   const all: number[] = [];
   for (let run = 0; run <= RUNS; run += 1) {
     const from = performance.now();
@@ -73,7 +73,7 @@ async function timed(steps: readonly (readonly Part[])[], most?: number): Promis
 
 for (let sequence = 0; sequence < SEATS; sequence += 1) await decoder.step([filled(sequence, HELD)]);
 const rows: Row[] = [];
-async function row(what: string, steps: readonly (readonly Part[])[], most?: number): Promise<void> {
+async function row(what: string, steps: readonly (readonly StepPart[])[], most?: number): Promise<void> {
   rows.push({ step: what, ...(await timed(steps, most)) });
   process.stdout.write(`${JSON.stringify(rows.at(-1))}\n`);
 }

@@ -256,12 +256,12 @@ export interface Step {
 export type Tails = Map<string, readonly Item[] | undefined>;
 
 /** The state of a text that is being written. */
-interface Place {
+interface DigitState {
   /** The digits so far are those of the lower, of the upper bound. */
   readonly low: boolean;
   readonly high: boolean;
   /** What is left over of the digits so far by the step, as far as what follows depends on it; 0 without a step. */
-  readonly rest: number;
+  readonly remainder: number;
 }
 
 /** The numbers of one sign, without it. */
@@ -297,14 +297,14 @@ export class Magnitudes {
     const longest = most?.whole.length ?? this.#digits;
     const alternatives: Alternative[] = [];
     for (let length = shortest; length <= longest; length++) {
-      const place = { low: length === shortest, high: most !== undefined && length === longest, rest: 0 };
+      const place = { low: length === shortest, high: most !== undefined && length === longest, remainder: 0 };
       alternatives.push(...this.#whole(place, length, length));
     }
     return alternatives.length === 0 ? undefined : this.#newRule(alternatives);
   }
 
   /** What follows where `left` digits of `length` are still to be written before the point. */
-  #whole(place: Place, left: number, length: number): readonly Alternative[] {
+  #whole(place: DigitState, left: number, length: number): readonly Alternative[] {
     if (left === 0) return this.#point(place);
     const at = length - left;
     const { least, most } = this.#bounds;
@@ -321,7 +321,7 @@ export class Magnitudes {
   }
 
   /** What follows the digits before the point. */
-  #point(place: Place): readonly Alternative[] {
+  #point(place: DigitState): readonly Alternative[] {
     const ends: Alternative[] = this.#mayEnd(place, 0) ? [[]] : [];
     if (this.#decimals === 0) return ends;
     const tail = this.#once('point', place, () => this.#fraction(place, 0));
@@ -329,7 +329,7 @@ export class Magnitudes {
   }
 
   /** What follows `at` digits after the point; nothing may, but after the point itself. */
-  #fraction(place: Place, at: number): readonly Alternative[] {
+  #fraction(place: DigitState, at: number): readonly Alternative[] {
     const ends: Alternative[] = at > 0 && this.#mayEnd(place, at) ? [[]] : [];
     const left = this.#decimals - at;
     if (left === 0) return ends;
@@ -354,13 +354,13 @@ export class Magnitudes {
 
   /** A digit from `low` to `high`, then what `goOn` returns. `left`: digits that may follow at most. */
   #each(
-    { low: isLow, high: isHigh, rest }: Place,
+    { low: isLow, high: isHigh, remainder }: DigitState,
     { low, high, left }: { readonly low: number; readonly high: number; readonly left: number },
-    goOn: (onward: Place) => readonly Item[] | undefined,
+    goOn: (onward: DigitState) => readonly Item[] | undefined,
   ): Alternative[] {
-    const ways = new Map<string, { readonly place: Place; readonly digits: number[] }>();
+    const ways = new Map<string, { readonly place: DigitState; readonly digits: number[] }>();
     for (let digit = low; digit <= high; digit++) {
-      const place = this.#onward(rest * 10 + digit, left, isLow && digit === low, isHigh && digit === high);
+      const place = this.#onward(remainder * 10 + digit, left, isLow && digit === low, isHigh && digit === high);
       if (place === undefined) continue;
       const key = keyOf(place);
       const way = ways.get(key);
@@ -374,16 +374,16 @@ export class Magnitudes {
   }
 
   /** Undefined if no `left` digits more make it a multiple. */
-  #onward(value: number, left: number, low: boolean, high: boolean): Place | undefined {
-    if (this.#factor === 0) return { low, high, rest: 0 };
-    const rest = value % (this.#factor / commonFactor(this.#factor, left));
-    const scaled = (BigInt(rest) * 10n ** BigInt(left)) % BigInt(this.#factor);
+  #onward(value: number, left: number, low: boolean, high: boolean): DigitState | undefined {
+    if (this.#factor === 0) return { low, high, remainder: 0 };
+    const remainder = value % (this.#factor / commonFactor(this.#factor, left));
+    const scaled = (BigInt(remainder) * 10n ** BigInt(left)) % BigInt(this.#factor);
     const missing = scaled === 0n ? 0n : BigInt(this.#factor) - scaled;
-    return missing < 10n ** BigInt(left) ? { low, high, rest } : undefined;
+    return missing < 10n ** BigInt(left) ? { low, high, remainder } : undefined;
   }
 
   /** What `make` returns as one alternative, of a rule where there are several; made once for each place. */
-  #once(part: string, place: Place, make: () => readonly Alternative[]): readonly Item[] | undefined {
+  #once(part: string, place: DigitState, make: () => readonly Alternative[]): readonly Item[] | undefined {
     const known = place.low || place.high ? this.#known : this.#free;
     const key = `${part} of ${this.#decimals} ${keyOf(place)}`;
     if (!known.has(key)) {
@@ -394,12 +394,12 @@ export class Magnitudes {
   }
 
   /** Whether a number may end after `at` digits after the point. */
-  #mayEnd({ low, high, rest }: Place, at: number): boolean {
+  #mayEnd({ low, high, remainder }: DigitState, at: number): boolean {
     const { least, aboveLeast, most, belowMost } = this.#bounds;
     const isLeast = low && least.fraction.length <= at;
     const isMost = high && (most?.fraction.length ?? 0) <= at;
     if ((low && !isLeast) || (isLeast && aboveLeast) || (isMost && belowMost)) return false;
-    return this.#factor === 0 || (rest * 10 ** (this.#decimals - at)) % this.#factor === 0;
+    return this.#factor === 0 || (remainder * 10 ** (this.#decimals - at)) % this.#factor === 0;
   }
 }
 
@@ -415,8 +415,8 @@ function commonFactor(factor: number, zeros: number): number {
   return common;
 }
 
-function keyOf({ low, high, rest }: Place): string {
-  return `${low} ${high} ${rest}`;
+function keyOf({ low, high, remainder }: DigitState): string {
+  return `${low} ${high} ${remainder}`;
 }
 
 /** `all`: ascending, at least one. */

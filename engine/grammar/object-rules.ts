@@ -144,13 +144,13 @@ export function otherProperties(
   }
   const [only, ...more] = patterned;
   if (only && more.length === 0 && only.byPattern.length <= MAX_PATTERNS) {
-    const enforced = byPattern(only, { ...ANY_TEXT, ...allowed, without: declared }, maker, (schema) =>
+    const enforced = byPattern(only, { ...ANY_TEXT, ...allowed, excludedTexts: declared }, maker, (schema) =>
       value((object) => (object === only ? schema : object.additional)),
     );
     if (enforced) return { others: enforced, places: 12 * enforced.length };
   }
   if (objects.some(({ additional }) => additional === false)) return { others: [], places: TEXT_STACKS };
-  const keys = allowed && keyRule({ ...allowed, without: declared }, maker);
+  const keys = allowed && keyRule({ ...allowed, excludedTexts: declared }, maker);
   if (keys !== undefined) {
     return {
       others: keys === '' ? [] : [{ key: { rule: keys }, rule: value(({ additional }) => additional) }],
@@ -222,10 +222,14 @@ function byPattern(
 ): Others[] | undefined {
   const patterns = all.map(([pattern]) => pattern);
   const forms: (readonly [TextForm, Schema])[] = all.map(([pattern, schema]) => [
-    { ...names, patterns: [...names.patterns, pattern], unlike: patterns.filter((other) => other !== pattern) },
+    {
+      ...names,
+      patterns: [...names.patterns, pattern],
+      excludedPatterns: patterns.filter((other) => other !== pattern),
+    },
     schema,
   ]);
-  forms.push([{ ...names, unlike: patterns }, unmatched]);
+  forms.push([{ ...names, excludedPatterns: patterns }, unmatched]);
   const others: Others[] = [];
   for (const [form, schema] of forms) {
     if (schema === false) continue;

@@ -96,11 +96,11 @@ function unquotedText(shape: Shape, work: WorkBudget, mark: string, brackets: re
   if (form.least > form.most) return 'none';
   const texts = SharedTexts.of(work);
   const excluded = [...brackets.map((bracket) => `^\\s*\\${bracket}`), escaped(mark)];
-  const any = texts.plain({ patterns: [], formats: [], least: 0, most: Infinity, unlike: excluded });
+  const any = texts.plain({ patterns: [], formats: [], least: 0, most: Infinity, excludedPatterns: excluded });
   const automaton = textAutomaton(form, work);
   if (automaton === undefined || any === undefined || any === 'none') return undefined;
   const isFree = brackets.length === 0 && !mayHave(automaton, mark);
-  return texts.plain(isFree ? form : { ...form, unlike: excluded }, any);
+  return texts.plain(isFree ? form : { ...form, excludedPatterns: excluded }, any);
 }
 
 /** Whether a text of it may have the mark's first character. */

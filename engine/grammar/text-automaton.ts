@@ -16,8 +16,8 @@ export interface TextForm {
   readonly least: number;
   readonly most: number;
   /** Texts that are excluded, and patterns of such texts. */
-  readonly without?: readonly string[];
-  readonly unlike?: readonly string[];
+  readonly excludedTexts?: readonly string[];
+  readonly excludedPatterns?: readonly string[];
 }
 
 export interface State {
@@ -42,12 +42,12 @@ export type Automaton = readonly State[];
 export function textAutomaton(form: TextForm, work: WorkBudget): Automaton | undefined {
   const formats = [...new Set(form.formats.flatMap((name) => formatPattern(name) ?? []))];
   const [format, ...others] = formats;
-  const alone = form.patterns.length + others.length === 0 && !form.without && !form.unlike;
+  const alone = form.patterns.length + others.length === 0 && !form.excludedTexts && !form.excludedPatterns;
   if (format !== undefined && alone) return formatAutomaton(format);
   const made = ofRequest.get(work) ?? new Map<string, Automaton | undefined>();
   ofRequest.set(work, made);
   const key = JSON.stringify(form);
-  if (!made.has(key)) made.set(key, firstOf(lessAndLess(form, formats), work));
+  if (!made.has(key)) made.set(key, firstOf(relaxedForms(form, formats), work));
   return made.get(key);
 }
 
@@ -62,7 +62,7 @@ function formatAutomaton(format: string): Automaton | undefined {
   return automaton;
 }
 
-function lessAndLess(form: TextForm, formats: readonly string[]): TextForm[] {
+function relaxedForms(form: TextForm, formats: readonly string[]): TextForm[] {
   const patterns = [...form.patterns, ...formats];
   const uncounted = { least: 0, most: Infinity };
   const all = { ...form, patterns };
@@ -101,7 +101,7 @@ export function isText(text: string, form: TextForm, work: WorkBudget): boolean 
 
 /** Undefined if it takes too many steps or states, or constrains nothing. */
 function attempt(
-  { patterns, least, most, without = [], unlike = [] }: TextForm,
+  { patterns, least, most, excludedTexts = [], excludedPatterns = [] }: TextForm,
   work: WorkBudget,
 ): Automaton | undefined {
   let left = MAX_TEXT_STEPS;
@@ -111,13 +111,14 @@ function attempt(
       if (left < 0 || !work.spendPattern(steps)) throw new TooLarge();
     });
     const required = patterns.flatMap((pattern) => patternLanguage(pattern, languages) ?? []);
-    const excluded = unlike.map((pattern) => patternLanguage(pattern, languages));
+    const excluded = excludedPatterns.map((pattern) => patternLanguage(pattern, languages));
     if (excluded.includes(undefined)) return undefined;
-    if (required.length === 0 && patterns.length > 0 && without.length + unlike.length === 0) return undefined;
+    if (required.length === 0 && patterns.length > 0 && excludedTexts.length + excludedPatterns.length === 0)
+      return undefined;
     const texts = languages.times(languages.symbol([[0, LAST_CODE_POINT]]), least, most);
     const end = languages.symbol([[AFTER, AFTER]]);
     const framed = languages.then(languages.symbol([[BEFORE, BEFORE]]), languages.then(texts, end));
-    const others = [...without.map((text) => exactly(text, languages)), ...excluded]
+    const others = [...excludedTexts.map((text) => exactly(text, languages)), ...excluded]
       .flatMap((language) => language ?? [])
       .map((language) => languages.not(language));
     return statesOf(languages.after(languages.both([framed, ...required, ...others]), BEFORE), languages);

@@ -58,9 +58,9 @@ export function patternLanguage(pattern: string, languages: Languages): Language
 /** A look ahead, or a bracket that contains one: whether it matches depends on all that follows. */
 type Ahead =
   | { readonly kind: 'ahead'; readonly of: Language; readonly not: boolean }
-  | { readonly kind: 'bracket'; readonly of: readonly (readonly Part[])[]; readonly optional: boolean };
+  | { readonly kind: 'bracket'; readonly of: readonly (readonly PatternPart[])[]; readonly optional: boolean };
 
-type Part = Language | Ahead;
+type PatternPart = Language | Ahead;
 
 class Parser {
   readonly #text: string;
@@ -81,7 +81,7 @@ class Parser {
     return this.#l.then(this.#l.all, this.#either(alternatives, this.#l.all));
   }
 
-  #alternatives(): (readonly Part[])[] {
+  #alternatives(): (readonly PatternPart[])[] {
     const begun = this.#begun;
     const all = [this.#sequence()];
     while (this.#try('|')) {
@@ -91,18 +91,18 @@ class Parser {
     return all;
   }
 
-  #sequence(): readonly Part[] {
-    const parts: Part[] = [];
+  #sequence(): readonly PatternPart[] {
+    const parts: PatternPart[] = [];
     while (this.#at < this.#text.length && !'|)'.includes(this.#text[this.#at] ?? '')) parts.push(this.#part());
     return parts;
   }
 
-  #either(alternatives: readonly (readonly Part[])[], tail: Language): Language {
+  #either(alternatives: readonly (readonly PatternPart[])[], tail: Language): Language {
     return this.#l.either(alternatives.map((parts) => this.#together(parts, tail)));
   }
 
   /** One after another, and then all of what follows. */
-  #together(parts: readonly Part[], tail: Language): Language {
+  #together(parts: readonly PatternPart[], tail: Language): Language {
     return parts.reduceRight<Language>((rest, part) => {
       if ('form' in part) return this.#l.then(part, rest);
       if (part.kind === 'ahead') return this.#l.both([part.not ? this.#l.not(part.of) : part.of, rest]);
@@ -110,7 +110,7 @@ class Parser {
     }, tail);
   }
 
-  #part(): Part {
+  #part(): PatternPart {
     const not = this.#try('(?=') ? false : this.#try('(?!') ? true : undefined;
     const begun = this.#begun;
     if (not !== undefined) {
@@ -138,7 +138,7 @@ class Parser {
   }
 
   /** After its opening bracket. Depth: {@link MAX_BRACKETS}. */
-  #bracket(): (readonly Part[])[] {
+  #bracket(): (readonly PatternPart[])[] {
     this.#depth += 1;
     if (this.#depth > MAX_BRACKETS) throw new SyntaxError('too many brackets');
     const inner = this.#alternatives();

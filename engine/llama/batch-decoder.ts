@@ -20,7 +20,7 @@ import {
 import { BatchSequences, type StateTraits } from './batch-sequences.js';
 import { described, gapsOf } from './described-parts.js';
 import { draftedStep, type DraftedStepTools } from './drafted-step.js';
-import type { Decoder, Part, PartResult, Run, Sampler, Sampling, Speculated } from '../scheduler/decoder.js';
+import type { Decoder, StepPart, PartResult, Run, Sampler, Sampling, Speculated } from '../scheduler/decoder.js';
 import { asFault, EngineFault } from '../scheduler/faults.js';
 import { GrammarConstraint } from './grammar-constraint.js';
 import { Grammars } from './grammars.js';
@@ -117,7 +117,7 @@ export class BatchDecoder implements Decoder {
   }
 
   /** A batch that llama.cpp rejects is undone and retried part by part, once: only the part that caused it fails. */
-  async step(parts: readonly Part[]): Promise<PartResult[]> {
+  async step(parts: readonly StepPart[]): Promise<PartResult[]> {
     const together = await this.#attempt(parts);
     if (together.kind === 'decoded') return together.results;
     if (parts.length === 1) return [together.fault];
@@ -130,7 +130,7 @@ export class BatchDecoder implements Decoder {
   }
 
   /** Polls the addon's run for the tokens that it has picked. Where its first step fails, it is made again as a step. */
-  async *run(parts: readonly Part[], run: Run): AsyncGenerator<PartResult[], PartResult[]> {
+  async *run(parts: readonly StepPart[], run: Run): AsyncGenerator<PartResult[], PartResult[]> {
     const { most, everyMs, once, checked } = run;
     if (checked === true || !parts.every(isFree)) {
       const samples = parts.filter((part) => part.kind === 'sample');
@@ -180,7 +180,7 @@ export class BatchDecoder implements Decoder {
     return this.#grammars.isExpensive(stacks);
   }
 
-  async #attempt(parts: readonly Part[]): Promise<Attempt> {
+  async #attempt(parts: readonly StepPart[]): Promise<Attempt> {
     const before = this.states.lengths(parts);
     try {
       const [only] = parts;
@@ -217,7 +217,7 @@ export class BatchDecoder implements Decoder {
 
   /** Begins to decode, with tokens picked within the decode. `rows`: of each part's logits, or -1. */
   #begin(
-    parts: readonly Part[],
+    parts: readonly StepPart[],
     choices: readonly (Choice | undefined)[],
     most: number,
   ): { readonly running: AddonRun; readonly rows: readonly number[] } {
@@ -248,7 +248,7 @@ function scored(logprobs: Float64Array): PartResult {
 }
 
 /** Of the parts that are sampled. */
-function choicesOf(parts: readonly Part[]): Promise<readonly (Choice | undefined)[]> {
+function choicesOf(parts: readonly StepPart[]): Promise<readonly (Choice | undefined)[]> {
   return Promise.all(parts.map(async (part) => (part.kind === 'sample' ? await samplerOf(part).choice() : undefined)));
 }
 
@@ -257,7 +257,7 @@ async function decodeImage(
   context: AddonContext,
   sequences: BatchSequences,
   addon: Pick<EngineAddon, 'raDecodeEmbeddings' | 'raEmbeddingWidth'>,
-  part: Extract<Part, { kind: 'embeddings' }>,
+  part: Extract<StepPart, { kind: 'embeddings' }>,
 ): Promise<void> {
   const { sequence, tokens, values, image } = part;
   if (values.length !== tokens.length * addon.raEmbeddingWidth(context))

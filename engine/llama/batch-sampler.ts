@@ -1,7 +1,7 @@
 import type { TokenMask } from '../grammar/mask.js';
 import { GrammarTooExpensive } from '../grammar/reach.js';
 import {
-  type Part,
+  type StepPart,
   type PartResult,
   type Sampler,
   type Sampling,
@@ -190,12 +190,12 @@ function bitsOf(mask: TokenMask, vocabulary: number): Uint32Array {
 }
 
 /** A running reply's next token that any may be: steps of such parts may follow one another. */
-export function isFree(part: Part): boolean {
+export function isFree(part: StepPart): boolean {
   return part.tokens.length === 1 && part.kind === 'sample' && samplerOf(part).free;
 }
 
 /** Throws a TypeError for a sampler of another decoder. */
-export function samplerOf({ sampler }: Extract<Part, { kind: 'sample' }>): BatchSampler {
+export function samplerOf({ sampler }: Extract<StepPart, { kind: 'sample' }>): BatchSampler {
   if (!(sampler instanceof BatchSampler)) throw new TypeError('a sampler of another decoder');
   return sampler;
 }

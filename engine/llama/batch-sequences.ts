@@ -4,7 +4,7 @@ import { NOT_NUMBERS } from './batch-sampler.js';
 import type {
   Checkpoint,
   OpenedState,
-  Part,
+  StepPart,
   PartResult,
   SequenceStates,
   StateNotes,
@@ -60,12 +60,12 @@ export class BatchSequences implements SequenceStates {
   }
 
   /** Tokens in the sequence of each part, for {@link ran} and {@link undo}. */
-  lengths(parts: readonly Part[]): number[] {
+  lengths(parts: readonly StepPart[]): number[] {
     return parts.map(({ sequence }) => this.#at(sequence).length);
   }
 
   /** Counts a part's tokens in its sequence; returns their start position, of embeddings that of their image. */
-  extend(part: Part): number {
+  extend(part: StepPart): number {
     return this.#at(part.sequence).extend(part);
   }
 
@@ -75,7 +75,7 @@ export class BatchSequences implements SequenceStates {
   }
 
   /** After steps of a run the sequence of each part holds so many tokens. */
-  ran(parts: readonly Part[], lengths: readonly number[]): void {
+  ran(parts: readonly StepPart[], lengths: readonly number[]): void {
     for (const [i, { sequence }] of parts.entries()) this.#at(sequence).become(lengths[i] ?? 0);
   }
 
@@ -85,12 +85,12 @@ export class BatchSequences implements SequenceStates {
   }
 
   /** Remembers the sequences of parts whose logits were not numbers: their cells are to be overwritten. */
-  judge(parts: readonly Part[], results: readonly PartResult[]): void {
+  judge(parts: readonly StepPart[], results: readonly PartResult[]): void {
     for (const [i, { sequence }] of parts.entries()) if (results[i] === NOT_NUMBERS) this.#spoiled.add(sequence);
   }
 
   /** Takes a failed decode back. For each part, whether its sequence has its previous state again. */
-  undo(parts: readonly Part[], before: readonly number[]): boolean[] {
+  undo(parts: readonly StepPart[], before: readonly number[]): boolean[] {
     return parts.map((part, i) => this.#undo(part, before[i] ?? 0));
   }
 
@@ -217,7 +217,7 @@ export class BatchSequences implements SequenceStates {
    * or refused the batch; after any other error the pieces that were done remain. A sequence that still ends where it did is
    * whole: what llama.cpp wrote over meanwhile lay outside every window. False: it cannot be taken back.
    */
-  #undo(part: Part, before: number): boolean {
+  #undo(part: StepPart, before: number): boolean {
     const { sequence, tokens } = part;
     const held = this.#at(sequence);
     held.become(before);
@@ -363,7 +363,7 @@ export class SequencePositions {
   }
 
   /** Counts a part's tokens; returns the position of the first, of embeddings that of their image. */
-  extend(part: Part): number {
+  extend(part: StepPart): number {
     const at = this.#length;
     const first = part.kind === 'embeddings' ? at - part.image.index : at;
     this.#length += part.tokens.length;

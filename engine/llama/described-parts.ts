@@ -1,5 +1,5 @@
 /** A step's parts as the addon takes them, with the tokens that close gaps between their sequences. */
-import type { Part } from '../scheduler/decoder.js';
+import type { StepPart } from '../scheduler/decoder.js';
 import type { AddonDrafts, AddonPicker } from './addon.js';
 import { samplerOf, type Choice } from './batch-sampler.js';
 import type { BatchSequences } from './batch-sequences.js';
@@ -28,7 +28,7 @@ const WANTED = { nothing: 0, logits: 1, gap: 2, allLogits: 3 } as const;
  * it is more than 1, each part has so many tokens, the logits after all of which are wanted, and a gap is closed by as many.
  */
 export function described(
-  parts: readonly Part[],
+  parts: readonly StepPart[],
   choices: readonly (Choice | undefined)[],
   gaps: readonly Gap[],
   sequences: Pick<BatchSequences, 'extend'>,
@@ -80,7 +80,7 @@ const MOST_COST = 16;
 const TOKENS_A_COST = 5000;
 
 /** What to close, in the order of ids; of a gap all sequences or none. `context`: tokens that a sequence can hold. */
-export function gapsOf(parts: readonly Part[], sequences: Pick<BatchSequences, 'next'>, context: number): Gap[] {
+export function gapsOf(parts: readonly StepPart[], sequences: Pick<BatchSequences, 'next'>, context: number): Gap[] {
   const gaps: Gap[] = [];
   for (const [i, { sequence }] of parts.entries()) {
     const before = parts[i - 1]?.sequence ?? sequence;

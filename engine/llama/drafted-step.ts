@@ -8,10 +8,10 @@ import { DRAFT_LENGTHS, type AddonContext, type AddonStepCosts, type EngineAddon
 import { described, gapsOf } from './described-parts.js';
 import { samplerOf } from './batch-sampler.js';
 import type { BatchSequences } from './batch-sequences.js';
-import type { Part, PartResult } from '../scheduler/decoder.js';
+import type { StepPart, PartResult } from '../scheduler/decoder.js';
 import { asFault } from '../scheduler/faults.js';
 
-type SamplePart = Extract<Part, { kind: 'sample' }>;
+type SamplePart = Extract<StepPart, { kind: 'sample' }>;
 
 /** Logits of a step, at most: 64 MiB, which llama.cpp keeps from then on. The addon's runs have the same bound. */
 const MOST_LOGITS = 1 << 24;
@@ -33,7 +33,7 @@ export interface DraftedStepTools {
   readonly closesGaps: boolean;
   readonly isEnd: (token: number) => boolean;
   /** Makes the step without drafts. */
-  readonly plain: (parts: readonly Part[]) => Promise<PartResult[]>;
+  readonly plain: (parts: readonly StepPart[]) => Promise<PartResult[]>;
 }
 
 /**

@@ -3,7 +3,7 @@ import { type CacheScope, ClosedScopes } from '../protocol/cache-key.js';
 import type { Clock } from '../protocol/clock.js';
 import type { EncodeTask } from '../protocol/vision-messages.js';
 
-interface Entry {
+interface CachedImage {
   readonly embeddings: readonly Float32Array[];
   readonly scope: CacheScope;
   usedAt: number;
@@ -18,7 +18,7 @@ export class EmbeddingCache {
   readonly #maxAgeMs: number;
   readonly #clock: Pick<Clock, 'now'>;
   /** In the order of their last use. */
-  readonly #kept = new Map<string, Entry>();
+  readonly #kept = new Map<string, CachedImage>();
   readonly #closed = new ClosedScopes();
   #bytes = 0;
 

@@ -12,7 +12,7 @@ export interface FileBytes {
   read(offset: number, length: number): Buffer;
 }
 
-export type Head =
+export type GgufHead =
   /** `tensors`: how many it holds; 0 in a file that has a vocabulary alone. */
   | {
       readonly kind: 'head';
@@ -46,7 +46,7 @@ const STRING = 8;
 const ARRAY = 9;
 
 /** Reads no tensor data. `isFirst`: it is no further part of a split model. Rejects nothing and throws only what `read` throws. */
-export function readHead(file: FileBytes, isFirst = true): Head {
+export function readHead(file: FileBytes, isFirst = true): GgufHead {
   try {
     return walk(file, isFirst);
   } catch (error) {
@@ -55,7 +55,7 @@ export function readHead(file: FileBytes, isFirst = true): Head {
   }
 }
 
-function walk(file: FileBytes, isFirst: boolean): Head {
+function walk(file: FileBytes, isFirst: boolean): GgufHead {
   const at = new Cursor(file);
   if (file.size < FIXED_BYTES) throw new Damage(`is no model: it has ${file.size} bytes`);
   if (at.text(MAGIC.length) !== MAGIC) throw new Damage('is no GGUF model');

@@ -1,9 +1,9 @@
 import { closeSync, constants, fstatSync, openSync, readSync } from 'node:fs';
 import { partsOf } from '../protocol/file-key.js';
-import { readHead, type Head } from './gguf-head.js';
+import { readHead, type GgufHead } from './gguf-head.js';
 
 export type ModelFile =
-  | Extract<Head, { kind: 'head' }>
+  | Extract<GgufHead, { kind: 'head' }>
   /** `problem`: one line for the operator, without the path. `mayMend`: a later attempt may succeed. */
   | { readonly kind: 'bad'; readonly problem: string; readonly mayMend: boolean };
 

@@ -4,7 +4,7 @@
  * one.
  */
 export class StopMatcher {
-  readonly #automata: readonly Automaton[];
+  readonly #automata: readonly StopString[];
   /** Text not yet passed on. */
   #buffered = '';
   #matched: string | undefined;
@@ -12,7 +12,7 @@ export class StopMatcher {
 
   /** `stops`: none empty. With no stops nothing is buffered. */
   constructor(stops: readonly string[]) {
-    this.#automata = stops.map((stop) => new Automaton(stop));
+    this.#automata = stops.map((stop) => new StopString(stop));
   }
 
   /** The stop that ended the text, once found. Text pushed after that is dropped. */
@@ -63,7 +63,7 @@ export class StopMatcher {
   }
 }
 
-class Automaton {
+class StopString {
   readonly stop: string;
   /** #fail[i]: length of the longest proper prefix of stop[0..i] that is also its suffix. */
   readonly #fail: Uint16Array;

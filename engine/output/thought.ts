@@ -142,7 +142,7 @@ export class ThoughtSplitter {
 
   #think(): void {
     this.#state = 'thought';
-    this.#end = new StopMatcher([...this.#format.ends, ...this.#format.breaks]);
+    this.#end = new StopMatcher([...this.#format.ends, ...this.#format.implicitEnds]);
     this.#space = '';
     this.#begun = false;
   }

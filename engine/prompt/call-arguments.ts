@@ -65,11 +65,11 @@ interface Scan {
   readonly values: number;
   readonly nesting: number;
   /** The numbers that are not values of JavaScript. */
-  readonly odd: readonly Place[];
+  readonly odd: readonly NumberSpan[];
 }
 
 function scan(text: string): Scan {
-  const odd: Place[] = [];
+  const odd: NumberSpan[] = [];
   let [open, values, nesting] = [0, 0, 0];
   for (let at = 0; at < text.length; at++) {
     const unit = text.charCodeAt(at);
@@ -104,7 +104,7 @@ function scan(text: string): Scan {
 }
 
 /** Where a number begins and ends. */
-type Place = readonly [from: number, to: number];
+type NumberSpan = readonly [from: number, to: number];
 
 function endOfNumber(text: string, at: number): number {
   let end = at + 1;
@@ -113,7 +113,7 @@ function endOfNumber(text: string, at: number): number {
 }
 
 /** JSON text parsed, with these numbers as they are written; undefined if every mark for them occurs in it. */
-function asWritten(text: string, odd: readonly Place[]): unknown {
+function asWritten(text: string, odd: readonly NumberSpan[]): unknown {
   const mark = unusedMark(text);
   if (mark === undefined) return undefined;
   const parts: string[] = [];

@@ -4,7 +4,7 @@
  */
 import type { CallSyntax, TaggedArguments } from '../protocol/reply-format.js';
 
-interface Family {
+interface CallFamily {
   /** As an operator names it. */
   readonly name: string;
   /** Each of these stands in the source of the family's templates. */
@@ -23,7 +23,7 @@ const TYPED = Object.fromEntries(
 ) as TaggedArguments['between'];
 
 /** In the order of asking. */
-const FAMILIES: readonly Family[] = [
+const FAMILIES: readonly CallFamily[] = [
   {
     name: 'kimi-k3',
     signs: ["open_tag('tools')", '<|close|>'],

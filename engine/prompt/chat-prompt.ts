@@ -98,7 +98,7 @@ export function chatPrompt(
   // A template that leaves an image out, repeats it or ends with it.
   if (prompt.length !== images.count + 1 || prompt.at(-1)?.tokens.length === 0) {
     const message = given.messages.findIndex(({ content }) => Array.isArray(content));
-    return { kind: 'failed', why: 'conversation', says: 'its template takes no images there', message };
+    return { kind: 'failed', why: 'conversation', templateText: 'its template takes no images there', message };
   }
   return { kind: 'prompt', prompt, ...(format && { format }) };
 }
@@ -282,7 +282,7 @@ function replyFormat(
 
 /** No thoughts, but a header in front of the content. */
 function headedBy(header: string): ReplyFormat & { readonly thought: ThoughtFormat } {
-  return { thought: { open: false, starts: [], ends: [], breaks: [], headers: [header] }, markers: [] };
+  return { thought: { open: false, starts: [], ends: [], implicitEnds: [], headers: [header] }, markers: [] };
 }
 
 /** All texts that a syntax has marks in. */

@@ -3,7 +3,7 @@ import type { CallSyntax, TaggedArguments } from '../protocol/reply-format.js';
 import { KEY, TYPED, type Probe } from './call-probes.js';
 
 /** Where one argument lies in a reply. */
-interface Place {
+interface ArgumentSpan {
   readonly key: number;
   readonly value: number;
   readonly end: number;
@@ -61,7 +61,7 @@ function locate(reply: string, { name, value }: Probe, next: Probe | undefined):
   const close = reply.slice(one.end, two.key - open.length).trimEnd();
   const lead = one.key - open.length;
   if (open === '' || close.trim() === '' || reply.slice(lead, one.key) !== open) return undefined;
-  const betweenOf = (place: Place): string => reply.slice(place.key + nameOf(reply, place).length, place.value);
+  const betweenOf = (place: ArgumentSpan): string => reply.slice(place.key + nameOf(reply, place).length, place.value);
   const between = {
     string: betweenOf(text),
     number: betweenOf(number),
@@ -82,12 +82,12 @@ function locate(reply: string, { name, value }: Probe, next: Probe | undefined):
   };
 }
 
-function nameOf(reply: string, { key }: Place): string {
+function nameOf(reply: string, { key }: ArgumentSpan): string {
   return /^\w+/.exec(reply.slice(key))?.[0] ?? '';
 }
 
 /** The place of an argument whose value stands as JSON, or as Python writes it, strings without quotes; undefined if it does not. */
-function find(reply: string, key: string, value: unknown, from: number, until: number): Place | undefined {
+function find(reply: string, key: string, value: unknown, from: number, until: number): ArgumentSpan | undefined {
   const at = reply.indexOf(key, from);
   const text = typeof value === 'string' ? value : JSON.stringify(value);
   const pattern = text

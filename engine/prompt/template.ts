@@ -41,7 +41,7 @@ export interface RenderFailure {
   readonly kind: 'failed';
   readonly why: 'tools' | 'arguments' | 'unpaired-result' | 'conversation';
   /** Constant words of the template's own. */
-  readonly says?: string;
+  readonly templateText?: string;
   /** The index of the message that causes it, and of its call. */
   readonly message?: number;
   readonly call?: number;
@@ -159,7 +159,7 @@ export class ChatTemplate {
     }
     if (text !== undefined) return { kind: 'text', text: withOmittedTurn(this.#template, text, options, marking) };
     const says = ownWords(this.#template, given, options);
-    return { kind: 'failed', why: 'conversation', ...(says !== undefined && { says }) };
+    return { kind: 'failed', why: 'conversation', ...(says !== undefined && { templateText: says }) };
   }
 }
 

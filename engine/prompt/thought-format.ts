@@ -8,7 +8,7 @@ import { CALLED } from '../output/calls/expected-text.js';
 import type { CallFormat, CallSyntax, ReplyFormat, ThoughtFormat } from '../protocol/reply-format.js';
 
 /** The marks of one family of templates. */
-interface Family extends Partial<Omit<ThoughtFormat, 'open' | 'starts' | 'ends'>> {
+interface ThoughtFamily extends Partial<Omit<ThoughtFormat, 'open' | 'starts' | 'ends'>> {
   /** Stands in the source of the family's templates and of no other's further down. */
   readonly sign: string;
   readonly start: string;
@@ -27,7 +27,7 @@ const STRAY = ['<|channel|>commentary', '<|channel|>commentary to=assistant'];
 const TYPES = ['', ' <|constrain|>json', '<|constrain|>json', ' json'];
 
 /** In the order of asking. */
-const FAMILIES: readonly Family[] = [
+const FAMILIES: readonly ThoughtFamily[] = [
   {
     sign: '<|channel|>analysis',
     start: '<|channel|>analysis<|message|>',
@@ -57,7 +57,7 @@ const FAMILIES: readonly Family[] = [
     sign: "open_tag('think')",
     start: '<|open|>think<|sep|>',
     end: '<|close|>think<|sep|>',
-    breaks: ['<|open|>response<|sep|>', '<|open|>tools<|sep|>'],
+    implicitEnds: ['<|open|>response<|sep|>', '<|open|>tools<|sep|>'],
     headers: ['<|open|>response<|sep|>'],
     // Calls follow the response.
     part: '<|close|>response<|sep|>',
@@ -105,20 +105,20 @@ export class Thoughts {
   readonly unasked: boolean;
   readonly #format: Omit<ThoughtFormat, 'open'>;
   readonly #markers: readonly string[];
-  /** As in {@link Family}. Absent: replies are not made of parts that begin so. */
+  /** As in {@link ThoughtFamily}. Absent: replies are not made of parts that begin so. */
   readonly #turn: string | undefined;
 
   /** `specials`: the vocabulary's special texts. */
-  constructor(family: Family, specials: readonly string[]) {
+  constructor(family: ThoughtFamily, specials: readonly string[]) {
     this.unasked = family.onDemand !== true;
-    const { start, alsoStart = [], end, turn, breaks = [], headers = [], close, part, anywhere, wrap } = family;
+    const { start, alsoStart = [], end, turn, implicitEnds = [], headers = [], close, part, anywhere, wrap } = family;
     const own = [start, ...alsoStart];
     const starts = turn === undefined ? own : [...own, ...own.map((each) => turn + each)];
     this.#turn = turn;
     this.#format = {
       starts,
       ends: [end],
-      breaks,
+      implicitEnds,
       headers,
       ...(close !== undefined && { close }),
       ...(part !== undefined && { part }),
@@ -140,8 +140,12 @@ export class Thoughts {
     const leads = lead === undefined ? [] : functions.map((name) => lead.replaceAll(CALLED, name));
     // Where a grammar constrains the whole reply, it takes calls only after the thought.
     const inThought = gbnf === undefined ? [] : this.#callsInThought(syntax, functions);
-    const { headers, breaks, ...rest } = thought;
-    return { headers: [...headers, ...this.#callHeaders(leads)], breaks: [...breaks, ...inThought], ...rest };
+    const { headers, implicitEnds, ...rest } = thought;
+    return {
+      headers: [...headers, ...this.#callHeaders(leads)],
+      implicitEnds: [...implicitEnds, ...inThought],
+      ...rest,
+    };
   }
 
   /** The headers of calls (CallSyntax.lead), with and without what begins another part of the reply. */
@@ -156,7 +160,7 @@ export class Thoughts {
    */
   #callsInThought(syntax: CallSyntax, functions: readonly string[]): readonly string[] {
     const { mark, open, arguments: notation } = syntax;
-    if (this.#turn !== undefined || this.#format.breaks.length > 0) return [];
+    if (this.#turn !== undefined || this.#format.implicitEnds.length > 0) return [];
     if (CONTROL.test(mark)) return [mark];
     if (notation === undefined && !mark.startsWith('[')) return [];
     // A thought may name a tag, and a function with it; with what is written between its name and its arguments, it is a call.

@@ -201,7 +201,7 @@ export interface ThoughtFormat {
   readonly starts: readonly string[];
   readonly ends: readonly string[];
   /** Texts that end a thought which was not ended properly, and are themselves content (the opening of a tool call). */
-  readonly breaks: readonly string[];
+  readonly implicitEnds: readonly string[];
   /** Texts that the format puts before the content, with or without a thought before them; dropped. */
   readonly headers: readonly string[];
   /** The content ends here, and the text after it is dropped; absent: at the reply's end. */

@@ -55,7 +55,7 @@ export interface ImagePart extends Pick<ImageSegment, 'positions' | 'columns' | 
 }
 
 /** What one sequence adds to a step. A sequence appears at most once in a step. */
-export type Part =
+export type StepPart =
   /** Evaluate only: a chunk of a prompt. */
   | (Evaluated & { readonly kind: 'prefill' })
   /** Evaluate, then choose the next token from the last one's logits. */
@@ -186,13 +186,13 @@ export interface Decoder {
    * Decodes all parts together, in ascending order of sequence (the caller sorts), on another thread, and resolves with
    * one result per part. Their tokens must fit the context's batch. Never rejects. No second step or run before this one ended.
    */
-  step(parts: readonly Part[]): Promise<PartResult[]>;
+  step(parts: readonly StepPart[]): Promise<PartResult[]>;
   /**
    * The same for a {@link Run}, which begins with the first `next`. Yields, while further steps are computed, the results that were
    * not yet yielded, one per part, and returns the last ones, perhaps none. Each is delivered before the next one is read. It is read to
    * its end. Absent: the decoder makes no runs.
    */
-  run?(parts: readonly Part[], run: Run): AsyncGenerator<readonly PartResult[], readonly PartResult[]>;
+  run?(parts: readonly StepPart[], run: Run): AsyncGenerator<readonly PartResult[], readonly PartResult[]>;
   /** No further step of a {@link Run} begins; it ends after the current one. */
   halt(): void;
   sampler(sampling: Sampling): Sampler;

@@ -1,4 +1,4 @@
-import type { Decoder, Part, PartResult } from './decoder.js';
+import type { Decoder, StepPart, PartResult } from './decoder.js';
 import { chatPoints, PromptPlan, PromptProgress } from './prompt-plan.js';
 import type { GenerateJob, Output, SequenceClaims } from '../protocol/jobs.js';
 import { promptLength, type PlacedImage } from '../protocol/prompt.js';
@@ -147,7 +147,7 @@ class ReplyBranch implements Branch {
     return this.#reply.stepwise;
   }
 
-  part(count: number): Part {
+  part(count: number): StepPart {
     const { sequence, progress } = this;
     const { image } = progress;
     if (image) return this.#embeddings.part(sequence, image, progress.position, progress.take(count));
@@ -222,7 +222,7 @@ class Embeddings {
   }
 
   /** A part of these ids of the image, from `position` of the prompt on. A decoder refuses embeddings of another number. */
-  part(sequence: number, placed: PlacedImage, position: number, tokens: Uint32Array): Part {
+  part(sequence: number, placed: PlacedImage, position: number, tokens: Uint32Array): StepPart {
     const { at, image } = placed;
     const all = this.#values.get(placed) ?? NONE;
     const { positions, columns, whole } = image;

@@ -1,4 +1,4 @@
-import type { Part, PartResult } from './decoder.js';
+import type { StepPart, PartResult } from './decoder.js';
 import type { Reuse } from './sequence-tokens.js';
 import type { CacheScope, StateElsewhere } from '../protocol/cache-key.js';
 import type { Output, SequenceClaims } from '../protocol/jobs.js';
@@ -34,7 +34,7 @@ export interface Branch {
   /** Each of them is to be chosen after the one before was accepted, which may constrain it. Absent: false. */
   readonly stepwise?: boolean;
   /** The next part: `count` prompt tokens, at most all that are left; 0 once there are none. Called once a step. */
-  part(count: number): Part;
+  part(count: number): StepPart;
   /** Takes the part's result and adds its outputs to `out`. The loop handles faults. */
   accept(result: Exclude<PartResult, { kind: 'fault' }>, out: Output[]): void;
   /** Disposes samplers. Idempotent. */

@@ -67,7 +67,7 @@ interface ScopeJobs {
 }
 
 /** Consecutive inputs of one job in a step. */
-interface Part {
+interface InputRun {
   readonly running: Running;
   /** Of the job. */
   readonly firstToken: number;
@@ -176,9 +176,9 @@ export class PoolingLoop {
   }
 
   /** The inputs of the next step, by job. Each job that begins emits `started`. */
-  #choose(): Part[] {
+  #choose(): InputRun[] {
     const { stepTokens, stepInputs } = this.#limits;
-    const parts = new Map<Running, Part>();
+    const parts = new Map<Running, InputRun>();
     let [tokens, inputs] = [0, 0];
     while (inputs < stepInputs) {
       const scope = this.#lowest();
@@ -215,7 +215,7 @@ export class PoolingLoop {
   }
 
   /** One step. What llama.cpp cannot compute together is tried job by job, so that only those fail that it cannot compute. */
-  async #decode(parts: readonly Part[]): Promise<void> {
+  async #decode(parts: readonly InputRun[]): Promise<void> {
     const together = await this.#attempt(parts);
     if (together === 'done') return;
     for (const part of parts) {
@@ -226,7 +226,7 @@ export class PoolingLoop {
   }
 
   /** Computes these inputs and delivers their results, or returns why it cannot. */
-  async #attempt(parts: readonly Part[]): Promise<'done' | { readonly fault: unknown }> {
+  async #attempt(parts: readonly InputRun[]): Promise<'done' | { readonly fault: unknown }> {
     const tokens = new Uint32Array(parts.reduce((sum, part) => sum + part.tokens, 0));
     const lengths = new Uint32Array(parts.reduce((sum, { inputs }) => sum + inputs, 0));
     let [at, input] = [0, 0];
@@ -250,7 +250,7 @@ export class PoolingLoop {
     }
   }
 
-  #deliver(parts: readonly Part[], values: Float32Array): void {
+  #deliver(parts: readonly InputRun[], values: Float32Array): void {
     let from = 0;
     for (const { running, inputs: count } of parts) {
       const { id, job } = running;

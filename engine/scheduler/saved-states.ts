@@ -40,7 +40,7 @@ export interface PrefixCacheLimits {
 }
 
 /** One saved state. Its store owns what it holds. */
-export interface Entry extends StoredState {
+export interface SavedState extends StoredState {
   readonly held: Held;
   readonly state: WholeState;
   /** Of the tokens. */
@@ -53,7 +53,7 @@ export interface Entry extends StoredState {
 
 /** The saved state that saves a prompt the most work, and the leading tokens that need not be evaluated. */
 export interface Match {
-  readonly entry: Entry;
+  readonly entry: SavedState;
   readonly keep: number;
 }
 
@@ -66,7 +66,7 @@ export interface Overwritten {
   /** Replies wait meanwhile. */
   readonly beside: boolean;
   /** Is about to be restored, and not evicted. */
-  readonly kept: Entry | undefined;
+  readonly kept: SavedState | undefined;
 }
 
 const NO_CACHE: PrefixCacheLimits = { bytes: 0, maxAgeMs: Infinity };
@@ -78,10 +78,10 @@ export class SavedStates {
   readonly #clock: Clock;
   readonly #times: CopyTimes;
   readonly #memory: FreeMemory;
-  readonly #entries: StateStore<Entry>;
+  readonly #entries: StateStore<SavedState>;
   readonly #checkpoints: StateStore<SavedCheckpoint>;
   readonly #free: number[] = [];
-  readonly #changed = new Map<number, Entry | undefined>();
+  readonly #changed = new Map<number, SavedState | undefined>();
   readonly #evictions: Record<Eviction, number> = { room: 0, replaced: 0, age: 0, forgotten: 0, failed: 0 };
   #places = 0;
   #hits = 0;
@@ -223,7 +223,7 @@ export class SavedStates {
    * Frees room for the state of so many tokens, as far as its size is known. False: it is not to be saved, since it would take more
    * than there may be, or than is free now.
    */
-  #makeRoom(length: number, others: readonly Held[], kept: Entry | undefined): boolean {
+  #makeRoom(length: number, others: readonly Held[], kept: SavedState | undefined): boolean {
     const bytes = this.#bytesPerToken * length;
     const { limit, bytes: taken } = this.#entries;
     if (bytes > limit - (kept?.bytes ?? 0)) return false;
@@ -258,7 +258,7 @@ export class SavedStates {
   }
 
   /** Takes ownership of all of it. A state larger than what the bound leaves is disposed. */
-  #add(held: Held, state: WholeState, others: readonly Held[], kept?: Entry): void {
+  #add(held: Held, state: WholeState, others: readonly Held[], kept?: SavedState): void {
     const { tokens } = held;
     this.#bytesPerToken = state.bytes / Math.max(1, tokens.length);
     for (const entry of [...this.#entries.all]) {
@@ -279,7 +279,7 @@ export class SavedStates {
   }
 
   /** Whether a restore of an entry has time before the next decode. */
-  fits({ held }: Entry): boolean {
+  fits({ held }: SavedState): boolean {
     return this.#times.fits('restore', held.tokens.length);
   }
 
@@ -287,7 +287,7 @@ export class SavedStates {
    * Makes a sequence, which holds nothing, hold what an entry does. False: it could not, and the state is unknown; the entry is dropped
    * unless the cause is the sequence.
    */
-  async restore(sequence: number, into: Held, entry: Entry): Promise<boolean> {
+  async restore(sequence: number, into: Held, entry: SavedState): Promise<boolean> {
     const { held, state, digest } = entry;
     try {
       if (state.length !== held.tokens.length || held.tokens.digest !== digest)
@@ -305,7 +305,7 @@ export class SavedStates {
   }
 
   /** An entry was restored and saved a prompt the evaluation of `tokens` tokens; of none: it is of no use. */
-  used(entry: Entry, tokens: number): void {
+  used(entry: SavedState, tokens: number): void {
     if (tokens === 0) {
       this.#entries.drop(entry, 'failed');
       return;
@@ -358,7 +358,7 @@ export class SavedStates {
     return changes;
   }
 
-  #evicted({ held, state, place }: Entry, why: Eviction): void {
+  #evicted({ held, state, place }: SavedState, why: Eviction): void {
     this.#evictions[why] += 1;
     this.#free.push(place);
     this.#changed.set(place, undefined);
@@ -368,7 +368,7 @@ export class SavedStates {
 }
 
 /** Whether one of these sequences has all tokens of a saved state. */
-function isHeldBy(others: readonly Held[]): (saved: Entry) => boolean {
+function isHeldBy(others: readonly Held[]): (saved: SavedState) => boolean {
   return (saved) => others.some(({ tokens }) => tokens.beginsWith(saved.held.tokens));
 }
 

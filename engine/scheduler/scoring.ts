@@ -1,4 +1,4 @@
-import type { Part, PartResult } from './decoder.js';
+import type { StepPart, PartResult } from './decoder.js';
 import { PromptPlan, PromptProgress } from './prompt-plan.js';
 import type { Output, ScoreJob, ScoreQuestion } from '../protocol/jobs.js';
 import { tokenPrompt } from '../protocol/prompt.js';
@@ -114,7 +114,7 @@ class QuestionBranch implements Branch {
     return this.#over;
   }
 
-  part(count: number): Part {
+  part(count: number): StepPart {
     const { sequence, progress } = this;
     const tokens = progress.take(count);
     if (progress.left > 0) return { kind: 'prefill', sequence, tokens };

@@ -22,7 +22,7 @@
  * next one may wait briefly for jobs that take them over (refill-wait.ts). Beside replies states of prefixes are saved and restored
  * for at most as long as a step takes (copy-times.ts). While nothing runs, next prompts are evaluated ahead (prefill-ahead.ts).
  */
-import type { Decoder, Part } from './decoder.js';
+import type { Decoder, StepPart } from './decoder.js';
 import { processClock } from './clock.js';
 import type { CacheScope } from '../protocol/cache-key.js';
 import type { Clock } from '../protocol/clock.js';
@@ -203,7 +203,7 @@ export class StepLoop {
   /** False: there was nothing to decode. */
   async #decode(items: readonly BatchItem[]): Promise<boolean> {
     if (items.length === 0 || this.#closed) return false;
-    const parts = items.map(({ branch, count }): Part => branch.part(count));
+    const parts = items.map(({ branch, count }): StepPart => branch.part(count));
     const counts = items.map(({ count, fills }) => (fills ? 0 : count));
     const depth = depthOf(items);
     const fed = parts.map(({ tokens }) => tokens);

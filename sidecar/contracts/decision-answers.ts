@@ -50,12 +50,12 @@ export function systemOneAnswer(
 }
 
 /** A name and the JSON text of its value. */
-type Entry = readonly [name: string, text: string];
+type NamedText = readonly [name: string, text: string];
 
-type EntriesOf = (question: QuestionParams, result: QuestionResult) => Entry[];
+type EntriesOf = (question: QuestionParams, result: QuestionResult) => NamedText[];
 
-function decisionEntries(question: QuestionParams, { probabilities, labelMass }: QuestionResult): Entry[] {
-  const entries: Entry[] = [
+function decisionEntries(question: QuestionParams, { probabilities, labelMass }: QuestionResult): NamedText[] {
+  const entries: NamedText[] = [
     ['type', JSON.stringify(question.type)],
     ['probabilities', probabilitiesText(question, probabilities)],
     // A share of a distribution whose sum is rounded can come out a hair above 1.
@@ -66,7 +66,7 @@ function decisionEntries(question: QuestionParams, { probabilities, labelMass }:
   return entries;
 }
 
-function systemOneEntries(question: QuestionParams, { probabilities }: QuestionResult): Entry[] {
+function systemOneEntries(question: QuestionParams, { probabilities }: QuestionResult): NamedText[] {
   switch (question.type) {
     case 'yes_no':
       return [
@@ -87,7 +87,7 @@ function systemOneEntries(question: QuestionParams, { probabilities }: QuestionR
         ['score', numberText(scoreOf(probabilities))],
         ['confidence', numberText(scoreConfidence(probabilities))],
         ['probabilities', probabilitiesText(question, probabilities)],
-        ['legend', objectText(legend.map((level, i): Entry => [String(i), level]))],
+        ['legend', objectText(legend.map((level, i): NamedText => [String(i), level]))],
       ];
     }
   }
@@ -96,7 +96,7 @@ function systemOneEntries(question: QuestionParams, { probabilities }: QuestionR
 function answersText(params: DecisionParams, results: readonly QuestionResult[], entriesOf: EntriesOf): string {
   if (results.length !== params.questions.length) throw new RangeError('as many results as questions');
   return objectText(
-    params.questions.map((question, i): Entry => {
+    params.questions.map((question, i): NamedText => {
       const result = results[i];
       if (result?.probabilities.length !== question.answers.length) throw new RangeError('a probability per answer');
       return [question.id, objectText(entriesOf(question, result))];
@@ -106,7 +106,7 @@ function answersText(params: DecisionParams, results: readonly QuestionResult[],
 
 function probabilitiesText({ type, answers }: QuestionParams, probabilities: Float64Array): string {
   return objectText(
-    answers.map((answer, i): Entry => [type === 'score' ? String(i) : answer, numberText(probabilities[i] ?? NaN)]),
+    answers.map((answer, i): NamedText => [type === 'score' ? String(i) : answer, numberText(probabilities[i] ?? NaN)]),
   );
 }
 
@@ -114,7 +114,7 @@ function choiceText({ answers }: QuestionParams, probabilities: Float64Array): s
   return JSON.stringify(answers[modeOf(probabilities)]);
 }
 
-function objectText(entries: readonly Entry[]): string {
+function objectText(entries: readonly NamedText[]): string {
   return `{${entries.map(([name, text]) => `${JSON.stringify(name)}:${text}`).join(',')}}`;
 }
 

@@ -18,7 +18,7 @@ import { RESPONSES_CODE } from './written-code.js';
 import { WELL_KNOWN_NAMES } from './well-known-names.js';
 import { WIDE_OPEN_MAPS } from './compatible-schema.js';
 
-interface Part {
+interface InputPart {
   readonly type: string;
   readonly text?: string;
   readonly refusal?: string;
@@ -26,7 +26,7 @@ interface Part {
   readonly detail?: string | null;
 }
 
-type Content = string | readonly Part[];
+type Content = string | readonly InputPart[];
 
 interface FunctionTool {
   readonly type: 'function';
@@ -77,8 +77,8 @@ type KnownItem =
   | { readonly type: 'additional_tools'; readonly tools: readonly WideTool[] | null }
   | {
       readonly type: 'reasoning';
-      readonly summary?: readonly Part[] | null;
-      readonly content?: readonly Part[] | null;
+      readonly summary?: readonly InputPart[] | null;
+      readonly content?: readonly InputPart[] | null;
     };
 
 /** A body that passed its schema. */
@@ -414,7 +414,7 @@ function userContent(content: Content): string | readonly ContentPart[] {
   return typeof content === 'string' ? content : content.map(partOf);
 }
 
-function partOf({ type, text, refusal, image_url: url, detail }: Part): ContentPart {
+function partOf({ type, text, refusal, image_url: url, detail }: InputPart): ContentPart {
   if (type === 'input_file') return { type: 'text', text: '[A file is left out here: files cannot be read.]' };
   if (type !== 'input_image') return { type: 'text', text: text ?? refusal ?? '' };
   // An image that another server has a file of is answered as any image that cannot be read.

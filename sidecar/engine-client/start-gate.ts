@@ -1,7 +1,7 @@
 import { isSameDevice } from '../config/devices.js';
 
 /** One engine in the queue. */
-interface Place {
+interface QueuedStart {
   readonly begin: () => void;
   /** The devices that its engine loads on; none: memory of the host, or all devices. */
   readonly devices: readonly string[];
@@ -13,7 +13,7 @@ interface Place {
  * and two that check at once would both count on the same memory.
  */
 export class StartGate {
-  readonly #queue: Place[] = [];
+  readonly #queue: QueuedStart[] = [];
 
   /**
    * Calls `begin` when no engine before it loads on one of these devices, perhaps at once. Call the returned function when the
@@ -26,7 +26,7 @@ export class StartGate {
     return () => this.#leave(place);
   }
 
-  #leave(place: Place): void {
+  #leave(place: QueuedStart): void {
     const at = this.#queue.indexOf(place);
     if (at < 0) return;
     this.#queue.splice(at, 1);
@@ -42,7 +42,7 @@ export class StartGate {
   }
 }
 
-function share(one: Place, other: Place): boolean {
+function share(one: QueuedStart, other: QueuedStart): boolean {
   if (one.devices.length === 0 || other.devices.length === 0) return true;
   return one.devices.some((device) => other.devices.some((second) => isSameDevice(device, second) !== false));
 }

@@ -35,7 +35,7 @@ const SINGLE: ReadonlySet<string> = new Set([
 /** Of these, the ones that say where the body ends. */
 const FRAMES: ReadonlySet<string> = new Set(['content-length', 'transfer-encoding']);
 
-class Head implements RequestHead {
+class ReceivedHead implements RequestHead {
   readonly method: string;
   readonly path: string;
   readonly query: string;
@@ -94,7 +94,7 @@ export function snapshot(req: Request, connection: Connection): Snapshot {
   refusal ??= misframed;
   const readable = misframed === undefined && !repeated.some((name) => FRAMES.has(name));
   const bodyLength = !readable ? 0 : transfer !== undefined ? 'chunked' : Number(length ?? 0);
-  const head = new Head(req, connection, fields);
+  const head = new ReceivedHead(req, connection, fields);
   return { head, bodyLength, ...(refusal !== undefined && { refusal }) };
 }
 

@@ -35,7 +35,7 @@ const FALL = 1 / 8;
 const MAX_ACCOUNTS = 10_000;
 
 /** State of one account. */
-class Account<T> {
+class FairShareAccount<T> {
   readonly name: string;
   virtualMs = 0;
   /** The expected cost of an item. */
@@ -46,9 +46,9 @@ class Account<T> {
   /** Items that are taken. */
   taken = 0;
   /** Among the accounts with waiting items. */
-  readonly ready: HeapNode<Account<T>> = new HeapNode<Account<T>>(this);
+  readonly ready: HeapNode<FairShareAccount<T>> = new HeapNode<FairShareAccount<T>>(this);
   /** Among those without any item. */
-  readonly idle: HeapNode<Account<T>> = new HeapNode<Account<T>>(this);
+  readonly idle: HeapNode<FairShareAccount<T>> = new HeapNode<FairShareAccount<T>>(this);
 
   constructor(name: string) {
     this.name = name;
@@ -65,7 +65,7 @@ export class Item<T> {
   /** Where it waits or was taken from. */
   readonly share: FairShare<T>;
   /** For the queue alone. */
-  readonly account: Account<T>;
+  readonly account: FairShareAccount<T>;
   readonly oldest: HeapNode<Item<T>> = new HeapNode<Item<T>>(this);
   readonly newest: HeapNode<Item<T>> = new HeapNode<Item<T>>(this);
   /** The amount charged in advance, in ms. */
@@ -73,7 +73,7 @@ export class Item<T> {
   /** The result is not needed any more. Only the owner of the queue writes and reads it. */
   abandoned = false;
 
-  constructor(task: T, owner: WeightedAccount, share: FairShare<T>, account: Account<T>) {
+  constructor(task: T, owner: WeightedAccount, share: FairShare<T>, account: FairShareAccount<T>) {
     this.share = share;
     this.task = task;
     this.owner = owner;
@@ -83,9 +83,9 @@ export class Item<T> {
 
 /** Items of all accounts. Operations are O(log n), except {@link longest}. Reads no clock. */
 export class FairShare<T> {
-  readonly #accounts = new Map<string, Account<T>>();
-  readonly #ready = new Heap<Account<T>>(isBefore);
-  readonly #idle = new Heap<Account<T>>((a, b) => a.virtualMs < b.virtualMs);
+  readonly #accounts = new Map<string, FairShareAccount<T>>();
+  readonly #ready = new Heap<FairShareAccount<T>>(isBefore);
+  readonly #idle = new Heap<FairShareAccount<T>>((a, b) => a.virtualMs < b.virtualMs);
   /** Virtual time at which the last item was taken. */
   #nowMs = 0;
   #waiting = 0;
@@ -185,11 +185,11 @@ export class FairShare<T> {
     return all;
   }
 
-  #accountOf(name: string): Account<T> {
+  #accountOf(name: string): FairShareAccount<T> {
     const known = this.#accounts.get(name);
     if (known) return known;
     if (this.#accounts.size >= MAX_ACCOUNTS && this.#idle.first) this.#forget(this.#idle.first);
-    const account = new Account<T>(name);
+    const account = new FairShareAccount<T>(name);
     this.#accounts.set(name, account);
     return account;
   }
@@ -213,21 +213,21 @@ export class FairShare<T> {
     else this.#ready.moved(account.ready);
   }
 
-  #advance(account: Account<T>, ms: number): void {
+  #advance(account: FairShareAccount<T>, ms: number): void {
     account.virtualMs += ms;
     this.#ready.moved(account.ready);
     this.#idle.moved(account.idle);
   }
 
   /** A taken item has ended. */
-  #untake(account: Account<T>): void {
+  #untake(account: FairShareAccount<T>): void {
     account.taken -= 1;
     this.#taken -= 1;
     this.#keepOrForget(account);
   }
 
   /** Keeps an account without items while its virtual time is ahead of the others. */
-  #keepOrForget(account: Account<T>): void {
+  #keepOrForget(account: FairShareAccount<T>): void {
     if (account.taken > 0 || account.oldest.size > 0) return;
     this.#idle.add(account.idle);
     if (account.virtualMs <= this.#nowMs) this.#forget(account);
@@ -236,14 +236,14 @@ export class FairShare<T> {
     this.#nowMs = 0;
   }
 
-  #forget(account: Account<T>): void {
+  #forget(account: FairShareAccount<T>): void {
     this.#idle.remove(account.idle);
     this.#accounts.delete(account.name);
   }
 }
 
 /** Between accounts with equal virtual times, the one with the older item is first. */
-function isBefore<T>(a: Account<T>, b: Account<T>): boolean {
+function isBefore<T>(a: FairShareAccount<T>, b: FairShareAccount<T>): boolean {
   if (a.virtualMs !== b.virtualMs) return a.virtualMs < b.virtualMs;
   return (a.oldest.first?.id ?? 0) < (b.oldest.first?.id ?? 0);
 }

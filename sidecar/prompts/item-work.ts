@@ -213,7 +213,7 @@ const CALLS_UNENFORCEABLE = refusal(
 );
 
 function cannotRender(failure: ChatPrompt & { kind: 'failed' }, { places }: ChatRequest, form: BodyForm): Refusal {
-  const { why, says, message, call } = failure;
+  const { why, templateText: says, message, call } = failure;
   const place = message === undefined ? undefined : (places?.[message]?.at ?? `messages[${message}]`);
   const all = form === 'responses' ? 'input' : 'messages';
   switch (why) {

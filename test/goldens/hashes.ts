@@ -40,7 +40,7 @@ export function ourText(parts: PromptParts, conversation: GoldenConversation): s
 /** The construct that the refusal of a conversation names. Undefined: it names none. */
 export function ourRefusal(parts: PromptParts, conversation: GoldenConversation): string | undefined {
   const rendered = piecesOf(parts, conversation);
-  return rendered.kind === 'failed' ? rendered.says : undefined;
+  return rendered.kind === 'failed' ? rendered.templateText : undefined;
 }
 
 function piecesOf(

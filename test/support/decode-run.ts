@@ -1,9 +1,9 @@
-import type { Decoder, Part, PartResult, Run } from '../../engine/scheduler/decoder.js';
+import type { Decoder, StepPart, PartResult, Run } from '../../engine/scheduler/decoder.js';
 
 /** Makes a step, or with `run` a run to its end. `hear`: gets the results as they come, the last ones too. */
 export async function decodeRun(
   decoder: Decoder,
-  parts: readonly Part[],
+  parts: readonly StepPart[],
   run: Run | undefined,
   hear: (results: readonly PartResult[]) => void,
 ): Promise<void> {

@@ -2,7 +2,7 @@ import type {
   Checkpoint,
   Decoder,
   OpenedState,
-  Part,
+  StepPart,
   PartResult,
   Run,
   Sampler,
@@ -16,7 +16,7 @@ import { EngineFault } from '../../engine/scheduler/faults.js';
 
 /** The parts of one step, for assertions. */
 export interface SeenPart {
-  readonly kind: Part['kind'];
+  readonly kind: StepPart['kind'];
   readonly sequence: number;
   readonly tokens: readonly number[];
 }
@@ -71,7 +71,7 @@ export class FakeDecoder implements Decoder, SequenceStates {
   readonly saveWhole?: (sequence: number, notes?: StateNotes) => Promise<WholeState>;
   readonly restoreWhole?: (sequence: number, state: WholeState) => Promise<void>;
   readonly openWhole?: (elsewhere: StateElsewhere) => OpenedState;
-  run?: (parts: readonly Part[], run: Run) => AsyncGenerator<PartResult[], PartResult[]>;
+  run?: (parts: readonly StepPart[], run: Run) => AsyncGenerator<PartResult[], PartResult[]>;
   /** Whole states that were saved or opened, and not disposed. */
   readonly saved = new Map<WholeState, readonly number[]>();
   /** Sequences whose next whole state cannot be saved, or restored. */
@@ -166,14 +166,14 @@ export class FakeDecoder implements Decoder, SequenceStates {
     return { length, bytes: 10 * length, dispose: () => undefined };
   }
 
-  async step(parts: readonly Part[]): Promise<PartResult[]> {
+  async step(parts: readonly StepPart[]): Promise<PartResult[]> {
     this.#begin(parts);
     const results = await this.#step(parts);
     this.#inStep = false;
     return results;
   }
 
-  #begin(parts: readonly Part[]): void {
+  #begin(parts: readonly StepPart[]): void {
     if (this.#inStep) throw this.#violation('two steps at once');
     this.#inStep = true;
     this.#halted = false;
@@ -185,7 +185,7 @@ export class FakeDecoder implements Decoder, SequenceStates {
   }
 
   async *#runOf(
-    parts: readonly Part[],
+    parts: readonly StepPart[],
     { most, once = false, checked = false }: Run,
   ): AsyncGenerator<PartResult[], PartResult[]> {
     this.#begin(parts);
@@ -262,14 +262,14 @@ export class FakeDecoder implements Decoder, SequenceStates {
     });
   }
 
-  async #step(parts: readonly Part[]): Promise<PartResult[]> {
+  async #step(parts: readonly StepPart[]): Promise<PartResult[]> {
     this.steps.push(parts.map((part) => ({ kind: part.kind, sequence: part.sequence, tokens: [...part.tokens] })));
     await this.onStep(this.steps.length);
     return parts.map((part) => this.#run(part));
   }
 
   /** Whether a run makes another step: nothing has ended, and nothing fails. */
-  #goesOn(parts: readonly Part[], results: readonly PartResult[]): boolean {
+  #goesOn(parts: readonly StepPart[], results: readonly PartResult[]): boolean {
     if (this.#halted) return false;
     const next = parts.every(({ kind, tokens }) => kind === 'sample' && tokens.length === 1);
     const ended = results.some((result) => result.kind !== 'token' || this.#isEnd(result.token));
@@ -281,7 +281,7 @@ export class FakeDecoder implements Decoder, SequenceStates {
     return new Error(what);
   }
 
-  #run(part: Part): PartResult {
+  #run(part: StepPart): PartResult {
     if (this.failing.delete(part.sequence)) {
       this.held.set(part.sequence, [NaN]);
       return { kind: 'fault', reason: 'scripted' };

@@ -7,7 +7,14 @@ import type {
   LlamaModel,
   Token,
 } from 'node-llama-cpp';
-import type { Decoder, Part, PartResult, Sampler, Sampling, SequenceStates } from '../../engine/scheduler/decoder.js';
+import type {
+  Decoder,
+  StepPart,
+  PartResult,
+  Sampler,
+  Sampling,
+  SequenceStates,
+} from '../../engine/scheduler/decoder.js';
 import { asFault, EngineFault } from '../../engine/scheduler/faults.js';
 import { IteratorSampler, NO_TOP_K } from './iterator-sampler.js';
 import { labelLogprobs } from './label-scores.js';
@@ -41,7 +48,7 @@ export class IteratorDecoder implements Decoder, SequenceStates {
     this.#model = context.model;
   }
 
-  async step(parts: readonly Part[]): Promise<PartResult[]> {
+  async step(parts: readonly StepPart[]): Promise<PartResult[]> {
     return Promise.all(
       parts.map((part) =>
         this.#run(part).catch((error: unknown) => {
@@ -88,7 +95,7 @@ export class IteratorDecoder implements Decoder, SequenceStates {
     return found;
   }
 
-  async #run(part: Part): Promise<PartResult> {
+  async #run(part: StepPart): Promise<PartResult> {
     const sequence = this.#at(part.sequence);
     const tokens = Array.from(part.tokens) as Token[];
     const evaluationPriority = orderKey(part.sequence);

@@ -2,7 +2,7 @@
 import { EventEmitter, once } from 'node:events';
 import type { LlamaContext, LlamaModel } from 'node-llama-cpp';
 import { BatchDecoder } from '../../engine/llama/batch-decoder.js';
-import type { Decoder, Part, PartResult } from '../../engine/scheduler/decoder.js';
+import type { Decoder, StepPart, PartResult } from '../../engine/scheduler/decoder.js';
 import type { EngineSetup } from '../../engine/protocol/setup.js';
 import type { GenerateJob, ScoreJob, Output } from '../../engine/protocol/jobs.js';
 import type { Clock } from '../../engine/protocol/clock.js';
@@ -112,12 +112,12 @@ export class RealLoop {
     this.#loop = new StepLoop(decoder, tokens, limits, emit, clock);
   }
 
-  #count(parts: readonly Part[]): void {
+  #count(parts: readonly StepPart[]): void {
     this.#calls += 1;
     this.#evaluated += parts.reduce((sum, { tokens }) => sum + tokens.length, 0);
   }
 
-  async *#counted(parts: readonly Part[], run: Results): Results {
+  async *#counted(parts: readonly StepPart[], run: Results): Results {
     this.#count(parts);
     this.#isRun = true;
     let steps = -1;

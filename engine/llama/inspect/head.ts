@@ -6,7 +6,7 @@ import { checkModelFile } from '../model-file.js';
 import { GgufFileType, readGgufFileInfo } from '../package.js';
 
 /** A file that was looked at. `info`: what node-llama-cpp read of it. */
-export type Head =
+export type ModelHead =
   | { readonly kind: 'head'; readonly head: HeadFacts; readonly info: GgufFileInfo; readonly tensors: number }
   | Extract<HeadReport, { kind: 'bad' }>;
 
@@ -14,7 +14,7 @@ export type Head =
 const MAX_NAME = 128;
 
 /** Looks at a GGUF's head. Rejects nothing; loads no native code. */
-export async function readModelHead(file: string): Promise<Head> {
+export async function readModelHead(file: string): Promise<ModelHead> {
   const checked = checkModelFile(file);
   if (checked.kind === 'bad') return { kind: 'bad', problem: checked.problem };
   try {

@@ -4,7 +4,7 @@ import { basename, join } from 'node:path';
 import { Refusal } from './refusal.js';
 
 /** A file of a model; a split one has several. */
-export interface Part {
+export interface ModelPart {
   readonly name: string;
   readonly bytes: number;
 }
@@ -16,7 +16,7 @@ const NO_LINKS: ReadonlySet<string | undefined> = new Set(['EPERM', 'ENOTSUP', '
  * Whether all parts are in `dir`: one of the same name and size is taken for the same file. Throws a {@link Refusal} when
  * another file has a part's name.
  */
-export async function areThere(parts: readonly Part[], dir: string): Promise<boolean> {
+export async function areThere(parts: readonly ModelPart[], dir: string): Promise<boolean> {
   const sizes = await Promise.all(parts.map(({ name }) => sizeOf(join(dir, name))));
   const other = parts.find(({ bytes }, i) => sizes[i] !== undefined && sizes[i] !== bytes);
   if (other) throw new Refusal(inTheWay(other.name));
@@ -24,7 +24,7 @@ export async function areThere(parts: readonly Part[], dir: string): Promise<boo
 }
 
 /** Moves whole parts from one folder into another of the same file system. A part that is there already stays. */
-export async function placeAll(parts: readonly Part[], from: string, dir: string, linked = link): Promise<void> {
+export async function placeAll(parts: readonly ModelPart[], from: string, dir: string, linked = link): Promise<void> {
   const placed: string[] = [];
   try {
     for (const { name, bytes } of parts) {

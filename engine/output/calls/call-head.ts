@@ -11,7 +11,7 @@ const MAX_NAME = 64;
 /**
  * What it is: not known yet, no call, a call whose arguments follow, a wrapped answer, or a part of the reply for the user.
  */
-export type Head = 'more' | 'none' | 'call' | 'answer' | 'user';
+export type HeadKind = 'more' | 'none' | 'call' | 'answer' | 'user';
 
 export class CallHead {
   /** All that was read. */
@@ -45,9 +45,9 @@ export class CallHead {
   }
 
   /** Takes text, not empty, up to where it is known what it is. */
-  take(text: string): { readonly used: number; readonly is: Head } {
+  take(text: string): { readonly used: number; readonly is: HeadKind } {
     let used = 0;
-    let is: Head = 'more';
+    let is: HeadKind = 'more';
     while (used < text.length && is === 'more') {
       if (this.#state === 'name') {
         const before = this.raw.length;
@@ -62,7 +62,7 @@ export class CallHead {
     return { used, is };
   }
 
-  #expect(unit: string): Head {
+  #expect(unit: string): HeadKind {
     this.raw += unit;
     const progress = this.#expected.take(unit);
     if (progress === 'failed' || (this.#isDue(progress) && !this.#ask())) return 'none';
@@ -84,7 +84,7 @@ export class CallHead {
     return this.certain;
   }
 
-  #readName(text: string): Head {
+  #readName(text: string): HeadKind {
     const { userRecipient, between, alsoBetween = [] } = this.#format.syntax;
     const spaces = this.name === '' && userRecipient === undefined ? text.length - text.trimStart().length : 0;
     this.raw += text.slice(0, spaces);
@@ -108,7 +108,7 @@ export class CallHead {
     return functions.includes(this.name) || [syntax.userRecipient, syntax.answerTool].includes(this.name);
   }
 
-  #called(): Head {
+  #called(): HeadKind {
     return this.certain || this.#ask() ? 'call' : 'none';
   }
 }

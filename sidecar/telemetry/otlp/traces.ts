@@ -53,7 +53,7 @@ export interface RequestTracesOptions {
   readonly dropped: (reason: 'queue_full' | 'export_failed', traces: number) => void;
 }
 
-type Head = Parameters<Tracing['begin']>[0];
+type TracedHead = Parameters<Tracing['begin']>[0];
 
 /** A finished request and its span. */
 interface Finished {
@@ -62,7 +62,7 @@ interface Finished {
   readonly offsetMs: number;
 }
 
-const HEADERS: TextMapGetter<Head> = { get: (head, name) => head.header(name), keys: () => [] };
+const HEADERS: TextMapGetter<TracedHead> = { get: (head, name) => head.header(name), keys: () => [] };
 
 export class RequestTraces implements Tracing {
   readonly #options: RequestTracesOptions;
@@ -77,7 +77,7 @@ export class RequestTraces implements Tracing {
     this.#limits = { ...BATCH, ...options.limits };
   }
 
-  begin(head: Head, startedAt: number): RequestTrace {
+  begin(head: TracedHead, startedAt: number): RequestTrace {
     const { tracer, propagator, clock, date } = this.#options;
     const offsetMs = date() - clock.now();
     const parent = propagator.extract(ROOT_CONTEXT, head, HEADERS);

@@ -109,7 +109,7 @@ t.test('of several formats all are enforced', (t) => {
 });
 
 t.test('lengths, excluded texts, and patterns that must not match', (t) => {
-  const form = { ...ANY, patterns: ['^[ab]+$'], least: 2, most: 3, without: ['ab'], unlike: ['bb'] };
+  const form = { ...ANY, patterns: ['^[ab]+$'], least: 2, most: 3, excludedTexts: ['ab'], excludedPatterns: ['bb'] };
   const allowed = ['a', 'aa', 'ab', 'ba', 'bb', 'aba', 'abb', 'aaaa', 'ac'].filter((text) =>
     isText(text, form, new WorkBudget()),
   );

@@ -2,7 +2,7 @@ import t from 'tap';
 import type { AddonContext, Internals } from '../../../engine/llama/addon.js';
 import { BatchSequences } from '../../../engine/llama/batch-sequences.js';
 import { NOT_NUMBERS } from '../../../engine/llama/batch-sampler.js';
-import type { Part } from '../../../engine/scheduler/decoder.js';
+import type { StepPart } from '../../../engine/scheduler/decoder.js';
 
 const TRAITS = { truncatable: true, restoredTruncatable: true, savable: true };
 
@@ -33,7 +33,7 @@ t.test('truncating before an image of which only a part was evaluated removes th
     1,
     TRAITS,
   );
-  const text: Part = { kind: 'prefill', sequence: 0, tokens: new Uint32Array(3) };
+  const text: StepPart = { kind: 'prefill', sequence: 0, tokens: new Uint32Array(3) };
   const part = {
     kind: 'embeddings',
     sequence: 0,
@@ -42,7 +42,7 @@ t.test('truncating before an image of which only a part was evaluated removes th
     values: new Float32Array(),
   };
   sequences.extend(text);
-  sequences.extend(part as unknown as Part);
+  sequences.extend(part as unknown as StepPart);
   await sequences.truncate(0, 3);
   t.same(removed, [[0, 3, 4]], 'all embeddings of an image are at its first position');
   sequences.extend({ ...text, tokens: new Uint32Array(2) });
@@ -89,7 +89,7 @@ t.test('a sequence that a copy has written over holds numbers again', async (t) 
     2,
     TRAITS,
   );
-  const parts = [0, 1].map((sequence): Part => ({ kind: 'prefill', sequence, tokens: new Uint32Array(3) }));
+  const parts = [0, 1].map((sequence): StepPart => ({ kind: 'prefill', sequence, tokens: new Uint32Array(3) }));
   for (const part of parts) sequences.extend(part);
   sequences.judge(parts, [NOT_NUMBERS, { kind: 'filled' }]);
   await sequences.copy(0, 1);

@@ -1,16 +1,16 @@
 import t from 'tap';
 import { gapsOf, described } from '../../../engine/llama/described-parts.js';
-import type { Part } from '../../../engine/scheduler/decoder.js';
+import type { StepPart } from '../../../engine/scheduler/decoder.js';
 
 const CONTEXT = 100;
-const parts = (...ids: readonly number[]): Part[] =>
+const parts = (...ids: readonly number[]): StepPart[] =>
   ids.map((sequence) => ({ kind: 'prefill', sequence, tokens: Uint32Array.of(7) }));
 const held = (
   lengths: Readonly<Record<number, number | undefined>> = {},
 ): { next(id: number): number | undefined } => ({
   next: (id) => (id in lengths ? lengths[id] : 0),
 });
-const ids = (of: readonly Part[], lengths?: Readonly<Record<number, number | undefined>>): number[] =>
+const ids = (of: readonly StepPart[], lengths?: Readonly<Record<number, number | undefined>>): number[] =>
   gapsOf(of, held(lengths), CONTEXT).map(({ sequence }) => sequence);
 
 t.test('sequences between those of a step are gaps, at the end of what they hold', (t) => {
@@ -35,7 +35,7 @@ t.test('a gap that is long, or of which one sequence can take no token, is left'
 });
 
 t.test('their tokens are described in the order of ids, and the places of logits count them', (t) => {
-  const of: Part[] = [
+  const of: StepPart[] = [
     { kind: 'score', sequence: 1, tokens: Uint32Array.of(5, 6), labels: Uint32Array.of(1) },
     { kind: 'prefill', sequence: 4, tokens: Uint32Array.of(8) },
     { kind: 'score', sequence: 5, tokens: Uint32Array.of(9), labels: Uint32Array.of(1) },

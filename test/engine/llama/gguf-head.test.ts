@@ -1,11 +1,11 @@
 import { readFile } from 'node:fs/promises';
 import t from 'tap';
-import { readHead, type Head } from '../../../engine/llama/gguf-head.js';
+import { readHead, type GgufHead } from '../../../engine/llama/gguf-head.js';
 import { testModel } from '../../support/models.js';
 
 const model = await readFile(await testModel());
 
-function head(bytes: Buffer): Head {
+function head(bytes: Buffer): GgufHead {
   return readHead({ size: bytes.length, read: (offset, length) => bytes.subarray(offset, offset + length) });
 }
 

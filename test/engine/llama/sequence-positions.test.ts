@@ -1,11 +1,11 @@
 import t from 'tap';
 import { SequencePositions } from '../../../engine/llama/batch-sequences.js';
-import type { Part } from '../../../engine/scheduler/decoder.js';
+import type { StepPart } from '../../../engine/scheduler/decoder.js';
 
-const text = (length: number): Part => ({ kind: 'prefill', sequence: 0, tokens: new Uint32Array(length) });
+const text = (length: number): StepPart => ({ kind: 'prefill', sequence: 0, tokens: new Uint32Array(length) });
 
 /** A grid of 4 columns and 3 rows, which advances positions by 4: `length` embeddings of it from `index` on. */
-const grid = (index: number, length: number): Part => ({
+const grid = (index: number, length: number): StepPart => ({
   kind: 'embeddings',
   sequence: 0,
   tokens: new Uint32Array(length),
@@ -73,7 +73,10 @@ t.test('truncated before an image a sequence does not have it, and a copy has wh
 
 t.test('an image with one dimension is like tokens', async (t) => {
   const held = new SequencePositions();
-  const flat: Part = { ...grid(0, 12), image: { index: 0, of: 12, positions: 12, columns: 0, whole: true } } as Part;
+  const flat: StepPart = {
+    ...grid(0, 12),
+    image: { index: 0, of: 12, positions: 12, columns: 0, whole: true },
+  } as StepPart;
   held.extend(text(1));
   t.equal(held.extend(flat), 1);
   t.equal(held.last, 12);

@@ -32,7 +32,7 @@ t.test('finds a stop across tokens', (t) => {
 });
 
 t.test('a stop string applies to the content only', (t) => {
-  const thought = { open: true, starts: ['<think>'], ends: ['</think>'], breaks: [], headers: [] };
+  const thought = { open: true, starts: ['<think>'], ends: ['</think>'], implicitEnds: [], headers: [] };
   const reply = new ReplyText(['.'], { thought });
   t.same(reply.push(Buffer.from('Hm. Hm')), { reasoning: 'Hm. Hm', content: '', calls: [] });
   t.equal(reply.isThinking(), true);

@@ -2,7 +2,7 @@ import t from 'tap';
 import { ThoughtSplitter, type ReplyPiece } from '../../../engine/output/thought.js';
 import type { ThoughtFormat } from '../../../engine/protocol/reply-format.js';
 
-const THINK: ThoughtFormat = { open: false, starts: ['<think>'], ends: ['</think>'], breaks: [], headers: [] };
+const THINK: ThoughtFormat = { open: false, starts: ['<think>'], ends: ['</think>'], implicitEnds: [], headers: [] };
 const OPEN: ThoughtFormat = { ...THINK, open: true };
 const ANYWHERE: ThoughtFormat = { ...THINK, anywhere: true };
 const WRAPPED: ThoughtFormat = { ...THINK, wrap: ['<answer>', '</answer>'] };
@@ -10,7 +10,7 @@ const HARMONY: ThoughtFormat = {
   open: false,
   starts: ['<|channel|>analysis<|message|>', '<|start|>assistant<|channel|>analysis<|message|>'],
   ends: ['<|end|>'],
-  breaks: [],
+  implicitEnds: [],
   headers: ['<|channel|>final<|message|>', '<|start|>assistant<|channel|>final<|message|>'],
 };
 
@@ -43,7 +43,7 @@ const CASES: readonly (readonly [string, ThoughtFormat, string, string, string])
   ['an end mark without a thought', THINK, 'Yes</think>', '', 'Yes</think>'],
   [
     'a break ends it and is content',
-    { ...OPEN, breaks: ['<tool_call>'] },
+    { ...OPEN, implicitEnds: ['<tool_call>'] },
     'Hm.\n<tool_call>\n{}',
     'Hm.',
     '<tool_call>\n{}',

@@ -19,7 +19,7 @@ function segments(source: string, ...messages: PromptMessage[]): (string | numbe
   if (made.kind === 'bad') throw new Error(made.problem);
   const parts = { template: made.template, vocabulary, specials: new SpecialTexts(specials) };
   const prompt = chatPrompt(parts, { messages }, { addGenerationPrompt: true }, 10_000);
-  if (prompt.kind === 'failed') return prompt.says ?? prompt.why;
+  if (prompt.kind === 'failed') return prompt.templateText ?? prompt.why;
   if (prompt.kind !== 'prompt') return prompt.kind;
   return prompt.prompt.map(({ tokens }) => {
     const read: (string | number)[] = [];

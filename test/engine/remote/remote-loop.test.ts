@@ -8,7 +8,7 @@ const HANGS = { hangsAfter: 2 } as const;
 /** Of it, the server is not told the stop strings. */
 const STOPPED_HERE = {
   markers: [],
-  thought: { open: false, starts: ['<t>'], ends: ['</t>'], breaks: [], headers: [] },
+  thought: { open: false, starts: ['<t>'], ends: ['</t>'], implicitEnds: [], headers: [] },
 };
 /** llama-server's first frame has no token. */
 const BEGUN = (harness: RemoteHarness, id: number) => () => harness.of(id).some(({ kind }) => kind === 'started');

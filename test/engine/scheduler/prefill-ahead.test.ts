@@ -36,7 +36,7 @@ const OPTIONS = {
   tokens,
 } as const;
 
-const THOUGHT = { open: true, starts: [], ends: ['w'], breaks: [], headers: [] } as const;
+const THOUGHT = { open: true, starts: [], ends: ['w'], implicitEnds: [], headers: [] } as const;
 
 const ask = (prompt: readonly number[], more: Partial<GenerateJob> = {}): GenerateJob =>
   job(Uint32Array.from(prompt), { maxTokens: REPLY, ...more });

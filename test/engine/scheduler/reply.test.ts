@@ -190,7 +190,7 @@ t.test('a reply that is constrained as a whole needs no constraint for its calls
   t.end();
 });
 
-const thought = { open: true, starts: ['look{'], ends: ['zzz'], breaks: [], headers: [] };
+const thought = { open: true, starts: ['look{'], ends: ['zzz'], implicitEnds: [], headers: [] };
 const closing = [' bye', 'zzz'].map((text) => TEXTS.indexOf(text));
 const said = (outputs: readonly Output[], channel: 'reasoning' | 'content'): string =>
   outputs.map((each) => (each.kind === 'piece' && each.channel === channel ? each.text : '')).join('');

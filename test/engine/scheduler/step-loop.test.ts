@@ -34,7 +34,7 @@ t.test('a thought is sent on its own channel and counted, its marks included', a
   const [THINK, ENOUGH] = [1000, 1001];
   const named = { ...model, control: (token: number) => ({ [THINK]: '<t>', [ENOUGH]: '</t>' })[token] };
   const said = [THINK, 97, 98, ENOUGH, 99, 46];
-  const thought = { open: false, starts: ['<t>'], ends: ['</t>'], breaks: [], headers: [] };
+  const thought = { open: false, starts: ['<t>'], ends: ['</t>'], implicitEnds: [], headers: [] };
   const run = async (more: Partial<GenerateJob>): Promise<Output[]> => {
     const bench = new Bench(1, (held) => said[held.length - 1] ?? END, { tokens: named });
     bench.loop.generate(1, job(1, { maxTokens: 9, ...more }));

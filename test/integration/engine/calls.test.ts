@@ -1,6 +1,6 @@
 /** Calls on a real decoder with real grammars; a random model samples whatever they leave open. */
 import t, { type Test } from 'tap';
-import type { Decoder, Part, PartResult, Sampler } from '../../../engine/scheduler/decoder.js';
+import type { Decoder, StepPart, PartResult, Sampler } from '../../../engine/scheduler/decoder.js';
 import { callGrammar, callRules } from '../../../engine/grammar/calls.js';
 import type { CallSyntax } from '../../../engine/protocol/reply-format.js';
 import type { EngineSetup } from '../../../engine/protocol/setup.js';
@@ -61,7 +61,7 @@ async function start(t: Test, file: string): Promise<Engine> {
   const watched = Object.create(decoder, {
     step: {
       // No runs, whose choices would not be seen here.
-      value: async (parts: readonly Part[]): Promise<PartResult[]> => {
+      value: async (parts: readonly StepPart[]): Promise<PartResult[]> => {
         const results = await decoder.step(parts);
         for (const result of results) if (result.kind === 'token') sampled.push(result.token);
         return results;

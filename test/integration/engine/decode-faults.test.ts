@@ -1,7 +1,7 @@
 /** Batches that llama.cpp refuses, and which sequences continue. */
 import t, { type Test } from 'tap';
 import { BatchDecoder } from '../../../engine/llama/batch-decoder.js';
-import type { Part, PartResult } from '../../../engine/scheduler/decoder.js';
+import type { StepPart, PartResult } from '../../../engine/scheduler/decoder.js';
 import { testModel } from '../../support/models.js';
 import { cpuLlama } from '../../support/llama.js';
 
@@ -13,9 +13,9 @@ const GREEDY = { temperature: 0, topP: 1, frequencyPenalty: 0, presencePenalty: 
 interface Bench {
   readonly decoder: BatchDecoder;
   /** One step of these parts, in the given order. */
-  readonly step: (...parts: Part[]) => Promise<PartResult[]>;
-  readonly fill: (sequence: number, tokens: number) => Part;
-  readonly sample: (sequence: number, token?: number) => Part;
+  readonly step: (...parts: StepPart[]) => Promise<PartResult[]>;
+  readonly fill: (sequence: number, tokens: number) => StepPart;
+  readonly sample: (sequence: number, token?: number) => StepPart;
 }
 
 async function bench(t: Test): Promise<Bench> {

@@ -98,7 +98,7 @@ t.test('functionary: what is constrained', (t) => {
 });
 
 t.test('functionary: a recipient in front of content where no tools are offered', (t) => {
-  const thought = { open: false, starts: [], ends: [], breaks: [], headers: ['all\n'] };
+  const thought = { open: false, starts: [], ends: [], implicitEnds: [], headers: ['all\n'] };
   for (const [reply, content] of [
     ['all\nHello', 'Hello'],
     ['all\n\n all\n', '\n all\n'],

@@ -1,7 +1,7 @@
 import type { LlamaContext } from 'node-llama-cpp';
 import t from 'tap';
 import { BatchDecoder } from '../../../../engine/llama/batch-decoder.js';
-import type { Decoder, Part, PartResult, Sampling } from '../../../../engine/scheduler/decoder.js';
+import type { Decoder, StepPart, PartResult, Sampling } from '../../../../engine/scheduler/decoder.js';
 import { IteratorDecoder, sequenceOrder } from '../../../support/iterator-decoder.js';
 import { keepsDecoderContract } from '../../../support/decoder-contract.js';
 import { testModel } from '../../../support/models.js';
@@ -199,7 +199,7 @@ t.test('scores are the same, whole distributions, and repeatable after a truncat
     await decoder.step([{ kind: 'prefill', sequence: 0, tokens: input }]);
     const scores: number[][] = [];
     for (let i = 0; i < 2; i++) {
-      const part: Part = { kind: 'score', sequence: 0, tokens: prompt(9, 5), labels: Uint32Array.of(70, 71, 72) };
+      const part: StepPart = { kind: 'score', sequence: 0, tokens: prompt(9, 5), labels: Uint32Array.of(70, 71, 72) };
       const [result] = await decoder.step([part]);
       if (result?.kind !== 'scores') throw new Error('no scores');
       scores.push([...result.logprobs]);
@@ -237,7 +237,7 @@ t.test('questions scored in one step are read separately', async (t) => {
     { length: model.fileInfo.metadata.tokenizer.ggml.tokens.length },
     (_, token) => token,
   );
-  const score = (sequence: number): Part => ({ kind: 'score', sequence, tokens: prompt(9, sequence), labels });
+  const score = (sequence: number): StepPart => ({ kind: 'score', sequence, tokens: prompt(9, sequence), labels });
   const read = (result: PartResult | undefined): Float64Array => {
     if (result?.kind !== 'scores') throw new Error('no scores');
     return result.logprobs;

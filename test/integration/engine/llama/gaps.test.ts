@@ -3,7 +3,7 @@ import t, { type Test } from 'tap';
 import { internals, keepThreads, type AddonContext } from '../../../../engine/llama/addon.js';
 import { decodeRun } from '../../../support/decode-run.js';
 import { BatchDecoder } from '../../../../engine/llama/batch-decoder.js';
-import type { Part, PartResult, Sampling } from '../../../../engine/scheduler/decoder.js';
+import type { StepPart, PartResult, Sampling } from '../../../../engine/scheduler/decoder.js';
 import { cpuLlama } from '../../../support/llama.js';
 import { testModel } from '../../../support/models.js';
 
@@ -64,7 +64,7 @@ async function said(
     }
   };
   while (fault === undefined && (tokens[0]?.length ?? 0) < count) {
-    const parts = REPLIES.map((sequence, i): Part => {
+    const parts = REPLIES.map((sequence, i): StepPart => {
       const sampler = samplers[i];
       if (!sampler) throw new Error('no sampler');
       return { kind: 'sample', sequence, tokens: Uint32Array.of(tokens[i]?.at(-1) ?? 100), sampler };

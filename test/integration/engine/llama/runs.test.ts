@@ -5,7 +5,7 @@ import { readGgufFileInfo } from 'node-llama-cpp';
 import t, { type Test } from 'tap';
 import { decodeRun } from '../../../support/decode-run.js';
 import { BatchDecoder } from '../../../../engine/llama/batch-decoder.js';
-import type { Part, PartResult, Run, Sampler, Sampling } from '../../../../engine/scheduler/decoder.js';
+import type { StepPart, PartResult, Run, Sampler, Sampling } from '../../../../engine/scheduler/decoder.js';
 import { keepThreads, type Spread } from '../../../../engine/llama/addon.js';
 import { FAMILIES } from '../../../support/families/families.js';
 import { testModel } from '../../../support/models.js';
@@ -29,7 +29,7 @@ const GREEDY: Sampling = {
 const SEEDED: readonly Sampling[] = SEQUENCES.map((seed) => ({ ...GREEDY, temperature: 1, seed }));
 const PENALIZED: readonly Sampling[] = SEEDED.map((seeded) => ({ ...seeded, topP: 0.9, frequencyPenalty: 0.8 }));
 
-type Read = Extract<Part, { kind: 'sample' | 'score' }>;
+type Read = Extract<StepPart, { kind: 'sample' | 'score' }>;
 
 interface Bench {
   readonly decoder: BatchDecoder;
@@ -108,7 +108,7 @@ class Replies {
   }
 
   async #step(tokens: (i: number) => Uint32Array, run?: Run, reported: () => void = () => undefined): Promise<void> {
-    const parts = SEQUENCES.map((sequence, i): Part => {
+    const parts = SEQUENCES.map((sequence, i): StepPart => {
       return { kind: 'sample', sequence, tokens: tokens(i), sampler: this.sampler(i) };
     });
     this.calls += 1;
@@ -228,7 +228,7 @@ t.test(
       for (const [way, last] of spoilt(decoder)) {
         const replies = await Replies.begin(decoder, samplings);
         await replies.until(8, 4);
-        const parts = SEQUENCES.map((sequence): Part => {
+        const parts = SEQUENCES.map((sequence): StepPart => {
           const tokens = Uint32Array.from(replies.said[sequence]?.slice(-1) ?? []);
           return sequence === 1 ? last : { kind: 'sample', sequence, tokens, sampler: replies.sampler(sequence) };
         });

@@ -112,7 +112,7 @@ t.test('conversations with calls that differ in meaning have different prompts',
       for (const [title, messages] of Object.entries(DIFFERENT).slice(0, offered ? undefined : 2)) {
         const text = prompt(parts, [user('question-text'), ...messages], offered);
         if (typeof text !== 'string') {
-          faults.push(`${name}: ${title}: ${text.says ?? text.why}`);
+          faults.push(`${name}: ${title}: ${text.templateText ?? text.why}`);
           continue;
         }
         const same = rendered.get(text);

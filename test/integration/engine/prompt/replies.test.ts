@@ -162,7 +162,7 @@ t.test('a call within a thought that was not ended', (t) => {
     );
     const different = CUTS.filter((cut) => !isDeepStrictEqual(read(format, cutUp(reply, cut)), whole));
     t.same(different, [], `${name}: cuts that matter`);
-    t.same(formatOf(parts, true)?.thought?.breaks, [], `${name}: not where the grammar takes no call there`);
+    t.same(formatOf(parts, true)?.thought?.implicitEnds, [], `${name}: not where the grammar takes no call there`);
   }
   t.end();
 });
@@ -223,7 +223,7 @@ t.test('a call of Qwen3-Coder without the first tag', (t) => {
 t.test('the draft of a call within a thought stays there', (t) => {
   for (const name of ['Reka-Edge', 'openai-gpt-oss-120b', 'upstage-Solar-Open-100B']) {
     const parts = formats.get(name);
-    t.same(parts && formatOf(parts)?.thought?.breaks, [], name);
+    t.same(parts && formatOf(parts)?.thought?.implicitEnds, [], name);
   }
   t.end();
 });
