@@ -35,6 +35,12 @@ const WHOLE = [
 const ENGINE_PACKAGE = 'engine/llama/package.ts';
 const WRITER = 'sidecar/build/write-schemas.ts';
 const WRITTEN_CODE = 'sidecar/contracts/written-code.ts';
+/** What the writer prints beside that module: files that the product reads, in dist/. */
+const DATA = [
+  'sidecar/contracts/written-code.txt',
+  'sidecar/api/openapi-strict.json',
+  'sidecar/api/openapi-compatible.json',
+];
 
 /** Sources that no compilation of single modules writes. */
 export const BUNDLED = new Set([
@@ -158,22 +164,25 @@ const places = {
     onLoad({ filter: /\.(ts|m?js)$/ }, ({ path }) => {
       const text = readFileSync(path, 'utf8');
       if (!text.includes('import.meta.url')) return undefined;
-      const [, package_] = /.*node_modules\/((?:@[^/]+\/)?[^/]+)\//.exec(path) ?? [];
-      const own = JSON.stringify(relative('.', path).replace(/\.ts$/, '.js'));
-      const place = package_ === undefined ? `new URL(${own}, ${ROOT}).href` : `import.meta.resolve('${package_}')`;
-      return { contents: text.replaceAll('import.meta.url', place), loader: path.endsWith('.ts') ? 'ts' : 'js' };
+      return { contents: placed(text, path), loader: path.endsWith('.ts') ? 'ts' : 'js' };
     });
   },
 };
+function placed(text, path) {
+  const [, package_] = /.*node_modules\/((?:@[^/]+\/)?[^/]+)\//.exec(path) ?? [];
+  const own = JSON.stringify(relative('.', path).replace(/\.ts$/, '.js'));
+  const place = package_ === undefined ? `new URL(${own}, ${ROOT}).href` : `import.meta.resolve('${package_}')`;
+  return text.replaceAll('import.meta.url', place);
+}
 /** The URL of dist/: no folder in it has that name. */
 const ROOT = "import.meta.url.slice(0, import.meta.url.lastIndexOf('/dist/') + '/dist/'.length)";
 
-/** The schemas' code in place of the empty module. */
+/** The written module in place of the one without code. */
 const schemas = {
   name: 'schemas',
   setup({ onLoad }) {
-    onLoad({ filter: /\/sidecar\/contracts\/written-code\.ts$/ }, () => ({
-      contents: readFileSync(outputOf(WRITTEN_CODE)),
+    onLoad({ filter: /\/sidecar\/contracts\/written-code\.ts$/ }, ({ path }) => ({
+      contents: placed(readFileSync(outputOf(WRITTEN_CODE), 'utf8'), path),
     }));
   },
 };
@@ -207,14 +216,15 @@ export async function bundle(before = {}) {
   if (missing.length > 0) throw new Error(`node-llama-cpp has no ${missing.join(', ')}: see .ci/bundle.mjs`);
   const writer = await build({ ...OPTIONS, entryPoints: [WRITER], sourcemap: false, plugins: [packages, places] });
   const code = writer.outputFiles[0].hash;
-  if (before.code !== code || !existsSync(outputOf(WRITTEN_CODE))) {
+  if (before.code !== code || ![outputOf(WRITTEN_CODE), ...DATA.map(outputOf)].every((path) => existsSync(path))) {
     writeAll(writer.outputFiles);
     const { stdout, status } = spawnSync(process.execPath, [outputOf(WRITER)], {
       stdio: ['ignore', 'pipe', 'inherit'],
       maxBuffer: 1 << 26,
     });
     if (status !== 0) throw new Error('the code of the schemas was not written');
-    write(outputOf(WRITTEN_CODE), stdout);
+    const files = JSON.parse(stdout);
+    for (const path of [WRITTEN_CODE, ...DATA]) write(outputOf(path), files[path]);
   }
   const plugins = [packages, schemas, places];
   const built = await Promise.all([
@@ -228,7 +238,7 @@ export async function bundle(before = {}) {
   const product = built.slice(0, -1);
   const inputs = product.flatMap(({ metafile }) => Object.keys(metafile.inputs));
   write(join(DIST, 'sidecar/LICENSES.txt'), licencesOf(inputs));
-  const files = [...product.flatMap(namesOf), join(DIST, 'sidecar/LICENSES.txt')].sort();
+  const files = [...product.flatMap(namesOf), ...DATA.map(outputOf), join(DIST, 'sidecar/LICENSES.txt')].sort();
   write(PRODUCT_FILES, JSON.stringify(files));
   const outputs = [...built.flatMap(namesOf)];
   for (const path of before.outputs ?? []) if (!outputs.includes(path)) rmSync(path, { force: true });

@@ -1,4 +1,19 @@
-/** Prints the module with the code of the schemas' checks; the build runs it and writes that (.ci/build.mjs). */
-import { allSchemas, moduleText } from './written-schemas.js';
+/**
+ * Prints what the build writes, as an object of texts by path: the code of the schemas' checks, and the descriptions of the routes, which
+ * take a tenth of a second to make. .ci/bundle.mjs runs it.
+ */
+import { allSchemas, writtenFiles } from './written-schemas.js';
 
-process.stdout.write(moduleText(await allSchemas()));
+const { module, code } = writtenFiles(await allSchemas());
+// Loaded now, since they load modules with schemas.
+const { openApiDocument } = await import('../api/openapi/openapi.js');
+const { referencesOf } = await import('../api/public-routes.js');
+const document = (contract: 'strict' | 'compatible'): string => JSON.stringify(openApiDocument(referencesOf(contract)));
+process.stdout.write(
+  JSON.stringify({
+    'sidecar/contracts/written-code.ts': module,
+    'sidecar/contracts/written-code.txt': code,
+    'sidecar/api/openapi-strict.json': document('strict'),
+    'sidecar/api/openapi-compatible.json': document('compatible'),
+  }),
+);

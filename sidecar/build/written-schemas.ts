@@ -41,25 +41,40 @@ async function find(): Promise<readonly KnownSchema[]> {
 /** Of an answer's schema the name begins so. */
 const ANSWER = 'answer-';
 
-/** The text of the module contracts/written-code.ts with the code of these schemas. Throws if two of them have one name. */
-export function moduleText(schemas: readonly KnownSchema[]): string {
-  const texts = new Map<string, string>();
+/** Where the code of all lies, beside the module. */
+const CODE_FILE = 'written-code.txt';
+/** In two pieces: the bundle of this module replaces the whole (.ci/bundle.mjs). */
+const OWN_URL = ['import.meta', 'url'].join('.');
+
+/**
+ * The module contracts/written-code.ts with the code of these schemas: its text, and the file that it reads. Throws if two of them have
+ * one name.
+ */
+export function writtenFiles(schemas: readonly KnownSchema[]): { readonly module: string; readonly code: string } {
+  const places = new Map<string, string>();
+  const texts: string[] = [];
+  let end = 0;
   for (const known of schemas) {
     const name = known.written?.name;
-    if (name === undefined || texts.has(name)) throw new Error(`schema names are unique: ${name ?? 'there is none'}`);
-    texts.set(name, codeText(known));
+    if (name === undefined || places.has(name)) throw new Error(`schema names are unique: ${name ?? 'there is none'}`);
+    const text = codeText(known);
+    texts.push(text);
+    const from = end;
+    end += Buffer.byteLength(text);
+    places.set(name, `at('${name}', ${from}, ${end})`);
   }
-  const answers: Record<string, string> = {};
-  const lines = Array.from(texts, ([name, code]) => {
-    if (!name.startsWith(ANSWER)) return `export const ${constantOf(name)} = ${JSON.stringify({ name, code })};\n`;
-    answers[name.slice(ANSWER.length)] = code;
-    return '';
-  });
-  return `${lines.join('')}const ANSWERS = ${JSON.stringify(answers)};
+  const answers = [...places].filter(([name]) => name.startsWith(ANSWER));
+  const others = [...places].filter(([name]) => !name.startsWith(ANSWER));
+  const module = `import { readFileSync } from 'node:fs';
+const bytes = readFileSync(new URL('./${CODE_FILE}', ${OWN_URL}));
+const at = (name, from, to) => ({ name, code: () => bytes.toString('utf8', from, to) });
+${others.map(([name, place]) => `export const ${constantOf(name)} = ${place};\n`).join('')}const ANSWERS = {
+${answers.map(([name, place]) => `  ${JSON.stringify(name)}: ${place},\n`).join('')}};
 export function answerCode(kind) {
-  return { name: '${ANSWER}' + kind, code: ANSWERS[kind] };
+  return ANSWERS['${ANSWER}' + kind] ?? { name: '${ANSWER}' + kind };
 }
 `;
+  return { module, code: texts.join('') };
 }
 
 function constantOf(name: string): string {

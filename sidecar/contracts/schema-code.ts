@@ -46,7 +46,7 @@ export function functionOf<T>(known: KnownSchema): () => ValidateFunction<T> {
   recorded?.push(known);
   const { schema, flavour } = known;
   const code = known.written?.code;
-  if (code !== undefined) return () => fromCode(code) as ValidateFunction<T>;
+  if (code !== undefined) return () => fromCode(code()) as ValidateFunction<T>;
   let compiler = compilers.get(flavour);
   if (compiler === undefined) compilers.set(flavour, (compiler = makeAjv(flavour)));
   const ajv = compiler;
