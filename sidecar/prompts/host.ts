@@ -17,7 +17,7 @@ import { describeFault } from '../telemetry/scrub.js';
 import { PROMPTS_VERSION, STACK_MB, type FromHost, type HostSetup, type ModelReport, type ToHost } from './messages.js';
 import type { Answer, CompilerTask, HostBody, Work, WorkerTask } from './messages.js';
 import { failed } from './prompt-maker.js';
-import { loadItemWork, type ItemWork } from './item-work.js';
+import type { ItemWork } from './item-work.js';
 
 type Result = readonly ModelReport[] | Answer;
 
@@ -91,8 +91,14 @@ async function start(setup: HostSetup): Promise<void> {
 async function ownThread(setup: HostSetup): Promise<Run<WorkerTask, Result>> {
   // While an item is worked on, this thread does not see its link close.
   endWithParent();
-  const work = setup.workerFile === undefined ? await loadItemWork(setup) : await workerIn(setup.workerFile);
+  const work = setup.workerFile === undefined ? await itemWork(setup) : await workerIn(setup.workerFile);
   return (task) => Promise.resolve().then(() => work(task));
+}
+
+/** Its module, with all that reads bodies and makes prompts, is loaded here alone: where there is a pool, its threads load it. */
+async function itemWork(setup: HostSetup): Promise<ItemWork> {
+  const { loadItemWork } = await import('./item-work.js');
+  return await loadItemWork(setup);
 }
 
 async function workerIn(file: string): Promise<ItemWork> {
