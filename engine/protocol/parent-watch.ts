@@ -4,6 +4,7 @@
  * signal means, and ends its children when it is done.
  */
 import { Worker } from 'node:worker_threads';
+import { ENDS_WITH_PARENT } from './process-settings.js';
 
 for (const signal of ['SIGINT', 'SIGTERM', 'SIGHUP']) process.on(signal, () => undefined);
 
@@ -12,11 +13,12 @@ const LIMITS = { maxOldGenerationSizeMb: 8, maxYoungGenerationSizeMb: 1, codeRan
 
 /**
  * Ends this process soon after its parent has ended, also while its main thread is busy in native code or JavaScript: that thread
- * notices the end of its link only when it is idle. prctl(2) cannot be called from JavaScript, so a separate thread checks whether
- * the parent is still the same; a pipe would cost the sidecar a descriptor per child. It costs 8 MB, 40 ms of processor time at the
- * start and 0.7 ms a second. The thread does not keep the process alive. Call this before anything that takes long.
+ * notices the end of its link only when it is idle. Where the kernel does not end it (process-settings.ts), a separate thread checks
+ * whether the parent is still the same; a pipe would cost the sidecar a descriptor per child. It costs 8 MB, 40 ms of processor time
+ * at the start and 0.7 ms a second. The thread does not keep the process alive. Call this before anything that takes long.
  */
 export function endWithParent(): void {
+  if (process.argv.at(-1) === ENDS_WITH_PARENT) return;
   const watch = new Worker(new URL('./parent-watch-thread.js', import.meta.url), {
     workerData: process.ppid,
     resourceLimits: LIMITS,

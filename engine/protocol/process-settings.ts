@@ -8,6 +8,15 @@ import { setFlagsFromString } from 'node:v8';
  */
 export const NO_CORE_FILE = 'ulimit -c 0';
 
+/** The last argument of a child process that the kernel ends with its parent. */
+export const ENDS_WITH_PARENT = 'ends-with-parent';
+
+/**
+ * With what the shell becomes a child that the kernel ends with its parent (PR_SET_PDEATHSIG of prctl(2)), where util-linux has the
+ * command for that. Elsewhere the child watches for it (parent-watch.ts).
+ */
+export const END_WITH_PARENT = `setpriv --pdeathsig KILL true 2>/dev/null && exec setpriv --pdeathsig KILL "$0" "$@" ${ENDS_WITH_PARENT}`;
+
 /**
  * Keeps the memory of this process, and of those that it starts, out of core dumps: prompts and keys are in memory. The kernel passes
  * dumps to a program in `kernel.core_pattern` whatever the limit for core files is; this setting has effect then too. Returns

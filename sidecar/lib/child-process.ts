@@ -14,7 +14,7 @@
 import { spawn, type ChildProcess as NodeProcess } from 'node:child_process';
 import { homedir } from 'node:os';
 import { Link } from '../../engine/protocol/link.js';
-import { NO_CORE_FILE } from '../../engine/protocol/process-settings.js';
+import { END_WITH_PARENT, NO_CORE_FILE } from '../../engine/protocol/process-settings.js';
 import { withTimeout, type Clock } from './clock.js';
 
 /** How long the last messages of a child are awaited after its exit, ms: a process that it started may keep its pipes open. */
@@ -123,7 +123,8 @@ export class ChildProcess {
     this.#events = events;
     const node = [process.execPath, ...nodeArguments, entry, ...(name === undefined ? [] : [name])];
     const command = cores === undefined ? node : ['taskset', '-c', cores, ...node];
-    const script = [NO_CORE_FILE, 'unset PWD', ...(limits === undefined ? [] : [limits]), 'exec "$0" "$@"'].join('; ');
+    const first = [NO_CORE_FILE, 'unset PWD', ...(limits === undefined ? [] : [limits])];
+    const script = [...first, END_WITH_PARENT, 'exec "$0" "$@"'].join('; ');
     const child = spawned(script, command, environment);
     if (child instanceof Promise) {
       this.exited = child.then((detail) => this.#end({ reason: 'unstartable', detail, code: null, signal: null }));
