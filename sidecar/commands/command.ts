@@ -1,5 +1,6 @@
 /** Commands: described once for the parser, the help, the completion and docs/cli.md. */
 import { parseArgs } from 'node:util';
+import type { InspectHere } from '../engine-client/inspector.js';
 import type { Clock } from '../lib/clock.js';
 
 /** Exit codes of all commands. Each command describes its own meaning of `failed`. */
@@ -71,6 +72,7 @@ export interface Terminal {
 export interface Io extends Output {
   readonly clock: Clock;
   readonly terminal: Terminal;
+  readonly inspectHere?: InspectHere;
 }
 
 /** Every command has it. */

@@ -57,11 +57,12 @@ export async function models(config: Settings, [action, ...rest]: readonly strin
   }
 }
 
-async function list(config: Settings, args: readonly string[], { out, err: say, clock }: Io): Promise<number> {
+async function list(config: Settings, args: readonly string[], io: Io): Promise<number> {
+  const { out, err: say } = io;
   const { json } = parsed(SPECS.list, args).values;
   const models = config.models.map(withFile);
   const there = [...new Set(models.map(({ file }) => file))];
-  const asked = await inspect('heads', { files: there }, { clock });
+  const asked = await inspect('heads', { files: there }, io);
   if (asked.kind === 'failed') throw new Error(asked.reason);
   const heads = new Map(there.map((file, i) => [file, asked.answer[i]]));
   const rows = models.map((model) => described(model, heads.get(model.file)));
@@ -199,14 +200,15 @@ function snippet(file: string, { setup, inspected }: Sizing): string {
   return `in models of the configuration: ${JSON.stringify(entry)}`;
 }
 
-async function vocabulary(args: readonly string[], { out, err: say, clock }: Io): Promise<number> {
+async function vocabulary(args: readonly string[], io: Io): Promise<number> {
+  const { out, err: say } = io;
   const { operands } = parsed(SPECS.vocabulary, args);
   const [file, target, more] = operands;
   if (file === undefined || target === undefined || more !== undefined) {
     throw new UsageError('models vocabulary: a model file and the file to write are required');
   }
   const path = resolve(target);
-  const asked = await inspect('vocabulary', { file: resolve(file), out: path }, { clock });
+  const asked = await inspect('vocabulary', { file: resolve(file), out: path }, io);
   if (asked.kind === 'answer' && asked.answer.kind === 'written') {
     out(`${path}\n`);
     say(`wrote ${size(asked.answer.bytes)}\n`);

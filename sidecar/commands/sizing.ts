@@ -113,7 +113,7 @@ const HELD = '(a sidecar that runs on this data folder uses a part of it now)';
 export async function sizeModels(
   models: readonly ToSize[],
   { load, memory, gpuMemory, running, entry, visionEntry }: SizingOptions,
-  { clock, terminal }: Pick<Io, 'clock' | 'terminal'>,
+  { clock, terminal, inspectHere }: Pick<Io, 'clock' | 'terminal' | 'inspectHere'>,
 ): Promise<Sizing[]> {
   const bar = new Progress(clock, terminal);
   const sizings: Sizing[] = [];
@@ -141,6 +141,7 @@ export async function sizeModels(
         environment,
         onProgress: (done, total) => bar.show(`loading ${id}`, done / total),
         ...(entry !== undefined && { entry }),
+        ...(inspectHere && { inspectHere }),
       },
     );
     const inspected = images ? withFinding(looked, images.finding) : looked;

@@ -1,4 +1,4 @@
-/** `ra-sidecar models` as an operator runs it, with real files and a real inspector, mostly in this process. */
+/** `ra-sidecar models` as an operator runs it, with real files. Most commands, and what they ask inspectors, run in this process. */
 import { spawn } from 'node:child_process';
 import { once } from 'node:events';
 import { copyFile, readdir, readFile, stat, utimes, writeFile } from 'node:fs/promises';
@@ -314,7 +314,8 @@ t.test('verify: a file that cannot be served is reported, whatever its damage', 
   ] as const;
   // One that the check of the head refuses, one that llama.cpp refuses, one that ends the inspector.
   for (const [path, reason] of cases<readonly [string, RegExp]>(all, (_, index) => [1, 2, 4].includes(index))) {
-    const ran = await runHere(['models', 'verify', path], configured(dir, { id: 'one', kind: 'chat', file }));
+    const configuration = configured(dir, { id: 'one', kind: 'chat', file });
+    const ran = await runHere(['models', 'verify', path], configuration, { inspectors: 'processes' });
     t.match(ran, { code: 1, stdout: reason }, basename(path));
     t.match(ran.stdout, /it cannot be served: /);
   }
@@ -408,8 +409,9 @@ t.test('add: a split model, and again', async (t) => {
   const parts = names.map((name) => join(dir, 'from', name));
   for (const part of parts) await copyFile(file, part);
   const host = await FileServer.open(t, parts);
+  // Of two parts that are alike llama.cpp ends the inspector.
   const add = (): Promise<CommandResult> =>
-    runHere(['models', 'add', `${host.base}/m-00001-of-00002.gguf`], { RA_DATA_DIR: dir });
+    runHere(['models', 'add', `${host.base}/m-00001-of-00002.gguf`], { RA_DATA_DIR: dir }, { inspectors: 'processes' });
   t.match(await add(), { stderr: /^fetched / });
   t.strictSame(await readdir(join(dir, 'models')), names);
   t.match(await add(), { stderr: /^the file already exists\n/ });
@@ -454,7 +456,7 @@ t.test('add: if the command is killed half-way, nothing of the download is left'
 t.test('vocabulary: a file without weights, which does not overwrite another', async (t) => {
   const dir = t.testdir();
   const out = join(dir, 'vocabulary.gguf');
-  const ran = await runHere(['models', 'vocabulary', file, out]);
+  const ran = await runHere(['models', 'vocabulary', file, out], {}, { inspectors: 'processes' });
   t.match(ran, { code: 0, stdout: `${out}\n` });
   const head = checkModelFile(out);
   t.match(head, { kind: 'head', tensors: 0 });
