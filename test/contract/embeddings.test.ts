@@ -38,11 +38,13 @@ interface Ranking {
   readonly usage: { readonly prompt_tokens: number };
 }
 
-async function start(t: Test, contract = 'strict', usd = '1000'): Promise<InProcess> {
-  return await startPriced(t, usd, { models: MODELS, config: { contract } });
+/** `only`: the models that it has; each is an engine and takes a part of a prompt host's start. */
+async function start(t: Test, contract = 'strict', usd = '1000', only?: string): Promise<InProcess> {
+  const models = MODELS.filter(({ id }) => only === undefined || id === only);
+  return await startPriced(t, usd, { models, config: { contract } });
 }
 
-t.test('POST /v1/embeddings', async (t) => {
+t.test('POST /v1/embeddings, beside all other models', async (t) => {
   const sidecar = await start(t);
   const ask = async (body: object): Promise<Vectors> => {
     const response = await sidecar.post(EMBEDDINGS, { model: 'embed', ...body });
@@ -191,10 +193,44 @@ t.test('POST /v1/embeddings', async (t) => {
     await sidecar.seen('request', ({ route, status }) => route === 'embeddings' && status === 499);
     t.match(lastClose(sidecar), { outcome: 'cancelled', promptTokens: 2 });
   });
+
+  await t.test('each model on its own routes, by the key’s entitlements', async (t) => {
+    const bodies = {
+      [EMBEDDINGS]: (model: string) => ({ model, input: 'a' }),
+      [RERANK]: (model: string) => ({ model, query: 'a', documents: ['b'] }),
+      '/v1/chat/completions': (model: string) => chatBody(model, 'echo'),
+      '/v1/decisions': (model: string) => decisionBody(model),
+    } as const;
+    const own = { chat: '/v1/chat/completions', decide: '/v1/decisions', embed: EMBEDDINGS, rank: RERANK };
+    for (const [model, route] of Object.entries(own)) {
+      for (const [path, body] of Object.entries(bodies)) {
+        const response = await sidecar.post(path, body(model));
+        if (path === route) t.equal(response.status, 200, `${model} on ${path}`);
+        else {
+          t.match(
+            { status: response.status, ...errorOf(response) },
+            { status: 400, code: 'unsupported_endpoint', param: 'model' },
+          );
+          t.ok(errorOf(response).message.includes(route), `${model} on ${path}: ${errorOf(response).message}`);
+        }
+      }
+    }
+    const listed = async (headers: Readonly<Record<string, string>>): Promise<string[]> => {
+      const { body } = await sidecar.ask('GET', '/v1/models', headers);
+      return (JSON.parse(body) as { data: { id: string }[] }).data.map(({ id }) => id);
+    };
+    t.same(await listed({ Authorization: 'Bearer good' }), ['chat', 'embed', 'cuttable', 'rank'], 'no decision model');
+    sidecar.identity.answers.set('Bearer vectors', { ...ACME, routes: new Set(['embeddings']) });
+    const vectors = { Authorization: 'Bearer vectors' };
+    t.same(await listed(vectors), ['embed', 'cuttable']);
+    t.equal((await sidecar.post(EMBEDDINGS, bodies[EMBEDDINGS]('embed'), vectors)).status, 200);
+    const denied = await sidecar.post(RERANK, bodies[RERANK]('rank'), vectors);
+    t.match({ status: denied.status, ...errorOf(denied) }, { status: 403, code: 'model_not_entitled' });
+  });
 });
 
 t.test('POST /v1/rerank', async (t) => {
-  const sidecar = await start(t, 'compatible');
+  const sidecar = await start(t, 'compatible', '1000', 'rank');
   const ask = async (body: object): Promise<Ranking> => {
     const response = await sidecar.post(RERANK, { model: 'rank', query: 'rain', ...body });
     if (response.status !== 200) throw new Error(response.body);
@@ -245,43 +281,8 @@ t.test('POST /v1/rerank', async (t) => {
   });
 });
 
-t.test('each model on its own routes, by the key’s entitlements', async (t) => {
-  const sidecar = await start(t);
-  const bodies = {
-    [EMBEDDINGS]: (model: string) => ({ model, input: 'a' }),
-    [RERANK]: (model: string) => ({ model, query: 'a', documents: ['b'] }),
-    '/v1/chat/completions': (model: string) => chatBody(model, 'echo'),
-    '/v1/decisions': (model: string) => decisionBody(model),
-  } as const;
-  const own = { chat: '/v1/chat/completions', decide: '/v1/decisions', embed: EMBEDDINGS, rank: RERANK };
-  for (const [model, route] of Object.entries(own)) {
-    for (const [path, body] of Object.entries(bodies)) {
-      const response = await sidecar.post(path, body(model));
-      if (path === route) t.equal(response.status, 200, `${model} on ${path}`);
-      else {
-        t.match(
-          { status: response.status, ...errorOf(response) },
-          { status: 400, code: 'unsupported_endpoint', param: 'model' },
-        );
-        t.ok(errorOf(response).message.includes(route), `${model} on ${path}: ${errorOf(response).message}`);
-      }
-    }
-  }
-  const listed = async (headers: Readonly<Record<string, string>>): Promise<string[]> => {
-    const { body } = await sidecar.ask('GET', '/v1/models', headers);
-    return (JSON.parse(body) as { data: { id: string }[] }).data.map(({ id }) => id);
-  };
-  t.same(await listed({ Authorization: 'Bearer good' }), ['chat', 'embed', 'cuttable', 'rank'], 'no decision model');
-  sidecar.identity.answers.set('Bearer vectors', { ...ACME, routes: new Set(['embeddings']) });
-  const vectors = { Authorization: 'Bearer vectors' };
-  t.same(await listed(vectors), ['embed', 'cuttable']);
-  t.equal((await sidecar.post(EMBEDDINGS, bodies[EMBEDDINGS]('embed'), vectors)).status, 200);
-  const denied = await sidecar.post(RERANK, bodies[RERANK]('rank'), vectors);
-  t.match({ status: denied.status, ...errorOf(denied) }, { status: 403, code: 'model_not_entitled' });
-});
-
 t.test('credit is reserved by tokens', async (t) => {
-  const sidecar = await start(t, 'strict', '0.00001');
+  const sidecar = await start(t, 'strict', '0.00001', 'embed');
   // 500 tokens cost as much as there is.
   const inputs = (count: number): object => ({
     model: 'embed',

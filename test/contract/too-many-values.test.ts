@@ -5,6 +5,7 @@
 import { readFileSync } from 'node:fs';
 import t from 'tap';
 import { chatBody, InProcess, JSON_HEADERS } from '../support/in-process.js';
+import { cases } from '../support/long-form.js';
 import { childrenOf, usedCpuMs } from '../support/processes.js';
 
 const PATH = '/v1/chat/completions';
@@ -67,7 +68,8 @@ t.test('bodies with too many values are refused at the cost of reading their byt
   // The first long body starts the host.
   t.equal((await sidecar.ask('POST', PATH, JSON_HEADERS, ' '.repeat(32 * 1024))).status, 400);
   const host = longHost();
-  for (const [what, body, expected] of BODIES) {
+  // Of each way to be refused the largest: too many values, a schema of too many, arguments that are nested too deep.
+  for (const [what, body, expected] of cases(BODIES, (_, index) => index === 1 || index === 2 || index === 3)) {
     const sent = body();
     const usedBefore = usedCpuMs(host);
     const response = await sidecar.ask('POST', PATH, JSON_HEADERS, sent);

@@ -125,7 +125,7 @@ for (const [model] of formats) {
 
   t.test(`${model}: one call, of the named function`, async (t) => {
     const named = { type: 'function', function: { name: 'go' } };
-    for (const seed of [1, 2]) {
+    for (const seed of cases([1, 2], (_, index) => index === 0)) {
       const { message } = await reply(t, model, { tool_choice: named, seed });
       t.same(
         message.tool_calls?.map((call) => call.function.name),
@@ -140,7 +140,7 @@ for (const [model] of formats) {
   });
 
   t.test(`${model}: text that is no call is content`, async (t) => {
-    for (const seed of [1, 2, 3]) {
+    for (const seed of cases([1, 2, 3], (_, index) => index === 0)) {
       const { message } = await reply(t, model, { seed });
       t.not(message.content ?? message.tool_calls, '');
       t.notMatch(message.content ?? '', /"response"|tool_calls/, 'without its wrapping');

@@ -118,8 +118,9 @@ async function observe(model: string, stream: boolean): Promise<object> {
 
 /** Requests of a model so far, by the type of their error. */
 async function counts(model: string): Promise<Record<string, number>> {
-  const page = await (await fetch(`http://127.0.0.1:${sidecar.app.operatorsPort}/metrics`)).text();
-  const lines = page.split('\n').filter((line) => line.startsWith('gen_ai_server_request_duration_seconds_count{'));
+  const name = 'gen_ai_server_request_duration_seconds';
+  const page = await (await fetch(`http://127.0.0.1:${sidecar.app.operatorsPort}/metrics?name[]=${name}`)).text();
+  const lines = page.split('\n').filter((line) => line.startsWith(`${name}_count{`));
   const own = lines.filter((line) => line.includes(`gen_ai_request_model="${model}"`));
   return Object.fromEntries(
     own.map((line) => [/error_type="(\w*)"/.exec(line)?.[1] ?? 'none', Number(line.slice(line.lastIndexOf(' ') + 1))]),

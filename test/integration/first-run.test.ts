@@ -6,6 +6,7 @@ import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { promisify } from 'node:util';
 import t from 'tap';
+import { runHere } from '../support/command-here.js';
 import { checked, chunksOf, contentOf } from '../support/replies.js';
 import { Sidecar } from '../support/sidecar.js';
 
@@ -123,8 +124,10 @@ t.test('an invalid configuration is reported in one line', async (t) => {
     ],
     [{ RA_LISTEN_PROT: '80' }, /^config: RA_LISTEN_PROT is not a setting; did you mean RA_LISTEN_PORT\? .*\n$/],
   ] as const;
-  for (const [added, line] of cases) {
-    const { code, stdout, stderr } = await serve({ ...added, RA_DATA_DIR: untouched });
+  for (const [at, [added, line]] of cases.entries()) {
+    const settings = { ...added, RA_DATA_DIR: untouched };
+    const { code, stdout, stderr } =
+      at === 0 ? await serve(settings) : await runHere(['serve'], { ...environment, ...settings });
     t.equal(code, 1);
     t.equal(stdout, '');
     t.match(stderr, line);

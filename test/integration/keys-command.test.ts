@@ -8,6 +8,7 @@ import { runCli, type CommandResult } from '../support/cli.js';
 import { runHere } from '../support/command-here.js';
 import { PATIENT_ENGINE } from '../support/config-parts.js';
 import { makeKey } from '../support/keys.js';
+import { rounds } from '../support/long-form.js';
 import { endsWell, ENDLESS, OpenStream } from '../support/open-stream.js';
 import { CHAT, chatOnly, Sidecar } from '../support/sidecar.js';
 
@@ -187,7 +188,9 @@ t.test('several commands at once: no key is lost, and a stale lock does not bloc
   const past = new Date(Date.now() - 60_000);
   await utimes(lock, past, past);
   const made = await Promise.all(
-    Array.from({ length: 6 }, async (_, i) => newKey(await desk.keysAlone('create', '--account', `account-${i}`))),
+    Array.from({ length: rounds({ short: 3, long: 6 }) }, async (_, i) =>
+      newKey(await desk.keysAlone('create', '--account', `account-${i}`)),
+    ),
   );
   const { keys } = await desk.content();
   t.strictSame(keys.map(({ id }) => id).sort(), made.map(({ id }) => id).sort());
@@ -201,6 +204,7 @@ t.test(
     t.teardown(() => rm(dir, { recursive: true, force: true }));
     const desk = new KeysFile(join(dir, 'keys.json'));
     const sidecar = await Sidecar.start(t, {
+      stub: true,
       // The engine is stopped while the commands run and must not be considered hung.
       config: { ...(await chatOnly(1, 8192)), keys: { file: desk.file }, engine: PATIENT_ENGINE },
     });
@@ -215,7 +219,7 @@ t.test(
 
     const developer = sidecar.key;
     sidecar.key = key;
-    const stream = await OpenStream.begin(sidecar, { ...ENDLESS, max_tokens: 4000 });
+    const stream = await OpenStream.begin(sidecar, { ...ENDLESS, max_tokens: 300 });
     // Stopped, it cannot finish before the test has looked.
     process.kill(sidecar.enginePid(CHAT), 'SIGSTOP');
     desk.operatorsPort = sidecar.operatorsPort;

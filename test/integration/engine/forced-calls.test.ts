@@ -20,7 +20,7 @@ import { testModel } from '../../support/models.js';
 import { ANSWER, replyOf, THOUGHT, USER, WORDS, writtenTurn } from '../../support/template-replies.js';
 
 /** Calls of each family, half of them by `required` and half by a function’s name. */
-const CALLS = rounds({ short: 12, long: 100 });
+const CALLS = rounds({ short: 6, long: 100 });
 const SEATS = 16;
 const MAX_TOKENS = 400;
 const TEMPERATURE = 10;

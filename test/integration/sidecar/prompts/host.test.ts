@@ -18,7 +18,7 @@ const NEVER = new AbortController().signal;
 const HOST = fileURLToPath(new URL('../../../../sidecar/prompts/host.js', import.meta.url));
 const STUB = fileURLToPath(new URL('../../../support/prompt-worker.js', import.meta.url));
 
-function clientOf(t: Test, models: readonly PromptModel[], workers = 1) {
+function clientOf(t: Pick<Test, 'teardown'>, models: readonly PromptModel[], workers = 1) {
   const restarts: string[] = [];
   const client = new PromptHostClient({
     name: 'long',
@@ -61,15 +61,27 @@ async function real(
 
 const user = (content: string) => [{ role: 'user', content }];
 
+const gemma = await real('gemma', 'chat', 'llama-bpe', 'google-gemma-2-2b-it');
+/** One host for all tests that end none: each loads the vocabularies of its models. */
+const shared = clientOf(t, [
+  await real('qwen', 'chat', 'qwen2', 'Qwen-Qwen2.5-7B-Instruct'),
+  await real('r1', 'chat', 'qwen2', 'deepseek-ai-DeepSeek-R1-Distill-Qwen-32B'),
+  await real('judge', 'decision', 'qwen2', 'Qwen-Qwen2.5-7B-Instruct'),
+  await real('mute', 'decision', 'phi-3', 'microsoft-Phi-3.5-mini-instruct'),
+  { id: 'lost', kind: 'chat', file: '/nowhere/model.gguf', contextPerSeat: 1 },
+  await real('wide', 'chat', 'qwen2', 'Qwen-Qwen2.5-7B-Instruct', 100_000),
+  await real('llama', 'chat', 'llama-bpe', 'meta-llama-Llama-3.1-8B-Instruct'),
+  gemma,
+  { ...gemma, id: 'none', template: { ...gemma.template, toolFormat: 'none' } },
+  await real('harmony', 'chat', 'llama-bpe', 'openai-gpt-oss-120b'),
+  await real('thinker', 'chat', 'qwen2', 'Qwen3.5-4B'),
+  { id: 'own', kind: 'chat', file: await testModel(), contextPerSeat: 4096 },
+]);
+
 t.test('bodies become tokens, or are refused with the reason', async (t) => {
-  const { client, send, restarts } = clientOf(t, [
-    await real('qwen', 'chat', 'qwen2', 'Qwen-Qwen2.5-7B-Instruct'),
-    await real('r1', 'chat', 'qwen2', 'deepseek-ai-DeepSeek-R1-Distill-Qwen-32B'),
-    await real('judge', 'decision', 'qwen2', 'Qwen-Qwen2.5-7B-Instruct'),
-    await real('mute', 'decision', 'phi-3', 'microsoft-Phi-3.5-mini-instruct'),
-    { id: 'lost', kind: 'chat', file: '/nowhere/model.gguf', contextPerSeat: 1 },
-  ]);
-  t.match(await client.ready(), {
+  const { client, send, restarts } = shared;
+  const ready = await client.ready();
+  t.match(ready.kind === 'ready' && { ...ready, models: ready.models.slice(0, 5) }, {
     kind: 'ready',
     models: [
       { id: 'qwen', tools: true, system: true, calls: { native: true } },
@@ -123,15 +135,14 @@ t.test('bodies become tokens, or are refused with the reason', async (t) => {
 
 for (const workers of [0, 1]) {
   t.test(`tools that are expensive to compile are compiled beside other prompts, ${workers} workers`, async (t) => {
-    const { send, restarts } = clientOf(
-      t,
-      [await real('qwen', 'chat', 'qwen2', 'Qwen-Qwen2.5-7B-Instruct', 100_000)],
-      workers,
-    );
+    const { send, restarts } =
+      workers === 1
+        ? shared
+        : clientOf(t, [await real('wide', 'chat', 'qwen2', 'Qwen-Qwen2.5-7B-Instruct', 100_000)], workers);
     const asked = (schema: object): object => {
       const parameters = { type: 'object', properties: { p: schema }, required: ['p'] };
       return {
-        model: 'qwen',
+        model: 'wide',
         messages: user('Hello'),
         tools: [{ type: 'function', function: { name: 'f', parameters } }],
         tool_choice: 'required',
@@ -158,13 +169,7 @@ for (const workers of [0, 1]) {
 }
 
 t.test('a conversation that a template cannot express is refused, with what cannot', async (t) => {
-  const gemma = await real('gemma', 'chat', 'llama-bpe', 'google-gemma-2-2b-it');
-  const { send } = clientOf(t, [
-    await real('llama', 'chat', 'llama-bpe', 'meta-llama-Llama-3.1-8B-Instruct'),
-    gemma,
-    { ...gemma, id: 'none', template: { ...gemma.template, toolFormat: 'none' } },
-    await real('harmony', 'chat', 'llama-bpe', 'openai-gpt-oss-120b'),
-  ]);
+  const { send } = shared;
   const call = (args: string) => ({ id: 'call00001', type: 'function', function: { name: 'f', arguments: args } });
   const called = (...calls: object[]) => [...user('Hello'), { role: 'assistant', tool_calls: calls }];
   const unprocessable = (param: string, message: RegExp) => ({
@@ -200,20 +205,16 @@ t.test('a conversation that a template cannot express is refused, with what cann
 });
 
 t.test('the reply’s format is returned with the tokens', async (t) => {
-  const { send } = clientOf(t, [
-    await real('thinker', 'chat', 'qwen2', 'Qwen3.5-4B'),
-    await real('plain', 'chat', 'qwen2', 'Qwen-Qwen2.5-7B-Instruct'),
-  ]);
+  const { send } = shared;
   const ask = (model: string, effort?: string) =>
     send('chat', { model, messages: user('Hello'), ...(effort !== undefined && { reasoning_effort: effort }) });
   t.match(await ask('thinker'), { format: { thought: { open: true, starts: ['<think>'], ends: ['</think>'] } } });
   t.match(await ask('thinker', 'none'), { format: { thought: { open: false } } });
-  t.match(await ask('plain'), { kind: 'chat', format: undefined });
+  t.match(await ask('qwen'), { kind: 'chat', format: undefined });
 });
 
 t.test("a model's own template is used", async (t) => {
-  const { send } = clientOf(t, [{ id: 'own', kind: 'chat', file: await testModel(), contextPerSeat: 4096 }]);
-  t.match(await send('chat', { model: 'own', messages: user('Hello') }), { kind: 'chat' });
+  t.match(await shared.send('chat', { model: 'own', messages: user('Hello') }), { kind: 'chat' });
 });
 
 t.test('20,000 equal letters are tokenized, and a number that ends the tokenizer fails alone', async (t) => {
