@@ -58,7 +58,7 @@ for (const [name, stop] of cases(Object.entries(stops), (_, index) => index === 
     };
     const sidecar = await Sidecar.start(t, { stub: true, ownGroup: true, config });
     const engine = sidecar.enginePid(CHAT);
-    const running = await OpenStream.begin(sidecar, { ...ENDLESS, max_tokens: 4000 });
+    const running = await OpenStream.begin(sidecar, { ...ENDLESS, max_tokens: 1000 });
     // The engine is stopped, so it cannot finish before the test has looked.
     process.kill(engine, 'SIGSTOP');
     const waiting = sidecar.chat(SHORT);

@@ -24,7 +24,12 @@ export interface RawResponse {
  */
 export const BARE_END = /^: \r\nDate: [^\r\n]{29}\r\nContent-Length: 5\r\n$/;
 
+/** Each chunked body ends so, with or without a trailer. */
+const CHUNKS_END = '\r\n\r\n';
+
 interface Waiter {
+  /** Absent: always. */
+  mayAttempt?(): boolean;
   /** True when it is satisfied and need not be called again. */
   attempt(): boolean;
   fail(error: Error): void;
@@ -40,12 +45,21 @@ export class RawConnection {
   /** Received after that, and not looked at yet. */
   #pieces: Buffer[] = [];
   #ended = false;
+  /** The response that is awaited is chunked: without {@link CHUNKS_END} it is not whole. */
+  #isChunked = false;
+  /** {@link CHUNKS_END} has come since the bytes were found to be incomplete. */
+  #mayBeWhole = true;
+  /** Bytes of the last piece, in which {@link CHUNKS_END} may begin. */
+  #last = '';
   #waiters: Waiter[] = [];
 
   private constructor(socket: Socket) {
     this.socket = socket;
     socket.on('data', (bytes) => {
       this.#pieces.push(bytes);
+      const text = this.#last + bytes.toString('latin1');
+      this.#mayBeWhole ||= text.includes(CHUNKS_END);
+      this.#last = text.slice(1 - CHUNKS_END.length);
       this.#advance();
     });
     // A reset is treated as the end of the received bytes.
@@ -87,13 +101,31 @@ export class RawConnection {
 
   /** The next whole response. `head`: it answers a HEAD request and has no body. */
   response({ head = false } = {}): Promise<RawResponse> {
-    return this.#wait((resolve) => {
-      const parsed = parse(this.#received, head);
-      if (parsed === undefined) return false;
-      this.#received = this.#received.subarray(parsed.length);
-      resolve(parsed.response);
-      return true;
-    });
+    return this.#wait(
+      (resolve) => {
+        const parsed = this.#parsed(head);
+        if (parsed === undefined) return false;
+        this.#received = this.#received.subarray(parsed.length);
+        resolve(parsed.response);
+        return true;
+      },
+      () => this.#isWorthParsing(),
+    );
+  }
+
+  #isWorthParsing(): boolean {
+    return !this.#isChunked || this.#mayBeWhole || this.#ended;
+  }
+
+  /** Does not parse what cannot be whole: a stream of thousands of frames would be read from its start with each of them. */
+  #parsed(head: boolean): ReturnType<typeof parse> {
+    if (!this.#isWorthParsing()) return undefined;
+    const parsed = parse(this.#received, head);
+    this.#mayBeWhole = false;
+    const end = this.#received.indexOf(CHUNKS_END);
+    const fields = end < 0 ? '' : this.#received.toString('latin1', 0, end);
+    this.#isChunked = parsed === undefined && /^transfer-encoding: ?chunked\r?$/im.test(fields);
+    return parsed;
   }
 
   /**
@@ -106,7 +138,7 @@ export class RawConnection {
         resolve();
         return true;
       }
-      const whole = parse(this.#received, false)?.response;
+      const whole = this.#parsed(false)?.response;
       if (whole !== undefined) throw new Error(`no ${JSON.stringify(text)} in ${JSON.stringify(whole.raw)}`);
       return false;
     });
@@ -114,29 +146,34 @@ export class RawConnection {
 
   /** The bytes left when the server closes its side, as Latin-1. */
   rest(): Promise<string> {
-    return this.#wait((resolve) => {
-      if (this.#ended) resolve(this.#received.toString('latin1'));
-      return this.#ended;
-    });
+    return this.#wait(
+      (resolve) => {
+        resolve(this.#received.toString('latin1'));
+        return true;
+      },
+      () => this.#ended,
+    );
   }
 
   close(): void {
     this.socket.destroy();
   }
 
-  #wait<T>(attempt: (resolve: (value: T) => void) => boolean): Promise<T> {
+  #wait<T>(attempt: (resolve: (value: T) => void) => boolean, mayAttempt?: () => boolean): Promise<T> {
     return new Promise<T>((resolve, reject) => {
-      this.#waiters.push({ attempt: () => attempt(resolve), fail: reject });
+      this.#waiters.push({ attempt: () => attempt(resolve), fail: reject, ...(mayAttempt && { mayAttempt }) });
       this.#advance();
     });
   }
 
   #advance(): void {
-    if (this.#waiters.length === 0) return;
+    const [first] = this.#waiters;
+    if (first === undefined || first.mayAttempt?.() === false) return;
     // Not for each piece: what is sent until a socket is full may be tens of MB in pieces of 64 KB.
     if (this.#pieces.length > 0) this.#received = Buffer.concat([this.#received, ...this.#pieces.splice(0)]);
     for (let waiter = this.#waiters[0]; waiter !== undefined; waiter = this.#waiters[0]) {
       try {
+        if (waiter.mayAttempt?.() === false) return;
         if (!waiter.attempt()) {
           if (!this.#ended) return;
           waiter.fail(new Error(`the connection ended after ${JSON.stringify(this.#received.toString('latin1'))}`));
