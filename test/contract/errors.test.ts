@@ -7,6 +7,9 @@ import { chatBody, decisionBody, InProcess, JSON_HEADERS } from '../support/in-p
 import { SHORT_LANE } from '../support/process-gate.js';
 import { childrenOf } from '../support/processes.js';
 import type { RawResponse } from '../support/raw-http.js';
+import { shareLanes } from '../support/shared-lanes.js';
+
+shareLanes(t);
 
 const CHAT = '/v1/chat/completions';
 const ORIGIN = 'https://app.example';

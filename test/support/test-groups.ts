@@ -17,7 +17,7 @@ const SHARING: readonly { readonly name: string; readonly files: RegExp; readonl
     // The sidecar in their own process, and its prompt hosts (shared-lanes.ts).
     name: 'contract',
     files:
-      /^contract\/(admission|agents|billing|bodies|both-contracts|completions|console|embeddings|errors|fields|fields-compatible|fleet|fuzz|gateway|idempotency|images|keys|left-while-closing|limits|messages|openapi|order|security|traces|vision)\./,
+      /^contract\/(admission|agents|billing|bodies|both-contracts|completions|console|embeddings|fields|fields-compatible|fleet|fuzz|gateway|idempotency|images|keys|left-while-closing|limits|messages|openapi|order|security|traces|vision)\./,
     most: 9,
   },
   {
