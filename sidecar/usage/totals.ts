@@ -25,7 +25,7 @@ import { comparePositions, START, type Position } from './spool-format.js';
 export const MOST_DAYS = 92;
 
 /**
- * Rows of all days. Each takes 770 bytes of memory where an account has one row in a day, 154 MB in all, and less where it has several. With
+ * Rows of all days. Each takes some 800 bytes of memory where an account has one row in a day, 160 MB in all, and less where it has several. With
  * more rows the oldest days are dropped. Where one day has that many, as with an authorizer that reports a new key with each request, all
  * further ones are summed up as {@link OTHERS}.
  */

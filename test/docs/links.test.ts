@@ -1,7 +1,7 @@
 import t from 'tap';
 import { sourceRoot } from '../support/source-root.js';
 import { brokenLinks } from './links.js';
-import { brokenMentions, commentsOf, readComments } from './mentions.js';
+import { brokenMentions, commentsOf, readComments, readMessages } from './mentions.js';
 import { parsePage, readBenchPages, readPages, readResultPages } from './pages.js';
 
 t.test('every link, anchor and path of the documentation exists', async (t) => {
@@ -18,6 +18,17 @@ t.test('every page, heading and source file that comments name exists', async (t
   const sources = readComments(sourceRoot);
   t.ok(sources.length > 500, 'the sources were read');
   t.strictSame(brokenMentions(sources, readPages(), sourceRoot), []);
+});
+
+t.test('every page and heading that messages and help texts name exists, by its path', async (t) => {
+  const messages = readMessages(sourceRoot);
+  const pages = messages.flatMap(({ lines }) => lines.flatMap((line) => line.match(/[\w/-]+\.md\b/g) ?? []));
+  t.ok(pages.length > 15, `${pages.length} are named`);
+  const broken = brokenMentions(messages, readPages(), sourceRoot);
+  t.strictSame(
+    broken.filter((one) => / (?:page|heading)\b/.test(one)),
+    [],
+  );
 });
 
 t.test('every page is reachable from docs/README.md', async (t) => {

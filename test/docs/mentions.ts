@@ -31,6 +31,21 @@ export function readComments(root: string): Comments[] {
   return sourceFiles(root).map((path) => commentsOf(path, readFileSync(join(root, path), 'utf8')));
 }
 
+/**
+ * The product's code without its comments: with the messages, advice and help texts that people read, who need the path of a page. Not
+ * that of settings and metrics, whose texts become pages beside those that they name.
+ */
+export function readMessages(root: string): Comments[] {
+  return sourceFiles(root)
+    .filter((path) => /^(?:sidecar|engine)\/.*\.ts$/.test(path) && !/^sidecar\/(?:config|telemetry)\//.test(path))
+    .map((path) => {
+      const text = readFileSync(join(root, path), 'utf8');
+      const { lines } = commentsOf(path, text);
+      const code = text.split('\n').map((line, at) => line.slice(0, line.length - (lines[at] ?? '').length));
+      return { path, lines: code };
+    });
+}
+
 function sourceFiles(root: string): string[] {
   const below = (folder: string): string[] =>
     readdirSync(join(root, folder), { withFileTypes: true }).flatMap((entry) => {

@@ -5,6 +5,8 @@ import t, { type Test } from 'tap';
 import type { UsageRecord } from '../../../sidecar/domain/usage-record.js';
 import { MOST_DAYS, Totals, type TotalsOptions } from '../../../sidecar/usage/totals.js';
 import { FakeClock } from '../../support/fake-clock.js';
+import { fullCollector } from '../../support/grown-old.js';
+import { LONG } from '../../support/long-form.js';
 import { MemorySpool } from '../../support/memory-spool.js';
 import { usageRecord } from '../../support/usage-records.js';
 
@@ -175,4 +177,24 @@ t.test('days and rows are bounded', async (t) => {
   t.match(rows.at(-1), { account: '', keyId: '', requests: 200 }, 'the others are told apart no more');
   t.strictSame(requestsOf(totals), { [day(200)]: 400 });
   t.strictSame(requestsOf(await keeper.open()), { [day(200)]: 400 });
+});
+
+// It takes seconds, and only a change of what is kept can break it.
+t.test('a day of ever new accounts keeps what MOST_ROWS says of each', async (t) => {
+  if (!LONG) return;
+  const keeper = await keep(t);
+  const totals = await keeper.open();
+  const collect = fullCollector();
+  collect();
+  const before = process.memoryUsage().heapUsed;
+  const accounts = 20_000;
+  for (let i = 0; i < accounts; i += 1) {
+    keeper.bill('2026-10-03', { account: `minted-${i}`, keyId: `key-${i}` });
+    if (i % 1000 === 999) await totals.sums.readOn();
+  }
+  keeper.spool.prune(keeper.spool.position);
+  collect();
+  const bytes = (process.memoryUsage().heapUsed - before) / accounts;
+  t.ok(bytes < 1000, `${Math.round(bytes)} bytes`);
+  t.equal([...totals.accounts('2026-10-03')].length, accounts);
 });
