@@ -1,5 +1,6 @@
 /** Predicts how long a request would wait, from the leases that ended, and computes how long it may wait. */
-import { HoldTime, type Account, type AccountClass } from './accounts.js';
+import type { Account, AccountClass } from './accounts.js';
+import { HoldTime } from './measures.js';
 import { MOST_COUNTED, type QueuedRequest, type Turn } from './request.js';
 import type { QueueState } from './state.js';
 import type { Place, ReleaseReason } from './types.js';

@@ -4,8 +4,8 @@
  * idle (state.ts has the theory). All accounts have the same weight, that of class `batch`.
  */
 import { Heap, HeapNode } from '../lib/heap.js';
-import type { HoldTime } from './accounts.js';
 import { FIRST_GUESS_MS, LEFT_SHARE } from './forecast.js';
+import type { HoldTime } from './measures.js';
 import { MOST_COUNTED, OrderedList, type ListMember } from './request.js';
 import type { LentAccountCounts, Place, QueueRequest, SeatNeeds, Ticket, TicketOutcome } from './types.js';
 

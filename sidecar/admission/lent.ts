@@ -28,10 +28,10 @@
 import { CLASS_WEIGHTS } from '../domain/service-class.js';
 import type { RefusalReason } from '../domain/refusal-reasons.js';
 import type { Clock } from '../lib/clock.js';
-import { HoldTime } from './accounts.js';
 import { place, type ReusableTokens } from './choose.js';
 import type { Judge } from './judge.js';
 import { CANDIDATES, LentShares, type LentAccount, type LentRequest } from './lent-accounts.js';
+import { HoldTime } from './measures.js';
 import { idleSeatsOf } from './seats.js';
 import type { QueueState } from './state.js';
 import type {

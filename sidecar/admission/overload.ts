@@ -27,7 +27,8 @@
  * callers applies to its own requests; in the patience of all callers each account counts alike, and the one of which the most left is
  * left out.
  */
-import { Demand, type Account, type AccountClass } from './accounts.js';
+import type { Account, AccountClass } from './accounts.js';
+import { Demand } from './measures.js';
 import { lastOfLongest } from './make-room.js';
 import { PatienceBook, type Patience, type Times } from './patience.js';
 import type { QueuedRequest } from './request.js';

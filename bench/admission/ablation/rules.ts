@@ -2,7 +2,8 @@
  * The rules of the seat queue, each of which can be switched off. The service has no such switches: here the method that a rule is made
  * of is replaced on its class, for all queues of this process, until it is put back.
  */
-import { Account, AccountClass, Demand, ServiceRate } from '../../../sidecar/admission/accounts.js';
+import { Account, AccountClass } from '../../../sidecar/admission/accounts.js';
+import { Demand, ServiceRate } from '../../../sidecar/admission/measures.js';
 import { Judge } from '../../../sidecar/admission/judge.js';
 import { Overload, Standing } from '../../../sidecar/admission/overload.js';
 import { PatienceBook, Survival } from '../../../sidecar/admission/patience.js';

@@ -1,14 +1,8 @@
 import { isDeepStrictEqual } from 'node:util';
 import fc from 'fast-check';
 import t from 'tap';
-import {
-  Account,
-  AccountClass,
-  AccountColumns,
-  Demand,
-  HoldTime,
-  ServiceRate,
-} from '../../../sidecar/admission/accounts.js';
+import { Account, AccountClass, AccountColumns } from '../../../sidecar/admission/accounts.js';
+import { Demand, HoldTime, ServiceRate } from '../../../sidecar/admission/measures.js';
 import { SeatQueue } from '../../../sidecar/admission/queue.js';
 import type { Lease, Ticket } from '../../../sidecar/admission/types.js';
 import { FakeClock } from '../../support/fake-clock.js';

@@ -1,5 +1,6 @@
 import t from 'tap';
-import { Demand, type AccountClass } from '../../../sidecar/admission/accounts.js';
+import type { AccountClass } from '../../../sidecar/admission/accounts.js';
+import { Demand } from '../../../sidecar/admission/measures.js';
 import { MAX_RETRY_MS, RetryReservations, retryAfter } from '../../../sidecar/admission/retry.js';
 
 const WINDOW_MS = 10_000;
