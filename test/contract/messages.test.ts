@@ -289,7 +289,7 @@ t.test('a count is the length of the prompt of the same request', async (t) => {
       if (tokens !== used) throw new Error(`counted ${tokens}, used ${used}`);
       most = Math.max(most, tokens);
     }),
-    { numRuns: runsOr(rounds({ short: 100, long: 1000 })) },
+    { numRuns: runsOr(rounds({ short: 50, long: 1000 })) },
   );
   t.ok(most > 100, `up to ${most} tokens`);
 });
