@@ -200,6 +200,9 @@ function receive(message: Exclude<ToEngine, { readonly kind: 'start' }>): void {
     case 'forget':
       void steps()?.forget(message.scope);
       return;
+    case 'limit':
+      steps()?.limit(message.id, message);
+      return;
     case 'reduceSeats':
       steps()?.reduceSeats(message.id);
       return;

@@ -38,6 +38,8 @@ export interface GenerateJob extends SamplingParams {
    * requested, the last by the job's end.
    */
   readonly seats: number;
+  /** Tokens that each reply may have before a message `limit`, at least 1. Absent: `maxTokens`. */
+  readonly limit?: number;
   /** Stop strings, none empty. They end the content; in a thought they are ordinary text. */
   readonly stops: readonly string[];
   /** How the reply is constrained and parsed. Absent: unconstrained, and all text is content. */
@@ -109,6 +111,20 @@ export interface SamplingParams {
   readonly seed: number;
 }
 
+/** How many tokens each reply of a job may have. */
+export interface ReplyLimit {
+  /** At least 1, at most `maxTokens`. */
+  readonly tokens: number;
+  /** A reply that has them ends with `length`. Otherwise it waits there for more. */
+  readonly last: boolean;
+}
+
+/**
+ * A reply asks for more than its limit once it has so many tokens left: the answer of a busy sidecar takes less time than they do, so that the
+ * reply does not have to wait for it.
+ */
+export const REQUEST_AHEAD_TOKENS = 128;
+
 export type FinishReason = 'stop' | 'length' | 'tool_calls';
 
 /** The part of a reply that a text belongs to. */
@@ -123,6 +139,8 @@ export type Output =
   | { readonly id: number; readonly kind: 'started'; readonly cachedTokens: number }
   /** It continues once it is given the embeddings of the image with this index: no state that it starts from has them. */
   | { readonly id: number; readonly kind: 'needsImage'; readonly image: number }
+  /** A reply has, or would have, so many tokens, and its limit is near or less: it waits for a message `limit` there. Once for each limit. */
+  | { readonly id: number; readonly kind: 'needsTokens'; readonly choice: number; readonly tokens: number }
   /** Whole characters, never empty; `tokens`: completion tokens of this reply so far. */
   | {
       readonly id: number;

@@ -7,12 +7,12 @@
  */
 import type { CacheScope } from './cache-key.js';
 import type { Output } from './jobs.js';
-import type { EmbedJob, GenerateJob, ScoreJob } from './jobs.js';
+import type { EmbedJob, GenerateJob, ReplyLimit, ScoreJob } from './jobs.js';
 import type { HashedFile } from './file-key.js';
 import type { EngineFacts, EngineSetup, GpuBackend } from './setup.js';
 import type { SharedState } from './cache-key.js';
 
-export const PROTOCOL_VERSION = 10;
+export const PROTOCOL_VERSION = 11;
 
 /** Prefixes that an engine has in host memory, at most: a bound for what is compared at each request. */
 export const MOST_SAVED = 1024;
@@ -45,6 +45,7 @@ export type ToEngine = { readonly v: number } & (
    * free.
    */
   | { readonly kind: 'reduceSeats'; readonly id: number }
+  | ({ readonly kind: 'limit'; readonly id: number } & ReplyLimit)
   /** An account is frozen or gone: nothing that requests of its scope left is kept. */
   | { readonly kind: 'forget'; readonly scope: CacheScope }
   | { readonly kind: 'shutdown' }

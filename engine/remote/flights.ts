@@ -1,6 +1,6 @@
 /** The requests to a server: those that it is to compute, and those whose connections were closed. */
 import type { Clock } from '../protocol/clock.js';
-import type { Output } from '../protocol/jobs.js';
+import type { Output, ReplyLimit } from '../protocol/jobs.js';
 import type { RemoteSetup } from '../protocol/setup.js';
 
 /** One request to a server, for one item of a job: a reply or a question's answer. */
@@ -9,6 +9,8 @@ export interface Flight {
   readonly name: string;
   /** The server is known to have taken it. */
   readonly begun: boolean;
+  /** As in {@link Reply} (scheduler/reply.ts). Absent: it is no reply. */
+  limit?(limit: ReplyLimit): void;
   /** Closes its connection; no event follows. Idempotent. */
   close(): void;
 }

@@ -141,6 +141,9 @@ function receive(message: Exclude<ToEngine, { readonly kind: 'start' }>): void {
     case 'forget':
       // A server cannot be asked to drop what it keeps of an account.
       return;
+    case 'limit':
+      loop?.limit(message.id, message);
+      return;
     case 'reduceSeats':
       loop?.reduceSeats(message.id);
       return;

@@ -10,7 +10,7 @@
  * empty. What the server reports only lowers the limit.
  */
 import { randomUUID } from 'node:crypto';
-import type { GenerateJob, ScoreJob } from '../protocol/jobs.js';
+import type { GenerateJob, ReplyLimit, ScoreJob } from '../protocol/jobs.js';
 import type { HeldTokens } from '../protocol/messages.js';
 import type { RemoteSetup } from '../protocol/setup.js';
 import { InFlight, Leaving, type Flight, type FlightEvents, type Leaver } from './flights.js';
@@ -103,6 +103,13 @@ export class RemoteLoop {
     this.#closeAll(job);
     job.whenGone(() => this.#reports.push([{ id, kind: 'cancelled' }]));
     this.#pump();
+  }
+
+  /** Sets how many tokens each reply of a job may have. */
+  limit(id: number, limit: ReplyLimit): void {
+    const job = this.#jobs.get(id);
+    job?.work.limit?.(limit);
+    for (const flight of [...(job?.flights.keys() ?? [])]) flight.limit?.(limit);
   }
 
   reduceSeats(id: number): void {
@@ -258,15 +265,23 @@ export class RemoteLoop {
 /** A job's items, each of which can be sent. */
 interface FlightWork extends RemoteWork {
   begin(item: number, name: string, events: FlightEvents): Flight;
+  /** Of its replies, those that begin from now on. Absent: it has none. */
+  limit?(limit: ReplyLimit): void;
 }
 
 function replies(id: number, job: GenerateJob, parts: ReplyFlightParts): FlightWork {
   const tokens = promptLength(job.prompt) + job.maxTokens;
+  let latest: ReplyLimit | undefined;
   return {
+    limit: (limit) => (latest = limit),
     items: job.n,
     seats: job.seats,
     tokens: () => tokens,
-    begin: (item, name, events) => new ReplyFlight(id, job, item, name, parts, events),
+    begin: (item, name, events) => {
+      const flight = new ReplyFlight(id, job, item, name, parts, events);
+      if (latest) flight.limit(latest);
+      return flight;
+    },
   };
 }
 

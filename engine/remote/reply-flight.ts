@@ -1,5 +1,5 @@
 import type { Clock } from '../protocol/clock.js';
-import type { GenerateJob, Output } from '../protocol/jobs.js';
+import type { GenerateJob, Output, ReplyLimit } from '../protocol/jobs.js';
 import { promptLength } from '../protocol/prompt.js';
 import type { Sampler } from '../scheduler/decoder.js';
 import { Reply } from '../scheduler/reply.js';
@@ -27,6 +27,7 @@ export interface ReplyFlightParts {
 
 type TokenEvent = Extract<StreamEvent, { kind: 'token' }>;
 type Usage = Extract<StreamEvent, { kind: 'usage' }>;
+type ReplyEvent = Exclude<StreamEvent, { kind: 'error' }>;
 
 /** One reply of a chat: the server's tokens become text, thoughts and calls by our own code. */
 export class ReplyFlight implements Flight {
@@ -42,6 +43,10 @@ export class ReplyFlight implements Flight {
   /** The server ends it when it is complete by our reading. */
   readonly #endsItself: boolean;
   #begun = false;
+  /** What the server has sent while the reply waits for a limit: at most the events of its `maxTokens`. */
+  readonly #unread: ReplyEvent[] = [];
+  /** How the stream has ended meanwhile. */
+  #unreadEnd: StreamEnd | undefined;
   #finish: 'stop' | 'length' | undefined;
   #usage: Usage | undefined;
   #over = false;
@@ -90,20 +95,57 @@ export class ReplyFlight implements Flight {
     if (frame.kind === 'garbage') this.#fail('the server sent no JSON');
     if (frame.kind === 'long') this.#fail('the server sent too long a line');
     if (frame.kind !== 'json') return;
-    const outputs: Output[] = [];
     let failure: string | undefined;
     for (const event of this.#reader.read(frame.value)) {
-      failure = event.kind === 'error' ? event.why : this.#impossible(event);
-      if (event.kind === 'error' || failure !== undefined) break;
-      this.#apply(event, outputs);
+      if (event.kind === 'error') failure = event.why;
+      else this.#unread.push(event);
     }
-    if (outputs.length > 0) this.#events.outputs(outputs);
-    if (failure !== undefined) this.#fail(failure);
-    else if (this.#finish && this.#usage) this.#conclude(this.#finish, this.#usage);
-    else if (this.#reply.over) this.#awaitEnd();
+    this.#readOn(failure);
   }
 
-  #apply(event: Exclude<StreamEvent, { kind: 'error' }>, out: Output[]): void {
+  /** Sets how many tokens it may have. The server cannot be told: past them nothing of it is read. */
+  limit(limit: ReplyLimit): void {
+    if (this.#over) return;
+    this.#reply.limit(limit);
+    this.#readOn();
+    const ended = this.#unreadEnd;
+    if (ended === undefined || this.#unread.length > 0) return;
+    this.#unreadEnd = undefined;
+    this.#ended(ended);
+  }
+
+  /** Reads what the server has sent, up to the reply's limit. `failure`: what follows it. */
+  #readOn(failure?: string): void {
+    const outputs: Output[] = [];
+    let failed: string | undefined;
+    let isCut = false;
+    while (failed === undefined) {
+      const [event] = this.#unread;
+      if (!event) {
+        failed = failure;
+        break;
+      }
+      const tokens = event.kind === 'token' ? 1 + (event.late?.tokens ?? 0) : 1;
+      if (this.#reply.waits(tokens)) {
+        this.#reply.ask(outputs, tokens);
+        break;
+      }
+      if (event.kind === 'token') isCut = this.#reply.endLimited(outputs, tokens);
+      this.#unread.shift();
+      if (isCut) break;
+      failed = this.#impossible(event);
+      if (failed === undefined) this.#apply(event, outputs);
+    }
+    const { over, tokens, most } = this.#reply;
+    isCut ||= over && tokens === most && most < this.#maxTokens;
+    if (outputs.length > 0) this.#events.outputs(outputs);
+    if (failed !== undefined) this.#fail(failed);
+    else if (this.#finish && this.#usage) this.#conclude(this.#finish, this.#usage);
+    // The server would go on.
+    else if (over) this.#awaitEnd(isCut || !this.#endsItself ? 0 : END_MS);
+  }
+
+  #apply(event: ReplyEvent, out: Output[]): void {
     switch (event.kind) {
       case 'begun':
         // SGLang reports it with each frame.
@@ -127,7 +169,7 @@ export class ReplyFlight implements Flight {
   }
 
   /** Why the server's counts cannot be right: they are what callers are billed for. Undefined if they can. */
-  #impossible(event: Exclude<StreamEvent, { kind: 'error' }>): string | undefined {
+  #impossible(event: ReplyEvent): string | undefined {
     switch (event.kind) {
       case 'begun':
       case 'usage':
@@ -170,7 +212,8 @@ export class ReplyFlight implements Flight {
     if (cached !== undefined) this.#events.cached(cached);
     if (!this.#reply.over) {
       const out: Output[] = [];
-      this.#reply.end(reason, completion, out);
+      // An end token, or a part of a character, that the server counts and has not sent may be past the limit.
+      this.#reply.end(reason, Math.min(completion, this.#reply.most), out);
       this.#events.outputs(out);
     }
     this.#over = true;
@@ -180,18 +223,22 @@ export class ReplyFlight implements Flight {
     this.#events.done();
   }
 
-  #awaitEnd(): void {
+  #awaitEnd(ms: number): void {
     if (this.#cancelEnd) return;
     const leave = (): void => {
       if (this.#over) return;
       this.close();
       this.#events.complete();
     };
-    this.#cancelEnd = this.#parts.clock.after(this.#endsItself ? END_MS : 0, leave);
+    this.#cancelEnd = this.#parts.clock.after(ms, leave);
   }
 
   #ended(how: StreamEnd): void {
     if (this.#over) return;
+    if (this.#unread.length > 0) {
+      this.#unreadEnd = how;
+      return;
+    }
     if (how.kind === 'status') {
       this.#over = true;
       this.#cancelEnd?.();

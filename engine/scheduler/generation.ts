@@ -1,6 +1,6 @@
 import type { Decoder, StepPart, PartResult } from './decoder.js';
 import { chatPoints, PromptPlan, PromptProgress } from './prompt-plan.js';
-import type { GenerateJob, Output, SequenceClaims } from '../protocol/jobs.js';
+import type { GenerateJob, Output, ReplyLimit, SequenceClaims } from '../protocol/jobs.js';
 import { promptLength, type PlacedImage } from '../protocol/prompt.js';
 import { Reply } from './reply.js';
 import type { WorkLimits } from './step-limits.js';
@@ -35,6 +35,10 @@ export class Generation implements Work {
   readonly #model: ModelTokens;
   readonly #decoder: Decoder;
   readonly #embeddings: Embeddings;
+  /** Its replies that have begun and whose sequences are not taken back. */
+  readonly #running = new Set<Reply>();
+  /** Absent: that of the job. */
+  #limit: ReplyLimit | undefined;
   /** Images that started items lack. */
   #needed: readonly number[] = [];
 
@@ -72,14 +76,24 @@ export class Generation implements Work {
     this.#embeddings.supply(image, values);
   }
 
+  limit(limit: ReplyLimit): boolean {
+    this.#limit = limit;
+    return [...this.#running].filter((reply) => reply.limit(limit)).length > 0;
+  }
+
   plan(): PromptPlan {
     return this.#plan;
   }
 
   branch(item: number, sequence: number, keep: number): Branch {
     const reply = new Reply(this.#id, item, this.#job, this.#model, this.#decoder, this.#draftFrom);
+    if (this.#limit) reply.limit(this.#limit);
+    this.#running.add(reply);
     this.#needed = [...this.#needed, ...this.#plan.images.flatMap(({ at }, index) => (at < keep ? [] : [index]))];
-    return new ReplyBranch(sequence, new PromptProgress(this.#plan, keep), reply, this.#embeddings, this.#replyStart);
+    return new ReplyBranch(sequence, new PromptProgress(this.#plan, keep), reply, this.#embeddings, {
+      start: this.#replyStart,
+      ended: () => this.#running.delete(reply),
+    });
   }
 
   /** Where the reply begins in its sequence; undefined if no next prompt is evaluated ahead of it. */
@@ -112,13 +126,21 @@ class ReplyBranch implements Branch {
   readonly #reply: Reply;
   readonly #embeddings: Embeddings;
   readonly #start: number | undefined;
+  readonly #onDispose: () => void;
 
-  constructor(sequence: number, progress: PromptProgress, reply: Reply, embeddings: Embeddings, start?: number) {
+  constructor(
+    sequence: number,
+    progress: PromptProgress,
+    reply: Reply,
+    embeddings: Embeddings,
+    { start, ended }: { readonly start: number | undefined; readonly ended: () => void },
+  ) {
     this.sequence = sequence;
     this.progress = progress;
     this.#reply = reply;
     this.#embeddings = embeddings;
     this.#start = start;
+    this.#onDispose = ended;
   }
 
   get ended(): EndedReply | undefined {
@@ -136,7 +158,7 @@ class ReplyBranch implements Branch {
   }
 
   get pending(): Promise<void> | undefined {
-    return this.#reply.sampler.pending;
+    return this.#reply.pending;
   }
 
   get ahead(): number {
@@ -167,7 +189,12 @@ class ReplyBranch implements Branch {
     }
   }
 
+  endLimited(out: Output[]): void {
+    this.#reply.endLimited(out);
+  }
+
   dispose(): void {
+    this.#onDispose();
     this.#reply.dispose();
   }
 }

@@ -1,7 +1,7 @@
 import type { StepPart, PartResult } from './decoder.js';
 import type { Reuse } from './sequence-tokens.js';
 import type { CacheScope, StateElsewhere } from '../protocol/cache-key.js';
-import type { Output, SequenceClaims } from '../protocol/jobs.js';
+import type { Output, ReplyLimit, SequenceClaims } from '../protocol/jobs.js';
 import type { PromptPlan, PromptProgress } from './prompt-plan.js';
 
 /** A reply that has ended, as a sequence holds it. */
@@ -23,8 +23,8 @@ export interface Branch {
   /** Its reply, if it is over and the conversation's next prompt is likely to repeat it. Absent: it is not. */
   readonly ended?: EndedReply | undefined;
   /**
-   * Settles when the next token of its reply can be chosen: its grammar's mask is computed beside the steps. Its prompt
-   * continues meanwhile, except for the end. Never rejects. Undefined if the token can be chosen now.
+   * Settles when the next token of its reply can be chosen: its grammar's mask is computed beside the steps, or it waits for a
+   * limit. Its prompt continues meanwhile, except for the end. Never rejects. Undefined if the token can be chosen now.
    */
   readonly pending?: Promise<void> | undefined;
   /** Settles when the embeddings of its prompt's next image have arrived. Never rejects. Undefined if it needs none now. */
@@ -37,6 +37,8 @@ export interface Branch {
   part(count: number): StepPart;
   /** Takes the part's result and adds its outputs to `out`. The loop handles faults. */
   accept(result: Exclude<PartResult, { kind: 'fault' }>, out: Output[]): void;
+  /** Ends its reply, if it has all the tokens that it may have. Absent: it has no limit. */
+  endLimited?(out: Output[]): void;
   /** Disposes samplers. Idempotent. */
   dispose(): void;
 }
@@ -64,6 +66,8 @@ export interface Work {
   readonly reuse: Exclude<Reuse, 'none'>;
   /** Indexes of the images whose embeddings the started items lack and that were not returned before. Absent: none. */
   neededImages?(): readonly number[];
+  /** Sets how many tokens each reply may have. Returns whether a reply waited for that. Absent: it has no replies. */
+  limit?(limit: ReplyLimit): boolean;
   /** Takes the embeddings of an image that {@link neededImages} returned. */
   supply?(image: number, values: Float32Array): void;
   plan(item: number): PromptPlan;

@@ -3,7 +3,7 @@ import type { PartResult } from './decoder.js';
 import { EngineFault, faultReason } from './faults.js';
 import type { Reuse } from './sequence-tokens.js';
 import type { CacheScope } from '../protocol/cache-key.js';
-import type { Output } from '../protocol/jobs.js';
+import type { Output, ReplyLimit } from '../protocol/jobs.js';
 import type { PrefixReuse } from '../protocol/setup.js';
 import type { Sequences } from './sequences.js';
 import { RunningJob, type RunningItem, type WaitingJob, type Work } from './job.js';
@@ -35,6 +35,8 @@ export class Jobs {
   readonly #cancelled = new Set<number>();
   /** Those whose next item waits for the next round, since there is no time for another copy before a decode. */
   readonly #putOff = new Set<RunningJob>();
+  /** Those of which a reply waited for a limit that has come. */
+  readonly #limited = new Set<RunningJob>();
   /** The value of {@link running}; undefined if it has changed since. Most steps change nothing. */
   #running: readonly RunningItem[] | undefined;
 
@@ -95,6 +97,25 @@ export class Jobs {
       this.#waiting.set(id, { id, work, seats, limit: Math.max(1, limit - 1) });
     }
     this.#started.get(id)?.reduceSeats();
+  }
+
+  /** How many tokens each reply of a job may have. Returns whether a reply waited for that. */
+  limit(id: number, limit: ReplyLimit): boolean {
+    const job = this.#started.get(id);
+    if (job?.work.limit?.(limit) !== true) return false;
+    this.#limited.add(job);
+    return true;
+  }
+
+  /** Ends the replies that waited for more tokens and get none. */
+  async endLimited(out: Output[]): Promise<void> {
+    const limited = [...this.#limited];
+    this.#limited.clear();
+    for (const job of limited) {
+      if (!this.runs(job)) continue;
+      for (const branch of job.branches) branch.endLimited?.(out);
+      if (job.moves) await this.guard(job, out, () => this.advance(job, out));
+    }
   }
 
   /** The embeddings of an image of a running job. */

@@ -5,7 +5,7 @@ import { MAX_CALLS } from '../output/calls/call-parser.js';
 import type { CallConstraint } from '../output/calls/call-text.js';
 import { ReplyText, type ReplyParts } from '../output/reply-text.js';
 import type { CallFormat, ThoughtLimit } from '../protocol/reply-format.js';
-import type { FinishReason, Output } from '../protocol/jobs.js';
+import { REQUEST_AHEAD_TOKENS, type FinishReason, type Output, type ReplyLimit } from '../protocol/jobs.js';
 import type { GenerateJob } from '../protocol/jobs.js';
 import type { ModelTokens } from './job.js';
 
@@ -22,7 +22,6 @@ export class Reply {
   readonly sampler: Sampler;
   readonly #id: number;
   readonly #choice: number;
-  readonly #maxTokens: number;
   readonly #model: ModelTokens;
   readonly #text: ReplyText;
   /** Control tokens that have text in this reply. */
@@ -41,6 +40,12 @@ export class Reply {
   #accepted = 0;
   #last = 0;
   #over = false;
+  #limit: ReplyLimit;
+  /** It has asked for more than its limit. */
+  #asked = false;
+  /** Settles with the limit for which it waits. */
+  #raised: Promise<void> | undefined;
+  #settle = (): void => undefined;
 
   /** `draftFrom`: as {@link Sampling} has it. */
   constructor(
@@ -69,7 +74,7 @@ export class Reply {
     }
     this.#id = id;
     this.#choice = choice;
-    this.#maxTokens = job.maxTokens;
+    this.#limit = { tokens: job.limit ?? job.maxTokens, last: job.limit === undefined };
     this.#model = model;
     const { format } = job;
     this.#markers = new Set(format?.markers);
@@ -86,7 +91,7 @@ export class Reply {
 
   /** Tokens that may be generated before a bound takes effect: all that are left, also of the thought. */
   get ahead(): number {
-    const left = Math.min(this.#maxTokens - this.#tokens, this.#thoughtBound?.ahead ?? Infinity);
+    const left = Math.min(this.#limit.tokens - this.#tokens, this.#thoughtBound?.ahead ?? Infinity);
     return Math.max(1, left);
   }
 
@@ -103,6 +108,49 @@ export class Reply {
     if (!this.#over || this.#reasoningTokens > 0 || this.#text.calls > 0) return undefined;
     if (typeof this.#text.matchedStop === 'string') return undefined;
     return this.#tokens - (this.#model.isEnd(this.#last) ? 1 : 0);
+  }
+
+  /** Settles when its next token can be chosen: {@link Sampler.pending}, or it waits for a limit. */
+  get pending(): Promise<void> | undefined {
+    return this.sampler.pending ?? (this.waits(1) ? this.#limitCome() : undefined);
+  }
+
+  /** Whether it may have `tokens` more tokens only with another limit, for which it waits. */
+  waits(tokens: number): boolean {
+    return !this.#over && !this.#limit.last && this.#tokens + tokens > this.#limit.tokens;
+  }
+
+  /** Tokens that it may have. */
+  get most(): number {
+    return this.#limit.tokens;
+  }
+
+  /** Sets how many tokens it may have. Returns whether it waited for that. */
+  limit(limit: ReplyLimit): boolean {
+    const waited = this.waits(1);
+    this.#limit = limit;
+    this.#asked = false;
+    this.#settle();
+    this.#raised = undefined;
+    return waited;
+  }
+
+  /** Ends it, if it may not have `tokens` more tokens. Returns whether it ended so. */
+  endLimited(out: Output[], tokens = 1): boolean {
+    if (this.#over || !this.#limit.last || this.#tokens + tokens <= this.#limit.tokens) return false;
+    this.#add(NOTHING, { reason: 'length' }, out);
+    return true;
+  }
+
+  /** Asks for a limit with which it may have `tokens` more tokens, once for each limit. */
+  ask(out: Output[], tokens: number): void {
+    if (this.#asked || this.#limit.last) return;
+    this.#asked = true;
+    out.push({ id: this.#id, kind: 'needsTokens', choice: this.#choice, tokens: this.#tokens + tokens });
+  }
+
+  #limitCome(): Promise<void> {
+    return (this.#raised ??= new Promise((settle) => (this.#settle = settle)));
   }
 
   /** Completion tokens so far. */
@@ -134,11 +182,12 @@ export class Reply {
       piece = this.#text.push(bytes);
       if (this.#text.calls >= this.#maxCalls) end = { reason: 'tool_calls' };
       else if (this.#text.matchedStop !== undefined) end = { reason: 'stop', matchedStop: this.#text.matchedStop };
-      else if (this.#tokens >= this.#maxTokens) end = { reason: 'length' };
+      else if (this.#limit.last && this.#tokens >= this.#limit.tokens) end = { reason: 'length' };
     }
     if (thinking || this.#text.isThinking()) this.#reasoningTokens = this.#tokens;
     if (!end) this.#thoughtBound?.accepted(this.#text.isThinking());
     this.#add(piece, end, out);
+    if (!end && this.#limit.tokens - this.#tokens <= REQUEST_AHEAD_TOKENS) this.ask(out, 0);
   }
 
   /** Counts the drafts of the steps whose tokens come next. */

@@ -32,7 +32,7 @@ import { type Emit, Outbox, SEND_MS } from './outbox.js';
 import { PrefillAhead } from './prefill-ahead.js';
 import { BatchPlanner, depthOf, PrefillBudget, tokensInRun, type BatchItem, type Planner } from './batch-planner.js';
 import { StepPlanner } from './step-planner.js';
-import type { GenerateJob, ScoreJob } from '../protocol/jobs.js';
+import type { GenerateJob, ReplyLimit, ScoreJob } from '../protocol/jobs.js';
 import type { EngineReport } from '../protocol/messages.js';
 import { type StepLimits, generationFits, scoringFits } from './step-limits.js';
 import { Sequences } from './sequences.js';
@@ -109,6 +109,11 @@ export class StepLoop {
     this.#halt();
   }
 
+  /** Sets how many tokens each reply of a job may have. A run of steps ends for it only where a reply waits. */
+  limit(id: number, limit: ReplyLimit): void {
+    if (this.#jobs.limit(id, limit)) this.#halt();
+  }
+
   /** Ends a job before the next step. It emits nothing from now on. */
   cancel(id: number): void {
     if (this.#running) this.#jobs.cancel(id);
@@ -177,6 +182,7 @@ export class StepLoop {
       this.#jobs.cleanUp();
       await this.#upkeep.round();
       await this.#jobs.admit(this.#outbox.outputs);
+      await this.#jobs.endLimited(this.#outbox.outputs);
       if (this.#jobs.live === 0 && !this.#upkeep.due) break;
       const { seats } = this.#jobs;
       const isolated = await this.#decode(this.#planner.isolated(this.#jobs.running));

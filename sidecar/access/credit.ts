@@ -4,8 +4,8 @@
  *
  *     balance = granted − settled − reserved
  *
- * A request reserves its highest possible price before dispatch and settles its actual price at its end, which releases
- * the rest. Everything happens synchronously on one event loop, so two requests cannot spend the same dollar. All
+ * A request reserves its highest possible price before dispatch (with `credit.reserve: parts` that of a part of its reply, and more as it
+ * grows) and settles its actual price at its end, which releases the rest. Everything happens synchronously on one event loop, so two requests cannot spend the same dollar. All
  * amounts are picodollars.
  */
 import { closed, UTC_TIME } from '../contracts/common-schema.js';
@@ -18,6 +18,8 @@ import { inParts, type LargeFormat } from './large-file.js';
 
 /** Picodollars reserved by one request. Its owner must settle it; only the first call counts. */
 export interface Reservation {
+  /** Reserves so many in all, never fewer than before. Returns false if the balance is too small: what was reserved then stays so. */
+  extend(picodollars: bigint): boolean;
   /** Settles the actual price; the rest of the reservation is released. 0: nothing is paid. */
   settle(picodollars: bigint): void;
 }
@@ -103,18 +105,29 @@ export class CreditLedger implements Credit {
     this.#spendingOf(account).reserved += picodollars;
     this.#outstanding += 1;
     let over = false;
+    let held = picodollars;
+    const extend = (wanted: bigint): boolean => {
+      if (over) return false;
+      const more = wanted - held;
+      if (more <= 0n) return true;
+      const { granted, settled, reserved } = this.balance(account);
+      if (granted - settled - reserved < more) return false;
+      this.#spendingOf(account).reserved += more;
+      held = wanted;
+      return true;
+    };
     const settle = (actual: bigint): void => {
       if (over) return;
       over = true;
       this.#outstanding -= 1;
       // Not that of the beginning: it was removed if another free request of the account has ended.
       const spending = this.#spendingOf(account);
-      spending.reserved -= picodollars;
+      spending.reserved -= held;
       spending.settled += actual;
       if (spending.settled === 0n && spending.reserved === 0n) this.#spending.delete(account);
       this.#onSettled();
     };
-    return { kind: 'reserved', reservation: { settle } };
+    return { kind: 'reserved', reservation: { extend, settle } };
   }
 
   balance(account: string): Balance {

@@ -1,6 +1,5 @@
 /**
- * What one key may use: requests at once, requests in any 60 seconds ({@link RequestLimits}), tokens a day ({@link
- * TokenQuotas}).
+ * What one key may use: requests at once, and requests in any 60 seconds ({@link RequestLimits}). Its tokens are in quotas.ts.
  *
  *     take ──> held ──end(true):  it ran────────> counts until 60 s after it was taken
  *        │        └───end(false): it was refused──> not counted
@@ -92,7 +91,7 @@ const MINUTE_MS = 60_000;
 /** The end of the requests in flight is unknown; clients wait a second by default. */
 const IN_FLIGHT_RETRY_MS = 1000;
 
-/** Keys with counts, since an authorizer may report a new key with each request. Both classes say which ones they forget past it. */
+/** Keys with counts, since an authorizer may report a new key with each request. Who counts them says which ones it forgets past it. */
 export const MOST_KEYS = 65_536;
 
 /** Keys that each request checks for removal: two per possibly new key keep the map from growing. */
@@ -196,82 +195,11 @@ function hold(usage: Usage, now: number, counts: boolean): Permit {
   };
 }
 
-const DAY_MS = 86_400_000;
-
-/**
- * Tokens of each key with a quota, from one midnight UTC to the next. Prompt and completion tokens are counted when a request
- * ends; a request is refused only once the quota is used up, so concurrent requests may exceed it. Past {@link MOST_KEYS} keys
- * the half with the fewest tokens is forgotten: to be forgotten, a key needs as many others that have used more than it.
- */
-export class TokenQuotas {
-  readonly #date: () => Date;
-  readonly #used = new Map<string, number>();
-  /** The day that is counted, in days since 1970. */
-  #day = 0;
-
-  /** `date`: wall-clock time. */
-  constructor(date: () => Date) {
-    this.#date = date;
-  }
-
-  /** Milliseconds until the next day, at most a day, if the key's quota is used up; otherwise 0. */
-  waitMs(caller: LimitedCaller): number {
-    if (caller.tokensPerDay === undefined) return 0;
-    const now = this.#turn();
-    const used = this.#used.get(idOf(caller)) ?? 0;
-    return used < caller.tokensPerDay ? 0 : DAY_MS - (now % DAY_MS);
-  }
-
-  /** Of a key's tokens of the day; undefined if there is no quota. */
-  remaining(caller: LimitedCaller): LimitLeft | undefined {
-    const { tokensPerDay: limit } = caller;
-    if (limit === undefined) return undefined;
-    const now = this.#turn();
-    const used = this.#used.get(idOf(caller)) ?? 0;
-    return { limit, remaining: Math.max(0, limit - used), resetMs: DAY_MS - (now % DAY_MS) };
-  }
-
-  /** Counts the tokens of a finished request. */
-  charge(caller: LimitedCaller, tokens: number): void {
-    if (caller.tokensPerDay === undefined || tokens <= 0) return;
-    this.#turn();
-    const id = idOf(caller);
-    this.#used.set(id, (this.#used.get(id) ?? 0) + tokens);
-    if (this.#used.size > MOST_KEYS) this.#forgetHalf();
-  }
-
-  /** Number of counted keys. */
-  get size(): number {
-    return this.#used.size;
-  }
-
-  #forgetHalf(): void {
-    const fewestFirst = [...this.#used].sort(([, a], [, b]) => a - b);
-    for (const [id] of fewestFirst.slice(0, MOST_KEYS / 2)) this.#used.delete(id);
-  }
-
-  /**
-   * Resets the counts at a new day, and returns the time in epoch ms. A clock that is set back over midnight does not
-   * begin that day a second time. If it is set back by more than a day, the day follows it, so that no key waits for a day
-   * in the far future; the counts stay until the next midnight.
-   */
-  #turn(): number {
-    const now = this.#date().getTime();
-    const day = Math.floor(now / DAY_MS);
-    if (day > this.#day) this.#used.clear();
-    if (day > this.#day || day < this.#day - 1) this.#day = day;
-    return now;
-  }
-}
-
-function idOf({ account, keyId }: LimitedCaller): string {
-  return JSON.stringify([account, keyId]);
-}
-
-/** A counted event; {@link SlidingWindow.remove} removes it, once. */
+/** A counted event, or several of one time; {@link SlidingWindow.remove} removes it, once. */
 export interface Stamp {
   /** Clock reading. */
   readonly at: number;
+  readonly events: number;
   older: Stamp | undefined;
   newer: Stamp | undefined;
   /** Whether it is in the window, as of the last check. */
@@ -302,13 +230,13 @@ export class SlidingWindow {
     return this.#count;
   }
 
-  /** Adds an event. `now` must not be before any that was added. */
-  add(now: number): Stamp {
-    const stamp: Stamp = { at: now, older: this.#newest, newer: undefined, counted: true };
+  /** Adds an event, or several. `now` must not be before any that was added. */
+  add(now: number, events = 1): Stamp {
+    const stamp: Stamp = { at: now, events, older: this.#newest, newer: undefined, counted: true };
     if (this.#newest) this.#newest.newer = stamp;
     else this.#oldest = stamp;
     this.#newest = stamp;
-    this.#count++;
+    this.#count += events;
     return stamp;
   }
 
@@ -322,17 +250,17 @@ export class SlidingWindow {
     else this.#newest = stamp.older;
     // So that a kept stamp does not keep others alive.
     stamp.older = stamp.newer = undefined;
-    this.#count--;
+    this.#count -= stamp.events;
   }
 
   /**
-   * Milliseconds from `now` until fewer than `limit` count, if none is added. Iterates over those above the limit,
-   * which exist only in the `spanMs` after the limit was lowered.
+   * Milliseconds from `now` until fewer than `limit` count, if none is added; `limit` is at least 1. Iterates over those that must expire
+   * before.
    */
   waitUntilBelow(limit: number, now: number): number {
     let over = this.countAt(now) - limit;
-    let last = over < 0 ? undefined : this.#oldest;
-    for (; over > 0 && last; over--) last = last.newer;
+    let last = over < 0 ? undefined : limit === 1 ? this.#newest : this.#oldest;
+    for (; last?.newer && over >= last.events; last = last.newer) over -= last.events;
     return last === undefined ? 0 : last.at + this.#spanMs - now;
   }
 }

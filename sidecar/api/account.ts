@@ -5,6 +5,7 @@
  */
 import type { Caller } from '../access/identity.js';
 import { LIMIT_GROUPS } from '../access/limits.js';
+import type { QuotaLeft, QuotaScope } from '../access/quotas.js';
 import type { ContractError } from '../domain/errors.js';
 import type { LimitLeft } from '../domain/limit-left.js';
 import { formatUsd, NO_TOKENS, type Costs, type TokenCounts } from '../domain/money.js';
@@ -236,15 +237,25 @@ function accountText(caller: Caller, services: Services): string {
   });
 }
 
+const QUOTA_NAMES: Record<QuotaLeft['name'], string> = {
+  tokensPerMinute: 'tokens_per_minute',
+  tokensPerDay: 'tokens_per_day',
+  tokensPerMonth: 'tokens_per_month',
+};
+
 /** A gateway has limits of its own for its callers. */
 function limitsOf(caller: Caller, { keyLimits, quotas, date }: Services): object[] {
   if (caller.vouched) return [];
   const now = date().getTime();
   const limits: object[] = [];
-  const add = (name: string, routes: string | null, left: Omit<LimitLeft, 'resetMs'> & Partial<LimitLeft>): void => {
-    const { limit, remaining, resetMs } = left;
+  const add = (
+    name: string,
+    routes: string | null,
+    { limit, remaining, resetMs }: Omit<LimitLeft, 'resetMs'> & Partial<LimitLeft>,
+    scope: QuotaScope = 'key',
+  ): void => {
     const resetAt = resetMs === undefined ? null : Math.ceil((now + resetMs) / 1000);
-    limits.push({ name, scope: 'key', routes, limit, remaining, reset_at: resetAt });
+    limits.push({ name, scope, routes, limit, remaining, reset_at: resetAt });
   };
   for (const group of LIMIT_GROUPS) {
     const minute = keyLimits.remaining(caller, group);
@@ -252,8 +263,7 @@ function limitsOf(caller: Caller, { keyLimits, quotas, date }: Services): object
     if (minute) add('requests_per_minute', group, minute);
     if (inFlight) add('requests_in_flight', group, inFlight);
   }
-  const day = quotas.remaining(caller);
-  if (day) add('tokens_per_day', null, day);
+  for (const left of quotas.left(caller)) add(QUOTA_NAMES[left.name], null, left, left.scope);
   return limits;
 }
 

@@ -118,5 +118,5 @@ function planOf(
     seatTokens: input.length + Math.max(...questions.map(({ tail }) => tail.length)),
     prefix: prefixOf(tokenPrompt(input), scope),
   };
-  return { kind: 'planned', needs, completionTokens: 0, job };
+  return { kind: 'planned', needs, job };
 }

@@ -148,7 +148,6 @@ function workOf(
           seatTokens: tokens.lengths.reduce((longest, length) => Math.max(longest, length), 0),
           prefix: NO_PREFIX,
         },
-        completionTokens: 0,
         job: parts.next(),
       };
     },

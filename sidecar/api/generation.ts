@@ -111,7 +111,7 @@ async function planOf(request: ChatRequest, tokens: ChatTokens, contexts: readon
     ...(format && { format: withAnswerRoom(format, maxTokens) }),
   };
   const needs = { promptTokens, seatTokens: promptTokens + maxTokens, prefix: prefixOf(prompt, scope) };
-  return { kind: 'planned', needs, completionTokens: maxTokens * n, job, ...(images && { images }) };
+  return { kind: 'planned', needs, replies: { count: n, maxTokens }, job, ...(images && { images }) };
 }
 
 /** The prompt with its images in their places. `images`: absent: it has none; else the caller closes them. */
@@ -221,6 +221,7 @@ export class ReplyCounts {
   }): void {
     const { choice, completionTokens, reasoningTokens, draftedTokens = 0, acceptedTokens = 0 } = end;
     this.reasoningTokens += reasoningTokens;
+    this.#usage.replied(completionTokens);
     this.#context.draftedTokens += draftedTokens;
     this.#context.acceptedTokens += acceptedTokens;
     const reply = this.#replies.get(choice);

@@ -140,15 +140,18 @@ async function countOf(
   return promptLength(placed.prompt);
 }
 
-function makeWriter({ context, params, model, services }: WorkRequest<ChatParams>): ReplyWriter {
+function makeWriter({ context, params, model, usage, services }: WorkRequest<ChatParams>): ReplyWriter {
   const head: MessageHead = { id: `msg_${randomUUID().replaceAll('-', '')}`, model: model.id };
-  const { maxTokens } = params;
-  if (!params.stream) return new WholeMessageWriter(context, head, maxTokens);
+  const isBounded = (tokens: number): boolean => tokens >= (params.maxTokens ?? Infinity) || usage.isCut;
+  if (!params.stream) return new WholeMessageWriter(context, head, isBounded);
   const { clock, limits } = services;
-  const writer = new MessageStreamWriter(context, head, { maxTokens, clock, keepAliveMs: limits.keepAliveMs });
+  const writer = new MessageStreamWriter(context, head, { isBounded, clock, keepAliveMs: limits.keepAliveMs });
   context.onClose(() => writer.close());
   return writer;
 }
+
+/** Whether a reply that was cut at so many tokens was cut at a bound of its caller: of the request, or of a quota or credit. */
+type IsBounded = (tokens: number) => boolean;
 
 /** A block that grows. */
 type Draft =
@@ -158,15 +161,14 @@ type Draft =
 abstract class BlockWriter implements ReplyWriter {
   protected readonly context: RequestContext;
   protected readonly head: MessageHead;
-  readonly #maxTokens: number | undefined;
+  readonly #isBounded: IsBounded;
   #draft: Draft | undefined;
   #stop: MessageStop = { reason: 'end_turn', sequence: null };
 
-  /** `maxTokens`: that the caller asked for. */
-  constructor(context: RequestContext, head: MessageHead, maxTokens: number | undefined) {
+  constructor(context: RequestContext, head: MessageHead, isBounded: IsBounded) {
     this.context = context;
     this.head = head;
-    this.#maxTokens = maxTokens;
+    this.#isBounded = isBounded;
   }
 
   protected abstract begun(draft: Draft): void;
@@ -186,7 +188,7 @@ abstract class BlockWriter implements ReplyWriter {
 
   finished({ reason, matchedStop, completionTokens }: Finished): void {
     this.#end();
-    const atMost = completionTokens >= (this.#maxTokens ?? Infinity);
+    const atMost = this.#isBounded(completionTokens);
     this.#stop =
       typeof matchedStop === 'string'
         ? { reason: 'stop_sequence', sequence: matchedStop }
@@ -263,9 +265,9 @@ export class MessageStreamWriter extends BlockWriter {
   constructor(
     context: RequestContext,
     head: MessageHead,
-    { maxTokens, clock, keepAliveMs }: { maxTokens: number | undefined; clock: Clock; keepAliveMs: number },
+    { isBounded, clock, keepAliveMs }: { isBounded: IsBounded; clock: Clock; keepAliveMs: number },
   ) {
-    super(context, head, maxTokens);
+    super(context, head, isBounded);
     const idle = (): void => context.stream().event(PING, 'ping');
     this.#keepAlive = new StreamKeepAlive(clock, keepAliveMs, idle, context.tellPlace);
     context.frames = { named: true };

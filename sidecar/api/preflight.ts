@@ -97,8 +97,9 @@ export async function authorize(
   const taken = services.keyLimits.take(caller, group);
   if (taken.kind === 'limited') return failed(refusals.limited(taken.by, taken.retryAfterMs));
   context.holdsPermit(taken.permit);
-  const waitMs = group === 'models' ? 0 : services.quotas.waitMs(caller);
-  return waitMs === 0 ? caller : failed(refusals.quotaExceeded(waitMs));
+  // What it needs is known once its prompt is made; a request for which nothing is left ends before its body is read.
+  const problem = group === 'models' ? undefined : services.quotas.problem(caller, 1);
+  return problem ? failed(refusals.quotaExceeded(problem)) : caller;
 }
 
 /** Checks content type and size, and reads the body. */

@@ -4,7 +4,8 @@
  */
 import type { Claimed } from '../access/idempotency.js';
 import type { Denied } from '../access/identity.js';
-import type { Limit } from '../access/limits.js';
+import type { Limit, TokenLimits } from '../access/limits.js';
+import type { QuotaScope, TokensReserved } from '../access/quotas.js';
 import type { Refused } from '../admission/types.js';
 import { contractError, overContextError, type ContractError, type ErrorCode } from '../domain/errors.js';
 import { REFUSALS } from '../domain/refusal-reasons.js';
@@ -52,9 +53,22 @@ export function limited(by: keyof Limit, retryAfterMs: number): ContractError {
   return contractError('user_rate_limited', LIMITED[by], { retryAfterMs });
 }
 
-export function quotaExceeded(retryAfterMs: number): ContractError {
-  const message = 'The tokens of this key for the day are used up. A new day begins at 00:00 UTC.';
-  return contractError('quota_exceeded', message, { retryAfterMs });
+const SCOPES: Record<QuotaScope, string> = { key: 'this key', account: 'the account of this key' };
+const TIMES: Record<keyof TokenLimits, readonly [time: string, renewed: string]> = {
+  tokensPerMinute: ['60 seconds', ''],
+  tokensPerDay: ['a day', 'A new day begins at 00:00 UTC. '],
+  tokensPerMonth: ['a month', 'A new month begins on its first day at 00:00 UTC. '],
+};
+
+/** A quota lacks tokens that a request needs, or is not known yet. */
+export function quotaExceeded(problem: Exclude<TokensReserved, { kind: 'reserved' }>): ContractError {
+  if (problem.kind === 'unknown') return usageUnknown();
+  const { scope, name, limit } = problem.quota;
+  const [time, renewed] = TIMES[name];
+  const message =
+    `Of the quota of ${SCOPES[scope]}, ${limit} tokens in ${time}, too few are left for this request. ${renewed}` +
+    'Try again after the time given, with a shorter prompt if the request needs more than the whole quota.';
+  return contractError('quota_exceeded', message, { retryAfterMs: problem.retryAfterMs });
 }
 
 /** A start reads 100,000 records of usage in about a second, ms. */

@@ -238,7 +238,9 @@ export class RequestContext {
     const { caller, limitGroup } = this;
     if (!caller || caller.vouched || limitGroup === undefined) return headers;
     const { keyLimits, quotas, date } = this.#services;
-    const left = { requests: keyLimits.remaining(caller, limitGroup), tokens: quotas.remaining(caller) };
+    // One header names one quota: of those of tokens, the one with the fewest left.
+    const [tokens] = quotas.left(caller).sort((a, b) => a.remaining - b.remaining || b.resetMs - a.resetMs);
+    const left = { requests: keyLimits.remaining(caller, limitGroup), tokens };
     if (!left.requests && !left.tokens) return headers;
     const { answerForm } = this.exchange;
     return Object.assign({}, headers, answerForm ? answerForm.limitFields(left, date()) : limitFields(left));
@@ -330,18 +332,14 @@ export class RequestContext {
   }
 
   /**
-   * A request that an engine started counts against its key's limit per minute and quota, however it ended; so does an answered
-   * request that needs no engine. Refused requests do not count. Only the first call counts.
+   * A request that an engine started counts against its key's limit per minute, however it ended; so does an answered request that
+   * needs no engine. Refused requests do not count. Only the first call counts.
    */
   #settle(answered: boolean): void {
     if (this.#settled) return;
     this.#settled = true;
-    const ran = answered || this.#phase !== 'waiting';
-    this.#permit?.end(ran);
+    this.#permit?.end(answered || this.#phase !== 'waiting');
     this.#permit = undefined;
-    if (ran && this.caller && !this.caller.vouched) {
-      this.#services.quotas.charge(this.caller, this.promptTokens + this.completionTokens);
-    }
   }
 
   #leaveBoard(): void {

@@ -20,7 +20,7 @@ import type { Operation } from '../telemetry/model-metrics.js';
 import type { JobImages } from './images.js';
 import type { RequestContext, Stop } from './request-context.js';
 import type { HostedModel, Services } from './services.js';
-import type { UsageSession } from './usage-session.js';
+import type { Replies, UsageSession } from './usage-session.js';
 
 /** The setting `contract`. */
 export type Contract = Services['contract'];
@@ -180,8 +180,8 @@ export interface NextPart {
 export interface Plan {
   readonly kind: 'planned';
   readonly needs: SeatNeeds & { readonly prefix: Uint32Array };
-  /** The most tokens that all its replies together can have. */
-  readonly completionTokens: number;
+  /** Absent: nothing is generated. */
+  readonly replies?: Replies;
   /**
    * With the prompt's tokens and grammars. Undefined once an engine has begun it, since a reply may take minutes, but for one on a lent
    * seat: it may be sent again.
@@ -192,7 +192,10 @@ export interface Plan {
 }
 
 /** The events of a job that run.ts itself receives. */
-export type RunEvents = Pick<GenerationReceiver, 'started' | 'cached' | 'needsImage' | 'seatFreed' | 'done' | 'failed'>;
+export type RunEvents = Pick<
+  GenerationReceiver,
+  'started' | 'cached' | 'needsImage' | 'needsTokens' | 'seatFreed' | 'done' | 'failed'
+>;
 
 /** The methods of an engine's receiver that take a job's results. */
 export type Results =

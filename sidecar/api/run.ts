@@ -6,7 +6,7 @@
  * | ------ | -------------------------------------------------------------------------- | ----------------------------------------- |
  * | check  | preflight.ts: key, limits, body, contract, model, Idempotency-Key          | a check fails                             |
  * | enter  | takes a place in the model's queue, which gets no seat before `wait`       | the queue refuses                         |
- * | prompt | a prompt host makes the tokens, the route plans the job, credit is reserved | a check fails, the place is lost          |
+ * | prompt | a prompt host makes the tokens, the route plans the job, tokens and credit are reserved | a check fails, the place is lost          |
  * | wait   | the place may get a seat                                                   | the queue refuses, the caller disconnects |
  * | run    | the engine has the job, on the lease's seats                               | see {@link lastEnd}                       |
  * | answer | the usage is closed, then the end of the answer is written                 |                                           |
@@ -135,8 +135,10 @@ async function answer(context: RequestContext, end: End, begun?: Begun): Promise
   if (context.phase !== 'waiting') context.meter?.used({ prompt, cached, completion, drafted, accepted });
   if (end.kind !== 'done') {
     begun?.work.flush?.();
+    // What it reserved is released before the answer, whose headers tell what is left.
+    const closed = begun?.usage.close(outcomeOf(end));
     context.stop(end);
-    await begun?.usage.close(outcomeOf(end));
+    await closed;
   } else if (begun && (await begun.usage.closeAnswered())) {
     begun.work.answer();
     begun.prepared.claim.complete();
@@ -196,7 +198,7 @@ class Run {
     return context.exchange.gone.aborted ? { kind: 'cancelled' } : failed(refusals.timedOut());
   }
 
-  /** Plans the job of a prompt, and reserves the most that it can cost. */
+  /** Plans the job of a prompt, and reserves what it may use. */
   async #planOf(
     tokens: Exclude<Tokenized, { readonly kind: 'aborted' }>,
     contexts: readonly number[],
@@ -207,7 +209,7 @@ class Run {
     if (tokens.kind !== promptKind) return promptFailed(context, { reason: 'made for another route' });
     const plan = await work.plan(tokens, contexts);
     if (plan.kind !== 'planned') return plan;
-    const unpaid = usage.reserve(context.promptTokens, plan.completionTokens);
+    const unpaid = usage.reserve(context.promptTokens, plan.replies);
     if (unpaid) return failed(unpaid);
     this.#images?.close();
     this.#images = plan.images;
@@ -355,6 +357,7 @@ class Run {
           seatFreed: () => lease.freeSeat(),
           done: () => end({ kind: 'done' }),
           failed: end,
+          needsTokens: (tokens) => job?.limit?.(usage.extend(tokens)),
           ...(images && { needsImage: (image) => void supply(image) }),
         });
         job = started;
@@ -373,7 +376,7 @@ class Run {
 
   /** Sends the job to the replica of its lease, which grows to the seats that the job can use and that are free. */
   #start(lease: Lease, events: RunEvents): JobHandle {
-    const { work, prepared } = this.#begun;
+    const { work, prepared, usage } = this.#begun;
     const { engine } = prepared.model;
     const { job, needs } = this.#plan ?? {};
     if (!job || !needs) throw new Error('a job that an engine had begun was sent again');
@@ -382,6 +385,7 @@ class Run {
     const sent = {
       seats,
       ...job,
+      ...(usage.limit !== undefined && { limit: usage.limit }),
       ...(lease.claims && { claims: lease.claims }),
       ...(lease.lent && { background: true as const }),
     };

@@ -1,7 +1,8 @@
 import type { Credit } from '../access/credit.js';
 import type { IdempotencyKeys } from '../access/idempotency.js';
 import type { Identity } from '../access/identity.js';
-import type { RequestLimits, TokenQuotas } from '../access/limits.js';
+import type { RequestLimits } from '../access/limits.js';
+import type { QuotaLedger } from '../access/quotas.js';
 import type { SeatQueue } from '../admission/queue.js';
 import type { Lease } from '../admission/types.js';
 import type { ServiceClass } from '../domain/service-class.js';
@@ -58,6 +59,8 @@ export interface Services {
   readonly pricing: PriceList;
   /** Undefined if credit is not checked. */
   readonly credit: Credit | undefined;
+  /** Credit is reserved in parts, as a reply grows. Absent: the most that a request can cost, before its dispatch. */
+  readonly creditInParts?: true;
   readonly metrics: Metrics;
   /** The requests that hold seats. */
   readonly board: SeatBoard;
@@ -69,8 +72,8 @@ export interface Services {
   readonly totals?: () => Totals | undefined;
   /** Requests, by key. */
   readonly keyLimits: RequestLimits;
-  /** Tokens, by key. */
-  readonly quotas: TokenQuotas;
+  /** Tokens, by key and by account. */
+  readonly quotas: QuotaLedger;
   readonly limits: {
     readonly chatBytes: number;
     /** The longest body that may be parsed on this event loop. */

@@ -1,6 +1,8 @@
 import { randomUUID } from 'node:crypto';
+import { REQUEST_AHEAD_TOKENS, type ReplyLimit } from '../engine-client/engine.js';
 import type { Reservation } from '../access/credit.js';
 import type { Caller } from '../access/identity.js';
+import type { TokenReservation } from '../access/quotas.js';
 import type { ContractError } from '../domain/errors.js';
 import { costOf, costsOf, NO_TOKENS, worstCostOf, type Costs, type TokenCounts } from '../domain/money.js';
 import type { Outcome, UsageRecord } from '../domain/usage-record.js';
@@ -16,8 +18,26 @@ import type { HostedModel, Services } from './services.js';
 export const PROGRESS_TOKENS = 256;
 export const PROGRESS_MS = 5000;
 
+/**
+ * A request reserves its prompt and so many tokens of each reply, and as many more each time that a reply has nearly used them. Larger
+ * parts would keep more from others that is never used, smaller ones would ask more often.
+ */
+export const PART_TOKENS = 256;
+
+/** The replies of a request. */
+export interface Replies {
+  readonly count: number;
+  /** Of each. */
+  readonly maxTokens: number;
+}
+
+const NO_REPLIES: Replies = { count: 0, maxTokens: 0 };
+
 /** The part of {@link Services} that a request's usage needs. */
-export type UsageDeps = Pick<Services, 'clock' | 'date' | 'spool' | 'pricing' | 'credit' | 'metrics'>;
+export type UsageDeps = Pick<
+  Services,
+  'clock' | 'date' | 'spool' | 'pricing' | 'credit' | 'creditInParts' | 'quotas' | 'metrics'
+>;
 
 /**
  * One request's usage and its price. `reserve` is its last check, `open` is called before its dispatch, `close` at its end. Each attempt
@@ -34,6 +54,12 @@ export class UsageSession {
   /** The counts of the last record. */
   #recorded: TokenCounts = NO_TOKENS;
   #cancelTimer = (): void => undefined;
+  #replies = NO_REPLIES;
+  /** Of each reply, the tokens that it may have so far. */
+  #limit = Infinity;
+  #isCut = false;
+  /** Replies of this attempt that have ended. */
+  #ended = { count: 0, tokens: 0 };
 
   constructor(deps: UsageDeps, context: RequestContext, caller: Caller, model: HostedModel, route: string) {
     this.#deps = deps;
@@ -53,26 +79,65 @@ export class UsageSession {
   }
 
   /**
-   * Fixes the prices and reserves the most that so many tokens cost. Returns a refusal if that fails or the spool is unhealthy. For
-   * a request through a gateway nothing is reserved. A second call, for a prompt that was made again, replaces the first one.
+   * Fixes the prices and reserves tokens of the quotas and the price of the request: of its prompt and of a part of each reply, the price
+   * of whole ones unless credit is reserved in parts. Returns a refusal if that fails or the spool is unhealthy. For a request through a
+   * gateway nothing is reserved. A second call, for a prompt that was made again, replaces the first one.
    */
-  reserve(promptTokens: number, completionTokens: number): ContractError | undefined {
+  reserve(promptTokens: number, replies: Replies = NO_REPLIES): ContractError | undefined {
     const refusal = this.#refusal();
     if (refusal) return refusal;
     this.#bill?.settle();
-    const { pricing, credit, date, metrics } = this.#deps;
+    const { pricing, credit, creditInParts, quotas, date, metrics } = this.#deps;
     const tariff = pricing.tariff(this.#model, date().getTime());
-    if (!credit || this.#caller.vouched) {
-      this.#bill = new Bill(tariff, undefined);
-      return undefined;
-    }
+    this.#bill = new Bill(tariff);
+    if (this.#caller.vouched) return undefined;
+    const { count, maxTokens } = (this.#replies = replies);
+    const part = Math.min(PART_TOKENS, maxTokens);
+    const tokens = quotas.reserve(this.#caller, promptTokens + count * part);
+    if (tokens.kind !== 'reserved') return refusals.quotaExceeded(tokens);
+    const isLimited = tokens.limited || (credit !== undefined && creditInParts === true);
+    this.#limit = isLimited ? part : Infinity;
+    this.#bill = new Bill(tariff, { tokens: tokens.reservation });
+    if (!credit) return undefined;
+    const completionTokens = count * (creditInParts ? part : maxTokens);
     const reserved = credit.reserve(this.#caller.account, worstCostOf(tariff.rates, promptTokens, completionTokens));
     if (reserved.kind === 'reserved') {
-      this.#bill = new Bill(tariff, reserved.reservation);
+      this.#bill = new Bill(tariff, { tokens: tokens.reservation, credit: reserved.reservation });
       return undefined;
     }
+    tokens.reservation.settle(0);
     metrics.credit.refused(reserved.kind);
     return reserved.kind === 'insufficient' ? refusals.insufficientCredit() : refusals.creditUnavailable();
+  }
+
+  /** How many tokens each reply may have before {@link extend} is called; undefined if all that it can have are reserved. */
+  get limit(): number | undefined {
+    return this.#limit < this.#replies.maxTokens ? this.#limit : undefined;
+  }
+
+  /** A reply has `tokens` and has nearly used what it may have: reserves the next part of all that run. */
+  extend(tokens: number): ReplyLimit {
+    const { count, maxTokens } = this.#replies;
+    const more = Math.min(this.#limit + PART_TOKENS, maxTokens);
+    // Another reply may have asked a moment before.
+    if (this.#limit - tokens > REQUEST_AHEAD_TOKENS) return { tokens: this.#limit, last: this.#limit >= maxTokens };
+    const completionTokens = this.#ended.tokens + (count - this.#ended.count) * more;
+    const { promptTokens } = this.#context;
+    const wanted = { promptTokens, cachedTokens: 0, completionTokens };
+    const isReserved = this.#bill?.extend(wanted, this.#used(), this.#deps.creditInParts === true) !== false;
+    if (isReserved) this.#limit = more;
+    else this.#isCut = true;
+    return { tokens: this.#limit, last: !isReserved || more >= maxTokens };
+  }
+
+  /** Whether the replies end at what is reserved for them, since no more could be. */
+  get isCut(): boolean {
+    return this.#isCut;
+  }
+
+  /** A reply has ended with so many tokens. */
+  replied(tokens: number): void {
+    this.#ended = { count: this.#ended.count + 1, tokens: this.#ended.tokens + tokens };
   }
 
   /**
@@ -98,6 +163,9 @@ export class UsageSession {
     this.#append('close', 'refused');
     this.#state = 'new';
     this.#recorded = NO_TOKENS;
+    this.#ended = { count: 0, tokens: 0 };
+    this.#isCut = false;
+    if (this.#limit < Infinity) this.#limit = Math.min(PART_TOKENS, this.#replies.maxTokens);
     this.#fixed = Object.assign({}, this.#fixed, { id: randomUUID() });
   }
 
@@ -200,7 +268,7 @@ export class UsageSession {
 }
 
 /** The state of a request when it is priced. */
-export interface PricedState {
+interface PricedState {
   /** How it ended; undefined if it still runs. */
   readonly outcome: Outcome | undefined;
   /** Tokens that the engine worked on for it. */
@@ -229,29 +297,45 @@ function billable({ outcome, used, delivered }: PricedState): TokenCounts {
   }
 }
 
-/** Prices one request at the rates of its start, and keeps its credit reservation until it is settled. */
-export class Bill {
-  readonly #tariff: Tariff;
-  readonly #reservation: Reservation | undefined;
+/** What a request has reserved. */
+interface Reserved {
+  readonly tokens: TokenReservation;
+  /** Absent: no credit is reserved. */
+  readonly credit?: Reservation;
+}
 
-  /** Owns the reservation; undefined if no credit is reserved. */
-  constructor(tariff: Tariff, reservation: Reservation | undefined) {
+/** Prices one request at the rates of its start, and keeps what is reserved for it until it is settled. */
+class Bill {
+  readonly #tariff: Tariff;
+  readonly #reserved: Reserved | undefined;
+
+  /** Owns what is reserved; undefined if nothing is. */
+  constructor(tariff: Tariff, reserved?: Reserved) {
     this.#tariff = tariff;
-    this.#reservation = reservation;
+    this.#reserved = reserved;
   }
 
   /** Whether it is paid from prepaid credit. */
   get prepaid(): boolean {
-    return this.#reservation !== undefined;
+    return this.#reserved?.credit !== undefined;
   }
 
   price(state: PricedState): NonNullable<UsageRecord['price']> {
     return { version: this.#tariff.version, picodollars: String(this.#cost(state)) };
   }
 
-  /** Ends the reservation. Only the first call counts; without a state nothing is charged. */
+  /** Reserves so many tokens in all, and with `price` their price. `used`: those that are used by now. False: there are too few. */
+  extend(wanted: TokenCounts, used: TokenCounts, price: boolean): boolean {
+    const { tokens, credit } = this.#reserved ?? {};
+    if (tokens?.extend(sumOf(wanted), sumOf(used)) === false) return false;
+    const { promptTokens, completionTokens } = wanted;
+    return !price || credit?.extend(worstCostOf(this.#tariff.rates, promptTokens, completionTokens)) !== false;
+  }
+
+  /** Ends the reservations. Only the first call counts; without a state nothing is charged. */
   settle(state?: PricedState): void {
-    this.#reservation?.settle(state ? this.#cost(state) : 0n);
+    this.#reserved?.credit?.settle(state ? this.#cost(state) : 0n);
+    this.#reserved?.tokens.settle(state ? sumOf(billable(state)) : 0);
   }
 
   /** The price by kind of tokens. */
@@ -262,4 +346,8 @@ export class Bill {
   #cost(state: PricedState): bigint {
     return costOf(this.#tariff.rates, billable(state));
   }
+}
+
+function sumOf({ promptTokens, completionTokens }: TokenCounts): number {
+  return promptTokens + completionTokens;
 }

@@ -14,7 +14,8 @@ import { FailedKeyLimit } from '../access/failed-keys.js';
 import { IdempotencyKeys } from '../access/idempotency.js';
 import type { Identity } from '../access/identity.js';
 import type { KeysInForce } from '../access/key-identity.js';
-import { RequestLimits, TokenQuotas } from '../access/limits.js';
+import { RequestLimits } from '../access/limits.js';
+import { QuotaLedger } from '../access/quotas.js';
 import type { Scrapers } from '../api/operators.js';
 import { SeatBoard, type Services } from '../api/services.js';
 import type { Config } from '../config/config.js';
@@ -246,6 +247,7 @@ async function openApp(
     spool,
     pricing: billing.pricing,
     credit: billing.credit,
+    ...(config.credit.reserve === 'parts' && { creditInParts: true as const }),
     metrics,
     board,
     log,
@@ -253,7 +255,7 @@ async function openApp(
     ...(totals && { totals }),
     idempotency: new IdempotencyKeys(clock, config.idempotency),
     keyLimits: new RequestLimits(clock, config.limits),
-    quotas: new TokenQuotas(() => new Date()),
+    quotas: new QuotaLedger(clock, () => new Date(), totals && (() => totals()?.billedTokens)),
     limits: {
       chatBytes: config.bodies.chatBytes,
       inlineBytes: config.bodies.inlineBytes,

@@ -3,7 +3,8 @@ import { randomUUID } from 'node:crypto';
 import { readFileSync } from 'node:fs';
 import { access, constants, rm, statfs, writeFile } from 'node:fs/promises';
 import { dirname, join } from 'node:path';
-import { readKeyFile, stateOfKey } from '../access/key-file.js';
+import { accountOf, readKeyFile, stateOfKey } from '../access/key-file.js';
+import { tokenLimitsOf } from '../access/limits.js';
 import { CREDIT } from '../access/credit.js';
 import { CertificateFiles } from '../lib/certificate-files.js';
 import { readBearerToken, SecretFile } from '../lib/secret-file.js';
@@ -278,10 +279,17 @@ async function keysCheck(config: Config): Promise<Check> {
     const given = file.keys.filter(({ development }) => development !== true);
     const now = Date.now();
     const good = given.filter((key) => stateOfKey(key, file, now) === 'good');
-    const works = good.filter(({ entitlements }) => Object.hasOwn(entitlements, environment)).length;
+    const working = good.filter(({ entitlements }) => Object.hasOwn(entitlements, environment));
+    const works = working.length;
     if (works > 0) {
       const others = given.length - works;
-      const says = `${works} in ${keys.file} for environment ${environment}`;
+      const limited = working.filter(({ account, entitlements }) =>
+        [entitlements[environment], accountOf(file, account)].some(
+          (each) => each !== undefined && Object.keys(tokenLimitsOf(each)).length > 0,
+        ),
+      ).length;
+      const quotas = limited === 0 ? '' : `, ${limited} of them with token quotas`;
+      const says = `${works} in ${keys.file} for environment ${environment}${quotas}`;
       return { what, level: 'ok', says: others === 0 ? says : `${says}, and ${others} that do not work in it` };
     }
     const made = makesDevelopmentKey(config);

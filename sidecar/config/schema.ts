@@ -99,6 +99,10 @@ const creditSchema = section({
     { defaultText: 'none: no credit is checked' },
   ),
   pollMs: milliseconds('How often the credit file is checked for changes.', { default: 2000, minimum: 100 }),
+  reserve: text(
+    'What a chat reserves of its account’s credit. `whole`: the most that it can cost, before it begins. `parts`: the price of its prompt and of 256 tokens of each reply, and more as the replies grow, so that a large `max_tokens` does not keep others from beginning; where the balance does not cover more, the reply ends with `length`.',
+    { enum: ['whole', 'parts'], default: 'whole' },
+  ),
   onLostBalances: text(
     'What to do at a start if records are missing between `usage/balances.json` in `dataDir` and the oldest record in the spool, so that balances are unknown. `refuse`: fail the start. `begin`: add the remaining records to the sums in the file, if the file is intact. If the file is ahead of the spool, as after a restore of an older copy, continue from the spool’s end, so that nothing is charged twice.',
     { enum: ['refuse', 'begin'], default: 'refuse' },

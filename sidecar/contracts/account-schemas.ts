@@ -88,8 +88,10 @@ const PAGE_FIELDS = {
 export const USAGE_PAGE = closed(Object.keys(PAGE_FIELDS), PAGE_FIELDS);
 
 const LIMIT_FIELDS = {
-  name: { enum: ['requests_in_flight', 'requests_per_minute', 'tokens_per_day'] },
-  scope: { const: 'key' },
+  name: {
+    enum: ['requests_in_flight', 'requests_per_minute', 'tokens_per_minute', 'tokens_per_day', 'tokens_per_month'],
+  },
+  scope: { enum: ['key', 'account'] },
   routes: { enum: ['decisions', 'chat', 'embeddings', 'models', null] },
   limit: COUNT,
   remaining: COUNT,

@@ -151,7 +151,7 @@ export const CATALOGUE = {
     status: 429,
     type: 'quota',
     retryable: true,
-    meaning: 'A quota of the entitlement is used up, for example its tokens for the day.',
+    meaning: 'A quota of tokens of the key or its account has too few left: in 60 seconds, a day or a month.',
     advice: 'Wait for the time in Retry-After, or have the quota raised.',
   },
   capacity_exceeded: {

@@ -6,7 +6,7 @@ export interface LimitLeft {
   readonly resetMs: number;
 }
 
-/** The limits of a key that answers tell about: requests in any minute, tokens of the day. Undefined if there is no such limit. */
+/** The limits that answers tell about: requests in any minute, tokens of the quota with the fewest left. Undefined if there is no such limit. */
 export interface LimitsLeft {
   readonly requests?: LimitLeft | undefined;
   readonly tokens?: LimitLeft | undefined;

@@ -2,14 +2,14 @@
  * The engine port: the interface through which routes, admission, telemetry and the console use a model's engine. One or several
  * processes implement it (replicated-engine.ts). docs/architecture.md#ports describes what each side guarantees.
  */
-import type { EmbedJob, Output, GenerateJob, ScoreJob } from '../../engine/protocol/jobs.js';
+import type { EmbedJob, Output, GenerateJob, ReplyLimit, ScoreJob } from '../../engine/protocol/jobs.js';
 import type { EngineFacts, EngineSetup } from '../../engine/protocol/setup.js';
 import type { PrefixIndex } from './prefixes.js';
 
 export type { CacheScope } from '../../engine/protocol/cache-key.js';
 export { ALL_ACCOUNTS } from '../../engine/protocol/cache-key.js';
 export { promptLength, tokenPrompt, type Prompt } from '../../engine/protocol/prompt.js';
-export type { Channel, FinishReason } from '../../engine/protocol/jobs.js';
+export { REQUEST_AHEAD_TOKENS, type Channel, type FinishReason, type ReplyLimit } from '../../engine/protocol/jobs.js';
 export type { EngineFacts, ModelKind, ScoreScale } from '../../engine/protocol/setup.js';
 export type { EmbedJob, GenerateJob, ScoreJob } from '../../engine/protocol/jobs.js';
 export { CACHE_SHARE, MOST_CACHE_BYTES } from '../../engine/protocol/cache-key.js';
@@ -42,6 +42,8 @@ interface JobReceiver {
 export interface GenerationReceiver extends JobReceiver {
   /** The job waits until `supply` is called with the embeddings of the prompt's image with this index. Absent: there is no image. */
   needsImage?(image: number): void;
+  /** A reply of a job with a `limit` has so many tokens, and soon as many as it may have: `limit` has to be called. Absent: it has none. */
+  needsTokens?(tokens: number): void;
   /** Whole characters of one reply. */
   piece(piece: Result<'piece'>): void;
   /** A part of a call's arguments; the call's first part has its name, and later ones have the same index. */
@@ -77,6 +79,8 @@ export interface JobHandle {
   readonly cancel: () => Promise<void> | undefined;
   /** Sends the embeddings of an image that it needs. Absent: it needs none. */
   readonly supply?: (image: number, values: Float32Array) => void;
+  /** Sets how many tokens each reply may have. Absent: all that the job asks for. */
+  readonly limit?: (limit: ReplyLimit) => void;
   /** The job continues with one seat less, except its last; `seatFreed` is called on its receiver once that seat is free. */
   readonly reduceSeats: () => void;
 }

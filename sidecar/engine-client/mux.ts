@@ -3,7 +3,7 @@
  * (`misplaced`). It does not know the process. One mux per engine process.
  */
 import { PROTOCOL_VERSION, type ToEngine } from '../../engine/protocol/messages.js';
-import type { Output } from '../../engine/protocol/jobs.js';
+import type { Output, ReplyLimit } from '../../engine/protocol/jobs.js';
 import { IdMap } from '../lib/id-map.js';
 import type { EmbedReceiver, EngineJob, GenerationReceiver, JobFault, JobHandle, ScoreReceiver } from './engine.js';
 
@@ -101,6 +101,7 @@ export class Mux {
       cancel: () => this.#cancel(id),
       reduceSeats: () => this.#reduceSeats(id),
       supply: (image, values) => this.#supply(id, image, values),
+      limit: (limit) => this.#limit(id, limit),
     };
   }
 
@@ -146,6 +147,10 @@ export class Mux {
     this.#send({ v: PROTOCOL_VERSION, kind: 'embeddings', id, image, values });
   }
 
+  #limit(id: number, { tokens, last }: ReplyLimit): void {
+    if (this.#jobs.get(id) !== undefined) this.#send({ v: PROTOCOL_VERSION, kind: 'limit', id, tokens, last });
+  }
+
   #cancel(id: number): Promise<void> | undefined {
     if (!this.#jobs.delete(id)) return this.#cancelling.get(id)?.confirmed;
     this.#send({ v: PROTOCOL_VERSION, kind: 'cancel', id });
@@ -183,6 +188,9 @@ export class Mux {
           if (opened.kind !== 'generate') break;
           opened.missingImages.add(output.image);
           opened.receiver.needsImage?.(output.image);
+          break;
+        case 'needsTokens':
+          if (opened.kind === 'generate') opened.receiver.needsTokens?.(output.tokens);
           break;
         case 'seatFreed':
           opened.seats -= 1;

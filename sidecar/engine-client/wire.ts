@@ -63,6 +63,8 @@ function isOutput(raw: unknown): raw is Output {
       return isCount(raw['cachedTokens']);
     case 'needsImage':
       return isCount(raw['image']);
+    case 'needsTokens':
+      return isCount(raw['choice']) && isCount(raw['tokens']);
     case 'piece':
       return (
         isCount(raw['choice']) && isChannel(raw['channel']) && typeof raw['text'] === 'string' && isCount(raw['tokens'])

@@ -147,6 +147,14 @@ export class Totals {
     return by === 'keys' ? found.keys.values() : allOf(found);
   }
 
+  /** Tokens that are charged, of an account in a day; with `keyId` those of this key. */
+  readonly billedTokens = (day: string, account: string, keyId?: string): number => {
+    let tokens = 0;
+    for (const { keyId: of, billed } of this.rowsOf(day, account, keyId === undefined ? 'all' : 'keys'))
+      if (keyId === undefined || of === keyId) tokens += billed.promptTokens + billed.completionTokens;
+    return tokens;
+  };
+
   /** The rows of all keys in a day. */
   *rows(day: string): Generator<TotalsRow> {
     for (const { keys } of this.#days.get(day)?.accounts.values() ?? []) yield* keys.values();

@@ -124,14 +124,15 @@ for (const contract of ['strict', 'compatible'] as const)
           const answer = await sidecar.post(other.path, other.body(), once);
           t.match(refusedBy(other)(t, other.path, answer, 429, 'user_rate_limited'), /60 seconds/);
         }
-        const day = key(sidecar, `${path} day`, { tokensPerDay: 1 });
+        const day = key(sidecar, `${path} day`, { tokensPerDay: 10_000 });
         t.equal((await post({}, day)).status, 200);
+        key(sidecar, `${path} day`, { tokensPerDay: 1 });
         refused(t, 'a day’s tokens', await post({}, day), 429, 'quota_exceeded');
       });
 
       await t.test(`${path}: each answer tells what is left of the key’s limits after it`, async (t) => {
         const limits = { chat: { perMinute: 4 } };
-        const limited = key(sidecar, `${path} left`, { limits, tokensPerDay: 1000 });
+        const limited = key(sidecar, `${path} left`, { limits, tokensPerDay: 100_000 });
         const left = (answer: RawResponse): number[] =>
           ['requests', 'tokens'].flatMap((of) =>
             ['limit', 'remaining'].map((what) =>
@@ -140,14 +141,20 @@ for (const contract of ['strict', 'compatible'] as const)
               ),
             ),
           );
-        t.strictSame(left(await post({ tools: 1 }, limited)), [4, 4, 1000, 1000], 'a refusal counts nothing');
+        t.strictSame(left(await post({ tools: 1 }, limited)), [4, 4, 100_000, 100_000], 'a refusal counts nothing');
         const whole = await post({}, limited);
         const used = route.usageOf(whole.body);
-        const tokens = 1000 - used.prompt_tokens - used.completion_tokens;
-        t.strictSame(left(whole), [4, 3, 1000, tokens]);
+        const tokens = 100_000 - used.prompt_tokens - used.completion_tokens;
+        t.strictSame(left(whole), [4, 3, 100_000, tokens]);
         t.match(whole.field('access-control-expose-headers'), /ratelimit.*ratelimit/, 'readable by pages');
         const streamed = await post({ stream: true }, limited);
-        t.strictSame(left(streamed), [4, 2, 1000, tokens], 'before the first byte of a stream');
+        const {
+          max_tokens = 256,
+          max_output_tokens = 256,
+          max_completion_tokens = 256,
+        } = route.body() as Record<string, number>;
+        const reserved = used.prompt_tokens + Math.min(256, max_tokens, max_output_tokens, max_completion_tokens);
+        t.strictSame(left(streamed), [4, 2, 100_000, tokens - reserved], 'before the first byte of a stream');
         t.equal(streamed.status, 200);
         if (route !== MESSAGES) t.match(streamed.field('x-ratelimit-reset-requests'), /^(?:1m0s|5\ds)$/);
         t.notMatch((await post({})).raw, /ratelimit/, 'nothing to a key without limits');

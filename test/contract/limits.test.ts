@@ -91,7 +91,7 @@ t.test('a key over its limits is refused from the request’s head, whatever bod
   const once = { inFlight: 0, perMinute: 1 };
   const keys = {
     'in a minute': key(sidecar, 'minute', { chat: once, decisions: once }),
-    'a day’s tokens': key(sidecar, 'day', {}, { tokensPerDay: 1 }),
+    'a day’s tokens': key(sidecar, 'day', {}, { tokensPerDay: 10_000 }),
   };
   for (const [path, body] of [
     [CHAT, chatBody('chat', 'echo')],
@@ -104,7 +104,9 @@ t.test('a key over its limits is refused from the request’s head, whatever bod
     };
     await sidecar.post(path, body, keys['in a minute']);
     limited(t, `in a minute at ${path}`, await refused(keys['in a minute']), /60 seconds/);
+    key(sidecar, 'day', {}, { tokensPerDay: 10_000 });
     await sidecar.post(path, body, keys['a day’s tokens']);
+    key(sidecar, 'day', {}, { tokensPerDay: 1 });
     holdError(t, `a day’s tokens at ${path}`, await refused(keys['a day’s tokens']), {
       ...LIMITED,
       type: 'quota',

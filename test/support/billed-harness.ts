@@ -1,6 +1,7 @@
 import { CreditLedger } from '../../sidecar/access/credit.js';
 import type { Caller } from '../../sidecar/access/identity.js';
-import { RequestLimits, TokenQuotas } from '../../sidecar/access/limits.js';
+import { RequestLimits } from '../../sidecar/access/limits.js';
+import { QuotaLedger } from '../../sidecar/access/quotas.js';
 import { SeatQueue } from '../../sidecar/admission/queue.js';
 import type { Params } from '../../sidecar/contracts/requests.js';
 import { errorBody } from '../../sidecar/domain/errors.js';
@@ -62,12 +63,14 @@ export class BilledHarness {
   readonly spool = new FakeSpool();
   readonly metrics = new Metrics(['chat', 'decide']);
   readonly ledger: CreditLedger;
+  readonly quotas = new QuotaLedger(this.clock, () => new Date(this.clock.now()));
   readonly chatEngine = new FakeEngine();
   readonly decisionEngine = new FakeEngine();
   draining = false;
   readonly #models: ReadonlyMap<string, HostedModel>;
   readonly #isolate: boolean;
   readonly #contract: Services['contract'];
+  readonly #creditInParts: boolean;
 
   /** `granted`: acme’s, picodollars. `isolate`: a decision’s questions share no decode. */
   constructor(
@@ -77,15 +80,18 @@ export class BilledHarness {
       open = true,
       isolate = true,
       contract = 'strict',
+      creditInParts = false,
     }: {
       readonly seats?: number;
       readonly open?: boolean;
       readonly isolate?: boolean;
       readonly contract?: Services['contract'];
+      readonly creditInParts?: boolean;
     } = {},
   ) {
     this.#isolate = isolate;
     this.#contract = contract;
+    this.#creditInParts = creditInParts;
     this.ledger = new CreditLedger(new Map([['acme', granted]]));
     if (open) this.ledger.open(new Map());
     this.#models = new Map(
@@ -178,7 +184,8 @@ export class BilledHarness {
         embeddings: NO_LIMIT,
         models: NO_LIMIT,
       }),
-      quotas: new TokenQuotas(() => new Date(clock.now())),
+      quotas: this.quotas,
+      ...(this.#creditInParts && { creditInParts: true as const }),
       limits: {
         chatBytes: 1000,
         inlineBytes: 1000,

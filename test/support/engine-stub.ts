@@ -10,7 +10,7 @@ import { fileKey } from '../../engine/protocol/file-key.js';
 import { Link } from '../../engine/protocol/link.js';
 import { ENGINE_EXIT, PROTOCOL_VERSION as v, type FromEngine, type ToEngine } from '../../engine/protocol/messages.js';
 import type { EngineFacts, EngineSetup } from '../../engine/protocol/setup.js';
-import type { EmbedJob, GenerateJob, ScoreJob, Output } from '../../engine/protocol/jobs.js';
+import type { EmbedJob, GenerateJob, ReplyLimit, ScoreJob, Output } from '../../engine/protocol/jobs.js';
 import { prefixHashes } from '../../engine/protocol/cache-key.js';
 import {
   FLOOD_BYTES,
@@ -43,6 +43,8 @@ const paces = new Map<number, { readonly prompt: number; readonly since: number 
 const looks = new Map<number, { left: number }>();
 /** Steady jobs: tokens made, and all of them. */
 const steadies = new Map<number, { made: number; readonly all: number }>();
+/** Growing jobs: tokens made, and all of them. */
+const growing = new Map<number, { made: number; readonly all: number }>();
 /** Jobs that flood, the least recently served first. */
 const floods = new Set<number>();
 const FLOODS_A_TICK = 8;
@@ -248,6 +250,27 @@ function paced(id: number, { prompt, maxTokens }: GenerateJob): void {
   }, maxTokens * PACED_MS);
 }
 
+/** Begins a growing job. */
+function begin(id: number, job: GenerateJob): void {
+  growing.set(id, { made: 0, all: job.maxTokens });
+  started(id);
+  grow(id, { tokens: job.limit ?? job.maxTokens, last: job.limit === undefined });
+}
+
+/** Makes the tokens of a growing job up to a limit. */
+function grow(id: number, { tokens, last }: ReplyLimit): void {
+  const job = growing.get(id);
+  if (!job) return;
+  const outputs: Output[] = tokens > job.made ? [piece(id, 0, ' grown', tokens)] : [];
+  job.made = tokens;
+  if (last || tokens >= job.all) {
+    growing.delete(id);
+    const end = { reason: 'length', completionTokens: tokens, reasoningTokens: 0 } as const;
+    outputs.push({ id, kind: 'finished', choice: 0, ...end }, { id, kind: 'done' });
+  } else outputs.push({ id, kind: 'needsTokens', choice: 0, tokens });
+  emit(...outputs);
+}
+
 function heldCache(): typeof HELD_CACHE {
   const { evictions } = HELD_CACHE;
   return { ...HELD_CACHE, evictions: { ...evictions, forgotten: evictions.forgotten + forgets } };
@@ -381,6 +404,9 @@ function generate(id: number, job: GenerateJob): void {
       steadies.set(id, { made: 0, all: job.maxTokens });
       started(id);
       break;
+    case STUB_JOB.grow:
+      begin(id, job);
+      break;
     case STUB_JOB.paced:
       paced(id, job);
       break;
@@ -411,7 +437,9 @@ function generate(id: number, job: GenerateJob): void {
       slow(id, promptIds(job.prompt)[1] ?? 0);
       break;
     default:
-      echo(id, job);
+      // A body of POST /responses cannot select what its job does.
+      if (job.limit === undefined) echo(id, job);
+      else begin(id, job);
   }
 }
 
@@ -439,6 +467,9 @@ function obey(message: ToEngine): void {
     case 'embeddings':
       seen(message.id);
       break;
+    case 'limit':
+      grow(message.id, message);
+      break;
     case 'forget':
       forgets += 1;
       break;
@@ -451,6 +482,7 @@ function obey(message: ToEngine): void {
       floods.delete(message.id);
       looks.delete(message.id);
       steadies.delete(message.id);
+      growing.delete(message.id);
       break;
     case 'shutdown':
       if (script.deaf !== true) process.exit(0);

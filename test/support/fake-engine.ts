@@ -7,6 +7,7 @@ import type {
   GenerateJob,
   GenerationReceiver,
   JobHandle,
+  ReplyLimit,
   ScoreJob,
   ScoreReceiver,
 } from '../../sidecar/engine-client/engine.js';
@@ -30,6 +31,8 @@ class FakeJob<Job, Receiver extends GenerationReceiver | ScoreReceiver> {
   readonly #onEnd: () => void;
   /** Settles when its owner cancelled the job. */
   readonly cancelled: Promise<void>;
+  /** The limits that it was given while it ran. */
+  readonly limits: ReplyLimit[] = [];
   /** How often a seat was recalled. */
   reductions = 0;
   #markCancelled!: () => void;
@@ -112,6 +115,17 @@ export class FakeGeneration extends FakeJob<GenerateJob, GenerationReceiver> {
       this.say((receiver) => receiver.piece({ choice: 0, channel: 'content', text, tokens: this.#tokens }));
     }
     return this;
+  }
+
+  /** A reply asks for more tokens than its limit. */
+  needsTokens(tokens: number): this {
+    return this.say((receiver) => receiver.needsTokens?.(tokens));
+  }
+
+  /** One piece of content, with so many tokens. */
+  piece(tokens: number): this {
+    this.#tokens += tokens;
+    return this.say((receiver) => receiver.piece({ choice: 0, channel: 'content', text: 'x', tokens: this.#tokens }));
   }
 
   needsImage(image: number): this {
@@ -232,6 +246,7 @@ export class FakeEngine implements Engine {
       cancel: () => fake.cancel(),
       reduceSeats: () => fake.narrow(),
       supply: (image, values) => void this.supplied.push([image, values]),
+      limit: (limit) => void fake.limits.push(limit),
     };
   }
 

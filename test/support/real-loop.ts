@@ -4,7 +4,7 @@ import type { LlamaContext, LlamaModel } from 'node-llama-cpp';
 import { BatchDecoder } from '../../engine/llama/batch-decoder.js';
 import type { Decoder, StepPart, PartResult } from '../../engine/scheduler/decoder.js';
 import type { EngineSetup } from '../../engine/protocol/setup.js';
-import type { GenerateJob, ScoreJob, Output } from '../../engine/protocol/jobs.js';
+import type { GenerateJob, ReplyLimit, ScoreJob, Output } from '../../engine/protocol/jobs.js';
 import type { Clock } from '../../engine/protocol/clock.js';
 import type { CacheCounts, HeldPrefix } from '../../engine/protocol/messages.js';
 import { truncatableAnywhere } from '../../engine/llama/load-plan.js';
@@ -83,6 +83,9 @@ export class RealLoop {
   /** The step that a run makes where it cannot go on is one call with it. */
   #isRun = false;
 
+  /** Returns the limit of the replies that ask for one. */
+  nextLimit: () => ReplyLimit = () => ({ tokens: Infinity, last: true });
+
   private constructor(
     below: Pick<LlamaContext, 'dispose'>,
     decoder: Decoder,
@@ -104,6 +107,9 @@ export class RealLoop {
     const tokenize = (text: string): Uint32Array => Uint32Array.from(text.trim().split(' ').map(Number));
     const tokens = { isEnd: (token: number) => token === end, bytes, control, tokenize };
     const emit: Emit = (_, outputs, held) => {
+      for (const output of outputs) {
+        if (output.kind === 'needsTokens') setImmediate(() => this.#loop.limit(output.id, this.nextLimit()));
+      }
       this.#outputs.push(...outputs);
       this.held.push(...held);
       for (const { id, kind } of outputs) this.#events.emit(`${id}:${kind}`);

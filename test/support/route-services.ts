@@ -1,5 +1,5 @@
 import { IdempotencyKeys } from '../../sidecar/access/idempotency.js';
-import { TokenQuotas } from '../../sidecar/access/limits.js';
+import { QuotaLedger } from '../../sidecar/access/quotas.js';
 import { SeatBoard, type Services } from '../../sidecar/api/services.js';
 import { Metrics } from '../../sidecar/telemetry/metrics.js';
 import { BUILT_IN_PRICES } from '../../sidecar/usage/prices.js';
@@ -31,7 +31,7 @@ export function routeServices(clock: FakeClock, own: Partial<Services>): Service
     log: new RecordingLog(),
     idempotency: new IdempotencyKeys(clock, { maxKeys: 1, keepMs: 1 }),
     keyLimits: noLimits(),
-    quotas: new TokenQuotas(() => new Date(0)),
+    quotas: new QuotaLedger(clock, () => new Date(0)),
     limits: { chatBytes: 1000, inlineBytes: 1000, keepAliveMs: 60_000, streamIntervalMs: 0, timeoutMs: 0 },
     isolateDecisions: true,
     leaving: () => false,

@@ -86,6 +86,8 @@ export const STUB_JOB = {
   steady: 21,
   /** Started, a thought, a text and a call in two pieces each; finished with the call; done. */
   everything: 22,
+  /** Started, then as many tokens as its limit lets it have, in one piece for each limit, up to its `maxTokens`; finished with length; done. Also of a job with a limit that selects `echo`. */
+  grow: 23,
 } as const;
 
 /** A body without a seed selects by its top-k: this number and that of the job. */

@@ -195,7 +195,7 @@ const SECONDS = { type: 'integer', minimum: 0 } as const;
 const LINE = { type: 'string', minLength: 1, maxLength: 1024 } as const;
 
 const LIMIT_REQUESTS = 'requests of the key in any minute, for the routes that are counted together';
-const LIMIT_TOKENS = 'tokens of the key from one midnight UTC to the next';
+const LIMIT_TOKENS = 'tokens, of the quota of the key or its account with the fewest left';
 const LIMIT_LEFT = { description: 'How many of them are left.', schema: SECONDS };
 const LIMIT_RESET = { description: 'Until all of them are there again, as in `1m30s`.', schema: LINE };
 

@@ -248,3 +248,43 @@ t.test('a later reply of a job that the server refuses is tried again, and the l
   t.equal(harness.stub.bodies.length, 3);
   t.strictSame(harness.capacities[0], { seats: 2, unconfirmed: 0 });
 });
+
+t.test(
+  'of a reply with a limit nothing is read past it before the next one, and the server is left at the last',
+  async (t) => {
+    for (const kind of ['llama-server', 'vllm', 'sglang'] as const) {
+      const harness = await RemoteHarness.start(t, kind);
+      const asked = (id: number): boolean => harness.of(id).some((output) => output.kind === 'needsTokens');
+      const text = (id: number): string =>
+        harness
+          .of(id)
+          .map((output) => (output.kind === 'piece' ? output.text : ''))
+          .join('');
+      const whole = harness.generate({ limit: 2 });
+      await harness.until(() => asked(whole) && text(whole) === 'ab');
+      // The server has sent its whole reply by the next one's end.
+      await harness.ended(harness.generate());
+      t.equal(text(whole), 'ab', `${kind}: it waits`);
+      harness.loop.limit(whole, { tokens: 16, last: true });
+      t.match(await harness.ended(whole), / c stop:4 .*done$/, `${kind}: and goes on`);
+
+      harness.stub.misbehaviour = { hangsAfter: 4, goesOnMs: Infinity };
+      const cut = harness.generate({ limit: 2 });
+      await harness.until(() => asked(cut) && text(cut) === 'ab');
+      harness.loop.limit(cut, { tokens: 2, last: true });
+      if (harness.of(cut).every((output) => output.kind !== 'finished')) harness.stub.misbehaviour = {};
+      t.match(await harness.ended(cut), /length:2 done$/, `${kind}: it has no token more`);
+      harness.stub.misbehaviour = {};
+      harness.stub.stopLeft();
+
+      const ended = harness.generate({ limit: 3 });
+      await harness.until(() => text(ended) === 'abc');
+      harness.loop.limit(ended, { tokens: 3, last: true });
+      t.match(
+        await harness.ended(ended),
+        /(?:length|stop):3 done$/,
+        `${kind}: an end token past the limit is not billed`,
+      );
+    }
+  },
+);

@@ -6,7 +6,8 @@ import fc from 'fast-check';
 import t, { type Test } from 'tap';
 import { CreditLedger } from '../../../sidecar/access/credit.js';
 import type { Caller } from '../../../sidecar/access/identity.js';
-import { RequestLimits, TokenQuotas } from '../../../sidecar/access/limits.js';
+import { RequestLimits } from '../../../sidecar/access/limits.js';
+import { QuotaLedger } from '../../../sidecar/access/quotas.js';
 import { ACCOUNT, USAGE } from '../../../sidecar/api/account.js';
 import type { Services } from '../../../sidecar/api/services.js';
 import { validateAnswer } from '../../../sidecar/contracts/answer-schemas.js';
@@ -252,26 +253,37 @@ t.test('pages, and what a query must be', async (t) => {
 });
 
 t.test('limits are answered when they are used up, and the balance to a key that may see it', async (t) => {
-  const limited = { ...ACME, limits: { chat: { perMinute: 1, inFlight: 1 } }, tokensPerDay: 10 };
+  const limited = {
+    ...ACME,
+    limits: { chat: { perMinute: 1, inFlight: 1 } },
+    tokensPerDay: 12,
+    accountTokens: { tokensPerMinute: 20, tokensPerMonth: 30 },
+  };
   const none = { inFlight: 0, perMinute: 0 };
-  const keyLimits = new RequestLimits(new FakeClock(), {
+  const clock = new FakeClock();
+  const keyLimits = new RequestLimits(clock, {
     chat: none,
     embeddings: none,
     models: none,
     decisions: { inFlight: 32, perMinute: 0 },
   });
-  const quotas = new TokenQuotas(() => new Date(FIRST));
+  const quotas = new QuotaLedger(clock, () => new Date(FIRST));
   const ledger = new CreditLedger(new Map([['acme', parseUsd('2') ?? 0n]]));
   const services = { keyLimits, quotas, credit: ledger, date: () => new Date(FIRST) };
   const taken = keyLimits.take(limited, 'chat');
   t.equal(taken.kind, 'taken');
-  quotas.charge(limited, 12);
+  const reserved = quotas.reserve(limited, 12);
+  t.equal(reserved.kind, 'reserved');
+  if (reserved.kind === 'reserved') reserved.reservation.settle(12);
   const at = FIRST / 1000;
+  const monthEnd = Date.UTC(new Date(FIRST).getUTCFullYear(), new Date(FIRST).getUTCMonth() + 1) / 1000;
   const limits = [
     { name: 'requests_in_flight', scope: 'key', routes: 'decisions', limit: 32, remaining: 32, reset_at: null },
     { name: 'requests_per_minute', scope: 'key', routes: 'chat', limit: 1, remaining: 0, reset_at: at + 60 },
     { name: 'requests_in_flight', scope: 'key', routes: 'chat', limit: 1, remaining: 0, reset_at: null },
-    { name: 'tokens_per_day', scope: 'key', routes: null, limit: 10, remaining: 0, reset_at: at + DAY_S },
+    { name: 'tokens_per_day', scope: 'key', routes: null, limit: 12, remaining: 0, reset_at: at + DAY_S },
+    { name: 'tokens_per_minute', scope: 'account', routes: null, limit: 20, remaining: 8, reset_at: at + 60 },
+    { name: 'tokens_per_month', scope: 'account', routes: null, limit: 30, remaining: 18, reset_at: monthEnd },
   ];
   const account = { object: 'account', id: 'acme', api_key_id: 'key-1' };
   t.strictSame((await ask(ACCOUNT, limited, services)).body, { ...account, limits });

@@ -284,7 +284,11 @@ t.test('under the compatible contract a reply of more than fits is cut to it, an
   t.equal(harness.balance, GRANT - (10n * RATES.input + 2n * BigInt(maxTokens) * RATES.output));
   generation.started().finished().done();
   t.equal(await asked.over, 200);
-  t.equal(await harness.ask({ prompt: 5000, maxTokens: 5000 }).over, 'context_length_exceeded', 'a prompt that is too long');
+  t.equal(
+    await harness.ask({ prompt: 5000, maxTokens: 5000 }).over,
+    'context_length_exceeded',
+    'a prompt that is too long',
+  );
   t.equal(harness.ledger.outstanding, 0);
 });
 

@@ -132,7 +132,10 @@ const NONE_WORKS = {
   says: /^no key of .*elsewhere works in environment production, the one of this configuration \(2 for development only; 1 revoked, expired, frozen or without account\)$/,
   advice: /keys create --account A --environment production/,
 };
-const SOME_WORK = { level: 'ok', says: /^1 in .*some for environment production, and 1 that do not work in it$/ };
+const SOME_WORK = {
+  level: 'ok',
+  says: /^1 in .*some for environment production, 1 of them with token quotas, and 1 that do not work in it$/,
+};
 
 t.test('the files that the configuration names are read as the sidecar reads them', async (t) => {
   const secret = 'x'.repeat(40);
@@ -168,7 +171,7 @@ t.test('the files that the configuration names are read as the sidecar reads the
   });
   for (const [name, keys, found] of [
     ['elsewhere', [key('a'), key('b', { revoked: '2026-01-01T00:00:00Z' }), key('c')], NONE_WORKS],
-    ['some', [key('a'), key('d', { entitlements: { production: { models: 'all' } } })], SOME_WORK],
+    ['some', [key('a'), key('d', { entitlements: { production: { models: 'all', tokensPerDay: 9 } } })], SOME_WORK],
     ['bare', [key('e', { entitlements: {} })], { level: 'warn', says: /\(1 for no environment only\)$/ }],
     ['made', [key('f', { development: true })], { level: 'warn', says: /^none in .*no caller can authenticate/ }],
   ] as const) {

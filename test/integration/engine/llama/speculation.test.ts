@@ -56,6 +56,23 @@ function known(t: Test, ...texts: readonly (readonly number[])[]): void {
 const edit = (more: Parameters<typeof generateJob>[1] = {}) =>
   generateJob(OLD, { maxTokens: EDITED.length, seed: 0, ...more });
 
+t.test('a reply whose limit is raised in parts has the same tokens, and none past the last one', async (t) => {
+  known(t, EDITED);
+  for (const speculation of ['off', 'auto'] as const) {
+    const made = await loop(t, { speculation });
+    for (const last of [111, 20]) {
+      let tokens = 20;
+      made.nextLimit = () => {
+        tokens = Math.min(last, tokens + 13);
+        return { tokens, last: tokens === last };
+      };
+      const cut = await made.run(edit({ limit: 20 }));
+      t.same(cut.tokens, [EDITED.slice(0, last)], speculation);
+      if (speculation === 'off') t.ok(cut.evaluated <= OLD.length + last, `${cut.evaluated} evaluated`);
+    }
+  }
+});
+
 t.test('the tokens that a reply has without drafts, greedy, by seed, with top_p and penalties', async (t) => {
   const [plain, drafting] = [await loop(t, { speculation: 'off' }), await loop(t)];
   const prompt = Array.from({ length: 80 }, (_, i) => 97 + ((i * 7) % 20));
