@@ -45,7 +45,7 @@ function shape(text: string | null | undefined, pattern: RegExp): string | null 
 
 /** What pages in a browser may read of an error. */
 const READABLE = [
-  ...['x-request-id', 'Retry-After', 'Server-Timing'],
+  ...['x-request-id', 'Retry-After', 'Server-Timing', 'x-queue-position', 'x-expected-wait-ms'],
   ...['requests', 'tokens'].flatMap((limit) =>
     ['limit', 'remaining', 'reset'].map((what) => `x-ratelimit-${what}-${limit}`),
   ),
