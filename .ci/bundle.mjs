@@ -39,7 +39,9 @@ const WRITTEN_CODE = 'sidecar/contracts/written-code.ts';
 const DATA = [
   'sidecar/contracts/written-code.txt',
   'sidecar/api/openapi-strict.json',
+  'sidecar/api/openapi-strict-batch.json',
   'sidecar/api/openapi-compatible.json',
+  'sidecar/api/openapi-compatible-batch.json',
 ];
 
 /** Sources that no compilation of single modules writes. */

@@ -32,9 +32,9 @@ export async function spool(dir: string): Promise<Subject> {
   if (opened.kind === 'held') throw new Error('the folder is in use');
   return {
     name: 'the spool',
-    write: (record) => {
+    write: async (record) => {
       opened.spool.append(record);
-      return opened.spool.sync(record);
+      await opened.spool.sync(record);
     },
     close: async () => {
       await opened.spool.close();

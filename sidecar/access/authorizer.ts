@@ -27,7 +27,7 @@ import {
 import { closed } from '../contracts/common-schema.js';
 import { compile } from '../contracts/validator.js';
 import { AUTHORIZER_ANSWER_CODE } from '../contracts/written-code.js';
-import { MODEL_ROUTES, type ModelRoute } from '../contracts/requests.js';
+import { KEY_ROUTES, type KeyRoute } from '../contracts/requests.js';
 import type { ErrorCode } from '../domain/errors.js';
 import { CLASS_WEIGHTS, SERVICE_CLASSES, type ServiceClass } from '../domain/service-class.js';
 import { hashKey, limitsOf, limitsSchema, oneWay, tokenLimitFields, type StoredLimits } from './key-file.js';
@@ -213,7 +213,7 @@ interface NamedCaller extends TokenLimits {
   readonly account: string;
   readonly keyId: string;
   readonly models: 'all' | readonly string[];
-  readonly routes?: readonly ModelRoute[];
+  readonly routes?: readonly KeyRoute[];
   readonly class?: ServiceClass;
   readonly limits?: StoredLimits;
   readonly cohort?: string;
@@ -239,7 +239,7 @@ const caller = closed(['account', 'keyId', 'models'], {
   models: {
     anyOf: [{ const: 'all' }, { type: 'array', maxItems: MAX_MODELS, items: { type: 'string', pattern: MODEL_ID } }],
   },
-  routes: { type: 'array', maxItems: MODEL_ROUTES.length, items: { enum: MODEL_ROUTES } },
+  routes: { type: 'array', maxItems: KEY_ROUTES.length, items: { enum: KEY_ROUTES } },
   class: { enum: SERVICE_CLASSES },
   limits: limitsSchema,
   cohort: name,

@@ -1,5 +1,5 @@
 /** Who calls: what a request shows, the caller that is found by it, and the port of those that find it. */
-import type { ModelRoute } from '../contracts/requests.js';
+import type { KeyRoute } from '../contracts/requests.js';
 import type { ErrorCode } from '../domain/errors.js';
 import type { KeyLimits, TokenLimits } from './limits.js';
 
@@ -22,7 +22,7 @@ export interface Caller extends TokenLimits {
   readonly environment: string;
   readonly models: ModelSet;
   /** Routes that the key may call; absent: all. */
-  readonly routes?: ReadonlySet<ModelRoute>;
+  readonly routes?: ReadonlySet<KeyRoute>;
   /** The cohort whose restricted models it may call; absent: only unrestricted ones. */
   readonly cohort?: string;
   /** Its own limits over the configured ones. */
@@ -69,7 +69,7 @@ export function inCohort(caller: Caller, cohort: string | undefined): boolean {
 }
 
 /** Whether the caller's key is entitled to `route`. */
-export function mayUse(caller: Caller, route: ModelRoute): boolean {
+export function mayUse(caller: Caller, route: KeyRoute): boolean {
   return caller.routes === undefined || caller.routes.has(route);
 }
 

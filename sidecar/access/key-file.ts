@@ -4,7 +4,7 @@
  */
 import { createHash } from 'node:crypto';
 import { realpath, stat, type FileHandle } from 'node:fs/promises';
-import { MODEL_ROUTES, type ModelRoute } from '../contracts/requests.js';
+import { KEY_ROUTES, type KeyRoute } from '../contracts/requests.js';
 import { closed, UTC_TIME } from '../contracts/common-schema.js';
 import { compile } from '../contracts/validator.js';
 import { KEYS_CODE } from '../contracts/written-code.js';
@@ -59,7 +59,7 @@ export type StoredLimits = KeyLimits | Limit;
 export interface Entitlement extends TokenLimits {
   readonly models: 'all' | readonly string[];
   /** Absent: all. */
-  readonly routes?: readonly ModelRoute[];
+  readonly routes?: readonly KeyRoute[];
   /** The cohort whose restricted models the key may call. */
   readonly cohort?: string;
   /** The key sees the usage of all keys of its account, and the balance; absent: its own usage alone. */
@@ -83,7 +83,7 @@ export const tokenLimitFields = Object.fromEntries(
 
 const entitlement = closed(['models'], {
   models: { anyOf: [{ const: 'all' }, { type: 'array', items: name }] },
-  routes: { type: 'array', items: { enum: MODEL_ROUTES } },
+  routes: { type: 'array', items: { enum: KEY_ROUTES } },
   cohort: name,
   ...tokenLimitFields,
   usage: { const: 'account' },

@@ -1,12 +1,13 @@
 import { prepareAnswers, validateAnswer, type AnswerKind } from '../contracts/answer-schemas.js';
 import { placeOf } from '../contracts/body-refusals.js';
 import { errorBody, type ContractError } from '../domain/errors.js';
-import type { BodyResult } from '../http/body.js';
+import type { BodyEnd, BodyResult, WholeBody } from '../http/body.js';
 import type {
   AnswerForm,
   BodyPieces,
   EventStream,
   Exchange,
+  FileBody,
   FrameOptions,
   Reply,
   RequestHead,
@@ -39,10 +40,28 @@ const COMPATIBLE_ANSWERS: typeof ANSWERS = new Map([
   ['/v1/models', 'describedModels'],
 ]);
 
+/** Of paths that take several methods, by method and route. */
+const METHOD_ANSWERS: ReadonlyMap<string, AnswerKind> = new Map([
+  ['POST /v1/files', 'file'],
+  ['GET /v1/files', 'fileList'],
+  ['GET /v1/files/{id}', 'file'],
+  ['DELETE /v1/files/{id}', 'fileDeleted'],
+  ['POST /v1/batches', 'batch'],
+  ['GET /v1/batches', 'batchList'],
+  ['GET /v1/batches/{id}', 'batch'],
+  ['POST /v1/batches/{id}/cancel', 'batch'],
+]);
+
 /** A model list in the form of the Messages API has no schema: `test/contract/messages.test.ts` has all of it. */
-function kindAt({ path }: RequestHead, form: AnswerForm | undefined, contract: Contract): AnswerKind | undefined {
+function kindAt(
+  { path, method, route }: RequestHead,
+  form: AnswerForm | undefined,
+  contract: Contract,
+): AnswerKind | undefined {
   if (form && path.startsWith('/v1/models')) return undefined;
   if (path.startsWith('/v1/models/')) return 'describedModel';
+  const ofMethod = METHOD_ANSWERS.get(`${method} ${route}`);
+  if (ofMethod !== undefined) return ofMethod;
   return (contract === 'compatible' ? COMPATIBLE_ANSWERS.get(path) : undefined) ?? ANSWERS.get(path);
 }
 
@@ -95,6 +114,14 @@ class CheckedExchange implements Exchange {
 
   body(limitBytes: number): Promise<BodyResult> {
     return this.#inner.body(limitBytes);
+  }
+
+  receive(limitBytes: number): Promise<Uint8Array | WholeBody | BodyEnd> {
+    return this.#inner.receive(limitBytes);
+  }
+
+  file(file: FileBody): Promise<void> {
+    return this.#inner.file(file);
   }
 
   reply(reply: Reply): void {

@@ -41,7 +41,7 @@ export async function preflight<P extends Params>(
 ): Promise<PreparedRequest<P> | Stop> {
   const closed = notServing(services);
   if (closed) return failed(closed);
-  const caller = await authorize(context, route.operation, services);
+  const caller = (context.caller = context.item?.caller) ?? (await authorize(context, route.operation, services));
   if (caller.kind !== 'caller') return caller;
   const received = await readBody(context, route, services, caller);
   if (received.kind !== 'body') return received;
@@ -117,7 +117,8 @@ async function readBody(
   if (body.kind === 'body') {
     context.times.receivedAt = body.receivedAt;
     const timeMs = timeAllowed(exchange.head, caller, services.limits);
-    if (timeMs !== undefined) context.deadlineAt = body.receivedAt + timeMs;
+    // A batch has a window of its own.
+    if (timeMs !== undefined && !context.item) context.deadlineAt = body.receivedAt + timeMs;
     context.urgent = namesDeadline(exchange.head, caller);
     const clientMs = clientTimeoutMs(exchange.head);
     if (clientMs !== undefined) context.wantedUntil = body.receivedAt + clientMs;
@@ -150,9 +151,10 @@ async function checkModel<P extends Params>(
   return error ? failed(error) : { model, params: checked.params as P };
 }
 
-function unentitled(
+/** Why a caller may not use a model, undefined if it may. */
+export function unentitled(
   caller: Caller,
-  { entitlement }: RouteChecks,
+  { entitlement }: Pick<RouteChecks, 'entitlement'>,
   model: HostedModel | undefined,
 ): ContractError | undefined {
   if (!model || !mayCall(caller.models, model.id)) return refusals.notEntitled();

@@ -71,6 +71,9 @@ export function quotaExceeded(problem: Exclude<TokensReserved, { kind: 'reserved
   return contractError('quota_exceeded', message, { retryAfterMs: problem.retryAfterMs });
 }
 
+/** Files are deleted by their owners, or after days, ms. */
+const FILE_RETRY_MS = 60_000;
+
 /** A start reads 100,000 records of usage in about a second, ms. */
 const USAGE_RETRY_MS = 1000;
 
@@ -107,6 +110,53 @@ export function compatibleOnly(): ContractError {
 export function notServed(served: readonly string[], slash: boolean): ContractError {
   const what = slash ? 'There is nothing at this path, which has a slash too many.' : 'There is nothing at this path.';
   return contractError('not_found', `${what} Served are ${served.join(', ')}; GET /v1/openapi.json describes them.`);
+}
+
+export function batchesOff(): ContractError {
+  return contractError(
+    'not_found',
+    'Files and batches are not served here: the operator has to set batch.store to memory or disk.',
+  );
+}
+
+export function tooManyUploads(): ContractError {
+  return contractError(
+    'user_rate_limited',
+    'Too many files are being uploaded at once. Wait for one of them to end, then send it again.',
+  );
+}
+
+export function tooManyBatches(most: number): ContractError {
+  const message = `The account has ${most} batches that have not ended. Wait for one of them to end, or cancel one.`;
+  return contractError('capacity_exceeded', message, { retryAfterMs: FILE_RETRY_MS });
+}
+
+const NO_FILE_ROOM = {
+  account: [
+    'bad_request',
+    'The account has as many files, or as many bytes in files, as it may. Delete some, then send it again.',
+  ],
+  store: ['capacity_exceeded', 'There is no room for the file now. Send it again later, or ask the operator.'],
+} as const;
+
+/** A file is not stored: the bound of its account, or of all, is reached. */
+export function noFileRoom(why: keyof typeof NO_FILE_ROOM): ContractError {
+  const [code, message] = NO_FILE_ROOM[why];
+  return contractError(code, message, { retryAfterMs: FILE_RETRY_MS });
+}
+
+export function malformedForm(): ContractError {
+  return contractError(
+    'bad_request',
+    'The body must be a form (multipart/form-data) with the file in its field `file`, no field twice and none above 1,024 bytes.',
+  );
+}
+
+export function fileInUse(): ContractError {
+  return contractError(
+    'bad_request',
+    'A batch that has not ended reads this file. Cancel it first, or wait for its end.',
+  );
 }
 
 export function tooLarge(limitBytes: number): ContractError {

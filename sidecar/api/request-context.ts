@@ -9,6 +9,7 @@ import { limitFields } from '../http/fields.js';
 import type { Log } from '../telemetry/logger.js';
 import type { ModelMeter, Operation, RequestPhase } from '../telemetry/model-metrics.js';
 import type { RequestTrace } from '../telemetry/tracing.js';
+import type { BatchItem } from './batch-item.js';
 import * as refusals from './refusals.js';
 import type { SeatHolder, Services } from './services.js';
 import { Timeline } from './timeline.js';
@@ -79,6 +80,9 @@ export class RequestContext {
   /** Undefined if it is not traced. */
   readonly trace: RequestTrace | undefined;
 
+  /** Set if it is a line of a batch. */
+  readonly item: BatchItem | undefined;
+
   caller: Caller | undefined;
   /** The group of the key's limits in which it counts. */
   limitGroup: LimitGroup | undefined;
@@ -105,8 +109,9 @@ export class RequestContext {
   /** Its place in the queue. Returns undefined while it does not wait. */
   place: () => Place | undefined = () => undefined;
 
-  constructor(exchange: Exchange, route: ContextRoute, services: Services) {
+  constructor(exchange: Exchange, route: ContextRoute, services: Services, item?: BatchItem) {
     this.exchange = exchange;
+    this.item = item;
     this.#services = services;
     this.#route = route;
     this.times = new Timeline(services.clock);

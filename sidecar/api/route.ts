@@ -28,17 +28,21 @@ export type Contract = Services['contract'];
 /** A route as the documentation describes it. */
 export interface RouteReference {
   readonly path: string;
-  readonly method: 'get' | 'post';
+  readonly method: 'get' | 'post' | 'delete';
   readonly id: string;
-  readonly tag: 'chat' | 'decisions' | 'embeddings' | 'service';
+  readonly tag: 'chat' | 'decisions' | 'embeddings' | 'batches' | 'service';
   readonly summary: string;
   readonly description: string;
   /** Whether it asks for an API key. */
   readonly key: boolean;
   /** It is served under `contract: compatible` alone. */
   readonly compatibleOnly?: boolean;
+  /** It is served where `batch.store` is set. */
+  readonly needs?: 'batch';
   /** Named schema of the body. */
   readonly request?: string;
+  /** The content type of a body that is a form. */
+  readonly form?: 'multipart/form-data';
   /** The same under `contract: compatible`, where it differs. */
   readonly compatibleRequest?: string;
   /** Named schema of the 200's body. */

@@ -24,6 +24,7 @@ import type { EmbedJob, EngineJob, GenerateJob, JobFault, JobHandle, ScoreJob } 
 import type { Exchange } from '../http/exchange.js';
 import { AbortHandle } from '../lib/abort.js';
 import type { Tokenized } from '../prompts/prompt-maker.js';
+import type { BatchItem } from './batch-item.js';
 import type { ImageFailure, JobImages } from './images.js';
 import { canUseLentSeat, preflight, promptFailed, sessionNameOf, type PreparedRequest } from './preflight.js';
 import * as refusals from './refusals.js';
@@ -53,13 +54,14 @@ type AttemptEnd =
   | ImageFailure
   | JobFault;
 
-/** Serves one request of a route that uses a model. */
+/** Serves one request of a route that uses a model. `item`: it is a line of a batch. */
 export async function run<P extends Params>(
   route: WorkRoute<P>,
   exchange: Exchange,
   services: Services,
+  item?: BatchItem,
 ): Promise<void> {
-  const context = new RequestContext(exchange, route, services);
+  const context = new RequestContext(exchange, route, services, item);
   try {
     const prepared = await preflight(context, route, services);
     const begun = prepared.kind === 'prepared' ? begin(context, route, prepared, services) : prepared;
@@ -136,13 +138,24 @@ async function answer(context: RequestContext, end: End, begun?: Begun): Promise
   if (end.kind !== 'done') {
     begun?.work.flush?.();
     // What it reserved is released before the answer, whose headers tell what is left.
-    const closed = begun?.usage.close(outcomeOf(end));
+    // A line of a batch that is stopped runs again.
+    const closed = begun?.usage.close(end.kind === 'cancelled' && context.item ? 'refused' : outcomeOf(end));
     context.stop(end);
     await closed;
+  } else if (begun && context.item) {
+    await keepAnswer(context.item, begun);
   } else if (begun && (await begun.usage.closeAnswered())) {
     begun.work.answer();
     begun.prepared.claim.complete();
   }
+}
+
+/** The answer to a line of a batch is durable before its usage is closed, so that what is billed was delivered. */
+async function keepAnswer(item: BatchItem, { work, usage }: Begun): Promise<void> {
+  const { attempt } = usage;
+  work.answer();
+  if (await item.keep(attempt)) await usage.closeKept();
+  else await usage.close('failed');
 }
 
 /** A request from its place in the queue to its end. It owns the ticket, the lease, the job and its images. */

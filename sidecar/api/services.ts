@@ -5,6 +5,9 @@ import type { RequestLimits } from '../access/limits.js';
 import type { QuotaLedger } from '../access/quotas.js';
 import type { SeatQueue } from '../admission/queue.js';
 import type { Lease } from '../admission/types.js';
+import type { BatchSums } from '../batch/answers.js';
+import type { BatchProblem, BatchRecord, BatchStore } from '../batch/batch-store.js';
+import type { FileStore } from '../batch/file-store.js';
 import type { ServiceClass } from '../domain/service-class.js';
 import type { CacheScope, Engine, ModelKind } from '../engine-client/engine.js';
 import type { Clock } from '../lib/clock.js';
@@ -16,6 +19,7 @@ import type { Metrics } from '../telemetry/metrics.js';
 import type { RequestPhase } from '../telemetry/model-metrics.js';
 import type { Tracing } from '../telemetry/tracing.js';
 import type { PriceList } from '../usage/prices.js';
+import type { Position } from '../usage/spool-format.js';
 import type { UsageRecorder } from '../usage/spool.js';
 import type { Totals } from '../usage/totals.js';
 import type { Vision } from '../vision/client.js';
@@ -39,6 +43,29 @@ export interface HostedModel {
   readonly leastDimensions?: number;
   /** Encodes its images; absent: it takes none. */
   readonly vision?: Vision;
+}
+
+/** What routes and pages use of what runs batches. */
+export interface BatchControl {
+  /** A batch was created. */
+  submitted(): void;
+  /** A batch that has not ended is to end. Returns its changed record. */
+  cancel(record: BatchRecord): Promise<BatchRecord>;
+  /** The present sums of a batch that runs; undefined if it does not. */
+  sumsOf(id: string): BatchSums | undefined;
+  /** Why a batch does not go on at present; undefined if it does. */
+  pauseOf(id: string): BatchProblem | undefined;
+}
+
+/** The stored files and batches of callers. */
+export interface BatchServices {
+  readonly files: FileStore;
+  /** Uploads that have not ended, by account. */
+  readonly uploads: Map<string, number>;
+  readonly batches: BatchStore;
+  readonly runner: BatchControl;
+  /** Of the spool: usage of a batch that begins now comes after it. */
+  readonly position: () => Position;
 }
 
 /** The dependencies of handlers; created once, in app.ts. */
@@ -86,6 +113,8 @@ export interface Services {
   };
   /** Whether each question of a decision is decoded alone. */
   readonly isolateDecisions: boolean;
+  /** Absent: `batch.store` is off. */
+  readonly batch?: BatchServices;
   /** The processes behind `prompts`; absent: there are none. */
   readonly promptHosts?: () => readonly PromptHostState[];
   /** What they found of the models' templates, those of models that are known by now; absent: nothing is known. */

@@ -8,6 +8,7 @@ import { costOf, costsOf, NO_TOKENS, worstCostOf, type Costs, type TokenCounts }
 import type { Outcome, UsageRecord } from '../domain/usage-record.js';
 import type { Tariff } from '../usage/prices.js';
 import * as refusals from './refusals.js';
+import type { BatchAttempt } from './batch-item.js';
 import type { RequestContext } from './request-context.js';
 import type { HostedModel, Services } from './services.js';
 
@@ -88,7 +89,7 @@ export class UsageSession {
     if (refusal) return refusal;
     this.#bill?.settle();
     const { pricing, credit, creditInParts, quotas, date, metrics } = this.#deps;
-    const tariff = pricing.tariff(this.#model, date().getTime());
+    const tariff = pricing.tariff(this.#model, date().getTime(), this.#context.item !== undefined);
     this.#bill = new Bill(tariff);
     if (this.#caller.vouched) return undefined;
     const { count, maxTokens } = (this.#replies = replies);
@@ -202,6 +203,19 @@ export class UsageSession {
     await this.#deps.spool.sync(record);
     gone.removeEventListener('abort', revise);
     return !cancelled;
+  }
+
+  /** What the complete answer of a batch's line is recorded with; its record is closed by {@link closeKept}. */
+  get attempt(): BatchAttempt {
+    const used = this.#used();
+    const price = this.#bill?.price({ outcome: 'done', used, delivered: true }).picodollars ?? '0';
+    return { id: this.#fixed.id, used, picodollars: BigInt(price) };
+  }
+
+  /** Closes a line of a batch whose answer is durable. Resolves once that is durable too, however long it takes. */
+  async closeKept(): Promise<void> {
+    const record = this.#end('done');
+    while (record && !(await this.#deps.spool.sync(record)));
   }
 
   /** Settles the price and appends the closing record; resolves as `sync` of the spool does. Only the first call counts. */

@@ -26,7 +26,9 @@ import type { PromptModel } from '../prompts/messages.js';
 import { warmUp } from '../prompts/warm-up.js';
 import type { Log } from '../telemetry/logger.js';
 import { Metrics } from '../telemetry/metrics.js';
+import { START, type Position } from '../usage/spool-format.js';
 import { Spool, type UsageRecorder } from '../usage/spool.js';
+import { NO_USAGE, openBatches, type OpenBatches } from './batch.js';
 import { openBilling } from './billing.js';
 import { Closers, PART_MS, type Closer } from './closers.js';
 import { connectionBounds, descriptorLimit, keepDescriptors } from './descriptors.js';
@@ -45,7 +47,7 @@ import {
   withSettings,
   type OperatorsView,
 } from './servers.js';
-import { openUsage } from './usage.js';
+import { earliest, openUsage } from './usage.js';
 import { reloader } from './weight-reload.js';
 
 /** Names of the prompt host and of credit in the readiness; a model's id cannot contain a space. */
@@ -201,7 +203,7 @@ async function openApp(
   // The operators' listener opens before the rest: reading a long spool takes time, and liveness probes must succeed meanwhile.
   let view: OperatorsView = {
     leaving: () => lifecycle.leaving,
-    spool: { health: { ok: true }, append: () => undefined, sync: () => Promise.resolve(), revise: () => false },
+    spool: { health: { ok: true }, append: () => undefined, sync: () => Promise.resolve(true), revise: () => false },
     credit: undefined,
     models: new Map(),
     board,
@@ -217,11 +219,21 @@ async function openApp(
   // Closed after all parts that count metrics, but for the operators' listener.
   const tracing = await openOtlpExport(config, metrics, log, closers);
   const billing = await openBilling({ config, metrics: metrics.credit, ...opening });
+  const opened: { batch?: OpenBatches } = {};
+  // Until they are read, batches may need all of it.
+  const batchesFrom = (): Position | undefined =>
+    config.batch.store === 'off' ? undefined : opened.batch ? opened.batch.batches.keepFrom : START;
   const { spool, prune, totals } = spoolStandIn
     ? { spool: spoolStandIn, prune: () => Promise.resolve(), totals: undefined }
-    : await openUsage(config, metrics, log, closers, () => billing.keepFrom());
+    : await openUsage(config, metrics, log, closers, () => earliest(billing.keepFrom(), batchesFrom()));
   closers.add(billing.closer);
   const inFlight = new InFlight();
+  const batch = await openBatches(config, opening, {
+    spool: spool instanceof Spool ? spool : NO_USAGE,
+    services: () => services,
+    counted: (work) => inFlight.run(work),
+  });
+  if (batch) opened.batch = batch;
   const publicListener = openPublic(deps, () => services, inFlight, { scrapers, tls: tls?.files });
   tls?.follow(publicListener);
   /** Clock reading until which a drain waits for readers of whole answers. */
@@ -253,6 +265,7 @@ async function openApp(
     log,
     ...(tracing && { tracing }),
     ...(totals && { totals }),
+    ...(batch && { batch }),
     idempotency: new IdempotencyKeys(clock, config.idempotency),
     keyLimits: new RequestLimits(clock, config.limits),
     quotas: new QuotaLedger(clock, () => new Date(), totals && (() => totals()?.billedTokens)),
@@ -278,9 +291,11 @@ async function openApp(
   const refuseWork = (): void => {
     lifecycle.leaving = lifecycle.draining = true;
     publicListener.endConnections();
+    void batch?.runner.close();
     for (const { queue } of hosted) queue.drain();
   };
   closers.add({ name: 'admission', close: refuseWork });
+  batch?.runner.start();
   void billing.begin(spool instanceof Spool ? spool : undefined).then((problem) => {
     if (problem === undefined) readiness.up(CREDIT);
     else readiness.never(problem);

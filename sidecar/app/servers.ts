@@ -13,9 +13,10 @@ import {
   type Reload,
   type Scrapers,
 } from '../api/operators.js';
+import { endBatch, listBatches } from '../api/batch-operators.js';
 import { answerForms, notServed, routesOf } from '../api/public-routes.js';
 import { run } from '../api/run.js';
-import type { Services } from '../api/services.js';
+import type { BatchServices, Services } from '../api/services.js';
 import { LoadReport } from '../http/load-report.js';
 import { Server, type Handler, type Routes, type ServerOptions } from '../http/server.js';
 import type { TlsFiles } from '../http/tls-apps.js';
@@ -58,15 +59,17 @@ export function openPublic(
   const shown = { metrics, open: pickerMetrics, scrapers };
   /** Paths that use a model. */
   const counted = new Set<string>();
-  const described = routesOf(config.contract).map((route): [string, Routes[string]] => {
+  const serving = { contract: config.contract, batch: config.batch.store !== 'off' };
+  const described = new Map<string, Routes[string]>();
+  for (const route of routesOf(serving)) {
     const { path, method } = route.reference;
     if (!('serve' in route)) counted.add(path);
     const handler: Handler =
       'serve' in route
         ? (exchange) => route.serve(exchange, services())
         : (exchange) => inFlight.run(() => run(route, exchange, services()));
-    return [path, { [method.toUpperCase()]: handler }];
-  });
+    described.set(path, { ...described.get(path), [method.toUpperCase()]: handler });
+  }
   const routes: Routes = {
     ...Object.fromEntries(described),
     ...((pickerMetrics || scrapers) && { '/metrics': { GET: (exchange) => publicMetrics(exchange, shown) } }),
@@ -76,7 +79,7 @@ export function openPublic(
     origins: config.cors.origins,
     refusesWebSockets: config.contract === 'compatible',
     ...(tls && { tls }),
-    absent: (path) => notServed(path, config.contract),
+    absent: (path) => notServed(path, serving),
     ...(forms && { answerForm: forms }),
     ...(config.development.validateAnswers && { wrap: checkAnswers(log, config.contract) }),
     ...(loadReport !== 'off' && {
@@ -136,6 +139,8 @@ function serverOf(
 export interface OperatorsView extends WatchedServices {
   /** Absent: the sidecar still starts. */
   readonly reload?: Reload;
+  /** Absent: `batch.store` is off, or the sidecar still starts. */
+  readonly batch?: BatchServices;
   /** Absent: no keys file is used. */
   readonly keysInForce?: () => Promise<KeysInForce>;
 }
@@ -170,6 +175,9 @@ export async function openOperators(deps: ServerDeps, view: () => OperatorsView)
     '/admission': { GET: (exchange) => admission(exchange, view()) },
     '/keys': { GET: (exchange) => keysInForce(exchange, view().keysInForce) },
     '/models/reload': { POST: (exchange) => reloadModel(exchange, view().reload) },
+    '/batches': { GET: (exchange) => listBatches(exchange, view().batch) },
+    '/batches/cancel': { POST: (exchange) => endBatch(exchange, 'cancel', view().batch) },
+    '/batches/drop': { POST: (exchange) => endBatch(exchange, 'drop', view().batch) },
     ...console.feed,
   };
   const server = serverOf(

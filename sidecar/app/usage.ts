@@ -75,7 +75,7 @@ export async function openUsage(
   report(recovered, log);
   metrics.spool.state = () => spool.reading;
   const totals = startTotals(dir, spool, log, () => void reading.by?.prune());
-  const needed = (): Position => earlier(keepFrom() ?? NO_READER, totals.keepFrom());
+  const needed = (): Position => earliest(keepFrom(), totals.keepFrom()) ?? NO_READER;
   const delivering = await startDelivery(config, spool, metrics.delivery, log, closers, needed);
   closers.add(totals.closer);
   reading.by = delivering;
@@ -84,8 +84,10 @@ export async function openUsage(
   return { spool, totals: totals.current, prune: delivering.prune };
 }
 
-function earlier(a: Position, b: Position): Position {
-  return comparePositions(a, b) < 0 ? a : b;
+/** Undefined if none is given. */
+export function earliest(...positions: readonly (Position | undefined)[]): Position | undefined {
+  const given = positions.filter((position) => position !== undefined);
+  return given.sort(comparePositions)[0];
 }
 
 /** Begins to sum up the usage of each key. `saved`: records were written to a snapshot, and are not needed any more. */

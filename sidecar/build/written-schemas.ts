@@ -11,6 +11,7 @@ async function loadAll(): Promise<void> {
   await import('../contracts/decisions.js');
   await import('../contracts/systemone.js');
   await import('../contracts/inputs.js');
+  await import('../contracts/batches.js');
   await import('../config/config.js');
   await import('../access/authorizer.js');
   await import('../access/credit.js');

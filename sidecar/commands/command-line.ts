@@ -29,6 +29,7 @@ const CONFIGURED: Readonly<Record<string, Configured>> = {
   usage: async ({ config }, args, { stdout, err: say }) =>
     (await import('./usage.js')).usage(config, args, { out: stdout, err: say }),
   models: async ({ config }, args, io) => (await import('./models.js')).models(config, args, io),
+  batches: async ({ config }, args, io) => (await import('./batches.js')).batches(config, args, io),
   bench: async ({ config }, args, io) => (await import('./bench.js')).bench(config, args, io),
   doctor: async (loaded, args, io) => (await import('./doctor.js')).doctor(loaded, args, io),
 };

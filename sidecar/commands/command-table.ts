@@ -45,7 +45,7 @@ const keys = {
         routes: {
           type: 'string',
           value: 'chat,...',
-          about: 'of chat, decisions, systemone, embeddings, rerank; default: all',
+          about: 'of chat, decisions, systemone, embeddings, rerank, batch; default: all',
         },
         cohort: { type: 'string', value: 'C', about: 'the cohort whose restricted models it may call' },
         expires: {
@@ -214,6 +214,33 @@ const models = {
   },
 } as const satisfies Group;
 
+const batches = {
+  about: 'batches of callers (docs/batches.md)',
+  commands: {
+    list: {
+      about: 'list the batches of the sidecar that runs, the newest 200 first: account, status, progress',
+      details: ['Asks the operators’ listener. Nothing of their content is shown.'],
+      options: { json: JSON_OPTION },
+      failed: 'no sidecar runs',
+    },
+    cancel: {
+      about: 'cancel a batch; lines that run are stopped and cost nothing, answers so far stay',
+      operand: { name: 'ID', about: 'id of the batch, as list shows it' },
+      options: {},
+      failed: 'no sidecar runs, or there is no such batch',
+    },
+    drop: {
+      about: 'forget a batch that has ended, with its answers; or all files and batches of the data folder',
+      details: [
+        'With --all no sidecar may run: it removes the folder batches of dataDir, also if the key is lost that its files were stored with.',
+      ],
+      operand: { name: 'ID', about: 'id of the batch, as list shows it', optional: true },
+      options: { all: { type: 'boolean', about: 'all files, batches and answers on disk' } },
+      failed: 'there is no such batch, it has not ended, or with --all a sidecar runs',
+    },
+  },
+} as const satisfies Group;
+
 const bench = {
   about: 'measure the configured models on this machine, through the real engine process',
   details: [
@@ -247,7 +274,17 @@ const completion = {
 } as const satisfies Command;
 
 /** By name, in the order of the help text. */
-export const COMMANDS = { serve, 'check-config': checkConfig, keys, usage, models, bench, doctor, completion } as const;
+export const COMMANDS = {
+  serve,
+  'check-config': checkConfig,
+  keys,
+  usage,
+  models,
+  batches,
+  bench,
+  doctor,
+  completion,
+} as const;
 
 export function isGroup(entry: Command | Group): entry is Group {
   return 'commands' in entry;

@@ -7,7 +7,7 @@ import { accountOf, readKeyFile, stateOfKey } from '../access/key-file.js';
 import { tokenLimitsOf } from '../access/limits.js';
 import { CREDIT } from '../access/credit.js';
 import { CertificateFiles } from '../lib/certificate-files.js';
-import { readBearerToken, SecretFile } from '../lib/secret-file.js';
+import { readBearerToken, readSecrets, SecretFile } from '../lib/secret-file.js';
 import { VERSION } from '../lib/version.js';
 import type { Clock } from '../lib/clock.js';
 import type { Config } from '../config/config.js';
@@ -258,6 +258,7 @@ async function namedFileChecks(config: Config, clock: Clock): Promise<Check[]> {
     ...(await secret('gateway’s secrets', gateway.secretFile)),
     ...(await secret('authorizer’s secret', authorizer.secretFile)),
     ...(await secret('scrapers’ secrets', fleet.scrapeSecretFile)),
+    ...(await fileCheck('keys of stored files', config.batch.keyFile, readSecrets)),
     ...(await fileCheck('OTLP headers', config.telemetry.otlp.headersFile, readHeaders)),
     ...(await fileCheck('delivery’s secret', delivery.secretFile, readBearerToken)),
     ...(await fileCheck('delivery’s files', sinkFiles(delivery).join(', ') || undefined, () =>

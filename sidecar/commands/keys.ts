@@ -26,7 +26,7 @@ import {
 } from '../access/limits.js';
 import type { Config } from '../config/config.js';
 import { ENVIRONMENT_NAME } from '../config/schema.js';
-import { MODEL_ROUTES } from '../contracts/requests.js';
+import { KEY_ROUTES } from '../contracts/requests.js';
 import { CLASS_WEIGHTS, SERVICE_CLASSES, type ServiceClass } from '../domain/service-class.js';
 import { exactTime } from '../lib/clock.js';
 import { askSidecar } from './ask-sidecar.js';
@@ -274,7 +274,7 @@ export function propertiesOf(options: CreateOptions, environment: string, now: n
   const entitlement = {
     models: models === 'all' ? ('all' as const) : listOf('--models', models),
     ...(routes !== undefined && {
-      routes: listOf('--routes', routes).map((name) => oneOf('--routes', name, MODEL_ROUTES)),
+      routes: listOf('--routes', routes).map((name) => oneOf('--routes', name, KEY_ROUTES)),
     }),
     ...(cohort !== undefined && { cohort }),
     ...(options.usage !== undefined && { usage: oneOf('--usage', options.usage, ['account'] as const) }),

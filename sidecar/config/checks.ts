@@ -59,6 +59,10 @@ export function contradictions(config: Config): string[] {
       tooLong('listen.socket', listen.socket),
       tooLong('authorizer.socket', authorizer.socket),
       [
+        config.batch.store === 'disk' && config.batch.keyFile === undefined,
+        'batch.keyFile must be set where batch.store is disk',
+      ],
+      [
         access.mode === 'gateway' && gateway.secretFile === undefined,
         'gateway.secretFile must be set where access.mode is gateway',
       ],

@@ -258,6 +258,15 @@ export const configSchema = section({
     ),
   }),
   batch: section({
+    store: text(
+      'Where `/v1/files` and `/v1/batches` keep files and answers ([batches.md](batches.md)). `off`: neither is served. `memory`: in `/dev/shm`, lost with this process. `disk`: in `batches/` of `dataDir`, encrypted with a key of `batch.keyFile`.',
+      { enum: ['off', 'memory', 'disk'], default: 'off' },
+    ),
+    keyFile: path(
+      'File of the operator’s keys for stored files, one a line, each of 32 to 256 visible ASCII characters: the first one seals, the others still open what they sealed. It belongs on another disk than `dataDir`. Read at the start.',
+      { defaultText: 'none; `batch.store` `disk` needs it' },
+    ),
+    maxBytes: bytes('Bytes of all stored files; a file that would exceed them is refused.', { default: 8192 * MIB }),
     headroomPercent: integer(
       'The part of a model’s seats, rounded down, that stays idle while others are lent to requests of class `batch` (docs/admission.md). More: fewer of these requests are stopped and begun again, and replies of other requests are less slowed. 100: no seat is lent, and requests of class `batch` wait in the queue.',
       { default: 50, minimum: 0, maximum: 100, unit: '%' },

@@ -7,7 +7,7 @@ import type { Clock } from '../lib/clock.js';
 import { readinessOf } from '../api/health.js';
 import type { AdmissionPage } from '../api/admission-page.js';
 import { admissionPage } from '../api/operators.js';
-import type { HostedModel, SeatHolder, Services } from '../api/services.js';
+import type { BatchServices, HostedModel, SeatHolder, Services } from '../api/services.js';
 import { usdNumber } from '../domain/money.js';
 import type { ReplicaStatus } from '../engine-client/engine.js';
 import type { PromptHostState } from '../prompts/lanes.js';
@@ -16,6 +16,7 @@ import { NAMED_ACCOUNTS } from '../telemetry/queue-metrics.js';
 import type { Reading } from '../telemetry/instruments.js';
 import type { DaySum, Totals } from '../usage/totals.js';
 import type {
+  AccountBatchesView,
   EngineView,
   HolderView,
   ModelView,
@@ -66,7 +67,10 @@ const READ = {
 } as const;
 
 /** The sources of a snapshot. */
-export type WatchedServices = Pick<Services, 'leaving' | 'spool' | 'credit' | 'models' | 'board' | 'totals'> & {
+export type WatchedServices = Pick<
+  Services,
+  'leaving' | 'spool' | 'credit' | 'models' | 'board' | 'totals' | 'batch'
+> & {
   readonly promptHosts: () => readonly PromptHostState[];
 };
 
@@ -121,6 +125,7 @@ export async function takeSnapshot(parts: SnapshotParts, watched: WatchedService
     promptHostRestarts: read.value(READ.promptRestarts) ?? 0,
     spool: spoolView(health.ok ? null : health.why, read),
     usage,
+    batches: batchesView(watched.batch),
     residentBytes: read.value(READ.residentBytes) ?? 0,
     streams: read.value(READ.streams) ?? 0,
     bufferedBytes: read.value(READ.buffered) ?? 0,
@@ -230,6 +235,21 @@ function spoolView(why: string | null, read: Reading): SpoolView {
     retries: read.value(READ.retries) ?? 0,
     lastSuccess: read.value(READ.lastSuccess) ?? 0,
   };
+}
+
+/** Accounts whose batches are listed. */
+const LISTED_BATCHES = 20;
+
+function batchesView(batch: BatchServices | undefined): AccountBatchesView[] | null {
+  if (!batch) return null;
+  const byAccount = new Map<string, AccountBatchesView>();
+  for (const { id, account, lines } of batch.batches.unfinished()) {
+    const { completed = 0, failed = 0 } = batch.runner.sumsOf(id) ?? {};
+    const sum = byAccount.get(account) ?? { account, batches: 0, lines: 0, answered: 0 };
+    const answered = sum.answered + completed + failed;
+    byAccount.set(account, { account, batches: sum.batches + 1, lines: sum.lines + lines, answered });
+  }
+  return [...byAccount.values()].sort((a, b) => b.lines - a.lines).slice(0, LISTED_BATCHES);
 }
 
 /** Accounts whose usage is listed; the others are summed up. */

@@ -147,6 +147,15 @@ export interface UsageView {
   readonly others: UsageSumView & { readonly accounts: number };
 }
 
+/** The batches of an account that have not ended. */
+export interface AccountBatchesView {
+  readonly account: string;
+  readonly batches: number;
+  /** Lines of all of them, as far as they are counted, and those that have an answer. */
+  readonly lines: number;
+  readonly answered: number;
+}
+
 export interface Snapshot {
   /** Incremented with changes that an older page would misread; such a page then asks to be reloaded. */
   readonly v: 3;
@@ -166,6 +175,8 @@ export interface Snapshot {
   readonly spool: SpoolView;
   /** Null while earlier usage is being read, or if nothing is summed up. */
   readonly usage: UsageView | null;
+  /** Those of the most lines first. Null: files and batches are not served. */
+  readonly batches: readonly AccountBatchesView[] | null;
   readonly residentBytes: number;
   readonly streams: number;
   readonly bufferedBytes: number;

@@ -1,6 +1,7 @@
 /** A schema for everything we send. Tests, and a switch in development, hold every answer to its own. */
 import { CATALOGUE } from '../domain/errors.js';
 import { ACCOUNT, DESCRIBED_MODEL, listOf, USAGE_PAGE } from './account-schemas.js';
+import { BATCH, BATCH_LIST, FILE, FILE_DELETED, FILE_LIST } from './batch-schemas.js';
 import {
   CALL_ID,
   CALL_INDEX,
@@ -421,6 +422,11 @@ export const ANSWER_SCHEMAS = {
   systemone: SYSTEMONE,
   embeddings: EMBEDDINGS,
   rerank: RANKING,
+  file: FILE,
+  fileList: FILE_LIST,
+  fileDeleted: FILE_DELETED,
+  batch: BATCH,
+  batchList: BATCH_LIST,
   error: ERROR,
   health: HEALTH,
   healthState: HEALTH_STATE,

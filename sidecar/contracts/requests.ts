@@ -10,6 +10,10 @@ export type ModelRoute = 'chat' | 'decisions' | 'systemone' | 'embeddings' | 're
 /** All of them, in the order of the documentation. */
 export const MODEL_ROUTES: readonly ModelRoute[] = ['chat', 'decisions', 'systemone', 'embeddings', 'rerank'];
 
+/** What a key can be entitled to: `batch`: /files and /batches, whose lines need the entitlement of their own route too. */
+export const KEY_ROUTES = [...MODEL_ROUTES, 'batch'] as const;
+export type KeyRoute = ModelRoute | 'batch';
+
 /**
  * What a chat can be asked for by: the strict contract, the compatible one, POST /responses, and POST /messages. `billed`: the billing line
  * of Claude Code stays in the prompt.

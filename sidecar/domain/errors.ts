@@ -57,14 +57,15 @@ export const CATALOGUE = {
     status: 404,
     type: 'invalid_request_error',
     retryable: false,
-    meaning: 'Nothing is at this path.',
-    advice: 'Correct the path.',
+    meaning: 'Nothing is at this path, or the key’s account has no file or batch with this id.',
+    advice: 'Correct the path or the id.',
   },
   payload_too_large: {
     status: 413,
     type: 'invalid_request_error',
     retryable: false,
-    meaning: 'The body is longer than its route takes: 1 MiB for decisions, `bodies.chatBytes` for chat.',
+    meaning:
+      'The body is longer than its route takes: 1 MiB for decisions, `bodies.chatBytes` for chat, 512 MiB for a file.',
     advice: 'Send less: shorten the content or split the request.',
   },
   unprocessable: {

@@ -26,6 +26,9 @@ const SHORT_BYTES = 1024 * 1024;
  */
 const SILENT_CHUNKS_MS = 6000;
 
+/** The longest time of a body that is read as it arrives, ms: 512 MiB at 1.2 Mbit/s. */
+const STREAM_MS = 3_600_000;
+
 /** The memory of all bodies. A part is reserved for short ones, so that a few long ones cannot exclude all others. */
 export class BodyBudget {
   readonly #cap: number;
@@ -162,8 +165,15 @@ export class Body {
   }
 }
 
-export type BodyResult =
-  | Body
+/** All of a body that is read as it arrives. */
+export interface WholeBody {
+  readonly kind: 'complete';
+}
+
+export type BodyResult = Body | BodyEnd;
+
+/** Why there is no body, or no more of one. */
+export type BodyEnd =
   /** Longer than the limit; the rest is not kept. */
   | { readonly kind: 'too-large' }
   /** The memory bound of all bodies is reached. */
@@ -193,11 +203,14 @@ export class BodyReader {
   /** When the last byte arrived. */
   #receivedAt: number | undefined;
   /** Set once no more bytes are kept: the result of `read`. */
-  #refusal: BodyResult | undefined;
+  #refusal: BodyEnd | undefined;
   /** The whole body, once `read` has returned it: from then on it owns the buffer. */
   #body: Body | undefined;
   #paused = false;
   #resolve: ((body: BodyResult) => void) | undefined;
+  /** Of a body that is read as it arrives: bytes that were handed out, and who waits for more. */
+  #taken = 0;
+  #wakes: (() => void) | undefined;
   #cancelTimer: (() => void) | undefined;
   /** When the last chunk of a chunked body came, or `read` was called. */
   #lastChunkAt = 0;
@@ -228,7 +241,7 @@ export class BodyReader {
 
   /** Bytes received so far. */
   get length(): number {
-    return this.#length;
+    return this.#taken + this.#length;
   }
 
   /** Adds uWS's chunk, which is copied, since its memory is only valid during this call. */
@@ -240,12 +253,57 @@ export class BodyReader {
       this.#cancelSilence?.();
       this.#receivedAt = this.#clock.now();
       this.#unpause();
+      this.#wake();
       if (this.#refusal === undefined && this.#resolve !== undefined) this.#settle(this.#handOut(this.#receivedAt));
       for (const then of this.#afterwards) then();
     } else if (this.#refusal === undefined) {
       this.#cancelTimer ??= this.#clock.after(this.#maxMs, () => this.#source.close());
-      if (this.#limit === undefined && this.#length > EARLY_BYTES) this.#pause();
+      if (
+        this.#limit === undefined
+          ? this.#length > EARLY_BYTES
+          : this.#wakes === undefined && this.#resolve === undefined
+      )
+        this.#pause();
+      this.#wake();
     }
+  }
+
+  /**
+   * What has arrived since the last call, in place of `read`: for a body that is never whole in memory. Call it again once it has settled.
+   * Until then the connection is paused, so that no more than one read of uWS is buffered. `limit`: bytes of the whole body.
+   */
+  async next(limit: number): Promise<Uint8Array | WholeBody | BodyEnd> {
+    if (this.#limit === undefined) this.#stream(limit);
+    if (this.#refusal === undefined && this.#length === 0 && this.#receivedAt === undefined) {
+      const more = new Promise<void>((resolve) => (this.#wakes = resolve));
+      this.#lastChunkAt = this.#clock.now();
+      this.#unpause();
+      await more;
+    }
+    if (this.#refusal !== undefined) return this.#refusal;
+    if (this.#length === 0) return { kind: 'complete' };
+    const bytes = this.#buffer.subarray(0, this.#length);
+    this.#budget.release(this.#buffer.length);
+    this.#buffer = NO_BYTES;
+    this.#taken += this.#length;
+    this.#length = 0;
+    return bytes;
+  }
+
+  #stream(limit: number): void {
+    this.#limit = limit;
+    if (Math.max(this.#declared ?? 0, this.#length) > limit) this.#refuse('too-large');
+    if (this.complete || this.#refusal !== undefined) return;
+    this.#cancelTimer?.();
+    this.#cancelTimer = this.#clock.after(STREAM_MS, () => this.#source.close());
+    if (this.#declared !== undefined) return;
+    this.#lastChunkAt = this.#clock.now();
+    this.#watchSilence();
+  }
+
+  #wake(): void {
+    this.#wakes?.();
+    this.#wakes = undefined;
   }
 
   /** The whole body. Call it once; settles as soon as the result is known. */
@@ -291,7 +349,7 @@ export class BodyReader {
 
   #keep(chunk: Uint8Array): void {
     const needed = this.#length + chunk.length;
-    if (this.#limit !== undefined && needed > this.#limit) {
+    if (this.#limit !== undefined && this.#taken + needed > this.#limit) {
       this.#refuse('too-large');
     } else if (needed > this.#buffer.length && !this.#grow(needed)) {
       this.#refuse('no-room');
@@ -327,6 +385,7 @@ export class BodyReader {
     this.#body?.free();
     this.#unpause();
     this.#settle(refusal);
+    this.#wake();
   }
 
   #settle(result: BodyResult): void {

@@ -1,7 +1,7 @@
 import type { ContractError } from '../domain/errors.js';
 import type { LimitsLeft } from '../domain/limit-left.js';
 import type { Signal } from '../lib/abort.js';
-import type { BodyResult } from './body.js';
+import type { BodyEnd, BodyResult, WholeBody } from './body.js';
 
 /** The head of one request, copied from uWS before the first await. Header values may be secrets: never logged. */
 export interface RequestHead {
@@ -35,7 +35,7 @@ export interface Reply {
 
 /**
  * One request and its reply. It hides uWS's rules (read before the first await, cork every write, register the abort
- * first). Exactly one of reply, fail, stream and pieces is called; after the caller disconnected they do nothing.
+ * first). Exactly one of reply, fail, stream, file and pieces is called; after the caller disconnected they do nothing.
  */
 export interface Exchange {
   readonly head: RequestHead;
@@ -45,6 +45,11 @@ export interface Exchange {
   readonly gone: Signal;
   /** The whole body, with the limit of its route. Call it once. The body is the caller's to free. */
   body(limitBytes: number): Promise<BodyResult>;
+  /**
+   * The next piece of the body, in place of `body`: for bodies that are never whole in memory. The connection is paused while the caller
+   * works on a piece. Call it again once it has settled, until it has not resolved with bytes.
+   */
+  receive(limitBytes: number): Promise<Uint8Array | WholeBody | BodyEnd>;
   /** Answers with a whole body. CORS and x-request-id are added. */
   reply(reply: Reply): void;
   /** Answers with an error of the catalogue and its headers. `headers` adds to them. */
@@ -53,8 +58,19 @@ export interface Exchange {
    * Answers 200 with server-sent events. `Trailer: Server-Timing` is announced if the stream may end with it.
    */
   stream(headers?: Readonly<Record<string, string>>, frames?: FrameOptions): EventStream;
+  /** Answers 200 with a file, which is read as the caller takes it. Resolves once that has ended; rejects if it cannot be read. */
+  file(file: FileBody): Promise<void>;
   /** Answers 200 with JSON whose length is not known yet. */
   pieces(headers?: Readonly<Record<string, string>>): BodyPieces;
+}
+
+/** A body of known length, which is read while it is sent. */
+export interface FileBody {
+  readonly headers: Readonly<Record<string, string>>;
+  readonly type: string;
+  /** Bytes of all pieces together, at least 1. */
+  readonly length: number;
+  readonly pieces: AsyncIterable<Uint8Array>;
 }
 
 /** A JSON body that is written as it is made. After the caller disconnected, all methods do nothing. */

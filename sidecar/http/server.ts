@@ -24,7 +24,9 @@ export type Handler = (exchange: Exchange) => void | Promise<void>;
 /** HEAD is answered by GET's handler without its body, OPTIONS by the server. */
 export type Method = 'GET' | 'POST' | 'PUT' | 'PATCH' | 'DELETE';
 
-/** Exact path -> method -> handler. A path that ends in `{…}` matches all longer paths with the same beginning. */
+/**
+ * Exact path -> method -> handler. A path with `{…}` matches all longer paths with the same beginning and the same end; of two, the first.
+ */
 export type Routes = Readonly<Record<string, Readonly<Partial<Record<Method, Handler>>>>>;
 
 /** Like Node's own requestTimeout: five minutes suffice for 80 MiB at 2.3 Mbit/s. */
@@ -314,23 +316,25 @@ interface Route {
 /** Finds the route of a path. */
 class RouteTable {
   readonly #exact: ReadonlyMap<string, Route>;
-  /** Routes that match many paths, by the beginning of these paths. */
-  readonly #open: readonly (readonly [beginning: string, route: Route])[];
+  /** Routes that match many paths. */
+  readonly #open: readonly (readonly [beginning: string, end: string, route: Route])[];
 
   constructor(routes: Routes) {
     this.#exact = new Map(Object.entries(routes).map(([path, handlers]) => [path, route(path, handlers)]));
-    this.#open = [...this.#exact.values()].flatMap((each) =>
-      each.path.endsWith('}') ? [[each.path.slice(0, each.path.lastIndexOf('{')), each] as const] : [],
-    );
+    this.#open = [...this.#exact.values()].flatMap((each) => {
+      const [beginning = '', end] = each.path.split(/\{.*\}/);
+      return end === undefined ? [] : [[beginning, end, each] as const];
+    });
   }
 
   /** Undefined if nothing is served there. */
   find(path: string): Route | undefined {
-    return (
-      this.#exact.get(path) ??
-      this.#open.find(([beginning]) => path.length > beginning.length && path.startsWith(beginning))?.[1]
-    );
+    return this.#exact.get(path) ?? this.#open.find(([beginning, end]) => isWithin(path, beginning, end))?.[2];
   }
+}
+
+function isWithin(path: string, beginning: string, end: string): boolean {
+  return path.length > beginning.length + end.length && path.startsWith(beginning) && path.endsWith(end);
 }
 
 function route(path: string, handlers: Routes[string]): Route {

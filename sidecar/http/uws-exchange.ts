@@ -2,11 +2,20 @@ import { contractError, errorBody, type ContractError, type ErrorCode } from '..
 import { AbortHandle, type Signal } from '../lib/abort.js';
 import type { Clock } from '../lib/clock.js';
 import type { Backlog, CutReason } from './backlog.js';
-import { BodyReader, emptyBody, type BodyBudget, type BodyResult } from './body.js';
+import { BodyReader, emptyBody, type BodyBudget, type BodyEnd, type BodyResult, type WholeBody } from './body.js';
 import { BodyWriter } from './body-writer.js';
 import type { NextTurn, ParserCork } from './corks.js';
 import type { EndedStreams, FollowedExchange } from './ended-streams.js';
-import type { AnswerForm, BodyPieces, EventStream, Exchange, FrameOptions, Reply, RequestHead } from './exchange.js';
+import type {
+  AnswerForm,
+  BodyPieces,
+  EventStream,
+  Exchange,
+  FileBody,
+  FrameOptions,
+  Reply,
+  RequestHead,
+} from './exchange.js';
 import {
   asksForTrailers,
   errorFields,
@@ -17,6 +26,7 @@ import {
   streamHeaders,
 } from './fields.js';
 import type { Cors, Field } from './fields.js';
+import { FileReply } from './file-reply.js';
 import type { Snapshot } from './head.js';
 import type { LoadReport } from './load-report.js';
 import { PieceWriter } from './piece-writer.js';
@@ -100,6 +110,7 @@ export class UwsExchange implements Exchange {
   #answered = false;
   #whole: WholeReply | undefined;
   #pieces: PieceWriter | undefined;
+  #file: FileReply | undefined;
   /** uWS's handler has not returned. */
   #parsing = true;
   /** The connection has ended, or uWS has the whole response: `#res` must not be used. */
@@ -142,6 +153,11 @@ export class UwsExchange implements Exchange {
     if (this.#reader !== undefined) return this.#reader.read(limitBytes);
     if (this.#state === 'gone') return Promise.resolve({ kind: 'gone' });
     return Promise.resolve(emptyBody(this.#arrivedAt));
+  }
+
+  receive(limitBytes: number): Promise<Uint8Array | WholeBody | BodyEnd> {
+    if (this.#reader !== undefined) return this.#reader.next(limitBytes);
+    return Promise.resolve({ kind: this.#state === 'gone' ? 'gone' : 'complete' });
   }
 
   reply({ status, headers = {}, body = '' }: Reply): void {
@@ -317,12 +333,41 @@ export class UwsExchange implements Exchange {
     return this.#pieces;
   }
 
+  async file({ headers, type, length, pieces }: FileBody): Promise<void> {
+    const fields = answerFields(this.#server, this.head, { status: 200, type, own: this.#ownFields(headers) });
+    if (this.#state !== 'open' || this.#answered) return;
+    const closes = this.#mustClose;
+    this.#answered = true;
+    this.#reader?.close();
+    if (this.head.method === 'HEAD') {
+      this.#sendBodyless(200, bodylessFields(200, fields, length), !closes);
+      return;
+    }
+    this.#state = 'streaming';
+    const owner = {
+      writeHead: () => {
+        this.#writeHead(200, fields);
+        if (closes) this.#res.writeHeader('Connection', 'close');
+        else this.#res.writeHeader('Keep-Alive', KEEP_ALIVE);
+      },
+      ended: () => {
+        this.#released = true;
+        this.#finish('complete', length);
+      },
+      cutOff: this.#cutOffReader.bind(this),
+    };
+    const { secure, backlog } = this.#server;
+    this.#file = new FileReply(this.#res, owner, backlog, { length, secure });
+    await this.#file.send(pieces);
+  }
+
   /** A handler failed: answers 500, or ends an open stream with one error frame. After the end it does nothing. */
   crash(): void {
     const error = contractError('internal', 'The server failed on this request.');
     if (this.#state !== 'streaming') this.fail(error);
     else if (this.#stream) this.#stream.fail(error);
-    else this.#pieces?.abort();
+    else if (this.#pieces) this.#pieces.abort();
+    else this.#close();
   }
 
   get #mustClose(): boolean {
@@ -359,6 +404,7 @@ export class UwsExchange implements Exchange {
     this.#writer?.abandon();
     this.#whole?.abandon();
     this.#pieces?.abandon();
+    this.#file?.abandon();
     this.#reader?.abandon();
     this.#finish('gone', this.#stream?.bytes ?? 0);
     this.#disconnect?.abort();

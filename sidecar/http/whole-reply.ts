@@ -37,7 +37,7 @@ const ENDLESS = Number.MAX_SAFE_INTEGER;
  * The most bytes that go to uWS in one call with TLS: one record. Of a longer call that finds the socket full, uWS sends a part
  * and reports none of it, and the next call must begin with all of it again.
  */
-const RECORD_BYTES = 16 * 1024;
+export const RECORD_BYTES = 16 * 1024;
 
 /** The fewest bytes that can be sent while the response stays open. */
 export const LEAST_OPEN_BYTES = 2;

@@ -97,11 +97,16 @@ export class SecretFile {
   }
 }
 
-/** The first secret in a file, read once. Rejects with a {@link FileProblem}, which never quotes it. */
-export async function readFirstSecret(file: string): Promise<string> {
+/** The secrets in a file, read once. Rejects with a {@link FileProblem}, which never quotes one. */
+export async function readSecrets(file: string): Promise<readonly string[]> {
   const text = await readText(WHAT, file, MAX_BYTES);
   if (text === undefined) throw new FileProblem(WHAT, 'does not exist', file);
-  return parseSecrets(text, file)[0] ?? '';
+  return parseSecrets(text, file);
+}
+
+/** The first one of them. */
+export async function readFirstSecret(file: string): Promise<string> {
+  return (await readSecrets(file))[0] ?? '';
 }
 
 /** The secrets in the text of `file`. Throws FileProblem. */

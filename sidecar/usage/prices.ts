@@ -23,6 +23,8 @@ export interface PriceVersion {
   readonly decisions: Rates;
   /** Chat models by id. */
   readonly chat: ReadonlyMap<string, Rates>;
+  /** The same for lines of batches. A model that is not in it costs as much as in any other request. Absent: none is. */
+  readonly batch?: ReadonlyMap<string, Rates>;
   /** Embedding models and rerankers by id. Absent: none. */
   readonly inputs?: ReadonlyMap<string, Rates>;
 }
@@ -37,6 +39,9 @@ export interface PricedModel {
 const DECISION_RATE = 42_000n;
 
 const FREE: Rates = { input: 0n, cachedInput: 0n, output: 0n };
+
+/** Follows the version in records of requests that were priced at the rates of batches. No version can contain it. */
+const BATCH = '/batch';
 
 /** Rates of a model that generates nothing, and whose reused input tokens cost the same. */
 export function inputRates(input: bigint): Rates {
@@ -59,10 +64,12 @@ export class PriceList {
 
   /**
    * The tariff of `model` for a request that starts now (epoch ms). Before the first version its prices apply. Throws
-   * for a model that {@link unpriced} returns, which a start refuses.
+   * for a model that {@link unpriced} returns, which a start refuses. `isBatch`: it is a line of a batch.
    */
-  tariff(model: PricedModel, now: number): Tariff {
+  tariff(model: PricedModel, now: number, isBatch = false): Tariff {
     const version = this.#versions.find(({ effective }) => effective <= now) ?? this.#versions.at(-1);
+    const reduced = isBatch && model.kind === 'chat' ? version?.batch?.get(model.id) : undefined;
+    if (version && reduced) return { version: version.version + BATCH, rates: reduced };
     const rates = (version && ratesOf(version, model)) ?? this.#unlisted;
     if (!version || !rates) throw new Error('a model without a price');
     return { version: version.version, rates };
@@ -70,7 +77,10 @@ export class PriceList {
 
   /** The rates of `model` in a version; undefined if the list does not have them. */
   ratesOf(model: PricedModel, version: string): Rates | undefined {
-    const found = this.#versions.find((each) => each.version === version);
+    const isBatch = version.endsWith(BATCH);
+    const name = isBatch ? version.slice(0, -BATCH.length) : version;
+    const found = this.#versions.find((each) => each.version === name);
+    if (isBatch) return found?.batch?.get(model.id);
     return found && (ratesOf(found, model) ?? this.#unlisted);
   }
 
@@ -111,11 +121,13 @@ interface StoredRates {
   readonly output: string;
 }
 
+type StoredChatRates = StoredRates & { readonly batch?: StoredRates };
+
 interface StoredPrices {
   readonly version: string;
   readonly effective: string;
   readonly decisions: string;
-  readonly chat: Readonly<Record<string, StoredRates>>;
+  readonly chat: Readonly<Record<string, StoredChatRates>>;
   readonly inputs?: Readonly<Record<string, string>>;
 }
 
@@ -126,6 +138,7 @@ interface PriceFile {
 
 /** Text, so that no JSON parser converts it to a floating-point number. */
 const rate = { type: 'string', maxLength: 32 };
+const rates = { input: rate, cachedInput: rate, output: rate };
 
 const check = compile<PriceFile>(
   closed(['version', 'prices'], {
@@ -141,11 +154,7 @@ const check = compile<PriceFile>(
         chat: {
           type: 'object',
           maxProperties: 1000,
-          additionalProperties: closed(['input', 'cachedInput', 'output'], {
-            input: rate,
-            cachedInput: rate,
-            output: rate,
-          }),
+          additionalProperties: closed(Object.keys(rates), { ...rates, batch: closed(Object.keys(rates), rates) }),
         },
         inputs: { type: 'object', maxProperties: 1000, additionalProperties: rate },
       }),
@@ -196,15 +205,19 @@ function parsed(stored: StoredPrices, refuse: (where: string, what: string) => n
     refuse(where, 'must be USD per million tokens as decimal text, at least 0, with at most 6 decimal places');
   const effective = exactTime(stored.effective);
   if (Number.isNaN(effective)) refuse('effective', 'is a time that does not exist');
-  const chat = Object.entries(stored.chat).map(([model, rates]): [string, Rates] => {
-    const of = (name: keyof StoredRates): bigint => rateAt(`chat.${model}.${name}`, rates[name]);
-    return [model, { input: of('input'), cachedInput: of('cachedInput'), output: of('output') }];
-  });
+  const ratesAt = (where: string, found: StoredRates): Rates => {
+    const of = (name: keyof StoredRates): bigint => rateAt(`${where}.${name}`, found[name]);
+    return { input: of('input'), cachedInput: of('cachedInput'), output: of('output') };
+  };
+  const chat = Object.entries(stored.chat);
   return {
     version: stored.version,
     effective,
     decisions: inputRates(rateAt('decisions', stored.decisions)),
-    chat: new Map(chat),
+    chat: new Map(chat.map(([model, found]) => [model, ratesAt(`chat.${model}`, found)])),
+    batch: new Map(
+      chat.flatMap(([model, { batch }]) => (batch ? [[model, ratesAt(`chat.${model}.batch`, batch)] as const] : [])),
+    ),
     inputs: new Map(
       Object.entries(stored.inputs ?? {}).map(([model, text]) => [model, inputRates(rateAt(`inputs.${model}`, text))]),
     ),

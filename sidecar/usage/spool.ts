@@ -238,24 +238,24 @@ export class Spool {
   }
 
   /**
-   * Resolves once `record`, appended before, is durable, or after `closeWaitMs`, so that a caller does not wait forever
-   * for a failed disk. The record is then still written as soon as possible; if the process ends before, recovery bills
+   * Resolves with true once `record`, appended before, is durable, or with false after `closeWaitMs`, so that a caller does not wait
+   * forever for a failed disk. The record is then still written as soon as possible; if the process ends before, recovery bills
    * the request at its last durable progress.
    */
-  sync(record: UsageRecord): Promise<void> {
+  sync(record: UsageRecord): Promise<boolean> {
     const unsynced = this.#find(record);
-    if (!unsynced) return Promise.resolve();
+    if (!unsynced) return Promise.resolve(true);
     // Records of the same turn of the event loop form one group.
     queueMicrotask(() => this.#writeSoon());
     return new Promise((resolve) => {
       const durable = (): void => {
         cancel();
-        resolve();
+        resolve(true);
       };
       const cancel = this.#clock.after(this.#options.closeWaitMs, () => {
         unsynced.waiters.delete(durable);
         this.#hooks.overdue?.(record);
-        resolve();
+        resolve(false);
       });
       unsynced.waiters.add(durable);
     });

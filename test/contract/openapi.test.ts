@@ -4,7 +4,7 @@ import { openApiDocument } from '../../sidecar/api/openapi/openapi.js';
 import { referencesOf } from '../../sidecar/api/public-routes.js';
 import { InProcess } from '../support/in-process.js';
 
-const STRICT = referencesOf('strict');
+const STRICT = referencesOf({ contract: 'strict', batch: false });
 
 t.test('GET /v1/openapi.json', async (t) => {
   const sidecar = await InProcess.start(t, { models: [{ id: 'chat', kind: 'chat' }] });

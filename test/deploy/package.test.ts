@@ -18,7 +18,7 @@ const WANTED: readonly RegExp[] = [
   /^dist\/engine\/((remote\/)?main|inspect|vision|llama\/mask-worker|protocol\/parent-watch-thread)\.js$/,
   /^dist\/sidecar\/(cli|prompts\/(host|worker|compiler)|access\/large-file-thread|engine-client\/weight-hasher|http\/uws)\.js$/,
   /^dist\/(sidecar|sidecar\/prompts|engine)\/parts\/[\w-]+\.js$/,
-  /^dist\/sidecar\/(LICENSES\.txt|contracts\/written-code\.txt|api\/openapi-(strict|compatible)\.json)$/,
+  /^dist\/sidecar\/(LICENSES\.txt|contracts\/written-code\.txt|api\/openapi-(strict|compatible)(-batch)?\.json)$/,
   /^deploy\/systemd\/ra-sidecar[\w-]*\.(service|env|sysusers|jsonc)$/,
   /^docs\/[\w-]+\.(md|png)$/,
   /^engine\/assets\/seedling\.gguf$/,

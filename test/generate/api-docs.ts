@@ -84,7 +84,7 @@ function routeText(route: RouteReference): string {
   const { description, request, answer, frames } = route;
   const lines = [
     ...(request === undefined ? [] : [`- Body: ${link(request)}.`]),
-    ...(answer === 'OpenApi' ? [] : [`- 200: ${link(answer)}.`]),
+    ...(['OpenApi', 'Content'].includes(answer) ? [] : [`- 200: ${link(answer)}.`]),
     ...(frames === undefined ? [] : [`- 200, streamed: frames of ${frames.map(link).join(', ')}.`]),
     ...(route.messageErrors === true
       ? [`- Errors: ${link('MessageError')}, some with [another status](compatible.md#messages-api).`]

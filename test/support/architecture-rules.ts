@@ -24,7 +24,7 @@ const MIDDLE = [
   'sidecar/vision',
   'sidecar/usage',
 ];
-const UPPER = [...MIDDLE, 'sidecar/api'];
+const UPPER = [...MIDDLE, 'sidecar/batch', 'sidecar/api'];
 const PURE = ['engine/protocol', 'engine/output', 'engine/grammar'];
 
 /** All modules, lowest layer first: none imports one that follows it in this list. */
@@ -53,7 +53,8 @@ export const modules: readonly Module[] = [
   { name: 'sidecar/engine-client', sees: [...LOWEST, 'engine/protocol'] },
   { name: 'sidecar/vision', sees: [...LOWEST, 'engine/protocol'] },
   { name: 'sidecar/usage', sees: LOWEST },
-  { name: 'sidecar/api', sees: MIDDLE },
+  { name: 'sidecar/batch', sees: [...LOWEST, 'sidecar/access', 'sidecar/usage'] },
+  { name: 'sidecar/api', sees: [...MIDDLE, 'sidecar/batch'] },
   { name: 'sidecar/console', sees: UPPER },
   { name: 'sidecar/app', sees: [...UPPER, 'sidecar/console', 'engine/protocol'] },
   { name: 'sidecar/commands', sees: [...UPPER, 'sidecar/app'] },
@@ -65,6 +66,7 @@ export const modules: readonly Module[] = [
 export const vendors: Readonly<Record<string, readonly string[]>> = {
   'uWebSockets.js': ['sidecar/http'],
   'uWebSockets.js-20.51': ['sidecar/http'],
+  '@fastify/busboy': ['sidecar/http/multipart.ts'],
   'node-llama-cpp': ['engine/llama'],
   '@huggingface/jinja': ['engine/prompt'],
   ajv: ['sidecar/contracts/schema-code.ts'],

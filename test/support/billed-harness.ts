@@ -19,7 +19,7 @@ import { FakeClock } from './fake-clock.js';
 import { FakeEngine } from './fake-engine.js';
 import { ACME, FakeSpool } from './in-process.js';
 import { tokenPrompt } from '../../engine/protocol/prompt.js';
-import { postHead } from './request-head.js';
+import { NO_FILES, postHead } from './request-head.js';
 import { routeServices } from './route-services.js';
 
 /** Picodollars a token of the chat model; a decision token costs {@link DECISION}. */
@@ -135,6 +135,7 @@ export class BilledHarness {
     const exchange: Exchange = {
       head: postHead((name) => HEADERS.get(name)),
       gone: leaving.signal,
+      ...NO_FILES,
       body: () => Promise.resolve(new Body(new Uint8Array(2), 2, this.clock.now())),
       reply: ({ status }) => (answer = status),
       fail: ({ code }) => (answer = code),

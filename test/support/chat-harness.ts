@@ -13,7 +13,7 @@ import { FakeEngine } from './fake-engine.js';
 import { deferred } from './http-server.js';
 import { ACME, RecordingLog } from './in-process.js';
 import { tokenPrompt } from '../../engine/protocol/prompt.js';
-import { postHead } from './request-head.js';
+import { NO_FILES, postHead } from './request-head.js';
 import { routeServices } from './route-services.js';
 
 const PARAMS: ChatParams = {
@@ -75,6 +75,7 @@ export class ChatHarness {
     const exchange: Exchange = {
       head: postHead((name) => HEADERS.get(name)),
       gone: new AbortController().signal,
+      ...NO_FILES,
       body: () => Promise.resolve(new Body(new Uint8Array(2), 2, receivedAt)),
       reply: replied.resolve,
       fail: (error, headers) =>

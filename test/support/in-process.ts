@@ -70,8 +70,8 @@ export class FakeSpool implements UsageRecorder {
     if (this.#keeps) this.records.push(record);
   }
 
-  sync(): Promise<void> {
-    return Promise.resolve();
+  sync(): Promise<boolean> {
+    return Promise.resolve(true);
   }
 
   /** Its records are durable at once. */

@@ -32,9 +32,9 @@ export class MemorySpool implements CountedSpool {
     this.#lines.push(record);
   }
 
-  sync(): Promise<void> {
+  sync(): Promise<boolean> {
     this.flush();
-    return Promise.resolve();
+    return Promise.resolve(true);
   }
 
   flush(): void {

@@ -1,4 +1,4 @@
-import type { RequestHead } from '../../sidecar/http/exchange.js';
+import type { Exchange, RequestHead } from '../../sidecar/http/exchange.js';
 
 /** The head of a POST whose path plays no part. `header`: a header by its lower-case name; none by default. */
 export function postHead(header: RequestHead['header'] = () => undefined): RequestHead {
@@ -13,3 +13,13 @@ export function postHead(header: RequestHead['header'] = () => undefined): Reque
     header,
   };
 }
+
+/** Of an exchange whose route neither takes a file nor sends one. */
+export const NO_FILES = {
+  receive: () => {
+    throw new Error('no file is taken');
+  },
+  file: () => {
+    throw new Error('no file is sent');
+  },
+} as const satisfies Pick<Exchange, 'receive' | 'file'>;

@@ -73,6 +73,7 @@ export const NIGHTLY: readonly { readonly files: RegExp; readonly why: string }[
     files: /^contract\/minted-accounts\./,
     why: 'of 24,000 accounts; the tests of limits, quotas, credit and the queue have the bound of each map',
   },
+  { files: /^integration\/batch-memory\./, why: 'stores 512 MiB and runs 100,000 lines, which takes minutes' },
   { files: /^deploy\/copied\./, why: 'packs and installs the package, whose content deploy/package tests' },
 ];
 

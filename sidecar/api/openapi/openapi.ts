@@ -1,5 +1,6 @@
 /** The OpenAPI 3.1 document of the public listener. Pure and deterministic: the same code gives the same bytes. */
 import { messageErrorStatus } from '../../contracts/message-answers.js';
+import { LEAST_LIFE_S, MOST_LIFE_S } from '../../contracts/batch-schemas.js';
 import { CATALOGUE, WAIT_STATUSES, type CatalogueRow, type ErrorCode } from '../../domain/errors.js';
 import type { RouteReference } from '../route.js';
 import { componentSchemas, reference, type Schema } from './schemas.js';
@@ -28,9 +29,10 @@ export function openApiDocument(routes: readonly RouteReference[]): object {
       { name: 'chat', description: 'Conversations.' },
       { name: 'decisions', description: 'Questions about an input, answered with probabilities.' },
       { name: 'embeddings', description: 'Vectors of inputs, and scores of documents.' },
+      { name: 'batches', description: 'Many requests at once, answered within a day.' },
       { name: 'service', description: 'The server itself.' },
     ],
-    paths: Object.fromEntries(routes.map((route) => [route.path, { [route.method]: operation(route) }])),
+    paths: pathsOf(routes),
     components: {
       securitySchemes: {
         key: { type: 'http', scheme: 'bearer', description: 'An API key, as `Authorization: Bearer <API_KEY>`.' },
@@ -47,6 +49,12 @@ export function openApiDocument(routes: readonly RouteReference[]): object {
       schemas: { ...componentSchemas(), OpenApi: { type: 'object', description: 'An OpenAPI 3.1 document.' } },
     },
   };
+}
+
+function pathsOf(routes: readonly RouteReference[]): object {
+  const paths = new Map<string, object>();
+  for (const route of routes) paths.set(route.path, { ...paths.get(route.path), [route.method]: operation(route) });
+  return Object.fromEntries(paths);
 }
 
 /** The statuses of a route's errors, in order, each with its codes. */
@@ -75,7 +83,7 @@ const PATH_ID = {
   name: 'id',
   in: 'path',
   required: true,
-  description: 'The model’s id.',
+  description: 'The id of what is asked for.',
   schema: { type: 'string', minLength: 1, maxLength: 128 },
 } as const;
 
@@ -89,10 +97,11 @@ function operation(route: RouteReference): object {
     description,
     ...(!key && { security: [] }),
     parameters: [
-      ...(route.path.endsWith('{id}') ? [PATH_ID] : []),
+      ...(route.path.includes('{id}') ? [PATH_ID] : []),
       ...taken.map((header) => ({ $ref: `#/components/parameters/${header.id}` })),
     ],
     ...(request !== undefined && { requestBody: { required: true, content: json(request) } }),
+    ...(route.form !== undefined && { requestBody: { required: true, content: { [route.form]: { schema: FORM } } } }),
     responses: {
       200: success(route),
       ...Object.fromEntries([...refusalsOf(route)].map(([status, codes]) => [status, refusal(status, codes, route)])),
@@ -100,6 +109,21 @@ function operation(route: RouteReference): object {
     },
   };
 }
+
+/** The form of POST /files. */
+const FORM = {
+  type: 'object',
+  required: ['file', 'purpose'],
+  properties: {
+    file: { type: 'string', format: 'binary' },
+    purpose: { const: 'batch' },
+    'expires_after[anchor]': { const: 'created_at' },
+    'expires_after[seconds]': { type: 'integer', minimum: LEAST_LIFE_S, maximum: MOST_LIFE_S },
+  },
+} as const;
+
+/** The answer that is a file. */
+const CONTENT = { 'application/octet-stream': { schema: { type: 'string', format: 'binary' } } } as const;
 
 function success({ request, answer, frames, key, messageErrors }: RouteReference): object {
   return {
@@ -109,7 +133,7 @@ function success({ request, answer, frames, key, messageErrors }: RouteReference
       ...(key && messageErrors !== true ? LIMIT_HEADERS : []),
     ]),
     content: {
-      ...json(answer),
+      ...(answer === 'Content' ? CONTENT : json(answer)),
       ...(frames !== undefined && { 'text/event-stream': { schema: { oneOf: frames.map(reference) } } }),
     },
   };

@@ -4,6 +4,7 @@
  */
 import { ACCOUNT_BALANCE, ACCOUNT_LIMIT, USAGE_BUCKET, USAGE_RESULT } from '../../contracts/account-schemas.js';
 import { ANSWER_SCHEMAS } from '../../contracts/answer-schemas.js';
+import { BATCH_PROBLEM, BATCH_REQUEST } from '../../contracts/batch-schemas.js';
 import { CHAT_SCHEMA } from '../../contracts/chat-schema.js';
 import { COMPATIBLE_SCHEMA } from '../../contracts/compatible-schema.js';
 import { DECISIONS_SCHEMA } from '../../contracts/decisions.js';
@@ -111,6 +112,13 @@ const PARTS: readonly (readonly [name: string, schema: Schema])[] = [
   ['RerankRequest', RERANK_SCHEMA as Schema],
   ['Ranking', ANSWER_SCHEMAS.rerank as Schema],
   ['RankedDocument', at(ANSWER_SCHEMAS.rerank as Schema, 'properties', 'results', 'items')],
+  ['File', ANSWER_SCHEMAS.file as Schema],
+  ['FileList', ANSWER_SCHEMAS.fileList as Schema],
+  ['DeletedFile', ANSWER_SCHEMAS.fileDeleted as Schema],
+  ['BatchRequest', BATCH_REQUEST as Schema],
+  ['Batch', ANSWER_SCHEMAS.batch as Schema],
+  ['BatchProblem', BATCH_PROBLEM as Schema],
+  ['BatchList', ANSWER_SCHEMAS.batchList as Schema],
   ['Error', ANSWER_SCHEMAS.error as Schema],
   ['Health', ANSWER_SCHEMAS.health as Schema],
   ['HealthState', ANSWER_SCHEMAS.healthState as Schema],

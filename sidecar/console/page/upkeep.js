@@ -11,7 +11,8 @@ import { bytes, count, dollars, duration, seconds, some } from './text.js';
 
 /** Made once. */
 export class Upkeep {
-  #today = new UsageToday();
+  #today = new AccountTable('Usage of today', ['Requests', 'Input tokens', 'of these reused', 'Output tokens', 'Cost']);
+  #batches = new AccountTable('Batches by account', ['Not ended', 'Lines', 'Answered']);
   /** @type {Keyed<ModelView, HTMLTableRowElement>} */
   #engines;
   /** @type {Keyed<PromptHostState, HTMLTableRowElement>} */
@@ -56,6 +57,7 @@ export class Upkeep {
       element('div', { class: 'column' }, ...others.slice(0, 3)),
       element('div', { class: 'column' }, ...others.slice(3)),
       this.#today.element,
+      this.#batches.element,
     );
   }
 
@@ -71,7 +73,9 @@ export class Upkeep {
     this.#engines.show(snapshot.models);
     this.#prompts.show(snapshot.promptHosts);
     this.#usage.show(usageFacts(snapshot));
-    this.#today.show(snapshot.usage);
+    const { usage, batches } = snapshot;
+    this.#today.show(usage && usageLines(usage), usage ? `Usage of ${usage.day} (UTC) by account` : '');
+    this.#batches.show(batches && batchLines(batches), 'Batches by account');
     this.#process.show([
       ['Up for', duration(snapshot.upMs), 'plain'],
       ['Memory, sidecar alone', bytes(snapshot.residentBytes), 'plain'],
@@ -81,46 +85,57 @@ export class Upkeep {
   }
 }
 
-/** What each account has used today. Made once. */
-class UsageToday {
+/** A row for each account. Made once. */
+class AccountTable {
   #title = element('h3', {});
   #none = element('p', { class: 'quantiles' }, 'none so far');
   /** @type {Keyed<UsageLine, HTMLTableRowElement>} */
   #lines;
   #table;
 
-  constructor() {
-    const columns = ['Account', 'Requests', 'Input tokens', 'of these reused', 'Output tokens', 'Cost'];
-    const { table, body } = tableOf('Usage of today by account', columns);
+  /**
+   * @param {string} label
+   * @param {readonly string[]} columns After the account.
+   */
+  constructor(label, columns) {
+    const { table, body } = tableOf(label, ['Account', ...columns]);
     this.#lines = new Keyed(
       body,
       ({ key }) => key,
-      () => rowOf(5),
+      () => rowOf(columns.length),
       (row, { texts, hue }) => {
         fill(row, texts);
         mark(row, 'data-hue', hue);
       },
     );
     this.#table = scrolling(table);
-    this.element = element(
-      'section',
-      { class: 'part', 'aria-label': 'Usage of today' },
-      this.#title,
-      this.#none,
-      this.#table,
-    );
+    this.element = element('section', { class: 'part', 'aria-label': label }, this.#title, this.#none, this.#table);
   }
 
-  /** @param {Snapshot['usage']} usage */
-  show(usage) {
-    this.element.hidden = usage === null;
-    if (usage === null) return;
-    const lines = usageLines(usage);
-    say(this.#title, `Usage of ${usage.day} (UTC) by account`);
+  /**
+   * @param {readonly UsageLine[] | null} lines Null: the table is not shown.
+   * @param {string} title
+   */
+  show(lines, title) {
+    this.element.hidden = lines === null;
+    if (lines === null) return;
+    say(this.#title, title);
     this.#none.hidden = lines.length > 0;
     this.#table.hidden = lines.length === 0;
     this.#lines.show(lines);
   }
+}
+
+/**
+ * @param {NonNullable<Snapshot['batches']>} batches
+ * @returns {UsageLine[]}
+ */
+export function batchLines(batches) {
+  return batches.map(({ account, batches: unfinished, lines, answered }) => ({
+    key: `account ${account}`,
+    texts: [account, count(unfinished), count(lines), count(answered)],
+    hue: hueOf(account),
+  }));
 }
 
 /**

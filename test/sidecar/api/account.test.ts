@@ -25,7 +25,7 @@ import { FakeClock } from '../../support/fake-clock.js';
 import { ACME } from '../../support/in-process.js';
 import { rounds } from '../../support/long-form.js';
 import { MemorySpool } from '../../support/memory-spool.js';
-import { postHead } from '../../support/request-head.js';
+import { NO_FILES, postHead } from '../../support/request-head.js';
 import { routeServices } from '../../support/route-services.js';
 import { usageRecord } from '../../support/usage-records.js';
 
@@ -66,6 +66,7 @@ async function ask(
   const exchange: Exchange = {
     head: Object.assign(postHead(), { method: 'GET', query }),
     gone: new AbortController().signal,
+    ...NO_FILES,
     body: unused,
     reply: ({ body }) => void answers.push({ body: JSON.parse(String(body)) }),
     fail: (error) => void answers.push({ error }),

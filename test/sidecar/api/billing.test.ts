@@ -53,7 +53,7 @@ t.test('a keep-alive that is due while the close is written opens no stream', as
   const asked = harness.ask({ stream: true });
   (await harness.chatEngine.generation(0)).started(4);
   let written = (): void => undefined;
-  harness.spool.sync = () => new Promise((resolve) => (written = resolve));
+  harness.spool.sync = () => new Promise((resolve) => (written = () => resolve(true)));
   asked.leave();
   await settled();
   harness.clock.advance(3_600_000);

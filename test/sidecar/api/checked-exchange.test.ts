@@ -4,6 +4,7 @@ import { contractError, errorBody } from '../../../sidecar/domain/errors.js';
 import { checkAnswers } from '../../../sidecar/api/checked-exchange.js';
 import type { BodyPieces, EventStream, Exchange, Reply } from '../../../sidecar/http/exchange.js';
 import type { Log } from '../../../sidecar/telemetry/logger.js';
+import { NO_FILES } from '../../support/request-head.js';
 
 const SECRET = 'c4nary';
 const HEAD = chunkHead({ id: 'chatcmpl-1', created: 1, model: 'm', fingerprint: 'fp' });
@@ -41,6 +42,7 @@ function checked(path: string): { exchange: Exchange; sent: unknown[]; logged: u
       header: () => undefined,
     },
     gone: AbortSignal.abort(),
+    ...NO_FILES,
     body: () => Promise.resolve({ kind: 'gone' }),
     reply: (reply) => sent.push(reply),
     fail: (error, headers) => sent.push({ error, headers }),

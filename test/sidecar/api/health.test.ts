@@ -5,6 +5,7 @@ import { readyz, readyzWithReasons } from '../../../sidecar/api/health.js';
 import type { HostedModel } from '../../../sidecar/api/services.js';
 import type { Exchange, Reply } from '../../../sidecar/http/exchange.js';
 import { FakeSpool } from '../../support/in-process.js';
+import { NO_FILES } from '../../support/request-head.js';
 
 type Parts = Parameters<typeof readyz>[1];
 
@@ -33,6 +34,7 @@ function answer(handler: typeof readyz, parts: Parts): { readonly status: number
       header: () => undefined,
     },
     gone: new AbortController().signal,
+    ...NO_FILES,
     body: unused,
     reply: (reply) => void replies.push(reply),
     fail: unused,

@@ -12,7 +12,7 @@ import { FakeClock } from '../../support/fake-clock.js';
 import { FakeEngine } from '../../support/fake-engine.js';
 import { ACME } from '../../support/in-process.js';
 import { SeatQueue } from '../../../sidecar/admission/queue.js';
-import { postHead } from '../../support/request-head.js';
+import { NO_FILES, postHead } from '../../support/request-head.js';
 import { routeServices } from '../../support/route-services.js';
 
 const fault = new Error('a fault');
@@ -32,6 +32,7 @@ function exchange(): Exchange {
   return {
     head: postHead((name) => (name === 'content-type' ? 'application/json' : undefined)),
     gone: new AbortController().signal,
+    ...NO_FILES,
     body: () => Promise.resolve(new Body(new Uint8Array(2), 2, 0)),
     reply: () => undefined,
     fail: () => undefined,

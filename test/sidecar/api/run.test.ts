@@ -19,7 +19,7 @@ import { stubJob } from '../../support/engine-harness.js';
 import { FakeClock } from '../../support/fake-clock.js';
 import { FakeEngine } from '../../support/fake-engine.js';
 import { FakeSpool } from '../../support/in-process.js';
-import { postHead } from '../../support/request-head.js';
+import { NO_FILES, postHead } from '../../support/request-head.js';
 import { routeServices } from '../../support/route-services.js';
 
 /** Lets all settled promises continue. */
@@ -89,6 +89,7 @@ class Seated {
     const exchange = {
       head: postHead((name) => HEADERS.get(name)),
       gone: disconnect.signal,
+      ...NO_FILES,
       body: () => Promise.resolve(body),
       reply: () => say('done'),
       fail: ({ code }: { readonly code: string }) => say(code),

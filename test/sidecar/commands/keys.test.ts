@@ -79,7 +79,7 @@ t.test('errors do not repeat the given values, and nothing is changed', async (t
     [
       'create --account a --routes chat,sing',
       2,
-      /^ra-sidecar: --routes takes chat, decisions, systemone, embeddings, rerank\n/,
+      /^ra-sidecar: --routes takes chat, decisions, systemone, embeddings, rerank, batch\n/,
     ],
     ['create --account a --expires 0d', 2, /^ra-sidecar: --expires must be after now\n/],
     [

@@ -44,7 +44,7 @@ t.test('without settings: every default', async (t) => {
     },
     queue: { maxWaitMs: 10_000, waitingPerSeat: 8, waitingBytes: 67_108_864, waitForLoad: true },
     sessions: { keepMaxMs: 60_000 },
-    batch: { headroomPercent: 50 },
+    batch: { store: 'off', maxBytes: 8 * 1024 ** 3, headroomPercent: 50 },
     bodies: { chatBytes: 83_886_080, totalBytes: 536_870_912, shortBytes: 67_108_864, inlineBytes: 16_384 },
     stream: {
       keepAliveMs: 15_000,
@@ -211,7 +211,7 @@ t.test('each path is relative to the working directory, and absolute in the conf
       ? Object.entries(value).flatMap(([name, each]) => texts(each, `${path}.${name}`))
       : [[path, String(value)]];
   const paths = texts(config, '').filter(([path]) => isPath.test(path));
-  t.equal(paths.length, 24);
+  t.equal(paths.length, 25);
   for (const [path, value] of paths) {
     t.equal(value, path === '.models.1.file' ? 'embedded' : join(process.cwd(), 'some/where'), path);
   }

@@ -10,6 +10,7 @@ import { Server, type Handler } from '../../../sidecar/http/server.js';
 import { deferred, serve } from '../../support/http-server.js';
 import { RawConnection } from '../../support/raw-http.js';
 import type { RawResponse } from '../../support/raw-http.js';
+import { NO_FILES } from '../../support/request-head.js';
 
 const DATE = /Date: [A-Z][a-z]{2}, \d\d [A-Z][a-z]{2} \d{4} \d\d:\d\d:\d\d GMT\r\n/g;
 const UUID = /^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$/;
@@ -468,6 +469,7 @@ t.test('a wrapper of exchanges sees all answers, the server’s own refusals too
       wrap: (exchange) => ({
         head: exchange.head,
         gone: exchange.gone,
+        ...NO_FILES,
         body: (limit) => exchange.body(limit),
         stream: (headers) => exchange.stream(headers),
         pieces: (headers) => exchange.pieces(headers),

@@ -21,7 +21,7 @@ function open(harness: SpoolHarness, ...ids: readonly string[]): UsageRecord[] {
   return records;
 }
 
-function close(harness: SpoolHarness, id: string): Promise<void> {
+function close(harness: SpoolHarness, id: string): Promise<boolean> {
   const record = usageRecord(id, 'close');
   harness.spool.append(record);
   return harness.spool.sync(record);
@@ -326,7 +326,7 @@ t.test('close() on a failing or hanging disk takes no longer than its bound', as
 function appendClose(
   harness: SpoolHarness,
   id: string,
-): { close: UsageRecord; cancelled: UsageRecord; synced: Promise<void> } {
+): { close: UsageRecord; cancelled: UsageRecord; synced: Promise<boolean> } {
   const close = usageRecord(id, 'close');
   harness.spool.append(close);
   return { close, cancelled: { ...close, outcome: 'cancelled' }, synced: harness.spool.sync(close) };

@@ -1,0 +1,88 @@
+/** Batches on the operators' listener: GET /batches, POST /batches/cancel and /batches/drop. Nothing of their content is shown. */
+import { hasEnded, type BatchRecord } from '../batch/batch-store.js';
+import { contractError } from '../domain/errors.js';
+import type { Exchange } from '../http/exchange.js';
+import { isJson } from './preflight.js';
+import * as refusals from './refusals.js';
+import type { BatchServices } from './services.js';
+
+/** Batches that are listed, the newest first. */
+const MOST_LISTED = 200;
+
+const MAX_BYTES = 1024;
+
+/** One batch as operators see it. */
+export interface BatchRow {
+  readonly id: string;
+  readonly account: string;
+  readonly key_id: string;
+  readonly endpoint: string;
+  readonly status: string;
+  readonly lines: number;
+  readonly answered: number;
+  readonly failed: number;
+  /** Unix time, s. */
+  readonly created_at: number;
+}
+
+export function listBatches(exchange: Exchange, batch: BatchServices | undefined): void {
+  const rows =
+    batch?.batches
+      .list()
+      .slice(0, MOST_LISTED)
+      .map((record) => rowOf(batch, record)) ?? [];
+  exchange.reply({ status: 200, body: JSON.stringify({ batches: rows }) });
+}
+
+/** `{"id"}`. To drop a batch is to forget it with its answers; it must have ended. */
+export async function endBatch(
+  exchange: Exchange,
+  how: 'cancel' | 'drop',
+  batch: BatchServices | undefined,
+): Promise<void> {
+  // This also protects against web pages, which may not send this type to another origin without a CORS preflight.
+  if (!isJson(exchange.head.header('content-type'))) {
+    exchange.fail(refusals.wrongContentType());
+    return;
+  }
+  const body = await exchange.body(MAX_BYTES);
+  if (body.kind === 'gone') return;
+  const id = body.kind === 'body' && body.bytes ? idIn(body.bytes) : undefined;
+  const record = id === undefined ? undefined : batch?.batches.get(id);
+  if (!batch || !record) {
+    exchange.fail(contractError('not_found', 'There is no batch with this id; GET /batches lists them.'));
+    return;
+  }
+  if (how === 'drop' && !hasEnded(record)) {
+    exchange.fail(contractError('bad_request', 'The batch has not ended: cancel it first.'));
+    return;
+  }
+  const row = how === 'cancel' ? rowOf(batch, await batch.runner.cancel(record)) : rowOf(batch, record);
+  if (how === 'drop') await batch.batches.drop(record);
+  exchange.reply({ status: 200, body: JSON.stringify(row) });
+}
+
+function rowOf({ runner }: BatchServices, record: BatchRecord): BatchRow {
+  const { id, account, caller, endpoint, status, lines, createdAt, sums } = record;
+  const { completed, failed } = sums ?? runner.sumsOf(id) ?? { completed: 0, failed: 0 };
+  return {
+    id,
+    account,
+    key_id: caller.keyId,
+    endpoint,
+    status,
+    lines,
+    answered: completed,
+    failed,
+    created_at: createdAt,
+  };
+}
+
+function idIn(bytes: Uint8Array): string | undefined {
+  try {
+    const { id } = JSON.parse(Buffer.from(bytes).toString('utf8')) as { id?: unknown };
+    return typeof id === 'string' ? id : undefined;
+  } catch {
+    return undefined;
+  }
+}

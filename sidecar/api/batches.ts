@@ -1,0 +1,186 @@
+/** /v1/batches: requests of a stored file, answered within a day (running-batch.ts). Only served where `batch.store` is set. */
+import { ACCOUNT_OPEN, hasEnded, type BatchRecord } from '../batch/batch-store.js';
+import { BATCH_REQUEST_BYTES, parseBatchRequest } from '../contracts/batches.js';
+import { contractError } from '../domain/errors.js';
+import { formatUsd, NO_TOKENS } from '../domain/money.js';
+import { BATCH_REFERENCE, forBatches, idOf, isFull, pageOf, type BatchAnswer, type BatchCall } from './files.js';
+import { isJson } from './preflight.js';
+import * as refusals from './refusals.js';
+import { failed, type Stop } from './request-context.js';
+import { ANY_ERRORS, KEY_ERRORS, type PlainRoute } from './route.js';
+import type { BatchServices } from './services.js';
+
+/** Batches of one page. */
+const MOST_LISTED = 100;
+const DEFAULT_LISTED = 20;
+
+const BATCHES_PATH = '/v1/batches';
+const BATCH_PATH = '/v1/batches/{id}';
+const CANCEL_PATH = '/v1/batches/{id}/cancel';
+
+const ERRORS = [...ANY_ERRORS, ...KEY_ERRORS];
+
+export const CREATE_BATCH: PlainRoute = {
+  serve: (exchange, services) => forBatches(exchange, services, 'batches', create),
+  reference: {
+    path: BATCHES_PATH,
+    method: 'post',
+    id: 'createBatch',
+    summary: 'Run the requests of a file',
+    description:
+      'All lines of the file are checked first; if one is not valid the batch fails and none runs. Each line is `{"custom_id", "method": ' +
+      '"POST", "url", "body"}`: `url` is the endpoint of the batch, `body` a body of it that does not stream. At most 100,000 lines; of an ' +
+      'account 10 batches that have not ended. The body has at most 64 KiB.',
+    request: 'BatchRequest',
+    answer: 'Batch',
+    errors: [...ERRORS, 'not_found', 'capacity_exceeded', 'payload_too_large', 'spool_unhealthy', 'draining'],
+    ...BATCH_REFERENCE,
+  },
+};
+
+export const LIST_BATCHES: PlainRoute = {
+  serve: (exchange, services) => forBatches(exchange, services, 'batches', list),
+  reference: {
+    path: BATCHES_PATH,
+    method: 'get',
+    id: 'listBatches',
+    summary: 'The account’s batches',
+    description:
+      'Those of all keys of the account, the newest first. Parameters of the query: `limit` (1 to 100, by default 20), `after` (the id of ' +
+      'the last batch of the page before).',
+    answer: 'BatchList',
+    errors: ERRORS,
+    ...BATCH_REFERENCE,
+  },
+};
+
+export const CANCEL_BATCH: PlainRoute = {
+  serve: (exchange, services) => forBatches(exchange, services, 'batches', cancel),
+  reference: {
+    path: CANCEL_PATH,
+    method: 'post',
+    id: 'cancelBatch',
+    summary: 'Cancel a batch',
+    description:
+      'Lines that run are stopped and cost nothing; answers so far stay. Without effect on a batch that has ended.',
+    answer: 'Batch',
+    errors: [...ERRORS, 'not_found'],
+    ...BATCH_REFERENCE,
+  },
+};
+
+export const SHOW_BATCH: PlainRoute = {
+  serve: (exchange, services) => forBatches(exchange, services, 'batches', show),
+  reference: {
+    path: BATCH_PATH,
+    method: 'get',
+    id: 'showBatch',
+    summary: 'One batch',
+    description: 'With its counts, its usage and its cost so far.',
+    answer: 'Batch',
+    errors: [...ERRORS, 'not_found'],
+    ...BATCH_REFERENCE,
+  },
+};
+
+const NOT_FOUND = contractError(
+  'not_found',
+  'The account of this key has no batch with this id. GET /v1/batches lists its batches.',
+);
+const NO_FILE = contractError(
+  'not_found',
+  'The account of this key has no file with this id. Store it with POST /v1/files first.',
+  { param: 'input_file_id' },
+);
+
+function batchAt({ exchange, caller, batch }: BatchCall): BatchRecord | Stop {
+  return batch.batches.find(caller.account, idOf(exchange.head.path)) ?? failed(NOT_FOUND);
+}
+
+function isStop(found: BatchRecord | Stop): found is Stop {
+  return 'kind' in found;
+}
+
+async function create({ exchange, context, caller, services, batch }: BatchCall): Promise<BatchAnswer> {
+  if (services.draining()) return failed(refusals.draining(refusals.DRAIN_RETRY_MS));
+  if (!services.spool.health.ok) return failed(refusals.spoolUnhealthy());
+  if (!isJson(exchange.head.header('content-type'))) return failed(refusals.wrongContentType());
+  const body = await exchange.body(BATCH_REQUEST_BYTES);
+  if (body.kind === 'gone') return { kind: 'cancelled' };
+  if (body.kind === 'silent') return failed(refusals.silentBody());
+  if (body.kind !== 'body')
+    return failed(body.kind === 'too-large' ? refusals.tooLarge(BATCH_REQUEST_BYTES) : refusals.noRoom());
+  const parsed = parseBatchRequest(body.bytes ?? new Uint8Array());
+  body.free();
+  if (parsed.kind === 'invalid') return failed(parsed.error);
+  const { request } = parsed;
+  const input = batch.files.find(caller.account, request.inputFile);
+  if (input?.purpose !== 'batch') return failed(NO_FILE);
+  if (request.endpoint === '/v1/responses' && services.contract === 'strict') return failed(refusals.compatibleOnly());
+  try {
+    const record = await batch.batches.create(caller, request, batch.position());
+    if (!record) return failed(refusals.tooManyBatches(ACCOUNT_OPEN));
+    batch.runner.submitted();
+    return batchObject(batch, record);
+  } catch (fault) {
+    if (!isFull(fault)) throw fault;
+    context.log.error('batch cannot be stored', { fault });
+    return failed(refusals.noFileRoom('store'));
+  }
+}
+
+function list({ exchange, caller, batch }: BatchCall): BatchAnswer {
+  const query = new URLSearchParams(exchange.head.query);
+  if (!query.has('limit')) query.set('limit', String(DEFAULT_LISTED));
+  return pageOf(batch.batches.list(caller.account), query, MOST_LISTED, (record) => batchObject(batch, record));
+}
+
+function show(call: BatchCall): BatchAnswer {
+  const found = batchAt(call);
+  return isStop(found) ? found : batchObject(call.batch, found);
+}
+
+async function cancel(call: BatchCall): Promise<BatchAnswer> {
+  const found = batchAt(call);
+  return isStop(found) ? found : batchObject(call.batch, await call.batch.runner.cancel(found));
+}
+
+/** The object of a batch, as OpenAI's, and what it has used and cost so far. */
+function batchObject({ batches, runner }: BatchServices, record: BatchRecord): object {
+  const { id, endpoint, status, inputFile, outputFile, errorFile, createdAt, expiresAt, times, lines, files, sums } =
+    record;
+  const running = runner.sumsOf(id);
+  const { completed, failed: failures, used } = sums ?? running ?? { completed: 0, failed: 0, used: NO_TOKENS };
+  const picodollars = sums ? BigInt(sums.picodollars) : (running?.picodollars ?? 0n);
+  const pause = hasEnded(record) ? undefined : runner.pauseOf(id);
+  const problems = pause ? [pause] : record.problems;
+  return {
+    id,
+    object: 'batch',
+    endpoint,
+    errors: problems.length === 0 ? null : { object: 'list', data: problems },
+    input_file_id: inputFile,
+    completion_window: '24h',
+    status,
+    output_file_id: files?.output === true ? outputFile : null,
+    error_file_id: files?.error === true ? errorFile : null,
+    created_at: createdAt,
+    in_progress_at: times.in_progress ?? null,
+    expires_at: expiresAt,
+    finalizing_at: times.finalizing ?? null,
+    completed_at: times.completed ?? null,
+    failed_at: times.failed ?? null,
+    expired_at: times.expired ?? null,
+    cancelling_at: times.cancelling ?? null,
+    cancelled_at: times.cancelled ?? null,
+    request_counts: { total: lines, completed, failed: failures },
+    usage: {
+      input_tokens: used.promptTokens,
+      input_tokens_details: { cached_tokens: used.cachedTokens },
+      output_tokens: used.completionTokens,
+      total_tokens: used.promptTokens + used.completionTokens,
+    },
+    cost: { value: formatUsd(picodollars), currency: 'usd' },
+    metadata: batches.metadataOf(record),
+  };
+}

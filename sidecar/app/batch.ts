@@ -1,0 +1,103 @@
+/** The store of files and batches of one process, as `batch.store` has it. */
+import { createHash } from 'node:crypto';
+import { join } from 'node:path';
+import { BatchRunner } from '../api/batch-runner.js';
+import type { BatchRunOptions } from '../api/running-batch.js';
+import type { BatchServices } from '../api/services.js';
+import type { RecordedUsage } from '../batch/answers.js';
+import { BatchStore } from '../batch/batch-store.js';
+import { FileStore, WrongKey } from '../batch/file-store.js';
+import { Vault } from '../batch/records.js';
+import type { Config } from '../config/config.js';
+import { readSecrets } from '../lib/secret-file.js';
+import { START } from '../usage/spool-format.js';
+import type { Opening } from './identities.js';
+
+/** The memory of the machine as files; each data folder has one of its own. */
+const MEMORY_DIR = '/dev/shm';
+
+/** The folder of batches in a data folder. */
+export function batchDir({ dataDir }: Pick<Config, 'dataDir'>): string {
+  return join(dataDir, 'batches');
+}
+
+/** Where the content of files is. */
+export function contentDirOf({ dataDir, batch }: Pick<Config, 'dataDir' | 'batch'>): string {
+  if (batch.store !== 'memory') return join(batchDir({ dataDir }), 'content');
+  return join(MEMORY_DIR, `ra-sidecar-${createHash('sha256').update(dataDir).digest('hex').slice(0, 16)}`);
+}
+
+/**
+ * Opens the store while this process has the lock of the spool, and so of the data folder. Undefined if it is off. Rejects with one line if
+ * the operator's key is missing or is not the one of the stored files.
+ */
+export async function openBatches(
+  config: Config,
+  { clock, log, closers }: Opening,
+  { spool, services, counted }: Running,
+): Promise<OpenBatches | undefined> {
+  const { store, keyFile, maxBytes } = config.batch;
+  if (store === 'off') return undefined;
+  const isMemory = store === 'memory';
+  const vault = isMemory || keyFile === undefined ? Vault.ofProcess() : new Vault(await readSecrets(keyFile));
+  const dir = batchDir(config);
+  const onFault = (fault: unknown): void => log.error('stored file cannot be deleted', { fault });
+  const contentDir = contentDirOf(config);
+  const options = {
+    clock,
+    date: () => new Date(),
+    vault,
+    dir: join(dir, 'files'),
+    contentDir,
+    maxBytes,
+    isMemory,
+    onFault,
+  };
+  const files = await FileStore.open(options).catch((error: unknown) => {
+    if (error instanceof WrongKey) throw new Error(wrongKey(dir, keyFile, error), { cause: error });
+    throw error;
+  });
+  closers.add({ name: 'stored files', close: () => files.end() });
+  const batches = await BatchStore.open({
+    clock,
+    date: options.date,
+    vault,
+    dir: join(dir, 'batches'),
+    files,
+    onFault,
+  });
+  const runner = new BatchRunner({
+    clock,
+    store: batches,
+    files,
+    spool,
+    services,
+    counted,
+    onFault: (fault) => log.error('batch cannot go on', { fault }),
+  });
+  closers.add({ name: 'batches', close: () => runner.close().then(() => batches.end()) });
+  return { files, uploads: new Map(), batches, runner, position: () => spool.position };
+}
+
+/** What lines of batches run with. */
+export type Running = Pick<BatchRunOptions, 'spool' | 'services' | 'counted'>;
+
+/** The same as routes use it, and what the process begins and ends. */
+export interface OpenBatches extends BatchServices {
+  readonly runner: BatchRunner;
+}
+
+/** Of a process without a spool of its own: there is no earlier usage. */
+export const NO_USAGE: RecordedUsage = {
+  position: START,
+  async *read() {
+    // There is none.
+  },
+};
+
+function wrongKey(dir: string, keyFile: string | undefined, { message }: WrongKey): string {
+  return (
+    `batch.keyFile: ${message} with the keys in it: add the key that they were stored with as a line of ${keyFile ?? 'the file'}, ` +
+    `or give them up with \`ra-sidecar batches drop --all\` (folder ${dir})`
+  );
+}

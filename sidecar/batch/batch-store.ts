@@ -1,0 +1,294 @@
+/**
+ * The records of batches, as callers see them. What a caller wrote in one, its metadata, is sealed.
+ *
+ *     validating ──> in_progress ──> finalizing ──> completed, or expired
+ *         │               └──> cancelling ──> cancelled
+ *         └──> failed: a line is not valid; or its content was lost with the memory of an earlier process
+ */
+import { randomBytes } from 'node:crypto';
+import type { Caller } from '../access/identity.js';
+import { tokenLimitsOf, type TokenLimits } from '../access/limits.js';
+import type { BatchEndpoint, BatchStatus } from '../contracts/batch-schemas.js';
+import type { BatchRequest } from '../contracts/batches.js';
+import type { KeyRoute } from '../contracts/requests.js';
+import { NO_TOKENS, type TokenCounts } from '../domain/money.js';
+import { CLASS_WEIGHTS } from '../domain/service-class.js';
+import type { Clock } from '../lib/clock.js';
+import { comparePositions, type Position } from '../usage/spool-format.js';
+import type { FileStore } from './file-store.js';
+import { Records, type StoredRecord, type Vault } from './records.js';
+
+/** Lines of one batch, and of all batches of one account that have not ended. */
+export const BATCH_LINES = 100_000;
+export const ACCOUNT_LINES = 1_000_000;
+
+/** Batches of one account that have not ended, and that are remembered. */
+export const ACCOUNT_OPEN = 10;
+const ACCOUNT_BATCHES = 1000;
+
+/** The time of a batch until it expires, and for which its record is kept once it has ended, s. */
+const WINDOW_S = 86_400;
+const KEPT_S = 2_592_000;
+
+/** How often it is looked which records are too old, ms. */
+const SWEEP_MS = 600_000;
+
+/** What is wrong with a batch or one of its lines. Without content of a caller. */
+export interface BatchProblem {
+  readonly code: string;
+  readonly message: string;
+  readonly param: string | null;
+  readonly line: number | null;
+}
+
+/** The caller of a batch, from which its lines are authorized. Nothing of its key is kept. */
+export interface StoredCaller extends TokenLimits {
+  readonly keyId: string;
+  readonly environment: string;
+  readonly models: 'all' | readonly string[];
+  readonly routes?: readonly string[];
+  readonly cohort?: string;
+  readonly accountTokens?: TokenLimits;
+  readonly vouched?: true;
+}
+
+/** Unix times at which a batch got these statuses, s. */
+export type BatchTimes = Readonly<Partial<Record<Exclude<BatchStatus, 'validating'>, number>>>;
+
+export interface BatchRecord extends StoredRecord {
+  readonly caller: StoredCaller;
+  readonly endpoint: BatchEndpoint;
+  readonly status: BatchStatus;
+  readonly inputFile: string;
+  readonly outputFile: string;
+  readonly errorFile: string;
+  /** Unix time, s. */
+  readonly createdAt: number;
+  readonly expiresAt: number;
+  /** Of its answers' files, once it has ended, s. */
+  readonly outputLifeS: number;
+  readonly times: BatchTimes;
+  /** 0 until the lines are counted. */
+  readonly lines: number;
+  readonly problems: readonly BatchProblem[];
+  /** From where the spool is needed (answers.ts). */
+  readonly position: Position;
+  /** Of a batch that has ended: its sums. Picodollars as text. */
+  readonly sums?: {
+    readonly completed: number;
+    readonly failed: number;
+    readonly used: TokenCounts;
+    readonly picodollars: string;
+  };
+  /** Of a batch that has ended: which of its files there are. */
+  readonly files?: { readonly output: boolean; readonly error: boolean };
+}
+
+/** A change of a record; `problems`, `lines` and the like as they then are. */
+export type BatchChange = Partial<Omit<BatchRecord, 'id' | 'account' | 'sealed' | 'caller'>>;
+
+const ENDED: ReadonlySet<BatchStatus> = new Set(['failed', 'completed', 'expired', 'cancelled']);
+
+export function hasEnded({ status }: Pick<BatchRecord, 'status'>): boolean {
+  return ENDED.has(status);
+}
+
+export interface BatchStoreOptions {
+  readonly clock: Clock;
+  readonly date: () => Date;
+  readonly vault: Vault;
+  readonly dir: string;
+  readonly files: FileStore;
+  readonly onFault: (fault: unknown) => void;
+}
+
+export class BatchStore {
+  readonly #options: BatchStoreOptions;
+  readonly #records: Records<BatchRecord>;
+  #cancelSweep: () => void = () => undefined;
+  /** Changes are made one after another, so that none is lost. */
+  #lastChange: Promise<unknown> = Promise.resolve();
+
+  private constructor(options: BatchStoreOptions, records: Records<BatchRecord>) {
+    this.#options = options;
+    this.#records = records;
+  }
+
+  /** Reads the records. Batches whose content was lost with the memory of an earlier process have failed. */
+  static async open(options: BatchStoreOptions): Promise<BatchStore> {
+    const store = new BatchStore(options, await Records.open<BatchRecord>(options.dir));
+    for (const record of store.unfinished()) {
+      if (options.files.has(record.inputFile)) options.files.hold(record.inputFile);
+      else await store.change(record.id, () => ({ status: 'failed', problems: [CONTENT_LOST], sums: NO_SUMS }));
+    }
+    store.#sweepLater();
+    return store;
+  }
+
+  /** Undefined if this account has no such batch. */
+  find(account: string, id: string): BatchRecord | undefined {
+    const record = this.#records.get(id);
+    return record?.account === account ? record : undefined;
+  }
+
+  get(id: string): BatchRecord | undefined {
+    return this.#records.get(id);
+  }
+
+  /** The newest first. `account`: absent: of all. */
+  list(account?: string): BatchRecord[] {
+    const own = [...this.#records.all()].filter((record) => account === undefined || record.account === account);
+    return own.sort((a, b) => b.createdAt - a.createdAt || (a.id < b.id ? 1 : -1));
+  }
+
+  unfinished(): BatchRecord[] {
+    return [...this.#records.all()].filter((record) => !hasEnded(record));
+  }
+
+  metadataOf({ sealed, id }: BatchRecord): Readonly<Record<string, string>> | null {
+    const text = this.#options.vault.unseal(sealed, id);
+    return text === undefined ? null : (JSON.parse(text) as Readonly<Record<string, string>> | null);
+  }
+
+  /** The spool's records are needed from here; undefined if none is. */
+  get keepFrom(): Position | undefined {
+    let from: Position | undefined;
+    for (const record of this.#records.all())
+      if (!hasEnded(record) && (from === undefined || comparePositions(record.position, from) < 0))
+        from = record.position;
+    return from;
+  }
+
+  /** Undefined: the account has as many batches that have not ended as it may. Rejects with the system's error. */
+  async create(caller: Caller, request: BatchRequest, position: Position): Promise<BatchRecord | undefined> {
+    const { account } = caller;
+    if (this.unfinished().filter((record) => record.account === account).length >= ACCOUNT_OPEN) return undefined;
+    const { files, vault } = this.#options;
+    const id = `batch_${randomBytes(16).toString('hex')}`;
+    const [createdAt, never] = [this.#now, Number.MAX_SAFE_INTEGER];
+    files.hold(request.inputFile);
+    try {
+      const output = await files.createOpen(account, `${id}_output.jsonl`, never);
+      const error = await files.createOpen(account, `${id}_error.jsonl`, never);
+      const record: BatchRecord = {
+        id,
+        account,
+        caller: storedCaller(caller),
+        endpoint: request.endpoint,
+        status: 'validating',
+        inputFile: request.inputFile,
+        outputFile: output.id,
+        errorFile: error.id,
+        createdAt,
+        expiresAt: createdAt + WINDOW_S,
+        outputLifeS: request.outputLifeS ?? KEPT_S,
+        times: {},
+        lines: 0,
+        problems: [],
+        position,
+        sealed: vault.seal(JSON.stringify(request.metadata), id),
+      };
+      await this.#records.put(record);
+      return record;
+    } catch (error) {
+      files.release(request.inputFile);
+      throw error;
+    }
+  }
+
+  /** Changes a record by what `make` says of it; a new status gets its time. Returns the changed one. Rejects with the system's error. */
+  change(id: string, make: (record: BatchRecord) => BatchChange): Promise<BatchRecord> {
+    const changed = this.#lastChange.then(() => this.#change(id, make));
+    this.#lastChange = changed.catch(() => undefined);
+    return changed;
+  }
+
+  async #change(id: string, make: (record: BatchRecord) => BatchChange): Promise<BatchRecord> {
+    const before = this.#records.get(id);
+    if (before === undefined) throw new Error('a batch is missing');
+    const change = make(before);
+    const { status } = change;
+    const times =
+      status === undefined || status === before.status ? before.times : { ...before.times, [status]: this.#now };
+    const record = Object.assign({}, before, { times }, change);
+    await this.#records.put(record);
+    return record;
+  }
+
+  /** Lines of an account's other batches that have not ended. */
+  linesOf(account: string, except: string): number {
+    const others = this.unfinished().filter((record) => record.account === account && record.id !== except);
+    return others.reduce((sum, { lines }) => sum + lines, 0);
+  }
+
+  /** Forgets a batch that has ended, with its answers. */
+  async drop(record: BatchRecord): Promise<void> {
+    const { files } = this.#options;
+    for (const file of [record.outputFile, record.errorFile]) if (files.has(file)) await files.remove(file);
+    await this.#records.remove(record.id);
+  }
+
+  /** Stops the sweeps. */
+  end(): void {
+    this.#cancelSweep();
+  }
+
+  get #now(): number {
+    return Math.floor(this.#options.date().getTime() / 1000);
+  }
+
+  #sweepLater(): void {
+    this.#cancelSweep = this.#options.clock.after(SWEEP_MS, () => {
+      void this.#sweep().catch((fault: unknown) => this.#options.onFault(fault));
+      this.#sweepLater();
+    });
+  }
+
+  /** Removes records that are too old, or too many. */
+  async #sweep(): Promise<void> {
+    const counts = new Map<string, number>();
+    for (const record of this.list()) {
+      const count = (counts.get(record.account) ?? 0) + 1;
+      counts.set(record.account, count);
+      const isOld = record.createdAt + WINDOW_S + KEPT_S < this.#now;
+      if (hasEnded(record) && (isOld || count > ACCOUNT_BATCHES)) await this.#records.remove(record.id);
+    }
+  }
+}
+
+const NO_SUMS = { completed: 0, failed: 0, used: NO_TOKENS, picodollars: '0' } as const;
+
+const CONTENT_LOST: BatchProblem = {
+  code: 'content_lost',
+  message:
+    'The server was restarted and keeps files in memory alone (batch.store). Store the file again and begin a new batch.',
+  param: null,
+  line: null,
+};
+
+function storedCaller(caller: Caller): StoredCaller {
+  const { keyId, environment, models, routes, cohort, accountTokens, vouched } = caller;
+  return {
+    ...tokenLimitsOf(caller),
+    keyId,
+    environment,
+    models: models === 'all' ? models : [...models],
+    ...(routes && { routes: [...routes] }),
+    ...(cohort !== undefined && { cohort }),
+    ...(accountTokens && { accountTokens }),
+    ...(vouched && { vouched }),
+  };
+}
+
+/** As its key was when the batch was created; of class `batch`. */
+export function callerOf({ account, caller }: BatchRecord): Caller {
+  const { models, routes, ...others } = caller;
+  return {
+    kind: 'caller',
+    account,
+    weight: CLASS_WEIGHTS.batch,
+    ...others,
+    models: models === 'all' ? models : new Set(models),
+    ...(routes && { routes: new Set(routes as readonly KeyRoute[]) }),
+  };
+}

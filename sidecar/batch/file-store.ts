@@ -1,0 +1,343 @@
+/**
+ * Files of callers for batches, and the answers of batches: the one place in which the sidecar keeps content. Each file is encrypted with a
+ * key of its own (pieces.ts), which its record has, sealed by the operator's key. To delete a file is to destroy that record.
+ *
+ *     create ──> pieces are appended ──finish──> ready ──deleted, or its time is over──> gone
+ *                     └─ a crash: an upload has no record yet, so its content is removed at the next start
+ *
+ * The answers of a batch have a record from the beginning, whose file is `open`, and are not shown until the batch has ended.
+ *
+ * With `batch.store: memory` the operator's key is one of this process, and the content is in the memory of the machine: nothing of it
+ * can be read after this process has ended.
+ */
+import { randomBytes } from 'node:crypto';
+import { mkdir, readdir, rm, statfs } from 'node:fs/promises';
+import { join } from 'node:path';
+import type { Clock } from '../lib/clock.js';
+import { PieceFile, type PieceHead } from './pieces.js';
+import { Records, type StoredRecord, type Vault } from './records.js';
+
+/** The longest file, bytes, and the most bytes and files of one account. */
+export const FILE_BYTES = 512 * 1024 * 1024;
+export const ACCOUNT_BYTES = 2 * 1024 * 1024 * 1024;
+export const ACCOUNT_FILES = 1000;
+
+/** How often it is looked which files' time is over, ms. */
+const SWEEP_MS = 60_000;
+
+/** This much of a disk stays free, bytes, since usage records are written to it too. */
+const RESERVE_BYTES = 256 * 1024 * 1024;
+
+export interface FileRecord extends StoredRecord {
+  readonly purpose: 'batch' | 'batch_output';
+  /** Of its content; while it is open, 0. */
+  readonly bytes: number;
+  /** Unix time, s. */
+  readonly createdAt: number;
+  readonly expiresAt: number;
+  /** A batch appends to it. */
+  readonly open: boolean;
+}
+
+/** What a record's `sealed` has. */
+interface Secrets {
+  /** Base64. */
+  readonly key: string;
+  readonly name: string;
+}
+
+export interface FileStoreOptions {
+  readonly clock: Clock;
+  readonly date: () => Date;
+  readonly vault: Vault;
+  /** The folders of records and of content. */
+  readonly dir: string;
+  readonly contentDir: string;
+  /** `batch.maxBytes`. */
+  readonly maxBytes: number;
+  /** The content of another process can never be read. */
+  readonly isMemory: boolean;
+  /** A file could not be deleted; it is tried again. */
+  readonly onFault: (fault: unknown) => void;
+}
+
+/** Why a file is not taken. */
+export type NoRoom = 'account' | 'store';
+
+/** The operator's key does not open what is stored. */
+export class WrongKey extends Error {
+  override readonly name = 'WrongKey';
+}
+
+export class FileStore {
+  readonly #options: FileStoreOptions;
+  readonly #records: Records<FileRecord>;
+  /** Bytes of uploads that have not ended and of open files, by account. */
+  readonly #growing = new Map<string, { bytes: number; files: number }>();
+  /** Files that are read by a batch, and how often. */
+  readonly #held = new Map<string, number>();
+  #cancelSweep: () => void = () => undefined;
+  #sweeping: Promise<void> | undefined;
+
+  private constructor(options: FileStoreOptions, records: Records<FileRecord>) {
+    this.#options = options;
+    this.#records = records;
+  }
+
+  /**
+   * Reads the records, and removes content without one. Rejects with {@link WrongKey} if the operator's key opens not all of them, and with
+   * the system's error if a folder cannot be used.
+   */
+  static async open(options: FileStoreOptions): Promise<FileStore> {
+    const { dir, contentDir, isMemory, vault } = options;
+    await mkdir(contentDir, { recursive: true, mode: 0o700 });
+    const records = await Records.open<FileRecord>(dir);
+    const lost = [...records.all()].filter(({ sealed, id }) => vault.unseal(sealed, id) === undefined);
+    if (lost.length > 0 && !isMemory) throw new WrongKey(`${lost.length} stored files cannot be opened`);
+    for (const { id } of lost) await records.remove(id);
+    for (const name of await readdir(contentDir))
+      if (records.get(name) === undefined) await rm(join(contentDir, name), { force: true });
+    const store = new FileStore(options, records);
+    store.#sweepLater();
+    return store;
+  }
+
+  /** Bytes of all ready files. */
+  get bytes(): number {
+    let sum = 0;
+    for (const { bytes } of this.#records.all()) sum += bytes;
+    return sum;
+  }
+
+  /** Undefined if this account has no such file, or its time is over. */
+  find(account: string, id: string): FileRecord | undefined {
+    const record = this.#records.get(id);
+    return record?.account === account && !record.open && record.expiresAt > this.#now ? record : undefined;
+  }
+
+  has(id: string): boolean {
+    return this.#records.get(id) !== undefined;
+  }
+
+  /** An account's ready files, the newest first. */
+  list(account: string): FileRecord[] {
+    const ready = [...this.#records.all()].filter(({ id }) => this.find(account, id) !== undefined);
+    return ready.sort((a, b) => b.createdAt - a.createdAt || (a.id < b.id ? 1 : -1));
+  }
+
+  /** What the caller named it. */
+  nameOf(record: FileRecord): string {
+    return this.#secretsOf(record).name;
+  }
+
+  /** Begins a file of an account. Its record is written by {@link NewFile.finish}. */
+  async create(account: string): Promise<NewFile> {
+    const id = `file-${randomBytes(16).toString('hex')}`;
+    const key = randomBytes(32);
+    const pieces = await PieceFile.create(this.#contentOf(id), key);
+    return new NewFile(this, id, account, key, pieces);
+  }
+
+  /** Why an account may not store so many bytes more; undefined if it may. Rejects with the system's error. */
+  async roomFor(account: string, bytes: number): Promise<NoRoom | undefined> {
+    let [own, files, all] = [bytes, 1, bytes];
+    for (const record of this.#records.all()) {
+      all += record.bytes;
+      if (record.account !== account) continue;
+      own += record.bytes;
+      files += 1;
+    }
+    for (const [owner, growing] of this.#growing) {
+      all += growing.bytes;
+      if (owner !== account) continue;
+      own += growing.bytes;
+      files += growing.files;
+    }
+    if (own > ACCOUNT_BYTES || files > ACCOUNT_FILES) return 'account';
+    return all > this.#options.maxBytes || !(await this.hasSpace()) ? 'store' : undefined;
+  }
+
+  /** Whether the disk, or the memory, has room for more. Rejects with the system's error. */
+  async hasSpace(): Promise<boolean> {
+    const { bavail, bsize } = await statfs(this.#options.contentDir);
+    return bavail * bsize > (this.#options.isMemory ? 0 : RESERVE_BYTES);
+  }
+
+  /** Opens a ready file for reading; the caller closes it. Undefined if it was deleted meanwhile. */
+  async read(record: FileRecord): Promise<PieceFile | undefined> {
+    if (this.#records.get(record.id) === undefined) return undefined;
+    return await PieceFile.read(this.#contentOf(record.id), this.#keyOf(record));
+  }
+
+  /** Begins a file that a batch appends to, with its record. */
+  async createOpen(account: string, name: string, expiresAt: number): Promise<FileRecord> {
+    const created = await this.create(account);
+    await created.pieces.close();
+    this.grows(account, 0, -1);
+    return await this.#put(created, { name, purpose: 'batch_output', expiresAt, bytes: 0, open: true });
+  }
+
+  /** Opens it. `found` is called for each piece that it has. Rejects if it is not there. */
+  async continue(id: string, found: (head: PieceHead) => void): Promise<PieceFile> {
+    const record = this.#records.get(id);
+    if (record === undefined) throw new Error('a stored file is missing');
+    return await PieceFile.continue(this.#contentOf(id), this.#keyOf(record), found);
+  }
+
+  /** It is ready: nothing is appended any more. An empty one is removed. */
+  async close(id: string, bytes: number, expiresAt: number): Promise<void> {
+    const record = this.#records.get(id);
+    if (record === undefined || !record.open) return;
+    if (bytes === 0) await this.remove(id);
+    else await this.#records.put(Object.assign({}, record, { bytes, expiresAt, open: false }));
+  }
+
+  /** Deletes a file: once this resolves, nothing can read it. */
+  async remove(id: string): Promise<void> {
+    await this.#records.remove(id);
+    await rm(this.#contentOf(id), { force: true });
+  }
+
+  /** A file that a batch reads, also if its time is over. */
+  held(id: string): FileRecord | undefined {
+    return this.isHeld(id) ? this.#records.get(id) : undefined;
+  }
+
+  /** A batch reads the file: until `release` its time does not end, and {@link isHeld} is true. */
+  hold(id: string): void {
+    this.#held.set(id, (this.#held.get(id) ?? 0) + 1);
+  }
+
+  release(id: string): void {
+    const holders = (this.#held.get(id) ?? 0) - 1;
+    if (holders > 0) this.#held.set(id, holders);
+    else this.#held.delete(id);
+  }
+
+  isHeld(id: string): boolean {
+    return this.#held.has(id);
+  }
+
+  /** Stops the sweeps. Of a store in memory the content is removed. */
+  async end(): Promise<void> {
+    this.#cancelSweep();
+    await this.#sweeping;
+    if (this.#options.isMemory) await rm(this.#options.contentDir, { recursive: true, force: true });
+  }
+
+  /** Deletes the files whose time is over. Never rejects. */
+  sweep(): Promise<void> {
+    this.#sweeping ??= this.#sweep().finally(() => (this.#sweeping = undefined));
+    return this.#sweeping;
+  }
+
+  /** For {@link NewFile} alone. */
+  grows(account: string, bytes: number, files: number): void {
+    const growing = this.#growing.get(account) ?? { bytes: 0, files: 0 };
+    growing.bytes += bytes;
+    growing.files += files;
+    if (growing.files > 0) this.#growing.set(account, growing);
+    else this.#growing.delete(account);
+  }
+
+  /** For {@link NewFile} alone. */
+  async finish(file: NewFile, about: { readonly name: string; readonly lifeS: number }): Promise<FileRecord> {
+    const { name, lifeS } = about;
+    const bytes = file.pieces.contentBytes;
+    return await this.#put(file, { name, purpose: 'batch', expiresAt: this.#now + lifeS, bytes, open: false });
+  }
+
+  async #put(
+    { id, account, key }: NewFile,
+    { name, ...fields }: Pick<FileRecord, 'purpose' | 'expiresAt' | 'bytes' | 'open'> & { readonly name: string },
+  ): Promise<FileRecord> {
+    const secrets: Secrets = { key: Buffer.from(key).toString('base64'), name };
+    const sealed = this.#options.vault.seal(JSON.stringify(secrets), id);
+    const record: FileRecord = { id, account, createdAt: this.#now, ...fields, sealed };
+    await this.#records.put(record);
+    return record;
+  }
+
+  get #now(): number {
+    return Math.floor(this.#options.date().getTime() / 1000);
+  }
+
+  #sweepLater(): void {
+    this.#cancelSweep = this.#options.clock.after(SWEEP_MS, () => {
+      void this.sweep();
+      this.#sweepLater();
+    });
+  }
+
+  async #sweep(): Promise<void> {
+    for (const { id, expiresAt, open } of [...this.#records.all()]) {
+      if (expiresAt > this.#now || open || this.isHeld(id)) continue;
+      await this.remove(id).catch((fault: unknown) => this.#options.onFault(fault));
+    }
+  }
+
+  #secretsOf({ sealed, id }: FileRecord): Secrets {
+    const text = this.#options.vault.unseal(sealed, id);
+    if (text === undefined) throw new WrongKey('a stored file cannot be opened');
+    return JSON.parse(text) as Secrets;
+  }
+
+  #keyOf(record: FileRecord): Uint8Array {
+    return Buffer.from(this.#secretsOf(record).key, 'base64');
+  }
+
+  #contentOf(id: string): string {
+    return join(this.#options.contentDir, id);
+  }
+}
+
+/** A file that is being written. Its owner calls `finish` or `discard`. */
+export class NewFile {
+  readonly id: string;
+  readonly account: string;
+  readonly key: Uint8Array;
+  readonly pieces: PieceFile;
+  readonly #store: FileStore;
+  #counted = 0;
+  #over = false;
+
+  constructor(store: FileStore, id: string, account: string, key: Uint8Array, pieces: PieceFile) {
+    this.#store = store;
+    this.id = id;
+    this.account = account;
+    this.key = key;
+    this.pieces = pieces;
+    store.grows(account, 0, 1);
+  }
+
+  /** Appends content, at most a piece. Resolves with why it is not taken, or undefined. Rejects with the system's error. */
+  async append(content: Uint8Array): Promise<NoRoom | undefined> {
+    const refused = await this.#store.roomFor(this.account, content.length);
+    if (refused !== undefined) return refused;
+    this.#store.grows(this.account, content.length, 0);
+    this.#counted += content.length;
+    await this.pieces.append([{ content, state: 'kept' }]);
+    return undefined;
+  }
+
+  /** Writes its record: it is ready. */
+  async finish(about: { readonly name: string; readonly lifeS: number }): Promise<FileRecord> {
+    await this.pieces.finish();
+    const record = await this.#store.finish(this, about);
+    await this.#end();
+    return record;
+  }
+
+  /** It is not wanted. Does nothing once it is ready. */
+  async discard(): Promise<void> {
+    if (this.#over) return;
+    await this.#end();
+    await this.#store.remove(this.id);
+  }
+
+  async #end(): Promise<void> {
+    this.#over = true;
+    this.#store.grows(this.account, -this.#counted, -1);
+    await this.pieces.close();
+  }
+}

@@ -1,0 +1,309 @@
+/**
+ * A file of content that is encrypted piece by piece, so that it is written and read without being whole in memory, and grows by
+ * pieces that are each durable.
+ *
+ *     piece: head of 64 bytes | content, AES-256-GCM | tag, 16 bytes
+ *     head:  state, version | length | line | tokens: prompt, cached, completion | picodollars | attempt | nonce | index
+ *
+ * Each file has a key of its own (file-store.ts). Nonces are random. All of the head but its state is authenticated, so that pieces can
+ * neither be changed nor exchanged. The state is changed in place:
+ *
+ *     written ──its usage record is durable──> kept
+ *        └──────there is no such record──────> void: readers skip it
+ *
+ * A crash leaves at most an incomplete piece at the end, which `open` truncates.
+ */
+import { createCipheriv, createDecipheriv, randomBytes } from 'node:crypto';
+import { constants } from 'node:fs';
+import { open, type FileHandle } from 'node:fs/promises';
+import type { TokenCounts } from '../domain/money.js';
+
+/** The most bytes of content in one piece. */
+export const PIECE_BYTES = 1024 * 1024;
+
+const HEAD_BYTES = 64;
+const TAG_BYTES = 16;
+const NONCE_BYTES = 12;
+const VERSION = 1;
+
+const STATES = ['written', 'kept', 'void'] as const;
+export type PieceState = (typeof STATES)[number];
+
+/** Where a head has each field. The state is its first byte. */
+const AT = {
+  version: 1,
+  length: 4,
+  line: 8,
+  prompt: 12,
+  cached: 16,
+  completion: 20,
+  price: 24,
+  attempt: 32,
+  nonce: 48,
+  index: 60,
+} as const;
+
+/** What a piece is about: the answer to one line of a batch, and what it cost. */
+export interface PieceFacts {
+  /** From 1; 0: it answers no line. */
+  readonly line: number;
+  /** The id of the usage record, a UUID; empty: there is none. */
+  readonly attempt: string;
+  readonly used: TokenCounts;
+  readonly picodollars: bigint;
+}
+
+export interface Piece {
+  readonly content: Uint8Array;
+  readonly state: PieceState;
+  readonly facts?: PieceFacts;
+}
+
+/** A piece in its file. */
+export interface PieceHead extends PieceFacts {
+  readonly offset: number;
+  readonly state: PieceState;
+  /** Bytes of its content. */
+  readonly length: number;
+  readonly index: number;
+}
+
+/** An encrypted file that was damaged or cut. */
+export class DamagedPieces extends Error {
+  override readonly name = 'DamagedPieces';
+}
+
+/** One such file. Calls of `append` must not overlap; `close` is the owner's. All calls reject with the system's error. */
+export class PieceFile {
+  readonly #handle: FileHandle;
+  readonly #key: Uint8Array;
+  /** Where the next piece begins, and its index. */
+  #end = 0;
+  #count = 0;
+  #contentBytes = 0;
+
+  private constructor(handle: FileHandle, key: Uint8Array) {
+    this.#handle = handle;
+    this.#key = key;
+  }
+
+  /** A new file; one of this name must not exist. `key`: 32 bytes. */
+  static async create(path: string, key: Uint8Array): Promise<PieceFile> {
+    const { O_RDWR, O_CREAT, O_EXCL } = constants;
+    return new PieceFile(await open(path, O_RDWR | O_CREAT | O_EXCL, 0o600), key);
+  }
+
+  /** Opens a file for reading alone. */
+  static async read(path: string, key: Uint8Array): Promise<PieceFile> {
+    return new PieceFile(await open(path, constants.O_RDONLY), key);
+  }
+
+  /** Opens a file that grows on, after its last complete piece. `found` is called for each piece. */
+  static async continue(path: string, key: Uint8Array, found: (head: PieceHead) => void): Promise<PieceFile> {
+    const file = new PieceFile(await open(path, constants.O_RDWR), key);
+    for await (const head of file.heads()) {
+      found(head);
+      file.#end = endOf(head);
+      file.#count = head.index + 1;
+      file.#contentBytes += head.state === 'void' ? 0 : head.length;
+    }
+    await file.#handle.truncate(file.#end);
+    return file;
+  }
+
+  /** Bytes of the content of all pieces that are not void. */
+  get contentBytes(): number {
+    return this.#contentBytes;
+  }
+
+  /** Appends pieces. Resolves with their offsets once they are durable. After a failure the next call writes over what was left. */
+  async append(pieces: readonly Piece[]): Promise<number[]> {
+    let at = this.#end;
+    const offsets: number[] = [];
+    const parts: Uint8Array[] = [];
+    pieces.forEach((piece, i) => {
+      offsets.push(at);
+      const sealed = this.#seal(piece, this.#count + i);
+      parts.push(...sealed);
+      for (const { length } of sealed) at += length;
+    });
+    await this.#write(parts, this.#end);
+    await this.#handle.datasync();
+    this.#end = at;
+    this.#count += pieces.length;
+    for (const { content } of pieces) this.#contentBytes += content.length;
+    return offsets;
+  }
+
+  /** Sets the states of pieces; durable once it resolves. */
+  async mark(
+    heads: readonly { readonly offset: number; readonly length: number }[],
+    state: 'kept' | 'void',
+  ): Promise<void> {
+    if (heads.length === 0) return;
+    for (const { offset, length } of heads) {
+      await this.#write([Buffer.of(STATES.indexOf(state))], offset);
+      if (state === 'void') this.#contentBytes -= length;
+    }
+    await this.#handle.datasync();
+  }
+
+  /** No piece follows: what a failed call of `append` left is cut off. */
+  async finish(): Promise<void> {
+    await this.#handle.truncate(this.#end);
+    await this.#handle.datasync();
+  }
+
+  /** All complete pieces, in order, without their content. */
+  async *heads(): AsyncGenerator<PieceHead> {
+    const { size } = await this.#handle.stat();
+    const window = new Window(this.#handle);
+    for (let offset = 0, index = 0; offset + HEAD_BYTES + TAG_BYTES <= size; index += 1) {
+      const found = headOf(await window.at(offset, HEAD_BYTES), offset);
+      if (found === undefined || found.index !== index || endOf(found) > size) return;
+      yield found;
+      offset = endOf(found);
+    }
+  }
+
+  /**
+   * The content of all pieces that are not void, one at a time; `expected` bytes in all, if that is known. Throws {@link DamagedPieces} if a
+   * piece was changed, or there are fewer bytes.
+   */
+  async *contents(expected?: number): AsyncGenerator<Buffer> {
+    let bytes = 0;
+    const window = new Window(this.#handle);
+    for await (const { offset, length, state } of this.heads()) {
+      if (state === 'void') continue;
+      bytes += length;
+      yield this.#open(await window.at(offset, HEAD_BYTES + length + TAG_BYTES));
+    }
+    if (expected !== undefined && bytes !== expected) throw new DamagedPieces('an encrypted file is incomplete');
+  }
+
+  /** Whether the content of a piece is intact. */
+  async isIntact({ offset, length }: PieceHead): Promise<boolean> {
+    try {
+      this.#open(await new Window(this.#handle).at(offset, HEAD_BYTES + length + TAG_BYTES));
+      return true;
+    } catch (error) {
+      if (error instanceof DamagedPieces) return false;
+      throw error;
+    }
+  }
+
+  async close(): Promise<void> {
+    await this.#handle.close();
+  }
+
+  #seal({ content, state, facts }: Piece, index: number): [Buffer, Buffer, Buffer] {
+    const head = Buffer.alloc(HEAD_BYTES);
+    const nonce = randomBytes(NONCE_BYTES);
+    head[0] = STATES.indexOf(state);
+    head[AT.version] = VERSION;
+    head.writeUInt32LE(content.length, AT.length);
+    head.writeUInt32LE(index, AT.index);
+    nonce.copy(head, AT.nonce);
+    if (facts) {
+      const { line, attempt, used, picodollars } = facts;
+      head.writeUInt32LE(line, AT.line);
+      head.writeUInt32LE(used.promptTokens, AT.prompt);
+      head.writeUInt32LE(used.cachedTokens, AT.cached);
+      head.writeUInt32LE(used.completionTokens, AT.completion);
+      head.writeBigUInt64LE(picodollars, AT.price);
+      Buffer.from(attempt.replaceAll('-', ''), 'hex').copy(head, AT.attempt);
+    }
+    const cipher = createCipheriv('aes-256-gcm', this.#key, nonce);
+    cipher.setAAD(head.subarray(1));
+    const sealed = cipher.update(content);
+    cipher.final();
+    return [head, sealed, cipher.getAuthTag()];
+  }
+
+  /** `bytes`: one whole piece. */
+  #open(bytes: Buffer): Buffer {
+    const end = bytes.length - TAG_BYTES;
+    const decipher = createDecipheriv('aes-256-gcm', this.#key, bytes.subarray(AT.nonce, AT.nonce + NONCE_BYTES));
+    decipher.setAAD(bytes.subarray(1, HEAD_BYTES));
+    decipher.setAuthTag(bytes.subarray(end));
+    const content = decipher.update(bytes.subarray(HEAD_BYTES, end));
+    try {
+      decipher.final();
+    } catch {
+      throw new DamagedPieces('an encrypted file was changed, or its key is another one');
+    }
+    return content;
+  }
+
+  async #write(parts: readonly Uint8Array[], offset: number): Promise<void> {
+    const bytes = parts.length === 1 ? (parts[0] ?? new Uint8Array()) : Buffer.concat(parts);
+    for (let done = 0; done < bytes.length;) {
+      const { bytesWritten } = await this.#handle.write(bytes, done, bytes.length - done, offset + done);
+      if (bytesWritten === 0) throw new Error('nothing was written');
+      done += bytesWritten;
+    }
+  }
+}
+
+/** Bytes that are read at a time, so that short pieces do not cost a read each. */
+const WINDOW_BYTES = 256 * 1024;
+
+/** Reads a file from its beginning to its end through one buffer. */
+class Window {
+  readonly #handle: FileHandle;
+  #buffer = Buffer.allocUnsafeSlow(0);
+  #from = 0;
+  #length = 0;
+
+  constructor(handle: FileHandle) {
+    this.#handle = handle;
+  }
+
+  /** Valid until the next call. */
+  async at(offset: number, length: number): Promise<Buffer> {
+    if (offset < this.#from || offset + length > this.#from + this.#length) await this.#fill(offset, length);
+    return this.#buffer.subarray(offset - this.#from, offset - this.#from + length);
+  }
+
+  async #fill(offset: number, length: number): Promise<void> {
+    const wanted = Math.max(length, WINDOW_BYTES);
+    if (this.#buffer.length < wanted) this.#buffer = Buffer.allocUnsafeSlow(wanted);
+    this.#from = offset;
+    this.#length = 0;
+    while (this.#length < length) {
+      const { bytesRead } = await this.#handle.read(
+        this.#buffer,
+        this.#length,
+        this.#buffer.length - this.#length,
+        offset + this.#length,
+      );
+      if (bytesRead === 0) throw new DamagedPieces('an encrypted file is incomplete');
+      this.#length += bytesRead;
+    }
+  }
+}
+
+function endOf({ offset, length }: { readonly offset: number; readonly length: number }): number {
+  return offset + HEAD_BYTES + length + TAG_BYTES;
+}
+
+/** Undefined if these bytes are no head. */
+function headOf(head: Buffer, offset: number): PieceHead | undefined {
+  const state = STATES[head[0] ?? STATES.length];
+  if (state === undefined || head[AT.version] !== VERSION) return undefined;
+  const id = head.toString('hex', AT.attempt, AT.nonce);
+  return {
+    offset,
+    state,
+    length: head.readUInt32LE(AT.length),
+    index: head.readUInt32LE(AT.index),
+    line: head.readUInt32LE(AT.line),
+    used: {
+      promptTokens: head.readUInt32LE(AT.prompt),
+      cachedTokens: head.readUInt32LE(AT.cached),
+      completionTokens: head.readUInt32LE(AT.completion),
+    },
+    picodollars: head.readBigUInt64LE(AT.price),
+    attempt: /^0+$/.test(id) ? '' : id.replace(/^(.{8})(.{4})(.{4})(.{4})(.{12})$/, '$1-$2-$3-$4-$5'),
+  };
+}

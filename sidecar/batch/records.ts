@@ -1,0 +1,143 @@
+/**
+ * Records of stored files and of batches: one small JSON file each, replaced atomically. What is a caller's text in one, and the key of a
+ * file's content, is sealed by the operator's key, so that the data folder has neither.
+ */
+import { createCipheriv, createDecipheriv, hkdfSync, randomBytes } from 'node:crypto';
+import { mkdir, open, readdir, readFile, rm } from 'node:fs/promises';
+import { join } from 'node:path';
+import { replaceFile } from '../lib/replace-file.js';
+
+const NONCE_BYTES = 12;
+const TAG_BYTES = 16;
+const KEY_BYTES = 32;
+
+/** Seals short texts with the first of the operator's keys, and opens those of all of them, so that a key can be replaced. */
+export class Vault {
+  readonly #keys: readonly Uint8Array[];
+
+  /** `secrets`: of the operator's file, the one for new texts first. */
+  constructor(secrets: readonly (string | Uint8Array)[]) {
+    this.#keys = secrets.map((secret) => new Uint8Array(hkdfSync('sha256', secret, '', 'ra-sidecar batch', KEY_BYTES)));
+  }
+
+  /** A vault whose key ends with this process. */
+  static ofProcess(): Vault {
+    return new Vault([randomBytes(KEY_BYTES)]);
+  }
+
+  /** `id`: of the record that has the text, which opens with this id alone. */
+  seal(text: string, id: string): string {
+    const nonce = randomBytes(NONCE_BYTES);
+    const cipher = createCipheriv('aes-256-gcm', this.#keys[0] ?? new Uint8Array(), nonce);
+    cipher.setAAD(Buffer.from(id));
+    const sealed = cipher.update(text, 'utf8');
+    cipher.final();
+    return Buffer.concat([nonce, sealed, cipher.getAuthTag()]).toString('base64');
+  }
+
+  /** Undefined if no key of the operator opens it. */
+  unseal(sealed: string, id: string): string | undefined {
+    const bytes = Buffer.from(sealed, 'base64');
+    for (const key of this.#keys) {
+      const decipher = createDecipheriv('aes-256-gcm', key, bytes.subarray(0, NONCE_BYTES));
+      decipher.setAAD(Buffer.from(id));
+      decipher.setAuthTag(bytes.subarray(-TAG_BYTES));
+      const text = decipher.update(bytes.subarray(NONCE_BYTES, -TAG_BYTES));
+      try {
+        decipher.final();
+        return text.toString('utf8');
+      } catch {
+        // Sealed by another key.
+      }
+    }
+    return undefined;
+  }
+}
+
+/** What each record has. */
+export interface StoredRecord {
+  readonly id: string;
+  readonly account: string;
+  /** Sealed by a {@link Vault}. */
+  readonly sealed: string;
+}
+
+/** The records in one folder, all of them in memory. Records are replaced and never changed. */
+export class Records<T extends StoredRecord> {
+  readonly #dir: string;
+  readonly #byId = new Map<string, T>();
+
+  private constructor(dir: string) {
+    this.#dir = dir;
+  }
+
+  /** Reads all records of a folder, which is created. Rejects with one line if one cannot be read. */
+  static async open<T extends StoredRecord>(dir: string): Promise<Records<T>> {
+    await mkdir(dir, { recursive: true, mode: 0o700 });
+    const records = new Records<T>(dir);
+    for (const name of (await readdir(dir)).sort()) {
+      const path = join(dir, name);
+      if (!name.endsWith('.json')) {
+        // The draft of a record that a crash left.
+        await rm(path, { force: true });
+        continue;
+      }
+      const record = parsed(await readFile(path, 'utf8')) as T | undefined;
+      if (record === undefined || `${record.id}.json` !== name) throw new Error(`batch: ${path} is damaged`);
+      records.#byId.set(record.id, record);
+    }
+    return records;
+  }
+
+  get(id: string): T | undefined {
+    return this.#byId.get(id);
+  }
+
+  get size(): number {
+    return this.#byId.size;
+  }
+
+  all(): IterableIterator<T> {
+    return this.#byId.values();
+  }
+
+  /** Adds or replaces a record; durable once it resolves. Rejects if it cannot be written; the old one is then unchanged. */
+  async put(record: T): Promise<void> {
+    await replaceFile(this.#pathOf(record.id), async (draft) => draft.writeFile(JSON.stringify(record)), {
+      soleWriter: true,
+    });
+    this.#byId.set(record.id, record);
+  }
+
+  /** Removes a record. Its file is overwritten before, so that what was sealed in it, such as a key, is gone. */
+  async remove(id: string): Promise<void> {
+    const record = this.#byId.get(id);
+    if (record === undefined) return;
+    this.#byId.delete(id);
+    const path = this.#pathOf(id);
+    const handle = await open(path, 'r+');
+    try {
+      const { size } = await handle.stat();
+      await handle.write(Buffer.alloc(size), 0, size, 0);
+      await handle.sync();
+    } finally {
+      await handle.close();
+    }
+    await rm(path, { force: true });
+  }
+
+  #pathOf(id: string): string {
+    return join(this.#dir, `${id}.json`);
+  }
+}
+
+/** Undefined if the text is no record. What else it has was written by this program. */
+function parsed(text: string): StoredRecord | undefined {
+  try {
+    const value = JSON.parse(text) as Partial<StoredRecord> | null;
+    const isRecord = [value?.id, value?.account, value?.sealed].every((field) => typeof field === 'string');
+    return isRecord ? (value as StoredRecord) : undefined;
+  } catch {
+    return undefined;
+  }
+}

@@ -1,0 +1,148 @@
+/** Forms with one file (multipart/form-data), whose file is passed on as it arrives. The only importer of the multipart parser. */
+import { once } from 'node:events';
+import type { BusboyInstance } from '@fastify/busboy';
+import type { BodyEnd, WholeBody } from './body.js';
+import type { Exchange } from './exchange.js';
+
+/** Bytes of the file that are passed on at a time. */
+const PIECE_BYTES = 1024 * 1024;
+
+/** What a form may have besides its file, and the bytes of that: names, values, boundaries. */
+const MOST_FIELDS = 16;
+const FIELD_BYTES = 1024;
+const NAME_BYTES = 200;
+const ENVELOPE_BYTES = 64 * 1024;
+
+/** Takes the pieces of a file, at most a mebibyte each. Resolves with false if no more is wanted. */
+export type FileTaker = (piece: Uint8Array) => Promise<boolean>;
+
+export type Form =
+  | { readonly kind: 'form'; readonly fields: ReadonlyMap<string, string>; readonly filename: string | undefined }
+  /** It is no form, or its file is not in the field `file`. */
+  | { readonly kind: 'malformed' }
+  /** {@link FileTaker} wanted no more. */
+  | { readonly kind: 'stopped' }
+  | BodyEnd;
+
+/**
+ * Reads a form. Its file's pieces go to `take`, one at a time; meanwhile the connection is paused. `mostBytes`: of the file. Rejects with
+ * what `take` rejects with.
+ */
+export async function readForm(exchange: Exchange, mostBytes: number, take: FileTaker): Promise<Form> {
+  const reading = await openForm(exchange.head.header('content-type') ?? '', mostBytes, take);
+  if (reading === undefined) return { kind: 'malformed' };
+  const { busboy, result, isOver } = reading;
+  let received: Uint8Array | WholeBody | BodyEnd = { kind: 'complete' };
+  while (!isOver()) {
+    received = await exchange.receive(mostBytes + ENVELOPE_BYTES);
+    if (!(received instanceof Uint8Array)) break;
+    if (!busboy.write(received)) await Promise.race([drained(busboy), result.catch(() => undefined)]);
+  }
+  if (!(received instanceof Uint8Array) && received.kind !== 'complete') {
+    busboy.destroy();
+    return received;
+  }
+  busboy.end();
+  return await result;
+}
+
+async function openForm(
+  type: string,
+  mostBytes: number,
+  take: FileTaker,
+): Promise<
+  { readonly busboy: BusboyInstance; readonly result: Promise<Form>; readonly isOver: () => boolean } | undefined
+> {
+  if (!/^multipart\/form-data\s*;/i.test(type)) return undefined;
+  // Most sidecars take no forms.
+  const { Busboy } = await import('@fastify/busboy');
+  let busboy: BusboyInstance;
+  try {
+    busboy = new Busboy({
+      headers: { 'content-type': type },
+      limits: {
+        fields: MOST_FIELDS,
+        files: 1,
+        parts: MOST_FIELDS + 1,
+        fieldNameSize: NAME_BYTES,
+        fieldSize: FIELD_BYTES,
+        fileSize: mostBytes,
+        headerPairs: MOST_FIELDS,
+      },
+    });
+  } catch {
+    return undefined;
+  }
+  const fields = new Map<string, string>();
+  let filename: string | undefined;
+  let isMalformed = false;
+  let over = false;
+  const result = new Promise<Form>((resolve, reject) => {
+    let file: Promise<Form | undefined> = Promise.resolve(undefined);
+    const end = (form: Form): void => {
+      over = true;
+      resolve(form);
+    };
+    const fail = (fault: unknown): void => {
+      over = true;
+      reject(fault instanceof Error ? fault : new Error(String(fault)));
+    };
+    busboy.on('field', (name, value, isNameCut, isValueCut) => {
+      if (isNameCut || isValueCut || fields.has(name)) isMalformed = true;
+      else fields.set(name, value);
+    });
+    busboy.on('file', (name, stream, given) => {
+      isMalformed ||= name !== 'file';
+      filename = given;
+      file = passOn(stream, take).then((early) => {
+        if (early) end(early);
+        return early;
+      });
+      file.catch(fail);
+    });
+    for (const limit of ['partsLimit', 'filesLimit', 'fieldsLimit'] as const)
+      busboy.on(limit, () => {
+        isMalformed = true;
+      });
+    busboy.on('error', () => end({ kind: 'malformed' }));
+    busboy.on('finish', () => {
+      file.then(
+        (early) => end(early ?? (isMalformed ? { kind: 'malformed' } : { kind: 'form', fields, filename })),
+        fail,
+      );
+    });
+  });
+  // Of a caller that disconnects it is never read.
+  result.catch(() => undefined);
+  return { busboy, result, isOver: () => over };
+}
+
+/** An error, after which there is no more room, settles it too. */
+async function drained(busboy: BusboyInstance): Promise<void> {
+  await once(busboy, 'drain').catch(() => undefined);
+}
+
+/** Returns how the form ends if not all of the file was passed on. */
+async function passOn(
+  stream: NodeJS.ReadableStream & { truncated?: boolean },
+  take: FileTaker,
+): Promise<Form | undefined> {
+  let parts: Buffer[] = [];
+  let bytes = 0;
+  const pass = async (): Promise<boolean> => {
+    const piece = parts.length === 1 ? (parts[0] ?? Buffer.alloc(0)) : Buffer.concat(parts);
+    [parts, bytes] = [[], 0];
+    return await take(piece);
+  };
+  for await (const chunk of stream as AsyncIterable<Buffer>) {
+    for (let rest = chunk; rest.length > 0;) {
+      const part = rest.subarray(0, PIECE_BYTES - bytes);
+      rest = rest.subarray(part.length);
+      parts.push(part);
+      bytes += part.length;
+      if (bytes === PIECE_BYTES && !(await pass())) return { kind: 'stopped' };
+    }
+  }
+  if (stream.truncated === true) return { kind: 'too-large' };
+  return bytes > 0 && !(await pass()) ? { kind: 'stopped' } : undefined;
+}

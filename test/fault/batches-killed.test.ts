@@ -1,0 +1,83 @@
+/**
+ * A sidecar that runs a batch is killed at random times, repeatedly with one data folder. In the end each line has one answer, and the
+ * batch has cost what its usage records say. `node dist/test/fault/batches-killed.test.js 200` kills it 200 times.
+ */
+import { writeFileSync } from 'node:fs';
+import { join } from 'node:path';
+import OpenAI, { toFile } from 'openai';
+import t from 'tap';
+import { answersIn, chatLine, ended, storeOnDisk } from '../support/batch-client.js';
+import { makeKey } from '../support/keys.js';
+import { rounds } from '../support/long-form.js';
+import { chatOnly, Sidecar } from '../support/sidecar.js';
+import { readAll } from '../support/usage-records.js';
+
+const ROUNDS = Number(process.argv[2] ?? rounds({ short: 10, long: 200 }));
+/** Lines of the batch that are answered between two kills, at most. */
+const MOST_ANSWERS = 30;
+
+const dir = t.testdir();
+const { key, stored } = makeKey();
+writeFileSync(join(dir, 'keys.json'), JSON.stringify({ version: 1, keys: [stored] }));
+const prices = { version: 'p1', effective: '2026-01-01T00:00:00Z', decisions: '1' };
+const chat = { 'ra-tiny-chat': { input: '1', cachedInput: '1', output: '1' } };
+writeFileSync(join(dir, 'prices.json'), JSON.stringify({ version: 1, prices: [{ ...prices, chat }] }));
+const dataDir = join(dir, 'data');
+const config = {
+  ...(await chatOnly(8)),
+  dataDir,
+  keys: { file: join(dir, 'keys.json') },
+  pricing: { file: join(dir, 'prices.json') },
+  batch: storeOnDisk(dir),
+};
+const start = async (): Promise<{ sidecar: Sidecar; client: OpenAI }> => {
+  const sidecar = await Sidecar.start(t, { stub: true, config });
+  return { sidecar, client: new OpenAI({ apiKey: key, baseURL: sidecar.base, maxRetries: 0 }) };
+};
+
+t.test(`killed ${ROUNDS} times: each line is answered once and billed once`, async (t) => {
+  const lines = Array.from({ length: ROUNDS * MOST_ANSWERS }, (_, i) => chatLine(String(i), 1 + (i % 5)));
+  let { sidecar, client } = await start();
+  const file = await client.files.create({ file: await toFile(Buffer.from(lines.join('\n')), 'in'), purpose: 'batch' });
+  const { id } = await client.batches.create({
+    input_file_id: file.id,
+    endpoint: '/v1/chat/completions',
+    completion_window: '24h',
+  });
+  for (let round = 0; round < ROUNDS; round += 1) {
+    const answers = Math.floor(Math.random() * MOST_ANSWERS);
+    await sidecar.logged('request', 1 + answers, ({ route }) => route === 'chat');
+    sidecar.child.kill('SIGKILL');
+    await sidecar.exited();
+    ({ sidecar, client } = await start());
+  }
+  const batch = await ended(client, id);
+  const { total, completed, failed } = batch.request_counts ?? {};
+  t.same([batch.status, total, completed, failed], ['completed', lines.length, lines.length, 0]);
+  const answers = await answersIn(client, batch.output_file_id);
+  t.equal(answers.length, lines.length);
+  t.same(
+    [...answers.map(({ custom_id: name }) => Number(name))].sort((a, b) => a - b),
+    lines.map((_, i) => i),
+  );
+  sidecar.child.kill('SIGTERM');
+  await sidecar.exited();
+  const { records, damage } = await readAll(join(dataDir, 'usage'));
+  t.same(damage, []);
+  const closes = records.filter(({ kind }) => kind === 'close');
+  const done = closes.filter(({ outcome }) => outcome === 'done');
+  const paid = closes.reduce((sum, { price }) => sum + BigInt(price?.picodollars ?? 0), 0n);
+  t.equal(done.length, lines.length, 'one finished request for each line');
+  t.match(batch.usage, {
+    input_tokens: done.reduce((sum, { promptTokens }) => sum + promptTokens, 0),
+    output_tokens: done.reduce((sum, { completionTokens }) => sum + completionTokens, 0),
+  });
+  t.equal(Number((batch as unknown as { cost: { value: string } }).cost.value), Number(paid) / 1e12);
+});
+
+t.test('without the operator’s key the sidecar does not start, and says why', async (t) => {
+  writeFileSync(join(dir, 'batch.key'), 'z'.repeat(40));
+  const sidecar = await Sidecar.launch(t, { stub: true, config });
+  t.match(await sidecar.exited(), { code: 1 });
+  t.match(sidecar.printed, /batch\.keyFile: \d+ stored files cannot be opened with the keys in it/);
+});

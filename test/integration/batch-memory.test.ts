@@ -1,0 +1,46 @@
+/** Long form alone: memory of the sidecar while a file of 512 MiB is stored and read, and while a batch of 100,000 lines runs. */
+import { readFileSync } from 'node:fs';
+import { join } from 'node:path';
+import OpenAI, { toFile } from 'openai';
+import t from 'tap';
+import { chatLine, ended, storeOnDisk } from '../support/batch-client.js';
+import { chatOnly, Sidecar } from '../support/sidecar.js';
+
+const MIB = 1 << 20;
+
+/** How much more memory the sidecar may have. */
+const MOST_BYTES = 64 * MIB;
+
+function residentBytes({ pid }: Sidecar, field: 'VmRSS' | 'VmHWM' = 'VmRSS'): number {
+  const status = readFileSync(`/proc/${pid}/status`, 'utf8');
+  return Number(new RegExp(`${field}:\\s+(\\d+) kB`).exec(status)?.[1]) * 1024;
+}
+
+t.test('memory does not grow with files and batches', async (t) => {
+  const dir = t.testdir();
+  const config = { ...(await chatOnly(32)), dataDir: join(dir, 'data'), batch: storeOnDisk(dir) };
+  const sidecar = await Sidecar.start(t, { stub: true, config });
+  const client = new OpenAI({ apiKey: sidecar.key, baseURL: sidecar.base, maxRetries: 0, timeout: 600_000 });
+  const store = async (text: Buffer): Promise<OpenAI.FileObject> =>
+    await client.files.create({ file: await toFile(text, 'in'), purpose: 'batch' });
+  await store(Buffer.alloc(16 * MIB, 'warm '));
+  const before = residentBytes(sidecar);
+  const big = await store(Buffer.alloc(512 * MIB, 'content '));
+  t.comment(`stored: +${(residentBytes(sidecar, 'VmHWM') - before) / MIB} MiB`);
+  t.ok(residentBytes(sidecar, 'VmHWM') - before < MOST_BYTES);
+  let bytes = 0;
+  for await (const part of (await client.files.content(big.id)).body ?? []) bytes += (part as Uint8Array).length;
+  t.equal(bytes, 512 * MIB);
+  t.comment(`read: +${(residentBytes(sidecar, 'VmHWM') - before) / MIB} MiB`);
+  t.ok(residentBytes(sidecar, 'VmHWM') - before < MOST_BYTES);
+  const lines = Array.from({ length: 100_000 }, (_, i) => chatLine(String(i), 1));
+  const { id } = await store(Buffer.from(lines.join('\n')));
+  const { id: batch } = await client.batches.create({
+    input_file_id: id,
+    endpoint: '/v1/chat/completions',
+    completion_window: '24h',
+  });
+  t.match(await ended(client, batch), { status: 'completed', request_counts: { completed: 100_000, failed: 0 } });
+  t.comment(`ran: +${(residentBytes(sidecar) - before) / MIB} MiB`);
+  t.ok(residentBytes(sidecar) - before < MOST_BYTES);
+});

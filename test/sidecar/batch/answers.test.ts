@@ -1,0 +1,149 @@
+import t, { type Test } from 'tap';
+import { join } from 'node:path';
+import { Answers, type Answer } from '../../../sidecar/batch/answers.js';
+import { FileStore, type FileRecord } from '../../../sidecar/batch/file-store.js';
+import { Vault } from '../../../sidecar/batch/records.js';
+import type { UsageRecord } from '../../../sidecar/domain/usage-record.js';
+import type { Position } from '../../../sidecar/usage/spool-format.js';
+import { FakeClock } from '../../support/fake-clock.js';
+import { usageRecord } from '../../support/usage-records.js';
+
+const MAX = Number.MAX_SAFE_INTEGER;
+
+/** A store, a batch’s two files in it, and a spool of records, one byte each. */
+class Batch {
+  readonly records: UsageRecord[] = [];
+  readonly saved: Position[] = [];
+  readonly files: FileStore;
+  readonly #output: FileRecord;
+  readonly #error: FileRecord;
+
+  private constructor(files: FileStore, output: FileRecord, error: FileRecord) {
+    this.files = files;
+    this.#output = output;
+    this.#error = error;
+  }
+
+  static async make(t: Test): Promise<Batch> {
+    const clock = new FakeClock();
+    const dir = t.testdir();
+    const files = await FileStore.open({
+      clock,
+      date: () => new Date(clock.now()),
+      vault: Vault.ofProcess(),
+      dir: join(dir, 'records'),
+      contentDir: join(dir, 'content'),
+      maxBytes: MAX,
+      isMemory: false,
+      onFault: (fault) => {
+        throw fault;
+      },
+    });
+    t.teardown(() => files.end());
+    return new Batch(files, await files.createOpen('a', 'o', MAX), await files.createOpen('a', 'e', MAX));
+  }
+
+  get position(): Position {
+    return { segment: 1, offset: this.records.length };
+  }
+
+  open(): Promise<Answers> {
+    const read = async function* (
+      records: readonly UsageRecord[],
+    ): AsyncGenerator<{ kind: string; record: UsageRecord }> {
+      for (const record of records) yield { kind: 'record', record };
+    };
+    const position = (): Position => this.position;
+    const spool = {
+      get position(): Position {
+        return position();
+      },
+      read: ({ offset }: Position) => read(this.records.slice(offset)),
+    };
+    return Answers.open({
+      files: this.files,
+      spool,
+      output: this.#output.id,
+      error: this.#error.id,
+      from: this.saved.at(-1) ?? { segment: 1, offset: 0 },
+      save: (at) => {
+        this.saved.push(at);
+        return Promise.resolve();
+      },
+    });
+  }
+
+  /** The finished request of an answer. */
+  close(answer: Answer, outcome: 'done' | 'failed' = 'done'): void {
+    this.records.push({ ...usageRecord(answer.attempt, 'close'), outcome });
+  }
+
+  async lines(): Promise<string> {
+    const file = await this.files.continue(this.#output.id, () => undefined);
+    let text = '';
+    for await (const part of file.contents()) text += part.toString();
+    await file.close();
+    return text;
+  }
+}
+
+function answer(line: number): Answer {
+  const used = { promptTokens: 3, cachedTokens: 1, completionTokens: line };
+  const attempt = `00000000-0000-4000-8000-${String(line).padStart(12, '0')}`;
+  return { line, content: Buffer.from(`${line}\n`), attempt, used, picodollars: BigInt(line) };
+}
+
+t.test('after a crash, what was billed is kept, what was not is void and runs again', async (t) => {
+  const batch = await Batch.make(t);
+  const before = await batch.open();
+  const [settled, closed, failed, unclosed] = [answer(1), answer(2), answer(3), answer(4)];
+  for (const each of [settled, closed, failed, unclosed]) await before.keep('completed', each);
+  batch.close(settled);
+  await before.settled(settled);
+  batch.close(closed);
+  batch.close(failed, 'failed');
+  const refused = { ...answer(5), attempt: '', picodollars: 0n };
+  await before.keep('failed', refused);
+  // No mark, no close: the process is gone.
+  const after = await batch.open();
+  t.same(
+    [1, 2, 3, 4, 5].map((line) => after.has(line)),
+    [true, true, false, false, true],
+  );
+  t.match(after.sums, { completed: 2, failed: 1, picodollars: 3n, used: { promptTokens: 9, completionTokens: 8 } });
+  await after.keep('completed', unclosed);
+  batch.close(unclosed);
+  await after.settled(unclosed);
+  await after.finish();
+  t.equal(await batch.lines(), '1\n2\n4\n');
+});
+
+t.test('the spool is needed from before the oldest answer that is not settled', async (t) => {
+  const batch = await Batch.make(t);
+  const answers = await batch.open();
+  const [slow, fast] = [answer(1), answer(2)];
+  await answers.keep('completed', slow);
+  batch.close(answer(9));
+  await answers.keep('completed', fast);
+  batch.close(fast);
+  await answers.settled(fast);
+  await answers.mark();
+  t.same(batch.saved.at(-1), { segment: 1, offset: 0 });
+  batch.close(slow);
+  await answers.settled(slow);
+  await answers.mark();
+  t.same(batch.saved.at(-1), { segment: 1, offset: 3 });
+  await answers.close();
+  const again = await batch.open();
+  t.match(again.sums, { completed: 2 }, 'marked ones need no spool');
+  await again.close();
+});
+
+t.test('answers that come together are one write', async (t) => {
+  const batch = await Batch.make(t);
+  const answers = await batch.open();
+  await Promise.all(Array.from({ length: 100 }, (_, i) => answers.keep('completed', answer(i + 1))));
+  t.equal(answers.sums.completed, 100);
+  t.equal(answers.bytes.completed, (await batch.lines()).length);
+  await answers.close();
+});

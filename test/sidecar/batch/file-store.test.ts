@@ -1,0 +1,149 @@
+import { randomBytes } from 'node:crypto';
+import { readdir, readFile } from 'node:fs/promises';
+import { join } from 'node:path';
+import t from 'tap';
+import { ACCOUNT_FILES, FileStore, WrongKey, type FileRecord } from '../../../sidecar/batch/file-store.js';
+import { Vault } from '../../../sidecar/batch/records.js';
+import { FakeClock } from '../../support/fake-clock.js';
+
+const SECRET = 'k'.repeat(40);
+
+interface Setup {
+  readonly dir: string;
+  readonly clock?: FakeClock;
+  readonly vault?: Vault;
+  readonly isMemory?: boolean;
+  readonly maxBytes?: number;
+}
+
+function open({
+  dir,
+  clock = new FakeClock(),
+  vault = new Vault([SECRET]),
+  isMemory = false,
+  maxBytes = 1e9,
+}: Setup): Promise<FileStore> {
+  return FileStore.open({
+    clock,
+    date: () => new Date(clock.now()),
+    vault,
+    dir: join(dir, 'records'),
+    contentDir: join(dir, 'content'),
+    maxBytes,
+    isMemory,
+    onFault: (fault) => {
+      throw fault;
+    },
+  });
+}
+
+async function store(files: FileStore, account: string, text: string, lifeS = 3600): Promise<FileRecord> {
+  const file = await files.create(account);
+  await file.append(Buffer.from(text));
+  return await file.finish({ name: `name of ${account}`, lifeS });
+}
+
+async function textOf(files: FileStore, record: FileRecord): Promise<string | undefined> {
+  const reader = await files.read(record);
+  if (!reader) return undefined;
+  let text = '';
+  for await (const part of reader.contents(record.bytes)) text += part.toString();
+  await reader.close();
+  return text;
+}
+
+async function contents(dir: string): Promise<string[]> {
+  return await readdir(join(dir, 'content'));
+}
+
+t.test('a file is its account’s alone, and outlives the process', async (t) => {
+  const dir = t.testdir();
+  const files = await open({ dir });
+  const record = await store(files, 'acme', 'content');
+  t.equal(files.find('umbrella', record.id), undefined);
+  await files.end();
+  const again = await open({ dir });
+  const found = again.find('acme', record.id);
+  t.same(found, record);
+  t.equal(await textOf(again, record), 'content');
+  t.equal(again.nameOf(record), 'name of acme');
+  t.notOk((await readFile(join(dir, 'records', `${record.id}.json`), 'utf8')).includes('name of'));
+  await again.end();
+});
+
+t.test('a file whose time is over, or that is deleted, is gone with its key', async (t) => {
+  const dir = t.testdir();
+  const clock = new FakeClock();
+  const files = await open({ dir, clock });
+  const [brief, held, deleted] = [
+    await store(files, 'a', 'x'),
+    await store(files, 'a', 'y'),
+    await store(files, 'a', 'z', 7200),
+  ];
+  files.hold(held.id);
+  await files.remove(deleted.id);
+  clock.advance(3_600_000);
+  t.same(files.list('a'), []);
+  // One of the clock's has not ended.
+  await files.sweep();
+  await files.sweep();
+  t.same(await contents(dir), [held.id], 'but for one that a batch reads');
+  t.equal(await files.read(brief), undefined);
+  files.release(held.id);
+  await files.sweep();
+  t.same(await contents(dir), []);
+  t.same(await readdir(join(dir, 'records')), []);
+  await files.end();
+});
+
+t.test('uploads that were cut off leave nothing', async (t) => {
+  const dir = t.testdir();
+  const files = await open({ dir });
+  const [crashed, discarded] = [await files.create('a'), await files.create('a')];
+  await crashed.append(Buffer.from('x'));
+  await discarded.append(Buffer.from('y'));
+  await discarded.discard();
+  t.same(await contents(dir), [crashed.id]);
+  await files.end();
+  await (await open({ dir })).end();
+  t.same(await contents(dir), []);
+});
+
+t.test('bounds of an account and of the store', async (t) => {
+  const dir = t.testdir();
+  const files = await open({ dir, maxBytes: 10 });
+  t.equal(await files.roomFor('a', 10), undefined);
+  t.equal(await files.roomFor('a', 11), 'store');
+  t.equal(await files.roomFor('a', 3 * 2 ** 30), 'account');
+  const growing = await files.create('a');
+  t.equal(await growing.append(Buffer.alloc(6)), undefined);
+  t.equal(await files.roomFor('b', 5), 'store', 'what is being stored counts');
+  t.equal(await growing.append(Buffer.alloc(5)), 'store');
+  await growing.discard();
+  t.equal(await files.roomFor('b', 5), undefined);
+  for (let i = 0; i < ACCOUNT_FILES; i += 1) files.grows('a', 0, 1);
+  t.equal(await files.roomFor('a', 1), 'account');
+  await files.end();
+});
+
+t.test('a key that was replaced still opens, one that is lost does not', async (t) => {
+  const dir = t.testdir();
+  const files = await open({ dir });
+  const record = await store(files, 'a', 'content');
+  await files.end();
+  const rotated = await open({ dir, vault: new Vault(['n'.repeat(40), SECRET]) });
+  t.equal(await textOf(rotated, record), 'content');
+  await rotated.end();
+  await t.rejects(open({ dir, vault: new Vault(['n'.repeat(40)]) }), WrongKey);
+});
+
+t.test('what is in memory cannot be read after the process', async (t) => {
+  const dir = t.testdir();
+  const files = await open({ dir, vault: Vault.ofProcess(), isMemory: true });
+  const record = await store(files, 'a', randomBytes(8).toString('hex'));
+  const again = await open({ dir, vault: Vault.ofProcess(), isMemory: true });
+  t.equal(again.find('a', record.id), undefined);
+  t.same(await contents(dir), []);
+  await again.end();
+  await files.end();
+});

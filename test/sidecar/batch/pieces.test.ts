@@ -1,0 +1,120 @@
+import { randomBytes } from 'node:crypto';
+import { appendFile, readFile, stat, truncate, writeFile } from 'node:fs/promises';
+import { join } from 'node:path';
+import t, { type Test } from 'tap';
+import { DamagedPieces, PieceFile, type PieceHead } from '../../../sidecar/batch/pieces.js';
+import { NO_TOKENS } from '../../../sidecar/domain/money.js';
+
+const KEY = randomBytes(32);
+
+function fileIn(t: Test): string {
+  return join(t.testdir(), 'file');
+}
+
+async function contentOf(file: PieceFile, expected?: number): Promise<string> {
+  const parts: Buffer[] = [];
+  for await (const part of file.contents(expected)) parts.push(part);
+  return Buffer.concat(parts).toString();
+}
+
+async function reopened(path: string): Promise<{ file: PieceFile; heads: PieceHead[] }> {
+  const heads: PieceHead[] = [];
+  const file = await PieceFile.continue(path, KEY, (head) => heads.push(head));
+  return { file, heads };
+}
+
+function piece(text: string, line = 0): Parameters<PieceFile['append']>[0][number] {
+  const used = { promptTokens: line, cachedTokens: 1, completionTokens: 2 };
+  const facts = { line, attempt: '01234567-89ab-4def-8123-456789abcdef', used, picodollars: 2n ** 60n };
+  return { content: Buffer.from(text), state: 'written', ...(line > 0 && { facts }) };
+}
+
+t.test('what was appended is read again, with its facts, and is not on the disk in plain', async (t) => {
+  const path = fileIn(t);
+  const file = await PieceFile.create(path, KEY);
+  const big = 'large '.repeat(100_000);
+  await file.append([piece('first '), piece('second ', 7)]);
+  await file.append([piece(big)]);
+  t.equal(await contentOf(file), `first second ${big}`);
+  t.equal(file.contentBytes, 13 + big.length);
+  await file.close();
+  t.notOk((await readFile(path)).includes('large'));
+  const { file: again, heads } = await reopened(path);
+  t.match(heads, [
+    { line: 0, attempt: '', used: NO_TOKENS, picodollars: 0n },
+    { line: 7, attempt: '01234567-89ab-4def-8123-456789abcdef', picodollars: 2n ** 60n, used: { promptTokens: 7 } },
+    { index: 2, length: big.length },
+  ]);
+  await again.append([piece('end')]);
+  t.equal(await contentOf(again, 16 + big.length), `first second ${big}end`);
+  await t.rejects(contentOf(again, 17 + big.length), DamagedPieces, 'a file that should have more');
+  await again.close();
+});
+
+t.test('void pieces are skipped, also after a reopening', async (t) => {
+  const path = fileIn(t);
+  const file = await PieceFile.create(path, KEY);
+  const [, second = 0] = await file.append([piece('a'), piece('b'), piece('c')]);
+  await file.mark([{ offset: second, length: 1 }], 'void');
+  t.equal(await contentOf(file, 2), 'ac');
+  await file.close();
+  const { file: again, heads } = await reopened(path);
+  t.same(
+    heads.map(({ state }) => state),
+    ['written', 'void', 'written'],
+  );
+  t.equal(again.contentBytes, 2);
+  await again.close();
+});
+
+t.test('wherever a crash cuts the file, its complete pieces stay', async (t) => {
+  const path = fileIn(t);
+  const file = await PieceFile.create(path, KEY);
+  await file.append([piece('a')]);
+  const { size: first } = await stat(path);
+  await file.append([piece('bb')]);
+  await file.close();
+  const whole = await readFile(path);
+  for (let cut = first; cut < whole.length; cut += 1) {
+    await writeFile(path, whole);
+    await truncate(path, cut);
+    const { file: again, heads } = await reopened(path);
+    t.equal(heads.length, 1);
+    await again.append([piece('z')]);
+    t.equal(await contentOf(again, 2), 'az');
+    await again.close();
+  }
+});
+
+t.test('a changed byte, another order or another key is found', async (t) => {
+  const path = fileIn(t);
+  const file = await PieceFile.create(path, KEY);
+  await file.append([piece('aaaa'), piece('bbbb')]);
+  await file.close();
+  const whole = await readFile(path);
+  const opened = async (bytes: Buffer, key = KEY): Promise<unknown> => {
+    await writeFile(path, bytes);
+    const read = await PieceFile.read(path, key);
+    return await contentOf(read, 8).finally(() => read.close());
+  };
+  t.equal(await opened(whole), 'aaaabbbb');
+  for (const at of [8, 12, 24, 32, 48, 60, 64, 70]) {
+    const changed = Buffer.from(whole);
+    changed[at] = (changed[at] ?? 0) ^ 1;
+    await t.rejects(opened(changed), DamagedPieces, `byte ${at}`);
+  }
+  const half = whole.length / 2;
+  await t.rejects(opened(Buffer.concat([whole.subarray(half), whole.subarray(0, half)])), DamagedPieces);
+  await t.rejects(opened(whole, randomBytes(32)), DamagedPieces);
+});
+
+t.test('what a failed append left behind the end is cut off', async (t) => {
+  const path = fileIn(t);
+  const file = await PieceFile.create(path, KEY);
+  await file.append([piece('a')]);
+  await appendFile(path, 'rubbish');
+  await file.finish();
+  t.equal(await contentOf(file, 1), 'a');
+  t.equal((await stat(path)).size, 64 + 1 + 16);
+  await file.close();
+});

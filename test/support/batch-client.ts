@@ -1,0 +1,42 @@
+/** Files and batches of a sidecar in a process of its own, as tests use them. */
+import { writeFileSync } from 'node:fs';
+import { join } from 'node:path';
+import type OpenAI from 'openai';
+import { untilNextLook } from './processes.js';
+import { CHAT } from './sidecar.js';
+
+/** The section `batch` of a sidecar that stores on the disk, with the operator's key in `dir`. */
+export function storeOnDisk(dir: string): { readonly store: 'disk'; readonly keyFile: string } {
+  const keyFile = join(dir, 'batch.key');
+  writeFileSync(keyFile, 'k'.repeat(40), { flag: 'w' });
+  return { store: 'disk', keyFile };
+}
+
+/** A line of an input file: a chat whose reply has so many tokens. */
+export function chatLine(customId: string, tokens: number, more: object = {}): string {
+  const body = { model: CHAT, max_tokens: tokens, messages: [{ role: 'user', content: `line ${customId}` }], ...more };
+  return JSON.stringify({ custom_id: customId, method: 'POST', url: '/v1/chat/completions', body });
+}
+
+/** Resolves once a batch has ended, with its last state. */
+export async function ended(client: OpenAI, id: string): Promise<OpenAI.Batch> {
+  for (let looks = 0; ; looks += 1) {
+    const batch = await client.batches.retrieve(id);
+    if (!['validating', 'in_progress', 'finalizing', 'cancelling'].includes(batch.status)) return batch;
+    await untilNextLook(looks);
+  }
+}
+
+/** A line of an answers' file. */
+export interface AnswerLine {
+  readonly id: string;
+  readonly custom_id: string;
+  readonly response: { readonly status_code: number; readonly body: OpenAI.ChatCompletion } | null;
+  readonly error: { readonly code: string } | null;
+}
+
+export async function answersIn(client: OpenAI, file: string | null | undefined): Promise<AnswerLine[]> {
+  if (file === null || file === undefined) return [];
+  const text = await (await client.files.content(file)).text();
+  return text.split('\n').flatMap((line) => (line === '' ? [] : [JSON.parse(line) as AnswerLine]));
+}
