@@ -158,6 +158,14 @@ const offences: readonly { rule: string; sources: Record<string, string>; broken
     broken: ['sidecar/app/otlp-export.ts', /otlp\/open/],
   },
   {
+    rule: 'the store is loaded when it is configured',
+    sources: {
+      'sidecar/app/app.ts': `import { a } from '../store/open.js';\nexport const b = a;\n`,
+      'sidecar/store/open.ts': `export const a = 1;\n`,
+    },
+    broken: ['sidecar/app/app.ts', /store\/open/],
+  },
+  {
     rule: 'shipped code imports no test and no bench',
     sources: {
       'engine/main.ts': `const m = await import('../bench/load.js');\nexport const y = m;\n`,

@@ -6,8 +6,8 @@
  *
  * It follows the IETF's draft-ietf-httpapi-idempotency-key-header, without replay: replies are content and are not
  * stored, so a repeat of a completed request gets an error and does not run again. Keys belong to an account. Only one
- * SHA-256 of the key and one of the body are stored. The store is this process's memory: a restart loses it, and
- * sidecars do not share it.
+ * SHA-256 of the key and one of the body are stored. They are in this process's memory: a restart loses them, and
+ * sidecars share them only through a store (store/claims.ts).
  */
 import { createHash } from 'node:crypto';
 import { setImmediate as turn } from 'node:timers/promises';
@@ -43,6 +43,8 @@ export async function fingerprint(route: string, body: Uint8Array): Promise<stri
 
 /** A key claimed by one request. Its owner must end it; only the first call counts. */
 export interface Claim {
+  /** Names the key in usage records, where a store needs it after a restart. */
+  readonly id?: string;
   /** The request was completed: the key is consumed. */
   complete(): void;
   /** It was not: the key can be used again. */
@@ -55,6 +57,15 @@ export type Claimed =
   | { readonly kind: 'other-body' }
   /** The same request is running, or was completed. */
   | { readonly kind: 'in-flight' | 'completed' };
+
+/** What a store of a fleet's keys answers: it may not answer. */
+export type FleetClaimed = Claimed | { readonly kind: 'unavailable'; readonly retryAfterMs: number };
+
+/** The used keys: of this process ({@link IdempotencyKeys}), or of a fleet (store/claims.ts). Never throws or rejects. */
+export interface IdempotencyClaims {
+  /** Claims `key` for a request of `account` with this {@link fingerprint}, unless the key was used. */
+  claim(account: string, key: string, fingerprint: string): Claimed | Promise<FleetClaimed>;
+}
 
 /** The claim of a request without a key. */
 export const NO_CLAIM: Claim = { complete: () => undefined, release: () => undefined };
@@ -76,7 +87,7 @@ interface Remembered {
 }
 
 /** The used keys. Those in flight are not limited by `maxKeys`; they are bounded by seats and queue. */
-export class IdempotencyKeys {
+export class IdempotencyKeys implements IdempotencyClaims {
   readonly #clock: Clock;
   readonly #limits: IdempotencyLimits;
   /** Key -> fingerprint. */
@@ -95,7 +106,6 @@ export class IdempotencyKeys {
     return this.#inFlight.size + this.#completed.size;
   }
 
-  /** Claims `key` for a request of `account` with this {@link fingerprint}, unless the key was used. */
   claim(account: string, key: string, fingerprint: string): Claimed {
     this.#forget();
     const id = createHash('sha256').update(`${account}\0${key}`).digest('binary');

@@ -13,7 +13,7 @@
  * since their number is unbounded then.
  *
  * All of it is counted by key, not by account: a rotated key starts at zero. The counts are in memory: every key starts at
- * zero after a restart, and sidecars do not share them.
+ * zero after a restart, and sidecars share them only through a store (store/limits.ts).
  */
 import type { LimitLeft } from '../domain/limit-left.js';
 import type { Clock } from '../lib/clock.js';
@@ -86,6 +86,28 @@ export type LimitResult =
       readonly retryAfterMs: number;
     };
 
+/** What a store of a fleet's counts answers: it may not answer. */
+export type FleetLimitResult = LimitResult | { readonly kind: 'unavailable'; readonly retryAfterMs: number };
+
+/** Requests of each key: of this process ({@link RequestLimits}), or of a fleet (store/limits.ts). Never throws or rejects. */
+export interface KeyLimiter {
+  /** Takes a permit for a request of this key, or returns how long to wait for one. */
+  take(caller: LimitedCaller, group: LimitGroup): LimitResult | Promise<FleetLimitResult>;
+  /** Of a key's requests in any 60 seconds, those in flight counted; undefined if there is no limit. */
+  remaining(caller: LimitedCaller, group: LimitGroup): LimitLeft | undefined;
+  /** Of a key's requests at once; undefined if there is no limit. */
+  inFlightLeft(caller: LimitedCaller, group: LimitGroup): Omit<LimitLeft, 'resetMs'> | undefined;
+}
+
+/** The limits of a key: its own over the configured ones. */
+export function limitOf(
+  { limits }: LimitedCaller,
+  group: LimitGroup,
+  defaults: Readonly<Record<LimitGroup, Limit>>,
+): Limit {
+  return { ...defaults[group], ...limits?.[group] };
+}
+
 const MINUTE_MS = 60_000;
 
 /** The end of the requests in flight is unknown; clients wait a second by default. */
@@ -106,7 +128,7 @@ interface Usage {
  * Requests of each key, in flight and in the last minute, by group. Past {@link MOST_KEYS} keys without a request in flight,
  * those that were checked longest ago are forgotten: their next request is the first of its minute.
  */
-export class RequestLimits {
+export class RequestLimits implements KeyLimiter {
   readonly #clock: Clock;
   readonly #defaults: Readonly<Record<LimitGroup, Limit>>;
   /** By group and key. */
@@ -125,12 +147,11 @@ export class RequestLimits {
     return this.#usage.size;
   }
 
-  /** Takes a permit for a request of this key, or returns how long to wait for one. */
-  take({ account, keyId, limits }: LimitedCaller, group: LimitGroup): LimitResult {
-    const { inFlight, perMinute } = { ...this.#defaults[group], ...limits?.[group] };
+  take(caller: LimitedCaller, group: LimitGroup): LimitResult {
+    const { inFlight, perMinute } = limitOf(caller, group, this.#defaults);
     this.#forget();
     const now = this.#clock.now();
-    const usage = this.#usageOf(JSON.stringify([group, account, keyId]));
+    const usage = this.#usageOf(groupedId(caller, group));
     const waitMs = perMinute === 0 ? 0 : usage.minute.waitUntilBelow(perMinute, now);
     if (waitMs > 0) return { kind: 'limited', by: 'perMinute', retryAfterMs: Math.ceil(waitMs) };
     if (inFlight > 0 && usage.inFlight >= inFlight) {
@@ -139,22 +160,20 @@ export class RequestLimits {
     return { kind: 'taken', permit: hold(usage, now, perMinute > 0) };
   }
 
-  /** Of a key's requests in any 60 seconds, those in flight counted; undefined if there is no limit. */
-  remaining({ account, keyId, limits }: LimitedCaller, group: LimitGroup): LimitLeft | undefined {
-    const { perMinute } = { ...this.#defaults[group], ...limits?.[group] };
+  remaining(caller: LimitedCaller, group: LimitGroup): LimitLeft | undefined {
+    const { perMinute } = limitOf(caller, group, this.#defaults);
     if (perMinute === 0) return undefined;
     const now = this.#clock.now();
-    const minute = this.#usage.get(JSON.stringify([group, account, keyId]))?.minute;
+    const minute = this.#usage.get(groupedId(caller, group))?.minute;
     const used = minute?.countAt(now) ?? 0;
     const resetMs = minute?.waitUntilBelow(1, now) ?? 0;
     return { limit: perMinute, remaining: Math.max(0, perMinute - used), resetMs };
   }
 
-  /** Of a key's requests at once; undefined if there is no limit. */
-  inFlightLeft({ account, keyId, limits }: LimitedCaller, group: LimitGroup): Omit<LimitLeft, 'resetMs'> | undefined {
-    const { inFlight: limit } = { ...this.#defaults[group], ...limits?.[group] };
+  inFlightLeft(caller: LimitedCaller, group: LimitGroup): Omit<LimitLeft, 'resetMs'> | undefined {
+    const { inFlight: limit } = limitOf(caller, group, this.#defaults);
     if (limit === 0) return undefined;
-    const used = this.#usage.get(JSON.stringify([group, account, keyId]))?.inFlight ?? 0;
+    const used = this.#usage.get(groupedId(caller, group))?.inFlight ?? 0;
     return { limit, remaining: Math.max(0, limit - used) };
   }
 
@@ -193,6 +212,11 @@ function hold(usage: Usage, now: number, counts: boolean): Permit {
       if (!ran && stamp) usage.minute.remove(stamp);
     },
   };
+}
+
+/** Names what is counted together: the requests of one key at one group of routes. */
+export function groupedId({ account, keyId }: LimitedCaller, group: LimitGroup): string {
+  return JSON.stringify([group, account, keyId]);
 }
 
 /** A counted event, or several of one time; {@link SlidingWindow.remove} removes it, once. */

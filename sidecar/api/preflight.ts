@@ -6,7 +6,7 @@
 import { createHash } from 'node:crypto';
 import { fingerprint, NO_CLAIM, parseIdempotencyKey, type Claim } from '../access/idempotency.js';
 import { inCohort, mayCall, mayUse, type Caller } from '../access/identity.js';
-import type { LimitGroup } from '../access/limits.js';
+import type { FleetLimitResult, LimitGroup } from '../access/limits.js';
 import type { Params } from '../contracts/requests.js';
 import type { ContractError } from '../domain/errors.js';
 import { classOf } from '../domain/service-class.js';
@@ -41,9 +41,20 @@ export async function preflight<P extends Params>(
 ): Promise<PreparedRequest<P> | Stop> {
   const closed = notServing(services);
   if (closed) return failed(closed);
-  const caller = (context.caller = context.item?.caller) ?? (await authorize(context, route.operation, services));
+  const ofBatch = (context.caller = context.item?.caller);
+  const caller = ofBatch ?? (await identify(context, services));
   if (caller.kind !== 'caller') return caller;
-  const received = await readBody(context, route, services, caller);
+  const within = ofBatch ? undefined : checkLimits(context, route.operation, services, caller);
+  const refused = within instanceof Promise ? undefined : within;
+  if (refused) return refused;
+  const receiving = readBody(context, route, services, caller);
+  if (within instanceof Promise) {
+    // A store answers while the body arrives, and comes before what may be wrong with the body. A refusal frees the body.
+    receiving.catch(() => undefined);
+    const limited = await within;
+    if (limited) return limited;
+  }
+  const received = await receiving;
   if (received.kind !== 'body') return received;
   const body = new RequestBody(received, route.form(services), caller, services.prompts);
   context.onClose(() => body.free());
@@ -92,14 +103,29 @@ export async function authorize(
   services: Services,
 ): Promise<Caller | Stop> {
   const caller = await identify(context, services);
-  if (caller.kind !== 'caller' || caller.vouched) return caller;
+  if (caller.kind !== 'caller') return caller;
+  return (await checkLimits(context, group, services, caller)) ?? caller;
+}
+
+/** Why the key's limits refuse the request; undefined if they do not. A promise if a store counts them. */
+function checkLimits(
+  context: RequestContext,
+  group: LimitGroup,
+  services: Services,
+  caller: Caller,
+): Stop | undefined | Promise<Stop | undefined> {
+  if (caller.vouched) return undefined;
   context.limitGroup = group;
+  const within = (taken: FleetLimitResult): Stop | undefined => {
+    if (taken.kind === 'unavailable') return failed(refusals.limitsUnknown(taken.retryAfterMs));
+    if (taken.kind === 'limited') return failed(refusals.limited(taken.by, taken.retryAfterMs));
+    context.holdsPermit(taken.permit);
+    // What it needs is known once its prompt is made; a request for which nothing is left ends before its body is read.
+    const problem = group === 'models' ? undefined : services.quotas.problem(caller, 1);
+    return problem && failed(refusals.quotaExceeded(problem));
+  };
   const taken = services.keyLimits.take(caller, group);
-  if (taken.kind === 'limited') return failed(refusals.limited(taken.by, taken.retryAfterMs));
-  context.holdsPermit(taken.permit);
-  // What it needs is known once its prompt is made; a request for which nothing is left ends before its body is read.
-  const problem = group === 'models' ? undefined : services.quotas.problem(caller, 1);
-  return problem ? failed(refusals.quotaExceeded(problem)) : caller;
+  return taken instanceof Promise ? taken.then(within) : within(taken);
 }
 
 /** Checks content type and size, and reads the body. */
@@ -186,7 +212,8 @@ async function claimKey(
   const key = parseIdempotencyKey(header);
   if (key === undefined) return failed(refusals.malformedIdempotencyKey());
   if (bytes === undefined) return { kind: 'cancelled' };
-  const claimed = services.idempotency.claim(caller.account, key, await fingerprint(name, bytes));
+  const claimed = await services.idempotency.claim(caller.account, key, await fingerprint(name, bytes));
+  if (claimed.kind === 'unavailable') return failed(refusals.keyUnknown(claimed.retryAfterMs));
   return claimed.kind === 'claimed' ? claimed.claim : failed(refusals.keyReused(claimed.kind));
 }
 

@@ -333,7 +333,9 @@ export class RequestContext {
 
   /** Keeps the permit of the key's limits until the request ends. */
   holdsPermit(permit: Permit): void {
-    this.#permit = permit;
+    // A store's answer may come after the request has failed.
+    if (this.#settled) permit.end(false);
+    else this.#permit = permit;
   }
 
   /**

@@ -95,7 +95,9 @@ function begin<P extends Params>(
 ): Begun | Stop {
   const { caller, model, params, body } = prepared;
   const { account } = caller;
-  const usage = new UsageSession(services, context, caller, model, route.entitlement);
+  const { id: claim } = prepared.claim;
+  const billed = { route: route.entitlement, ...(claim !== undefined && { claim }) };
+  const usage = new UsageSession(services, context, caller, model, billed);
   const { weight } = caller;
   const again = (): Work | Stop => route.begin({ context, params, account, weight, model, usage, services });
   const work = again();

@@ -1,7 +1,7 @@
 import type { Credit } from '../access/credit.js';
-import type { IdempotencyKeys } from '../access/idempotency.js';
+import type { IdempotencyClaims } from '../access/idempotency.js';
 import type { Identity } from '../access/identity.js';
-import type { RequestLimits } from '../access/limits.js';
+import type { KeyLimiter } from '../access/limits.js';
 import type { QuotaLedger } from '../access/quotas.js';
 import type { SeatQueue } from '../admission/queue.js';
 import type { Lease } from '../admission/types.js';
@@ -94,11 +94,11 @@ export interface Services {
   readonly log: Log;
   /** Absent: tracing is off. */
   readonly tracing?: Tracing;
-  readonly idempotency: IdempotencyKeys;
+  readonly idempotency: IdempotencyClaims;
   /** What each key has used; undefined if earlier usage is not known yet. Absent: nothing is summed up. */
   readonly totals?: () => Totals | undefined;
   /** Requests, by key. */
-  readonly keyLimits: RequestLimits;
+  readonly keyLimits: KeyLimiter;
   /** Tokens, by key and by account. */
   readonly quotas: QuotaLedger;
   readonly limits: {

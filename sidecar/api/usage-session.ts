@@ -49,7 +49,7 @@ export class UsageSession {
   readonly #context: RequestContext;
   readonly #caller: Caller;
   readonly #model: HostedModel;
-  #fixed: Pick<UsageRecord, 'id' | 'requestId' | 'account' | 'keyId' | 'model' | 'route'>;
+  #fixed: Pick<UsageRecord, 'id' | 'requestId' | 'account' | 'keyId' | 'model' | 'route' | 'claim'>;
   #bill: Bill | undefined;
   #state: 'new' | 'open' | 'closed' = 'new';
   /** The counts of the last record. */
@@ -62,7 +62,13 @@ export class UsageSession {
   /** Replies of this attempt that have ended. */
   #ended = { count: 0, tokens: 0 };
 
-  constructor(deps: UsageDeps, context: RequestContext, caller: Caller, model: HostedModel, route: string) {
+  constructor(
+    deps: UsageDeps,
+    context: RequestContext,
+    caller: Caller,
+    model: HostedModel,
+    { route, claim }: Pick<UsageRecord, 'route' | 'claim'>,
+  ) {
     this.#deps = deps;
     this.#context = context;
     this.#caller = caller;
@@ -75,6 +81,7 @@ export class UsageSession {
       keyId,
       model: model.id,
       route,
+      ...(claim !== undefined && { claim }),
     };
     context.onClose(() => this.#end('failed'));
   }

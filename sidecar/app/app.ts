@@ -6,7 +6,7 @@
  *     admission, engines, vision, prompt hosts: running requests end with their error
  *     replies: their last bytes are read; then the public listener
  *     balances, then the delivery of usage and the spool: while this process has the spool's lock
- *     the export of metrics, the operators' listener, followed files
+ *     the store of a fleet, the export of metrics, the operators' listener, followed files
  */
 import { join } from 'node:path';
 import { collectOnMainThread, leaveMemoryOutOfDumps } from '../../engine/protocol/process-settings.js';
@@ -29,9 +29,11 @@ import { Metrics } from '../telemetry/metrics.js';
 import { START, type Position } from '../usage/spool-format.js';
 import { Spool, type UsageRecorder } from '../usage/spool.js';
 import { NO_USAGE, openBatches, type OpenBatches } from './batch.js';
+import type { Store } from '../store/open.js';
 import { openBilling } from './billing.js';
 import { Closers, PART_MS, type Closer } from './closers.js';
 import { connectionBounds, descriptorLimit, keepDescriptors } from './descriptors.js';
+import type { Opening } from './identities.js';
 import { hostModels, planModels, promptModelOf, reportPrompts, type Hosted } from './hosted-models.js';
 import { ENGINE, templateOf } from './model-processes.js';
 import { openOtlpExport } from './otlp-export.js';
@@ -181,6 +183,14 @@ export async function startApp(config: Config, identity: Identity, log: Log, ove
   }
 }
 
+/** Loaded here, since few sidecars share a store. */
+async function openStoreOf(config: Config, { clock, log, closers }: Opening): Promise<Store> {
+  const { openStore } = await import('../store/open.js');
+  const store = await openStore(config, clock, log);
+  closers.add({ name: 'store', close: () => store.close() });
+  return store;
+}
+
 async function openApp(
   config: Config,
   identity: Identity,
@@ -218,6 +228,7 @@ async function openApp(
   log.info('operators listening', { host: config.operators.host, port: operatorsAt.port });
   // Closed after all parts that count metrics, but for the operators' listener.
   const tracing = await openOtlpExport(config, metrics, log, closers);
+  const store = config.store.url === undefined ? undefined : await openStoreOf(config, opening);
   const billing = await openBilling({ config, metrics: metrics.credit, ...opening });
   const opened: { batch?: OpenBatches } = {};
   // Until they are read, batches may need all of it.
@@ -225,7 +236,10 @@ async function openApp(
     config.batch.store === 'off' ? undefined : opened.batch ? opened.batch.batches.keepFrom : START;
   const { spool, prune, totals } = spoolStandIn
     ? { spool: spoolStandIn, prune: () => Promise.resolve(), totals: undefined }
-    : await openUsage(config, metrics, log, closers, () => earliest(billing.keepFrom(), batchesFrom()));
+    : await openUsage(config, metrics, log, closers, () =>
+        store?.claims.needsSpool === true ? START : earliest(billing.keepFrom(), batchesFrom()),
+      );
+  if (spool instanceof Spool) store?.claims.recovered(spool);
   closers.add(billing.closer);
   const inFlight = new InFlight();
   const batch = await openBatches(config, opening, {
@@ -266,8 +280,8 @@ async function openApp(
     ...(tracing && { tracing }),
     ...(totals && { totals }),
     ...(batch && { batch }),
-    idempotency: new IdempotencyKeys(clock, config.idempotency),
-    keyLimits: new RequestLimits(clock, config.limits),
+    idempotency: store?.claims ?? new IdempotencyKeys(clock, config.idempotency),
+    keyLimits: store?.keyLimits ?? new RequestLimits(clock, config.limits),
     quotas: new QuotaLedger(clock, () => new Date(), totals && (() => totals()?.billedTokens)),
     limits: {
       chatBytes: config.bodies.chatBytes,

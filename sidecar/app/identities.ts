@@ -197,6 +197,7 @@ function secretFiles({ access, keys, ...config }: Config): readonly string[] {
     config.authorizer.secretFile,
     config.fleet.scrapeSecretFile,
     config.telemetry.otlp.headersFile,
+    config.store.passwordFile,
     secretFile,
     nats.secretFile,
     nats.keyFile,

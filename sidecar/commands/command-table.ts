@@ -132,6 +132,33 @@ const usage = {
   },
 } as const satisfies Group;
 
+const store = {
+  about: 'the PostgreSQL database in which sidecars share limits',
+  commands: {
+    migrate: {
+      about: 'create or upgrade the schema, and let the user of store.url execute its functions',
+      details: [
+        'Run it before the first sidecar of a release starts; sidecars of the release before work on. Connects as the user of --url, who owns the schema and may not be a user of sidecars.',
+      ],
+      options: {
+        url: { type: 'string', value: 'URL', about: 'as store.url, of the owner; default: store.url' },
+        'password-file': {
+          type: 'string',
+          value: 'F',
+          about: 'file with the owner’s password; default: store.passwordFile',
+          completes: 'file',
+        },
+      },
+      failed: 'the database cannot be reached, or it refuses; nothing is changed then',
+    },
+    status: {
+      about: 'print the version of the schema, and the sidecars that share the store',
+      options: { json: JSON_OPTION },
+      failed: 'the store does not answer, or its schema is older than this release needs',
+    },
+  },
+} as const satisfies Group;
+
 const models = {
   about: 'the configured models, and model files',
   commands: {
@@ -279,6 +306,7 @@ export const COMMANDS = {
   'check-config': checkConfig,
   keys,
   usage,
+  store,
   models,
   batches,
   bench,

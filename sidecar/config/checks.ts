@@ -4,6 +4,7 @@ import { deviceProblems } from './devices.js';
 import { serverUrls, type ModelConfig } from './model-schema.js';
 import type { Config } from './schema.js';
 import { settings } from './setting.js';
+import { storeAddressOf } from './store-schema.js';
 
 /** Tokens that a decision prompt may have, and a few for the sequence's own bookkeeping. */
 const DECISION_CONTEXT = 8192;
@@ -72,6 +73,7 @@ export function contradictions(config: Config): string[] {
       ],
     ]),
     ...authorizerProblems(authorizer),
+    ...storeProblems(config.store),
     ...deliveryProblems(config.delivery),
     ...brokenOf([
       [
@@ -83,7 +85,16 @@ export function contradictions(config: Config): string[] {
 }
 
 /** Settings that are allowed but probably not intended, one line each, to be logged at the start. */
-export function hints({ models, access: { mode }, authorizer, credit, limits, delivery, telemetry }: Config): string[] {
+export function hints({
+  models,
+  access: { mode },
+  authorizer,
+  credit,
+  limits,
+  delivery,
+  telemetry,
+  store,
+}: Config): string[] {
   const unused = (path: string, why: string): string => `${path} is not used: with access.mode ${mode} ${why}`;
   const { url, secretFile, nats } = delivery;
   const { endpoint, headersFile } = telemetry.otlp;
@@ -107,6 +118,9 @@ export function hints({ models, access: { mode }, authorizer, credit, limits, de
       : []),
     ...(!nats.tls && nats.auth !== 'none' && !nats.servers.map(hostOf).every(isLoopback)
       ? ['delivery.nats.tls is off: usage and its secret are sent unencrypted']
+      : []),
+    ...(storeCrossesNetwork(store)
+      ? ['store.url is without TLS: the names of accounts and keys are sent unencrypted']
       : []),
     ...(endpoint !== undefined && headersFile !== undefined && crossesNetwork(endpoint)
       ? ['telemetry.otlp.endpoint is not https: its headers are sent unencrypted']
@@ -223,6 +237,27 @@ function deliveryProblems({ url, nats, backoffMinMs, backoffMaxMs }: Config['del
       'delivery.nats.certFile must be set together with delivery.nats.keyFile',
     ],
   ]);
+}
+
+function storeProblems({ url, passwordFile, caFile }: Config['store']): string[] {
+  const isUsable = url === undefined || storeAddressOf(url) !== undefined;
+  return brokenOf([
+    [!isUsable, 'store.url must name user, host and database, no password, and no parameter but sslmode=verify-full'],
+    [url === undefined && passwordFile !== undefined, 'store.url must be set for store.passwordFile'],
+    [url === undefined && caFile !== undefined, 'store.url must be set for store.caFile'],
+  ]);
+}
+
+/** Whether what is sent to this store crosses a network unencrypted. */
+function storeCrossesNetwork({ url, caFile }: Config['store']): boolean {
+  const address = url === undefined ? undefined : storeAddressOf(url);
+  return (
+    address !== undefined &&
+    !address.tls &&
+    caFile === undefined &&
+    !/^\//.test(address.host) &&
+    !isLoopback(address.host)
+  );
 }
 
 /** The host of `nats://host`, `nats://host:port` or `nats://[::1]:port`. */

@@ -5,6 +5,7 @@
 import { accessSchema, authorizerSchema, gatewaySchema, keysSchema, limitsSchema } from './access-schema.js';
 import { deliverySchema } from './delivery-schema.js';
 import { modelSchema } from './model-schema.js';
+import { storeSchema } from './store-schema.js';
 import {
   bytes,
   DAY_MS,
@@ -222,6 +223,7 @@ export const configSchema = section({
   limits: limitsSchema,
   gateway: gatewaySchema,
   authorizer: authorizerSchema,
+  store: storeSchema,
   models: {
     type: 'array',
     description:

@@ -233,7 +233,8 @@ export const CATALOGUE = {
     status: 503,
     type: 'server_error',
     retryable: true,
-    meaning: 'The service that authenticates callers is overloaded.',
+    meaning:
+      'The service that authenticates callers is overloaded; or the store in which a fleet counts limits and Idempotency-Keys does not answer.',
     advice: 'Wait for the time in Retry-After, then send it again.',
   },
   credit_gate_unavailable: {

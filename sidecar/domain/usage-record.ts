@@ -32,6 +32,8 @@ export interface UsageRecord {
   /** Paid from credit that this sidecar keeps; balances are sums over these records. Absent: settled elsewhere. */
   readonly prepaid?: true;
   readonly outcome?: Outcome;
+  /** What its Idempotency-Key is claimed by in the store of a fleet; absent without a store. No part of the events of usage. */
+  readonly claim?: string;
   /** Billed from the last progress because no close was found. */
   readonly estimated?: true;
 }

@@ -122,6 +122,7 @@ const checkRecord = compile<UsageRecord>(
         properties: { version: TEXT, picodollars: { type: 'string', maxLength: 40, pattern: '^\\d+$' } },
       },
       outcome: { enum: ['done', 'cancelled', 'failed', 'timeout', 'refused'] },
+      claim: TEXT,
       estimated: { const: true },
     },
   },

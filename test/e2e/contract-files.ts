@@ -37,6 +37,7 @@ export const SCRIPTED = [
   'images',
   'limits',
   'order',
+  'store',
   'traces',
   'vision',
 ];

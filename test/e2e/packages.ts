@@ -34,6 +34,13 @@ const NEEDS: readonly Need[] = [
     package: 'libatomic1',
     for: 'Node 26',
   },
+  {
+    program: 'postgres',
+    there: () => existsSync('/usr/lib/postgresql/15/bin/postgres') || existsSync('/usr/lib/postgresql/17/bin/postgres'),
+    package: 'postgresql',
+    for: 'the store',
+  },
+  { program: 'pgbouncer', package: 'pgbouncer', for: 'the store' },
   { program: 'openssl', package: 'openssl', for: 'certificates of the proxies and of NATS, and TLS' },
   { program: 'debootstrap', package: 'debootstrap', for: 'Node 24 and 26 and the image, on Debian 13' },
   { program: 'buildah', package: 'buildah', for: 'the image' },

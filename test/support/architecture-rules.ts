@@ -54,10 +54,11 @@ export const modules: readonly Module[] = [
   { name: 'sidecar/vision', sees: [...LOWEST, 'engine/protocol'] },
   { name: 'sidecar/usage', sees: LOWEST },
   { name: 'sidecar/batch', sees: [...LOWEST, 'sidecar/access', 'sidecar/usage'] },
+  { name: 'sidecar/store', sees: [...LOWEST, 'sidecar/access', 'sidecar/usage'] },
   { name: 'sidecar/api', sees: [...MIDDLE, 'sidecar/batch'] },
   { name: 'sidecar/console', sees: UPPER },
-  { name: 'sidecar/app', sees: [...UPPER, 'sidecar/console', 'engine/protocol'] },
-  { name: 'sidecar/commands', sees: [...UPPER, 'sidecar/app'] },
+  { name: 'sidecar/app', sees: [...UPPER, 'sidecar/console', 'sidecar/store', 'engine/protocol'] },
+  { name: 'sidecar/commands', sees: [...UPPER, 'sidecar/app', 'sidecar/store'] },
   { name: 'sidecar/cli.ts', sees: [...UPPER, 'sidecar/app', 'sidecar/commands'] },
   { name: 'sidecar/build', sees: UPPER },
 ];
@@ -74,6 +75,7 @@ export const vendors: Readonly<Record<string, readonly string[]>> = {
   '@nats-io/jetstream': ['sidecar/usage/delivery/jetstream.ts'],
   '@nats-io/transport-node': ['sidecar/usage/delivery/jetstream.ts'],
   piscina: ['sidecar/prompts/host.ts'],
+  pg: ['sidecar/store'],
   pino: ['sidecar/telemetry/logger.ts'],
   'prom-client': ['sidecar/telemetry/instruments.ts'],
   '@opentelemetry': ['sidecar/telemetry/otlp'],
@@ -162,6 +164,13 @@ export const architectureRules: IFlattenedRuleSet = {
         path: pathOf('sidecar/telemetry/otlp'),
         dynamic: false,
       },
+    },
+    {
+      // PostgreSQL's client, for the few sidecars that share a store.
+      name: 'the store is loaded when it is configured',
+      severity: 'error',
+      from: { path: '^sidecar/', pathNot: ['sidecar/store', 'sidecar/commands/store.ts'].map(pathOf) },
+      to: { path: pathOf('sidecar/store'), dynamic: false, dependencyTypesNot: ['type-only'] },
     },
     {
       name: 'shipped code imports no test and no bench',

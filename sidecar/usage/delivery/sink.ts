@@ -22,8 +22,10 @@ export interface UsageEvent {
   readonly data: CloseRecord;
 }
 
-/** The event of a `close`. A usage record contains no text and no secret, so it is sent completely. */
-export function usageEvent(data: CloseRecord, source: string): UsageEvent {
+/** The event of a `close`. A usage record contains no text and no secret, so it is sent completely, but for its claim in the store. */
+export function usageEvent(record: CloseRecord, source: string): UsageEvent {
+  const data: CloseRecord & { claim?: unknown } = { ...record };
+  delete data.claim;
   return {
     specversion: '1.0',
     id: data.id,

@@ -46,7 +46,7 @@ t.test('a fault in a check keeps no place of its key', async (t) => {
     const group = route.operation;
     const services = servicesWith({});
     for (let i = 0; i < 3; i++) await t.rejects(run<Params>(route, exchange(), services), fault, `${group} ${i}`);
-    t.equal(services.keyLimits.take(ACME, group).kind, 'taken', group);
+    t.match(services.keyLimits.take(ACME, group), { kind: 'taken' }, group);
   }
 });
 
@@ -85,5 +85,5 @@ t.test('nor does a fault after the checks', async (t) => {
   const model = { id: 'fake', kind: 'chat', ownedBy: 'test', created: 0, engine, scopeOf, queue } as const;
   const services = servicesWith({ prompts: { open: () => prompt }, models: new Map([['fake', model]]) });
   for (let i = 0; i < 3; i++) await t.rejects(run(CHAT, exchange(), services), fault);
-  t.equal(services.keyLimits.take(ACME, 'chat').kind, 'taken');
+  t.match(services.keyLimits.take(ACME, 'chat'), { kind: 'taken' });
 });

@@ -42,6 +42,7 @@ t.test('without settings: every default', async (t) => {
       cache: { entries: 10_000, ttlMs: 10_000, deniedTtlMs: 2000, staleMs: 60_000 },
       breaker: { failures: 5, openMs: 5000 },
     },
+    store: { connections: 8, timeoutMs: 250, leaseMs: 10_000, whenDown: 'refuse' },
     queue: { maxWaitMs: 10_000, waitingPerSeat: 8, waitingBytes: 67_108_864, waitForLoad: true },
     sessions: { keepMaxMs: 60_000 },
     batch: { store: 'off', maxBytes: 8 * 1024 ** 3, headroomPercent: 50 },
@@ -194,6 +195,7 @@ t.test('each path is relative to the working directory, and absolute in the conf
         .map(({ variable }) => [variable, 'some/where']),
     ),
     RA_DELIVERY_NATS_AUTH: 'token',
+    RA_STORE_URL: 'postgresql://u@h/db',
     RA_DELIVERY_NATS_TLS: 'true',
     RA_MODELS: JSON.stringify([
       { id: 'a', kind: 'chat', file: 'some/where', chatTemplate: 'some/where', vision: { projector: 'some/where' } },
@@ -211,7 +213,7 @@ t.test('each path is relative to the working directory, and absolute in the conf
       ? Object.entries(value).flatMap(([name, each]) => texts(each, `${path}.${name}`))
       : [[path, String(value)]];
   const paths = texts(config, '').filter(([path]) => isPath.test(path));
-  t.equal(paths.length, 25);
+  t.equal(paths.length, 27);
   for (const [path, value] of paths) {
     t.equal(value, path === '.models.1.file' ? 'embedded' : join(process.cwd(), 'some/where'), path);
   }

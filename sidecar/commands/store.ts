@@ -1,0 +1,102 @@
+/** `ra-sidecar store`: the schema of the fleet's database, and the sidecars that share it. */
+import type { Config } from '../config/config.js';
+import { storeAddressOf, type StoreAddress } from '../config/store-schema.js';
+import { connectOnce, reasonOf } from '../store/database.js';
+import { migrate, SCHEMA_VERSION } from '../store/migrate.js';
+import { EXIT, parsed, UsageError, type Output } from './command.js';
+import { COMMANDS } from './command-table.js';
+import { columns } from './terminal.js';
+
+const SPECS = COMMANDS.store.commands;
+
+/** The longest wait for a connection, ms. */
+const CONNECT_MS = 5000;
+
+/** Runs `store` with these arguments. Resolves with the exit code; rejects with one line if the store cannot be reached. */
+export async function store(
+  { store: settings }: Pick<Config, 'store'>,
+  [action, ...rest]: readonly string[],
+  output: Output,
+): Promise<number> {
+  switch (action) {
+    case 'migrate':
+      return await migrateStore(settings, rest, output);
+    case 'status':
+      return await status(settings, parsed(SPECS.status, rest).values.json === true, output);
+    default:
+      throw new UsageError(action === undefined ? 'store: a command is required' : 'store: unknown command');
+  }
+}
+
+async function migrateStore(settings: Config['store'], args: readonly string[], output: Output): Promise<number> {
+  const { values } = parsed(SPECS.migrate, args);
+  const role = addressOf(settings.url, 'store.url').user;
+  const address = values.url === undefined ? addressOf(settings.url, 'store.url') : addressOf(values.url, '--url');
+  const passwordFile = values['password-file'] ?? (values.url === undefined ? settings.passwordFile : undefined);
+  const { from, to, granted } = await connectOnce(
+    { ...connectionOf(settings), address, connectMs: CONNECT_MS, ...(passwordFile !== undefined && { passwordFile }) },
+    (client) =>
+      migrate(client, role).catch((error: unknown) => {
+        throw new Error(`the store was not migrated: ${reasonOf(error)}`, { cause: error });
+      }),
+  );
+  output.err(from === to ? `the schema is at version ${to}\n` : `migrated the schema from version ${from} to ${to}\n`);
+  if (granted === undefined)
+    output.err(`warning: ${role} owns the schema: give sidecars another user, which may only execute functions\n`);
+  else output.err(`${granted} may execute the functions of the schema\n`);
+  return EXIT.done;
+}
+
+interface ReplicaRow {
+  readonly id: string;
+  readonly host: string;
+  readonly release: string;
+  readonly epoch: number;
+  readonly joined_at: Date;
+  readonly lease_ms: number;
+}
+
+async function status(settings: Config['store'], json: boolean, { out, err: say }: Output): Promise<number> {
+  const address = addressOf(settings.url, 'store.url');
+  const { version, rows } = await connectOnce(
+    { ...connectionOf(settings), address, connectMs: CONNECT_MS },
+    async (client) => {
+      try {
+        const found = await client.query<{ version: number }>('select * from ra_sidecar.schema_version()');
+        const { rows } = await client.query<ReplicaRow>('select * from ra_sidecar.replicas()');
+        return { version: found.rows[0]?.version ?? 0, rows };
+      } catch (error) {
+        throw new Error(`the store is not migrated: ${reasonOf(error)}`, { cause: error });
+      }
+    },
+  );
+  const replicas = rows.map(({ id, host, release, epoch, joined_at: joined, lease_ms: leaseMs }) => ({
+    id,
+    host,
+    release,
+    epoch,
+    joined: joined.toISOString(),
+    live: leaseMs > 0,
+  }));
+  if (json) out(`${JSON.stringify({ version, needed: SCHEMA_VERSION, replicas })}\n`);
+  else {
+    out(`schema version ${version}; this release needs ${SCHEMA_VERSION}\n`);
+    const live = (is: boolean): string => (is ? 'live' : 'gone');
+    const cells = replicas.map((it) => [it.id, it.host, it.release, `${it.epoch}`, it.joined, live(it.live)]);
+    out(columns([['REPLICA', 'HOST', 'RELEASE', 'EPOCH', 'JOINED', 'STATE'], ...cells]));
+  }
+  if (version >= SCHEMA_VERSION) return EXIT.done;
+  say('ra-sidecar: the schema is older than this release needs: run ra-sidecar store migrate\n');
+  return EXIT.failed;
+}
+
+function addressOf(url: string | undefined, name: string): StoreAddress {
+  if (url === undefined) throw new UsageError('store: store.url is not set');
+  const address = storeAddressOf(url);
+  if (!address) throw new UsageError(`${name} must name user, host and database, and no password`);
+  return address;
+}
+
+function connectionOf({ passwordFile, caFile }: Config['store']): { passwordFile?: string; caFile?: string } {
+  return { ...(passwordFile !== undefined && { passwordFile }), ...(caFile !== undefined && { caFile }) };
+}

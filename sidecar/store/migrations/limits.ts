@@ -1,0 +1,132 @@
+/**
+ * Limits of keys over all replicas. A stamp (`hit`) for each request of the last minute, a place (`flight`) for each that runs; both
+ * are exact, since `take` reads the clock and counts while it holds the lock of its key.
+ *
+ * Rows that were deleted stay in an index while an old transaction runs in the database. No count may walk over them, so each begins
+ * at a bound: a minute ago for stamps, `replica.oldest` for places, `swept` for the removal of old stamps.
+ *
+ * A place counts while its replica's lease runs. A take whose answer was lost may still arrive: it is void once its replica has made
+ * two beats more, and only then does the replica remove what it may have left.
+ *
+ * The commits are asynchronous: a crash of the database loses those of the last 600 ms at most.
+ */
+export const LIMITS = `
+create table ra_sidecar.hit (
+  key uuid not null,
+  at timestamptz not null,
+  replica int not null,
+  request bigint not null,
+  primary key (key, at, replica, request)
+);
+create index hit_at on ra_sidecar.hit (at);
+create table ra_sidecar.flight (
+  key uuid not null,
+  replica int not null,
+  request bigint not null,
+  epoch int not null,
+  primary key (key, replica, request, epoch)
+);
+create table ra_sidecar.swept (what text primary key, until timestamptz not null);
+insert into ra_sidecar.swept values ('hit', '-infinity');
+
+-- p_in_flight, p_per_minute: 0 is no limit. outcome: taken, inFlight, perMinute, or why it was not counted: fenced (another process
+-- took the replica's place, or the store does not know it), lease (its lease is over), late (sent two beats ago).
+create function ra_sidecar.take(
+  p_no int, p_epoch int, p_beat int, p_request bigint, p_key uuid, p_in_flight int, p_per_minute int
+) returns table (outcome text, retry_ms int, used int, reset_ms int, running int)
+language plpgsql security definer set search_path = ra_sidecar, pg_temp set lock_timeout = '200ms' as $$
+declare
+  v_now timestamptz;
+  v_replica replica;
+  v_running int := 0;
+  v_used int := 0;
+  v_oldest timestamptz;
+  v_newest timestamptz;
+  v_below timestamptz;
+begin
+  perform set_config('synchronous_commit', 'off', true);
+  perform pg_advisory_xact_lock(uuid_hash_extended(p_key, 0));
+  v_now := clock_timestamp();
+  select * into v_replica from replica r where r.no = p_no;
+  if v_replica.epoch is distinct from p_epoch then
+    return query select 'fenced', 0, 0, 0, 0; return;
+  elsif v_replica.lease_until <= v_now then
+    return query select 'lease', 0, 0, 0, 0; return;
+  elsif v_replica.beat > p_beat + 1 then
+    return query select 'late', 0, 0, 0, 0; return;
+  end if;
+  if p_in_flight > 0 then
+    select count(*) into v_running from replica r join flight f
+      on f.key = p_key and f.replica = r.no and f.epoch = r.epoch and f.request >= r.oldest
+      where r.lease_until > v_now;
+  end if;
+  if p_per_minute > 0 then
+    select count(*), min(h.at), max(h.at) into v_used, v_oldest, v_newest from hit h
+      where h.key = p_key and h.at > v_now - interval '60 seconds';
+    -- The clock of the host may have been set back.
+    v_now := greatest(v_now, v_newest);
+    if v_used >= p_per_minute then
+      select h.at into v_below from hit h where h.key = p_key and h.at > v_now - interval '60 seconds'
+        order by h.at offset v_used - p_per_minute limit 1;
+      return query select 'perMinute', ms_until(coalesce(v_below, v_now) + interval '60 seconds', v_now),
+        v_used, ms_until(v_oldest + interval '60 seconds', v_now), v_running;
+      return;
+    end if;
+  end if;
+  if p_in_flight > 0 then
+    if v_running >= p_in_flight then
+      return query select 'inFlight', 0, v_used, ms_until(v_oldest + interval '60 seconds', v_now), v_running; return;
+    end if;
+    insert into flight values (p_key, p_no, p_request, p_epoch);
+  end if;
+  if p_per_minute > 0 then
+    insert into hit values (p_key, v_now, p_no, p_request);
+  end if;
+  return query select 'taken', 0, v_used + 1,
+    ms_until(coalesce(v_oldest, v_now) + interval '60 seconds', v_now), v_running + 1;
+end $$;
+
+create function ra_sidecar.ms_until(p_then timestamptz, p_now timestamptz) returns int
+language sql immutable as $$
+  select greatest(1, ceil(extract(epoch from p_then - p_now) * 1000))::int;
+$$;
+
+-- Requests have ended. p_ran: those that were refused after they had been taken lose their stamp. p_doubtful: whether they were
+-- taken is not known.
+create function ra_sidecar.release(
+  p_no int, p_epoch int, p_requests bigint[], p_keys uuid[], p_ran bool[], p_doubtful bool
+) returns table (done bool)
+language plpgsql security definer set search_path = ra_sidecar, pg_temp set lock_timeout = '200ms' as $$
+begin
+  perform set_config('synchronous_commit', 'off', true);
+  if p_doubtful then
+    -- A take that runs now has ended before its place is looked for.
+    perform pg_advisory_xact_lock(lock) from (
+      select distinct uuid_hash_extended(k, 0) as lock from unnest(p_keys) k order by 1
+    ) locks;
+  end if;
+  delete from flight f using unnest(p_requests, p_keys) as e(request, key)
+    where f.key = e.key and f.replica = p_no and f.request = e.request and f.epoch = p_epoch;
+  delete from hit h using unnest(p_requests, p_keys, p_ran) as e(request, key, ran)
+    where not e.ran and h.key = e.key and h.at > clock_timestamp() - interval '61 seconds'
+      and h.replica = p_no and h.request = e.request;
+  return query select true;
+end $$;
+
+-- Removes stamps older than a minute, and places of earlier starts. Every replica calls it now and then.
+create function ra_sidecar.sweep() returns table (done bool)
+language plpgsql security definer set search_path = ra_sidecar, pg_temp set lock_timeout = '200ms' as $$
+declare
+  v_from timestamptz;
+  v_until timestamptz := clock_timestamp() - interval '61 seconds';
+begin
+  perform set_config('synchronous_commit', 'off', true);
+  select s.until into v_from from swept s where s.what = 'hit' for update skip locked;
+  if v_from is null or v_from > v_until - interval '1 second' then
+    return query select false; return;
+  end if;
+  delete from hit h where h.at > v_from and h.at <= v_until;
+  update swept s set until = v_until where s.what = 'hit';
+  return query select true;
+end $$;
+`;

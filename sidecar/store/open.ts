@@ -1,0 +1,53 @@
+/** Opens the store of a fleet. app.ts loads this file only where `store.url` is set. */
+import type { KeyLimiter } from '../access/limits.js';
+import type { Config } from '../config/config.js';
+import { storeAddressOf } from '../config/store-schema.js';
+import type { Clock } from '../lib/clock.js';
+import type { Log } from '../telemetry/logger.js';
+import { StoreClaims } from './claims.js';
+import { Database } from './database.js';
+import { StoreLimits } from './limits.js';
+import { Replica, replicaIdOf } from './replica.js';
+
+export interface Store {
+  readonly keyLimits: KeyLimiter;
+  readonly claims: StoreClaims;
+  /** Sends what the store is to know of this replica's end, and closes all connections. Never rejects. */
+  close(): Promise<void>;
+}
+
+/**
+ * Connects to the store. Rejects with one line if the store answers that it is not prepared, or if `dataDir` cannot be written; a
+ * store that does not answer is tried again in the background.
+ */
+export async function openStore(
+  { store, limits, idempotency, dataDir }: Pick<Config, 'store' | 'limits' | 'idempotency' | 'dataDir'>,
+  clock: Clock,
+  log: Log,
+): Promise<Store> {
+  const address = storeAddressOf(store.url ?? '');
+  if (!address) throw new Error('store.url is no address of a store');
+  const database = await Database.open(clock, {
+    address,
+    connections: store.connections,
+    timeoutMs: store.timeoutMs,
+    ...(store.passwordFile !== undefined && { passwordFile: store.passwordFile }),
+    ...(store.caFile !== undefined && { caFile: store.caFile }),
+    opened: (reason, retryAfterMs) => log.warn('store is left alone', { reason, retryAfterMs }),
+    closed: () => log.info('store answers again'),
+  });
+  const replica = new Replica({ clock, log, database, id: await replicaIdOf(dataDir), leaseMs: store.leaseMs });
+  const keyLimits = new StoreLimits({ clock, database, replica, defaults: limits, whenDown: store.whenDown });
+  const claims = new StoreClaims({ clock, log, database, replica, keepMs: idempotency.keepMs });
+  const close = async (): Promise<void> => {
+    await Promise.all([keyLimits.close(), claims.close()]);
+    await replica.close();
+    await database.close();
+  };
+  const unprepared = await replica.begin();
+  if (unprepared !== undefined) {
+    await close();
+    throw new Error(unprepared);
+  }
+  return { keyLimits, claims, close };
+}

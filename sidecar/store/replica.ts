@@ -1,0 +1,210 @@
+/**
+ * This sidecar as one replica of the fleet: it joins at its start, then says a third of a lease apart that it is alive.
+ *
+ *     apart ──join──> joined ──beat──> joined ...
+ *       ^               │ └──another process joined with this data folder──> fenced, until this one ends
+ *       └──the store does not know it: an earlier state was restored──┘
+ *
+ * While the store does not answer it goes on trying. What it had counted under its lease is no longer counted once that has ended.
+ */
+import { randomUUID } from 'node:crypto';
+import { readFile } from 'node:fs/promises';
+import { hostname } from 'node:os';
+import { join } from 'node:path';
+import type { Clock } from '../lib/clock.js';
+import { replaceFile } from '../lib/replace-file.js';
+import { VERSION } from '../lib/version.js';
+import type { Log } from '../telemetry/logger.js';
+import type { Database } from './database.js';
+import { SCHEMA_VERSION } from './migrate.js';
+
+/** Beats in the time of a lease, so that one may be lost. */
+const BEATS = 3;
+
+/** The wait before joining again, and before a beat after one that failed, ms. */
+const AGAIN_MS = 1000;
+
+/** Replicas' ids: 122 random bits each, in `dataDir`. */
+const ID_FILE = 'replica-id';
+const ID = /^[0-9a-f-]{36}$/;
+
+/** PostgreSQL's codes of a schema, function or permission that is missing: no wait makes these right. */
+const UNPREPARED: Readonly<Record<string, string>> = {
+  '3F000': 'has no schema ra_sidecar: run ra-sidecar store migrate',
+  '42883': 'has an older schema than this release needs: run ra-sidecar store migrate',
+  '42501': 'does not let the user of store.url execute its functions: run ra-sidecar store migrate',
+  '28P01': 'refuses the password of store.passwordFile',
+  '28000': 'refuses the user of store.url',
+  '3D000': 'has no such database as store.url names',
+};
+
+/** One start of this replica, as the store knows it. */
+export interface Session {
+  readonly no: number;
+  readonly epoch: number;
+  /** The store's count of this replica's beats, as of the last answer. */
+  readonly beat: number;
+}
+
+interface Joined extends Session {
+  readonly replicas: number;
+}
+
+export interface ReplicaOptions {
+  readonly clock: Clock;
+  readonly log: Log;
+  readonly database: Database;
+  readonly id: string;
+  readonly leaseMs: number;
+}
+
+/** Reads the id of this data folder's replica, or makes one. Rejects if the folder cannot be written. */
+export async function replicaIdOf(dataDir: string): Promise<string> {
+  const file = join(dataDir, ID_FILE);
+  const found = await readFile(file, 'utf8').catch(() => '');
+  if (ID.test(found.trim())) return found.trim();
+  const id = randomUUID();
+  await replaceFile(file, (draft) => draft.writeFile(`${id}\n`));
+  return id;
+}
+
+/** The replica of one process. Owned by what opens the store, which closes it. */
+export class Replica {
+  readonly #options: ReplicaOptions;
+  #session: Session | undefined;
+  /** The highest epoch that this process knows of. */
+  #epoch = 0;
+  #replicas = 1;
+  #fenced = false;
+  #closed = false;
+  #trouble: string | undefined;
+  #cancelTimer = (): void => undefined;
+  #running: Promise<void> | undefined;
+  readonly #followers: ((session: Session) => void)[] = [];
+
+  /** The lowest number of a request that still has a place; set by what counts them. */
+  oldest = (): number => 0;
+
+  constructor(options: ReplicaOptions) {
+    this.#options = options;
+  }
+
+  /** Undefined while this replica has not joined, and once it was fenced. */
+  get session(): Session | undefined {
+    return this.#session;
+  }
+
+  /** Replicas with a lease, as of the last answer; at least this one. */
+  get replicas(): number {
+    return this.#replicas;
+  }
+
+  get fenced(): boolean {
+    return this.#fenced;
+  }
+
+  /** `fn` is called each time that the store has answered that it knows this replica: after joining, and after each beat. */
+  onBeat(fn: (session: Session) => void): void {
+    this.#followers.push(fn);
+  }
+
+  /**
+   * Joins, once, and then goes on in the background. Returns why the store will not do as it is set up, in one line; undefined if it
+   * does, or does not answer yet.
+   */
+  async begin(): Promise<string | undefined> {
+    const why = await this.#join();
+    if (why !== undefined && UNPREPARED[why] === undefined) return undefined;
+    return why === undefined ? undefined : `the store ${UNPREPARED[why]}`;
+  }
+
+  /** Says now that it is alive, or joins: the store answered that a lease has ended. */
+  hurry(): void {
+    if (!this.#running && !this.#fenced && !this.#closed) this.#turn();
+  }
+
+  /** Frees its places. Idempotent. */
+  async close(): Promise<void> {
+    if (this.#closed) return;
+    this.#closed = true;
+    this.#cancelTimer();
+    await this.#running;
+    const session = this.#session;
+    this.#session = undefined;
+    if (session) await this.#options.database.call('leave_fleet', [session.no, session.epoch]);
+  }
+
+  #turn(): void {
+    this.#cancelTimer();
+    this.#running = (this.#session ? this.#beat(this.#session) : this.#join().then(() => undefined)).finally(
+      () => (this.#running = undefined),
+    );
+  }
+
+  #later(ms: number): void {
+    if (this.#closed || this.#fenced) return;
+    this.#cancelTimer();
+    this.#cancelTimer = this.#options.clock.after(ms, () => this.#turn());
+  }
+
+  /** Returns why it has not joined. */
+  async #join(): Promise<string | undefined> {
+    const { database, id, leaseMs } = this.#options;
+    const known = await database.call<{ version: number }>('schema_version', []);
+    const version = known.kind === 'rows' ? (known.rows[0]?.version ?? 0) : undefined;
+    const joined =
+      known.kind === 'down'
+        ? known
+        : (version ?? 0) < SCHEMA_VERSION
+          ? { kind: 'down' as const, why: '42883' }
+          : await database.call<Joined>('join_fleet', [id, hostname(), VERSION, this.#epoch, leaseMs]);
+    if (joined.kind === 'down') {
+      this.#failed(joined.why);
+      this.#later(AGAIN_MS);
+      return joined.why;
+    }
+    const [row] = joined.rows;
+    if (row) this.#answered(row);
+    return undefined;
+  }
+
+  async #beat({ no, epoch }: Session): Promise<void> {
+    const { database, leaseMs, log } = this.#options;
+    const answer = await database.call<Omit<Joined, 'no'>>('beat', [no, epoch, leaseMs, this.oldest()]);
+    if (answer.kind === 'down') {
+      this.#failed(answer.why);
+      this.#later(AGAIN_MS);
+      return;
+    }
+    const [row] = answer.rows;
+    if (row?.epoch === epoch) {
+      this.#answered({ no, ...row });
+    } else if (row && row.epoch > epoch) {
+      this.#fenced = true;
+      this.#session = undefined;
+      log.error('store has another replica in this place', {
+        reason: 'another sidecar started with this dataDir or a copy of it: stop one, and give each its own dataDir',
+      });
+    } else {
+      // The store was restored to a state before this start.
+      this.#session = undefined;
+      this.#later(0);
+    }
+  }
+
+  #answered({ no, epoch, beat, replicas }: Joined): void {
+    if (this.#trouble !== undefined || !this.#session) this.#options.log.info('store answers', { count: replicas });
+    this.#trouble = undefined;
+    this.#session = { no, epoch, beat };
+    this.#epoch = epoch;
+    this.#replicas = Math.max(1, replicas);
+    for (const follower of this.#followers) follower(this.#session);
+    this.#later(this.#options.leaseMs / BEATS);
+  }
+
+  #failed(why: string): void {
+    if (why === this.#trouble) return;
+    this.#trouble = why;
+    this.#options.log.warn('store does not answer', { reason: UNPREPARED[why] ?? why });
+  }
+}

@@ -1,0 +1,84 @@
+/** The store on Debian's PostgreSQL, behind PgBouncer that pools transactions. */
+import { spawn } from 'node:child_process';
+import { once } from 'node:events';
+import { chownSync, existsSync, readdirSync, writeFileSync } from 'node:fs';
+import { join } from 'node:path';
+import t from 'tap';
+import { systemClock } from '../../sidecar/lib/clock.js';
+import { store } from '../../sidecar/commands/store.js';
+import { loadConfig } from '../../sidecar/config/config.js';
+import { StoreClaims } from '../../sidecar/store/claims.js';
+import { StoreLimits } from '../../sidecar/store/limits.js';
+import { eventually } from '../support/processes.js';
+import { AS, Postgres, replicaAt } from '../support/postgres.js';
+import { shortDir } from '../support/short-dir.js';
+
+const ALL = '/usr/lib/postgresql';
+const NONE = { inFlight: 0, perMinute: 0 };
+
+t.test('limits and keys of three replicas through two pooled connections', async (t) => {
+  const [version = ''] = readdirSync(ALL).sort();
+  const server = await Postgres.start(join(ALL, version, 'bin'));
+  t.teardown(() => server.stop());
+  await server.sql('create database pooled');
+  const dir = shortDir(t);
+  if (AS.uid !== undefined) chownSync(dir, AS.uid, AS.uid);
+  writeFileSync(join(dir, 'users'), '"ra_owner" ""\n"ra_replica" ""\n');
+  writeFileSync(
+    join(dir, 'pgbouncer.ini'),
+    [
+      '[databases]',
+      `pooled = host=${server.socket}`,
+      '[pgbouncer]',
+      `unix_socket_dir = ${dir}`,
+      'listen_port = 5432',
+      'auth_type = trust',
+      `auth_file = ${join(dir, 'users')}`,
+      'pool_mode = transaction',
+      'default_pool_size = 2',
+      '',
+    ].join('\n'),
+  );
+  const bouncer = spawn('pgbouncer', ['-q', join(dir, 'pgbouncer.ini')], { ...AS, stdio: 'ignore' });
+  t.teardown(async () => {
+    const ended = once(bouncer, 'close');
+    bouncer.kill('SIGKILL');
+    await ended;
+  });
+  await eventually('PgBouncer listens', () => existsSync(join(dir, '.s.PGSQL.5432')));
+
+  const host = encodeURIComponent(dir);
+  const url = `postgresql://ra_replica@${host}/pooled`;
+  const loaded = loadConfig({ RA_STORE_URL: url });
+  if (loaded.kind === 'invalid') throw new Error(loaded.line);
+  const output = { out: () => undefined, err: () => undefined };
+  t.equal(await store(loaded.config, ['migrate', '--url', `postgresql://ra_owner@${host}/pooled`], output), 0);
+  t.equal(await store(loaded.config, ['status'], output), 0);
+
+  const members = await Promise.all(
+    ['a', 'b', 'c'].map(async (id) => {
+      const { log, database, replica } = await replicaAt(t, url, id, { leaseMs: 2000 });
+      const defaults = { decisions: { inFlight: 32, perMinute: 600 }, chat: NONE, embeddings: NONE, models: NONE };
+      const limits = new StoreLimits({ clock: systemClock, database, replica, whenDown: 'refuse', defaults });
+      const claims = new StoreClaims({ clock: systemClock, log, database, replica, keepMs: 60_000 });
+      t.equal(await replica.begin(), undefined);
+      return { limits, claims };
+    }),
+  );
+  const key = { account: 'acme', keyId: 'k' };
+  let admitted = 0;
+  for (let round = 0; round < 30; round++) {
+    const taken = await Promise.all(
+      Array.from({ length: 30 }, async (_, i) => await members[i % 3]?.limits.take(key, 'decisions')),
+    );
+    for (const one of taken) {
+      if (one?.kind !== 'taken') continue;
+      admitted += 1;
+      one.permit.end(true);
+    }
+    await eventually('they have ended', () => members.every(({ limits }) => limits.size === 0));
+  }
+  t.equal(admitted, 600, 'of 900');
+  const claimed = await Promise.all(members.map(({ claims }) => claims.claim('acme', 'k', 'print')));
+  t.strictSame(claimed.map(({ kind }) => kind).sort(), ['claimed', 'in-flight', 'in-flight']);
+});

