@@ -26,6 +26,7 @@ const GROUPS = [
 const WHOLE = [
   'sidecar/engine-client/weight-hasher.ts',
   'sidecar/access/large-file-thread.ts',
+  'sidecar/access/key-task-thread.ts',
   // Loaded alone by what checks that the HTTP library's binary fits.
   'sidecar/http/uws.ts',
   'engine/llama/mask-worker.ts',

@@ -12,7 +12,8 @@ import { closed, UTC_TIME } from '../contracts/common-schema.js';
 import { repeatedName } from '../contracts/json.js';
 import { compile } from '../contracts/validator.js';
 import { CREDIT_CODE } from '../contracts/written-code.js';
-import { FileProblem } from '../lib/checked-file.js';
+import { FileProblem, readText } from '../lib/checked-file.js';
+import { replaceOperatorsFile, withLock } from '../lib/replace-file.js';
 import { parseUsd } from '../domain/money.js';
 import { inParts, type LargeFormat } from './large-file.js';
 
@@ -151,7 +152,7 @@ interface CreditFile {
   readonly accounts: Readonly<Record<string, readonly Grant[]>>;
 }
 
-interface Grant {
+export interface Grant {
   /** The operator's id for it, such as an invoice's number. Unique in the file. */
   readonly id: string;
   /** Decimal text, to the picodollar. Negative: a correction. */
@@ -168,6 +169,9 @@ const MAX_BYTES = 256 * 1024 * 1024;
 
 const name = { type: 'string', minLength: 1, maxLength: 256 };
 
+/** The longest `usd`, in characters. */
+const MAX_USD = 32;
+
 const check = compile<CreditFile>(
   closed(['version', 'accounts'], {
     version: { const: 1 },
@@ -180,7 +184,7 @@ const check = compile<CreditFile>(
         maxItems: 100_000,
         items: closed(['id', 'usd'], {
           id: name,
-          usd: { type: 'string', maxLength: 32 },
+          usd: { type: 'string', maxLength: MAX_USD },
           at: UTC_TIME,
         }),
       },
@@ -230,4 +234,38 @@ export function parseCreditFile(text: string, file: string): Granted {
     granted.set(account, sum);
   }
   return granted;
+}
+
+/** Whether a credit file may have this grant. */
+export function isGrant({ id, usd }: Grant): boolean {
+  return id !== '' && id.length <= name.maxLength && usd.length <= MAX_USD && parseUsd(usd) !== undefined;
+}
+
+/**
+ * Adds a grant to `file`, which is replaced under a lock. Returns `known` if the file has a grant with this id; then nothing is changed.
+ * `note` is called before the change; if it rejects, nothing changes. Throws {@link FileProblem} if the file is missing or would be
+ * invalid, LockError if it is busy.
+ */
+export async function addGrant(
+  file: string,
+  account: string,
+  grant: Grant,
+  note: () => Promise<void>,
+): Promise<'granted' | 'known'> {
+  return withLock(`${file}.lock`, async (stillHeld) => {
+    const text = await readText(WHAT, file, MAX_BYTES);
+    if (text === undefined) throw new FileProblem(WHAT, 'does not exist', file);
+    parseCreditFile(text, file);
+    const { version, accounts } = JSON.parse(text) as CreditFile;
+    if (Object.values(accounts).some((grants) => grants.some(({ id }) => id === grant.id))) return 'known';
+    const old = Object.hasOwn(accounts, account) ? accounts[account] : undefined;
+    const after: CreditFile = { version, accounts: { ...accounts, [account]: [...(old ?? []), grant] } };
+    const written = `${JSON.stringify(after, null, 2)}\n`;
+    parseCreditFile(written, file);
+    await replaceOperatorsFile(file, written, async () => {
+      await stillHeld();
+      await note();
+    });
+    return 'granted';
+  });
 }

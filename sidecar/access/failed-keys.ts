@@ -19,8 +19,33 @@ const MAX_ADDRESSES = 16_384;
 
 /** Limits the 401s of an identity source by address: `perMinute` in a burst, then evenly spaced. */
 export class FailedKeyLimit implements Identity {
-  readonly #clock: Clock;
   readonly #identity: Identity;
+  readonly #failures: FailureLimit;
+
+  /** `perMinute`: 0: no limit. */
+  constructor(clock: Clock, identity: Identity, perMinute: number) {
+    this.#identity = identity;
+    this.#failures = new FailureLimit(clock, perMinute);
+  }
+
+  /** Addresses remembered now. */
+  get size(): number {
+    return this.#failures.size;
+  }
+
+  async resolve(credentials: Credentials, trace?: TraceHeaders): Promise<Caller | Denied> {
+    const answer = await this.#identity.resolve(credentials, trace);
+    if (answer.kind === 'caller' || !FAILURES.has(answer.code)) return answer;
+    const waitMs = this.#failures.failed(credentials.address);
+    if (waitMs === 0) return answer;
+    const { known } = answer;
+    return { kind: 'denied', code: 'user_rate_limited', retryAfterMs: Math.ceil(waitMs), ...(known && { known }) };
+  }
+}
+
+/** Counts failures by address. */
+export class FailureLimit {
+  readonly #clock: Clock;
   readonly #intervalMs: number;
   /** How far ahead of the clock an address may run. */
   readonly #burstMs: number;
@@ -28,9 +53,8 @@ export class FailedKeyLimit implements Identity {
   readonly #freeAt = new Map<string, number>();
 
   /** `perMinute`: 0: no limit. */
-  constructor(clock: Clock, identity: Identity, perMinute: number) {
+  constructor(clock: Clock, perMinute: number) {
     this.#clock = clock;
-    this.#identity = identity;
     this.#intervalMs = perMinute === 0 ? 0 : MINUTE_MS / perMinute;
     this.#burstMs = MINUTE_MS - this.#intervalMs;
   }
@@ -40,17 +64,10 @@ export class FailedKeyLimit implements Identity {
     return this.#freeAt.size;
   }
 
-  async resolve(credentials: Credentials, trace?: TraceHeaders): Promise<Caller | Denied> {
-    const answer = await this.#identity.resolve(credentials, trace);
-    if (this.#intervalMs === 0 || answer.kind === 'caller' || !FAILURES.has(answer.code)) return answer;
-    const waitMs = this.#failed(networkOf(credentials.address));
-    if (waitMs === 0) return answer;
-    const { known } = answer;
-    return { kind: 'denied', code: 'user_rate_limited', retryAfterMs: Math.ceil(waitMs), ...(known && { known }) };
-  }
-
-  /** Counts a failure. Returns how long it is too early, ms; then it was not counted. */
-  #failed(network: string): number {
+  /** Counts a failure of an address. Returns how long it is too early, ms; then it was not counted. */
+  failed(address: string): number {
+    if (this.#intervalMs === 0) return 0;
+    const network = networkOf(address);
     const now = this.#clock.now();
     const from = Math.max(now, this.#freeAt.get(network) ?? now);
     const waitMs = from - now - this.#burstMs;

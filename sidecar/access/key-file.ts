@@ -3,17 +3,17 @@
  * key. SHA-256 without salt suffices, since keys are 256 random bits and not chosen by people.
  */
 import { createHash } from 'node:crypto';
-import { realpath, stat, type FileHandle } from 'node:fs/promises';
 import { KEY_ROUTES, type KeyRoute } from '../contracts/requests.js';
 import { closed, UTC_TIME } from '../contracts/common-schema.js';
+import { pathOf } from '../contracts/body-refusals.js';
 import { compile } from '../contracts/validator.js';
 import { KEYS_CODE } from '../contracts/written-code.js';
 import { CLASS_WEIGHTS, SERVICE_CLASSES, type ServiceClass } from '../domain/service-class.js';
 import { exactTime } from '../lib/clock.js';
-import { LIMIT_GROUPS, TOKEN_LIMITS, type KeyLimits, type Limit, type TokenLimits } from './limits.js';
+import { LIMIT_GROUPS, TOKEN_LIMITS, tokenLimitsOf, type KeyLimits, type Limit, type TokenLimits } from './limits.js';
 import { repeatedName } from '../contracts/json.js';
 import { FileProblem, readChecked, readText } from '../lib/checked-file.js';
-import { replaceFile } from '../lib/replace-file.js';
+import { replaceOperatorsFile } from '../lib/replace-file.js';
 import { inParts, type LargeFormat } from './large-file.js';
 
 export interface KeyFile {
@@ -98,32 +98,64 @@ export const limitsSchema = closed([], {
   perMinute: count,
 });
 
-const storedKey = closed(['id', 'hash', 'created', 'entitlements'], {
+/** What is set once, or only by creating, rotating and revoking a key. */
+const FIXED_FIELDS = {
   id: name,
   hash: { type: 'string', pattern: '^[0-9a-f]{64}$' },
   account: name,
   created: UTC_TIME,
-  expires: UTC_TIME,
   revoked: UTC_TIME,
   rotated: UTC_TIME,
+  development: { const: true },
+};
+
+/** What may be changed of a key. */
+const CHANGEABLE_FIELDS = {
+  expires: UTC_TIME,
   class: { enum: SERVICE_CLASSES },
   weight: { enum: Object.values(CLASS_WEIGHTS) },
   limits: limitsSchema,
   entitlements: { type: 'object', additionalProperties: entitlement },
-  development: { const: true },
-});
+};
+
+const storedKey = closed(['id', 'hash', 'created', 'entitlements'], { ...FIXED_FIELDS, ...CHANGEABLE_FIELDS });
+
+/** All of them may be changed. */
+const ACCOUNT_FIELDS = { frozen: { type: 'boolean' }, ...tokenLimitFields };
+
+/** The names of what may be changed of a key, and of an account. */
+export const CHANGEABLE: Readonly<Record<'key' | 'account', readonly string[]>> = {
+  key: Object.keys(CHANGEABLE_FIELDS),
+  account: Object.keys(ACCOUNT_FIELDS),
+};
 
 const check = compile<KeyFile>(
   closed(['version', 'keys'], {
     version: { const: 1 },
-    accounts: {
-      type: 'object',
-      additionalProperties: closed([], { frozen: { type: 'boolean' }, ...tokenLimitFields }),
-    },
+    accounts: { type: 'object', additionalProperties: closed([], ACCOUNT_FIELDS) },
     keys: { type: 'array', items: storedKey },
   }),
   { written: KEYS_CODE, nameUnknownFields: true },
 );
+
+/** What makes an entry of the file invalid. */
+export interface EntryProblem {
+  /** JSON path in the entry; '' for the whole of it. */
+  readonly field: string;
+  /** What is required of it. */
+  readonly why: string;
+}
+
+/** Why a file with this key, or with this entry of an account, would be rejected; undefined if it would not. */
+export function problemOf(entry: { readonly key: unknown } | { readonly account: unknown }): EntryProblem | undefined {
+  const found = check({
+    version: 1,
+    ...('key' in entry ? { keys: [entry.key] } : { keys: [], accounts: { it: entry.account } }),
+  });
+  if (!found.ok) return { field: pathOf(found.segments.slice(2)), why: found.message };
+  const why = found.value.keys.map(contradiction)[0];
+  return why === undefined ? undefined : { field: '', why };
+}
 
 /** Checks a value that was read, or is about to be written. Throws {@link KeyFileError}; its message names no value of the file. */
 function checked(value: unknown, file: string): KeyFile {
@@ -176,6 +208,27 @@ export function stateOfKey(
 /** Limits by group, from either form of {@link oneWay}. */
 export function limitsOf(limits: StoredLimits): KeyLimits {
   return 'inFlight' in limits ? { decisions: limits } : limits;
+}
+
+/** All of a key but its hash, with its state and the quotas of its account. Limits are by group. */
+export type DescribedKey = Omit<StoredKey, 'hash' | 'limits'> & {
+  readonly limits?: KeyLimits;
+  readonly state: ReturnType<typeof stateOfKey>;
+  /** Absent: its account has none. */
+  readonly accountTokens?: TokenLimits;
+};
+
+/** `now`: epoch ms. */
+export function described(key: StoredKey, file: KeyFile, now: number): DescribedKey {
+  const { hash: _, limits, ...shown } = key;
+  const account = accountOf(file, key.account);
+  const quotas = account && tokenLimitsOf(account);
+  return {
+    ...shown,
+    ...(limits && { limits: limitsOf(limits) }),
+    ...(quotas && Object.keys(quotas).length > 0 && { accountTokens: quotas }),
+    state: stateOfKey(key, file, now),
+  };
 }
 
 /** The form of a key in the file: SHA-256, hex. */
@@ -247,47 +300,10 @@ export const KEYS: LargeFormat<KeyFile> = {
 };
 
 /**
- * Replaces the file atomically and durably. Creates its folder, for the owner only. Throws {@link KeyFileError} for
- * content that a reader would reject. Owner, group and mode stay, so that an operator's command does not make the file
- * unreadable for the service; if that is not possible, it throws, and the old file stays. The same happens if
- * `mayReplace`, called just before the rename, rejects.
+ * Replaces the file atomically and durably, as {@link replaceOperatorsFile}. Creates its folder, for the owner only. Throws {@link
+ * KeyFileError} for content that a reader would reject. The old file stays if `mayReplace`, called just before the rename, rejects.
  */
-export async function writeKeyFile(
-  file: string,
-  content: KeyFile,
-  mayReplace: () => Promise<void> = () => Promise.resolve(),
-): Promise<void> {
+export async function writeKeyFile(file: string, content: KeyFile, mayReplace?: () => Promise<void>): Promise<void> {
   checked(content, file);
-  // A symbolic link stays: its target is replaced.
-  const target = await realpath(file).catch(() => file);
-  const before = await holderOf(target);
-  const write = async (draft: FileHandle): Promise<void> => {
-    if (before) await handOver(draft, before);
-    await draft.writeFile(`${JSON.stringify(content, null, 2)}\n`);
-  };
-  await replaceFile(target, write, { mayReplace });
-}
-
-/** A file's owner, group and mode. */
-interface Holder {
-  readonly uid: number;
-  readonly gid: number;
-  readonly mode: number;
-}
-
-/** Undefined if the file does not exist yet. */
-async function holderOf(path: string): Promise<Holder | undefined> {
-  try {
-    return await stat(path);
-  } catch (error) {
-    if ((error as NodeJS.ErrnoException).code === 'ENOENT') return undefined;
-    throw error;
-  }
-}
-
-/** Changes only what differs: users other than root cannot change the owner, and need not. */
-async function handOver(handle: FileHandle, { uid, gid, mode }: Holder): Promise<void> {
-  const own = await handle.stat();
-  if (own.uid !== uid || own.gid !== gid) await handle.chown(uid, gid);
-  await handle.chmod(mode & 0o777);
+  await replaceOperatorsFile(file, `${JSON.stringify(content, null, 2)}\n`, mayReplace);
 }

@@ -1,7 +1,19 @@
-/** Changes to the keys of a file: create, renew, revoke, rotate. Each reads, changes and replaces it under a lock. */
+/** Changes to the keys of a file, for commands and for operators over HTTP. Each reads, changes and replaces it under a lock. */
 import { randomBytes } from 'node:crypto';
 import { withLock } from '../lib/replace-file.js';
-import { hashKey, readKeyFile, writeKeyFile, type KeyFile, type StoredKey } from './key-file.js';
+import {
+  described,
+  hashKey,
+  limitsOf,
+  problemOf,
+  readKeyFile,
+  writeKeyFile,
+  type DescribedKey,
+  type EntryProblem,
+  type KeyFile,
+  type StoredAccount,
+  type StoredKey,
+} from './key-file.js';
 
 /** Random bytes in a key: 43 characters of base64url. */
 const KEY_BYTES = 32;
@@ -18,47 +30,128 @@ export function createKey(prefix: string): { readonly key: string; readonly stor
   return { key, stored: { id: `key_${randomBytes(9).toString('base64url')}`, hash: hashKey(key) } };
 }
 
+/** Whether a text has a key for callers in it, which somebody may have pasted for a name. */
+export function holdsKey(text: string): boolean {
+  return /\bra-(?:key|dev)-[\w-]{43}/.test(text);
+}
+
 /** A created key. It is stored nowhere else and must be shown to the operator once. */
 export interface NewKey {
   readonly key: string;
   readonly id: string;
+  readonly entry: DescribedKey;
 }
 
-export interface Revoked {
-  /** `already`: it was revoked before. `unknown`: there is no such key. */
-  readonly kind: 'done' | 'already' | 'unknown';
+/** An existing key, after the change. */
+interface KeyChanged<K extends string> {
+  readonly kind: K;
+  readonly entry: DescribedKey;
 }
+
+/** There is no such key or account. */
+interface Unknown {
+  readonly kind: 'unknown';
+}
+
+/** The file would be invalid, so nothing was changed. */
+type Invalid = EntryProblem & { readonly kind: 'invalid' };
+
+/** `already`: it was revoked before. */
+export type Revoked = KeyChanged<'done' | 'already'> | Unknown;
 
 export type Rotated =
   | ({ readonly kind: 'done' } & NewKey)
+  | Unknown
   /** `revoked`, `expired`: it does not work any more, so it cannot be rotated. `rotated`: it was rotated before. */
-  | { readonly kind: 'unknown' | 'revoked' | 'expired' | 'rotated' };
+  | { readonly kind: 'revoked' | 'expired' | 'rotated' };
+
+export type PropertiesChanged = KeyChanged<'done'> | Unknown | Invalid;
+
+export type AccountChanged = { readonly kind: 'account'; readonly account: StoredAccount } | Unknown | Invalid;
+
+/** What is about to change: neither a key nor a hash. */
+export interface ChangeNote {
+  /** Of the key or the account. */
+  readonly id: string;
+  readonly changes: Readonly<Record<string, unknown>>;
+}
+
+/** A JSON object. */
+export type Patch = Readonly<Record<string, unknown>>;
+
+export interface KeyStoreOptions {
+  readonly date?: () => Date;
+  /** Called once for each change, when the new file is durable and before it replaces the old one. If it rejects, nothing changes. */
+  readonly note?: (note: ChangeNote) => Promise<void>;
+}
 
 /** All changes to one file. Every method throws KeyFileError if the file is invalid, LockError if it is busy. */
 export class KeyStore {
   readonly #file: string;
   readonly #date: () => Date;
+  readonly #note: (note: ChangeNote) => Promise<void>;
 
-  constructor(file: string, date: () => Date = () => new Date()) {
+  constructor(file: string, { date = () => new Date(), note = () => Promise.resolve() }: KeyStoreOptions = {}) {
     this.#file = file;
     this.#date = date;
+    this.#note = note;
   }
 
-  /** Adds a key with these properties. */
+  /** Adds a key with these properties, which a file may have. */
   async create(properties: Omit<StoredKey, 'id' | 'hash' | 'created'>): Promise<NewKey> {
     const { key, stored } = createKey(PREFIX);
     const entry = { ...stored, created: this.#date().toISOString(), ...properties };
-    await this.#change((keys) => ({ keys: [...keys, entry], result: undefined }));
-    return { key, id: stored.id };
+    return this.#change<NewKey>((before) => {
+      const after = { ...before, keys: [...before.keys, entry] };
+      const note = { id: stored.id, changes: properties };
+      return { after, note, result: { key, id: stored.id, entry: this.#described(entry, after) } };
+    });
+  }
+
+  /**
+   * Changes properties of a key as RFC 7396 (JSON Merge Patch) says: objects are merged, null removes a property. `patch` names none
+   * but those that may be changed. A class replaces the weight of an older entry.
+   */
+  async change(id: string, patch: Patch): Promise<PropertiesChanged> {
+    return this.#changeKey<PropertiesChanged>(id, (old) => {
+      const { weight, limits, ...rest } = old;
+      const base = {
+        ...rest,
+        ...(limits && { limits: limitsOf(limits) }),
+        ...(weight !== undefined && !('class' in patch) && { weight }),
+      };
+      const entry = merged(base, patch) as StoredKey;
+      const problem = problemOf({ key: entry });
+      if (problem) return { result: { kind: 'invalid', ...problem } };
+      return { entry, changes: patch, result: (file) => ({ kind: 'done', entry: this.#described(entry, file) }) };
+    });
+  }
+
+  /** Changes properties of an account in the same way. An account is known if it has a key or properties. */
+  async changeAccount(name: string, patch: Patch): Promise<AccountChanged> {
+    return this.#change<AccountChanged>((before) => {
+      const { accounts = {}, keys } = before;
+      const old = Object.hasOwn(accounts, name) ? accounts[name] : undefined;
+      if (!old && !keys.some(({ account }) => account === name)) return { result: { kind: 'unknown' } };
+      const account = merged(old ?? {}, patch) as StoredAccount;
+      const problem = problemOf({ account });
+      if (problem) return { result: { kind: 'invalid', ...problem } };
+      const after = { ...before, accounts: { ...accounts, [name]: account } };
+      return { after, note: { id: name, changes: patch }, result: { kind: 'account', account } };
+    });
   }
 
   /** Revokes the key from now on. */
   async revoke(id: string): Promise<Revoked> {
-    return this.#change<Revoked>((keys) => {
-      const old = keys.find((key) => key.id === id);
-      if (!old) return { result: { kind: 'unknown' } };
-      if (old.revoked !== undefined) return { result: { kind: 'already' } };
-      return { keys: replaced(keys, { ...old, revoked: this.#date().toISOString() }), result: { kind: 'done' } };
+    return this.#changeKey<Revoked>(id, (old, before) => {
+      if (old.revoked !== undefined) return { result: { kind: 'already', entry: this.#described(old, before) } };
+      const revoked = this.#date().toISOString();
+      const entry = { ...old, revoked };
+      return {
+        entry,
+        changes: { revoked },
+        result: (file) => ({ kind: 'done', entry: this.#described(entry, file) }),
+      };
     });
   }
 
@@ -69,18 +162,20 @@ export class KeyStore {
   async rotate(id: string, graceMs: number): Promise<Rotated> {
     const { key, stored } = createKey(PREFIX);
     const now = this.#date();
-    return this.#change<Rotated>((keys) => {
-      const old = keys.find((entry) => entry.id === id);
-      if (!old) return { result: { kind: 'unknown' } };
+    return this.#changeKey<Rotated>(id, (old) => {
       if (old.revoked !== undefined) return { result: { kind: 'revoked' } };
       if (old.rotated !== undefined) return { result: { kind: 'rotated' } };
       const ends = old.expires === undefined ? Infinity : Date.parse(old.expires);
       if (ends <= now.getTime()) return { result: { kind: 'expired' } };
       const until = new Date(Math.min(ends, now.getTime() + graceMs)).toISOString();
       const at = now.toISOString();
-      const last = graceMs > 0 ? { ...old, expires: until, rotated: at } : { ...old, revoked: at };
       const next = { ...old, ...stored, created: at };
-      return { keys: [...replaced(keys, last), next], result: { kind: 'done', key, id: stored.id } };
+      return {
+        entry: graceMs > 0 ? { ...old, expires: until, rotated: at } : { ...old, revoked: at },
+        added: next,
+        changes: { by: stored.id, ...(graceMs > 0 ? { expires: until } : { revoked: at }) },
+        result: (file) => ({ kind: 'done', key, id: stored.id, entry: this.#described(next, file) }),
+      };
     });
   }
 
@@ -100,30 +195,71 @@ export class KeyStore {
       entitlements: { [environment]: { models: 'all' } },
       development: true,
     };
-    await this.#change((keys) => ({
-      keys: [...keys.filter(({ development }) => !development), entry],
-      result: undefined,
+    return this.#change((before) => ({
+      after: { ...before, keys: [...before.keys.filter(({ development }) => !development), entry] },
+      note: { id: stored.id, changes: {} },
+      result: key,
     }));
-    return key;
   }
 
-  /** `change` returns the new keys, if there are changes. */
-  async #change<T>(change: (keys: readonly StoredKey[]) => Changed<T>): Promise<T> {
+  #described(key: StoredKey, file: KeyFile): DescribedKey {
+    return described(key, file, this.#date().getTime());
+  }
+
+  #changeKey<T>(id: string, change: (old: StoredKey, file: KeyFile) => KeyChange<T>): Promise<T | Unknown> {
+    return this.#change<T | Unknown>((before) => {
+      const old = before.keys.find((key) => key.id === id);
+      if (!old) return { result: { kind: 'unknown' } };
+      const changed = change(old, before);
+      if (!changed.entry) return changed;
+      const { entry, added, changes, result } = changed;
+      const keys = before.keys.map((key) => (key.id === id ? entry : key));
+      const after = { ...before, keys: added ? [...keys, added] : keys };
+      return { after, note: { id, changes }, result: result(after) };
+    });
+  }
+
+  async #change<T>(change: (file: KeyFile) => Changed<T>): Promise<T> {
     return withLock(`${this.#file}.lock`, async (stillHeld) => {
-      const before = await readKeyFile(this.#file);
-      const { keys, result } = change(before.keys);
-      if (keys) await writeKeyFile(this.#file, { ...before, keys }, stillHeld);
+      const { after, note, result } = change(await readKeyFile(this.#file));
+      if (after) {
+        await writeKeyFile(this.#file, after, async () => {
+          await stillHeld();
+          await this.#note(note);
+        });
+      }
       return result;
     });
   }
 }
 
-interface Changed<T> {
-  /** Absent: nothing is written. */
-  readonly keys?: KeyFile['keys'];
-  readonly result: T;
+/** What is to happen to a file. Without `after` nothing is written. */
+type Changed<T> =
+  | { readonly after?: undefined; readonly note?: undefined; readonly result: T }
+  | { readonly after: KeyFile; readonly note: ChangeNote; readonly result: T };
+
+/** What is to happen to one key. Without `entry` nothing is written. */
+type KeyChange<T> =
+  | { readonly entry?: undefined; readonly result: T }
+  | {
+      readonly entry: StoredKey;
+      /** A further key. */
+      readonly added?: StoredKey;
+      readonly changes: ChangeNote['changes'];
+      readonly result: (after: KeyFile) => T;
+    };
+
+/** RFC 7396. Bodies and files bound how deep it goes. `__proto__` is a name like any other. */
+function merged(base: unknown, patch: unknown): unknown {
+  if (!isObject(patch)) return patch;
+  const old = new Map(isObject(base) ? Object.entries(base) : []);
+  for (const [name, value] of Object.entries(patch)) {
+    if (value === null) old.delete(name);
+    else old.set(name, merged(old.get(name), value));
+  }
+  return Object.fromEntries(old);
 }
 
-function replaced(keys: readonly StoredKey[], by: StoredKey): StoredKey[] {
-  return keys.map((key) => (key.id === by.id ? by : key));
+function isObject(value: unknown): value is Patch {
+  return typeof value === 'object' && value !== null && !Array.isArray(value);
 }

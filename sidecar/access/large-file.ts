@@ -33,6 +33,11 @@ export function* inParts<T>(entries: readonly T[]): Generator<readonly T[]> {
 /** A file of up to so many bytes is read on the event loop, within some 10 ms: to start a thread takes some 100 ms. */
 const HERE_BYTES = 128 * 1024;
 
+/** Whether a file of so many bytes is read in a thread. */
+export function isLarge(bytes: number): boolean {
+  return bytes > HERE_BYTES;
+}
+
 /** What the thread is started with. */
 export interface ThreadFile {
   /** Of the file's format. */
@@ -61,7 +66,7 @@ export async function readLarge<T, V extends Gathering<T>>(
     ({ size }) => size,
     () => 0,
   );
-  if (bytes > HERE_BYTES) return inThread(file, format, into);
+  if (isLarge(bytes)) return inThread(file, format, into);
   const found = await readChecked(file, format);
   if (found.kind === 'bad') return found;
   into.add(found.value);

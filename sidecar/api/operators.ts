@@ -1,6 +1,5 @@
 import { isAbsolute } from 'node:path';
 import { bearerOf } from '../access/identity.js';
-import type { KeysInForce } from '../access/key-identity.js';
 import type { PatienceReport, QueueReport } from '../admission/report.js';
 import type { AdmissionPage } from './admission-page.js';
 import { contractError, type ContractError } from '../domain/errors.js';
@@ -9,18 +8,6 @@ import type { Metrics } from '../telemetry/metrics.js';
 import { isJson } from './preflight.js';
 import * as refusals from './refusals.js';
 import type { Services } from './services.js';
-
-/**
- * GET /keys on the operators' listener: the keys file that this sidecar follows and which content of it is in force, so
- * that a command that changed the file can see when the change is. It has no key, no hash of one and no id.
- */
-export async function keysInForce(
-  exchange: Exchange,
-  inForce: (() => Promise<KeysInForce>) | undefined,
-): Promise<void> {
-  if (inForce === undefined) exchange.fail(contractError('not_found', 'This sidecar uses no keys file.'));
-  else exchange.reply({ status: 200, body: JSON.stringify(await inForce()) });
-}
 
 /** The secrets with which all metrics can be read on the public listener. */
 export interface Scrapers {
@@ -193,15 +180,9 @@ export type Reload = (model: string, file: string | undefined) => Promise<Reload
  * the sidecar starts.
  */
 export async function reloadModel(exchange: Exchange, reload: Reload | undefined): Promise<void> {
-  // This also protects against web pages, which may not send this type to another origin without a CORS preflight.
-  if (!isJson(exchange.head.header('content-type'))) {
-    exchange.fail(refusals.wrongContentType());
-    return;
-  }
-  const body = await exchange.body(MAX_BYTES);
-  if (body.kind === 'gone') return;
-  const bytes = body.kind === 'body' ? body.bytes : undefined;
-  const asked = bytes ? parse(bytes) : refusals.tooLarge(MAX_BYTES);
+  const bytes = await jsonBody(exchange, MAX_BYTES);
+  if (bytes === undefined) return;
+  const asked = 'status' in bytes ? bytes : parse(bytes);
   if ('status' in asked) {
     exchange.fail(asked);
     return;
@@ -218,6 +199,17 @@ export async function reloadModel(exchange: Exchange, reload: Reload | undefined
     const answer = { model: asked.model, weight_version: version, replicas, file };
     exchange.reply({ status: 200, body: JSON.stringify(answer) });
   }
+}
+
+/**
+ * The body of a request that changes something. Returns the refusal if it is none, undefined if the caller has left. The required type
+ * also protects against web pages, which may not send it to another origin without a CORS preflight.
+ */
+export async function jsonBody(exchange: Exchange, limit: number): Promise<Uint8Array | ContractError | undefined> {
+  if (!isJson(exchange.head.header('content-type'))) return refusals.wrongContentType();
+  const body = await exchange.body(limit);
+  if (body.kind === 'gone') return undefined;
+  return (body.kind === 'body' ? body.bytes : undefined) ?? refusals.tooLarge(limit);
 }
 
 function parse(bytes: Uint8Array): { readonly model: string; readonly file: string | undefined } | ContractError {

@@ -13,9 +13,9 @@ import { collectOnMainThread, leaveMemoryOutOfDumps } from '../../engine/protoco
 import { FailedKeyLimit } from '../access/failed-keys.js';
 import { IdempotencyKeys } from '../access/idempotency.js';
 import type { Identity } from '../access/identity.js';
-import type { KeysInForce } from '../access/key-identity.js';
 import { RequestLimits } from '../access/limits.js';
 import { QuotaLedger } from '../access/quotas.js';
+import type { FollowedKeys } from '../api/key-routes.js';
 import type { Scrapers } from '../api/operators.js';
 import { SeatBoard, type Services } from '../api/services.js';
 import type { Config } from '../config/config.js';
@@ -86,8 +86,8 @@ export interface Overrides {
   readonly children?: Children;
   /** Who may read all metrics on the public listener. Absent: no caller. */
   readonly scrapers?: Scrapers | undefined;
-  /** Which content of the keys file is in force. Absent: no keys file is used. */
-  readonly keysInForce?: (() => Promise<KeysInForce>) | undefined;
+  /** Absent: no keys file is used. */
+  readonly keysFile?: FollowedKeys | undefined;
   /** Path of the module that engines are forked from. */
   readonly engineEntry?: string;
   /** Path of the module that vision processes are forked from. */
@@ -218,7 +218,7 @@ async function openApp(
     models: new Map(),
     board,
     promptHosts: () => [],
-    ...(overrides.keysInForce && { keysInForce: overrides.keysInForce }),
+    ...(overrides.keysFile && { keysFile: overrides.keysFile }),
   };
   const operatorsListener = await openOperators(deps, () => view);
   const operatorsAt = await withSettings(
@@ -300,7 +300,7 @@ async function openApp(
     draining: () => lifecycle.draining,
   };
   const reload = reloader({ models, files: weights, prompts, promptModels, log });
-  view = { ...view, ...services, reload, promptHosts: () => prompts.states };
+  view = { ...view, ...services, ...(billing.grants && { grants: billing.grants }), reload, promptHosts: () => prompts.states };
   const publicPort = await listen(publicListener, config.listen, log);
   const refuseWork = (): void => {
     lifecycle.leaving = lifecycle.draining = true;

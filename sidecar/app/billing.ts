@@ -32,6 +32,8 @@ export interface Billing {
   readonly pricing: PriceList;
   /** Undefined if credit is not checked. */
   readonly credit: Credit | undefined;
+  /** The credit file that is followed; absent if credit is not checked. */
+  readonly grants?: Pick<FollowedFile<Grants>, 'inForce' | 'reload'>;
   /**
    * Sums up earlier usage and then accepts priced requests, which are refused as `unavailable` until then. Resolves
    * with undefined, or with a line that says why credit will never be available. Never rejects. Call it once. `spool`
@@ -106,6 +108,7 @@ export async function openBilling({ config, clock, metrics, log, closers }: Bill
   return {
     pricing,
     credit: ledger,
+    grants: followed,
     begin: async (spool) => {
       if (!spool) {
         ledger.open(new Map());

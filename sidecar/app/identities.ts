@@ -4,7 +4,7 @@ import { AuthorizerClient } from '../access/authorizer-client.js';
 import { AuthorizerIdentity } from '../access/authorizer.js';
 import { GatewayIdentity } from '../access/gateway-identity.js';
 import type { Identity } from '../access/identity.js';
-import { WatchedKeys, type KeysInForce } from '../access/key-identity.js';
+import { WatchedKeys } from '../access/key-identity.js';
 import type { Scrapers } from '../api/operators.js';
 import type { Config } from '../config/config.js';
 import { isLoopback } from '../config/checks.js';
@@ -18,8 +18,8 @@ export interface Identities {
   readonly identity: Identity;
   /** Who may read all metrics on the public listener; undefined if no caller may. */
   readonly scrapers: Scrapers | undefined;
-  /** Which content of the keys file is in force; undefined if no keys file is used. */
-  readonly keysInForce: (() => Promise<KeysInForce>) | undefined;
+  /** Undefined if no keys file is used. */
+  readonly keysFile: WatchedKeys | undefined;
   /** `closed` is called with each account that is frozen or has no key any more, from now on. One listener. */
   follow(closed: (account: string) => void): void;
   /** Reloads keys and secrets now. Problems are logged. */
@@ -69,7 +69,7 @@ export async function openIdentities(config: Config, metrics: Counted, opening: 
   const scrapers = await secretsIn(fleet.scrapeSecretFile);
   return {
     scrapers,
-    keysInForce: keys && (() => keys.inForce()),
+    keysFile: keys,
     follow: (listener) => (closed = listener),
     identity: known
       ? new GatewayIdentity({ secrets: known, environment, class: gateway.class, ...(others && { others }) })

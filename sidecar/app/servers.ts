@@ -4,9 +4,9 @@ import type { DescriptorReserve, ConnectionBounds } from './descriptors.js';
 import type { Clock } from '../lib/clock.js';
 import { checkAnswers } from '../api/checked-exchange.js';
 import { health, healthz, readyz, readyzWithReasons } from '../api/health.js';
+import { keyRoutes, type KeysServices } from '../api/key-routes.js';
 import {
   admission,
-  keysInForce,
   operatorsMetrics,
   publicMetrics,
   reloadModel,
@@ -23,7 +23,7 @@ import type { TlsFiles } from '../http/tls-apps.js';
 import type { Log } from '../telemetry/logger.js';
 import type { Metrics } from '../telemetry/metrics.js';
 import { bearerOf } from '../access/identity.js';
-import type { KeysInForce } from '../access/key-identity.js';
+import { FailureLimit } from '../access/failed-keys.js';
 import { isLoopback } from '../config/checks.js';
 import { openSecrets, type Opening } from './identities.js';
 import { openConsole } from '../console/console.js';
@@ -136,14 +136,18 @@ function serverOf(
 }
 
 /** What operators can see; it changes during the start. */
-export interface OperatorsView extends WatchedServices {
+export interface OperatorsView extends WatchedServices, Omit<KeysServices, keyof WatchedServices> {
   /** Absent: the sidecar still starts. */
   readonly reload?: Reload;
   /** Absent: `batch.store` is off, or the sidecar still starts. */
   readonly batch?: BatchServices;
-  /** Absent: no keys file is used. */
-  readonly keysInForce?: () => Promise<KeysInForce>;
 }
+
+/** Wrong secrets of one address in a burst, and then a minute; past that they get 429. A right one is never refused. */
+const WRONG_SECRETS_PER_MINUTE = 60;
+
+/** Time between two log lines about wrong secrets, ms. */
+const WRONG_SECRETS_LOGGED_MS = 60_000;
 
 /**
  * The operators' server, not yet listening: health, metrics, the queues, the console. `view` is called at each request and each
@@ -164,6 +168,7 @@ export async function openOperators(deps: ServerDeps, view: () => OperatorsView)
   // A feed may have been opened with a key that was removed.
   const keys = file === undefined ? undefined : await openSecrets(file, deps, () => console.dismiss());
   const hasKey = (head: RequestHead): boolean => keys === undefined || keys.has(bearerOf(head) ?? '');
+  const operatorOf = (head: RequestHead): string | undefined => keys?.nameOf(bearerOf(head) ?? '');
   const open: Routes = {
     '/healthz': { GET: healthz },
     '/health': { GET: (exchange) => health(exchange, view()) },
@@ -173,7 +178,7 @@ export async function openOperators(deps: ServerDeps, view: () => OperatorsView)
   const closed: Routes = {
     '/metrics': { GET: (exchange) => operatorsMetrics(exchange, { metrics }) },
     '/admission': { GET: (exchange) => admission(exchange, view()) },
-    '/keys': { GET: (exchange) => keysInForce(exchange, view().keysInForce) },
+    ...keyRoutes({ config, services: view, operatorOf }),
     '/models/reload': { POST: (exchange) => reloadModel(exchange, view().reload) },
     '/batches': { GET: (exchange) => listBatches(exchange, view().batch) },
     '/batches/cancel': { POST: (exchange) => endBatch(exchange, 'cancel', view().batch) },
@@ -185,7 +190,7 @@ export async function openOperators(deps: ServerDeps, view: () => OperatorsView)
     deps,
     keys === undefined
       ? guarded({ ...open, ...closed }, namesLoopback, refuseName)
-      : { ...open, ...guarded(closed, hasKey, refuseKey) },
+      : { ...open, ...guarded(closed, hasKey, secretRefusals(deps)) },
     // No web page of another origin may read it, whatever the CORS settings of the public listener.
     { origins: [] },
   );
@@ -206,9 +211,9 @@ function guarded(routes: Routes, isAllowed: (head: RequestHead) => boolean, refu
     (exchange) =>
       (isAllowed(exchange.head) ? handler : refuse)(exchange);
   return Object.fromEntries(
-    Object.entries(routes).map(([path, { GET, POST }]) => [
+    Object.entries(routes).map(([path, handlers]) => [
       path,
-      { ...(GET && { GET: guard(GET) }), ...(POST && { POST: guard(POST) }) },
+      Object.fromEntries(Object.entries(handlers).map(([method, handler]) => [method, guard(handler)])),
     ]),
   );
 }
@@ -223,9 +228,31 @@ function refuseName(exchange: Exchange): void {
   exchange.fail(contractError('bad_request', message));
 }
 
-function refuseKey(exchange: Exchange): void {
-  const error = contractError('invalid_api_key', 'Send one of the operators’ keys as the bearer token.');
-  exchange.fail(error, { 'WWW-Authenticate': 'Bearer' });
+/** Refuses requests without a secret, and those with a wrong one, which are counted and logged without it. */
+function secretRefusals({ clock, log }: ServerDeps): Handler {
+  const failures = new FailureLimit(clock, WRONG_SECRETS_PER_MINUTE);
+  let count = 0;
+  let logAt = -Infinity;
+  return (exchange) => {
+    let waitMs = 0;
+    // A browser that opens the console has none yet.
+    if (exchange.head.header('authorization') !== undefined) {
+      waitMs = Math.ceil(failures.failed(exchange.head.address));
+      count += 1;
+      if (clock.now() >= logAt) {
+        log.warn('operators: wrong secrets', { count });
+        logAt = clock.now() + WRONG_SECRETS_LOGGED_MS;
+        count = 0;
+      }
+    }
+    const error =
+      waitMs === 0
+        ? contractError('invalid_api_key', 'Send one of the operators’ keys as the bearer token.')
+        : contractError('user_rate_limited', 'Too many wrong secrets. Try again after the time given.', {
+            retryAfterMs: waitMs,
+          });
+    exchange.fail(error, { ...(waitMs === 0 && { 'WWW-Authenticate': 'Bearer' }), 'Cache-Control': 'no-store' });
+  };
 }
 
 /** Opens the public listener: a port, a Unix socket, or both. Resolves with the port, or 0 if there is none. */

@@ -6,26 +6,18 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import type { KeysInForce } from '../access/key-identity.js';
 import {
-  accountOf,
+  described,
   readKeyFile,
   signOfKeyFile,
   limitsOf,
-  stateOfKey,
   type Entitlement,
   type KeyFile,
   type StoredKey,
 } from '../access/key-file.js';
 import { KeyStore, type NewKey } from '../access/keys.js';
-import {
-  LIMIT_GROUPS,
-  TOKEN_LIMITS,
-  tokenLimitsOf,
-  type KeyLimits,
-  type LimitGroup,
-  type TokenLimits,
-} from '../access/limits.js';
+import { LIMIT_GROUPS, TOKEN_LIMITS, type KeyLimits, type LimitGroup, type TokenLimits } from '../access/limits.js';
 import type { Config } from '../config/config.js';
-import { ENVIRONMENT_NAME } from '../config/schema.js';
+import { isEnvironment } from '../config/schema.js';
 import { KEY_ROUTES } from '../contracts/requests.js';
 import { CLASS_WEIGHTS, SERVICE_CLASSES, type ServiceClass } from '../domain/service-class.js';
 import { exactTime } from '../lib/clock.js';
@@ -156,7 +148,8 @@ async function untilInForce({ keys: { file }, operators }: Settings, { clock }: 
     const sign = await signOfKeyFile(file);
     const asked = await askSidecar<KeysInForce>(operators, {
       method: 'GET',
-      path: '/keys',
+      // Without the keys themselves.
+      path: '/keys?limit=0',
       silenceMs: IN_FORCE_MS,
     });
     if (asked.kind === 'none') return { kind: 'unseen', why: asked.why };
@@ -229,27 +222,6 @@ const QUOTAS = TOKEN_LIMITS.map((field) => ({
   time: field.slice('tokensPer'.length).toLowerCase() as 'minute' | 'day' | 'month',
 }));
 
-type Described = Omit<StoredKey, 'hash'> & {
-  readonly hash: undefined;
-  readonly state: string;
-  readonly accountTokens?: TokenLimits;
-};
-
-/** All of a key but its hash, and the quotas of its account. */
-function described(key: StoredKey, file: KeyFile, now: number): Described {
-  const { limits } = key;
-  const account = accountOf(file, key.account);
-  const quotas = account && tokenLimitsOf(account);
-  return {
-    ...key,
-    ...(limits && { limits: limitsOf(limits) }),
-    ...(quotas && Object.keys(quotas).length > 0 && { accountTokens: quotas }),
-    // JSON leaves out what is undefined.
-    hash: undefined,
-    state: stateOfKey(key, file, now),
-  };
-}
-
 type CreateOptions = Values<typeof SPECS.create.options>;
 
 const UNIT_MS = { d: 86_400_000, h: 3_600_000, m: 60_000, s: 1000 } as const;
@@ -289,11 +261,6 @@ export function propertiesOf(options: CreateOptions, environment: string, now: n
     ...(limits !== undefined && { limits: limitsFrom(limits) }),
     entitlements: { [options.environment ?? environment]: entitlement },
   };
-}
-
-/** Whether a configuration may have this environment. */
-function isEnvironment(name: string): boolean {
-  return name.length <= ENVIRONMENT_NAME.maxLength && new RegExp(ENVIRONMENT_NAME.pattern).test(name);
 }
 
 /** `30d`, `12h`, `90m`, `45s` in ms. `others`: what else the option takes. */

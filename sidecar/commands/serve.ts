@@ -91,8 +91,8 @@ async function start(config: Config, log: Log, closers: Closers, running: Runnin
   const identities = await openIdentities(config, metrics, { clock: systemClock, log, closers });
   running.identities = identities;
   await warnOfOpenFiles(config, log);
-  const { identity, scrapers, keysInForce } = identities;
-  const app = await startApp(config, identity, log, { closers, metrics, children, scrapers, keysInForce });
+  const { identity, scrapers, keysFile } = identities;
+  const app = await startApp(config, identity, log, { closers, metrics, children, scrapers, keysFile });
   running.app = app;
   identities.follow((account) => app.forget(account));
   let key: string | undefined;

@@ -65,7 +65,7 @@ const operatorsSchema = section({
   host: host('Address of the operators’ listener. Loopback, unless `operators.secretFile` is set.', '127.0.0.1'),
   port: port('Port of the operators’ listener. 0: any free port.', 9090),
   secretFile: path(
-    'File of the operators’ keys, one a line, each of 32 to 256 visible ASCII characters. With it, `/metrics`, `/admission`, `/keys`, `/models/reload` and the console’s feed require one of them as the bearer token; `/readyz` requires none, but gives `reasons` only with one. The file is watched for changes.',
+    'File of the operators’ keys, one a line, each of 32 to 256 visible ASCII characters. With it, `/metrics`, `/admission`, `/keys`, `/models/reload` and the console’s feed require one of them as the bearer token, and keys are managed over HTTP (docs/accounts.md); `/readyz` requires none, but gives `reasons` only with one. The file is watched for changes.',
     { defaultText: 'no key is required' },
   ),
 });
@@ -195,7 +195,12 @@ const telemetrySchema = section({
 });
 
 /** What `environment` may be. */
-export const ENVIRONMENT_NAME = { maxLength: 64, pattern: '^[a-z0-9][a-z0-9_-]*$' } as const;
+const ENVIRONMENT_NAME = { maxLength: 64, pattern: '^[a-z0-9][a-z0-9_-]*$' } as const;
+
+/** Whether a configuration may have this environment. */
+export function isEnvironment(name: string): boolean {
+  return name.length <= ENVIRONMENT_NAME.maxLength && new RegExp(ENVIRONMENT_NAME.pattern).test(name);
+}
 
 /** The whole configuration. */
 export const configSchema = section({

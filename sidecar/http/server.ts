@@ -25,7 +25,8 @@ export type Handler = (exchange: Exchange) => void | Promise<void>;
 export type Method = 'GET' | 'POST' | 'PUT' | 'PATCH' | 'DELETE';
 
 /**
- * Exact path -> method -> handler. A path with `{…}` matches all longer paths with the same beginning and the same end; of two, the first.
+ * Exact path -> method -> handler. `{…}` stands for a segment, and at a path's end for all that follows. Of several paths that fit, the
+ * one that ends in no `{…}` is taken.
  */
 export type Routes = Readonly<Record<string, Readonly<Partial<Record<Method, Handler>>>>>;
 
@@ -316,25 +317,26 @@ interface Route {
 /** Finds the route of a path. */
 class RouteTable {
   readonly #exact: ReadonlyMap<string, Route>;
-  /** Routes that match many paths. */
-  readonly #open: readonly (readonly [beginning: string, end: string, route: Route])[];
+  /** Routes that match many paths, with these paths; those that match all that follows last. */
+  readonly #open: readonly { readonly paths: RegExp; readonly route: Route }[];
 
   constructor(routes: Routes) {
     this.#exact = new Map(Object.entries(routes).map(([path, handlers]) => [path, route(path, handlers)]));
-    this.#open = [...this.#exact.values()].flatMap((each) => {
-      const [beginning = '', end] = each.path.split(/\{.*\}/);
-      return end === undefined ? [] : [[beginning, end, each] as const];
-    });
+    const open = [...this.#exact.values()].filter(({ path }) => path.includes('{'));
+    open.sort((a, b) => Number(a.path.endsWith('}')) - Number(b.path.endsWith('}')));
+    this.#open = open.map((each) => ({ paths: pathsOf(each.path), route: each }));
   }
 
   /** Undefined if nothing is served there. */
   find(path: string): Route | undefined {
-    return this.#exact.get(path) ?? this.#open.find(([beginning, end]) => isWithin(path, beginning, end))?.[2];
+    return this.#exact.get(path) ?? this.#open.find(({ paths }) => paths.test(path))?.route;
   }
 }
 
-function isWithin(path: string, beginning: string, end: string): boolean {
-  return path.length > beginning.length + end.length && path.startsWith(beginning) && path.endsWith(end);
+/** The paths that one with `{…}` stands for. */
+function pathsOf(path: string): RegExp {
+  const segments = path.replaceAll('.', '\\.').replace(/\{\w+\}$/, '.+').replaceAll(/\{\w+\}/g, '[^/]+');
+  return new RegExp(`^${segments}$`, 's');
 }
 
 function route(path: string, handlers: Routes[string]): Route {

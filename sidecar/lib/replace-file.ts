@@ -6,7 +6,7 @@
  * system's clock, the only one that all processes share; waiting for the lock keeps a command's process alive.
  */
 import { randomUUID } from 'node:crypto';
-import { mkdir, open, readFile, rename, rm, stat, type FileHandle } from 'node:fs/promises';
+import { mkdir, open, readFile, realpath, rename, rm, stat, type FileHandle } from 'node:fs/promises';
 import { dirname } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
 
@@ -51,8 +51,51 @@ export async function replaceFile(
   await syncFolder(folder);
 }
 
-/** Without it, a power failure can restore the old file. */
-async function syncFolder(folder: string): Promise<void> {
+/**
+ * Replaces a file of the operator by `text`. Owner, group and mode stay, so that an operator's command does not make the file
+ * unreadable for the service; if that is not possible, it rejects, and the old file stays. A symbolic link stays too: its target is
+ * replaced. `mayReplace` as in {@link Replacing}.
+ */
+export async function replaceOperatorsFile(
+  file: string,
+  text: string,
+  mayReplace: () => Promise<void> = () => Promise.resolve(),
+): Promise<void> {
+  const target = await realpath(file).catch(() => file);
+  const before = await holderOf(target);
+  const write = async (draft: FileHandle): Promise<void> => {
+    if (before) await handOver(draft, before);
+    await draft.writeFile(text);
+  };
+  await replaceFile(target, write, { mayReplace });
+}
+
+/** A file's owner, group and mode. */
+interface Holder {
+  readonly uid: number;
+  readonly gid: number;
+  readonly mode: number;
+}
+
+/** Undefined if the file does not exist yet. */
+async function holderOf(path: string): Promise<Holder | undefined> {
+  try {
+    return await stat(path);
+  } catch (error) {
+    if ((error as NodeJS.ErrnoException).code === 'ENOENT') return undefined;
+    throw error;
+  }
+}
+
+/** Changes only what differs: users other than root cannot change the owner, and need not. */
+async function handOver(handle: FileHandle, { uid, gid, mode }: Holder): Promise<void> {
+  const own = await handle.stat();
+  if (own.uid !== uid || own.gid !== gid) await handle.chown(uid, gid);
+  await handle.chmod(mode & 0o777);
+}
+
+/** Makes the names in a folder durable. Without it, a power failure can restore the old file. */
+export async function syncFolder(folder: string): Promise<void> {
   const handle = await open(folder, 'r');
   try {
     await handle.sync();

@@ -3,7 +3,7 @@
  * both sides still accept the old one. The file is watched; if it becomes invalid, the last valid secrets stay in
  * force.
  */
-import { createHmac, randomBytes, timingSafeEqual } from 'node:crypto';
+import { createHash, createHmac, randomBytes, timingSafeEqual } from 'node:crypto';
 import { FileProblem, readChecked, readText } from './checked-file.js';
 import type { Clock } from './clock.js';
 import { FollowedFile } from './followed-file.js';
@@ -67,6 +67,11 @@ export class SecretFile {
     let found = false;
     for (const secret of this.#digests) found = timingSafeEqual(secret, digest) || found;
     return found;
+  }
+
+  /** What the log and the audit call the owner of a secret: the first 8 hex digits of its SHA-256. Undefined if it is none of them. */
+  nameOf(guess: string): string | undefined {
+    return this.has(guess) ? createHash('sha256').update(guess).digest('hex').slice(0, 8) : undefined;
   }
 
   /** The first secret, for requests that the sidecar authenticates with it. */

@@ -16,7 +16,7 @@ const MOST_BYTES = 6_000_000;
 const WANTED: readonly RegExp[] = [
   /^(LICENSE|(CHANGELOG|CONTRIBUTING|README|SECURITY)\.md|package\.json)$/,
   /^dist\/engine\/((remote\/)?main|inspect|vision|llama\/mask-worker|protocol\/parent-watch-thread)\.js$/,
-  /^dist\/sidecar\/(cli|prompts\/(host|worker|compiler)|access\/large-file-thread|engine-client\/weight-hasher|http\/uws)\.js$/,
+  /^dist\/sidecar\/(cli|prompts\/(host|worker|compiler)|access\/(large-file|key-task)-thread|engine-client\/weight-hasher|http\/uws)\.js$/,
   /^dist\/(sidecar|sidecar\/prompts|engine)\/parts\/[\w-]+\.js$/,
   /^dist\/sidecar\/(LICENSES\.txt|contracts\/written-code\.txt|api\/openapi-(strict|compatible)(-batch)?\.json)$/,
   /^deploy\/systemd\/ra-sidecar[\w-]*\.(service|env|sysusers|jsonc)$/,

@@ -36,6 +36,7 @@ export const SCRIPTED = [
   'idempotency',
   'images',
   'limits',
+  'operators-keys',
   'order',
   'store',
   'traces',

@@ -3,11 +3,14 @@ import { mkdtemp, rm, symlink, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import type { Caller, Credentials, Denied, Identity } from '../../sidecar/access/identity.js';
-import { startApp, type App } from '../../sidecar/app/app.js';
+import { metricsOf, startApp, type App } from '../../sidecar/app/app.js';
+import { Closers } from '../../sidecar/app/closers.js';
+import { openIdentities } from '../../sidecar/app/identities.js';
 import { loadConfig, type Config } from '../../sidecar/config/config.js';
 import type { Scrapers } from '../../sidecar/api/operators.js';
 import type { UsageRecord } from '../../sidecar/domain/usage-record.js';
 import type { TraceLimits } from '../../sidecar/telemetry/otlp/traces.js';
+import { systemClock } from '../../sidecar/lib/clock.js';
 import type { Log, LogFields } from '../../sidecar/telemetry/logger.js';
 import type { UsageRecorder } from '../../sidecar/usage/spool.js';
 import { STUB_ENTRY } from './engine-harness.js';
@@ -102,6 +105,8 @@ export interface Options {
   readonly identity?: FakeIdentity;
   /** False: no usage record and no log line of a request is kept, for benches. */
   readonly keeps?: boolean;
+  /** Keys that `identity` does not know are looked up in the configured keys file, which is followed. */
+  readonly followsKeys?: boolean;
   /** The secrets of scrapers that may read all metrics on the public listener. */
   readonly scrapers?: Scrapers;
   /** Module that vision processes are forked from; absent: the real one. */
@@ -129,11 +134,19 @@ export class InProcess {
   readonly app: App;
   readonly identity: FakeIdentity;
   readonly spool: FakeSpool;
+  /** The data folder. */
+  readonly dir: string;
   readonly #owner: Owner;
   readonly #log: RecordingLog;
 
-  private constructor(app: App, owner: Owner, identity: FakeIdentity, spool: FakeSpool, log: RecordingLog) {
+  private constructor(
+    app: App,
+    owner: Owner,
+    identity: FakeIdentity,
+    { spool, log, dir }: Pick<InProcess, 'spool' | 'dir'> & { readonly log: RecordingLog },
+  ) {
     this.app = app;
+    this.dir = dir;
     this.#owner = owner;
     this.identity = identity;
     this.spool = spool;
@@ -147,6 +160,7 @@ export class InProcess {
       models,
       config = {},
       identity = new FakeIdentity(),
+      followsKeys = false,
       scrapers,
       keeps = true,
       takesRecords,
@@ -160,7 +174,13 @@ export class InProcess {
     const makePrompts = sharedLanes();
     const loaded = await configure(dir, models, config);
     const telemetry = { otlp: { ...loaded.telemetry.otlp, ...traceLimits } };
+    const [closers, metrics] = [new Closers(systemClock, log), metricsOf(loaded)];
+    const opened = followsKeys
+      ? await openIdentities(loaded, metrics, { clock: systemClock, log, closers })
+      : undefined;
+    if (opened) identity = new FakeIdentity(opened.identity);
     const app = await startApp({ ...loaded, telemetry }, identity, log, {
+      ...(opened && { closers, metrics, keysFile: opened.keysFile }),
       spool: takesRecords ?? spool,
       engineEntry: STUB_ENTRY,
       ...(makePrompts && { makePrompts }),
@@ -176,7 +196,7 @@ export class InProcess {
     for (const { id, cold } of models) {
       if (cold !== true) await log.seen('engine ready', ({ model }) => model === id);
     }
-    return new InProcess(app, t, identity, spool, log);
+    return new InProcess(app, t, identity, { spool, log, dir: loaded.dataDir });
   }
 
   /** All log lines so far. */

@@ -134,10 +134,12 @@ t.test('a change whose lock was broken meanwhile is not made', async (t) => {
   const { stored } = makeKey({ id: 'k' });
   await writeKeyFile(file, { version: 1, keys: [stored] });
   const before = readFileSync(file, 'utf8');
-  const slow = new KeyStore(file, () => {
-    // The file is read and the change is being made; now another command takes the lock.
-    writeFileSync(`${file}.lock`, 'another');
-    return new Date();
+  const slow = new KeyStore(file, {
+    date: () => {
+      // The file is read and the change is being made; now another command takes the lock.
+      writeFileSync(`${file}.lock`, 'another');
+      return new Date();
+    },
   });
   await t.rejects(slow.revoke('k'), LockError);
   t.equal(readFileSync(file, 'utf8'), before);

@@ -168,7 +168,7 @@ t.test(
 
     answers.push(() => ({ file, sha256: 'before' }), inForce);
     t.equal(await run('create --account a'), '', 'nothing more to say of a key that works');
-    t.same(asked, ['GET /keys', 'GET /keys']);
+    t.same(asked, ['GET /keys?limit=0', 'GET /keys?limit=0']);
     const idOf = async (at: number): Promise<string> => (await readKeyFile(file)).keys[at]?.id ?? '';
     const id = await idOf(0);
     const others = `sidecar that uses ${file} reads it within 1 s (keys.pollMs)\n`;

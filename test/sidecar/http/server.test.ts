@@ -495,3 +495,31 @@ t.test('a wrapper of exchanges sees all answers, the server’s own refusals too
   await caller.send('GET / HTTP/1.1\r\nHost: a\r\nAuthorization: b\r\nAuthorization: c\r\n\r\n').response();
   t.strictSame(seen, [200, 405, 404, 400]);
 });
+
+t.test('a path with names in it matches one segment for each, and at its end all that follows', async (t) => {
+  const named =
+    (name: string): Handler =>
+    (exchange) =>
+      exchange.reply({ status: 200, body: `"${name} ${exchange.head.route ?? ''}"` });
+  const routes = {
+    '/keys': { GET: named('all') },
+    '/keys/{id}': { GET: named('one') },
+    '/keys/{id}/rotate': { GET: named('rotate') },
+    '/a.b/{name}/c': { GET: named('dot') },
+  };
+  const { connect } = await serve(t, routes);
+  const caller = await connect();
+  for (const [path, body] of [
+    ['/keys', '"all /keys"'],
+    ['/keys/x', '"one /keys/{id}"'],
+    ['/keys/x/y', '"one /keys/{id}"'],
+    ['/keys/x/rotate', '"rotate /keys/{id}/rotate"'],
+    ['/keys/x/y/rotate', '"one /keys/{id}"'],
+    ['/a.b/x/c', '"dot /a.b/{name}/c"'],
+  ] as const) {
+    t.equal((await caller.request('GET', path).response()).body, body, path);
+  }
+  for (const path of ['/keys/', '/axb/x/c', '/a.b//c']) {
+    t.equal((await caller.request('GET', path).response()).status, 404, path);
+  }
+});

@@ -1,0 +1,53 @@
+/**
+ * The record of what operators changed over HTTP: `audit.jsonl` in the data folder, one JSON object a line, only ever appended to. A
+ * line is durable before the change that it tells of is made, so that there is no change without its line.
+ */
+import { mkdir, open } from 'node:fs/promises';
+import { dirname } from 'node:path';
+import { syncFolder } from '../lib/replace-file.js';
+import type { ChangeNote } from './keys.js';
+
+export interface AuditLine extends ChangeNote {
+  /** ISO 8601. */
+  readonly at: string;
+  /** The first 8 hex digits of SHA-256 of the operator's secret. */
+  readonly operator: string;
+  readonly action: string;
+  /** Why the change failed after its line was written, in a second line; it is then not known whether the change was made. */
+  readonly error?: string;
+}
+
+/** Some 200,000 lines. A full file refuses changes: nothing that was recorded is dropped to make room. */
+const MAX_AUDIT_BYTES = 64 * 1024 * 1024;
+
+/** The line cannot be written. The message is one line for the operator. */
+export class AuditError extends Error {
+  override readonly name = 'AuditError';
+}
+
+/**
+ * Appends a line and makes it durable. Rejects with {@link AuditError}, and then has written nothing, or the beginning of a line, which
+ * the next one does not continue. `mostBytes`: of the whole file.
+ */
+export async function appendAudit(file: string, line: AuditLine, mostBytes = MAX_AUDIT_BYTES): Promise<void> {
+  const text = `${JSON.stringify(line)}\n`;
+  try {
+    const folder = dirname(file);
+    await mkdir(folder, { recursive: true, mode: 0o700 });
+    const handle = await open(file, 'a+', 0o600);
+    try {
+      const { size } = await handle.stat();
+      if (size + text.length > mostBytes) throw new AuditError(`${file} is full: move it to another place`);
+      const isTorn = size > 0 && (await handle.read(Buffer.alloc(1), 0, 1, size - 1)).buffer.toString() !== '\n';
+      await handle.appendFile(isTorn ? `\n${text}` : text);
+      await handle.sync();
+      if (size === 0) await syncFolder(folder);
+    } finally {
+      await handle.close();
+    }
+  } catch (error) {
+    const { code } = error as NodeJS.ErrnoException;
+    if (code === undefined) throw error;
+    throw new AuditError(`${file} cannot be written: ${code}`);
+  }
+}

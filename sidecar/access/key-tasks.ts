@@ -1,0 +1,156 @@
+/**
+ * What operators do to keys, accounts and grants over HTTP, with the functions of the `keys` command. Each change appends its line to
+ * the audit file first. What concerns a large file runs in a thread, since to parse it takes up to a second.
+ */
+import { stat } from 'node:fs/promises';
+import { Worker } from 'node:worker_threads';
+import { FileProblem } from '../lib/checked-file.js';
+import { LockError } from '../lib/replace-file.js';
+import { appendAudit, AuditError, type AuditLine } from './audit.js';
+import { addGrant, type Grant } from './credit.js';
+import { described, readKeyFile, type DescribedKey, type StoredAccount } from './key-file.js';
+import {
+  KeyStore,
+  type AccountChanged,
+  type ChangeNote,
+  type NewKey,
+  type Patch,
+  type PropertiesChanged,
+  type Revoked,
+  type Rotated,
+} from './keys.js';
+import { isLarge } from './large-file.js';
+
+/** Plain data, which a thread can be given. */
+export type KeyTask =
+  | {
+      readonly kind: 'list';
+      readonly account?: string | undefined;
+      readonly after?: string | undefined;
+      readonly limit: number;
+    }
+  | { readonly kind: 'create'; readonly properties: Parameters<KeyStore['create']>[0] }
+  | { readonly kind: 'change'; readonly id: string; readonly patch: Patch }
+  | { readonly kind: 'rotate'; readonly id: string; readonly graceMs: number }
+  | { readonly kind: 'revoke'; readonly id: string }
+  | { readonly kind: 'account'; readonly account: string; readonly action: string; readonly patch: Patch }
+  | { readonly kind: 'grant'; readonly account: string; readonly grant: Grant };
+
+/** Some of the keys, in the order of their accounts and then of the file. */
+export interface KeysListed {
+  readonly kind: 'listed';
+  readonly keys: readonly DescribedKey[];
+  /** Of these keys. */
+  readonly accounts: Readonly<Record<string, StoredAccount>>;
+  readonly hasMore: boolean;
+}
+
+export type KeyTaskEnd =
+  | KeysListed
+  | ({ readonly kind: 'created' } & NewKey)
+  | PropertiesChanged
+  | Revoked
+  | Rotated
+  | AccountChanged
+  | { readonly kind: 'granted' | 'known-grant' }
+  /** Another process holds the file's lock. */
+  | { readonly kind: 'busy' }
+  /** A file cannot be read or written; `why`: one line for the operator. */
+  | { readonly kind: 'failed'; readonly why: string };
+
+/** A task with all that it needs. */
+export interface OperatorsTask {
+  /** The keys file, or of a grant the credit file. */
+  readonly file: string;
+  readonly audit: string;
+  /** As in {@link AuditLine}. */
+  readonly operator: string;
+  readonly task: KeyTask;
+}
+
+/** Does the task. Rejects only with faults. */
+export async function doKeyTask(given: OperatorsTask): Promise<KeyTaskEnd> {
+  const size = await stat(given.file).then(
+    (found) => found.size,
+    () => 0,
+  );
+  return isLarge(size) ? inThread(given) : doHere(given);
+}
+
+/** The same in this thread. */
+export async function doHere({ file, audit, operator, task }: OperatorsTask): Promise<KeyTaskEnd> {
+  let noted: AuditLine | undefined;
+  const note = async (what: ChangeNote): Promise<void> => {
+    const action = task.kind === 'account' ? task.action : task.kind;
+    const line = { at: new Date().toISOString(), operator, action, ...what };
+    await appendAudit(audit, line);
+    noted = line;
+  };
+  try {
+    return await doTask(task, file, note);
+  } catch (error) {
+    const why = reasonOf(error);
+    if (noted) await appendAudit(audit, { ...noted, error: why ?? 'fault' }).catch(() => undefined);
+    if (error instanceof LockError) return { kind: 'busy' };
+    if (why === undefined) throw error;
+    return { kind: 'failed', why };
+  }
+}
+
+async function doTask(task: KeyTask, file: string, note: (what: ChangeNote) => Promise<void>): Promise<KeyTaskEnd> {
+  const store = new KeyStore(file, { note });
+  switch (task.kind) {
+    case 'list':
+      return listed(file, task);
+    case 'create':
+      return { kind: 'created', ...(await store.create(task.properties)) };
+    case 'change':
+      return store.change(task.id, task.patch);
+    case 'rotate':
+      return store.rotate(task.id, task.graceMs);
+    case 'revoke':
+      return store.revoke(task.id);
+    case 'account':
+      return store.changeAccount(task.account, task.patch);
+    case 'grant': {
+      const { account, grant } = task;
+      const changes = { account, usd: grant.usd };
+      const added = await addGrant(file, account, grant, () => note({ id: grant.id, changes }));
+      return { kind: added === 'known' ? 'known-grant' : added };
+    }
+  }
+}
+
+/** Undefined: a fault. */
+function reasonOf(error: unknown): string | undefined {
+  if (error instanceof FileProblem || error instanceof LockError || error instanceof AuditError) return error.message;
+  const { code, syscall } = error as NodeJS.ErrnoException;
+  return code === undefined || syscall === undefined ? undefined : `the file cannot be written: ${code}`;
+}
+
+async function listed(file: string, { account, after, limit }: KeyTask & { kind: 'list' }): Promise<KeyTaskEnd> {
+  const content = await readKeyFile(file);
+  const now = Date.now();
+  const shown = content.keys.filter((key) => account === undefined || key.account === account);
+  // A stable sort.
+  const sorted = shown.sort((a, b) => compare(a.account ?? '', b.account ?? ''));
+  const from = sorted.findIndex(({ id }) => id === after) + 1;
+  if (after !== undefined && from === 0) return { kind: 'unknown' };
+  const keys = sorted.slice(from, from + limit).map((key) => described(key, content, now));
+  const names = new Set(keys.flatMap((key) => key.account ?? []));
+  const accounts = Object.entries(content.accounts ?? {}).filter(([name]) => names.has(name));
+  return { kind: 'listed', keys, accounts: Object.fromEntries(accounts), hasMore: from + limit < sorted.length };
+}
+
+function compare(a: string, b: string): number {
+  return a < b ? -1 : Number(a > b);
+}
+
+async function inThread(given: OperatorsTask): Promise<KeyTaskEnd> {
+  const thread = new Worker(new URL('./key-task-thread.js', import.meta.url), { workerData: given });
+  return await new Promise((resolve, reject) => {
+    thread.once('message', resolve);
+    thread.once('error', reject);
+    thread.once('exit', () => reject(new Error('the thread ended')));
+  });
+}

@@ -1,0 +1,372 @@
+/**
+ * Keys, accounts and grants over HTTP, on the operators' listener, for requests with an operator's secret.
+ *
+ *     request → secret → JSON → checked task → one at a time: line of the audit, file replaced → file read → answer
+ *
+ * The sidecar has a change in force before it answers. A new key is in the answer that tells of it and nowhere else.
+ */
+import { join } from 'node:path';
+import { isGrant } from '../access/credit.js';
+import type { KeysInForce } from '../access/key-identity.js';
+import { CHANGEABLE, hashKey, problemOf, type DescribedKey, type StoredAccount } from '../access/key-file.js';
+import { doKeyTask, type KeysListed, type KeyTask, type KeyTaskEnd } from '../access/key-tasks.js';
+import { holdsKey, type KeyStore, type Patch } from '../access/keys.js';
+import type { Config } from '../config/config.js';
+import { isEnvironment } from '../config/schema.js';
+import { readJson } from '../contracts/json.js';
+import { contractError, type ContractError } from '../domain/errors.js';
+import { formatUsd } from '../domain/money.js';
+import type { Exchange, RequestHead } from '../http/exchange.js';
+import type { Handler, Routes } from '../http/server.js';
+import type { FileInForce } from '../lib/followed-file.js';
+import type { AccountView, KeysView, KeyView } from './keys-page.js';
+import { jsonBody } from './operators.js';
+import * as refusals from './refusals.js';
+import type { Services } from './services.js';
+
+/** The keys file that the sidecar follows. */
+export interface FollowedKeys {
+  inForce(): Promise<KeysInForce>;
+  reload(): Promise<void>;
+}
+
+/** The credit file that it follows. */
+export interface FollowedGrants {
+  readonly inForce: FileInForce;
+  reload(): Promise<void>;
+}
+
+/** What the routes use. It changes during the start. */
+export interface KeysServices extends Pick<Services, 'credit' | 'totals'> {
+  /** Absent: no keys file is used. */
+  readonly keysFile?: FollowedKeys;
+  /** Absent: there is no credit file. */
+  readonly grants?: FollowedGrants;
+}
+
+export interface KeyRoutesParts {
+  readonly config: Pick<Config, 'dataDir' | 'keys' | 'credit' | 'environment' | 'models'>;
+  /** Read at each request. */
+  readonly services: () => KeysServices;
+  /** The name of the operator whose secret the request has; undefined where no secret is configured. */
+  readonly operatorOf: (head: RequestHead) => string | undefined;
+}
+
+/** A key with a long list of models. */
+const MAX_BYTES = 32 * 1024;
+
+/** Changes that wait for the one before them. */
+const MAX_WAITING = 32;
+
+/** Keys of one answer. */
+const DEFAULT_KEYS = 100;
+const MOST_KEYS = 500;
+
+/** Ten years. */
+const MAX_GRACE_MS = 3650 * 86_400_000;
+
+const NO_STORE = { 'Cache-Control': 'no-store' } as const;
+
+const NOT_MANAGED = contractError(
+  'not_found',
+  'Keys are managed over HTTP only where operators.secretFile is set. Set it and restart the sidecar, or use `ra-sidecar keys`.',
+);
+const NO_KEYS_FILE = contractError('not_found', 'This sidecar uses no keys file.');
+const NO_CREDIT_FILE = contractError('not_found', 'This sidecar has no credit.file, so nothing can be granted.');
+
+/** Makes a task of a body and of the name in the path. */
+type TaskOf = (body: Patch, name: string) => KeyTask | ContractError;
+
+/** The routes. They answer 404, with what to set, to a request of nobody. */
+export function keyRoutes(parts: KeyRoutesParts): Routes {
+  const queue = new TaskQueue();
+  const { environment } = parts.config;
+  const change =
+    (taskOf: TaskOf, status = 200): Handler =>
+    (exchange) =>
+      serveChange(exchange, parts, queue, taskOf, status);
+  const account = (action: string, frozen: true | null): Handler =>
+    change((body, name) => nothing(body) ?? { kind: 'account', account: name, action, patch: { frozen } });
+  return {
+    '/keys': {
+      GET: (exchange) => list(exchange, parts),
+      POST: change((body) => creationOf(body, environment), 201),
+    },
+    '/keys/{id}': { PATCH: change((body, id) => problemOfPatch(body, 'key') ?? { kind: 'change', id, patch: body }) },
+    '/keys/{id}/rotate': { POST: change((body, id) => rotationOf(body, id), 201) },
+    '/keys/{id}/revoke': { POST: change((body, id) => nothing(body) ?? { kind: 'revoke', id }) },
+    '/accounts/{name}': {
+      PATCH: change((body, name) => {
+        const problem = problemOfPatch(body, 'account');
+        return problem ?? { kind: 'account', account: name, action: 'change-account', patch: body };
+      }),
+    },
+    '/accounts/{name}/freeze': { POST: account('freeze', true) },
+    '/accounts/{name}/unfreeze': { POST: account('unfreeze', null) },
+    '/accounts/{name}/grants': { POST: change(grantOf, 201) },
+  };
+}
+
+/** One change at a time, so that none polls the lock while another of this process holds it. */
+class TaskQueue {
+  #last: Promise<unknown> = Promise.resolve();
+  #waiting = 0;
+
+  /** Undefined if too many wait. */
+  async run<T>(work: () => Promise<T>): Promise<T | undefined> {
+    if (this.#waiting >= MAX_WAITING) return undefined;
+    this.#waiting += 1;
+    const done = this.#last.then(work, work);
+    this.#last = done;
+    try {
+      return await done;
+    } finally {
+      this.#waiting -= 1;
+    }
+  }
+}
+
+async function serveChange(
+  exchange: Exchange,
+  { config, services, operatorOf }: KeyRoutesParts,
+  queue: TaskQueue,
+  taskOf: TaskOf,
+  status: number,
+): Promise<void> {
+  const operator = operatorOf(exchange.head);
+  if (operator === undefined) return fail(exchange, NOT_MANAGED);
+  const bytes = await jsonBody(exchange, MAX_BYTES);
+  if (bytes === undefined) return;
+  const read = 'status' in bytes ? bytes : objectIn(bytes);
+  if ('status' in read) return fail(exchange, read);
+  const { body } = read;
+  const name = nameIn(exchange.head);
+  if (holdsKey(JSON.stringify(body)) || holdsKey(name))
+    return fail(exchange, badBody('has a key in it: send names only'));
+  const task = taskOf(body, name);
+  if (isError(task)) return fail(exchange, task);
+  const { keysFile, grants } = services();
+  const followed = task.kind === 'grant' ? grants : keysFile;
+  const file = task.kind === 'grant' ? config.credit.file : config.keys.file;
+  if (followed === undefined || file === undefined)
+    return fail(exchange, task.kind === 'grant' ? NO_CREDIT_FILE : NO_KEYS_FILE);
+  const audit = join(config.dataDir, 'audit.jsonl');
+  const end = await queue.run(() => doKeyTask({ file, audit, operator, task }));
+  const refusal = end === undefined ? BUSY : refusalOf(end, task);
+  if (end === undefined || refusal) return fail(exchange, refusal ?? BUSY);
+  await followed.reload();
+  const inForce = typeof followed.inForce === 'function' ? await followed.inForce() : followed.inForce;
+  const { problem } = inForce;
+  const answer = { ...answerOf(end, task, services()), ...(problem !== undefined && { problem }) };
+  exchange.reply({ status, headers: NO_STORE, body: JSON.stringify(answer) });
+}
+
+const BUSY = contractError('capacity_exceeded', 'Another change of this file is being made. Try again shortly.');
+
+/** Undefined: the task is done. */
+function refusalOf(end: KeyTaskEnd, task: KeyTask): ContractError | undefined {
+  switch (end.kind) {
+    case 'unknown':
+      return contractError(
+        'not_found',
+        task.kind === 'account'
+          ? 'The keys file has no such account.'
+          : 'There is no key with this id; GET /keys lists them.',
+      );
+    case 'invalid':
+      return refused(end.field, end.why);
+    case 'known-grant':
+      return contractError('idempotency_key_reused', 'There is a grant with this id already; nothing was granted.', {
+        param: 'id',
+      });
+    case 'revoked':
+    case 'expired':
+      return contractError('unprocessable', `The key is ${end.kind}: create a new one.`);
+    case 'rotated':
+      return contractError('unprocessable', 'The key was rotated before: rotate the one that took its place.');
+    case 'busy':
+      return BUSY;
+    case 'failed':
+      return contractError('unprocessable', `Nothing was changed: ${end.why}`);
+    default:
+      return undefined;
+  }
+}
+
+function answerOf(end: KeyTaskEnd, task: KeyTask, services: KeysServices): object {
+  // The only answer with a key.
+  if ('key' in end) return { key: end.key, ...end.entry };
+  if ('entry' in end) return end.entry;
+  if (task.kind === 'grant')
+    return { id: task.grant.id, usd: task.grant.usd, ...accountView(task.account, {}, services) };
+  return task.kind === 'account' && end.kind === 'account' ? accountView(task.account, end.account, services) : {};
+}
+
+/**
+ * GET /keys: the keys file that this sidecar follows and which content of it is in force, so that a command that changed the file can
+ * see when the change is. With an operator's secret also the keys, without their hashes.
+ */
+async function list(exchange: Exchange, { config, services, operatorOf }: KeyRoutesParts): Promise<void> {
+  const { keysFile } = services();
+  if (keysFile === undefined) return fail(exchange, NO_KEYS_FILE);
+  const operator = operatorOf(exchange.head);
+  const task = listingOf(exchange.head.query);
+  if (isError(task)) return fail(exchange, task);
+  let listed: KeyTaskEnd | undefined;
+  if (operator !== undefined && task.limit > 0) {
+    listed = await doKeyTask({ file: config.keys.file, audit: '', operator, task });
+    const refusal = refusalOf(listed, task);
+    if (refusal) return fail(exchange, refusal);
+  }
+  const view: KeysView = {
+    ...(await keysFile.inForce()),
+    ...(listed?.kind === 'listed' && {
+      environment: config.environment,
+      models: config.models.map(({ id }) => id),
+      credit: services().grants !== undefined,
+      ...(await pageOf(listed, services())),
+    }),
+  };
+  exchange.reply({ status: 200, headers: NO_STORE, body: JSON.stringify(view) });
+}
+
+async function pageOf({ keys, accounts, hasMore }: KeysListed, services: KeysServices): Promise<Partial<KeysView>> {
+  const used = await lastUse(keys, services);
+  const names = new Set(keys.flatMap(({ account }) => account ?? []));
+  return {
+    data: keys.map((key): KeyView => ({ ...key, lastUsed: used.get(key.id) ?? null })),
+    accounts: Array.from(names, (name) =>
+      accountView(name, (Object.hasOwn(accounts, name) ? accounts[name] : undefined) ?? {}, services),
+    ),
+    hasMore,
+  };
+}
+
+function accountView(account: string, properties: StoredAccount, { credit }: KeysServices): AccountView {
+  const { frozen = false, ...quotas } = properties;
+  if (credit?.known !== true) return { account, frozen, quotas, balance: null };
+  const { granted, settled, reserved } = credit.balance(account);
+  const balance = { granted: formatUsd(granted), available: formatUsd(granted - settled - reserved) };
+  return { account, frozen, quotas, balance };
+}
+
+/** The last UTC day with usage of each key, by its id; of the days that are summed up, 92 at most. */
+async function lastUse(keys: readonly DescribedKey[], { totals }: KeysServices): Promise<ReadonlyMap<string, string>> {
+  const used = new Map<string, string>();
+  const sums = totals?.();
+  if (!sums) return used;
+  await sums.sums.readOn();
+  const days = [...sums.days].sort().reverse();
+  for (const account of new Set(keys.map((key) => key.account ?? ''))) {
+    const left = new Set(keys.flatMap((key) => ((key.account ?? '') === account ? key.id : [])));
+    for (const day of days) {
+      if (left.size === 0) break;
+      for (const { keyId } of sums.rowsOf(day, account, 'keys')) if (left.delete(keyId)) used.set(keyId, day);
+    }
+  }
+  return used;
+}
+
+function listingOf(query: string): (KeyTask & { kind: 'list' }) | ContractError {
+  const given = new URLSearchParams(query);
+  for (const name of given.keys()) {
+    if (!['account', 'after', 'limit'].includes(name))
+      return refusals.badQuery('query', 'takes account, after and limit only');
+    if (given.getAll(name).length > 1) return refusals.badQuery(name, 'must not be given twice');
+  }
+  const limit = Number(given.get('limit') ?? DEFAULT_KEYS);
+  if (!(Number.isInteger(limit) && limit >= 0 && limit <= MOST_KEYS))
+    return refusals.badQuery('limit', `must be 0 to ${MOST_KEYS}`);
+  return { kind: 'list', account: given.get('account') ?? undefined, after: given.get('after') ?? undefined, limit };
+}
+
+function creationOf(body: Patch, environment: string): KeyTask | ContractError {
+  const { account, ...rest } = body;
+  if (account === undefined) return refused('account', 'is required');
+  const unfit = problemOfFields(rest, 'key');
+  if (unfit) return unfit;
+  const properties = { account, entitlements: { [environment]: { models: 'all' } }, ...rest };
+  const now = new Date().toISOString();
+  const problem = problemOf({ key: { id: 'the key', hash: hashKey(''), created: now, ...properties } });
+  if (problem) return refused(problem.field, problem.why);
+  return { kind: 'create', properties: properties as Parameters<KeyStore['create']>[0] };
+}
+
+function problemOfPatch(patch: Patch, of: keyof typeof CHANGEABLE): ContractError | undefined {
+  return Object.keys(patch).length === 0 ? badBody('names nothing to change') : problemOfFields(patch, of);
+}
+
+/** What the schema of the keys file does not say. */
+function problemOfFields(fields: Patch, of: keyof typeof CHANGEABLE): ContractError | undefined {
+  const known = CHANGEABLE[of];
+  if (!Object.keys(fields).every((name) => known.includes(name))) return badBody(`takes ${known.join(', ')}`);
+  const { expires, entitlements } = fields;
+  if (typeof expires === 'string' && Date.parse(expires) <= Date.now()) return refused('expires', 'is in the past');
+  if (typeof entitlements === 'object' && !Object.keys(entitlements ?? {}).every(isEnvironment))
+    return refused(
+      'entitlements',
+      'must be by environment: lower-case letters, digits, - and _, as in the configuration',
+    );
+  return undefined;
+}
+
+function rotationOf({ graceMs = 0, ...others }: Patch, id: string): KeyTask | ContractError {
+  if (Object.keys(others).length > 0) return badBody('takes graceMs');
+  if (typeof graceMs !== 'number' || !Number.isInteger(graceMs) || graceMs < 0 || graceMs > MAX_GRACE_MS)
+    return refused('graceMs', 'must be a whole number of ms, of ten years at most');
+  return { kind: 'rotate', id, graceMs };
+}
+
+function grantOf({ id, usd, ...others }: Patch, account: string): KeyTask | ContractError {
+  if (Object.keys(others).length > 0) return badBody('takes id and usd');
+  if (typeof id !== 'string') return refused('id', 'must be a text, such as the number of an invoice');
+  if (typeof usd !== 'string') return refused('usd', 'must be dollars as decimal text');
+  const grant = { id, usd, at: new Date().toISOString() };
+  // Any account: an authorizer or a gateway may name one that the keys file does not have.
+  const named = problemOf({ key: { id: account, hash: hashKey(''), created: grant.at, entitlements: {} } });
+  if (named) return refused('', `must be for an account: its name ${named.why}`);
+  if (!isGrant(grant)) return refused('usd', 'must be dollars as decimal text, with at most 12 decimal places');
+  return { kind: 'grant', account, grant };
+}
+
+function nothing(body: Patch): ContractError | undefined {
+  return Object.keys(body).length === 0 ? undefined : badBody('takes no field');
+}
+
+/** No body is an empty object. */
+function objectIn(bytes: Uint8Array): { readonly body: Patch } | ContractError {
+  if (bytes.length === 0) return { body: {} };
+  const read = readJson(bytes);
+  if (!read.ok) return badBody(read.fault === 'repeated-name' ? 'has a name twice' : 'is no JSON');
+  const { value } = read;
+  if (typeof value !== 'object' || value === null || Array.isArray(value)) return badBody('must be an object');
+  return { body: value as Patch };
+}
+
+/** What the path has in the place of `{…}`; '' if it cannot be decoded. */
+function nameIn({ path, route = '' }: RequestHead): string {
+  const [before = '', after = ''] = route.split(/\{\w+\}/);
+  if (!route.includes('{')) return '';
+  try {
+    return decodeURIComponent(path.slice(before.length, path.length - after.length));
+  } catch {
+    return '';
+  }
+}
+
+function refused(field: string, why: string): ContractError {
+  const param = field === '' ? null : field;
+  return contractError('bad_request', `${param ?? 'The request'} ${why}.`, { param });
+}
+
+function badBody(why: string): ContractError {
+  return contractError('bad_request', `The body ${why}.`);
+}
+
+function isError(given: KeyTask | ContractError): given is ContractError {
+  return !('kind' in given);
+}
+
+function fail(exchange: Exchange, error: ContractError): void {
+  exchange.fail(error, NO_STORE);
+}
