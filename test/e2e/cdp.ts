@@ -124,7 +124,14 @@ export class Tab {
 
   /** Presses a key of the keyboard. */
   async press(key: string, code = key, text?: string): Promise<void> {
-    const codes: Readonly<Record<string, number>> = { Tab: 9, Enter: 13, ' ': 32, ArrowRight: 39, ArrowLeft: 37 };
+    const codes: Readonly<Record<string, number>> = {
+      Tab: 9,
+      Enter: 13,
+      Escape: 27,
+      ' ': 32,
+      ArrowRight: 39,
+      ArrowLeft: 37,
+    };
     const event = { key, code, windowsVirtualKeyCode: codes[key] ?? 0 };
     await this.send('Input.dispatchKeyEvent', { type: 'keyDown', ...event, ...(text !== undefined && { text }) });
     await this.send('Input.dispatchKeyEvent', { type: 'keyUp', ...event });

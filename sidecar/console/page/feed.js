@@ -25,6 +25,9 @@ const LONGEST_MS = 15_000;
 const SILENT_INTERVALS = 3;
 const SILENT_MS = 3000;
 
+/** The longest time for an answer, ms: longer than the sidecar waits for another process that changes the keys file. */
+const CALL_MS = 30_000;
+
 /** A hidden page disconnects after this time, ms. */
 const HIDDEN_MS = 60_000;
 
@@ -66,6 +69,29 @@ export class Feed {
     this.#hears = hears;
     this.#hiddenMs = hiddenMs;
   }
+
+  /**
+   * A request with the operator's key, and its answer in JSON; a status of 0: there is none.
+   *
+   * @param {string} method
+   * @param {string} path
+   * @param {object} [body]
+   * @returns {Promise<{ readonly status: number; readonly body: any }>}
+   */
+  call = async (method, path, body) => {
+    const headers = {
+      ...(this.#key !== undefined && { Authorization: `Bearer ${this.#key}` }),
+      ...(body !== undefined && { 'Content-Type': 'application/json' }),
+    };
+    const sent = body === undefined ? null : JSON.stringify(body);
+    try {
+      const signal = AbortSignal.timeout(CALL_MS);
+      const answer = await fetch(path, { method, headers, body: sent, cache: 'no-store', redirect: 'error', signal });
+      return { status: answer.status, body: await answer.json() };
+    } catch {
+      return { status: 0, body: {} };
+    }
+  };
 
   /** @param {string} key */
   use(key) {

@@ -2,6 +2,7 @@
 import { element, Keyed, known, mark, say } from './dom.js';
 import { Feed } from './feed.js';
 import { History } from './history.js';
+import { Keys } from './keys.js';
 import { ModelCard } from './model.js';
 import { Sums } from './sums.js';
 import { duration } from './text.js';
@@ -31,6 +32,8 @@ const choices = known('choices', HTMLFormElement);
 const minuteText = known('minute-text', HTMLElement);
 const themeButton = known('theme', HTMLButtonElement);
 const upkeepSection = known('upkeep', HTMLElement);
+const liveView = known('live', HTMLElement);
+const keysView = known('keys', HTMLElement);
 
 const history = new History();
 const sums = new Sums(known('sums', HTMLElement));
@@ -66,6 +69,8 @@ let retryAt;
 let told = '';
 /** Only reloading the page helps. */
 let outdated = false;
+/** The next snapshot is the first one of a connection. */
+let connects = true;
 
 const feed = new Feed('console/events', {
   picture: (snapshot) => {
@@ -76,12 +81,16 @@ const feed = new Feed('console/events', {
     retryAt = undefined;
     lost.hidden = true;
     // The focus would otherwise fall back to the top of the page.
-    if (askKey.contains(document.activeElement)) modelList.focus({ preventScroll: true });
+    const entered = askKey.contains(document.activeElement);
     askKey.hidden = true;
+    if (connects && isOfKeys()) void keys.read();
+    connects = false;
+    if (entered) (isOfKeys() ? known('to-keys', HTMLElement) : modelList).focus({ preventScroll: true });
     show(snapshot);
     tick();
   },
   lost: (why, at) => {
+    connects = true;
     retryAt = at;
     mark(lost, 'data-why', why);
     lost.hidden = false;
@@ -89,6 +98,7 @@ const feed = new Feed('console/events', {
     tick();
   },
   key: (wrong) => {
+    connects = true;
     retryAt = undefined;
     lost.hidden = true;
     askKey.hidden = false;
@@ -111,6 +121,29 @@ const feed = new Feed('console/events', {
     tick();
   },
 });
+
+const keys = new Keys(keysView, known('dialog', HTMLDialogElement), feed.call, announce);
+
+/** Whether the page shows the keys, and not what happens now. */
+function isOfKeys() {
+  return location.hash === '#keys';
+}
+
+/** Shows the view that the address names. */
+function showView() {
+  const ofKeys = isOfKeys();
+  liveView.hidden = ofKeys;
+  keysView.hidden = !ofKeys;
+  known('ranges', HTMLElement).hidden = ofKeys;
+  for (const [id, here] of /** @type {const} */ ([
+    ['to-live', !ofKeys],
+    ['to-keys', ofKeys],
+  ])) {
+    if (here) mark(known(id, HTMLElement), 'aria-current', 'page');
+    else known(id, HTMLElement).removeAttribute('aria-current');
+  }
+  if (ofKeys && !connects) void keys.read();
+}
 
 /** @returns {'minute' | 'start'} */
 function range() {
@@ -155,13 +188,23 @@ function showState({ readiness: { status } }, old) {
 }
 
 /**
- * Announces a change to screen readers.
+ * Announces what the sidecar's state has become.
  *
  * @param {string} text
  */
 function tell(text) {
   if (text === told) return;
   told = text;
+  announce(text);
+}
+
+/**
+ * Tells screen readers, also if the same was told before.
+ *
+ * @param {string} text
+ */
+function announce(text) {
+  say(news, '');
   say(news, text);
 }
 
@@ -218,9 +261,11 @@ askKey.addEventListener('submit', (event) => {
   if (key !== '') feed.use(key);
 });
 
+window.addEventListener('hashchange', showView);
 document.addEventListener('visibilitychange', () => feed.hide(document.hidden));
 
 useTheme(keptTheme());
+showView();
 setInterval(tick, 1000);
 feed.start();
 // A page that is opened in the background gets no event.

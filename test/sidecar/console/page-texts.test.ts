@@ -2,6 +2,7 @@
 import { join } from 'node:path';
 import { pathToFileURL } from 'node:url';
 import t from 'tap';
+import type { KeyView } from '../../../sidecar/api/keys-page.js';
 import type { EngineView, HolderView, ModelView, PromptHostView, Snapshot } from '../../../sidecar/console/views.js';
 import { sourceRoot } from '../../support/source-root.js';
 
@@ -193,4 +194,81 @@ t.test('labels of quantiles do not lie on each other', async (t) => {
     ['p50', 'middle'],
     ['p95', 'middle'],
   ]);
+});
+
+t.test('what a key may do is said in words, and a form becomes the properties that the sidecar takes', async (t) => {
+  const { limitsInWords, rightsInWords, endInWords, balanceInWords, patchOf, withoutNulls } = await page<{
+    readonly limitsInWords: (key: Partial<KeyView>) => string;
+    readonly rightsInWords: (key: Pick<KeyView, 'entitlements'>, environment: string) => string;
+    readonly endInWords: (key: Partial<KeyView>) => string;
+    readonly balanceInWords: (balance: { granted: string; available: string }) => string;
+    readonly patchOf: (
+      form: Readonly<Record<string, string>>,
+      models: readonly string[],
+      routes: readonly string[],
+      environment: string,
+    ) => object;
+    readonly withoutNulls: (value: unknown) => unknown;
+  }>('keys-text.js');
+  t.equal(limitsInWords({}), 'as configured');
+  t.equal(
+    limitsInWords({ limits: { chat: {}, models: { inFlight: 0, perMinute: 9 } } }),
+    'models any number at once, 9 a minute',
+  );
+  const rights = (entitlement: KeyView['entitlements'][string]): string =>
+    rightsInWords({ entitlements: { production: entitlement } }, 'production');
+  t.equal(rights({ models: 'all' }), 'all models');
+  t.equal(
+    rights({ models: ['a', 'b'], routes: ['chat'], cohort: 'c', tokensPerDay: 1000, usage: 'account' }),
+    'a, b; routes chat; cohort c; 1,000 tokens a day; sees its account’s usage',
+  );
+  t.equal(rights({ models: [], routes: [] }), 'no model; routes none');
+  t.equal(rightsInWords({ entitlements: {} }, 'production'), 'nothing in production');
+  t.equal(endInWords({}), 'never');
+  t.equal(endInWords({ expires: '2026-10-03T14:05:06Z', rotated: 'x' }), '2026-10-03 14:05, replaced');
+  t.equal(endInWords({ revoked: '2026-10-03T14:05:06Z' }), 'revoked 2026-10-03 14:05');
+  t.equal(balanceInWords({ granted: '0', available: '0' }), 'no credit granted');
+  t.equal(balanceInWords({ granted: '1', available: '-0.5' }), '−$0.50 left of $1.00 granted');
+
+  const empty = {
+    class: 'standard',
+    expires: '',
+    models: 'all',
+    routes: 'all',
+    cohort: '',
+    usage: '',
+    tokensPerDay: '',
+  };
+  const none = patchOf(empty, [], [], 'production');
+  t.strictSame(none, {
+    class: 'standard',
+    expires: null,
+    limits: null,
+    entitlements: {
+      production: {
+        models: 'all',
+        routes: null,
+        cohort: null,
+        usage: null,
+        tokensPerMinute: null,
+        tokensPerDay: null,
+        tokensPerMonth: null,
+      },
+    },
+  });
+  t.strictSame(withoutNulls(none), { class: 'standard', entitlements: { production: { models: 'all' } } });
+  const filled = {
+    ...empty,
+    expires: '2026-10-03',
+    models: 'some',
+    routes: 'some',
+    'chat-inFlight': ' 4 ',
+    tokensPerDay: 'x',
+  };
+  t.strictSame(withoutNulls(patchOf(filled, ['a'], ['chat'], 'production')), {
+    class: 'standard',
+    expires: '2026-10-03T00:00:00Z',
+    limits: { chat: { inFlight: 4 } },
+    entitlements: { production: { models: ['a'], routes: ['chat'], tokensPerDay: 'x' } },
+  });
 });
