@@ -2,6 +2,8 @@
  * Takes the pictures of the console that the documentation shows, under load, in Debian's Chromium:
  *
  *   node dist/test/e2e/console-picture.js [folder, default docs] [seconds of load, default 70; 0: only the keys]
+ *
+ * Then `pngquant --force --ext .png docs/console*.png`: the npm package has them, and is bounded.
  */
 import { writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
