@@ -29,7 +29,13 @@ import { compile } from '../contracts/validator.js';
 import { AUTHORIZER_ANSWER_CODE } from '../contracts/written-code.js';
 import { KEY_ROUTES, type KeyRoute } from '../contracts/requests.js';
 import type { ErrorCode } from '../domain/errors.js';
-import { CLASS_WEIGHTS, SERVICE_CLASSES, type ServiceClass } from '../domain/service-class.js';
+import {
+  CLASS_WEIGHTS,
+  SERVICE_CLASSES,
+  SERVICE_TIERS,
+  type ServiceClass,
+  type ServiceTier,
+} from '../domain/service-class.js';
 import { hashKey, limitsOf, limitsSchema, oneWay, tokenLimitFields, type StoredLimits } from './key-file.js';
 import { tokenLimitsOf, type TokenLimits } from './limits.js';
 
@@ -219,6 +225,7 @@ interface NamedCaller extends TokenLimits {
   readonly cohort?: string;
   readonly accountTokens?: TokenLimits;
   readonly usage?: 'account';
+  readonly tiers?: readonly ServiceTier[];
 }
 
 interface Answer {
@@ -246,6 +253,7 @@ const caller = closed(['account', 'keyId', 'models'], {
   ...tokenLimitFields,
   accountTokens: closed([], tokenLimitFields),
   usage: { const: 'account' },
+  tiers: { type: 'array', maxItems: SERVICE_TIERS.length, items: { enum: SERVICE_TIERS } },
 });
 
 const denied = closed(['code'], {
@@ -276,7 +284,7 @@ export function parseAnswer(value: unknown, environment: string): Caller | Denie
     return { kind: 'denied', ...said, ...(isNamed && { known: { account, keyId } }) };
   }
   if (!found) return undefined;
-  const { account, keyId, models, routes, limits, cohort, accountTokens, usage } = found;
+  const { account, keyId, models, routes, limits, cohort, accountTokens, usage, tiers } = found;
   if (limits && !oneWay(limits)) return undefined;
   return Object.freeze({
     kind: 'caller',
@@ -290,6 +298,7 @@ export function parseAnswer(value: unknown, environment: string): Caller | Denie
     ...tokenLimitsOf(found),
     ...(accountTokens && { accountTokens }),
     ...(usage && { usage }),
+    ...(tiers && { tiers: new Set(tiers) }),
     weight: CLASS_WEIGHTS[found.class ?? 'standard'],
   });
 }

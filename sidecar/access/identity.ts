@@ -1,6 +1,7 @@
 /** Who calls: what a request shows, the caller that is found by it, and the port of those that find it. */
 import type { KeyRoute } from '../contracts/requests.js';
 import type { ErrorCode } from '../domain/errors.js';
+import type { ServiceTier } from '../domain/service-class.js';
 import type { KeyLimits, TokenLimits } from './limits.js';
 
 /** The parts of a request that identify the caller. Values are secrets: never logged. */
@@ -31,6 +32,8 @@ export interface Caller extends TokenLimits {
   readonly accountTokens?: TokenLimits;
   /** It sees the usage of all keys of its account, and the balance; absent: its own usage alone. */
   readonly usage?: 'account';
+  /** The tiers that it may ask for; absent: none. */
+  readonly tiers?: ReadonlySet<ServiceTier>;
   /** Weight of its class in the seat queue: 16, 4 or 1. */
   readonly weight: number;
   /** Named by a gateway, which has checked limits, cohorts and credit; its deadline header is used. */

@@ -8,7 +8,13 @@ import { closed, UTC_TIME } from '../contracts/common-schema.js';
 import { pathOf } from '../contracts/body-refusals.js';
 import { compile } from '../contracts/validator.js';
 import { KEYS_CODE } from '../contracts/written-code.js';
-import { CLASS_WEIGHTS, SERVICE_CLASSES, type ServiceClass } from '../domain/service-class.js';
+import {
+  CLASS_WEIGHTS,
+  SERVICE_CLASSES,
+  SERVICE_TIERS,
+  type ServiceClass,
+  type ServiceTier,
+} from '../domain/service-class.js';
 import { exactTime } from '../lib/clock.js';
 import { LIMIT_GROUPS, TOKEN_LIMITS, tokenLimitsOf, type KeyLimits, type Limit, type TokenLimits } from './limits.js';
 import { repeatedName } from '../contracts/json.js';
@@ -64,6 +70,8 @@ export interface Entitlement extends TokenLimits {
   readonly cohort?: string;
   /** The key sees the usage of all keys of its account, and the balance; absent: its own usage alone. */
   readonly usage?: 'account';
+  /** The tiers that its requests may ask for; absent: none. */
+  readonly tiers?: readonly ServiceTier[];
 }
 
 /** No control or invisible characters: two names that look the same would be two accounts. */
@@ -87,6 +95,7 @@ const entitlement = closed(['models'], {
   cohort: name,
   ...tokenLimitFields,
   usage: { const: 'account' },
+  tiers: { type: 'array', items: { enum: SERVICE_TIERS } },
 });
 
 const limit = closed([], { inFlight: countOrNone, perMinute: countOrNone });

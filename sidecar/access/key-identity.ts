@@ -150,6 +150,7 @@ function callerOf(key: StoredKey, environment: string, account: StoredAccount | 
     ...(entitlement && tokenLimitsOf(entitlement)),
     ...(account && { accountTokens: tokenLimitsOf(account) }),
     ...(entitlement?.usage && { usage: entitlement.usage }),
+    ...(entitlement?.tiers && { tiers: new Set(entitlement.tiers) }),
     weight: key.weight ?? CLASS_WEIGHTS[key.class ?? 'standard'],
   });
 }

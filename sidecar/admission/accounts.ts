@@ -11,6 +11,10 @@
  *
  * Among classes of equal rank the lowest counter goes first, then the heavier class. Where all three always wait, the
  * seat time is shared 12 : 3 : 1.
+ *
+ * A caller may ask for a heavier class than its account's keys have (`service_tier: priority`). That changes the order inside the account
+ * and not its share: such a class is charged over the weight of the account's heaviest key. Its order in the account then
+ * needs a counter of its own.
  */
 import { HeapNode } from '../lib/heap.js';
 import { CLASS_WEIGHTS, classOf, SERVICE_CLASSES, type ServiceClass } from '../domain/service-class.js';
@@ -41,6 +45,8 @@ export class AccountClass {
    * alone: use `Account.rankOf`.
    */
   virtualMs = 0;
+  /** The same over {@link weight} in any case, and lifted to the other classes of its account alone: their order (`Account.turnOf`). */
+  turnMs = 0;
   /** Seats held, and seats kept for its sessions. */
   running = 0;
   kept = 0;
@@ -198,8 +204,10 @@ export class Account {
   readonly #columns: AccountColumns;
   /** Its rank among accounts: that of the heaviest class with a request that can be seated, else of the heaviest that waits or runs. */
   virtualMs = 0;
-  /** Of the class that it is ranked by, or last was. */
+  /** Of the class that it is ranked by, or last was; at most `ownWeight`. */
   weight = 1;
+  /** The weight of the heaviest class of the keys that it was seen with: no request counts as more. 0: not known, which bounds nothing. */
+  ownWeight = 0;
   /** How fast its rank grows now by the seats that it holds, and by those that are kept for its sessions. */
   rate = 0;
   keptRate = 0;
@@ -281,6 +289,18 @@ export class Account {
     return found;
   }
 
+  /** The weight over which the seat time of one of its classes is charged. */
+  weightOf({ weight }: AccountClass): number {
+    return this.ownWeight === 0 ? weight : Math.min(weight, this.ownWeight);
+  }
+
+  /** The counter by which one of its classes has its turn among those of equal rank. */
+  turnOf(accountClass: AccountClass): number {
+    const [heaviest] = this.#classes;
+    const isBounded = heaviest !== undefined && this.weightOf(heaviest) < heaviest.weight;
+    return isBounded ? accountClass.turnMs : accountClass.virtualMs;
+  }
+
   /** The rank of one of its classes. */
   rankOf(accountClass: AccountClass): number {
     this.#syncOnlyClass();
@@ -311,7 +331,15 @@ export class Account {
   lift(accountClass: AccountClass, minMs: number): void {
     this.#syncOnlyClass();
     accountClass.virtualMs = Math.max(accountClass.virtualMs, minMs);
+    if (this.#classes.length > 1) this.#liftTurn(accountClass);
     this.#rank();
+  }
+
+  /** Lifts the counter of a class's turns to those of the other classes with a request that can be seated. */
+  #liftTurn(accountClass: AccountClass): void {
+    const others = this.#classes.filter((known) => known !== accountClass && known.hasSeatable);
+    if (others.length === 0) return;
+    accountClass.turnMs = Math.max(accountClass.turnMs, Math.min(...others.map(({ turnMs }) => turnMs)));
   }
 
   /** Computes its rank again after its classes, or its waiting or running requests changed. O(classes). */
@@ -351,7 +379,7 @@ export class Account {
         this.next = ranksBy = known;
         this.#rankBy(known, rank, seats, kept);
       } else if (seatable && this.next !== undefined && rank === this.virtualMs) {
-        if (known.virtualMs < this.next.virtualMs) this.next = known;
+        if (this.turnOf(known) < this.turnOf(this.next)) this.next = known;
       } else if (ranksBy === undefined && known.running + known.kept + known.waiting > 0) {
         ranksBy = known;
         this.#rankBy(known, rank, seats, kept);
@@ -368,7 +396,8 @@ export class Account {
     this.#copy();
   }
 
-  #rankBy({ weight }: AccountClass, rank: number, seats: number, kept: number): void {
+  #rankBy(accountClass: AccountClass, rank: number, seats: number, kept: number): void {
+    const weight = this.weightOf(accountClass);
     this.virtualMs = rank;
     this.weight = weight;
     this.rate = seats / weight;
@@ -381,7 +410,8 @@ export class Account {
       const charged = this.#classes[at];
       if (charged === undefined) continue;
       seats += chargesKept ? charged.running + charged.kept : charged.running;
-      charged.virtualMs += (seats * ms) / charged.weight;
+      charged.virtualMs += (seats * ms) / this.weightOf(charged);
+      charged.turnMs += (seats * ms) / charged.weight;
     }
   }
 

@@ -86,7 +86,7 @@ export class Forecast {
     // Newest first: the waiting requests of its own class are served after it.
     const ownBefore = accountClass.newestFirst ? 0 : accountClass.waiting;
     let beforeMs = ownBefore * hold;
-    const turn = { rank: rank + (beforeMs + hold) / accountClass.weight, usualMs };
+    const turn = { rank: rank + (beforeMs + hold) / account.weightOf(accountClass), usualMs };
     if (account.waiting > accountClass.waiting) beforeMs += dueMs(account, turn, accountClass);
     let runningMs = 0;
     const { active: slots, holdMs, leases, waiting, weight, virtualMs, classes } = columns;
@@ -135,15 +135,20 @@ export class Forecast {
       const own = accountClass.users.before(queued, accountClass.newestFirst);
       const hold = holdOf(account, accountClass, usualMs);
       count(own, hold);
-      const turnMs = startMs(account, accountClass, usualMs) + (own * hold) / accountClass.weight;
+      const turnMs = startMs(account, accountClass, usualMs) + (own * hold) / account.weightOf(accountClass);
+      const ownTurnMs = account.turnOf(accountClass) + (own * hold) / accountClass.weight;
       for (const other of this.#state.seatable.front(MOST_COUNTED)) {
         if (position >= MOST_COUNTED) break;
         const isFirst = other.seatable.at < account.seatable.at;
         for (const known of other.classes) {
           if (known === accountClass || known.waiting === 0) continue;
           const each = holdOf(other, known, usualMs);
-          const turns = ((turnMs - startMs(other, known, usualMs)) * known.weight) / each;
-          const before = other === account || !isFirst ? Math.ceil(turns) : Math.floor(turns) + 1;
+          const isOwn = other === account;
+          const untilMs = isOwn
+            ? (ownTurnMs - account.turnOf(known)) * known.weight
+            : (turnMs - startMs(other, known, usualMs)) * other.weightOf(known);
+          const turns = untilMs / each;
+          const before = isOwn || !isFirst ? Math.ceil(turns) : Math.floor(turns) + 1;
           count(Math.min(known.waiting, Math.max(0, before)), each);
         }
       }
@@ -198,7 +203,7 @@ function dueMs(
     rank = Math.max(rank, known.virtualMs);
     if (known === except || known.waiting === 0) continue;
     const each = holdOf(account, known, turn.usualMs);
-    due += Math.min(known.waiting * each, known.weight * Math.max(0, turn.rank - rank));
+    due += Math.min(known.waiting * each, account.weightOf(known) * Math.max(0, turn.rank - rank));
   }
   return due;
 }

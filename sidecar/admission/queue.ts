@@ -143,7 +143,7 @@ export class SeatQueue {
   enter(request: QueueRequest): Ticket | Refused {
     return this.#turn(() => {
       if (request.lent === true && this.#lent.lends && !this.#draining) return this.#lent.enter(request);
-      const account = this.#state.arriving(request.account, request.weight);
+      const account = this.#state.arriving(request);
       const accountClass = account.classFor(request.weight);
       if (this.#draining) return this.#judge.refuse('drain', account, accountClass);
       const claims = this.#sessions.mayHaveSeat(request, account);

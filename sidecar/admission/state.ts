@@ -15,7 +15,7 @@ import { Heap } from '../lib/heap.js';
 import { Account, AccountColumns, type AccountClass } from './accounts.js';
 import { OrderedList, type QueuedRequest, type Session } from './request.js';
 import { ReplicaSeats, type ReplicaSize } from './seats.js';
-import type { ReleaseReason } from './types.js';
+import type { QueueRequest, ReleaseReason } from './types.js';
 
 /** The most accounts that are remembered. Past it the account that has been idle longest is forgotten; one that waits or runs never is. */
 const MAX_ACCOUNTS = 10_000;
@@ -204,15 +204,16 @@ export class QueueState {
   }
 
   /** The account of an arriving request, created if necessary. The request's class is lifted if it had no request to seat. */
-  arriving(name: string, weight: number): Account {
+  arriving({ account: name, weight, ownWeight = weight }: QueueRequest): Account {
     let account = this.#accounts.get(name);
     if (account === undefined) {
       this.#forgetOne();
       this.#accounts.set(name, (account = new Account(name, this.columns)));
       this.#becomeIdle(account);
     }
+    account.ownWeight = Math.max(account.ownWeight, ownWeight);
     const arrived = account.classFor(weight);
-    if (account.active.at < 0) account.weight = arrived.weight;
+    if (account.active.at < 0) account.weight = account.weightOf(arrived);
     if (!arrived.hasSeatable) this.#lift(account, arrived);
     return account;
   }

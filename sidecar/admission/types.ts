@@ -15,8 +15,10 @@ export interface QueueRequest {
   readonly account: string;
   /** The caller's end-user label, for fairness inside the account. Never logged. */
   readonly user?: string;
-  /** The share of this account's class (16, 4 or 1). */
+  /** The weight of its class (16, 4 or 1). */
   readonly weight: number;
+  /** The weight of the class of its key, which bounds the share of its account; absent: `weight`. */
+  readonly ownWeight?: number;
   /** Body bytes that this request holds while it waits. */
   readonly bytes: number;
   /** On the queue's clock, ms; waiting past it settles as refused for `deadline`. */

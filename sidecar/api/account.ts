@@ -8,9 +8,10 @@ import { LIMIT_GROUPS } from '../access/limits.js';
 import type { QuotaLeft, QuotaScope } from '../access/quotas.js';
 import type { ContractError } from '../domain/errors.js';
 import type { LimitLeft } from '../domain/limit-left.js';
-import { formatUsd, NO_TOKENS, type Costs, type TokenCounts } from '../domain/money.js';
+import { addTokens, formatUsd, NO_TOKENS, type Costs, type TokenCounts } from '../domain/money.js';
 import type { Exchange } from '../http/exchange.js';
-import { costsOfRow, type Totals, type TotalsRow } from '../usage/totals.js';
+import { costsOfRow } from '../usage/focus.js';
+import type { Totals, TotalsRow } from '../usage/totals.js';
 import { identify } from './preflight.js';
 import * as refusals from './refusals.js';
 import { failed, RequestContext, type Stop } from './request-context.js';
@@ -29,7 +30,7 @@ export const USAGE: PlainRoute = {
     description:
       'Served under `contract: compatible`. The sums of the usage records that are durable, so they are what is billed. Parameters of the query: `start_time` ' +
       'and `end_time` (Unix time in seconds, widened to whole UTC days; by default the last 7 days), `bucket_width` (`1d`), `group_by` ' +
-      '(`model`, `api_key_id`; several, or separated by commas), `limit` (1 to 31 days of a page, by default 7), `page` (the `next_page` of ' +
+      '(`model`, `api_key_id`, `service_tier`; several, or separated by commas), `limit` (1 to 31 days of a page, by default 7), `page` (the `next_page` of ' +
       'the page before). Of a key with the entitlement `usage: account`: the usage of all keys of its account. 92 days are kept.',
     key: true,
     answer: 'UsagePage',
@@ -79,7 +80,7 @@ const DAY_S = 86_400;
 const DEFAULT_DAYS = 7;
 const MOST_DAYS_OF_A_PAGE = 31;
 
-const GROUPS = ['model', 'api_key_id'] as const;
+const GROUPS = ['model', 'api_key_id', 'service_tier'] as const;
 type Group = (typeof GROUPS)[number];
 
 interface UsageQuery {
@@ -142,17 +143,17 @@ interface Sum {
 function resultsOf(rows: readonly TotalsRow[], groups: UsageQuery['groups'], pricing: Services['pricing']): object[] {
   const sums = new Map<string, Sum>();
   for (const row of rows) {
-    const id = JSON.stringify([groups.has('model') && row.model, groups.has('api_key_id') && row.keyId]);
+    const id = JSON.stringify([
+      groups.has('model') && row.model,
+      groups.has('api_key_id') && row.keyId,
+      groups.has('service_tier') && row.tier,
+    ]);
     const sum = sums.get(id) ?? { row, requests: 0, used: NO_TOKENS, picodollars: 0n, costs: NO_COSTS };
     sums.set(id, sum);
     const costs = costsOfRow(row, pricing);
     sum.requests += row.requests;
     sum.picodollars += row.picodollars;
-    sum.used = {
-      promptTokens: sum.used.promptTokens + row.used.promptTokens,
-      cachedTokens: sum.used.cachedTokens + row.used.cachedTokens,
-      completionTokens: sum.used.completionTokens + row.used.completionTokens,
-    };
+    sum.used = addTokens(sum.used, row.used);
     sum.costs = sum.costs &&
       costs && {
         input: sum.costs.input + costs.input,
@@ -168,6 +169,7 @@ function resultsOf(rows: readonly TotalsRow[], groups: UsageQuery['groups'], pri
     num_model_requests: requests,
     model: groups.has('model') ? row.model : null,
     api_key_id: groups.has('api_key_id') ? row.keyId : null,
+    service_tier: groups.has('service_tier') ? row.tier || 'default' : null,
     cost: {
       value: formatUsd(picodollars),
       currency: 'usd',
@@ -198,7 +200,7 @@ function parseQuery(
     if (field === 'group_by') {
       for (const group of value.split(',')) {
         const found = GROUPS.find((each) => each === group);
-        if (found === undefined) return refused('group_by', `must be of ${GROUPS.join(' and ')}`);
+        if (found === undefined) return refused('group_by', `must be of ${GROUPS.join(', ')}`);
         groups.add(found);
       }
     } else if (!PARAMETERS.has(field)) return refused('query', `takes ${[...PARAMETERS, 'group_by'].join(', ')} only`);

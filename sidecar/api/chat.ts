@@ -49,7 +49,7 @@ export const CHAT: WorkRoute<ChatParams, ChatTokens> = {
     answer: 'ChatCompletion',
     compatibleAnswer: 'PricedCompletion',
     frames: ['ChatCompletionChunk', 'UsageChunk', 'Error'],
-    compatibleFrames: ['CountedChunk', 'PricedUsageChunk'],
+    compatibleFrames: ['CountedChunk', 'TieredChunk', 'PricedUsageChunk'],
     errors: WORK_ERRORS,
     compatibleErrors: ['context_length_exceeded'],
   },
@@ -63,6 +63,7 @@ function makeWriter({ context, params, model, services }: WorkRequest<ChatParams
     created: Math.floor(services.date().getTime() / 1000),
     model: model.id,
     fingerprint: fingerprintOf(weightVersion),
+    tier: context.tier,
   };
   if (!params.stream) return new WholeWriter(context, head, weightVersion);
   const { clock, limits } = services;

@@ -215,6 +215,7 @@ function kindOf(frame: string, contract: Contract): AnswerKind {
   if (frame.startsWith('{"error":')) return 'error';
   // Quotes inside a text are escaped, so that no text can look like this.
   if (frame.includes('"choices":[]')) return contract === 'compatible' ? 'pricedUsageChunk' : 'usageChunk';
+  if (frame.includes(',"service_tier":"')) return 'tieredChunk';
   return frame.includes('}],"usage":{') ? 'countedChunk' : 'chunk';
 }
 

@@ -141,7 +141,7 @@ async function countOf(
 }
 
 function makeWriter({ context, params, model, usage, services }: WorkRequest<ChatParams>): ReplyWriter {
-  const head: MessageHead = { id: `msg_${randomUUID().replaceAll('-', '')}`, model: model.id };
+  const head: MessageHead = { id: `msg_${randomUUID().replaceAll('-', '')}`, model: model.id, tier: context.tier };
   const isBounded = (tokens: number): boolean => tokens >= (params.maxTokens ?? Infinity) || usage.isCut;
   if (!params.stream) return new WholeMessageWriter(context, head, isBounded);
   const { clock, limits } = services;

@@ -9,7 +9,7 @@ import { inCohort, mayCall, mayUse, type Caller } from '../access/identity.js';
 import type { FleetLimitResult, LimitGroup } from '../access/limits.js';
 import type { Params } from '../contracts/requests.js';
 import type { ContractError } from '../domain/errors.js';
-import { classOf } from '../domain/service-class.js';
+import { classOf, type ServedTier } from '../domain/service-class.js';
 import type { Body } from '../http/body.js';
 import type { RequestHead } from '../http/exchange.js';
 import type { Failed } from '../prompts/prompt-maker.js';
@@ -18,6 +18,7 @@ import { RequestBody } from './request-body.js';
 import { failed, type RequestContext, type Stop } from './request-context.js';
 import type { RouteChecks } from './route.js';
 import type { HostedModel, Services } from './services.js';
+import type { SoldTier } from './usage-session.js';
 
 /** A request that may run: its caller, its model, and its body, still open. */
 export interface PreparedRequest<P extends Params> {
@@ -285,6 +286,19 @@ export function sessionNameOf(
   if (id === undefined) return undefined;
   const hash = createHash('sha256').update(JSON.stringify([account, id]));
   return hash.digest('base64url').slice(0, SESSION_NAME_LENGTH);
+}
+
+/** The tier that a request is served in; undefined: the default one, since it asks for none, or its key may not use it, or it has no price. */
+export function tierFor(
+  params: { readonly tier?: ServedTier },
+  { tiers }: Pick<Caller, 'tiers'>,
+  { id }: Pick<HostedModel, 'id'>,
+  { pricing, date }: Pick<Services, 'pricing' | 'date'>,
+): SoldTier | undefined {
+  const { tier: name } = params;
+  if (name === undefined || name === 'default' || tiers?.has(name) !== true) return undefined;
+  const tariff = pricing.tierTariff(id, name, date().getTime());
+  return tariff && { name, tariff };
 }
 
 /**

@@ -3,7 +3,7 @@ import type { LimitGroup, Permit } from '../access/limits.js';
 import type { Lease, Place, Refused } from '../admission/types.js';
 import type { ContractError, ErrorCode } from '../domain/errors.js';
 import { REFUSALS } from '../domain/refusal-reasons.js';
-import { classOf } from '../domain/service-class.js';
+import { classOf, type ServedTier } from '../domain/service-class.js';
 import type { BodyPieces, EventStream, Exchange, FrameOptions, Reply } from '../http/exchange.js';
 import { limitFields } from '../http/fields.js';
 import type { Log } from '../telemetry/logger.js';
@@ -106,6 +106,10 @@ export class RequestContext {
   /** Headers of its answer, besides those of every answer; set before it begins. An error has none of them. */
   headers: Readonly<Record<string, string>> = {};
 
+  /** Of the class that it has in the queue; set before it enters that. */
+  weight = 0;
+  /** The tier that it is served in; undefined if it asks for none. */
+  tier: ServedTier | undefined;
   /** Its place in the queue. Returns undefined while it does not wait. */
   place: () => Place | undefined = () => undefined;
 
@@ -175,7 +179,7 @@ export class RequestContext {
     // Once a request: after a lost engine it is seated again, and its wait includes the first one.
     if (this.times.lost.length === 0) {
       const { waitedMs, predictedMs } = lease;
-      this.#services.metrics.seated(model, { waitedMs, predictedMs, class: classOf(caller.weight) });
+      this.#services.metrics.seated(model, { waitedMs, predictedMs, class: classOf(this.weight) });
     }
     this.seatedAgain(lease);
   }
@@ -185,7 +189,7 @@ export class RequestContext {
     const { model, caller } = this;
     if (model === undefined || !caller) return;
     const { board, clock } = this.#services;
-    const label = classOf(caller.weight);
+    const label = classOf(this.weight);
     this.#leaveBoard();
     this.#holding = { model, account: caller.account, class: label, since: clock.now(), lease, context: this };
     board.enter(this.#holding);

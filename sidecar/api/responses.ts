@@ -60,6 +60,7 @@ function makeWriter({ context, params, model, services }: WorkRequest<ChatParams
     now,
     model: model.id,
     params,
+    tier: context.tier,
   };
   if (!params.stream) return new WholeResponseWriter(context, head);
   const { clock, limits } = services;

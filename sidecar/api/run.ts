@@ -20,13 +20,14 @@
 import type { Lease, ReleaseReason, Ticket, TicketOutcome } from '../admission/types.js';
 import type { Params } from '../contracts/requests.js';
 import type { ContractError } from '../domain/errors.js';
+import { CLASS_WEIGHTS, TIER_CLASSES } from '../domain/service-class.js';
 import type { EmbedJob, EngineJob, GenerateJob, JobFault, JobHandle, ScoreJob } from '../engine-client/engine.js';
 import type { Exchange } from '../http/exchange.js';
 import { AbortHandle } from '../lib/abort.js';
 import type { Tokenized } from '../prompts/prompt-maker.js';
 import type { BatchItem } from './batch-item.js';
 import type { ImageFailure, JobImages } from './images.js';
-import { canUseLentSeat, preflight, promptFailed, sessionNameOf, type PreparedRequest } from './preflight.js';
+import { canUseLentSeat, preflight, promptFailed, sessionNameOf, tierFor, type PreparedRequest } from './preflight.js';
 import * as refusals from './refusals.js';
 import { failed, outcomeOf, RequestContext, type Stop } from './request-context.js';
 import type { NextPart, Plan, RunEvents, Tokens, Work, WorkRoute } from './route.js';
@@ -95,10 +96,15 @@ function begin<P extends Params>(
 ): Begun | Stop {
   const { caller, model, params, body } = prepared;
   const { account } = caller;
+  // A line of a batch has a class and a price of its own.
+  const asked = 'tier' in params && context.item === undefined ? params : {};
+  const tier = tierFor(asked, caller, model, services);
+  if ('tier' in params) context.tier = tier?.name ?? 'default';
+  const weight = tier ? CLASS_WEIGHTS[TIER_CLASSES[tier.name]] : caller.weight;
+  context.weight = weight;
   const { id: claim } = prepared.claim;
   const billed = { route: route.entitlement, ...(claim !== undefined && { claim }) };
-  const usage = new UsageSession(services, context, caller, model, billed);
-  const { weight } = caller;
+  const usage = new UsageSession(services, context, caller, model, billed, tier);
   const again = (): Work | Stop => route.begin({ context, params, account, weight, model, usage, services });
   const work = again();
   if (work.kind !== 'work') return work;
@@ -107,6 +113,7 @@ function begin<P extends Params>(
     account,
     ...('user' in params && { user: params.user }),
     weight,
+    ownWeight: caller.weight,
     bytes: body.length,
     ...(context.deadlineAt !== undefined && { deadlineAt: context.deadlineAt }),
     ...(context.wantedUntil !== undefined && { wantedUntil: context.wantedUntil }),
@@ -115,7 +122,7 @@ function begin<P extends Params>(
     awaits: streams ? 'first-token' : 'end',
     bodyDigest: body.digest,
     // Work in parts gives its seat back soon in any case.
-    lent: work.next === undefined && canUseLentSeat(caller, streams),
+    lent: work.next === undefined && canUseLentSeat({ weight }, streams),
     // A chat of one reply.
     ...('n' in params &&
       params.n === 1 && { session: { name: sessionNameOf(context.exchange.head, params, account) } }),

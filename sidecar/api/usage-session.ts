@@ -5,6 +5,7 @@ import type { Caller } from '../access/identity.js';
 import type { TokenReservation } from '../access/quotas.js';
 import type { ContractError } from '../domain/errors.js';
 import { costOf, costsOf, NO_TOKENS, worstCostOf, type Costs, type TokenCounts } from '../domain/money.js';
+import type { ServiceTier } from '../domain/service-class.js';
 import type { Outcome, UsageRecord } from '../domain/usage-record.js';
 import type { Tariff } from '../usage/prices.js';
 import * as refusals from './refusals.js';
@@ -34,6 +35,12 @@ export interface Replies {
 
 const NO_REPLIES: Replies = { count: 0, maxTokens: 0 };
 
+/** A tier in which a request is served, and its price when the request began. */
+export interface SoldTier {
+  readonly name: ServiceTier;
+  readonly tariff: Tariff;
+}
+
 /** The part of {@link Services} that a request's usage needs. */
 export type UsageDeps = Pick<
   Services,
@@ -49,7 +56,8 @@ export class UsageSession {
   readonly #context: RequestContext;
   readonly #caller: Caller;
   readonly #model: HostedModel;
-  #fixed: Pick<UsageRecord, 'id' | 'requestId' | 'account' | 'keyId' | 'model' | 'route' | 'claim'>;
+  readonly #tier: SoldTier | undefined;
+  #fixed: Pick<UsageRecord, 'id' | 'requestId' | 'account' | 'keyId' | 'model' | 'route' | 'claim' | 'tier'>;
   #bill: Bill | undefined;
   #state: 'new' | 'open' | 'closed' = 'new';
   /** The counts of the last record. */
@@ -62,17 +70,20 @@ export class UsageSession {
   /** Replies of this attempt that have ended. */
   #ended = { count: 0, tokens: 0 };
 
+  /** `tier`: undefined: the default one. */
   constructor(
     deps: UsageDeps,
     context: RequestContext,
     caller: Caller,
     model: HostedModel,
     { route, claim }: Pick<UsageRecord, 'route' | 'claim'>,
+    tier?: SoldTier,
   ) {
     this.#deps = deps;
     this.#context = context;
     this.#caller = caller;
     this.#model = model;
+    this.#tier = tier;
     const { account, keyId } = caller;
     this.#fixed = {
       id: randomUUID(),
@@ -82,6 +93,7 @@ export class UsageSession {
       model: model.id,
       route,
       ...(claim !== undefined && { claim }),
+      ...(tier && { tier: tier.name }),
     };
     context.onClose(() => this.#end('failed'));
   }
@@ -96,7 +108,7 @@ export class UsageSession {
     if (refusal) return refusal;
     this.#bill?.settle();
     const { pricing, credit, creditInParts, quotas, date, metrics } = this.#deps;
-    const tariff = pricing.tariff(this.#model, date().getTime(), this.#context.item !== undefined);
+    const tariff = this.#tier?.tariff ?? pricing.tariff(this.#model, date().getTime(), this.#context.item !== undefined);
     this.#bill = new Bill(tariff);
     if (this.#caller.vouched) return undefined;
     const { count, maxTokens } = (this.#replies = replies);

@@ -70,6 +70,7 @@ const keys = {
           about: 'account: it sees the usage and the balance of its account; default: its own usage',
           choices: ['account'],
         },
+        tiers: { type: 'string', value: 'T,...', about: 'of flex and priority: it may ask for them; default: none' },
         'tokens-per-minute': { type: 'string', value: 'N', about: 'prompt and completion tokens in any 60 seconds' },
         'tokens-per-day': { type: 'string', value: 'N', about: 'the same from one midnight UTC to the next' },
         'tokens-per-month': { type: 'string', value: 'N', about: 'the same in a calendar month, UTC' },

@@ -19,7 +19,7 @@ import { LIMIT_GROUPS, TOKEN_LIMITS, type KeyLimits, type LimitGroup, type Token
 import type { Config } from '../config/config.js';
 import { isEnvironment } from '../config/schema.js';
 import { KEY_ROUTES } from '../contracts/requests.js';
-import { CLASS_WEIGHTS, SERVICE_CLASSES, type ServiceClass } from '../domain/service-class.js';
+import { CLASS_WEIGHTS, SERVICE_CLASSES, SERVICE_TIERS, type ServiceClass } from '../domain/service-class.js';
 import { exactTime } from '../lib/clock.js';
 import { askSidecar } from './ask-sidecar.js';
 import { EXIT, parsed, UsageError, type Io, type Output, type Values } from './command.js';
@@ -249,6 +249,9 @@ export function propertiesOf(options: CreateOptions, environment: string, now: n
       routes: listOf('--routes', routes).map((name) => oneOf('--routes', name, KEY_ROUTES)),
     }),
     ...(cohort !== undefined && { cohort }),
+    ...(options.tiers !== undefined && {
+      tiers: listOf('--tiers', options.tiers).map((name) => oneOf('--tiers', name, SERVICE_TIERS)),
+    }),
     ...(options.usage !== undefined && { usage: oneOf('--usage', options.usage, ['account'] as const) }),
     ...quotas,
   };

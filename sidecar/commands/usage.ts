@@ -38,6 +38,7 @@ const COLUMNS: readonly (readonly [name: string, value: (record: UsageRecord) =>
   ['picodollars', ({ price }) => price?.picodollars],
   ['outcome', ({ outcome }) => outcome],
   ['estimated', ({ estimated }) => (estimated ? 'true' : '')],
+  ['tier', ({ tier }) => tier],
 ];
 
 /** Streams for results and messages. */

@@ -1,4 +1,5 @@
 /** Schemas of what a key can ask about itself: the models that it may call, what it has used, its limits and its account's balance. */
+import { SERVED_TIERS } from '../domain/service-class.js';
 import { closed, COUNT } from './common-schema.js';
 
 const ID = { type: 'string', minLength: 1, maxLength: 256 } as const;
@@ -62,6 +63,7 @@ const RESULT_FIELDS = {
   num_model_requests: COUNT,
   model: ID_OR_NULL,
   api_key_id: ID_OR_NULL,
+  service_tier: { enum: [...SERVED_TIERS, null] },
   cost: closed(Object.keys(COST_FIELDS), COST_FIELDS),
 } as const;
 

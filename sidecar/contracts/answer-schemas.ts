@@ -1,5 +1,6 @@
 /** A schema for everything we send. Tests, and a switch in development, hold every answer to its own. */
 import { CATALOGUE } from '../domain/errors.js';
+import { SERVED_TIERS } from '../domain/service-class.js';
 import { ACCOUNT, DESCRIBED_MODEL, listOf, USAGE_PAGE } from './account-schemas.js';
 import { BATCH, BATCH_LIST, FILE, FILE_DELETED, FILE_LIST } from './batch-schemas.js';
 import {
@@ -22,6 +23,7 @@ const PROBABILITY = { type: 'number', minimum: 0, maximum: 1 } as const;
 const PROBABILITIES = { type: 'object', minProperties: 2, additionalProperties: PROBABILITY } as const;
 const FINGERPRINT = { type: ['string', 'null'], minLength: 1, maxLength: 120 } as const;
 const FINISH_REASON = { enum: ['stop', 'length', 'tool_calls', 'content_filter', 'function_call'] } as const;
+const TIER = { enum: SERVED_TIERS } as const;
 const VERSION = { type: 'string', minLength: 1, maxLength: 256 } as const;
 
 function details(names: readonly string[]): object {
@@ -112,7 +114,7 @@ const COMPLETION_FIELDS = {
 const COMPLETION = closed(COMPLETION_NEEDS, COMPLETION_FIELDS);
 
 /** Under `contract: compatible`. */
-const PRICED_COMPLETION = closed(COMPLETION_NEEDS, { ...COMPLETION_FIELDS, usage: PRICED_USAGE });
+const PRICED_COMPLETION = closed(COMPLETION_NEEDS, { ...COMPLETION_FIELDS, service_tier: TIER, usage: PRICED_USAGE });
 
 /** id, type and name come together, on a call's first piece alone. */
 const CALL_PIECE = {
@@ -160,10 +162,18 @@ const CHUNK = closed(Object.keys(CHUNK_FIELDS), CHUNK_FIELDS);
 /** Under `contract: compatible`, where each chunk is to have the usage so far. */
 const COUNTED_CHUNK = closed([...Object.keys(CHUNK_FIELDS), 'usage'], { ...CHUNK_FIELDS, usage: USAGE });
 
+/** The same of a request that asks for a tier. */
+const TIERED_CHUNK = closed([...Object.keys(CHUNK_FIELDS), 'service_tier'], {
+  ...CHUNK_FIELDS,
+  service_tier: TIER,
+  usage: USAGE,
+});
+
 /** Sent once, before the stream's end, when asked for. */
-function lastChunk(usage: object): object {
+function lastChunk(usage: object, further = {}): object {
   return closed([...Object.keys(CHUNK_HEAD), 'choices', 'usage'], {
     ...CHUNK_HEAD,
+    ...further,
     choices: { type: 'array', maxItems: 0 },
     usage,
   });
@@ -384,7 +394,7 @@ const RESPONSE_FIELDS = {
   metadata: { type: 'object', maxProperties: 0 },
 } as const;
 
-const RESPONSE = closed(Object.keys(RESPONSE_FIELDS), RESPONSE_FIELDS);
+const RESPONSE = closed(Object.keys(RESPONSE_FIELDS), { ...RESPONSE_FIELDS, service_tier: TIER });
 
 /** One event of a stream: which fields it has beside these two depends on its type. */
 const RESPONSE_EVENT = {
@@ -404,9 +414,10 @@ export const ANSWER_SCHEMAS = {
   completion: COMPLETION,
   chunk: CHUNK,
   countedChunk: COUNTED_CHUNK,
+  tieredChunk: TIERED_CHUNK,
   usageChunk: lastChunk(USAGE),
   pricedCompletion: PRICED_COMPLETION,
-  pricedUsageChunk: lastChunk(PRICED_USAGE),
+  pricedUsageChunk: lastChunk(PRICED_USAGE, { service_tier: TIER }),
   models: listOf(MODEL_OBJECT),
   describedModels: listOf(DESCRIBED_MODEL),
   describedModel: DESCRIBED_MODEL,

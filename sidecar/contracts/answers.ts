@@ -3,6 +3,7 @@
  * the new characters and a concatenation. Tests check every shape against `answer-schemas.ts`.
  */
 import { formatUsd, usdNumber, type Costs, type Rates } from '../domain/money.js';
+import type { ServedTier } from '../domain/service-class.js';
 import type { ToolCall } from './requests.js';
 
 export type FinishReason = 'stop' | 'length' | 'tool_calls' | 'content_filter' | 'function_call';
@@ -16,6 +17,8 @@ export interface CompletionHead {
   readonly model: string;
   /** At most 120 characters. */
   readonly fingerprint: string;
+  /** The tier that it is served in. Undefined: the request asks for none. */
+  readonly tier?: ServedTier | undefined;
 }
 
 /** Tokens of one request: the prompt once, the completions of all choices together. */
@@ -53,6 +56,8 @@ export function chatCompletion(
     created: head.created,
     model: head.model,
     system_fingerprint: head.fingerprint,
+    // JSON leaves out what is undefined.
+    service_tier: head.tier,
     choices: choices.map((choice, index) => ({
       index,
       message: messageOf(choice),
@@ -113,6 +118,7 @@ export function chunkHead(head: CompletionHead): ChunkHead {
     created: head.created,
     model: head.model,
     system_fingerprint: head.fingerprint,
+    service_tier: head.tier,
   });
   return `${fields.slice(0, -1)},"choices":[` as ChunkHead;
 }

@@ -328,10 +328,12 @@ const RESPONSE_FORMAT = {
   ],
 } as const;
 
+/** A name of another API counts as the default tier, as clients send them. */
+export const SERVICE_TIER = { type: ['string', 'null'], maxLength: 256 } as const;
+
 /** Taken and without effect. Bounded, since they are kept while the request is. */
 export const IGNORED: Schemas = {
   metadata: { type: ['object', 'null'], maxProperties: 64 },
-  service_tier: { type: ['string', 'null'], maxLength: 256 },
   prompt_cache_key: { type: ['string', 'null'], maxLength: 1024 },
   prompt_cache_retention: { type: ['string', 'null'], maxLength: 256 },
   prompt_cache_options: CACHE_MARK,
@@ -340,6 +342,7 @@ export const IGNORED: Schemas = {
 
 const CHAT_IGNORED: Schemas = {
   ...IGNORED,
+  service_tier: SERVICE_TIER,
   client_metadata: { type: ['object', 'null'], maxProperties: 64 },
   verbosity: orNull({ enum: ['low', 'medium', 'high'] }),
   prediction: { type: ['object', 'null'] },

@@ -1,4 +1,5 @@
 /** Chat bodies under `contract: compatible`, brought into the form of the strict contract's requests. */
+import { SERVICE_TIERS, type ServedTier } from '../domain/service-class.js';
 import { paramsOf, callChoiceOf, checkTools, type ChatBody } from './chat.js';
 import { COMPATIBLE_SCHEMA, WIDE_OPEN_MAPS } from './compatible-schema.js';
 import { pathOf, placeOf, type Parsed, refuseAt } from './body-refusals.js';
@@ -82,6 +83,7 @@ interface CompatibleBody extends Omit<ChatBody, 'messages' | 'tools' | 'response
   readonly top_k?: number;
   readonly min_p?: number;
   readonly chat_template_kwargs?: TemplateSwitches;
+  readonly service_tier?: string;
   readonly prompt_cache_key?: string;
   readonly metadata?: object;
 }
@@ -164,6 +166,7 @@ export function toCompatibleRequest(value: unknown, keepBilling = false): Parsed
         ...paramsOf(chat, tools && callChoiceOf(chat)),
         ...samplingOf(body),
         ...sessionIdOf(body),
+        ...tierOf(body),
         ...thoughtBudgetOf(thought.budget),
         ...(includeUsage && streaming?.continuous_usage_stats === true && { continuousUsage: true }),
       },
@@ -172,6 +175,14 @@ export function toCompatibleRequest(value: unknown, keepBilling = false): Parsed
       ...(body.chat_template_kwargs && { switches: body.chat_template_kwargs }),
     },
   };
+}
+
+/** The tier that a body asks for: all but `flex` and `priority` is the default one. */
+export function tierOf({ service_tier: asked }: { readonly service_tier?: string | null }): {
+  readonly tier?: ServedTier;
+} {
+  if (asked === undefined || asked === null) return {};
+  return { tier: SERVICE_TIERS.find((tier) => tier === asked) ?? 'default' };
 }
 
 /** The id by which a client names its session: OpenAI's `prompt_cache_key`, or the user's id that Claude Code makes for each session. */

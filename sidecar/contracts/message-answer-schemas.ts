@@ -1,7 +1,7 @@
 /** Schemas of what POST /messages and POST /messages/count_tokens answer. */
 import { CATALOGUE } from '../domain/errors.js';
 import { CALL_ID, COUNT, MAX_TEXT, MODEL, TEXT, WIDE_TOOL_NAME, closed } from './common-schema.js';
-import { MESSAGE_ERRORS, THREAD_CODE } from './message-answers.js';
+import { MESSAGE_ERRORS, MESSAGE_TIERS, THREAD_CODE } from './message-answers.js';
 
 const MESSAGE_USAGE = {
   input_tokens: COUNT,
@@ -39,7 +39,10 @@ const MESSAGE_FIELDS = {
   content: { type: 'array', items: BLOCK },
   stop_reason: STOP_REASON,
   stop_sequence: { type: ['string', 'null'], maxLength: MAX_TEXT },
-  usage: closed(Object.keys(MESSAGE_USAGE), MESSAGE_USAGE),
+  usage: closed(Object.keys(MESSAGE_USAGE), {
+    ...MESSAGE_USAGE,
+    service_tier: { enum: Object.values(MESSAGE_TIERS) },
+  }),
 } as const;
 
 export const MESSAGE = closed(Object.keys(MESSAGE_FIELDS), MESSAGE_FIELDS);

@@ -1,6 +1,7 @@
 /** What the Messages API answers: the message object, the events of its stream, models, and errors, as JSON. */
 import type { ContractError, ErrorCode } from '../domain/errors.js';
 import type { LimitLeft } from '../domain/limit-left.js';
+import type { ServedTier } from '../domain/service-class.js';
 import type { CompletionUsage, ModelDescription } from './answers.js';
 
 /** What all of one message's answers have in common. */
@@ -8,6 +9,8 @@ export interface MessageHead {
   /** `msg_…`. */
   readonly id: string;
   readonly model: string;
+  /** As of a completion. */
+  readonly tier?: ServedTier | undefined;
 }
 
 export type StopReason = 'end_turn' | 'max_tokens' | 'stop_sequence' | 'tool_use' | 'model_context_window_exceeded';
@@ -37,7 +40,11 @@ export function messageText(
   usage: CompletionUsage,
 ): string {
   const content = blocks.map(blockText).join(',');
-  const rest = JSON.stringify({ stop_reason: stop.reason, stop_sequence: stop.sequence, usage: usageObject(usage) });
+  const rest = JSON.stringify({
+    stop_reason: stop.reason,
+    stop_sequence: stop.sequence,
+    usage: usageObject(usage, head),
+  });
   return `${headText(head)},"content":[${content}],${rest.slice(1)}`;
 }
 
@@ -56,20 +63,29 @@ function textBlock(type: 'text' | 'thinking', text: string): object {
 }
 
 /** Tokens of the prompt that were reused are counted apart, as in Anthropic's API. */
-function usageObject({ promptTokens, cachedTokens, completionTokens, reasoningTokens }: CompletionUsage): object {
+function usageObject(usage: CompletionUsage, { tier }: Pick<MessageHead, 'tier'>): object {
+  const { promptTokens, cachedTokens, completionTokens, reasoningTokens } = usage;
   return {
     input_tokens: promptTokens - cachedTokens,
     cache_creation_input_tokens: 0,
     cache_read_input_tokens: cachedTokens,
     output_tokens: completionTokens,
     output_tokens_details: { thinking_tokens: reasoningTokens },
+    ...(tier !== undefined && { service_tier: MESSAGE_TIERS[tier] }),
   };
 }
+
+/** The names of tiers in Anthropic's API. */
+export const MESSAGE_TIERS = {
+  default: 'standard',
+  flex: 'batch',
+  priority: 'priority',
+} as const satisfies Record<ServedTier, string>;
 
 /** The first event. Its usage counts no output: some clients add that of the last event to it. */
 export function messageStart(head: MessageHead, usage: Pick<CompletionUsage, 'promptTokens' | 'cachedTokens'>): string {
   const { promptTokens, cachedTokens } = usage;
-  const counted = usageObject({ promptTokens, cachedTokens, completionTokens: 0, reasoningTokens: 0 });
+  const counted = usageObject({ promptTokens, cachedTokens, completionTokens: 0, reasoningTokens: 0 }, head);
   const rest = JSON.stringify({ stop_reason: null, stop_sequence: null, usage: counted });
   return `{"type":"message_start","message":${headText(head)},"content":[],${rest.slice(1)}}`;
 }

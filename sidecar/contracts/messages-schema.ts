@@ -4,7 +4,7 @@
  * send back what any server has written into them.
  */
 import { CHAT_SCHEMA } from './chat-schema.js';
-import { IGNORED, open, orNull, ROOT_SCHEMA, WIDE_SCHEMA } from './compatible-schema.js';
+import { open, orNull, ROOT_SCHEMA, SERVICE_TIER, WIDE_SCHEMA } from './compatible-schema.js';
 import { CALL_ID, MAX_TEXT, TEXT, TEXT_OR_NULL, TOOL_NAME, closed } from './common-schema.js';
 
 type Schemas = Readonly<Record<string, object>>;
@@ -186,7 +186,7 @@ const WITHOUT_EFFECT: Schemas = {
   cache_control: SOME,
   context_management: SOME,
   diagnostics: SOME,
-  service_tier: IGNORED['service_tier'] ?? NAME,
+  service_tier: SERVICE_TIER,
   speed: NAME,
   inference_geo: NAME,
   user_profile_id: NAME,

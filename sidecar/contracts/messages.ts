@@ -1,6 +1,6 @@
 /** Bodies of POST /v1/messages and POST /v1/messages/count_tokens, brought into the form of chat requests. */
 import { callChoiceOf, paramsOf, type ChatBody } from './chat.js';
-import { isBilling, sessionIdOf, thoughtBudgetOf, toolOf } from './compatible.js';
+import { isBilling, sessionIdOf, thoughtBudgetOf, tierOf, toolOf } from './compatible.js';
 import { WIDE_OPEN_MAPS } from './compatible-schema.js';
 import { placeOf, type Parsed, refuse, refuseAt } from './body-refusals.js';
 import { MESSAGES_SCHEMA } from './messages-schema.js';
@@ -69,6 +69,7 @@ interface MessagesBody {
   readonly thinking?: { readonly type: string; readonly budget_tokens?: number | null } | null;
   readonly output_config?: { readonly effort?: ReasoningEffort | null; readonly format?: Format | null } | null;
   readonly output_format?: Format | null;
+  readonly service_tier?: string | null;
   readonly metadata?: { readonly user_id?: string | null } | null;
 }
 
@@ -97,6 +98,7 @@ export function toMessagesRequest(value: unknown, keepBilling = false): Parsed<C
         ...thoughtBudgetOf(body.thinking?.budget_tokens),
         ...(firstImage !== undefined && { firstImage }),
         ...sessionIdOf(body),
+        ...tierOf(body),
       },
       conversation: { messages, ...(tools && { tools }) },
       ...(schema && { replySchema: schema, replySchemaAt: at }),

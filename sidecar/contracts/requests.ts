@@ -5,6 +5,8 @@
  * the caller's content, needed only to render the prompt, and stays with the code that parsed the body.
  */
 
+import type { ServedTier } from '../domain/service-class.js';
+
 export type ModelRoute = 'chat' | 'decisions' | 'systemone' | 'embeddings' | 'rerank';
 
 /** All of them, in the order of the documentation. */
@@ -58,6 +60,8 @@ export interface ChatParams {
   /** JSON path of the first image part, when there is one. */
   readonly firstImage?: string;
   readonly user?: string;
+  /** The tier that the body asks for. Absent: none is asked for. Not in the strict contract. */
+  readonly tier?: ServedTier;
   /** The client's own id of the session that the request is a turn of. Absent: the body has none. */
   readonly sessionId?: string;
 }

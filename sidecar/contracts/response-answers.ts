@@ -1,5 +1,6 @@
 /** What POST /responses answers, as JSON texts: the response object and the events of its stream. */
 import type { ContractError, ErrorCode } from '../domain/errors.js';
+import type { ServedTier } from '../domain/service-class.js';
 import { costFields, type CompletionUsage } from './answers.js';
 import type { ChatParams } from './requests.js';
 
@@ -11,6 +12,8 @@ export interface ResponseHead {
   readonly created: number;
   readonly model: string;
   readonly params: ChatParams;
+  /** As of a completion. */
+  readonly tier?: ServedTier | undefined;
   /** Unix time in seconds when it is called. */
   readonly now: () => number;
 }
@@ -65,7 +68,7 @@ export type ResponseEnd =
  * The response object. What the caller sent as content (instructions, tools, schema) is not repeated: the
  * sidecar does not keep it once the body was parsed.
  */
-export function responseObject({ id, created, model, params, now }: ResponseHead, end?: ResponseEnd): object {
+export function responseObject({ id, created, model, params, tier, now }: ResponseHead, end?: ResponseEnd): object {
   const { maxTokens, temperature, topP, calls, reasoningEffort, jsonObject } = params;
   const incomplete = end !== undefined && 'incomplete' in end && end.incomplete;
   const error = end !== undefined && 'error' in end ? end.error : undefined;
@@ -100,6 +103,7 @@ export function responseObject({ id, created, model, params, now }: ResponseHead
     usage: end !== undefined && 'usage' in end ? usageOf(end.usage) : null,
     user: null,
     metadata: {},
+    ...(tier !== undefined && { service_tier: tier }),
   };
 }
 

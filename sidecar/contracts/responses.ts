@@ -1,6 +1,6 @@
 /** Bodies of POST /responses, brought into the form of chat requests. */
 import { callChoiceOf, checkTools, paramsOf, type ChatBody } from './chat.js';
-import { refuseOutcome, sessionIdOf, thoughtBudgetOf, toolOf } from './compatible.js';
+import { refuseOutcome, sessionIdOf, thoughtBudgetOf, tierOf, toolOf } from './compatible.js';
 import { pathOf, type Parsed, refuse } from './body-refusals.js';
 import type {
   ChatParams,
@@ -103,6 +103,7 @@ interface ResponsesBody {
     readonly format?: { readonly type: 'text' | 'json_object' | 'json_schema'; readonly schema?: object } | null;
   } | null;
   readonly user?: string | null;
+  readonly service_tier?: string | null;
   readonly prompt_cache_key?: string | null;
   readonly metadata?: object | null;
 }
@@ -127,7 +128,7 @@ export function toResponsesRequest(value: unknown): Parsed<ChatRequest> {
   const impossible = checkImages(body.input) ?? checkChoice(body) ?? checkTools(chat, namesOf(offers));
   if (impossible !== undefined) return impossible;
   const tools = chat.tool_choice === 'none' ? undefined : chat.tools;
-  const params = { ...paramsOf(chat, tools && callChoiceOf(chat)), ...sessionIdOf(body) };
+  const params = { ...paramsOf(chat, tools && callChoiceOf(chat)), ...sessionIdOf(body), ...tierOf(body) };
   const schema = body.text?.format?.schema;
   return {
     kind: 'ok',

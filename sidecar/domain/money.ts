@@ -33,6 +33,14 @@ export interface TokenCounts {
 
 export const NO_TOKENS: TokenCounts = { promptTokens: 0, cachedTokens: 0, completionTokens: 0 };
 
+export function addTokens(a: TokenCounts, b: TokenCounts): TokenCounts {
+  return {
+    promptTokens: a.promptTokens + b.promptTokens,
+    cachedTokens: a.cachedTokens + b.cachedTokens,
+    completionTokens: a.completionTokens + b.completionTokens,
+  };
+}
+
 /** The price of tokens by their kind, in picodollars. */
 export type Costs = Rates;
 

@@ -1,5 +1,7 @@
 /** Usage records: tokens, account, key and price list of a request. Types only; money.ts has the arithmetic. */
 
+import type { ServiceTier } from './service-class.js';
+
 /** How a request ended, for billing and logs. */
 export type Outcome = 'done' | 'cancelled' | 'failed' | 'timeout' | 'refused';
 
@@ -19,6 +21,8 @@ export interface UsageRecord {
   readonly keyId: string;
   readonly model: string;
   readonly route: string;
+  /** Absent: the default one. */
+  readonly tier?: ServiceTier;
   readonly promptTokens: number;
   readonly cachedTokens: number;
   readonly completionTokens: number;

@@ -1,10 +1,10 @@
 /**
  * Usage in the columns of FOCUS 1.2 (FinOps Open Cost and Usage Specification), by which cost tools read what providers bill. One row
- * for each day, key, model, version of the price list and kind of tokens. Costs are exact: quantity times unit price, to the last digit.
+ * for each day, key, model, tier, version of the price list and kind of tokens. Costs are exact: quantity times unit price, to the last digit.
  */
-import { formatUsd, type Costs } from '../domain/money.js';
+import { costOf, costsOf, formatUsd, type Costs, type Rates } from '../domain/money.js';
 import type { PriceList } from './prices.js';
-import { costsOfRow, type TotalsRow } from './totals.js';
+import type { TotalsRow } from './totals.js';
 
 /** What an operator chooses. */
 export interface FocusNames {
@@ -54,6 +54,7 @@ export const FOCUS_COLUMNS = [
   'SubAccountId',
   'SubAccountName',
   'x_ApiKeyId',
+  'x_ServiceTier',
 ] as const;
 
 /** One kind of tokens of a row. */
@@ -93,7 +94,6 @@ export function* focusRows(
     ChargePeriodStart: timeOf(from),
     ConsumedUnit: 'Tokens',
     InvoiceIssuerName: provider,
-    PricingCategory: 'Standard',
     PricingUnit: 'Tokens',
     ProviderName: provider,
     PublisherName: provider,
@@ -108,21 +108,23 @@ export function* focusRows(
       const cells: FocusRow = {
         ...fixed,
         BilledCost: cost,
-        ChargeDescription: `${meter.name} of ${row.model}`,
+        ChargeDescription: `${meter.name} of ${row.model}${row.tier === '' ? '' : `, ${row.tier}`}`,
         ConsumedQuantity: String(meter.used),
         ContractedCost: cost,
         ContractedUnitPrice: unitPrice,
         EffectiveCost: cost,
         ListCost: cost,
         ListUnitPrice: unitPrice,
+        PricingCategory: row.tier === 'flex' ? 'Dynamic' : 'Standard',
         PricingQuantity: String(meter.billed),
         SkuId: row.model,
         SkuMeter: meter.name,
         SkuPriceDetails: JSON.stringify(meter.details),
-        SkuPriceId: row.priceVersion === '' ? null : `${row.model}/${meter.name}/${row.priceVersion}`,
+        SkuPriceId: row.priceVersion === '' ? null : priceId(row, meter),
         SubAccountId: row.account,
         SubAccountName: row.account,
         x_ApiKeyId: row.keyId,
+        x_ServiceTier: row.tier === '' ? 'default' : row.tier,
       };
       yield FOCUS_COLUMNS.map((column) => cells[column]);
     }
@@ -131,9 +133,9 @@ export function* focusRows(
 
 /** Without the kinds of which there are no tokens. Where the rates are not known any more, all tokens are one kind. */
 function metersOf(row: TotalsRow, prices: PriceList): readonly Meter[] {
-  const { used, billed, picodollars, model, kind, priceVersion } = row;
+  const { used, billed, picodollars } = row;
   const costs = costsOfRow(row, prices);
-  const rates = prices.ratesOf({ id: model, kind }, priceVersion);
+  const rates = ratesOfRow(row, prices);
   if (!costs) {
     const sum = (of: typeof used): number => of.promptTokens + of.completionTokens;
     return [{ name: 'Tokens', details: {}, used: sum(used), billed: sum(billed), picodollars, rate: undefined }];
@@ -159,6 +161,23 @@ function metersOf(row: TotalsRow, prices: PriceList): readonly Meter[] {
     ),
     meter(['Output Tokens', { x_TokenDirection: 'Output' }], 'output', ({ completionTokens }) => completionTokens),
   ].filter(({ used: tokens }) => tokens > 0);
+}
+
+function priceId({ model, tier, priceVersion }: TotalsRow, { name }: Meter): string {
+  return [model, ...(tier === '' ? [] : [tier]), name, priceVersion].join('/');
+}
+
+/** Of the price by kind of tokens; undefined if the price list does not have the rates of this version any more. */
+export function costsOfRow(row: TotalsRow, prices: PriceList): Costs | undefined {
+  const { billed, picodollars } = row;
+  if (picodollars === 0n) return { input: 0n, cachedInput: 0n, output: 0n };
+  const rates = ratesOfRow(row, prices);
+  return rates && costOf(rates, billed) === picodollars ? costsOf(rates, billed) : undefined;
+}
+
+/** The rates of a row's version; undefined if the price list does not have them any more. */
+function ratesOfRow({ model, kind, tier, priceVersion }: TotalsRow, prices: PriceList): Rates | undefined {
+  return prices.ratesOf({ id: model, kind, ...(tier !== '' && { tier }) }, priceVersion);
 }
 
 const DAY_MS = 86_400_000;

@@ -4,6 +4,7 @@ import { repeatedName } from '../contracts/json.js';
 import { compile } from '../contracts/validator.js';
 import { PRICES_CODE } from '../contracts/written-code.js';
 import { parseRate, type Rates } from '../domain/money.js';
+import { SERVICE_TIERS, type ServiceTier } from '../domain/service-class.js';
 import { FileProblem, NotRegularFile, readRegular } from '../lib/checked-file.js';
 import { exactTime } from '../lib/clock.js';
 
@@ -22,17 +23,24 @@ export interface PriceVersion {
   /** All decision models. A question's tokens cost the same whether their state was reused or not. */
   readonly decisions: Rates;
   /** Chat models by id. */
-  readonly chat: ReadonlyMap<string, Rates>;
+  readonly chat: ReadonlyMap<string, ChatRates>;
   /** The same for lines of batches. A model that is not in it costs as much as in any other request. Absent: none is. */
   readonly batch?: ReadonlyMap<string, Rates>;
   /** Embedding models and rerankers by id. Absent: none. */
   readonly inputs?: ReadonlyMap<string, Rates>;
 }
 
+/** The rates of a chat model, and those of the tiers in which it is sold. */
+export interface ChatRates extends Rates {
+  readonly tiers?: Readonly<Partial<Record<ServiceTier, Rates>>>;
+}
+
 /** Which model is asked for. */
 export interface PricedModel {
   readonly id: string;
   readonly kind: 'chat' | 'decision' | 'embedding' | 'rerank';
+  /** Absent: the default one. */
+  readonly tier?: ServiceTier;
 }
 
 /** Picodollars per decision token: 0.042 USD per million. */
@@ -64,15 +72,31 @@ export class PriceList {
 
   /**
    * The tariff of `model` for a request that starts now (epoch ms). Before the first version its prices apply. Throws
-   * for a model that {@link unpriced} returns, which a start refuses. `isBatch`: it is a line of a batch.
+   * for a model that {@link unpriced} returns, which a start refuses, and for a tier without a price. `isBatch`: it is a line
+   * of a batch.
    */
   tariff(model: PricedModel, now: number, isBatch = false): Tariff {
-    const version = this.#versions.find(({ effective }) => effective <= now) ?? this.#versions.at(-1);
+    const version = this.#inForce(now);
     const reduced = isBatch && model.kind === 'chat' ? version?.batch?.get(model.id) : undefined;
     if (version && reduced) return { version: version.version + BATCH, rates: reduced };
-    const rates = (version && ratesOf(version, model)) ?? this.#unlisted;
-    if (!version || !rates) throw new Error('a model without a price');
-    return { version: version.version, rates };
+    const tariff = this.#tariff(model, now);
+    if (!tariff) throw new Error('a model without a price');
+    return tariff;
+  }
+
+  /** The tariff of a tier of a chat model; undefined if it is not sold now. */
+  tierTariff(id: string, tier: ServiceTier, now: number): Tariff | undefined {
+    return this.#tariff({ id, kind: 'chat', tier }, now);
+  }
+
+  #inForce(now: number): PriceVersion | undefined {
+    return this.#versions.find(({ effective }) => effective <= now) ?? this.#versions.at(-1);
+  }
+
+  #tariff(model: PricedModel, now: number): Tariff | undefined {
+    const version = this.#inForce(now);
+    const rates = version && this.#rates(version, model);
+    return rates && { version: version.version, rates };
   }
 
   /** The rates of `model` in a version; undefined if the list does not have them. */
@@ -81,7 +105,12 @@ export class PriceList {
     const name = isBatch ? version.slice(0, -BATCH.length) : version;
     const found = this.#versions.find((each) => each.version === name);
     if (isBatch) return found?.batch?.get(model.id);
-    return found && (ratesOf(found, model) ?? this.#unlisted);
+    return found && this.#rates(found, model);
+  }
+
+  /** A tier has a price of its own or none. */
+  #rates(version: PriceVersion, model: PricedModel): Rates | undefined {
+    return ratesOf(version, model) ?? (model.tier === undefined ? this.#unlisted : undefined);
   }
 
   /** The first of `models` without a price in the current version or a later one. */
@@ -100,8 +129,9 @@ export class PriceList {
   }
 }
 
-function ratesOf({ decisions, chat, inputs }: PriceVersion, { id, kind }: PricedModel): Rates | undefined {
+function ratesOf({ decisions, chat, inputs }: PriceVersion, { id, kind, tier }: PricedModel): Rates | undefined {
   if (kind === 'decision') return decisions;
+  if (tier !== undefined) return chat.get(id)?.tiers?.[tier];
   return (kind === 'chat' ? chat : inputs)?.get(id);
 }
 
@@ -121,7 +151,10 @@ interface StoredRates {
   readonly output: string;
 }
 
-type StoredChatRates = StoredRates & { readonly batch?: StoredRates };
+type StoredChatRates = StoredRates & {
+  readonly batch?: StoredRates;
+  readonly tiers?: Readonly<Partial<Record<ServiceTier, StoredRates>>>;
+};
 
 interface StoredPrices {
   readonly version: string;
@@ -139,6 +172,7 @@ interface PriceFile {
 /** Text, so that no JSON parser converts it to a floating-point number. */
 const rate = { type: 'string', maxLength: 32 };
 const rates = { input: rate, cachedInput: rate, output: rate };
+const tierRates = closed(Object.keys(rates), rates);
 
 const check = compile<PriceFile>(
   closed(['version', 'prices'], {
@@ -154,7 +188,11 @@ const check = compile<PriceFile>(
         chat: {
           type: 'object',
           maxProperties: 1000,
-          additionalProperties: closed(Object.keys(rates), { ...rates, batch: closed(Object.keys(rates), rates) }),
+          additionalProperties: closed(Object.keys(rates), {
+            ...rates,
+            batch: tierRates,
+            tiers: closed([], Object.fromEntries(SERVICE_TIERS.map((tier) => [tier, tierRates]))),
+          }),
         },
         inputs: { type: 'object', maxProperties: 1000, additionalProperties: rate },
       }),
@@ -210,11 +248,23 @@ function parsed(stored: StoredPrices, refuse: (where: string, what: string) => n
     return { input: of('input'), cachedInput: of('cachedInput'), output: of('output') };
   };
   const chat = Object.entries(stored.chat);
+  const tiersOf = (model: string, { tiers }: StoredChatRates): NonNullable<ChatRates['tiers']> =>
+    Object.fromEntries(
+      SERVICE_TIERS.flatMap((tier) => {
+        const of = tiers?.[tier];
+        return of ? [[tier, ratesAt(`chat.${model}.tiers.${tier}`, of)] as const] : [];
+      }),
+    );
   return {
     version: stored.version,
     effective,
     decisions: inputRates(rateAt('decisions', stored.decisions)),
-    chat: new Map(chat.map(([model, found]) => [model, ratesAt(`chat.${model}`, found)])),
+    chat: new Map(
+      chat.map(([model, found]) => [
+        model,
+        { ...ratesAt(`chat.${model}`, found), ...(found.tiers && { tiers: tiersOf(model, found) }) },
+      ]),
+    ),
     batch: new Map(
       chat.flatMap(([model, { batch }]) => (batch ? [[model, ratesAt(`chat.${model}.batch`, batch)] as const] : [])),
     ),

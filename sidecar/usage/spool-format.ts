@@ -113,6 +113,7 @@ const checkRecord = compile<UsageRecord>(
       keyId: TEXT,
       model: TEXT,
       route: TEXT,
+      tier: TEXT,
       promptTokens: TOKENS,
       cachedTokens: TOKENS,
       completionTokens: TOKENS,

@@ -1,5 +1,6 @@
 /**
- * What each key has used, by day: the sums of the closing records of a UTC day, by account, key, model and version of the price list
+ * What each key has used, by day: the sums of the closing records of a UTC day, by account, key, model, tier and version of the price
+ * list
  * ({@link DurableSums}). They stay when the spool's segments are deleted, for the last {@link MOST_DAYS} days that have usage.
  *
  *     usage/totals/2026-10-03.json   the sums of a day, and the position in the spool up to which they count
@@ -13,12 +14,13 @@ import { join } from 'node:path';
 import { closed } from '../contracts/common-schema.js';
 import { compile } from '../contracts/validator.js';
 import { TOTALS_CODE, TOTALS_POSITION_CODE } from '../contracts/written-code.js';
-import { costOf, costsOf, NO_TOKENS, parsePicodollars, type Costs, type TokenCounts } from '../domain/money.js';
+import { addTokens, NO_TOKENS, parsePicodollars, type TokenCounts } from '../domain/money.js';
+import { SERVICE_TIERS, type ServiceTier } from '../domain/service-class.js';
 import type { UsageRecord } from '../domain/usage-record.js';
 import type { Clock } from '../lib/clock.js';
 import { isMissing } from './disk.js';
 import { DurableSums, readSealed, sha256, writeSealed, type CountedSpool, type SumsListener } from './durable-sums.js';
-import type { PricedModel, PriceList } from './prices.js';
+import type { PricedModel } from './prices.js';
 import { comparePositions, START, type Position } from './spool-format.js';
 
 /** Days with usage that are kept: a quarter. */
@@ -43,6 +45,8 @@ export interface TotalsRow {
   readonly keyId: string;
   readonly model: string;
   readonly kind: PricedModel['kind'];
+  /** Empty: the default one. */
+  readonly tier: ServiceTier | '';
   /** Of the price list; empty: the requests had no price. */
   readonly priceVersion: string;
   readonly requests: number;
@@ -226,23 +230,14 @@ export class Totals {
   }
 }
 
-/** Of the price by kind of tokens; undefined if the price list does not have the rates of this version any more. */
-export function costsOfRow(
-  { model, kind, priceVersion, billed, picodollars }: TotalsRow,
-  prices: PriceList,
-): Costs | undefined {
-  if (picodollars === 0n) return { input: 0n, cachedInput: 0n, output: 0n };
-  const rates = prices.ratesOf({ id: model, kind }, priceVersion);
-  return rates && costOf(rates, billed) === picodollars ? costsOf(rates, billed) : undefined;
-}
-
 /** `2026-10-03` */
 const DAY_CHARACTERS = 10;
 
 function addTo(rows: Map<string, TotalsRow>, row: TotalsRow): void {
   const key = keyOf(row);
   const before = rows.get(key);
-  rows.set(key, before ? Object.assign({}, row, sumOf(before, row), { billed: sum(before.billed, row.billed) }) : row);
+  const billed = addTokens(before?.billed ?? NO_TOKENS, row.billed);
+  rows.set(key, before ? Object.assign({}, row, sumOf(before, row), { billed }) : row);
 }
 
 /** The rows of all keys of an account together. */
@@ -259,18 +254,10 @@ const OTHERS = { account: '', keyId: '' };
 
 const NOTHING: DaySum = { requests: 0, used: NO_TOKENS, picodollars: 0n };
 
-function sum(a: TokenCounts, b: TokenCounts): TokenCounts {
-  return {
-    promptTokens: a.promptTokens + b.promptTokens,
-    cachedTokens: a.cachedTokens + b.cachedTokens,
-    completionTokens: a.completionTokens + b.completionTokens,
-  };
-}
-
 function sumOf(a: DaySum, b: DaySum): DaySum {
   return {
     requests: a.requests + b.requests,
-    used: sum(a.used, b.used),
+    used: addTokens(a.used, b.used),
     picodollars: a.picodollars + b.picodollars,
   };
 }
@@ -286,7 +273,18 @@ const KINDS: Readonly<Record<string, PricedModel['kind']>> = {
 
 /** One request. */
 function rowOf(close: UsageRecord): TotalsRow {
-  const { account, keyId, model, route, price, outcome, promptTokens, cachedTokens, completionTokens } = close;
+  const {
+    account,
+    keyId,
+    model,
+    route,
+    tier = '',
+    price,
+    outcome,
+    promptTokens,
+    cachedTokens,
+    completionTokens,
+  } = close;
   const used = { promptTokens, cachedTokens, completionTokens };
   const picodollars = parsePicodollars(price?.picodollars ?? '0') ?? 0n;
   // A failed request is charged for all of its tokens or for none, a refused one never (docs/accounts.md).
@@ -296,6 +294,7 @@ function rowOf(close: UsageRecord): TotalsRow {
     keyId,
     model,
     kind: KINDS[route] ?? 'chat',
+    tier,
     priceVersion: price?.version ?? '',
     requests: 1,
     used,
@@ -304,8 +303,8 @@ function rowOf(close: UsageRecord): TotalsRow {
   };
 }
 
-function keyOf({ keyId, model, kind, priceVersion }: TotalsRow): string {
-  return JSON.stringify([keyId, model, kind, priceVersion]);
+function keyOf({ keyId, model, kind, tier, priceVersion }: TotalsRow): string {
+  return JSON.stringify([keyId, model, kind, tier, priceVersion]);
 }
 
 /** The folder of the files in that of a spool. */
@@ -369,7 +368,9 @@ async function namesIn(dir: string): Promise<string[]> {
   }
 }
 
-/** The fields of a row in a file, in order: account, key, model, kind, version, requests, tokens used, tokens billed, picodollars. */
+/** The fields of a row in a file, in order: account, key, model, kind, version, requests, tokens used, tokens billed, picodollars,
+ * and of another tier than the default one its name.
+ */
 type StoredRow = readonly [
   account: string,
   keyId: string,
@@ -380,6 +381,7 @@ type StoredRow = readonly [
   ...used: Tokens,
   ...billed: Tokens,
   picodollars: string,
+  tier?: ServiceTier,
 ];
 type Tokens = [prompt: number, cached: number, completion: number];
 
@@ -403,7 +405,12 @@ const ROW = [
   { enum: ['chat', 'decision', 'embedding', 'rerank'] },
   TEXT,
   ...Array.from({ length: 7 }, () => COUNT),
+  { type: 'string', maxLength: 40, pattern: '^\\d+$' },
 ];
+
+function tuple(items: readonly object[]): object {
+  return { type: 'array', minItems: items.length, maxItems: items.length, items };
+}
 
 const FIELDS = {
   version: { const: 1 },
@@ -417,15 +424,7 @@ const checkDay = compile<StoredDay>(
   closed([...Object.keys(FIELDS), 'day', 'rows'], {
     ...FIELDS,
     day: { type: 'string' },
-    rows: {
-      type: 'array',
-      items: {
-        type: 'array',
-        minItems: ROW.length + 1,
-        maxItems: ROW.length + 1,
-        items: [...ROW, { type: 'string', maxLength: 40, pattern: '^\\d+$' }],
-      },
-    },
+    rows: { type: 'array', items: { anyOf: [tuple(ROW), tuple([...ROW, { enum: SERVICE_TIERS }])] } },
   }),
   { written: TOTALS_CODE },
 );
@@ -442,12 +441,13 @@ async function readFile<T extends StoredPosition>(
 }
 
 function rowOfStored(stored: StoredRow): TotalsRow {
-  const [account, keyId, model, kind, priceVersion, requests, a, b, c, d, e, f, picodollars] = stored;
+  const [account, keyId, model, kind, priceVersion, requests, a, b, c, d, e, f, picodollars, tier = ''] = stored;
   return {
     account,
     keyId,
     model,
     kind,
+    tier,
     priceVersion,
     requests,
     used: { promptTokens: a, cachedTokens: b, completionTokens: c },
@@ -457,13 +457,14 @@ function rowOfStored(stored: StoredRow): TotalsRow {
 }
 
 function storedOf(row: TotalsRow): StoredRow {
-  const { account, keyId, model, kind, priceVersion, requests, picodollars } = row;
-  const [used, billed] = [row.used, row.billed].map(({ promptTokens, cachedTokens, completionTokens }): Tokens => [
-    promptTokens,
-    cachedTokens,
-    completionTokens,
-  ]) as [Tokens, Tokens];
-  return [account, keyId, model, kind, priceVersion, requests, ...used, ...billed, String(picodollars)];
+  const { account, keyId, model, kind, tier, priceVersion, requests, used, billed, picodollars } = row;
+  const tokens = [...tokensOf(used), ...tokensOf(billed)] as const;
+  const stored = [account, keyId, model, kind, priceVersion, requests, ...tokens, String(picodollars)] as const;
+  return tier === '' ? stored : [...stored, tier];
+}
+
+function tokensOf({ promptTokens, cachedTokens, completionTokens }: TokenCounts): Tokens {
+  return [promptTokens, cachedTokens, completionTokens];
 }
 
 function positionText({ segment, offset }: Position): string {

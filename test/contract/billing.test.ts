@@ -204,3 +204,97 @@ function vouching(): FakeIdentity {
   identity.answers.set('Bearer vouched', { ...ACME, vouched: true });
   return identity;
 }
+
+t.test('a tier that the key may use is served, named and charged; any other is the default one', async (t) => {
+  const config = { contract: 'compatible' };
+  const models = [
+    { id: 'chat', kind: 'chat', seats: 4 },
+    { id: 'kept', kind: 'chat', seats: 1 },
+  ] as const;
+  const sidecar = await start(t, '1000', { models, config });
+  const tiers = new Set(['flex', 'priority'] as const);
+  sidecar.identity.answers.set('Bearer tiers', { ...ACME, tiers });
+  sidecar.identity.answers.set('Bearer flex', { ...ACME, tiers: new Set(['flex'] as const) });
+  const ask = (tier: string, { key = 'tiers', model = 'chat', ...more }: Record<string, unknown> = {}) =>
+    sidecar.post(CHAT, chatBody(String(model), 'echo', { service_tier: tier, ...more }), {
+      Authorization: `Bearer ${String(key)}`,
+    });
+  const named = ({ body }: { readonly body: string }): unknown =>
+    (JSON.parse(body) as { service_tier: unknown }).service_tier;
+
+  await t.test('whole', async (t) => {
+    for (const [tier, input, output] of [
+      ['flex', INPUT / 2, OUTPUT / 2],
+      ['priority', INPUT, 2 * OUTPUT],
+    ] as const) {
+      const answer = await ask(tier);
+      t.equal(named(answer), tier);
+      const usage = usageOf(answer);
+      const cost = usage.prompt_tokens * input + usage.completion_tokens * output;
+      agrees(t, lastClose(sidecar), usage, cost);
+      t.match(lastClose(sidecar), { tier, route: 'chat' });
+      t.match(JSON.parse(answer.body), { usage: { cost: cost / 1e12 } });
+    }
+    const page = await fetch(`http://127.0.0.1:${sidecar.app.operatorsPort}/admission`);
+    const { models: shown } = (await page.json()) as {
+      models: { model: string; lent: { ends: { ended: number } } }[];
+    };
+    t.match(
+      shown.find(({ model }) => model === 'chat'),
+      { lent: { ends: { ended: 1 } } },
+      'flex used a lent seat',
+    );
+  });
+
+  await t.test('streamed: each chunk names it', async (t) => {
+    const answer = await ask('flex', { stream: true, stream_options: { include_usage: true } });
+    const chunks = frames(answer).slice(0, -1);
+    t.ok(chunks.length > 2 && chunks.every((chunk) => chunk.includes(',"service_tier":"flex","choices":[')));
+    const usage = usageOf({ body: chunks.at(-1) ?? '' });
+    agrees(t, lastClose(sidecar), usage, chatPrice(usage) / 2);
+  });
+
+  await t.test('the default one', async (t) => {
+    const refused = [
+      await ask('auto'),
+      await ask('scale'),
+      await ask('flex', { key: 'good' }),
+      await ask('priority', { key: 'flex' }),
+      await ask('flex', { model: 'kept' }),
+    ];
+    t.same(
+      refused.map(named),
+      refused.map(() => 'default'),
+    );
+    for (const close of sidecar.spool.records.filter(({ kind }) => kind === 'close').slice(-refused.length)) {
+      t.notOk('tier' in close);
+      t.equal(close.price?.picodollars, String(chatPrice(usageOf(refused[0] ?? { body: '' }))));
+    }
+    t.notMatch(
+      (await sidecar.post(CHAT, chatBody('chat', 'echo'))).body,
+      /service_tier/,
+      'of a request that asks for none',
+    );
+  });
+
+  await t.test('in the other two APIs', async (t) => {
+    const headers = { Authorization: 'Bearer tiers' };
+    const response = { model: 'chat', input: 'echo', service_tier: 'priority' };
+    t.equal(named(await sidecar.post('/v1/responses', response, headers)), 'priority');
+    t.match(lastClose(sidecar), { tier: 'priority' });
+    const streamed = await sidecar.post('/v1/responses', { ...response, stream: true }, headers);
+    t.equal(streamed.body.split('"service_tier":"priority"').length, 4, 'created, in progress, completed');
+    const messages = [{ role: 'user', content: 'echo' }];
+    for (const [tier, name] of [
+      ['flex', 'batch'],
+      ['priority', 'priority'],
+      ['standard_only', 'standard'],
+    ] as const) {
+      const body = { model: 'chat', max_tokens: 8, messages, service_tier: tier };
+      const whole = await sidecar.post('/v1/messages', body, headers);
+      t.match(JSON.parse(whole.body), { usage: { service_tier: name } });
+      const stream = await sidecar.post('/v1/messages', { ...body, stream: true }, headers);
+      t.match(stream.body, new RegExp(`message_start.*"service_tier":"${name}"`));
+    }
+  });
+});

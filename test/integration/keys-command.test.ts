@@ -66,7 +66,8 @@ t.test('create prints the key once, alone on stdout, and stores all of its optio
   const desk = await KeysFile.open(t);
   const options =
     '--account acme --environment production --models a,b --routes chat,decisions --cohort pilots --expires 30d ' +
-    '--class batch --limits decisions=8/100,chat=0/60 --tokens-per-minute 9000 --tokens-per-day 1000000 --tokens-per-month 5000000';
+    '--class batch --limits decisions=8/100,chat=0/60 --tokens-per-minute 9000 --tokens-per-day 1000000 --tokens-per-month 5000000 ' +
+    '--tiers flex,priority';
   const { code, stdout, stderr } = await desk.keysAlone('create', ...options.split(' '));
   t.equal(code, 0);
   t.match(stdout, KEY);
@@ -100,7 +101,13 @@ t.test('create prints the key once, alone on stdout, and stores all of its optio
     class: 'batch',
     limits: { decisions: { inFlight: 8, perMinute: 100 }, chat: { inFlight: 0, perMinute: 60 } },
     entitlements: {
-      production: { models: ['a', 'b'], routes: ['chat', 'decisions'], cohort: 'pilots', ...quotas },
+      production: {
+        models: ['a', 'b'],
+        routes: ['chat', 'decisions'],
+        cohort: 'pilots',
+        ...quotas,
+        tiers: ['flex', 'priority'],
+      },
     },
   });
   const days = (Date.parse(stored?.expires ?? '') - Date.parse(stored?.created ?? '')) / 86_400_000;

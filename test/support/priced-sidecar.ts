@@ -8,6 +8,7 @@ import { InProcess, type Options } from './in-process.js';
 import type { RawResponse } from './raw-http.js';
 
 const CHAT_PRICE = { input: '0.15', cachedInput: '0.075', output: '0.6' };
+const FLEX_PRICE = { input: '0.075', cachedInput: '0.0375', output: '0.3' };
 /** Of each chat model that a test may host. */
 const PRICES = {
   version: 1,
@@ -16,7 +17,10 @@ const PRICES = {
       version: '2026-10-03.4',
       effective: '2026-01-01T00:00:00Z',
       decisions: '0.042',
-      chat: { chat: CHAT_PRICE, kept: CHAT_PRICE },
+      chat: {
+        chat: { ...CHAT_PRICE, tiers: { flex: FLEX_PRICE, priority: { ...CHAT_PRICE, output: '1.2' } } },
+        kept: CHAT_PRICE,
+      },
       inputs: { embed: '0.02', cuttable: '0.02', rank: '0.03' },
     },
   ],

@@ -8,6 +8,8 @@ import { FakeClock } from './fake-clock.js';
 export interface Load {
   readonly account: string;
   readonly weight?: number;
+  /** Of the class of its key; absent: `weight`. */
+  readonly ownWeight?: number;
   /** Users' labels, in turn. */
   readonly users?: readonly string[];
   /** Mean time between two arrivals, which are random (Poisson). */
@@ -124,7 +126,7 @@ export class SeatHarness {
   }
 
   #arrive(load: Load, turn: number): void {
-    const { account, weight = 4, users, holdMs, deadlineMs, patienceMs = Infinity, seatTokens } = load;
+    const { account, weight = 4, users, holdMs, deadlineMs, patienceMs = Infinity, seatTokens, ownWeight } = load;
     const at = this.clock.now();
     const user = users?.[turn % users.length];
     const fate: Fate = { account, at, user, weight, seatTokens, end: undefined, waitedMs: 0, seatMs: 0 };
@@ -134,6 +136,7 @@ export class SeatHarness {
     const ticket = this.queue.enter({
       account,
       weight,
+      ...(ownWeight !== undefined && { ownWeight }),
       bytes: 1,
       seatsWanted: 1,
       ...(user !== undefined && { user }),

@@ -196,6 +196,7 @@ export const COMPATIBLE_SHAPES: Readonly<Record<string, string>> = {
   MessageError: 'An error of the Messages API, also as the last event of a stream that ends early.',
   TokenCount: 'How long a prompt would be.',
   CountedChunk: 'A chunk of a stream that asks for `continuous_usage_stats`.',
+  TieredChunk: 'A chunk of a stream that asks for a `service_tier`.',
   Response: 'A whole response. What the caller sent as content is not repeated in it.',
   ResponseEvent: 'One event of a stream, by its `type`, with further fields of that type.',
   PricedCompletion: 'A whole reply under `contract: compatible`.',
@@ -210,6 +211,12 @@ export const COMPATIBLE_SHAPES: Readonly<Record<string, string>> = {
 };
 
 const IGNORED: Note = { description: 'Accepted, without effect.' };
+const TIER: Note = {
+  description:
+    '`flex`: in class `batch`, whole replies on seats that are idle otherwise; `priority`: before the account’s other requests; each at its own ' +
+    'price. Without the key’s entitlement or a price, and with any other value: the class of the key.',
+};
+const SERVED_TIER: Note = { description: 'The tier that the request was served in; absent if it asked for none.' };
 const INERT = Object.fromEntries(
   Object.keys(INERT_FIELDS).map((name) => [
     name,
@@ -255,7 +262,7 @@ export const COMPATIBLE_NOTES: Notes = {
     ...INERT,
     metadata: IGNORED,
     client_metadata: IGNORED,
-    service_tier: IGNORED,
+    service_tier: TIER,
     prompt_cache_key: SESSION,
     prompt_cache_retention: IGNORED,
     prompt_cache_options: IGNORED,
@@ -295,7 +302,7 @@ export const COMPATIBLE_NOTES: Notes = {
     truncation: IGNORED,
     client_metadata: IGNORED,
     metadata: IGNORED,
-    service_tier: IGNORED,
+    service_tier: TIER,
     prompt_cache_key: SESSION,
     prompt_cache_retention: IGNORED,
     prompt_cache_options: IGNORED,
@@ -328,7 +335,7 @@ export const COMPATIBLE_NOTES: Notes = {
     cache_control: IGNORED,
     context_management: IGNORED,
     diagnostics: IGNORED,
-    service_tier: IGNORED,
+    service_tier: TIER,
     speed: IGNORED,
     inference_geo: IGNORED,
     user_profile_id: IGNORED,
@@ -360,7 +367,7 @@ export const COMPATIBLE_NOTES: Notes = {
     request_id: 'As in the header `request-id`.',
   }),
   TokenCount: described({ input_tokens: 'Of the whole prompt, reused or not.' }),
-  PricedCompletion: { ...CHAT_NOTES['ChatCompletion'] },
+  PricedCompletion: { ...CHAT_NOTES['ChatCompletion'], service_tier: SERVED_TIER },
   PricedUsage: {
     ...CHAT_NOTES['Usage'],
     ...described({
@@ -368,8 +375,13 @@ export const COMPATIBLE_NOTES: Notes = {
       cost_details: 'The parts of the prompt and of the replies.',
     }),
   },
-  PricedUsageChunk: { ...CHAT_NOTES['UsageChunk'] },
+  PricedUsageChunk: { ...CHAT_NOTES['UsageChunk'], service_tier: SERVED_TIER },
   CountedChunk: { ...CHAT_NOTES['ChatCompletionChunk'], ...described({ usage: 'Tokens so far.' }) },
+  TieredChunk: {
+    ...CHAT_NOTES['ChatCompletionChunk'],
+    ...described({ usage: 'Tokens so far, with `continuous_usage_stats`.' }),
+    service_tier: SERVED_TIER,
+  },
   Model: described({
     id: 'What a request names.',
     object: 'Always `model`.',
@@ -430,6 +442,7 @@ export const COMPATIBLE_NOTES: Notes = {
     usage: 'Tokens.',
     user: 'Always null: not repeated.',
     metadata: 'Always empty.',
+    service_tier: SERVED_TIER.description,
   }),
 };
 

@@ -271,6 +271,7 @@ const ACCOUNT_NOTES: Notes = {
     num_model_requests: { description: 'Requests that an engine was given, however they ended.' },
     model: { description: 'The model’s id; null without `group_by=model`.' },
     api_key_id: { description: 'The key’s id, which is no secret; null without `group_by=api_key_id`.' },
+    service_tier: { description: 'The tier that requests were served in; null without `group_by=service_tier`.' },
     cost: {
       description: `What is billed: \`value\` in USD as exact text, and its parts.${PART_OF_COST}`,
     },

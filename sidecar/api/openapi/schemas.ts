@@ -70,6 +70,7 @@ const PARTS: readonly (readonly [name: string, schema: Schema])[] = [
   ['PricedUsage', at(ANSWER_SCHEMAS.pricedCompletion as Schema, 'properties', 'usage')],
   ['PricedUsageChunk', ANSWER_SCHEMAS.pricedUsageChunk as Schema],
   ['CountedChunk', ANSWER_SCHEMAS.countedChunk as Schema],
+  ['TieredChunk', ANSWER_SCHEMAS.tieredChunk as Schema],
   ['ModelList', ANSWER_SCHEMAS.models as Schema],
   ['Model', at(ANSWER_SCHEMAS.models as Schema, 'properties', 'data', 'items')],
   ['DescribedModelList', ANSWER_SCHEMAS.describedModels as Schema],

@@ -238,7 +238,7 @@ export const BODY_FIELDS: readonly FieldRow[] = [
     ] as const
   ).map(([field, most]): FieldRow => ({
     field,
-    effect: field === 'prompt_cache_key' ? 'used' : 'ignored',
+    effect: field === 'prompt_cache_key' || field === 'service_tier' ? 'used' : 'ignored',
     taken: [CANARY, 'x'.repeat(most), null],
     refused: [['x'.repeat(most + 1), `must have at most ${most} characters`]],
   })),

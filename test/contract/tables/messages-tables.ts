@@ -101,7 +101,7 @@ export const MESSAGES_FIELDS: readonly FieldRow[] = [
   })),
   ...['service_tier', 'speed', 'inference_geo', 'user_profile_id', 'workspace_id'].map((field): FieldRow => ({
     field,
-    effect: 'ignored',
+    effect: field === 'service_tier' ? 'used' : 'ignored',
     taken: [CANARY, null],
     refused: [[7, 'must be a string or null']],
   })),

@@ -75,7 +75,16 @@ t.test('requests, and the results of their answers', async (t) => {
   const quotas = { tokensPerMinute: 10, tokensPerMonth: 9000 };
   const gated = { cohort: 'early', tokensPerDay: 1000, accountTokens: quotas };
   const value = {
-    caller: { account: 'a', keyId: 'b', models: ['m', 'n'], routes: ['chat'], class: 'batch', limits, ...gated },
+    caller: {
+      account: 'a',
+      keyId: 'b',
+      models: ['m', 'n'],
+      routes: ['chat'],
+      class: 'batch',
+      limits,
+      ...gated,
+      tiers: ['flex'],
+    },
   };
   t.strictSame(await plain.said('t'.repeat(3000), { kind: 'json', value }), {
     kind: 'caller',
@@ -86,6 +95,7 @@ t.test('requests, and the results of their answers', async (t) => {
     routes: new Set(['chat']),
     limits,
     ...gated,
+    tiers: new Set(['flex']),
     weight: 1,
   });
   t.strictSame(plain.script.questions[0]?.question, { key: 't'.repeat(3000), environment: 'production' });

@@ -149,8 +149,21 @@ t.test('entitlements are those of the environment only', async (t) => {
   t.notOk(mayCall(elsewhere.models, 'a'));
   t.match(await ask({}, {}, 'constructor'), { models: new Set() });
 
-  const pilots = { development: { models: 'all' as const, cohort: 'pilots', tokensPerDay: 5, tokensPerMonth: 50 } };
-  t.match(await ask({ entitlements: pilots }), { cohort: 'pilots', tokensPerDay: 5, tokensPerMonth: 50 });
+  const pilots = {
+    development: {
+      models: 'all' as const,
+      cohort: 'pilots',
+      tokensPerDay: 5,
+      tokensPerMonth: 50,
+      tiers: ['flex'] as const,
+    },
+  };
+  t.match(await ask({ entitlements: pilots }), {
+    cohort: 'pilots',
+    tokensPerDay: 5,
+    tokensPerMonth: 50,
+    tiers: new Set(['flex']),
+  });
   const { key, stored } = makeKey({ account: 'acme' });
   const file = { version: 1 as const, keys: [stored], accounts: { acme: { tokensPerMinute: 7 } } };
   // As a part of a large file.

@@ -175,6 +175,48 @@ t.test('an account gains nothing by spreading its requests over classes', async 
   );
 });
 
+t.test('an account gains nothing by asking for a heavier class than its keys have', async (t) => {
+  const own = { holdMs: 400, everyMs: everyMs(400, 1.5), ownWeight: STANDARD };
+  const [most, grain] = [STANDARD / (STANDARD + INTERACTIVE + STANDARD + BATCH), (3 * 1500) / (4 * MINUTE)];
+  const [normal, priority] = [
+    await shareOfA(7, [{ account: 'a', weight: STANDARD, ...own }]),
+    await shareOfA(7, [{ account: 'a', weight: INTERACTIVE, ...own }]),
+  ];
+  t.comment(`${normal} of the seats as default, ${priority} as priority, ${most} by its class`);
+  t.ok(Math.abs(priority - normal) <= 0.01 * normal + grain, `${priority} of the seats, ${normal} without`);
+  const part = fc.record({
+    weight: fc.constantFrom(INTERACTIVE, INTERACTIVE, STANDARD, BATCH),
+    holdMs: fc.integer({ min: 100, max: 1500 }),
+    times: fc.double({ min: 0.3, max: 2, noNaN: true }),
+    fromMs: fc.integer({ min: 0, max: 60_000 }),
+    forMs: fc.integer({ min: 10_000, max: 4 * MINUTE }),
+  });
+  await fc.assert(
+    fc.asyncProperty(fc.integer(), fc.array(part, { minLength: 1, maxLength: 6 }), async (seed, parts) => {
+      const loads = parts.map(({ holdMs, times, fromMs, forMs, weight }): Load => {
+        const until = { fromMs, untilMs: fromMs + forMs };
+        return { account: 'a', weight, ownWeight: STANDARD, holdMs, everyMs: everyMs(holdMs, times), ...until };
+      });
+      const got = await shareOfA(seed, loads);
+      if (got > most + grain) throw new Error(`${got} of the seats, at most ${most} by the class of its keys`);
+    }),
+    { numRuns: rounds({ short: 3, long: 15 }), endOnFailure: true },
+  );
+});
+
+t.test('inside its account a heavier class goes first all the same, and the others get their part', async (t) => {
+  const harness = new SeatHarness(8, PATIENT);
+  for (const weight of [INTERACTIVE, STANDARD, BATCH])
+    harness.offer({ account: 'a', weight, ownWeight: STANDARD, holdMs: 300, everyMs: everyMs(300, 2) });
+  harness.offer({ account: 'b', weight: STANDARD, holdMs: 300, everyMs: everyMs(300, 2) });
+  await harness.run(5 * MINUTE);
+  const all = seatMs(harness.of('a'));
+  const parts = [INTERACTIVE, STANDARD, BATCH].map((weight) => seatMs(ofClass(harness, 'a', weight)) / all);
+  for (const [i, part] of [12, 3, 1].entries())
+    t.ok(Math.abs((parts[i] ?? 0) - part / 16) < 0.2 * (part / 16), `${parts.join(', ')}, not 12 : 3 : 1`);
+  t.ok(Math.abs(all / seatMs(harness.of('b')) - 1) < 0.03, `${all / seatMs(harness.of('b'))} times as much as another`);
+});
+
 t.test('changing classes does not reduce what an account is charged', async (t) => {
   // One class at a time, always full: without a common charge each would begin at the queue’s level.
   const loads: Load[] = [];

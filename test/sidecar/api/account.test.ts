@@ -43,6 +43,7 @@ interface Result {
   readonly num_model_requests: number;
   readonly model: string | null;
   readonly api_key_id: string | null;
+  readonly service_tier: string | null;
   readonly cost: Readonly<Record<'value' | 'input' | 'cached_input' | 'output', string>>;
 }
 
@@ -143,7 +144,11 @@ t.test('usage by day, of one key or of the account, in groups', async (t) => {
       model: 'gone',
       price: { version: 'v0', picodollars: '7' },
     }),
-    close('e', '2026-10-04T00:00:00.000Z', tokens, { outcome: 'failed', price: { version: 'v1', picodollars: '0' } }),
+    close('e', '2026-10-04T00:00:00.000Z', tokens, {
+      outcome: 'failed',
+      price: { version: 'v1', picodollars: '0' },
+      tier: 'flex',
+    }),
     close('f', '2026-10-04T00:00:00.000Z', tokens, { account: 'another' }),
   ]);
   const now = Date.parse('2026-10-04T12:00:00Z');
@@ -175,6 +180,7 @@ t.test('usage by day, of one key or of the account, in groups', async (t) => {
             num_model_requests: 2,
             model: null,
             api_key_id: null,
+            service_tier: null,
             cost: {
               value: '0.000033',
               currency: 'usd',
@@ -196,6 +202,7 @@ t.test('usage by day, of one key or of the account, in groups', async (t) => {
             num_model_requests: 1,
             model: null,
             api_key_id: null,
+            service_tier: null,
             cost: { value: '0', currency: 'usd', input: '0', cached_input: '0', output: '0' },
           },
         ],
@@ -219,6 +226,11 @@ t.test('usage by day, of one key or of the account, in groups', async (t) => {
     { model: 'm', api_key_id: 'key-1', ...each, cost: { value: '0' } },
   ]);
   t.match(await last('group_by=model'), [{ model: 'm', num_model_requests: 2 }, { model: 'gone' }]);
+  t.match(await last('group_by=model,service_tier'), [
+    { model: 'm', service_tier: 'default', num_model_requests: 1 },
+    { model: 'gone', service_tier: 'default' },
+    { model: 'm', service_tier: 'flex', num_model_requests: 1 },
+  ]);
   t.match(await last('group_by=api_key_id'), [{ api_key_id: 'key-2', num_model_requests: 2 }, { api_key_id: 'key-1' }]);
 });
 
@@ -242,7 +254,7 @@ t.test('pages, and what a query must be', async (t) => {
     ['limit=32', 'limit', /1 to 31/],
     ['limit=0', 'limit', /1 to 31/],
     ['limit=1&limit=2', 'limit', /twice/],
-    ['group_by=secret-name', 'group_by', /model and api_key_id/],
+    ['group_by=secret-name', 'group_by', /model, api_key_id, service_tier/],
     ['secret-name=1', 'query', /takes start_time/],
     [`start_time=${start}&end_time=${start}`, 'start_time', /before end_time/],
   ] as const) {
@@ -305,7 +317,10 @@ const CHANGING = new PriceList(
     effective: day === 0 ? 0 : FIRST + day * DAY_MS,
     decisions: inputRates(BigInt(1 + day)),
     chat: new Map(
-      ['m', 'n'].map((model, i) => [model, { input: BigInt(3 + day), cachedInput: BigInt(i), output: 7n }]),
+      ['m', 'n'].map((model, i) => {
+        const rates = { input: BigInt(3 + day), cachedInput: BigInt(i), output: 7n };
+        return [model, { ...rates, tiers: { flex: { ...rates, output: 5n }, priority: { ...rates, input: 99n } } }];
+      }),
     ),
   })),
 );
@@ -383,13 +398,15 @@ class Walk {
 
   #begin(): void {
     const { id: model, kind, route } = this.#pick(MODELS);
-    const { version, rates } = CHANGING.tariff({ id: model, kind }, this.now);
+    const tier = kind === 'chat' ? this.#pick([undefined, 'flex', 'priority'] as const) : undefined;
+    const { version, rates } = CHANGING.tariff({ id: model, kind, ...(tier && { tier }) }, this.now);
     const account = this.#pick(ACCOUNTS);
     const record: UsageRecord = {
       ...usageRecord(String(++this.#ids), 'open', { account, model, route, prepaid: true }),
       ...NO_TOKENS,
       at: new Date(this.now).toISOString(),
       keyId: this.#pick(['k1', 'k2', 'k3']),
+      ...(tier && { tier }),
       price: { version, picodollars: '0' },
     };
     this.spool.append(record);
@@ -469,7 +486,7 @@ t.test(
           const days = await usageOf(
             { ...OWNER, account },
             services,
-            `start_time=${FIRST / 1000}&group_by=api_key_id,model`,
+            `start_time=${FIRST / 1000}&group_by=api_key_id,model,service_tier`,
           );
           for (const { start_time: day, results } of days) {
             const from = new Date(day * 1000).toISOString().slice(0, 10);
@@ -510,8 +527,10 @@ function randomFrom(seed: number): () => number {
 /** Each group of a day has the sums of its events, and the parts of its price add up to it. */
 function compare(results: readonly Result[], events: readonly UsageRecord[]): void {
   let found = 0;
-  for (const { model, api_key_id: keyId, cost, ...counts } of results) {
-    const own = events.filter((event) => event.model === model && event.keyId === keyId);
+  for (const { model, api_key_id: keyId, service_tier: served, cost, ...counts } of results) {
+    const isOwn = (event: UsageRecord): boolean =>
+      event.model === model && event.keyId === keyId && (event.tier ?? 'default') === served;
+    const own = events.filter(isOwn);
     found += own.length;
     const sum = (of: (event: UsageRecord) => number): number => own.reduce((all, event) => all + of(event), 0);
     const wanted = {

@@ -57,7 +57,7 @@ t.test('export in the columns of FOCUS: the sums of each day, also when the reco
   t.match(head, /^BilledCost,BillingAccountId,BillingAccountName,/);
   t.match(input, /^0,b-1,b-1,USD,2026-11-01T00:00:00Z,2026-10-01T00:00:00Z,Usage,,Input Tokens of ra-tiny-chat,/);
   t.match(input, /,2026-10-04T00:00:00Z,2026-10-03T00:00:00Z,12,Tokens,0,,0,"Us, ""Inc""",0,/);
-  t.match(output, /,Output Tokens,.*,acme,acme,key-1$/);
+  t.match(output, /,Output Tokens,.*,acme,acme,key-1,default$/);
   t.strictSame(others, ['']);
 
   const nothing = (): void => undefined;
@@ -205,14 +205,14 @@ t.test('from a time on, before a time, of one account', async (t) => {
 });
 
 t.test('CSV has a header, all columns, and quotes where needed', async (t) => {
-  const record = usageRecord('a', 'close', { account: 'a "b", c', price, estimated: true });
+  const record = usageRecord('a', 'close', { account: 'a "b", c', price, estimated: true, tier: 'flex' });
   const { out } = await runExport(spool(t, record, usageRecord('b', 'close')), '--format', 'csv');
   t.equal(
     out,
     [
-      'id,requestId,at,account,keyId,model,route,promptTokens,cachedTokens,completionTokens,priceVersion,picodollars,outcome,estimated',
-      'a,r-a,2026-10-03T00:00:00.000Z,"a ""b"", c",key-1,ra-tiny-chat,chat,12,0,34,2026-10-03.4,18446744073709551615,done,true',
-      'b,r-b,2026-10-03T00:00:00.000Z,acme,key-1,ra-tiny-chat,chat,12,0,34,,,done,',
+      'id,requestId,at,account,keyId,model,route,promptTokens,cachedTokens,completionTokens,priceVersion,picodollars,outcome,estimated,tier',
+      'a,r-a,2026-10-03T00:00:00.000Z,"a ""b"", c",key-1,ra-tiny-chat,chat,12,0,34,2026-10-03.4,18446744073709551615,done,true,flex',
+      'b,r-b,2026-10-03T00:00:00.000Z,acme,key-1,ra-tiny-chat,chat,12,0,34,,,done,,',
       '',
     ].join('\n'),
   );

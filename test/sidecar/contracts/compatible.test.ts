@@ -23,7 +23,7 @@ t.test('fields that clients add and fields that are null change nothing', (t) =>
   for (const body of [
     { max_tokens: null, temperature: null, stop: null, user: null, seed: null, response_format: null },
     { tools: [], logprobs: false, top_logprobs: null, logit_bias: {}, modalities: ['text'], audio: null },
-    { metadata: { a: 'b' }, service_tier: 'auto', store: true, prompt_cache_key: '', safety_identifier: 's' },
+    { metadata: { a: 'b' }, service_tier: null, store: true, prompt_cache_key: '', safety_identifier: 's' },
     { verbosity: 'low', prediction: { type: 'content', content: 'x' }, top_k: 0, min_p: 0, stream_options: {} },
     { stop: [], user: '' },
     { tools: null, functions: null, function_call: null, chat_template_kwargs: null },
@@ -33,6 +33,15 @@ t.test('fields that clients add and fields that are null change nothing', (t) =>
   ]) {
     t.strictSame(accepted(body), plain, Object.keys(body).join());
   }
+  t.end();
+});
+
+t.test('the tier that a client asks for', (t) => {
+  const tierOf = (tier: unknown): unknown => accepted({ service_tier: tier }).params.tier;
+  t.same(['flex', 'priority', 'auto', 'default', 'scale', '', null].map(tierOf), [
+    ...['flex', 'priority', 'default', 'default', 'default', 'default'],
+    undefined,
+  ]);
   t.end();
 });
 

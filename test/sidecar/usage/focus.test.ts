@@ -88,6 +88,7 @@ const ROW: TotalsRow = {
   keyId: 'key-1',
   model: 'm',
   kind: 'chat',
+  tier: '',
   priceVersion: 'v1',
   requests: 2,
   used: { ...USED, completionTokens: 30 },

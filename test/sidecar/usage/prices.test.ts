@@ -51,6 +51,24 @@ t.test('each moment has the version in force', async (t) => {
   t.equal(list.tariff(DECIDE, Date.parse(CURRENT.effective) - 1).version, '2026-01-01.1');
 });
 
+t.test('a tier has the rates of its version, or is not sold', async (t) => {
+  const sold = { ...LARGE, tiers: { flex: { input: '0.1', cachedInput: '0', output: '0.3' } } };
+  const list = await readPriceFile(
+    await file(t, { version: 1, prices: [{ ...CURRENT, chat: { large: sold } }, NEXT] }),
+    [CHAT],
+    NOW,
+  );
+  t.strictSame(list.tierTariff('large', 'flex', NOW), {
+    version: '2026-10-03.4',
+    rates: { input: 100_000n, cachedInput: 0n, output: 300_000n },
+  });
+  t.match(list.tariff(CHAT, NOW), { rates: { input: 150_000n } });
+  t.equal(list.tierTariff('large', 'priority', NOW), undefined);
+  t.equal(list.tierTariff('large', 'flex', Date.parse(NEXT.effective)), undefined, 'not any more');
+  t.equal(list.ratesOf({ ...CHAT, tier: 'flex' }, NEXT.version), undefined);
+  t.equal(BUILT_IN_PRICES.tierTariff('large', 'flex', NOW), undefined, 'what is free is not sold in tiers');
+});
+
 t.test('a version may come into force on a leap day', async (t) => {
   const leap = { ...NEXT, effective: '2028-02-29T00:00:00Z' };
   const list = await readPriceFile(await file(t, { version: 1, prices: [CURRENT, leap] }), [CHAT, DECIDE], NOW);
@@ -72,6 +90,14 @@ t.test('prices that cannot be charged exactly are refused, with their place', as
     [priced({ decisions: '-1' }), /prices\[0\]\.decisions must be/],
     [priced({ chat: { large: { ...LARGE, output: '1e3' } } }), /prices\[0\]\.chat\.large\.output must be/],
     [priced({ chat: { large: { input: '1', output: '1' } } }), /prices\[0\]\.chat\.large\.cachedInput is required/],
+    [
+      priced({ chat: { large: { ...LARGE, tiers: { flex: LARGE, gold: LARGE } } } }),
+      /tiers\.gold is not a known field/,
+    ],
+    [
+      priced({ chat: { large: { ...LARGE, tiers: { flex: { ...LARGE, input: '-1' } } } } }),
+      /prices\[0\]\.chat\.large\.tiers\.flex\.input must be/,
+    ],
     [priced({ chat: {} }), /version 2026-10-03\.4 has no price for the model large/],
     [priced({ rate: '1' }), /prices\[0\]\.rate is not a known field/],
     [priced({ effective: '2026-13-01T00:00:00Z' }), /prices\[0\]\.effective is a time that does not exist/],

@@ -198,3 +198,20 @@ t.test('a day of ever new accounts keeps what MOST_ROWS says of each', async (t)
   t.ok(bytes < 1000, `${Math.round(bytes)} bytes`);
   t.equal([...totals.accounts('2026-10-03')].length, accounts);
 });
+
+t.test('tiers are counted apart, also from files that an earlier version wrote without them', async (t) => {
+  const keeper = await keep(t);
+  for (const tier of [undefined, 'flex', 'flex', 'priority'] as const)
+    keeper.bill('2026-10-03', { ...(tier && { tier }) });
+  await (await keeper.open()).sums.close();
+  const text = await readFile(join(keeper.dir, '2026-10-03.json'), 'utf8');
+  t.match(text, /"1"\],/, 'a row of the default tier is as before');
+  const tiersOf = (totals: Totals): unknown =>
+    [...totals.rows('2026-10-03')].map(({ tier, requests }) => [tier, requests]);
+  t.strictSame(tiersOf(await keeper.open()), [
+    ['', 1],
+    ['flex', 2],
+    ['priority', 1],
+  ]);
+  t.notMatch(keeper.reported, /unreadable/);
+});
