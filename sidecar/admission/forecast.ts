@@ -3,7 +3,7 @@ import type { Account, AccountClass } from './accounts.js';
 import { HoldTime } from './measures.js';
 import { MOST_COUNTED, type QueuedRequest, type Turn } from './request.js';
 import type { QueueState } from './state.js';
-import type { Place, ReleaseReason } from './types.js';
+import type { QueuePlace, ReleaseReason } from './types.js';
 
 /** The assumed time of a request on a seat before any has ended, ms. Used for Retry-After and places: no request is refused by it. */
 export const FIRST_GUESS_MS = 1000;
@@ -118,7 +118,7 @@ export class Forecast {
    *
    * The expected wait is the seat time of these, and of the first running one to end, on all seats at once. O(MOST_COUNTED).
    */
-  place(account: Account, accountClass: AccountClass, queued: Turn & Partial<QueuedRequest>): Place {
+  place(account: Account, accountClass: AccountClass, queued: Turn & Partial<QueuedRequest>): QueuePlace {
     const { usualMs } = this;
     const { returned, replicas } = this.#state;
     let position = 0;

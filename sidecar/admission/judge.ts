@@ -8,7 +8,7 @@ import { bodyKeyOf, type QueuedRequest } from './request.js';
 import { retryAfter, RetryReservations } from './retry.js';
 import type { Sessions } from './sessions.js';
 import type { QueueState } from './state.js';
-import type { Place, QueueConfig, QueueRequest, Refused } from './types.js';
+import type { QueuePlace, QueueConfig, QueueRequest, Refused } from './types.js';
 
 export interface Admitted {
   readonly kind: 'admitted';
@@ -164,7 +164,7 @@ export class Judge {
   }
 
   /** The place of a request; undefined if it does not wait. */
-  place(queued: QueuedRequest): Place | undefined {
+  place(queued: QueuedRequest): QueuePlace | undefined {
     if (queued.phase !== 'unready' && queued.phase !== 'ready') return undefined;
     return this.#forecast.place(this.#state.accountOf(queued), this.#state.classOf(queued), queued);
   }
@@ -197,7 +197,7 @@ export class Judge {
   }
 
   /** Refuses a request of lent seats (lent.ts), which would have this place. */
-  refuseLent(reason: RefusalReason, place: Place): Refused {
+  refuseLent(reason: RefusalReason, place: QueuePlace): Refused {
     this.#refused[reason] = (this.#refused[reason] ?? 0) + 1;
     const { retryAfter: basis, code } = REFUSALS[reason];
     const waitMs = place.expectedWaitMs ?? 0;

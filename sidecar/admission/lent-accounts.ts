@@ -7,7 +7,7 @@ import { Heap, HeapNode } from '../lib/heap.js';
 import { FIRST_GUESS_MS, LEFT_SHARE } from './forecast.js';
 import type { HoldTime } from './measures.js';
 import { MOST_COUNTED, OrderedList, type ListMember } from './request.js';
-import type { LentAccountCounts, Place, QueueRequest, SeatNeeds, Ticket, TicketOutcome } from './types.js';
+import type { LentAccountCounts, QueuePlace, QueueRequest, SeatNeeds, Ticket, TicketOutcome } from './types.js';
 
 /** Accounts whose first requests are tried for one seat: a request that needs a long seat delays no other account. */
 export const CANDIDATES = 16;
@@ -177,7 +177,7 @@ export class LentShares {
   }
 
   /** The place of a request; undefined if it does not wait. `hold`: as of {@link placeOf}. */
-  place(lent: LentRequest, hold: HoldTime): Place | undefined {
+  place(lent: LentRequest, hold: HoldTime): QueuePlace | undefined {
     const { account, phase } = lent;
     if (phase === 'unready') return this.placeOf(account, hold, account.ready.length);
     if (phase !== 'ready') return undefined;
@@ -191,7 +191,7 @@ export class LentShares {
    * turns until then (forecast.ts); it is expected to wait for as many of each, on as many seats as are lent now. `hold`: the time of lent
    * seats that were used to a request's end. O(MOST_COUNTED).
    */
-  placeOf(account: LentAccount, { meanMs }: HoldTime, own = account.waiting): Place {
+  placeOf(account: LentAccount, { meanMs }: HoldTime, own = account.waiting): QueuePlace {
     const each = meanMs ?? FIRST_GUESS_MS;
     const startMs = ({ virtualMs, seats }: LentAccount): number => virtualMs + LEFT_SHARE * seats * each;
     const turnMs = startMs(account) + own * each;

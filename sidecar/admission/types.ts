@@ -63,7 +63,7 @@ export interface SequenceClaims {
 }
 
 /** Where a waiting request stands (forecast.ts). */
-export interface Place {
+export interface QueuePlace {
   /** How many of the waiting requests are seated before it, as far as is known now; 1,000 stands for 1,000 and more. */
   readonly position: number;
   /** How long it is expected to wait for its seat from now on, ms; undefined before a first request has ended. */
@@ -78,7 +78,7 @@ export interface Refused {
   /** Where that time came from (retry.ts). `none`: a long time, since none could be reserved. Absent: no wait was predicted. */
   readonly retry?: 'predicted' | 'reserved' | 'none';
   /** The place that the request would have now if it might wait. Absent: it is not refused for want of seats. */
-  readonly place?: Place;
+  readonly place?: QueuePlace;
 }
 
 export type TicketOutcome =
@@ -91,7 +91,7 @@ export interface Ticket {
   /** Settles once. */
   readonly outcome: Promise<TicketOutcome>;
   /** Its place now; undefined while it does not wait. */
-  place(): Place | undefined;
+  place(): QueuePlace | undefined;
   /**
    * The caller disconnected or a check failed: the place is freed and the outcome settles as cancelled. After the outcome
    * settled it records that the caller left, and ends the second wait of a request that was given back; else it does nothing.

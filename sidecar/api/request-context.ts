@@ -1,6 +1,6 @@
 import type { Caller, Credentials, Denied } from '../access/identity.js';
 import type { LimitGroup, Permit } from '../access/limits.js';
-import type { Lease, Place, Refused } from '../admission/types.js';
+import type { Lease, QueuePlace, Refused } from '../admission/types.js';
 import type { ContractError, ErrorCode } from '../domain/errors.js';
 import { REFUSALS } from '../domain/refusal-reasons.js';
 import { classOf, type ServedTier } from '../domain/service-class.js';
@@ -111,7 +111,7 @@ export class RequestContext {
   /** The tier that it is served in; undefined if it asks for none. */
   tier: ServedTier | undefined;
   /** Its place in the queue. Returns undefined while it does not wait. */
-  place: () => Place | undefined = () => undefined;
+  place: () => QueuePlace | undefined = () => undefined;
 
   constructor(exchange: Exchange, route: ContextRoute, services: Services, item?: BatchItem) {
     this.exchange = exchange;
@@ -433,7 +433,7 @@ export class RequestContext {
   }
 }
 
-function placeFields({ position, expectedWaitMs: ms }: Place): Readonly<Record<string, string>> {
+function placeFields({ position, expectedWaitMs: ms }: QueuePlace): Readonly<Record<string, string>> {
   return { 'x-queue-position': `${position}`, ...(ms !== undefined && { 'x-expected-wait-ms': `${Math.ceil(ms)}` }) };
 }
 

@@ -3,7 +3,7 @@ import fc from 'fast-check';
 import t from 'tap';
 import { SeatQueue } from '../../../sidecar/admission/queue.js';
 import { MOST_COUNTED } from '../../../sidecar/admission/request.js';
-import type { Lease, Place, QueueRequest, Ticket } from '../../../sidecar/admission/types.js';
+import type { Lease, QueuePlace, QueueRequest, Ticket } from '../../../sidecar/admission/types.js';
 import { FakeClock } from '../../support/fake-clock.js';
 import { seeded } from '../../support/gbnf.js';
 import { rounds } from '../../support/long-form.js';
@@ -11,7 +11,7 @@ import { rounds } from '../../support/long-form.js';
 interface Waiting {
   readonly ticket: Ticket;
   /** At which it was told to stand when no request came any more. */
-  told: Place | undefined;
+  told: QueuePlace | undefined;
   /** How many of those that wait then had a seat before it, and how long it waited. */
   before: number;
   waitedMs: number;
