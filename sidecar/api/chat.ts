@@ -37,12 +37,9 @@ export const CHAT: WorkRoute<ChatParams, ChatTokens> = {
     tag: 'chat',
     summary: 'Continue a conversation',
     description:
-      'One completion object, or with `stream: true` server-sent events: each frame is `data: ` and one chunk as JSON. ' +
-      'A stream that went well ends with `data: [DONE]`; one that ends early ends with exactly one error object and no ' +
-      '`[DONE]`. Comments (`: keep-alive`) may come between frames. The 200 goes out with the first token, or after one ' +
-      'keep-alive interval without one; until then a failure is an ordinary error response. After the last frame of a ' +
-      'stream whose request has `TE: trailers` the trailer field `Server-Timing: ra-ttft;dur=<milliseconds>` says how long after the request’s last byte ' +
-      'its first token came; it is left out when no token was generated, and clients may ignore it.',
+      'One completion object, or with `stream: true` server-sent events: frames of `data: ` and one chunk as JSON, then ' +
+      '`data: [DONE]`; a stream that ends early ends with exactly one error object in place of that. Comments may come ' +
+      'between frames, and a trailer after them (docs/contract.md#stream-frames).',
     key: true,
     request: 'ChatCompletionRequest',
     compatibleRequest: 'CompatibleChatRequest',

@@ -81,7 +81,7 @@ const DEVICE = {
 const replicasSchema = {
   type: ['integer', 'string', 'array'],
   description:
-    'Engine processes of this model, behind one queue. A number: that many on a CPU; on a host with GPUs one for each of that many devices, from the first one on. `auto`: one for each device on which the model fits, on a CPU one. A list has an object for each: `devices` (an index, the UUID of a GPU or of a MIG instance, or a list of these, over which its layers are split; absent: all that there are), and `seats`, `contextPerSeat`, `threads` and `cores` where they differ from the model’s. 1: one process that sees all devices.',
+    'Engine processes of this model, behind one queue. A list has an object for each: `devices` (an index, the UUID of a GPU or of a MIG instance, or a list of these; absent: all that there are), and `seats`, `contextPerSeat`, `threads` and `cores` where they differ from the model’s. docs/sizing.md#replicas says what a number and `auto` mean.',
   default: 1,
   allowedText: `from 1 to ${MOST_REPLICAS}, \`auto\`, or a list`,
   'x-message': `must be a number from 1 to ${MOST_REPLICAS}, auto, or a list of at most ${MOST_REPLICAS} replicas`,
@@ -116,7 +116,7 @@ const URL_PATTERN = '^https?://[^\\s@#?]+$';
 /** `models[].engine`: what computes the model's replies (docs/engines.md). */
 const engineSchema = section({
   kind: text(
-    '`llama.cpp`: engine processes of the sidecar’s own. Otherwise a server of another project, which has the weights; `file` then needs only the vocabulary and the chat template (`ra-sidecar models vocabulary`), and the settings of memory, threads and GPUs are not used (docs/engines.md).',
+    '`llama.cpp`: engine processes of the sidecar’s own. Otherwise a server of another project, which has the weights (docs/engines.md).',
     { enum: ['llama.cpp', 'llama-server', 'vllm', 'sglang'], default: 'llama.cpp' },
   ),
   url: {
@@ -150,7 +150,7 @@ const engineSchema = section({
     { default: 30_000, minimum: 100 },
   ),
   silentMs: milliseconds(
-    'How long a request may be without its first token, or with llama-server without a report that more of its prompt was computed, and a question of a decision without its answer; past that it fails. Other bytes, such as comments, do not count. Longer than the longest prompt takes a server that reports no progress. If nothing moves on the server at all, `engine.hangMs` ends its engine process sooner.',
+    'How long a request may be without its first token, or with llama-server without a report that more of its prompt was computed, and a question of a decision without its answer; past that it fails. Other bytes, such as comments, do not count. Longer than the longest prompt takes a server that reports no progress.',
     { default: 180_000, minimum: 100 },
   ),
   tokenMs: milliseconds(
@@ -224,11 +224,11 @@ export const modelSchema = {
       { defaultText: 'the template in `file`' },
     ),
     toolFormat: text(
-      'How the model calls tools (docs/tool-formats.md). `auto`: the format is found from the template. `json`: the prompt asks for one JSON object, and a grammar constrains the whole reply to it. `none`: requests with tools are answered 422. Any other name is a format to use whatever the template says.',
+      'How the model calls tools (docs/tool-formats.md). `auto`: the format is found from the template. `json`: the prompt asks for one JSON object. `none`: requests with tools are answered 422. Any other name is a format to use whatever the template says.',
       { enum: TOOL_FORMATS, default: 'auto' },
     ),
     seats: integer(
-      'Sequences that the engine runs at once, each of its replicas; of an embedding model or a reranker, requests at once, which take no memory: 64 are a good number.',
+      'Sequences that the engine runs at once, each of its replicas; of an embedding model or a reranker, requests at once.',
       {
         default: 8,
         ...SEATS,
@@ -240,7 +240,7 @@ export const modelSchema = {
       { default: 8192, ...CONTEXT, unit: 'tokens' },
     ),
     minDimensions: integer(
-      'The fewest numbers that callers may ask an embedding model’s vectors to be cut to (`dimensions`), for a model that was trained so that the first numbers of a vector are one (Matryoshka).',
+      'The fewest numbers that callers may ask an embedding model’s vectors to be cut to (`dimensions`), for a model that was trained for that (Matryoshka).',
       {
         minimum: 1,
         maximum: 65_536,
@@ -277,40 +277,40 @@ export const modelSchema = {
     flashAttention: {
       enum: ['auto', true, false],
       description:
-        'Flash attention. `auto`: with a GPU; on a CPU for a chat model whose heads are 64 wide or more, or whose seats have at most 512 tokens. With narrower heads it makes small chunks behind long prompts many times slower on a CPU (bench/results/attention.md).',
+        'Flash attention. `auto`: with a GPU; on a CPU for a chat model whose heads are 64 wide or more, or whose seats have at most 512 tokens.',
       default: 'auto',
     },
     prefillTokensPerStep: integer(
-      'Prompt tokens that all prefilling sequences together may add to one step: fewer keep running streams smoother, more start new ones sooner. On a CPU the last 96 tokens of prompts, or as many times that as prompts wait for each running reply, join a step whatever `prefillShare` is, within this bound. 0: 256 on a CPU, 1,024 with a GPU.',
+      'Prompt tokens that all prefilling sequences together may add to one step: fewer keep running streams smoother, more start new ones sooner. 0: 256 on a CPU, 1,024 with a GPU.',
       { default: 0, minimum: 0, maximum: 65_536, unit: 'tokens' },
     ),
     stepMs: integer(
-      'On a GPU: the time that a step is to take beside running replies, prompt tokens included; it is the longest pause of a stream. Prompts get what the replies’ next tokens leave of it, first come, first served, but at least 64 tokens a step. More starts new ones sooner.',
+      'On a GPU: the time that a step is to take beside running replies, prompt tokens included; it is the longest pause of a stream (docs/engine.md#a-step). More starts new ones sooner.',
       { default: 100, minimum: 1, maximum: 10_000, unit: 'ms' },
     ),
     prefillShare: integer(
-      'On a CPU: time that a step may spend on new prompts beside running replies, in percent of the time that the replies’ next tokens take, including the fixed cost of one more decode. If more prompts wait than replies run, it is multiplied by their ratio.',
+      'On a CPU: time that a step may spend on new prompts beside running replies, in percent of the time that the replies’ next tokens take (docs/sizing.md#prefill-beside-replies).',
       { default: 50, minimum: 1, maximum: 10_000, unit: '%' },
     ),
     prefixReuse: text(
-      'Which part of a new prompt is taken from KV state that a sequence still has. `auto`: a request that runs alone reuses only whole prefill chunks, so that its result is the same with and without reuse; a request beside others, on any replica of its model, reuses every shared token. `any`: always every shared token, which may change the last digits of results. `off`: nothing.',
+      'Which part of a new prompt is taken from KV state that a sequence still has (docs/engine.md#prefix-reuse). `auto`: of a request that runs alone only whole prefill chunks, so that its result is the same with and without reuse. `any`: every shared token, which may change the last digits. `off`: nothing.',
       { enum: ['auto', 'any', 'off'], default: 'auto' },
     ),
     prefillAhead: flag(
-      'For a model whose past state cannot be truncated (recurrent, hybrid, sliding window): while its engine has had nothing to do for 200 ms, it evaluates the last replies as their conversations’ next prompts will contain them, so that these start sooner; with `prefixReuse: auto`. A request that arrives meanwhile waits for the chunk that is being computed, at most. `false`: an idle engine computes nothing.',
+      'With `prefixReuse: auto` and a model whose past state cannot be truncated (recurrent, hybrid, sliding window): an idle engine evaluates the last replies, so that their conversations’ next turns start sooner. `false`: an idle engine computes nothing.',
       true,
     ),
     speculation: text(
-      'Speculation: a reply that repeats its prompt or itself, such as an edited file, gets several tokens from one decode. Its next tokens are drafted from the text that followed its last ones before, and computed together; those that the model would not have chosen are discarded. `auto`: as many as are expected to pay, none where they do not; none for models whose past state cannot be truncated, and for prompts with images. `off`: nothing is drafted. The tokens are drawn as without drafts; only last digits of their probabilities move, as they do with other requests in a step.',
+      'A reply that repeats its prompt or itself, such as an edited file, gets several tokens from one decode (docs/engine.md#a-step). `auto`: as many are drafted as are expected to pay. `off`: none.',
       { enum: ['auto', 'off'], default: 'auto' },
     ),
     swaFull: flag(
-      'Keep the whole past state of layers with a sliding window, so that a prompt can go on from any token of the one before. It takes more memory, which models verify counts. Without it such models go on from `checkpoints`.',
+      'Keep the whole past state of layers with a sliding window, so that a prompt can go on from any token of the one before, for more memory. `false`: from `checkpoints`.',
       false,
     ),
     kv: section({
       keys: text(
-        'Number format of the keys that attention keeps. `q8_0` takes 0.53 of the memory of `f16`, `q4_0` 0.28, and the more it is rounded the more results move: leave `f16` for decisions. Heads must be a multiple of 32 wide.',
+        'Number format of the keys that attention keeps. `q8_0` takes 0.53 of the memory of `f16`, `q4_0` 0.28; leave `f16` for decisions. Heads must be a multiple of 32 wide.',
         { enum: KV_TYPES, default: 'f16' },
       ),
       values: text('The same of the values. Other than `f16` it needs flash attention.', {
@@ -320,7 +320,7 @@ export const modelSchema = {
     }),
     checkpoints: section({
       bytes: integer(
-        'Host memory for saved states of a model whose past state cannot be truncated (recurrent, hybrid, sliding window): its next prompts go on from there. Those worth least make room. 0: each prompt is evaluated from its start. Counted when memory is checked.',
+        'Host memory for saved states of a model whose past state cannot be truncated (recurrent, hybrid, sliding window). 0: each prompt is evaluated from its start. Counted when memory is checked.',
         {
           minimum: 0,
           maximum: 2 ** 40,
@@ -332,11 +332,11 @@ export const modelSchema = {
     vision: visionSchema,
     prefixCache: section({
       scope: text(
-        'Whose prefixes a request may reuse. `account`: only what requests of its own account left, so that neither `cached_tokens` nor the time of a prefill shows what another account sent. `all`: what any request of the model left, which saves the prefill of a beginning that accounts share.',
+        'Whose prefixes a request may reuse. `account`: only what requests of its own account left. `all`: what any request of the model left, which shows by `cached_tokens` and by the time of a prefill what another account sent.',
         { enum: ['account', 'all'], default: 'account' },
       ),
       bytes: integer(
-        'Host memory of each engine process for prefixes whose sequence is assigned to another request: a later request with the same prefix restores it instead of evaluating it again. At most what `/dev/shm` can hold. 0: none. Counted when memory is checked.',
+        'Host memory of each engine process for prefixes whose sequence is assigned to another request (docs/engine.md#prefixes-in-host-memory). At most what `/dev/shm` can hold. 0: none. Counted when memory is checked.',
         {
           minimum: 0,
           maximum: 2 ** 40,

@@ -219,7 +219,7 @@ export const configSchema = section({
   ),
   messages: section({
     billingLine: text(
-      'The first block of Claude Code’s system text, which begins with `x-anthropic-billing-header:`; in chat the first of several parts of the first system message, as gateways send it on. `drop`: it is left out of the prompt, since it differs between versions and, in older ones, between requests, so that no prefix could be reused. `keep`: it is part of the prompt.',
+      'The first block of Claude Code’s system text, which begins with `x-anthropic-billing-header:` and differs between requests. `drop`: it is left out of the prompt, so that prefixes can be reused. `keep`: it is part of the prompt.',
       { enum: ['drop', 'keep'], default: 'drop' },
     ),
   }),
@@ -260,7 +260,7 @@ export const configSchema = section({
   }),
   sessions: section({
     keepMaxMs: milliseconds(
-      'The longest time for which a seat stays with its session after a turn (docs/admission.md), so that the next turn finds its state. It stays as long as it would take to compute the state again, on all seats together; not at all if the cache restores it in less time. 0: no session is recognised.',
+      'The longest time for which a seat stays with its session after a turn (docs/admission.md#agents-sessions). 0: no session is recognised.',
       { default: 60_000, maximum: 600_000 },
     ),
   }),
@@ -275,7 +275,7 @@ export const configSchema = section({
     ),
     maxBytes: bytes('Bytes of all stored files; a file that would exceed them is refused.', { default: 8192 * MIB }),
     headroomPercent: integer(
-      'The part of a model’s seats, rounded down, that stays idle while others are lent to requests of class `batch` (docs/admission.md). More: fewer of these requests are stopped and begun again, and replies of other requests are less slowed. 100: no seat is lent, and requests of class `batch` wait in the queue.',
+      'The part of a model’s seats, rounded down, that stays idle while others are lent to requests of class `batch` (docs/admission.md#lent-seats). 100: no seat is lent, and requests of class `batch` wait in the queue.',
       { default: 50, minimum: 0, maximum: 100, unit: '%' },
     ),
   }),
@@ -298,7 +298,7 @@ export const configSchema = section({
       minimum: 100,
     }),
     intervalMs: milliseconds(
-      'Text of a stream within this time after a frame is joined in the next frame: fewer frames for callers and less processor time, each frame up to this much later. The first token is sent at once. 0: a frame for each message of the engine, which sends one a step, or one for the steps of 10 ms.',
+      'Text of a stream within this time after a frame is joined in the next frame: fewer frames, each up to this much later. 0: a frame for each message of the engine.',
       { default: 0, maximum: 1000 },
     ),
     trailer: {
@@ -327,7 +327,7 @@ export const configSchema = section({
   }),
   decisions: section({
     isolate: flag(
-      'Evaluate each question of a decision alone, so that its answer depends only on the question and the input, bit for bit. `false`: the questions of a request are evaluated together, on as many seats as are free, which is meant for GPUs and changes the last digits (bench/results/decisions.md).',
+      'Evaluate each question of a decision alone, so that its answer depends only on the question and the input, bit for bit. `false`: the questions of a request are evaluated together, on as many seats as are free, which is meant for GPUs and changes the last digits.',
       true,
     ),
   }),

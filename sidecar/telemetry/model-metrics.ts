@@ -56,7 +56,7 @@ export function modelMetrics(section: Section, ids: readonly string[]) {
     convention: { name: 'gen_ai.server.request.duration', unit: 's' },
     unit: 'seconds',
     labels: [...ABOUT_MODEL, 'error_type'],
-    help: 'Time from the head of a request for a model to the end of its answer, refused ones included, counted from the check of its model on; earlier refusals are only in http_server_request_duration_seconds.',
+    help: 'Time from the head of a request for a model to the end of its answer, refusals after the check of its model included.',
     advice:
       'Find the part that grew: `ra_sidecar_queue_wait_seconds`, `gen_ai_server_time_to_first_token_seconds` or `gen_ai_server_time_per_output_token_seconds`.',
     buckets: DURATION_SECONDS,
@@ -86,7 +86,7 @@ export function modelMetrics(section: Section, ids: readonly string[]) {
     convention: { name: 'gen_ai.client.token.usage', unit: '{token}' },
     unit: 'tokens',
     labels: [...ABOUT_MODEL, 'gen_ai_token_type'],
-    help: 'Tokens of a request that an engine started: its prompt (input; for decisions once per question) and its replies (output).',
+    help: 'Tokens of a request that an engine started: its prompt and its replies.',
     advice:
       'The rate of the sum is the throughput. If inputs are near `contextPerSeat`, longer ones will be refused: give seats more context.',
     buckets: TOKENS,
@@ -95,7 +95,7 @@ export function modelMetrics(section: Section, ids: readonly string[]) {
     name: 'ra_sidecar_inter_token_seconds',
     unit: 'seconds',
     labels: ['model'],
-    help: 'Time between two chunks of one reply as the engine delivers them: one token each, or the tokens within 10 ms. A caller sees other pauses with `stream.intervalMs`, and none in a whole reply.',
+    help: 'Time between two chunks of one reply as the engine delivers them.',
     advice:
       'High tail with a low mean: long prompts delay replies; lower `stepMs` (GPU), `prefillShare` (CPU) or `prefillTokensPerStep`.',
     buckets: PER_TOKEN_SECONDS,

@@ -46,7 +46,7 @@ export function processMetrics(
     name: 'ra_sidecar_engine_state',
     unit: '0 or 1',
     labels: ['model', 'state'],
-    help: 'State of the engine, of several replicas that of the one that comes closest to serving: 1 for the current state, 0 for the others.',
+    help: 'State of the engine (of several replicas the best one): 1 for the current state, 0 for the others.',
     advice: '`lost`: its model cannot be served; the log and `/readyz` on the operators’ listener have the reason.',
     collect() {
       for (const { model, state: now } of engines()) {
@@ -246,7 +246,7 @@ export function cacheMetrics(
     name: 'ra_sidecar_prefix_cache_evictions_total',
     unit: 'prefixes',
     labels: { model: ids, reason: EVICTION_REASONS },
-    help: 'Saved prefixes that were dropped, by reason: `room` for others, `replaced` by one that contains them, `age`, `forgotten` with their account, `failed` to be restored.',
+    help: 'Saved prefixes that were dropped: for `room`, `replaced` by one that contains them, for `age`, `forgotten` with their account, `failed` to be restored.',
     advice:
       '`failed`: their prompts were evaluated instead. A restored state differed from the saved one: check the machine’s memory.',
     collect() {

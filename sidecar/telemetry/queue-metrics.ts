@@ -171,7 +171,7 @@ export function queueMetrics(
     name: 'ra_sidecar_lent_seats_ended',
     unit: 'seats',
     labels: ['model', 'end'],
-    help: 'Lent seats since the start, by how that ended: with the request (`ended`), or `recalled` for another request; and requests that entered the queue (`queued`), since they were recalled three times or no seat could be lent for long.',
+    help: 'Lent seats since the start, by how that ended, and requests that entered the queue.',
     advice: 'Many `recalled` beside `ended`: raise `batch.headroomPercent`, or send shorter batch requests.',
     collect() {
       for (const { model, lent } of readings()) for (const end of LENT_ENDS) this.set({ model, end }, lent.ends[end]);
@@ -181,7 +181,7 @@ export function queueMetrics(
     name: 'ra_sidecar_lent_seat_seconds',
     unit: 'seconds',
     labels: ['model', 'attempt'],
-    help: 'Seat time of lent seats so far: `recalled` of attempts that were stopped for another request, `kept` of all others.',
+    help: 'Seat time of lent seats so far.',
     advice: 'As `ra_sidecar_lent_seats_ended`.',
     collect() {
       for (const { model, lent } of readings()) {
@@ -244,7 +244,7 @@ export function queueMetrics(
     name: 'ra_sidecar_retry_times_total',
     unit: 'requests',
     labels: { model: ids, time: RETRY_KINDS },
-    help: 'Refusals of the seat queue by where Retry-After came from: the predicted wait, a reserved time, or a long time because none could be reserved. Not during a drain, nor of a request whose engine was lost each time.',
+    help: 'Refusals of the seat queue by where Retry-After came from.',
     advice: '`none` growing for long: far more requests arrive than the seats can serve; add seats or machines.',
   });
   section.gauge({

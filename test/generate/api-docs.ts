@@ -2,7 +2,7 @@ import { REQUEST_HEADERS, RESPONSE_HEADERS } from '../../sidecar/api/openapi/ope
 import { code, row } from './markdown.js';
 import { ROUTES } from '../../sidecar/api/public-routes.js';
 import type { RouteReference } from '../../sidecar/api/route.js';
-import { boundsOf, typeOf } from './schema-text.js';
+import { boundsOf, typeOf, valuesOf } from './schema-text.js';
 import { CATALOGUE } from '../../sidecar/domain/errors.js';
 import { componentSchemas, type Schema } from '../../sidecar/api/openapi/schemas.js';
 
@@ -33,8 +33,8 @@ interface FieldRow {
   readonly meaning: string;
 }
 
-/** A row of more fields than this is not repeated in a shape that shares it. */
-const LONG_ROW = 3;
+/** A shape that shares rows does not repeat those with this beginning. */
+const INERT = 'Only these values';
 
 /** The text of docs/api.md. */
 export function apiDocs(): string {
@@ -46,15 +46,12 @@ The public listener, as GET /v1/openapi.json describes it for programs. [contrac
 [compatible.md](compatible.md) what \`contract: compatible\` adds, [http.md](http.md) what holds below both: bodies, connections, JSON.
 
 Lengths are in Unicode code points. An absent field counts as its default. Unless said otherwise an object is closed: a
-field that is not listed is refused. Each field is followed by its type and bounds; a text is a string of at most 16,777,216 characters.
+field that is not listed is refused. Each field of a request is followed by its type and bounds, each of an answer by its type and values
+(the OpenAPI document has their bounds too); a text is a string of at most 16,777,216 characters.
 
 ## Routes
 
-${row('route', 'what it does', 'key')}
-${row('---', '---', '---')}
-${ALL.map((route) => row(`[${titleOf(route)}](#${anchorOf(titleOf(route))})`, route.summary, route.key ? 'yes' : 'no')).join('\n')}
-
-[errors.md](errors.md) has the errors; the OpenAPI document lists those of each route.
+All but those marked so need a key. [errors.md](errors.md) has the errors; the OpenAPI document lists those of each route.
 
 ${ALL.map(routeText).join('\n')}
 ## Headers of requests
@@ -83,6 +80,7 @@ ${Object.entries(componentSchemas())
 function routeText(route: RouteReference): string {
   const { description, request, answer, frames } = route;
   const lines = [
+    ...(route.key ? [] : ['- No key is needed.']),
     ...(request === undefined ? [] : [`- Body: ${link(request)}.`]),
     ...(['OpenApi', 'Content'].includes(answer) ? [] : [`- 200: ${link(answer)}.`]),
     ...(frames === undefined ? [] : [`- 200, streamed: frames of ${frames.map(link).join(', ')}.`]),
@@ -114,17 +112,18 @@ function shapeText(name: string, schema: Schema): string {
 
 /** The rows that a shape does not have in common with another one, and what is said of the others. */
 function ownRows(name: string, schema: Schema): { rows: FieldRow[]; remarks: string[] } {
-  const rows = joined(fieldRows(schema, ''));
+  const bounded = requestShapes().has(name);
+  const rows = joined(fieldRows(schema, '', bounded));
   const parent = EXTENDS[name];
   if (parent !== undefined) {
-    const inherited = new Set(fieldRows(componentSchemas()[parent] ?? {}, '').map(withoutKind));
-    const own = joined(fieldRows(schema, '').filter((each) => !inherited.has(withoutKind(each))));
+    const inherited = new Set(fieldRows(componentSchemas()[parent] ?? {}, '', bounded).map(withoutKind));
+    const own = joined(fieldRows(schema, '', bounded).filter((each) => !inherited.has(withoutKind(each))));
     return { rows: own, remarks: [`The other fields of ${link(parent)} are as there.\n`] };
   }
   const sharer = SHARES[name];
   if (sharer === undefined) return { rows, remarks: [] };
-  const theirs = new Set(joined(fieldRows(componentSchemas()[sharer] ?? {}, '')).map(rowText));
-  const shared = rows.filter((each) => each.paths.length > LONG_ROW && theirs.has(rowText(each)));
+  const theirs = new Set(joined(fieldRows(componentSchemas()[sharer] ?? {}, '', bounded)).map(rowText));
+  const shared = rows.filter((each) => each.meaning.startsWith(INERT) && theirs.has(rowText(each)));
   const firsts = shared.map(({ paths }) => `\`${paths[0] ?? ''}\``).join(', ');
   return {
     rows: rows.filter((each) => !shared.includes(each)),
@@ -155,16 +154,26 @@ function joined(rows: readonly FieldRow[]): FieldRow[] {
   return all;
 }
 
-/** The fields of an object; those of nested objects and lists follow under their path. */
-function fieldRows(schema: Schema, prefix: string): FieldRow[] {
+/** Names of the shapes that callers send. */
+function requestShapes(): Set<string> {
+  const shapes = componentSchemas();
+  const found = new Set(Object.keys(shapes).filter((name) => name.endsWith('Request')));
+  for (const name of found)
+    for (const [, part = ''] of JSON.stringify(shapes[name]).matchAll(/"#\/components\/schemas\/(\w+)"/g))
+      found.add(part);
+  return found;
+}
+
+/** The fields of an object; those of nested objects and lists follow under their path. Without `bounded` only their values are given. */
+function fieldRows(schema: Schema, prefix: string, bounded: boolean): FieldRow[] {
   const fields = (schema['properties'] ?? {}) as Readonly<Record<string, Schema>>;
   const required = (schema['required'] ?? []) as readonly string[];
   return Object.entries(fields).flatMap(([field, rule]) => {
     const path = `${prefix}${field}`;
     const { default: standard, description = '' } = rule as { default?: unknown; description?: string };
     const bounds = [
-      ...(required.includes(field) ? ['required'] : []),
-      errorCodes(rule) ?? boundsOf(rule),
+      ...(required.includes(field) === bounded ? [bounded ? 'required' : 'optional'] : []),
+      errorCodes(rule) ?? (bounded ? boundsOf(rule) : valuesOf(rule)),
       ...(standard === undefined ? [] : [`default ${code(standard)}`]),
     ];
     const type = asText([typeOf(rule), ...bounds.filter((each) => each !== '')].join('; '));
@@ -172,9 +181,9 @@ function fieldRows(schema: Schema, prefix: string): FieldRow[] {
     return [
       // Of a field with one value, that value says all.
       { paths: [path], type, meaning: 'const' in rule ? '' : description },
-      ...fieldRows(rule, `${path}.`),
-      ...fieldRows(otherwise, `${path}.`),
-      ...(items ? fieldRows(fullest(items), `${path}[].`) : []),
+      ...fieldRows(rule, `${path}.`, bounded),
+      ...fieldRows(otherwise, `${path}.`, bounded),
+      ...(items ? fieldRows(fullest(items), `${path}[].`, bounded) : []),
     ];
   });
 }
@@ -217,12 +226,4 @@ function link(name: string): string {
 
 function titleOf({ method, path }: RouteReference): string {
   return `${method.toUpperCase()} ${path}`;
-}
-
-/** The anchor that renderers make of a heading. */
-function anchorOf(title: string): string {
-  return title
-    .toLowerCase()
-    .replaceAll(' ', '-')
-    .replace(/[^\w-]/g, '');
 }

@@ -7,11 +7,13 @@ export function cliDocs(): string {
   const sections = allCommands().map(([path, command]) => {
     const { about, details = [], operand, options, failed } = command;
     const rows = [
-      ...(operand ? [`| \`${escaped(operand.name)}\` | ${escaped(choicesOf(operand))} |`] : []),
-      ...Object.entries(options).map(
-        ([name, option]) =>
-          `| \`--${name}${option.value === undefined ? '' : ` ${escaped(option.value)}`}\` | ${escaped(choicesOf(option))} |`,
-      ),
+      ...(operand ? [`- \`${operand.name}\`: ${choicesOf(operand)}`] : []),
+      ...Object.entries(options)
+        .filter(([, { about }]) => about !== 'print JSON')
+        .map(
+          ([name, option]) =>
+            `- \`--${name}${option.value === undefined ? '' : ` ${option.value}`}\`: ${choicesOf(option)}`,
+        ),
     ];
     return [
       `## ${path}`,
@@ -20,7 +22,7 @@ export function cliDocs(): string {
       '',
       sentence(about),
       ...details.flatMap((paragraph) => ['', paragraph]),
-      ...(rows.length > 0 ? ['', '| argument | meaning |', '| --- | --- |', ...rows] : []),
+      ...(rows.length > 0 ? ['', ...rows] : []),
       ...(failed === 'never' ? [] : ['', `Exit code 1: ${failed}.`]),
       '',
     ].join('\n');
@@ -31,7 +33,7 @@ export function cliDocs(): string {
 
 ${CONFIGURATION}
 
-Results go to stdout and messages to stderr. \`--help\` after any command prints its help text.
+Results go to stdout and messages to stderr. \`--help\` after any command prints its help text, \`--json\` the results as JSON.
 Exit codes: ${EXIT.done} done, ${EXIT.failed} failed, ${EXIT.usage} a wrong command line, ${EXIT.interrupted} interrupted. Long work shows its progress on
 stderr, if that is a terminal.
 
@@ -42,10 +44,6 @@ ${sections.join('\n')}`;
 
 function choicesOf({ about, choices }: { readonly about: string; readonly choices?: readonly string[] }): string {
   return `${choices ? `${choices.map((choice) => `\`${choice}\``).join(', ')}; ` : ''}${about}`;
-}
-
-function escaped(text: string): string {
-  return text.replaceAll('|', '\\|');
 }
 
 function sentence(text: string): string {

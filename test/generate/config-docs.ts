@@ -77,7 +77,7 @@ function allowed(schema: SettingSchema): string {
   if (schema.allowedText !== undefined) return schema.allowedText;
   if (schema.enum) return schema.enum.map(code).join(', ');
   if (schema.type === 'boolean') return '';
-  if (schema.type === 'integer') return bounds(schema);
+  if (schema.type === 'integer') return bounds(schema).replace(/^from /, '');
   if (schema.type === 'array') return `at most ${schema.maxItems ?? 'any number of'} items`;
   return schema.pattern === undefined ? '' : code(schema.pattern);
 }

@@ -23,7 +23,7 @@ function differences(templates: number): string {
     `Of ${pairs.toLocaleString('en')} pairs (${templates} templates, ${all.length} conversations) ${(pairs - unlisted - listed).toLocaleString('en')} are equal, or refused by both. ${unlisted} differ since ${UNLISTED.length} templates list no tools (above): ${UNLISTED.join(', ')}. ${listed} differ for other reasons: of these Jinja2 renders ${by('sidecar')} as the sidecar does, ${by('llama-server')} as llama-server does and ${by('neither')} as neither, and it throws at ${by('throws')}.`,
     '',
     ...reasons()
-      .filter(([, { templates, rights }]) => templates.size > 1 || !rights.has('sidecar'))
+      .filter(([, { templates, rights }]) => templates.size > FEW || !rights.has('sidecar'))
       .map(
         ([why, { templates, rights }]) =>
           `- ${named([...templates])}${rights.has('sidecar') ? '' : ', where llama-server is right'}: ${why}`,
@@ -36,7 +36,7 @@ interface Reason {
   readonly rights: Set<string>;
 }
 
-/** Differences by their reason, the most frequent first. Those of one template are in the test's list alone, if the sidecar is right. */
+/** Differences by their reason, the most frequent first. Those of few templates are in the test's list alone, if the sidecar is right. */
 function reasons(): (readonly [why: string, Reason])[] {
   const found = new Map<string, Reason>();
   for (const { why, template, right } of DIFFERENCES) {
@@ -54,6 +54,7 @@ function named(templates: readonly string[]): string {
 }
 
 const MAX_NAMED = 2;
+const FEW = 5;
 
 function countOf(conversations: string): number {
   return conversations.split(' ').length;

@@ -30,7 +30,7 @@ async function efforts(): Promise<string> {
   same.delete(NO_EFFECT);
   same.delete(ON_OFF);
   return [
-    `\`none\` turns thought off and each other level turns it on with ${switched.length} templates: ${switched.join(', ')}. Levels have no effect with ${none.length}: ${none.join(', ')}. The others:`,
+    `\`none\` turns thought off and each other level turns it on with ${switched.length} templates: ${switched.join(', ')}. Levels have no effect with the ${none.length} of the bundle that are not named here. The others:`,
     '',
     row('template', ...EFFORTS.map((effort) => `\`${effort}\``)),
     row('---', ...EFFORTS.map(() => '---')),

@@ -1,6 +1,5 @@
-/** The table of docs/models.md with the form in which each template of the bundle is given a history. */
+/** The list of docs/models.md with the form in which each template of the bundle is given a history. */
 import type { ChatTemplate } from '../../engine/prompt/template.js';
-import { row } from './markdown.js';
 
 const [BEGIN, END] = ['<!-- histories: begin -->', '<!-- histories: end -->'];
 
@@ -15,21 +14,18 @@ const COLUMNS = [
   'thoughts',
 ] as const;
 
-/** The page with the table of these templates, by name, between its marks. */
+/** The page with the list of these templates, by name, between its marks. */
 export function withHistories(page: string, templates: ReadonlyMap<string, ChatTemplate>): string {
   const [from, to] = [page.indexOf(BEGIN), page.indexOf(END)];
   if (from < 0 || to < from) throw new Error('the page has no place for the forms of histories');
-  /** Names of templates by their cells. */
+  /** Names of templates by their forms. */
   const same = new Map<string, string[]>();
   for (const [name, template] of [...templates].sort(([a], [b]) => (a < b ? -1 : 1))) {
-    const cells = cellsOf(template).join(' | ');
+    const forms = cellsOf(template).flatMap((cell, i) => (cell === '' ? [] : [`${COLUMNS[i] ?? ''} ${cell}`]));
+    const cells = forms.length === 0 ? 'all as the caller sends it' : forms.join('; ');
     same.set(cells, [...(same.get(cells) ?? []), name]);
   }
-  const rows = [
-    row('template', ...COLUMNS),
-    row('---', ...COLUMNS.map(() => '---')),
-    ...Array.from(same, ([cells, names]) => `| ${names.join(', ')} | ${cells} |`),
-  ];
+  const rows = Array.from(same, ([cells, names]) => `- ${names.join(', ')}: ${cells}.`);
   return `${page.slice(0, from)}${BEGIN}\n\n${rows.join('\n')}\n\n${page.slice(to)}`;
 }
 

@@ -19,6 +19,13 @@ export function typeOf(schema: Schema): string {
     .join(' or ');
 }
 
+/** The values that are possible, where a schema lists them. */
+export function valuesOf(schema: Schema): string {
+  const { const: only, enum: several, items } = schema as Parts;
+  if (only !== undefined) return code(only);
+  return several?.map(code).join(', ') ?? (items ? valuesOf(items) : '');
+}
+
 /** The value’s constraints beyond its kind; those of array elements and map values included. */
 export function boundsOf(schema: Schema): string {
   const { items, additionalProperties, propertyNames, allOf = [], then, else: otherwise } = schema as Parts;

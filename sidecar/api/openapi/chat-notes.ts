@@ -25,11 +25,10 @@ export const CHAT_NOTES: Notes = {
     },
     reasoning_effort: {
       description:
-        'Reaches the model’s template as the nearest level that it has; `none` asks for no thought. Absent: a model that can think does, but in JSON mode, or if a call is required, only gpt-oss and those whose prompt begins the thought.',
+        'Reaches the model’s template as the nearest level that it has; `none` asks for no thought. Absent: a model that can think does, with exceptions in JSON mode (docs/contract.md#chat-completion-request).',
     },
     response_format: {
-      description:
-        '`json_object`: the reply is one valid JSON object and nothing else, enforced by a grammar. A reply that the longest completion cut (`length`), or a stop string, is the beginning of one.',
+      description: '`json_object`: the reply is one valid JSON object, or the beginning of one where it ends early.',
     },
     seed: {
       description:
@@ -50,7 +49,7 @@ export const CHAT_NOTES: Notes = {
     },
     tools: {
       description:
-        'Functions that the model may call. Calls are read from what the model writes by its chat template; the prompt asks a model whose format is not known for JSON of a fixed form (docs/tool-formats.md). Arguments are constrained to `parameters` as far as a grammar can (docs/compatible.md#json-schema). 422 from a model that is served without tools (`toolFormat: none`), and for tools whose grammar would be too large or too much work: past some 1,200 properties, 2,048 values of one enum, 256 alternatives of one value, or combinations of alternatives that multiply.',
+        'Functions that the model may call. Arguments are constrained to `parameters` as far as a grammar can (docs/compatible.md#json-schema). 422 from a model that is served without tools (`toolFormat: none`), and for tools whose grammar would be too large or too much work: past some 1,200 properties, 2,048 values of one enum, 256 alternatives of one value, or combinations of alternatives that multiply.',
     },
     user: { description: 'The end user, for fairness within the account. Never logged in clear.' },
   },
@@ -218,13 +217,10 @@ const TIER: Note = {
 };
 const SERVED_TIER: Note = { description: 'The tier that the request was served in; absent if it asked for none.' };
 const INERT = Object.fromEntries(
-  Object.keys(INERT_FIELDS).map((name) => [
-    name,
-    { description: 'Only these values, or empty: nothing else is served.' } satisfies Note,
-  ]),
+  Object.keys(INERT_FIELDS).map((name) => [name, { description: 'Only these values, or empty.' } satisfies Note]),
 );
 const SESSION: Note = {
-  description: 'An id of the session that the request is a turn of (docs/admission.md). The reply is the same.',
+  description: 'An id of the session that the request is a turn of (docs/admission.md).',
 };
 
 function described(words: Readonly<Record<string, string>>): Readonly<Record<string, Note>> {
