@@ -38,6 +38,7 @@ export const SCRIPTED = [
   'limits',
   'operators-keys',
   'order',
+  'quotas',
   'store',
   'traces',
   'vision',
