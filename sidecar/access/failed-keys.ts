@@ -41,6 +41,10 @@ export class FailedKeyLimit implements Identity {
     const { known } = answer;
     return { kind: 'denied', code: 'user_rate_limited', retryAfterMs: Math.ceil(waitMs), ...(known && { known }) };
   }
+
+  ofKey(keyId: string, account: string): Caller | Denied | undefined {
+    return this.#identity.ofKey?.(keyId, account);
+  }
 }
 
 /** Counts failures by address. */

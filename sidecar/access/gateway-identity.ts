@@ -47,6 +47,10 @@ export class GatewayIdentity implements Identity {
     return others?.resolve(credentials, trace) ?? Promise.resolve({ kind: 'denied', code: 'invalid_api_key' });
   }
 
+  ofKey(keyId: string, account: string): Caller | Denied | undefined {
+    return this.#options.others?.ofKey?.(keyId, account);
+  }
+
   #named(credentials: Credentials): Caller | Denied {
     const account = nameIn(credentials, 'x-ra-account');
     const keyId = nameIn(credentials, 'x-ra-key-id');

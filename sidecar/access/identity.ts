@@ -59,6 +59,11 @@ export type TraceHeaders = () => Readonly<Record<string, string>>;
 /** Authenticates callers: by a keys file, an HTTP authorizer or a trusted gateway. Never throws or rejects. */
 export interface Identity {
   resolve(credentials: Credentials, trace?: TraceHeaders): Promise<Caller | Denied>;
+  /**
+   * What this key of `account` is answered with now, for work that goes on after its request. Absent: this source does not list keys, as
+   * an authorizer does not. Returns undefined if the key is not listed any more, but its account has another one in force.
+   */
+  ofKey?(keyId: string, account: string): Caller | Denied | undefined;
 }
 
 /** Whether `models` includes `id`. */

@@ -57,6 +57,7 @@ export class KeyFileIdentity implements Identity, Gathering<KeyFile> {
   readonly #ignoresDevelopmentKey: boolean;
   readonly #secret = randomBytes(32);
   readonly #filed = new Map<string, FiledKey>();
+  readonly #byId = new Map<string, FiledKey>();
   readonly #openAccounts = new Set<string>();
   #lookups = 0;
 
@@ -78,13 +79,15 @@ export class KeyFileIdentity implements Identity, Gathering<KeyFile> {
       if (key.development && this.#ignoresDevelopmentKey) continue;
       const state = stateOfKey(key, file, -Infinity);
       if (state === 'good' && key.account !== undefined) this.#openAccounts.add(key.account);
-      this.#filed.set(this.#indexOf(key.hash), {
+      const filed: FiledKey = {
         answer:
           state === 'good'
             ? callerOf(key, this.#environment, accountOf(file, key.account))
             : { kind: 'denied', code: REASONS[state], known: namesOf(key) },
         expiresAt: state === 'revoked' || key.expires === undefined ? Infinity : Date.parse(key.expires),
-      });
+      };
+      this.#filed.set(this.#indexOf(key.hash), filed);
+      this.#byId.set(key.id, filed);
     }
   }
 
@@ -108,7 +111,17 @@ export class KeyFileIdentity implements Identity, Gathering<KeyFile> {
     this.#lookups++;
     const found = this.#filed.get(this.#indexOf(hashKey(key ?? NO_KEY)));
     if (key === undefined || found === undefined) return Promise.resolve(UNKNOWN_KEY);
-    return Promise.resolve(this.#now() < found.expiresAt ? found.answer : expired(found.answer));
+    return Promise.resolve(this.#answerOf(found));
+  }
+
+  ofKey(keyId: string, account: string): Caller | Denied | undefined {
+    const found = this.#byId.get(keyId);
+    if (found !== undefined) return this.#answerOf(found);
+    return this.#openAccounts.has(account) ? undefined : UNKNOWN_KEY;
+  }
+
+  #answerOf({ answer, expiresAt }: FiledKey): Caller | Denied {
+    return this.#now() < expiresAt ? answer : expired(answer);
   }
 
   #indexOf(hash: string): string {
@@ -236,6 +249,10 @@ export class WatchedKeys implements Identity {
     if (bearerOf(credentials) === undefined) return answer;
     await this.#file.refresh();
     return this.#keys === keys ? answer : this.#keys.resolve(credentials);
+  }
+
+  ofKey(keyId: string, account: string): Caller | Denied | undefined {
+    return this.#keys.ofKey(keyId, account);
   }
 
   /** Which content of the file is in force, after a check whether it has changed, as before an unknown key is rejected. */

@@ -29,6 +29,7 @@ import type { BatchEndpoint } from '../contracts/batch-schemas.js';
 import { parseBatchLine, type BatchLine } from '../contracts/batches.js';
 import type { ContractError, ErrorCode } from '../domain/errors.js';
 import { NO_TOKENS } from '../domain/money.js';
+import { CLASS_WEIGHTS } from '../domain/service-class.js';
 import { AbortHandle } from '../lib/abort.js';
 import type { Clock } from '../lib/clock.js';
 import { LineCheck, NO_ROOM, pause } from './batch-check.js';
@@ -94,7 +95,9 @@ export class RunningBatch {
   readonly #options: BatchRunOptions;
   readonly #slots: BatchSlots;
   readonly #stopped = new AbortHandle();
-  readonly #caller: Caller;
+  #caller: Caller;
+  /** Why its key may call no more. */
+  #denied: BatchProblem | undefined;
   readonly #route: WorkRoute;
   #record: BatchRecord;
   #why: StopReason | undefined;
@@ -296,6 +299,7 @@ export class RunningBatch {
     | { readonly code: ErrorCode; readonly requestId: string; readonly error: ContractError }
   > {
     const services = this.#options.services();
+    if (!this.#mayCall(services)) return 'stopped';
     const exchange = new ItemExchange(this.#record.endpoint, body, this.#stopped, services.clock.now());
     const { requestId } = exchange.head;
     let kept: BatchAttempt | undefined;
@@ -327,6 +331,20 @@ export class RunningBatch {
     }
     if (exchange.isUnstored) return 'unstored';
     return error === undefined ? 'stopped' : { code: error.code, requestId, error };
+  }
+
+  /**
+   * Whether its key may still call; if not, the batch is stopped as if it was cancelled. What the key may do now holds for all further
+   * lines. An expired key's batch goes on: the batch has a window of its own.
+   */
+  #mayCall({ identity }: Services): boolean {
+    const now = this.#caller.vouched ? undefined : identity.ofKey?.(this.#caller.keyId, this.account);
+    if (now?.kind === 'caller' && now.account === this.account) this.#caller = { ...now, weight: CLASS_WEIGHTS.batch };
+    if (now?.kind !== 'denied' || now.code === 'expired_api_key') return true;
+    const { code, message } = refusals.denied(now);
+    this.#denied = { code, message, param: null, line: null };
+    this.stop('cancelled');
+    return false;
   }
 
   async #keepError(answers: Answers, line: number, content: Uint8Array): Promise<void> {
@@ -398,6 +416,7 @@ export class RunningBatch {
       status: isCancelled ? 'cancelled' : isExpired ? 'expired' : 'completed',
       sums: { completed, failed, used, picodollars: String(picodollars) },
       files: { output: bytes.completed > 0, error: bytes.failed > 0 },
+      ...(this.#denied && { problems: [this.#denied] }),
     });
   }
 

@@ -12,13 +12,15 @@ import { readAll } from '../support/usage-records.js';
 const CANARY = 'xylophone-seventeen';
 
 const dir = t.testdir();
-const [own, other, barred] = [
+const [own, other, doomed, barred] = [
   makeKey(),
   makeKey({ id: 'other', account: 'umbrella' }),
+  makeKey({ id: 'doomed', account: 'acme' }),
   makeKey({ id: 'barred', account: 'acme', entitlements: { development: { models: 'all', routes: ['chat'] } } }),
 ];
 const keysFile = join(dir, 'keys.json');
-writeFileSync(keysFile, JSON.stringify({ version: 1, keys: [own.stored, other.stored, barred.stored] }));
+const others = [own.stored, other.stored, barred.stored];
+writeFileSync(keysFile, JSON.stringify({ version: 1, keys: [...others, doomed.stored] }));
 const prices = join(dir, 'prices.json');
 const rates = { input: '2', cachedInput: '2', output: '4' };
 const half = { input: '1', cachedInput: '1', output: '2' };
@@ -49,9 +51,9 @@ async function store(lines: readonly string[], more: object = {}): Promise<OpenA
   return await client.files.create({ file, purpose: 'batch', ...more });
 }
 
-async function batchOf(lines: readonly string[], more: object = {}): Promise<OpenAI.Batch> {
+async function batchOf(lines: readonly string[], more: object = {}, by = client): Promise<OpenAI.Batch> {
   const { id } = await store(lines);
-  return await client.batches.create({
+  return await by.batches.create({
     input_file_id: id,
     endpoint: '/v1/chat/completions',
     completion_window: '24h',
@@ -156,6 +158,18 @@ t.test('a cancelled batch keeps the answers that it has', async (t) => {
   t.equal((await answersIn(client, batch.output_file_id)).length, completed);
   t.equal((await client.batches.cancel(begun.id)).status, 'cancelled', 'a second time without effect');
   await client.files.delete(input.id);
+});
+
+t.test('a batch whose key is revoked ends, and keeps the answers that it has', async (t) => {
+  const lines = Array.from({ length: 2000 }, (_, i) => chatLine(String(i), 100));
+  const { id } = await batchOf(lines, {}, clientOf(doomed.key));
+  const revoked = { ...doomed.stored, revoked: '2026-01-01T00:00:00Z' };
+  writeFileSync(keysFile, JSON.stringify({ version: 1, keys: [...others, revoked] }));
+  const batch = await ended(client, id);
+  t.match(batch, { status: 'cancelled', errors: { data: [{ code: 'revoked_api_key', line: null }] } });
+  const { completed = 0, total = 0 } = batch.request_counts ?? {};
+  t.ok(completed < 2000, `${completed} of ${total}`);
+  t.equal((await answersIn(client, batch.output_file_id)).length, completed);
 });
 
 t.test('for another account there is no such file and no such batch', async (t) => {

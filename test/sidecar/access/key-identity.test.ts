@@ -85,6 +85,24 @@ t.test('whatever is not a known key after Bearer is invalid', async (t) => {
   t.match(await identity.resolve(sends(`bearer   ${key}`)), { kind: 'caller' }, 'the scheme is case-insensitive');
 });
 
+t.test('what a key is answered with is found by its id too', (t) => {
+  const keys = [
+    makeKey({ id: 'good' }),
+    makeKey({ id: 'revoked', revoked: '2026-05-01T00:00:00Z' }),
+    makeKey({ id: 'expired', expires: '2026-05-01T00:00:00Z' }),
+    makeKey({ id: 'frozen', account: 'icy' }),
+  ];
+  const file = { version: 1, accounts: { icy: { frozen: true } }, keys: keys.map(({ stored }) => stored) } as const;
+  const identity = new KeyFileIdentity(file, 'development', { now: () => NOW });
+  t.match(identity.ofKey('good', 'acme'), { kind: 'caller', keyId: 'good' });
+  t.match(identity.ofKey('revoked', 'acme'), { code: 'revoked_api_key' });
+  t.match(identity.ofKey('expired', 'acme'), { code: 'expired_api_key' });
+  t.match(identity.ofKey('frozen', 'icy'), { code: 'account_frozen' });
+  t.equal(identity.ofKey('gone', 'acme'), undefined, 'its account has another key');
+  t.match(identity.ofKey('gone', 'icy'), { code: 'invalid_api_key' }, 'its account has none in force');
+  t.end();
+});
+
 t.test('every credential costs one hash and one lookup, whatever the result', async (t) => {
   const good = makeKey();
   const revoked = makeKey({ revoked: '2026-05-01T00:00:00Z' });
