@@ -119,12 +119,14 @@ export class ReplyFlight implements Flight {
     const outputs: Output[] = [];
     let failed: string | undefined;
     let isCut = false;
-    while (failed === undefined) {
+    for (;;) {
       const [event] = this.#unread;
       if (!event) {
         failed = failure;
         break;
       }
+      failed = this.#impossible(event);
+      if (failed !== undefined) break;
       const tokens = event.kind === 'token' ? 1 + (event.late?.tokens ?? 0) : 1;
       if (this.#reply.waits(tokens)) {
         this.#reply.ask(outputs, tokens);
@@ -133,8 +135,7 @@ export class ReplyFlight implements Flight {
       if (event.kind === 'token') isCut = this.#reply.endLimited(outputs, tokens);
       this.#unread.shift();
       if (isCut) break;
-      failed = this.#impossible(event);
-      if (failed === undefined) this.#apply(event, outputs);
+      this.#apply(event, outputs);
     }
     const { over, tokens, most } = this.#reply;
     isCut ||= over && tokens === most && most < this.#maxTokens;

@@ -62,7 +62,7 @@ async function rests(pid: number): Promise<void> {
 
 /** The prompt host of short bodies. */
 function shortHost(sidecar: Sidecar): number {
-  const found = childrenOf(sidecar.pid).find(({ command }) => command.endsWith('host.js short'));
+  const found = childrenOf(sidecar.pid).find(({ command }) => /host\.js short( |$)/.test(command));
   if (!found) throw new Error('there is no prompt host');
   return found.pid;
 }

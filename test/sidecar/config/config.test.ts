@@ -79,7 +79,7 @@ t.test('without settings: every default', async (t) => {
       closeWaitMs: 10_000,
     },
     pricing: {},
-    credit: { pollMs: 2000, onLostBalances: 'refuse' },
+    credit: { pollMs: 2000, onLostBalances: 'refuse', reserve: 'whole' },
     fleet: { pickerMetrics: false, loadReport: 'off' },
     drain: { noticeMs: 0, timeoutMs: 30_000 },
     engine: {
