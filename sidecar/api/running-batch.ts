@@ -339,7 +339,8 @@ export class RunningBatch {
    */
   #mayCall({ identity }: Services): boolean {
     const now = this.#caller.vouched ? undefined : identity.ofKey?.(this.#caller.keyId, this.account);
-    if (now?.kind === 'caller' && now.account === this.account) this.#caller = { ...now, weight: CLASS_WEIGHTS.batch };
+    if (now?.kind === 'caller' && now.account === this.account)
+      this.#caller = Object.assign({}, now, { weight: CLASS_WEIGHTS.batch });
     if (now?.kind !== 'denied' || now.code === 'expired_api_key') return true;
     const { code, message } = refusals.denied(now);
     this.#denied = { code, message, param: null, line: null };
