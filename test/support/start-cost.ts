@@ -50,12 +50,15 @@ async function start(dataDir: string): Promise<Start> {
   }
   if (!printed.includes('is ready at')) throw new Error(`it did not start: ${printed}`);
   const readyS = (performance.now() - from) / 1000;
-  const used = groupMembers(child.pid ?? 0).map(
-    ({ pid, command }) => [/(?:sidecar|engine)\/\S+\.js.*$/.exec(command)?.[0] ?? command, usedS(pid)] as const,
-  );
+  // The engines of several models have one name: their times are added.
+  const used = new Map<string, number>();
+  for (const { pid, command } of groupMembers(child.pid ?? 0)) {
+    const name = /(?:sidecar|engine)\/\S+\.js.*$/.exec(command)?.[0] ?? command;
+    used.set(name, (used.get(name) ?? 0) + usedS(pid));
+  }
   signalGroup(child.pid ?? 0, 'SIGKILL');
   await ended;
-  return { readyS, used: new Map(used) };
+  return { readyS, used };
 }
 
 function median(values: readonly number[]): number {
