@@ -128,6 +128,15 @@ t.test('a key is rotated once: the end of its grace period is not the new key’
   t.same(await store.rotate(next?.id ?? '', 0), { kind: 'revoked' });
 });
 
+t.test('a rotation with a grace does not let the old key live past its own expiry', async (t) => {
+  const file = join(t.testdir({}), 'keys.json');
+  const expires = new Date(Date.now() + 60_000).toISOString();
+  const { stored } = makeKey({ id: 'k', expires });
+  await writeKeyFile(file, { version: 1, keys: [stored] });
+  t.match(await new KeyStore(file).rotate('k', 120_000), { kind: 'done' });
+  t.equal((await readKeyFile(file)).keys[0]?.expires, expires);
+});
+
 t.test('a change whose lock was broken meanwhile is not made', async (t) => {
   const dir = t.testdir({});
   const file = join(dir, 'keys.json');
