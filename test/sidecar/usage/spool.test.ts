@@ -109,6 +109,19 @@ t.test('a full segment is followed by another; its folder is synced before its r
   );
 });
 
+t.test('segments that are pruned are gone from a folder that is synced after', async (t) => {
+  const harness = await SpoolHarness.start({ segmentBytes: 1000 });
+  for (const id of ['a', 'b', 'c', 'd', 'e', 'f', 'g', 'h']) {
+    open(harness, id);
+    await close(harness, id);
+    await harness.pass(5);
+  }
+  const before = harness.disk.calls.length;
+  await harness.spool.prune({ segment: 2, offset: 0 });
+  const calls = harness.disk.calls.slice(before).map(({ call }) => call);
+  t.strictSame([calls.includes('remove'), calls.lastIndexOf('syncDir') > calls.lastIndexOf('remove')], [true, true]);
+});
+
 t.test('a failed sync is not repeated on that file: the next segment has the unacknowledged records', async (t) => {
   const harness = await SpoolHarness.start();
   open(harness, 'a');
