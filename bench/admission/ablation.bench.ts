@@ -29,7 +29,14 @@ const SEEDS = [1, 2, 3];
 const ENOUGH = 0.02;
 
 /** The rules that lose least alone, in pairs that might replace each other. */
-const PAIRS: readonly (readonly [string, string])[] = [];
+const PAIRS: readonly (readonly [string, string])[] = [
+  ['standing by length', 'judged again'],
+  ['exploring', 'one account left out'],
+  ['surplus', 'fresh'],
+  ['surplus', 'hopeless'],
+  ['fresh', 'hopeless'],
+  ['exploring', 'surplus'],
+];
 
 interface Variant {
   readonly name: string;
