@@ -10,7 +10,7 @@ import { schemaGrammar } from '../../engine/grammar/schema.js';
 import { GrammarConstraint } from '../../engine/llama/grammar-constraint.js';
 import { Grammars } from '../../engine/llama/grammars.js';
 import { compileCalls } from '../../engine/prompt/call-format.js';
-import { namedSyntax } from '../../engine/prompt/named-syntaxes.js';
+import { namedSyntax } from '../../engine/prompt/tool-use.js';
 import type { ReplyGrammar } from '../../engine/protocol/reply-format.js';
 import type { GenerateJob } from '../../engine/protocol/jobs.js';
 import { StepLoop } from '../../engine/scheduler/step-loop.js';

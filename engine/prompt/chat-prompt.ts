@@ -1,8 +1,7 @@
 import type { CallChoice } from './call-format.js';
-import { textOf, type PromptConversation } from './conversation.js';
-import { Marking, unusedMark, type SpecialTexts } from './data-text.js';
+import { textOf, type PromptConversation, type PromptMessage, type PromptPart } from './conversation.js';
+import { Marking, unusedMark, type SpecialTexts, splitAtMarks } from './data-text.js';
 import { regularHistory } from './history.js';
-import { markImages, sectionsOf } from './image-marks.js';
 import { compileConstraint, weighed, type ReplyConstraint, type CompiledConstraint } from './reply-constraint.js';
 import { grammarAfterHead } from '../grammar/gbnf.js';
 import { QUICK_WORK, WorkBudget } from '../grammar/work.js';
@@ -309,4 +308,67 @@ function notationTexts(notation: CallSyntax['arguments']): string[] {
 /** A lower bound of the text's tokens, from its length. */
 export function fewestTokens(vocabulary: Vocabulary, text: string): number {
   return Math.ceil(Buffer.byteLength(text) / vocabulary.longestTokenBytes);
+}
+
+/** A conversation whose images are a mark in the text: a character that it has nowhere else. */
+type MarkedImages =
+  | { readonly kind: 'none' }
+  | {
+      readonly kind: 'marked';
+      readonly conversation: PromptConversation;
+      readonly mark: string;
+      readonly count: number;
+    }
+  /** Every character that could be the mark is in the text. */
+  | { readonly kind: 'unmarkable' };
+
+/**
+ * Puts marks in place of images, as llama-server does with its own: a template is given text alone. A mark stands in the text
+ * without line breaks around it; other parts are joined with one. `besides`: the caller's other strings that a template may write.
+ */
+export function markImages(conversation: PromptConversation, besides?: unknown): MarkedImages {
+  const { messages } = conversation;
+  const count = messages.reduce((sum, { content }) => sum + partsOf(content).filter(isImage).length, 0);
+  if (count === 0) return { kind: 'none' };
+  // Without the images' own data, which is long and has no such character.
+  const texts = messages.map((message) => ({ ...message, content: joined(message, '') }));
+  const mark = unusedMark([{ ...conversation, messages: texts }, besides]);
+  if (mark === undefined) return { kind: 'unmarkable' };
+  const marked = messages.map((message) =>
+    partsOf(message.content).some(isImage) ? { ...message, content: joined(message, mark) } : message,
+  );
+  return { kind: 'marked', conversation: { ...conversation, messages: marked }, mark, count };
+}
+
+/** Pieces of a rendered text, split at the marks of images: the pieces before the first, between them, and after the last. */
+function sectionsOf(pieces: readonly string[], mark: string): readonly (readonly string[])[] {
+  const sections: string[][] = [[]];
+  for (const piece of pieces) {
+    const [first = '', ...rest] = splitAtMarks(piece, mark);
+    sections.at(-1)?.push(first);
+    for (const each of rest) sections.push([each]);
+  }
+  return sections;
+}
+
+function partsOf(content: PromptMessage['content']): readonly PromptPart[] {
+  return typeof content === 'string' || !content ? [] : content;
+}
+
+function isImage({ type }: PromptPart): boolean {
+  return type === 'image_url';
+}
+
+function joined({ content }: PromptMessage, mark: string): string {
+  if (typeof content === 'string') return content;
+  let text = '';
+  let afterImage = false;
+  for (const part of partsOf(content)) {
+    const image = isImage(part);
+    if (!image && part.text === undefined) continue;
+    if (!image && !afterImage && text !== '') text += '\n';
+    text += image ? mark : (part.text ?? '');
+    afterImage = image;
+  }
+  return text;
 }

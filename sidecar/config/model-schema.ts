@@ -29,7 +29,7 @@ const MOST_LAYERS = 1000;
 
 const KV_TYPES = ['f16', 'q8_0', 'q4_0'] as const;
 
-/** The same as engine/prompt/named-syntaxes.ts has. */
+/** The same as engine/prompt/tool-use.ts has. */
 export const TOOL_FORMATS = [
   'auto',
   'json',

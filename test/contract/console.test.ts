@@ -2,7 +2,7 @@
 import { writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import t from 'tap';
-import { PAGE_FILES } from '../../sidecar/console/page-files.js';
+import { PAGE_FILES } from '../../sidecar/console/console.js';
 import { errorOf } from '../support/error-answer.js';
 import { chatBody, JSON_HEADERS } from '../support/in-process.js';
 import { ask, CHAT, start, watch } from '../support/watched-console.js';

@@ -8,7 +8,7 @@ import { createServer } from 'node:http';
 import type { AddressInfo } from 'node:net';
 import { join } from 'node:path';
 import t from 'tap';
-import { PAGE_FILES } from '../../sidecar/console/page-files.js';
+import { PAGE_FILES } from '../../sidecar/console/console.js';
 import { freePort } from '../support/free-port.js';
 import { chatOnly, Sidecar } from '../support/sidecar.js';
 import { sourceRoot } from '../support/source-root.js';

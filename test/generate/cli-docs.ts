@@ -1,6 +1,6 @@
 import { EXIT } from '../../sidecar/commands/command.js';
 import { allCommands } from '../../sidecar/commands/command-table.js';
-import { CONFIGURATION, synopsis } from '../../sidecar/commands/help.js';
+import { CONFIGURATION, synopsis } from '../../sidecar/commands/command-line.js';
 
 /** The text of docs/cli.md. */
 export function cliDocs(): string {

@@ -4,7 +4,15 @@ import { ExportResultCode, W3CTraceContextPropagator, type ExportResult } from '
 import { OTLPMetricExporter } from '@opentelemetry/exporter-metrics-otlp-proto';
 import { OTLPTraceExporter } from '@opentelemetry/exporter-trace-otlp-proto';
 import { resourceFromAttributes, type Resource } from '@opentelemetry/resources';
-import { MeterProvider, PeriodicExportingMetricReader } from '@opentelemetry/sdk-metrics';
+import {
+  MeterProvider,
+  PeriodicExportingMetricReader,
+  AggregationTemporality,
+  DataPointType,
+  type CollectionResult,
+  type MetricData,
+  type MetricProducer,
+} from '@opentelemetry/sdk-metrics';
 import {
   BasicTracerProvider,
   ParentBasedSampler,
@@ -13,11 +21,11 @@ import {
 } from '@opentelemetry/sdk-trace-base';
 import type { Clock } from '../../lib/clock.js';
 import type { Log } from '../logger.js';
-import type { MetricReading } from '../instruments.js';
+import { type MetricReading, UNITS } from '../instruments.js';
 import type { Metrics } from '../metrics.js';
 import type { Tracing } from '../tracing.js';
-import { MetricBridge } from './metric-bridge.js';
 import { RequestTraces, time, type TraceLimits } from './traces.js';
+import { ValueType, type Attributes, type HrTime } from '@opentelemetry/api';
 
 /** The SDK's name for the source of the data. */
 const SCOPE = 'ra-sidecar';
@@ -233,4 +241,95 @@ function reasonOf(error: Error | undefined): string {
   if (typeof code === 'number') return `status ${code}`;
   if (typeof code === 'string' && /^[A-Z0-9_]{1,64}$/.test(code)) return code;
   return error && LATE.has(error.message) ? 'timeout' : 'failed';
+}
+
+/**
+ * Converts the metrics of /metrics to OpenTelemetry's form when an export is due, so that nothing is counted twice and
+ * requests are not delayed.
+ */
+
+interface MetricBridgeOptions {
+  readonly read: () => Promise<readonly MetricReading[]>;
+  readonly resource: Resource;
+  readonly scope: { readonly name: string };
+  /** Start of all counts: the start of the process. */
+  readonly since: HrTime;
+  readonly now: () => HrTime;
+}
+
+/** Labels that the semantic conventions define. Their values already follow the conventions. */
+const ATTRIBUTES: ReadonlyMap<string, string> = new Map(
+  [
+    'error.type',
+    'gen_ai.operation.name',
+    'gen_ai.provider.name',
+    'gen_ai.request.model',
+    'gen_ai.response.model',
+    'gen_ai.token.type',
+    'http.request.method',
+    'http.response.status_code',
+    'http.route',
+    'url.scheme',
+  ].map((name) => [name.replaceAll('.', '_'), name]),
+);
+
+/** Counts that can decrease, which the conventions treat as sums. */
+const UP_DOWN: ReadonlySet<string> = new Set(['http.server.active_requests']);
+
+class MetricBridge implements MetricProducer {
+  readonly #options: MetricBridgeOptions;
+
+  constructor(options: MetricBridgeOptions) {
+    this.#options = options;
+  }
+
+  async collect(): Promise<CollectionResult> {
+    const { read, resource, scope, since, now } = this.#options;
+    const readings = await read();
+    const endTime = now();
+    const metrics = readings.flatMap((reading) => metricOf(reading, since, endTime) ?? []);
+    return { resourceMetrics: { resource, scopeMetrics: [{ scope, metrics }] }, errors: [] };
+  }
+}
+
+/** Undefined if it has no sample. */
+export function metricOf(reading: MetricReading, startTime: HrTime, endTime: HrTime): MetricData | undefined {
+  const { name, help, definition, values } = reading;
+  const descriptor = {
+    name: definition?.convention?.name ?? name,
+    description: help,
+    unit: definition?.convention?.unit ?? (definition ? UNITS[definition.unit] : unitOf(name)),
+    valueType: ValueType.DOUBLE,
+  };
+  const about = { descriptor, aggregationTemporality: AggregationTemporality.CUMULATIVE };
+  const at = { startTime, endTime };
+  if (values.points.length === 0) return undefined;
+  if (values.type === 'histogram') {
+    const dataPoints = values.points.map(({ labels, bounds, counts, count, sum }) => ({
+      ...at,
+      attributes: attributesOf(labels),
+      value: { buckets: { boundaries: [...bounds], counts: [...counts] }, count, sum },
+    }));
+    return { ...about, dataPointType: DataPointType.HISTOGRAM, dataPoints };
+  }
+  // A gauge that was never set may be NaN, which is not allowed in a time series.
+  const dataPoints = values.points
+    .filter(({ value }) => Number.isFinite(value))
+    .map(({ labels, value }) => ({ ...at, attributes: attributesOf(labels), value }));
+  if (values.type === 'gauge' && !UP_DOWN.has(descriptor.name)) {
+    return { ...about, dataPointType: DataPointType.GAUGE, dataPoints };
+  }
+  return { ...about, dataPointType: DataPointType.SUM, isMonotonic: values.type === 'counter', dataPoints };
+}
+
+/** The unit of one of prom-client's metrics by its name's suffix; empty: it has none. */
+function unitOf(name: string): string {
+  const [, ends] = /_(seconds|bytes)(_total)?$/.exec(name) ?? [];
+  return ends === 'seconds' || ends === 'bytes' ? UNITS[ends] : '';
+}
+
+function attributesOf(labels: Readonly<Record<string, string | number>>): Attributes {
+  return Object.fromEntries(
+    Object.entries(labels).map(([label, value]) => [ATTRIBUTES.get(label) ?? label, value] as const),
+  );
 }

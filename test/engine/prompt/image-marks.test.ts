@@ -2,7 +2,7 @@ import t from 'tap';
 import { chatPrompt } from '../../../engine/prompt/chat-prompt.js';
 import type { PromptMessage, PromptPart } from '../../../engine/prompt/conversation.js';
 import { SpecialTexts } from '../../../engine/prompt/data-text.js';
-import { markImages } from '../../../engine/prompt/image-marks.js';
+import { markImages } from '../../../engine/prompt/chat-prompt.js';
 import { makeTemplate } from '../../../engine/prompt/template.js';
 import { fakeVocabulary } from '../../support/fake-vocabulary.js';
 

@@ -1,7 +1,7 @@
 import t from 'tap';
 import { WRAPPED } from '../../../engine/prompt/call-syntax.js';
 import type { PromptConversation } from '../../../engine/prompt/conversation.js';
-import { namedSyntax } from '../../../engine/prompt/named-syntaxes.js';
+import { namedSyntax } from '../../../engine/prompt/tool-use.js';
 import { withToolInstructions, withTrusted } from '../../../engine/prompt/tool-instructions.js';
 import type { ToolUse } from '../../../engine/prompt/tool-use.js';
 import { LOOSE_SYNTAXES, TAGGED_SYNTAXES } from '../../support/call-syntaxes.js';

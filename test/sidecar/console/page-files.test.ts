@@ -1,6 +1,6 @@
 /** The page’s files where they cannot be read. */
 import t from 'tap';
-import { PageFiles } from '../../../sidecar/console/page-files.js';
+import { PageFiles } from '../../../sidecar/console/console.js';
 import type { Exchange, Reply } from '../../../sidecar/http/exchange.js';
 
 t.test('a file that could not be read is read again at the next request, and then kept', async (t) => {

@@ -3,7 +3,7 @@ import { readdirSync, readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import t from 'tap';
 import ts from 'typescript';
-import { PAGE_FILES } from '../../../sidecar/console/page-files.js';
+import { PAGE_FILES } from '../../../sidecar/console/console.js';
 import { sourceRoot } from '../../support/source-root.js';
 
 const FOLDER = join(sourceRoot, 'sidecar/console/page');

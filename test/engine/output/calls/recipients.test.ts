@@ -3,7 +3,7 @@ import t, { type Test } from 'tap';
 import { callGrammar, callRules } from '../../../../engine/grammar/calls.js';
 import { ReplyText } from '../../../../engine/output/reply-text.js';
 import { compileCalls, type CallChoice } from '../../../../engine/prompt/call-format.js';
-import { namedSyntax } from '../../../../engine/prompt/named-syntaxes.js';
+import { namedSyntax } from '../../../../engine/prompt/tool-use.js';
 import type { CallSyntax } from '../../../../engine/protocol/reply-format.js';
 import { Gbnf } from '../../../support/gbnf.js';
 import { readCalls } from '../../../support/read-calls.js';

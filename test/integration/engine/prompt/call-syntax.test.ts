@@ -10,7 +10,7 @@ import { callFormatText, type ToolUse } from '../../../../engine/prompt/tool-use
 import { WRAPPED } from '../../../../engine/prompt/call-syntax.js';
 import type { PromptConversation } from '../../../../engine/prompt/conversation.js';
 import { chatPrompt, promptPieces, type PromptParts } from '../../../../engine/prompt/chat-prompt.js';
-import { namedSyntax, TOOL_FORMATS } from '../../../../engine/prompt/named-syntaxes.js';
+import { namedSyntax, TOOL_FORMATS } from '../../../../engine/prompt/tool-use.js';
 import { makePromptParts } from '../../../../engine/prompt/prompt-parts.js';
 import { TOOL_FORMATS as CONFIGURED } from '../../../../sidecar/config/model-schema.js';
 import { makeTemplate, type ChatTemplate } from '../../../../engine/prompt/template.js';

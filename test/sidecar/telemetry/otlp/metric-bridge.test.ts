@@ -1,7 +1,7 @@
 /** The metrics page’s content in OpenTelemetry’s form. The integration test compares both on a real sidecar. */
 import { DataPointType } from '@opentelemetry/sdk-metrics';
 import t from 'tap';
-import { metricOf } from '../../../../sidecar/telemetry/otlp/metric-bridge.js';
+import { metricOf } from '../../../../sidecar/telemetry/otlp/open.js';
 import { Metrics } from '../../../../sidecar/telemetry/metrics.js';
 import { UNITS } from '../../../../sidecar/telemetry/instruments.js';
 
