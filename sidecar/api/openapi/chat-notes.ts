@@ -1,184 +1,154 @@
 import { INERT_FIELDS } from '../../contracts/inert-fields.js';
 
-const MODEL: Note = { description: 'The model’s id.' };
+const MODEL = 'The model’s id.';
+
+/** Fields of every chunk of a stream. */
+const CHUNK = {
+  id: 'The reply’s id, the same in every chunk.',
+  object: 'The kind of object.',
+  created: 'Unix time in seconds, the same in every chunk.',
+  model: MODEL,
+  system_fingerprint: 'Names the weights.',
+};
 
 /** What each field of chat and of the model list means. */
 export const CHAT_NOTES: Notes = {
   ChatCompletionRequest: {
-    model: { description: 'A model that the key may call; GET /v1/models lists them.' },
-    messages: { description: 'The conversation, oldest first.' },
-    frequency_penalty: { description: 'Lowers a token’s chance with each time it was generated.', default: 0 },
-    presence_penalty: { description: 'Lowers the chance of every token that was generated.', default: 0 },
-    max_tokens: { description: 'As `max_completion_tokens`, which wins over it.' },
-    max_completion_tokens: {
-      description:
-        'The longest completion, in tokens. Absent: what the prompt leaves of the context. Over what the prompt leaves: 400, or under `contract: compatible` cut to it.',
-    },
-    n: {
-      description:
-        'Replies. The prompt is counted once, every completion in full. They run in parallel on seats that no request waits for, the others one after another.',
-      default: 1,
-    },
-    parallel_tool_calls: {
-      description: 'Whether one reply may make several calls; false: it ends with the first one.',
-      default: true,
-    },
-    reasoning_effort: {
-      description:
-        'Reaches the model’s template as the nearest level that it has; `none` asks for no thought. Absent: a model that can think does, with exceptions in JSON mode (docs/contract.md#chat-completion-request).',
-    },
-    response_format: {
-      description: '`json_object`: the reply is one valid JSON object, or the beginning of one where it ends early.',
-    },
-    seed: {
-      description:
-        'Fixes the random numbers of the reply; reply i uses seed + i. Past 2^53 it is rounded to the nearest double. A reply repeats for certain only when it ran alone.',
-    },
-    stop: {
-      description:
-        'Texts that end the reply; they are not part of it. Looked for in the content, not in thoughts or calls.',
-    },
-    store: { description: 'Accepted; nothing is stored.', default: false },
-    stream: { description: 'Answer as server-sent events.', default: false },
-    stream_options: { description: '`include_usage`: send a usage chunk before `[DONE]`.' },
-    temperature: { description: '0: always the most probable token.', default: 1 },
-    top_p: { description: 'Samples from the most probable tokens that together reach this share.', default: 1 },
-    tool_choice: {
-      description:
-        '`none`: the model is not shown the tools; `required`: it must call one, and needs `tools`. A function that is named here must be one of `tools` and is called once.',
-    },
-    tools: {
-      description:
-        'Functions that the model may call. Arguments are constrained to `parameters` as far as a grammar can (docs/compatible.md#json-schema). 422 from a model that is served without tools (`toolFormat: none`), and for tools whose grammar would be too large or too much work: past some 1,200 properties, 2,048 values of one enum, 256 alternatives of one value, or combinations of alternatives that multiply.',
-    },
-    user: { description: 'The end user, for fairness within the account. Never logged in clear.' },
+    model: 'A model that the key may call; GET /v1/models lists them.',
+    messages: 'The conversation, oldest first.',
+    frequency_penalty: 'Lowers a token’s chance with each time it was generated.',
+    presence_penalty: 'Lowers the chance of every token that was generated.',
+    max_tokens: 'As `max_completion_tokens`, which wins over it.',
+    max_completion_tokens:
+      'The longest completion, in tokens. Absent: what the prompt leaves of the context. Over what the prompt leaves: 400, or under `contract: compatible` cut to it.',
+    n: 'Replies. The prompt is counted once, every completion in full. They run in parallel on seats that no request waits for, the others one after another.',
+    parallel_tool_calls: 'Whether one reply may make several calls; false: it ends with the first one.',
+    reasoning_effort:
+      'Reaches the model’s template as the nearest level that it has; `none` asks for no thought. Absent: a model that can think does, with exceptions in JSON mode (docs/contract.md#chat-completion-request).',
+    response_format: '`json_object`: the reply is one valid JSON object, or the beginning of one where it ends early.',
+    seed: 'Fixes the random numbers of the reply; reply i uses seed + i. Past 2^53 it is rounded to the nearest double. A reply repeats for certain only when it ran alone.',
+    stop: 'Texts that end the reply; they are not part of it. Looked for in the content, not in thoughts or calls.',
+    store: 'Accepted; nothing is stored.',
+    stream: 'Answer as server-sent events.',
+    stream_options: '`include_usage`: send a usage chunk before `[DONE]`.',
+    temperature: '0: always the most probable token.',
+    top_p: 'Samples from the most probable tokens that together reach this share.',
+    tool_choice:
+      '`none`: the model is not shown the tools; `required`: it must call one, and needs `tools`. A function that is named here must be one of `tools` and is called once.',
+    tools:
+      'Functions that the model may call. Arguments are constrained to `parameters` as far as a grammar can (docs/compatible.md#json-schema). 422 from a model that is served without tools (`toolFormat: none`), and for tools whose grammar would be too large or too much work: past some 1,200 properties, 2,048 values of one enum, 256 alternatives of one value, or combinations of alternatives that multiply.',
+    user: 'The end user, for fairness within the account. Never logged in clear.',
   },
   SystemMessage: {
-    role: { description: 'Who speaks.' },
-    content: { description: 'The text.' },
-    name: { description: 'The speaker’s name.' },
+    role: 'Who speaks.',
+    content: 'The text.',
+    name: 'The speaker’s name.',
   },
   UserMessage: {
-    role: { description: 'Who speaks.' },
-    content: { description: 'A text, or parts.' },
-    name: { description: 'The speaker’s name.' },
+    role: 'Who speaks.',
+    content: 'A text, or parts.',
+    name: 'The speaker’s name.',
   },
   AssistantMessage: {
-    role: { description: 'Who speaks.' },
-    content: { description: 'The text. This or `tool_calls` must be there.' },
-    name: { description: 'The speaker’s name.' },
-    reasoning_content: { description: 'Thought text.' },
-    tool_calls: { description: 'Calls that were made.' },
+    role: 'Who speaks.',
+    content: 'The text. This or `tool_calls` must be there.',
+    name: 'The speaker’s name.',
+    reasoning_content: 'Thought text.',
+    tool_calls: 'Calls that were made.',
   },
   ToolMessage: {
-    role: { description: 'Who speaks.' },
-    content: { description: 'What the tool answered.' },
-    tool_call_id: { description: 'The call that it answers.' },
+    role: 'Who speaks.',
+    content: 'What the tool answered.',
+    tool_call_id: 'The call that it answers.',
   },
-  TextPart: { type: { description: 'Which part.' }, text: { description: 'The text.' } },
+  TextPart: { type: 'Which part.', text: 'The text.' },
   ImagePart: {
-    type: { description: 'Which part.' },
-    image_url: {
-      description:
-        '`url`: an https URL or an RFC 2397 data URL; no URL is ever fetched, so an https URL is answered 400, as are all images by a model without vision. PNG or JPEG.',
-    },
+    type: 'Which part.',
+    image_url:
+      '`url`: an https URL or an RFC 2397 data URL; no URL is ever fetched, so an https URL is answered 400, as are all images by a model without vision. PNG or JPEG.',
   },
   ToolCall: {
-    id: { description: 'The call’s id, which the tool’s message names.' },
-    type: { description: 'Which tool.' },
-    function: {
-      description:
-        'Its name, and its arguments as text. Under the strict contract 422 where they are not JSON, nest more than 64 levels deep, or have more than 131,072 values in all calls together.',
-    },
-    index: { description: 'As in the answer; ignored.' },
+    id: 'The call’s id, which the tool’s message names.',
+    type: 'Which tool.',
+    function:
+      'Its name, and its arguments as text. Under the strict contract 422 where they are not JSON, nest more than 64 levels deep, or have more than 131,072 values in all calls together.',
+    index: 'As in the answer; ignored.',
   },
   Tool: {
-    type: { description: 'Which tool.' },
-    function: { description: 'Its name, what it does and what it takes.' },
+    type: 'Which tool.',
+    function: 'Its name, what it does and what it takes.',
   },
   ToolParameters: {
-    type: { description: 'An object.' },
-    properties: { description: 'Parameters by name; `__proto__` is no name.' },
-    required: { description: 'Names of the parameters that must be given.' },
-    additionalProperties: { description: 'Whether other parameters are allowed, or what they must be.' },
-    $schema: { description: 'A dialect of json-schema.org; otherwise ignored.' },
+    type: 'An object.',
+    properties: 'Parameters by name; `__proto__` is no name.',
+    required: 'Names of the parameters that must be given.',
+    additionalProperties: 'Whether other parameters are allowed, or what they must be.',
+    $schema: 'A dialect of json-schema.org; otherwise ignored.',
   },
   PropertySchema: {
-    type: { description: 'The kind of value.' },
-    description: { description: 'What it is, for the model.' },
-    enum: { description: 'The values it can take.' },
-    const: { description: 'The one value it can take.' },
-    default: { description: 'What an absent value counts as.' },
-    items: { description: 'What the elements of an array must be.' },
-    properties: { description: 'Members of an object by name; `__proto__` is no name.' },
-    required: { description: 'Names of the members that must be there.' },
-    additionalProperties: { description: 'Whether other members are allowed, or what they must be.' },
-    allOf: { description: 'All of these must hold.' },
-    anyOf: { description: 'At least one of these must hold.' },
-    oneOf: { description: 'Exactly one of these must hold.' },
-    minimum: { description: 'The least number.' },
-    maximum: { description: 'The greatest number.' },
-    minLength: { description: 'The fewest characters.' },
-    maxLength: { description: 'The most characters.' },
-    pattern: { description: 'A regular expression. It is never run on the server.' },
+    type: 'The kind of value.',
+    description: 'What it is, for the model.',
+    enum: 'The values it can take.',
+    const: 'The one value it can take.',
+    default: 'What an absent value counts as.',
+    items: 'What the elements of an array must be.',
+    properties: 'Members of an object by name; `__proto__` is no name.',
+    required: 'Names of the members that must be there.',
+    additionalProperties: 'Whether other members are allowed, or what they must be.',
+    allOf: 'All of these must hold.',
+    anyOf: 'At least one of these must hold.',
+    oneOf: 'Exactly one of these must hold.',
+    minimum: 'The least number.',
+    maximum: 'The greatest number.',
+    minLength: 'The fewest characters.',
+    maxLength: 'The most characters.',
+    pattern: 'A regular expression. It is never run on the server.',
   },
   ChatCompletion: {
-    id: { description: 'The reply’s id.' },
-    object: { description: 'The kind of object.' },
-    created: { description: 'Unix time in seconds.' },
+    id: 'The reply’s id.',
+    object: 'The kind of object.',
+    created: 'Unix time in seconds.',
     model: MODEL,
-    choices: { description: 'The replies, in order.' },
-    system_fingerprint: { description: 'Names the weights.' },
-    usage: { description: 'Tokens.' },
-    metadata: { description: 'The weights, and which completion tokens each version of them produced.' },
+    choices: 'The replies, in order.',
+    system_fingerprint: 'Names the weights.',
+    usage: 'Tokens.',
+    metadata: 'The weights, and which completion tokens each version of them produced.',
   },
   CompletionChoice: {
-    index: { description: 'The reply’s place among the choices.' },
-    message: { description: 'The reply.' },
-    finish_reason: {
-      description:
-        'Why it ended. `length` may end a reply within a call: such a call is left out here, and unfinished in a stream.',
-    },
-    logprobs: { description: 'Never given.' },
-    matched_stop: { description: 'The stop text, or the id of the end token, that ended it.' },
+    index: 'The reply’s place among the choices.',
+    message: 'The reply.',
+    finish_reason:
+      'Why it ended. `length` may end a reply within a call: such a call is left out here, and unfinished in a stream.',
+    logprobs: 'Never given.',
+    matched_stop: 'The stop text, or the id of the end token, that ended it.',
   },
   CompletionToolCall: {
-    id: { description: 'The call’s id, to be repeated by the tool’s message.' },
-    type: { description: 'Which tool.' },
-    function: { description: 'Its name, and its arguments as text.' },
-    index: { description: 'The place among the message’s calls.' },
+    id: 'The call’s id, to be repeated by the tool’s message.',
+    type: 'Which tool.',
+    function: 'Its name, and its arguments as text.',
+    index: 'The place among the message’s calls.',
   },
   Usage: {
-    prompt_tokens: { description: 'Of the prompt, reused or not.' },
-    completion_tokens: { description: 'Generated, over all choices.' },
-    total_tokens: { description: 'Both.' },
-    reasoning_tokens: { description: 'Of the completion tokens, those of thought, its marks among them.' },
-    completion_tokens_details: { description: 'What the completion tokens were.' },
-    prompt_tokens_details: { description: '`cached_tokens`: prompt tokens whose state was reused.' },
+    prompt_tokens: 'Of the prompt, reused or not.',
+    completion_tokens: 'Generated, over all choices.',
+    total_tokens: 'Both.',
+    reasoning_tokens: 'Of the completion tokens, those of thought, its marks among them.',
+    completion_tokens_details: 'What the completion tokens were.',
+    prompt_tokens_details: '`cached_tokens`: prompt tokens whose state was reused.',
   },
   ChatCompletionChunk: {
-    id: { description: 'The reply’s id, the same in every chunk.' },
-    object: { description: 'The kind of object.' },
-    created: { description: 'Unix time in seconds, the same in every chunk.' },
-    model: MODEL,
-    system_fingerprint: { description: 'Names the weights.' },
-    choices: {
-      description:
-        'One reply’s next piece. `delta.role` comes on its first chunk; `finish_reason` on its last, whose delta is empty. A tool call’s `id`, `type` and name come on its first piece alone.',
-    },
+    ...CHUNK,
+    choices:
+      'One reply’s next piece. `delta.role` comes on its first chunk; `finish_reason` on its last, whose delta is empty. A tool call’s `id`, `type` and name come on its first piece alone.',
   },
   UsageChunk: {
-    id: { description: 'The reply’s id, the same in every chunk.' },
-    object: { description: 'The kind of object.' },
-    created: { description: 'Unix time in seconds, the same in every chunk.' },
-    model: MODEL,
-    system_fingerprint: { description: 'Names the weights.' },
-    choices: { description: 'None.' },
-    usage: { description: 'Tokens.' },
+    ...CHUNK,
+    choices: 'None.',
+    usage: 'Tokens.',
   },
   ModelList: {
-    object: { description: 'The kind of object.' },
-    data: { description: '`id` is what requests name in `model`; `created` is Unix time in seconds.' },
+    object: 'The kind of object.',
+    data: '`id` is what requests name in `model`; `created` is Unix time in seconds.',
   },
 };
 
@@ -209,125 +179,113 @@ export const COMPATIBLE_SHAPES: Readonly<Record<string, string>> = {
     'A JSON schema of the keywords that tools and schema libraries write. docs/compatible.md#json-schema lists which are enforced.',
 };
 
-const IGNORED: Note = { description: 'Accepted, without effect.' };
-const TIER: Note = {
-  description:
-    '`flex`: in class `batch`, whole replies on seats that are idle otherwise; `priority`: before the account’s other requests; each at its own ' +
-    'price. Without the key’s entitlement or a price, and with any other value: the class of the key.',
-};
-const SERVED_TIER: Note = { description: 'The tier that the request was served in; absent if it asked for none.' };
-const INERT = Object.fromEntries(
-  Object.keys(INERT_FIELDS).map((name) => [name, { description: 'Only these values, or empty.' } satisfies Note]),
-);
-const SESSION: Note = {
-  description: 'An id of the session that the request is a turn of (docs/admission.md).',
+const IGNORED = 'Accepted, without effect.';
+const TIER =
+  '`flex`: in class `batch`, whole replies on seats that are idle otherwise; `priority`: before the account’s other requests; each at its own ' +
+  'price. Without the key’s entitlement or a price, and with any other value: the class of the key.';
+const SERVED_TIER = 'The tier that the request was served in; absent if it asked for none.';
+const SESSION = 'An id of the session that the request is a turn of (docs/admission.md).';
+
+/** Fields that a chat and a response share, and that do not change the answer. */
+const UNREAD = {
+  ...Object.fromEntries(Object.keys(INERT_FIELDS).map((name) => [name, 'Only these values, or empty.'])),
+  metadata: IGNORED,
+  client_metadata: IGNORED,
+  service_tier: TIER,
+  prompt_cache_key: SESSION,
+  prompt_cache_retention: IGNORED,
+  prompt_cache_options: IGNORED,
+  safety_identifier: IGNORED,
 };
 
-function described(words: Readonly<Record<string, string>>): Readonly<Record<string, Note>> {
-  return Object.fromEntries(Object.entries(words).map(([name, description]) => [name, { description }]));
-}
+const LISTED_MODEL = {
+  id: 'What a request names.',
+  object: 'Always `model`.',
+  created: 'When this server began to host it, Unix time in seconds.',
+  owned_by: 'Its owner.',
+};
 
 export const COMPATIBLE_NOTES: Notes = {
   CompatibleChatRequest: {
     ...CHAT_NOTES['ChatCompletionRequest'],
-    ...described({
-      response_format: 'With `json_schema` a grammar constrains the reply to the schema, with `strict` or without.',
-      stream_options:
-        'With `include_usage` true the stream ends with the usage, and with `continuous_usage_stats` each chunk has it. `include_obfuscation` has no effect.',
-      tools: 'Functions that the model may call. An empty list offers none.',
-      reasoning: '`effort` as `reasoning_effort`; `max_tokens`: the most tokens of thought.',
-      thinking: '`type` turns thought on or off; `budget_tokens`: the most tokens of thought.',
-      thinking_token_budget: 'The most tokens of thought. 0: no thought; -1: no bound.',
-      thinking_budget: 'As `thinking_token_budget`.',
-      enable_thinking: 'Turns thought on or off.',
-      think: 'Turns thought on or off, or a level as `reasoning_effort`.',
-      usage: 'With `include` true as `stream_options.include_usage`.',
-      top_k: 'The number of most probable tokens to sample from. 0, -1: all.',
-      min_p: 'Tokens less probable than this part of the most probable one’s are not sampled.',
-      chat_template_kwargs: 'Values for names that the model’s chat template reads, for example `enable_thinking`.',
-      logprobs: 'Only false: log probabilities are not served.',
-      top_logprobs: 'Only 0: log probabilities are not served.',
-      logit_bias: 'Only empty: token biases are not served.',
-      modalities: 'Only `text`.',
-      audio: 'Only null: audio is not served.',
-      functions: 'Only null: `tools` took its place.',
-      function_call: 'Only null: `tool_choice` took its place.',
-      web_search_options: 'Only null: web search is not served.',
-      moderation: 'Only null: moderation is not served.',
-    }),
-    ...INERT,
-    metadata: IGNORED,
-    client_metadata: IGNORED,
-    service_tier: TIER,
-    prompt_cache_key: SESSION,
-    prompt_cache_retention: IGNORED,
-    prompt_cache_options: IGNORED,
-    safety_identifier: IGNORED,
+    response_format: 'With `json_schema` a grammar constrains the reply to the schema, with `strict` or without.',
+    stream_options:
+      'With `include_usage` true the stream ends with the usage, and with `continuous_usage_stats` each chunk has it. `include_obfuscation` has no effect.',
+    tools: 'Functions that the model may call. An empty list offers none.',
+    reasoning: '`effort` as `reasoning_effort`; `max_tokens`: the most tokens of thought.',
+    thinking: '`type` turns thought on or off; `budget_tokens`: the most tokens of thought.',
+    thinking_token_budget: 'The most tokens of thought. 0: no thought; -1: no bound.',
+    thinking_budget: 'As `thinking_token_budget`.',
+    enable_thinking: 'Turns thought on or off.',
+    think: 'Turns thought on or off, or a level as `reasoning_effort`.',
+    usage: 'With `include` true as `stream_options.include_usage`.',
+    top_k: 'The number of most probable tokens to sample from. 0, -1: all.',
+    min_p: 'Tokens less probable than this part of the most probable one’s are not sampled.',
+    chat_template_kwargs: 'Values for names that the model’s chat template reads, for example `enable_thinking`.',
+    logprobs: 'Only false: log probabilities are not served.',
+    top_logprobs: 'Only 0: log probabilities are not served.',
+    logit_bias: 'Only empty: token biases are not served.',
+    modalities: 'Only `text`.',
+    audio: 'Only null: audio is not served.',
+    functions: 'Only null: `tools` took its place.',
+    function_call: 'Only null: `tool_choice` took its place.',
+    web_search_options: 'Only null: web search is not served.',
+    moderation: 'Only null: moderation is not served.',
+    ...UNREAD,
     verbosity: IGNORED,
     prediction: IGNORED,
   },
   ResponsesRequest: {
-    ...described({
-      model: 'A model that the key may call; GET /v1/models lists them.',
-      input: 'A text of the user, or the conversation as items: messages, function calls, their outputs, reasoning.',
-      instructions: 'A system message before the input.',
-      max_output_tokens: 'The longest reply, in tokens, reasoning included.',
-      temperature: 'As in chat.',
-      top_p: 'As in chat.',
-      stream: 'Answer with server-sent events.',
-      stream_options: '`include_obfuscation` has no effect.',
-      tools: 'Functions that the model may call, and namespaces of functions. Other tools are left out.',
-      tool_choice: '`none`, `auto`, `required`, or one function by its name and namespace.',
-      parallel_tool_calls: 'Whether one reply may hold several calls.',
-      reasoning:
-        '`effort` as `reasoning_effort` in chat; `max_tokens`: the most tokens of thought; summaries are not made.',
-      text: '`format` holds the reply to a JSON object or a JSON schema; `verbosity` has no effect.',
-      user: 'As in chat.',
-      top_logprobs: 'Only 0: log probabilities are not served.',
-      background: 'Only false.',
-      previous_response_id: 'Only null: no response is stored.',
-      conversation: 'Only null: no conversation is stored.',
-      prompt: 'Only null: no prompt is stored.',
-      context_management: 'Only null: no input is left out.',
-      moderation: 'Only null: moderation is not served.',
-    }),
-    store: { description: 'Accepted; nothing is stored.' },
-    ...INERT,
+    model: 'A model that the key may call; GET /v1/models lists them.',
+    input: 'A text of the user, or the conversation as items: messages, function calls, their outputs, reasoning.',
+    instructions: 'A system message before the input.',
+    max_output_tokens: 'The longest reply, in tokens, reasoning included.',
+    temperature: 'As in chat.',
+    top_p: 'As in chat.',
+    stream: 'Answer with server-sent events.',
+    stream_options: '`include_obfuscation` has no effect.',
+    tools: 'Functions that the model may call, and namespaces of functions. Other tools are left out.',
+    tool_choice: '`none`, `auto`, `required`, or one function by its name and namespace.',
+    parallel_tool_calls: 'Whether one reply may hold several calls.',
+    reasoning:
+      '`effort` as `reasoning_effort` in chat; `max_tokens`: the most tokens of thought; summaries are not made.',
+    text: '`format` holds the reply to a JSON object or a JSON schema; `verbosity` has no effect.',
+    user: 'As in chat.',
+    top_logprobs: 'Only 0: log probabilities are not served.',
+    background: 'Only false.',
+    previous_response_id: 'Only null: no response is stored.',
+    conversation: 'Only null: no conversation is stored.',
+    prompt: 'Only null: no prompt is stored.',
+    context_management: 'Only null: no input is left out.',
+    moderation: 'Only null: moderation is not served.',
+    store: 'Accepted; nothing is stored.',
+    ...UNREAD,
     include: IGNORED,
     max_tool_calls: IGNORED,
     truncation: IGNORED,
-    client_metadata: IGNORED,
-    metadata: IGNORED,
-    service_tier: TIER,
-    prompt_cache_key: SESSION,
-    prompt_cache_retention: IGNORED,
-    prompt_cache_options: IGNORED,
-    safety_identifier: IGNORED,
   },
   MessagesRequest: {
-    ...described({
-      model: 'A model that the key may call; GET /v1/models lists them.',
-      messages: 'The conversation, oldest first. Neighbours of one role are one turn.',
-      system: 'A text or blocks of text, before the messages.',
-      max_tokens:
-        'The longest reply, in tokens, thoughts included; cut to what the prompt leaves. Absent: what it leaves.',
-      stop_sequences: 'As `stop` in chat.',
-      stream: 'Answer with server-sent events.',
-      temperature: 'As in chat.',
-      top_p: 'As in chat.',
-      top_k: 'The number of most probable tokens to sample from. 0, -1: all.',
-      tools:
-        'Tools of the caller’s own, with their `input_schema`. Those of other types are not offered, nor are those with `defer_loading` until a result refers to them.',
-      tool_choice: '`auto`, `any`, `none`, or one tool by its name; with `disable_parallel_tool_use` at most one call.',
-      thinking:
-        '`disabled`, or absent without an effort: no thought where the model can do without. Else the model thinks; a budget without an effort chooses one.',
-      output_config: '`effort` as `reasoning_effort` in chat; `format` holds the reply to a JSON schema.',
-      output_format: 'As `output_config.format`.',
-      metadata: '`user_id` is `user` in chat.',
-      thread: 'Only null: no message is stored.',
-      container: 'Only null: no tool runs here.',
-      mcp_servers: 'Only empty: no tool runs here.',
-    }),
+    model: 'A model that the key may call; GET /v1/models lists them.',
+    messages: 'The conversation, oldest first. Neighbours of one role are one turn.',
+    system: 'A text or blocks of text, before the messages.',
+    max_tokens:
+      'The longest reply, in tokens, thoughts included; cut to what the prompt leaves. Absent: what it leaves.',
+    stop_sequences: 'As `stop` in chat.',
+    stream: 'Answer with server-sent events.',
+    temperature: 'As in chat.',
+    top_p: 'As in chat.',
+    top_k: 'The number of most probable tokens to sample from. 0, -1: all.',
+    tools:
+      'Tools of the caller’s own, with their `input_schema`. Those of other types are not offered, nor are those with `defer_loading` until a result refers to them.',
+    tool_choice: '`auto`, `any`, `none`, or one tool by its name; with `disable_parallel_tool_use` at most one call.',
+    thinking:
+      '`disabled`, or absent without an effort: no thought where the model can do without. Else the model thinks; a budget without an effort chooses one.',
+    output_config: '`effort` as `reasoning_effort` in chat; `format` holds the reply to a JSON schema.',
+    output_format: 'As `output_config.format`.',
+    metadata: '`user_id` is `user` in chat.',
+    thread: 'Only null: no message is stored.',
+    container: 'Only null: no tool runs here.',
+    mcp_servers: 'Only empty: no tool runs here.',
     cache_control: IGNORED,
     context_management: IGNORED,
     diagnostics: IGNORED,
@@ -338,7 +296,7 @@ export const COMPATIBLE_NOTES: Notes = {
     workspace_id: IGNORED,
     betas: IGNORED,
   },
-  MessageObject: described({
+  MessageObject: {
     id: 'Not stored: no later request can name it.',
     type: 'Always `message`.',
     role: 'Always `assistant`.',
@@ -348,48 +306,38 @@ export const COMPATIBLE_NOTES: Notes = {
       'Why it ended. `max_tokens`: at the length that was asked for; `model_context_window_exceeded`: at what the prompt left of the context.',
     stop_sequence: 'The text of `stop_sequences` that ended it.',
     usage: '`input_tokens` are those of the prompt that were not reused, `cache_read_input_tokens` those that were.',
-  }),
-  MessageEvent: described({
+  },
+  MessageEvent: {
     type: 'Which event it is.',
     message: 'The message without its content, in the first event.',
     index: 'Of the block.',
     content_block: 'The block that begins, empty.',
     delta: 'What is added to a block, or why the message ended.',
     usage: 'In the last event but one: tokens of the reply.',
-  }),
-  MessageError: described({
+  },
+  MessageError: {
     type: 'Always `error`.',
     error: 'Its type, a message, and in `details` the code and the place of the catalogue.',
     request_id: 'As in the header `request-id`.',
-  }),
-  TokenCount: described({ input_tokens: 'Of the whole prompt, reused or not.' }),
+  },
+  TokenCount: { input_tokens: 'Of the whole prompt, reused or not.' },
   PricedCompletion: { ...CHAT_NOTES['ChatCompletion'], service_tier: SERVED_TIER },
   PricedUsage: {
     ...CHAT_NOTES['Usage'],
-    ...described({
-      cost: 'USD, the number that is nearest to the price in the usage record.',
-      cost_details: 'The parts of the prompt and of the replies.',
-    }),
+    cost: 'USD, the number that is nearest to the price in the usage record.',
+    cost_details: 'The parts of the prompt and of the replies.',
   },
   PricedUsageChunk: { ...CHAT_NOTES['UsageChunk'], service_tier: SERVED_TIER },
-  CountedChunk: { ...CHAT_NOTES['ChatCompletionChunk'], ...described({ usage: 'Tokens so far.' }) },
+  CountedChunk: { ...CHAT_NOTES['ChatCompletionChunk'], usage: 'Tokens so far.' },
   TieredChunk: {
     ...CHAT_NOTES['ChatCompletionChunk'],
-    ...described({ usage: 'Tokens so far, with `continuous_usage_stats`.' }),
+    usage: 'Tokens so far, with `continuous_usage_stats`.',
     service_tier: SERVED_TIER,
   },
-  Model: described({
-    id: 'What a request names.',
-    object: 'Always `model`.',
-    created: 'When this server began to host it, Unix time in seconds.',
-    owned_by: 'Its owner.',
-  }),
+  Model: LISTED_MODEL,
   DescribedModelList: { ...CHAT_NOTES['ModelList'] },
-  DescribedModel: described({
-    id: 'What a request names.',
-    object: 'Always `model`.',
-    created: 'When this server began to host it, Unix time in seconds.',
-    owned_by: 'Its owner.',
+  DescribedModel: {
+    ...LISTED_MODEL,
     name: 'The same as `id`.',
     context_length: 'Tokens of its longest seat, which prompt and reply share.',
     context_window: 'As `context_length`.',
@@ -402,15 +350,15 @@ export const COMPATIBLE_NOTES: Notes = {
     supported_parameters:
       'Fields of a chat that have an effect: `tools` if it calls tools, `reasoning` if its thoughts are told apart. Absent while the server starts.',
     pricing: 'USD a token, as exact text, of a prompt, a reply, and tokens of a prompt that are reused.',
-  }),
-  ResponseEvent: described({
+  },
+  ResponseEvent: {
     type: 'Which event it is.',
     sequence_number: 'From 0 on.',
     response: 'The response, in the first events and the last.',
     item: 'The item that begins or is complete.',
     delta: 'What is added to a text.',
-  }),
-  Response: described({
+  },
+  Response: {
     id: 'Not stored: no later request can name it.',
     object: 'Always `response`.',
     created_at: 'Unix time in seconds.',
@@ -438,16 +386,9 @@ export const COMPATIBLE_NOTES: Notes = {
     usage: 'Tokens.',
     user: 'Always null: not repeated.',
     metadata: 'Always empty.',
-    service_tier: SERVED_TIER.description,
-  }),
+    service_tier: SERVED_TIER,
+  },
 };
 
-/** What a schema cannot say of one field. */
-export interface Note {
-  readonly description: string;
-  /** What an absent field counts as. */
-  readonly default?: unknown;
-}
-
 /** Notes by named part, then by field. */
-export type Notes = Readonly<Record<string, Readonly<Record<string, Note>>>>;
+export type Notes = Readonly<Record<string, Readonly<Record<string, string>>>>;

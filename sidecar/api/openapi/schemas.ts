@@ -12,7 +12,7 @@ import { EMBEDDINGS_SCHEMA, RERANK_SCHEMA } from '../../contracts/inputs.js';
 import { MESSAGES_SCHEMA } from '../../contracts/messages-schema.js';
 import { RESPONSES_SCHEMA } from '../../contracts/responses-schema.js';
 import { SYSTEMONE_SCHEMA } from '../../contracts/systemone.js';
-import { NOTES, SHAPES } from './notes.js';
+import { DEFAULTS, NOTES, SHAPES } from './notes.js';
 
 /** A JSON schema, or a part of one. */
 export type Schema = Readonly<Record<string, unknown>>;
@@ -205,13 +205,18 @@ function inner(value: unknown): unknown {
 function described(name: string, schema: Schema): Schema {
   const words = SHAPES[name];
   const notes = NOTES[name] ?? {};
+  const defaults = DEFAULTS[name] ?? {};
+  const noteOf = (field: string): object => ({
+    ...(field in notes && { description: notes[field] }),
+    ...(field in defaults && { default: defaults[field] }),
+  });
   const fields = schema['properties'] as Readonly<Record<string, Schema>> | undefined;
   return {
     ...(words !== undefined && { description: words }),
     ...schema,
     ...(fields && {
       properties: Object.fromEntries(
-        Object.entries(fields).map(([field, rule]) => [field, { ...rule, ...notes[field] }]),
+        Object.entries(fields).map(([field, rule]) => [field, { ...rule, ...noteOf(field) }]),
       ),
     }),
   };

@@ -7,7 +7,7 @@ import { DECISIONS_SCHEMA } from '../../../../sidecar/contracts/decisions.js';
 import { SYSTEMONE_SCHEMA } from '../../../../sidecar/contracts/systemone.js';
 import { toChatRequest } from '../../../../sidecar/contracts/chat.js';
 import { toDecisionRequest } from '../../../../sidecar/contracts/decisions.js';
-import { NOTES, SHAPES } from '../../../../sidecar/api/openapi/notes.js';
+import { DEFAULTS, NOTES, SHAPES } from '../../../../sidecar/api/openapi/notes.js';
 import { openApiDocument } from '../../../../sidecar/api/openapi/openapi.js';
 import { referencesOf } from '../../../../sidecar/api/public-routes.js';
 import { componentSchemas, type Schema } from '../../../../sidecar/api/openapi/schemas.js';
@@ -243,11 +243,11 @@ t.test('the published defaults are those in force', async (t) => {
   const required = { model, messages: [{ role: 'user', content: 'x' }] };
   const plain = toChatRequest(required);
   t.equal(plain.kind, 'ok');
-  for (const [field, { default: standard }] of Object.entries(NOTES['ChatCompletionRequest'] ?? {})) {
-    if (standard !== undefined) t.strictSame(toChatRequest({ ...required, [field]: standard }), plain, field);
+  for (const [field, standard] of Object.entries(DEFAULTS['ChatCompletionRequest'] ?? {})) {
+    t.strictSame(toChatRequest({ ...required, [field]: standard }), plain, field);
   }
   const questions = [{ id: 'q', type: 'yes_no', question: 'Is it?' }];
-  const temperature = NOTES['DecisionsRequest']?.['temperature']?.default;
+  const temperature = DEFAULTS['DecisionsRequest']?.['temperature'];
   t.strictSame(
     toDecisionRequest({ model, input: 'x', questions, temperature }),
     toDecisionRequest({ model, input: 'x', questions }),
