@@ -23,7 +23,7 @@ import { ENGINE_EXIT } from './protocol/messages.js';
 import { isPooling } from './protocol/setup.js';
 import { startRemotePooling } from './remote/remote-pooling.js';
 import { checkRemote } from './remote/start.js';
-import { processClock } from './scheduler/clock.js';
+import { processClock } from './protocol/clock.js';
 
 // An abort inside llama.cpp would start a debugger on this process to print a stack trace.
 process.env['GGML_NO_BACKTRACE'] = '1';

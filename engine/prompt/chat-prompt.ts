@@ -324,15 +324,15 @@ type MarkedImages =
 
 /**
  * Puts marks in place of images, as llama-server does with its own: a template is given text alone. A mark stands in the text
- * without line breaks around it; other parts are joined with one. `besides`: the caller's other strings that a template may write.
+ * without line breaks around it; other parts are joined with one. `otherTexts`: the caller's other strings that a template may write.
  */
-export function markImages(conversation: PromptConversation, besides?: unknown): MarkedImages {
+export function markImages(conversation: PromptConversation, otherTexts?: unknown): MarkedImages {
   const { messages } = conversation;
   const count = messages.reduce((sum, { content }) => sum + partsOf(content).filter(isImage).length, 0);
   if (count === 0) return { kind: 'none' };
   // Without the images' own data, which is long and has no such character.
   const texts = messages.map((message) => ({ ...message, content: joined(message, '') }));
-  const mark = unusedMark([{ ...conversation, messages: texts }, besides]);
+  const mark = unusedMark([{ ...conversation, messages: texts }, otherTexts]);
   if (mark === undefined) return { kind: 'unmarkable' };
   const marked = messages.map((message) =>
     partsOf(message.content).some(isImage) ? { ...message, content: joined(message, mark) } : message,

@@ -8,7 +8,7 @@ import { ENGINE_EXIT, NO_REPORT, PROTOCOL_VERSION, type FromEngine, type ToEngin
 import type { EmbedJob } from '../protocol/jobs.js';
 import { isPooling, type EngineSetup, type RemoteSetup } from '../protocol/setup.js';
 import { Shell } from '../protocol/shell.js';
-import { processClock } from '../scheduler/clock.js';
+import { processClock } from '../protocol/clock.js';
 import { PoolingLoop } from '../scheduler/pooling-loop.js';
 import { RemoteLoop } from './remote-loop.js';
 import { startRemotePooling, type StartedPooling } from './remote-pooling.js';

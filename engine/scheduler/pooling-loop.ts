@@ -15,10 +15,9 @@
  * has had nothing to do for some time that memory is overwritten.
  */
 import type { CacheScope } from '../protocol/cache-key.js';
-import type { Clock } from '../protocol/clock.js';
+import { processClock, type Clock } from '../protocol/clock.js';
 import type { EmbedJob, Output } from '../protocol/jobs.js';
 import { NO_CACHE, type EngineReport } from '../protocol/messages.js';
-import { processClock } from './clock.js';
 import { EngineFault, faultReason } from './faults.js';
 import type { Emit } from './outbox.js';
 

@@ -1,4 +1,3 @@
-import { processClock } from './clock.js';
 import { CopyTimes, type DecodeCosts } from './copy-times.js';
 import type { SequenceStates } from './decoder.js';
 import { EngineFault } from './faults.js';
@@ -9,7 +8,7 @@ import { choose, type ChosenSequence, type Slot } from './sequence-choice.js';
 import type { Reuse, SequenceTokens } from './sequence-tokens.js';
 import type { Held } from './state-store.js';
 import { ClosedScopes, prefixHashes, type CacheKey, type CacheScope } from '../protocol/cache-key.js';
-import type { Clock } from '../protocol/clock.js';
+import { processClock, type Clock } from '../protocol/clock.js';
 import type { CacheCounts, HeldPrefix, HeldTokens } from '../protocol/messages.js';
 
 /** A sequence that was taken for a prompt: it contains exactly the first `keep` tokens of it. */

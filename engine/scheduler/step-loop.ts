@@ -23,9 +23,8 @@
  * for at most as long as a step takes (copy-times.ts). While nothing runs, next prompts are evaluated ahead (prefill-ahead.ts).
  */
 import type { Decoder, StepPart } from './decoder.js';
-import { processClock } from './clock.js';
 import type { CacheScope } from '../protocol/cache-key.js';
-import type { Clock } from '../protocol/clock.js';
+import { processClock, type Clock } from '../protocol/clock.js';
 import { RefillWait } from './refill-wait.js';
 import { Jobs, stepsOf } from './jobs.js';
 import { type Emit, Outbox, SEND_MS } from './outbox.js';

@@ -19,7 +19,7 @@
 import type { Account } from './accounts.js';
 import type { Overload } from './overload.js';
 import type { QueuedRequest } from './request.js';
-import { freeSeatsOf, type Replica } from './seats.js';
+import { freeSeatsOf, type ReplicaState } from './seats.js';
 import type { Sessions } from './sessions.js';
 import type { QueueState } from './state.js';
 
@@ -154,10 +154,10 @@ export interface PlacementNeeds {
  * ones.
  */
 export function place(
-  replicas: readonly Replica[],
+  replicas: readonly ReplicaState[],
   needs: PlacementNeeds,
   reusableTokens: (replica: number) => number,
-  freeOf: (replica: Replica) => number = freeSeatsOf,
+  freeOf: (replica: ReplicaState) => number = freeSeatsOf,
 ): number {
   let context = Infinity;
   let candidates = 0;
@@ -171,14 +171,14 @@ export function place(
     found = at;
   }
   if (candidates <= 1) return found;
-  const among = (replica: Replica): boolean => freeOf(replica) > 0 && replica.contextPerSeat === context;
+  const among = (replica: ReplicaState): boolean => freeOf(replica) > 0 && replica.contextPerSeat === context;
   return best(replicas, among, needs, reusableTokens);
 }
 
 /** The best of the replicas that are `among` the candidates. */
 function best(
-  replicas: readonly Replica[],
-  among: (replica: Replica) => boolean,
+  replicas: readonly ReplicaState[],
+  among: (replica: ReplicaState) => boolean,
   needs: PlacementNeeds,
   reusableTokens: (replica: number) => number,
 ): number {
@@ -201,12 +201,12 @@ function best(
 }
 
 /** The lowest ratio of these replicas; Infinity where none is known. */
-function lowestRatio(replicas: readonly Replica[]): number {
+function lowestRatio(replicas: readonly ReplicaState[]): number {
   return Math.min(...replicas.map(({ tokenTimeRatio = Infinity }) => tokenTimeRatio));
 }
 
 /** The share of a token's time that the fastest replica would save; 0 where that is not known, small, or to be learned again. */
-function slowness({ tokenTimeRatio = 0, passedOver }: Replica, fastest: number): number {
+function slowness({ tokenTimeRatio = 0, passedOver }: ReplicaState, fastest: number): number {
   if (passedOver >= PROBE_AFTER_GRANTS || tokenTimeRatio <= SAME_SPEED_RATIO * fastest) return 0;
   return Math.min(1 - fastest / tokenTimeRatio, MOST_SLOWNESS);
 }

@@ -181,10 +181,10 @@ export class Survival {
   }
 
   #age(now: number, halfMs: number): void {
-    const passed = now - this.#at;
-    if (passed <= 0) return;
+    const elapsedMs = now - this.#at;
+    if (elapsedMs <= 0) return;
     this.#at = now;
-    this.#weight *= 2 ** Math.min(passed / halfMs, 60);
+    this.#weight *= 2 ** Math.min(elapsedMs / halfMs, 60);
     if (this.#weight < LARGEST_WEIGHT) return;
     for (let bin = 0; bin < BINS; bin += 1) {
       this.#left[bin] = (this.#left[bin] ?? 0) / this.#weight;
@@ -315,8 +315,8 @@ export class Patience {
 
   /** Whether probabilities have to be computed again at this time, with `count` observations. */
   isStale(now: number, count: number): boolean {
-    const passed = now - this.#fittedAt;
-    return (passed >= FIT_MS && this.#seen > NEW_PART * count) || passed >= HALF_MS;
+    const elapsedMs = now - this.#fittedAt;
+    return (elapsedMs >= FIT_MS && this.#seen > NEW_PART * count) || elapsedMs >= HALF_MS;
   }
 
   /** The survival was fitted: computes the waits. `wholeMs`: as of {@link outcomeOf}. O(bins x parts). */

@@ -40,7 +40,7 @@ import { Overload } from './overload.js';
 import { PartWaits } from './part-waits.js';
 import { reportOf, snapshotOf, type QueueReport, type QueueSnapshot } from './report.js';
 import { QueuedRequest } from './request.js';
-import type { Replica, ReplicaSize } from './seats.js';
+import type { ReplicaState, ReplicaSize } from './seats.js';
 import { Sessions, type SessionSettings } from './sessions.js';
 import { QueueState } from './state.js';
 import type {
@@ -81,7 +81,7 @@ export interface QueueLoad {
   readonly seats: number;
   readonly busy: number;
   readonly waiting: number;
-  readonly replicas: { readonly all: readonly Replica[] };
+  readonly replicas: { readonly all: readonly ReplicaState[] };
 }
 
 /** What the end of a lease means for its caller's patience; other ends mean neither. */

@@ -4,7 +4,7 @@ import type { ServiceClass } from '../domain/service-class.js';
 import type { Account, AccountClass } from './accounts.js';
 import type { Overload } from './overload.js';
 import type { RetryReservations } from './retry.js';
-import type { Replica } from './seats.js';
+import type { ReplicaState } from './seats.js';
 import type { QueueState } from './state.js';
 import type { Awaited, LentCounts, SessionCounts } from './types.js';
 
@@ -72,7 +72,7 @@ interface OverloadReport {
 /** The queue in full. */
 export interface QueueReport extends Omit<QueueSnapshot, 'accounts'> {
   /** `tokenTimeRatio`: null where it is not known. */
-  readonly replicas: readonly (Pick<Replica, 'seats' | 'busy' | 'kept' | 'lent' | 'up'> & {
+  readonly replicas: readonly (Pick<ReplicaState, 'seats' | 'busy' | 'kept' | 'lent' | 'up'> & {
     readonly tokenTimeRatio: number | null;
   })[];
   /** Jain's index of weighted seat time in the last minute, over accounts that always had a request to seat; null: fewer than two. */

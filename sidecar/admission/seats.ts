@@ -8,7 +8,7 @@
  */
 
 /** The queue's counts of one replica of the model's engine. */
-export interface Replica {
+export interface ReplicaState {
   /** Seats that it reported last, and the tokens that each of them can hold. */
   readonly seats: number;
   readonly contextPerSeat: number;
@@ -29,9 +29,9 @@ export interface Replica {
 }
 
 /** The counts of a replica at the start. */
-export type ReplicaSize = Pick<Replica, 'seats' | 'contextPerSeat'>;
+export type ReplicaSize = Pick<ReplicaState, 'seats' | 'contextPerSeat'>;
 
-type Counted = { -readonly [Field in keyof Replica]: Replica[Field] };
+type Counted = { -readonly [Field in keyof ReplicaState]: ReplicaState[Field] };
 
 /**
  * The seats of all replicas of one model. The sums are brought up to date when a count changes, since they are read more
@@ -67,7 +67,7 @@ export class ReplicaSeats {
     this.#sum();
   }
 
-  get all(): readonly Replica[] {
+  get all(): readonly ReplicaState[] {
     return this.#replicas;
   }
 
@@ -235,12 +235,12 @@ export class ReplicaSeats {
 }
 
 /** Seats that no lease holds and that are not kept; 0 while the replica is not available. */
-export function freeSeatsOf({ up, seats, busy, kept }: Replica): number {
+export function freeSeatsOf({ up, seats, busy, kept }: ReplicaState): number {
   return up ? Math.max(0, seats - busy - kept) : 0;
 }
 
 /** Free seats that are not lent; 0 while the replica is not available. Negative: so many lent ones are wanted back. */
-export function idleSeatsOf({ up, seats, busy, kept, lent }: Replica): number {
+export function idleSeatsOf({ up, seats, busy, kept, lent }: ReplicaState): number {
   return up ? seats - busy - kept - lent : 0;
 }
 

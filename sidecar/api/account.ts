@@ -189,9 +189,9 @@ function parseQuery(
   text: string,
   now: number,
 ): UsageQuery | { readonly kind: 'refused'; readonly error: ContractError } {
-  const refused = (name: string, says: string): { readonly kind: 'refused'; readonly error: ContractError } => ({
+  const refused = (name: string, predicate: string): { readonly kind: 'refused'; readonly error: ContractError } => ({
     kind: 'refused',
-    error: refusals.badQuery(name, says),
+    error: refusals.badQuery(name, predicate),
   });
   const values = new Map<string, string>();
   const groups = new Set<Group>();

@@ -223,7 +223,7 @@ const ANCHOR = 'expires_after[anchor]';
 const SECONDS = 'expires_after[seconds]';
 
 function problemOf(fields: ReadonlyMap<string, string>): ContractError | undefined {
-  const bad = (name: string, says: string): ContractError => refusals.badQuery(name, says);
+  const bad = (name: string, predicate: string): ContractError => refusals.badQuery(name, predicate);
   if (fields.get('purpose') !== 'batch') return bad('purpose', 'must be batch: files are stored for batches alone');
   const unknown = [...fields.keys()].some((name) => !['purpose', ANCHOR, SECONDS].includes(name));
   if (unknown) return bad('form', `has fields that are not known; its fields are file, purpose, ${ANCHOR}, ${SECONDS}`);

@@ -316,9 +316,9 @@ export function creditUnavailable(): ContractError {
   return contractError('credit_gate_unavailable', CREDIT_UNKNOWN);
 }
 
-/** `name`: of the parameter; `says`: what it must be. */
-export function badQuery(name: string, says: string): ContractError {
-  return contractError('bad_request', `${name} ${says}`, { param: name });
+/** `name`: of the parameter; `predicate`: what it must be. */
+export function badQuery(name: string, predicate: string): ContractError {
+  return contractError('bad_request', `${name} ${predicate}`, { param: name });
 }
 
 /** The sums of earlier usage are not known yet. */

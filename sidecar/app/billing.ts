@@ -128,7 +128,7 @@ export async function openBilling({ config, clock, metrics, log, closers }: Bill
         await begun;
         await balances?.close();
       },
-      late: () => log.error('balances not written in time'),
+      timedOut: () => log.error('balances not written in time'),
     },
   };
 }

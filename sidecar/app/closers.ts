@@ -21,7 +21,7 @@ export interface Closer {
   /** After this time the part below is closed, ms. Absent: {@link PART_MS}. */
   readonly withinMs?: number;
   /** Reports that this time has passed. Absent: an error with the part's name is logged. */
-  readonly late?: () => void;
+  readonly timedOut?: () => void;
 }
 
 /** Thrown by {@link Closers.add}: the start is to end, since all that it opened is closed. */
@@ -69,10 +69,10 @@ export class Closers {
     for (let closer = this.#open.pop(); closer; closer = this.#open.pop()) await this.#closeOne(closer);
   }
 
-  async #closeOne({ name, close, withinMs = PART_MS, late }: Closer): Promise<void> {
+  async #closeOne({ name, close, withinMs = PART_MS, timedOut }: Closer): Promise<void> {
     try {
       if (await withTimeout(this.#clock, withinMs, Promise.resolve(close()))) return;
-      if (late) late();
+      if (timedOut) timedOut();
       else this.#log.error('part not closed in time', { reason: name });
     } catch (fault) {
       this.#log.error('part not closed', { reason: name, fault });

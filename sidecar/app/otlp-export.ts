@@ -52,7 +52,7 @@ export async function openOtlpExport(
     name: 'otlp export',
     withinMs: stopMs,
     close: () => otlp.close(),
-    late: () => log.warn('otlp export not finished in time'),
+    timedOut: () => log.warn('otlp export not finished in time'),
   });
   log.info('otlp export begins', { host: new URL(endpoint).host });
   return otlp.tracing;

@@ -136,7 +136,7 @@ function startTotals(
         await opened;
         await totals?.sums.close();
       },
-      late: () => log.error('usage totals not written in time'),
+      timedOut: () => log.error('usage totals not written in time'),
     },
   };
 }
@@ -168,7 +168,7 @@ async function startDelivery(
       name: 'usage delivery',
       withinMs: limits.stopMs + HUNG_DISK_MS,
       close: stop,
-      late: () => log.error('usage delivery not stopped in time'),
+      timedOut: () => log.error('usage delivery not stopped in time'),
     });
   const sink = await openSink(config.delivery, { clock, date });
   if (!sink) {
@@ -241,7 +241,7 @@ function hooks(dir: string, metrics: SpoolMetrics, log: Log, reading: () => Deli
       log.error('usage spool taken', { reason, file: dir, ...(pid > 0 && { pid }) });
     },
     overdue: ({ id, requestId }) => {
-      metrics.late();
+      metrics.closedLate();
       log.forRequest(requestId).error('usage not durable in time', { reason: id });
     },
     dropped: () => metrics.dropped(),

@@ -9,6 +9,8 @@ import { isSameDevice } from '../config/devices.js';
 import { MOST_SEATS } from '../config/model-schema.js';
 import { EMBEDDED_MODEL } from '../engine-client/weight-files.js';
 import { inspect, type Fit, type Inspected, type ModelReport, type Question } from '../engine-client/inspector.js';
+
+type Finding = ModelReport['findings'][number];
 import type { Clock } from '../lib/clock.js';
 import { probeVision, type Probed } from '../vision/process.js';
 import type { Io } from './command.js';
@@ -157,7 +159,7 @@ export async function sizeModels(
   return sizings;
 }
 
-function withFinding(inspected: Inspected<'model'>, finding: ModelReport['findings'][number]): Inspected<'model'> {
+function withFinding(inspected: Inspected<'model'>, finding: Finding): Inspected<'model'> {
   if (inspected.kind === 'failed') return inspected;
   const { answer } = inspected;
   return { kind: 'answer', answer: { ...answer, findings: [...answer.findings, finding] } };
@@ -248,8 +250,6 @@ export function reasons({ inspected }: Sizing): string[] {
   if (inspected.kind === 'failed') return [inspected.reason];
   return inspected.answer.findings.filter(({ ok, needed }) => needed && !ok).map(({ says }) => says);
 }
-
-type Finding = ModelReport['findings'][number];
 
 /** Heartbeats do not matter to a process that is ended at once, ms. */
 const HEARTBEAT_MS = 1000;

@@ -309,11 +309,11 @@ export class HangWatch {
 
   #check(): void {
     const now = this.#clock.now();
-    const late = now - this.#checkedAt - this.#intervalMs;
+    const lateMs = now - this.#checkedAt - this.#intervalMs;
     this.#checkedAt = now;
-    if (late > this.#intervalMs) {
-      this.#heardAt = Math.min(this.#heardAt + late, now);
-      this.#progressAt = Math.min(this.#progressAt + late, now);
+    if (lateMs > this.#intervalMs) {
+      this.#heardAt = Math.min(this.#heardAt + lateMs, now);
+      this.#progressAt = Math.min(this.#progressAt + lateMs, now);
     }
     // Work may have started at any time since the last check, so its start is known only to one interval.
     if (!this.#hasWork()) this.#progressAt = now;

@@ -19,8 +19,6 @@ export type BreakerLabel = (typeof BREAKER_STATES)[number];
 /** Why credit refused, as in access/credit.ts. */
 const CREDIT_REASONS = ['insufficient', 'unavailable'] as const;
 export type CreditLabel = (typeof CREDIT_REASONS)[number];
-
-export type AuthorizerMetrics = ReturnType<typeof authorizerMetrics>;
 export type CreditMetrics = ReturnType<typeof creditMetrics>;
 
 /** Declares the metrics of the keys file. */

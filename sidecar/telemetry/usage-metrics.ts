@@ -105,7 +105,7 @@ export function spoolMetrics(section: Section) {
     recorded: (kind: UsageRecord['kind']): void => records.inc({ kind }),
     synced: (ms: number): void => syncs.observe(ms / 1000),
     failed: (): void => errors.inc(),
-    late: (): void => lateCloses.inc(),
+    closedLate: (): void => lateCloses.inc(),
     removed: (): void => filesRemoved.inc(),
     dropped: (): void => progressDropped.inc(),
   };

@@ -2,7 +2,7 @@
 import { adapterFor } from '../../engine/remote/start.js';
 import { RemoteLoop } from '../../engine/remote/remote-loop.js';
 import { ServerClient } from '../../engine/remote/server-client.js';
-import { processClock } from '../../engine/scheduler/clock.js';
+import { processClock } from '../../engine/protocol/clock.js';
 import type { GenerateJob, ScoreJob, Output } from '../../engine/protocol/jobs.js';
 import { ALL_ACCOUNTS } from '../../engine/protocol/cache-key.js';
 import { tokenPrompt } from '../../engine/protocol/prompt.js';

@@ -109,7 +109,7 @@ export async function inspectModel(
     findings.push(memoryFinding(needs, plan, free));
     // Of the caches those alone whose bytes are set: others take what the seats leave.
     const { checkpoints, prefixCache } = setup;
-    const besides = (bare: Needs): Needs => {
+    const withCaches = (bare: Needs): Needs => {
       const calls = grammars(bare);
       const appendOnly = checkpoints?.bytes !== undefined && !plan.truncatable;
       const saved = withCheckpoints(calls, plan.seats, appendOnly, checkpoints?.bytes, free.cpuRam);
@@ -121,7 +121,7 @@ export async function inspectModel(
       load: loading,
       memory: fitOf(needs.cpu, plan.seats, free.cpuRam, repacked),
       gpuMemory: gpuLayers > 0 ? fitOf(needs.gpu, plan.seats, free.gpuVram, weights.gpuVram) : undefined,
-      sizes: await sizeTable(estimate, plan, { free, besides, trained: head.trainedContext }),
+      sizes: await sizeTable(estimate, plan, { free, withCaches, trained: head.trainedContext }),
       findings,
     };
   } catch (error) {
@@ -251,13 +251,17 @@ function fitOf(need: Needs['cpu'], seats: number, free: number, repacked: number
 async function sizeTable(
   estimate: (wanted: ContextPlan) => Promise<Needs>,
   plan: ContextPlan,
-  { free, besides, trained = Infinity }: { free: Sizes; besides: (needs: Needs) => Needs; trained: number | undefined },
+  {
+    free,
+    withCaches,
+    trained = Infinity,
+  }: { free: Sizes; withCaches: (needs: Needs) => Needs; trained: number | undefined },
 ): Promise<SizeRow[]> {
   const contexts = new Set([plan.contextPerSeat, ...CONTEXTS.filter((tokens) => tokens <= trained)]);
   const rows: SizeRow[] = [];
   for (const contextPerSeat of [...contexts].sort((a, b) => a - b)) {
     const seats = Math.max(LEAST_SEATS, plan.seats);
-    const { cpu, gpu } = besides(await estimate({ ...plan, seats, contextPerSeat }));
+    const { cpu, gpu } = withCaches(await estimate({ ...plan, seats, contextPerSeat }));
     const onCpu = seatsThatFit(cpu, usableOf(free.cpuRam));
     const onGpu = plan.gpuLayers > 0 ? seatsThatFit(gpu, usableOf(free.gpuVram)) : Infinity;
     rows.push({ contextPerSeat, perSeat: cpu.perSeat + gpu.perSeat, seats: Math.min(onCpu, onGpu) });

@@ -1,9 +1,9 @@
 import fc from 'fast-check';
 import t from 'tap';
 import { place, type PlacementNeeds } from '../../../sidecar/admission/choose.js';
-import { freeSeatsOf, type Replica } from '../../../sidecar/admission/seats.js';
+import { freeSeatsOf, type ReplicaState } from '../../../sidecar/admission/seats.js';
 
-function replica(changes: Partial<Replica> = {}): Replica {
+function replica(changes: Partial<ReplicaState> = {}): ReplicaState {
   return {
     seats: 4,
     contextPerSeat: 1000,
@@ -87,7 +87,7 @@ t.test('the replica of a request', async (t) => {
     ],
     ['not yet after 99', [replica({ tokenTimeRatio: 1.5, passedOver: 99 }), replica({ tokenTimeRatio: 0.5 })], none, 1],
     ['no prompt', [replica(), replica()], held(64, 64), 0, { ...WANTS, promptTokens: 0 }],
-  ] as const satisfies readonly (readonly [string, readonly Replica[], typeof none, number, PlacementNeeds?])[]) {
+  ] as const satisfies readonly (readonly [string, readonly ReplicaState[], typeof none, number, PlacementNeeds?])[]) {
     t.equal(place(replicas, wants ?? WANTS, saved), expected, what);
   }
 });

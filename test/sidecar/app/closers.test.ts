@@ -60,7 +60,7 @@ t.test('a part that does not end within its bound is left, and reported', async 
   const hangs = (): Promise<void> => new Promise(() => undefined);
   open('first');
   closers.add({ name: 'usual', close: hangs });
-  closers.add({ name: 'own', close: hangs, withinMs: 5, late: () => closed.push('own is late') });
+  closers.add({ name: 'own', close: hangs, withinMs: 5, timedOut: () => closed.push('own is late') });
   const ended = closers.close();
   for (const ms of [5, PART_MS]) {
     await new Promise(setImmediate);
