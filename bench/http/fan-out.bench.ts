@@ -34,15 +34,14 @@ interface Seen {
 }
 
 const [role, ...rest] = process.argv.slice(2);
-if (role === 'sidecar') await serve(Number(rest[0]), Number(rest[1]));
+if (role === 'sidecar') await serve(Number(rest[0]));
 else if (role === 'reader') await read(Number(rest[0]), Number(rest[1]));
 else await measure();
 
-async function serve(replicas: number, intervalMs: number): Promise<void> {
+async function serve(replicas: number): Promise<void> {
   const sidecar = await InProcess.start(new Teardowns(), {
     models: [{ id: 'm', kind: 'chat', seats: SEATS, contextPerSeat: 8192, replicas }],
     config: {
-      stream: { intervalMs },
       queue: { maxWaitMs: 60_000, waitingPerSeat: 100 },
       development: { validateAnswers: false },
     },
@@ -85,9 +84,9 @@ function started(...args: readonly (string | number)[]): ChildProcess {
   return fork(fileURLToPath(import.meta.url), args.map(String), { stdio: ['ignore', 'ignore', 'inherit', 'ipc'] });
 }
 
-async function sidecarRow(replicas: number, intervalMs: number): Promise<Row> {
+async function sidecarRow(replicas: number): Promise<Row> {
   const sockets = replicas * SEATS;
-  const sidecar = started('sidecar', replicas, intervalMs);
+  const sidecar = started('sidecar', replicas);
   const { port, engines } = await messageOf<{ port: number; engines: number[] }>(sidecar);
   const reader = started('reader', port, sockets);
   await messageOf(reader);
@@ -105,7 +104,7 @@ async function sidecarRow(replicas: number, intervalMs: number): Promise<Row> {
   reader.kill('SIGKILL');
   const [own = 0, reading = 0, ...making] = each;
   return {
-    what: `${replicas} replica${replicas === 1 ? '' : 's'}, intervalMs ${intervalMs}`,
+    what: `${replicas} replica${replicas === 1 ? '' : 's'}`,
     sockets,
     'frames/s offered': sockets * STEPS_A_SECOND,
     'frames/s that arrived': frames / SECONDS,
@@ -145,13 +144,7 @@ async function measure(): Promise<void> {
   const binary = join(mkdtempSync(join(tmpdir(), 'fan-out-')), 'fan-out');
   execFileSync('cc', ['-O2', '-o', binary, SOURCE]);
   const least = await leastRow(binary, 8 * SEATS);
-  const rows = [
-    least,
-    await sidecarRow(1, 0),
-    await sidecarRow(8, 0),
-    await sidecarRow(8, 50),
-    await sidecarRow(8, 100),
-  ];
+  const rows = [least, await sidecarRow(1), await sidecarRow(8)];
   const floor = Number(least['CPU s/s']);
   await keep('fan-out', {
     title: 'The processor time of a frame',

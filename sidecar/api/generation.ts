@@ -9,7 +9,7 @@ import type { Clock } from '../lib/clock.js';
 import type { ModelMeter } from '../telemetry/model-metrics.js';
 import { placeInPrompt, type ImagePrompt } from './images.js';
 import * as refusals from './refusals.js';
-import { JoinedWriter, type ReplyWriter } from './replies.js';
+import type { ReplyWriter } from './replies.js';
 import { failed, type RequestContext, type Stop } from './request-context.js';
 import type { ChatTokens, Plan, Work, WorkRequest } from './route.js';
 import type { UsageSession } from './usage-session.js';
@@ -25,7 +25,7 @@ export function generation(
   const { firstImage, stream, n, toolsLeftOut } = params;
   if (firstImage !== undefined && !model.vision) return failed(refusals.noVision(firstImage));
   if (toolsLeftOut) context.headers = { 'x-ra-tools-left-out': toolsLeftOut.join(', ') };
-  const writer = joined(makeWriter(request), request);
+  const writer = makeWriter(request);
   const counts = new ReplyCounts(services.clock, context, usage);
   return {
     kind: 'work',
@@ -56,17 +56,7 @@ export function generation(
       const costs = services.contract === 'compatible' ? usage.costs : undefined;
       writer.done({ promptTokens, cachedTokens, completionTokens, reasoningTokens, ...(costs && { costs }) });
     },
-    flush: () => writer.flush?.(),
   };
-}
-
-/** Joins the frames of a stream, if `stream.intervalMs` is set. */
-function joined(writer: ReplyWriter, { params, context, services }: ChatRequest): ReplyWriter {
-  const { streamIntervalMs } = services.limits;
-  if (!params.stream || streamIntervalMs === 0) return writer;
-  const made = new JoinedWriter(writer, services.clock, streamIntervalMs);
-  context.onClose(() => made.close());
-  return made;
 }
 
 /** Places the prompt's images, checks that the prompt and the completion fit a seat, and makes the job. */

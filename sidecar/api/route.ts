@@ -166,8 +166,6 @@ export interface Work<T extends Tokens = Tokens> {
   next?(): NextPart | Stop | undefined;
   /** The job is done and its usage is recorded: writes the end of the answer. */
   answer(): void;
-  /** Sends what still waits to be sent, before an error ends the answer. */
-  flush?(): void;
 }
 
 /** A job without its seats. */

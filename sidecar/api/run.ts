@@ -6,7 +6,7 @@
  * | ------ | -------------------------------------------------------------------------- | ----------------------------------------- |
  * | check  | preflight.ts: key, limits, body, contract, model, Idempotency-Key          | a check fails                             |
  * | enter  | takes a place in the model's queue, which gets no seat before `wait`       | the queue refuses                         |
- * | prompt | a prompt host makes the tokens, the route plans the job, tokens and credit are reserved | a check fails, the place is lost          |
+ * | prompt | prompt host: tokens; route: the job; tokens and credit are reserved       | a check fails, the place is lost          |
  * | wait   | the place may get a seat                                                   | the queue refuses, the caller disconnects |
  * | run    | the engine has the job, on the lease's seats                               | see {@link lastEnd}                       |
  * | answer | the usage is closed, then the end of the answer is written                 |                                           |
@@ -46,7 +46,10 @@ type End = { readonly kind: 'done' } | Stop;
 /** How one attempt to run a job ends. */
 type AttemptEnd =
   | { readonly kind: 'done' }
-  /** The caller disconnected, or the deadline passed. `engineStopped`: settles when the engine no longer computes the job; absent: it has stopped. */
+  /**
+   * The caller disconnected, or the deadline passed. `engineStopped`: settles when the engine no longer computes the job; absent: it has
+   * stopped.
+   */
   | { readonly kind: 'cancelled' | 'deadline'; readonly engineStopped?: Promise<void> }
   /** Its lent seat was needed for another request. */
   | { readonly kind: 'recalled' }
@@ -145,7 +148,6 @@ async function answer(context: RequestContext, end: End, begun?: Begun): Promise
   // Requests that never started consume no tokens.
   if (context.phase !== 'waiting') context.meter?.used({ prompt, cached, completion, drafted, accepted });
   if (end.kind !== 'done') {
-    begun?.work.flush?.();
     // What it reserved is released before the answer, whose headers tell what is left.
     // A line of a batch that is stopped runs again.
     const closed = begun?.usage.close(end.kind === 'cancelled' && context.item ? 'refused' : outcomeOf(end));

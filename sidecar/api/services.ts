@@ -106,8 +106,6 @@ export interface Services {
     /** The longest body that may be parsed on this event loop. */
     readonly inlineBytes: number;
     readonly keepAliveMs: number;
-    /** Pieces of a stream within this time are joined in one frame, ms; 0: one frame for each message of the engine. */
-    readonly streamIntervalMs: number;
     /** From a body's last byte to the end of its answer, ms; 0: none. */
     readonly timeoutMs: number;
   };

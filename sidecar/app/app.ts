@@ -53,6 +53,12 @@ import { earliest, openUsage } from './usage.js';
 import { reloader } from './weight-reload.js';
 
 /** Names of the prompt host and of credit in the readiness; a model's id cannot contain a space. */
+/**
+ * A file of weights of which not a byte could be read for this long, as on a network share that does not answer, is not hashed, ms: a
+ * reload fails, and a start is left to `engine.startTimeoutMs`. Several times what lies between two reports of the thread that reads it.
+ */
+const FILE_SILENCE_MS = 120_000;
+
 const PROMPTS = 'prompt host';
 const CREDIT = 'prepaid credit';
 
@@ -96,7 +102,6 @@ export interface Overrides {
   readonly makePrompts?: typeof openPrompts;
 }
 
-/** Metrics for the configured models. */
 export function metricsOf({ models }: Pick<Config, 'models'>): Metrics {
   return new Metrics(models.map(({ id }) => id));
 }
@@ -156,7 +161,7 @@ export async function forkChildren(
     closers.add(closer);
   };
   add({ name: 'prompt hosts', close: () => prompts.close() });
-  const weights = new WeightFiles(config.engine.fileSilenceMs, clock, undefined, join(config.dataDir, 'weights.json'));
+  const weights = new WeightFiles(FILE_SILENCE_MS, clock, undefined, join(config.dataDir, 'weights.json'));
   const models = hostModels(planned, { config, weights, engineEntry, visionEntry, metrics, readiness, log });
   const hosted = [...models.values()];
   add({ name: 'vision processes', close: () => hosted.forEach(({ vision }) => vision?.close()) });
@@ -287,7 +292,6 @@ async function openApp(
       chatBytes: config.bodies.chatBytes,
       inlineBytes: config.bodies.inlineBytes,
       keepAliveMs: config.stream.keepAliveMs,
-      streamIntervalMs: config.stream.intervalMs,
       timeoutMs: config.request.timeoutMs,
     },
     contract: config.contract,
@@ -300,7 +304,13 @@ async function openApp(
     draining: () => lifecycle.draining,
   };
   const reload = reloader({ models, files: weights, prompts, promptModels, log });
-  view = { ...view, ...services, ...(billing.grants && { grants: billing.grants }), reload, promptHosts: () => prompts.states };
+  view = {
+    ...view,
+    ...services,
+    ...(billing.grants && { grants: billing.grants }),
+    reload,
+    promptHosts: () => prompts.states,
+  };
   const publicPort = await listen(publicListener, config.listen, log);
   const refuseWork = (): void => {
     lifecycle.leaving = lifecycle.draining = true;

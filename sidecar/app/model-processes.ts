@@ -23,6 +23,9 @@ import { NotRegularFile, readRegularSync } from '../lib/checked-file.js';
 /** The module that our own engine's processes are forked from. */
 export const ENGINE = fileURLToPath(new URL('../../engine/main.js', import.meta.url));
 
+/** How often an engine and a vision process send a sign of life, ms. */
+export const HEARTBEAT_MS = 500;
+
 const REMOTE_ENGINE = fileURLToPath(new URL('../../engine/remote/main.js', import.meta.url));
 
 /** Answers the engines' questions about memory before they load; absent: they do not ask. */
@@ -73,7 +76,7 @@ export function composeEngine(
         prefillAhead,
         speculation,
         prefixCache: { ...(bytes !== undefined && { bytes }), maxAgeMs, engines },
-        heartbeatMs: config.engine.heartbeatMs,
+        heartbeatMs: HEARTBEAT_MS,
         ...(remote && { remote }),
       },
       timing: config.engine,
@@ -122,14 +125,17 @@ export function constrainsWholeReplies(kind: ModelConfig['engine']['kind']): boo
   return kind === 'vllm' || kind === 'sglang';
 }
 
-/** What reads a model's images: a supervised process, not started yet. `model`: with the path of its file. `entry`: of its process' module, absent: our own. Undefined if it takes no images. */
+/**
+ * What reads a model's images: a supervised process, not started yet. `model`: with the path of its file. `entry`: of its process' module,
+ * absent: our own. Undefined if it takes no images.
+ */
 export function composeVision(
   { engine }: Pick<Config, 'engine'>,
   model: ModelConfig,
   log: Log,
   entry?: string,
 ): VisionClient | undefined {
-  const setup = visionSetupOf(model, engine.heartbeatMs);
+  const setup = visionSetupOf(model);
   return (
     setup &&
     new VisionClient({
@@ -144,10 +150,12 @@ export function composeVision(
 }
 
 /** `model`: with the path of its file. Undefined if it takes no images. */
-export function visionSetupOf(
-  { file, gpu, vision, prefixCache }: Pick<ModelConfig, 'file' | 'gpu' | 'vision' | 'prefixCache'>,
-  heartbeatMs: number,
-): VisionSetup | undefined {
+export function visionSetupOf({
+  file,
+  gpu,
+  vision,
+  prefixCache,
+}: Pick<ModelConfig, 'file' | 'gpu' | 'vision' | 'prefixCache'>): VisionSetup | undefined {
   if (!vision) return undefined;
   const { projector, maxTokensPerImage: maxTokens, maxPixels, threads, cores, devices, cacheBytes } = vision;
   return {
@@ -157,7 +165,7 @@ export function visionSetupOf(
     maxPixels,
     cacheBytes,
     maxAgeMs: prefixCache.maxAgeMs,
-    heartbeatMs,
+    heartbeatMs: HEARTBEAT_MS,
     gpu: devices === undefined ? false : gpu,
     ...(devices !== undefined && { device: String(devices) }),
     ...(cores !== undefined && { cores }),

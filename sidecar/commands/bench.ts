@@ -1,6 +1,6 @@
 /** `ra-sidecar bench`: measures the configured models on this machine, through the engine process that serves them. */
 import { fileURLToPath } from 'node:url';
-import { templateOf } from '../app/model-processes.js';
+import { HEARTBEAT_MS, templateOf } from '../app/model-processes.js';
 import type { Config, ModelConfig } from '../config/config.js';
 import { EngineChild } from '../engine-client/child.js';
 import type { ChildEnd } from '../lib/child-process.js';
@@ -98,7 +98,7 @@ async function benchOf(
     prefillShare: model.prefillShare,
     // Each prompt must be evaluated, not reused.
     prefixReuse: 'off' as const,
-    heartbeatMs: engine.heartbeatMs,
+    heartbeatMs: HEARTBEAT_MS,
     ...(engine.checkMemory && { memory: { mappedElsewhere: 0 } }),
   };
   const opened = openChild({ entry: ENGINE, setup, environment, timing: engine, clock });

@@ -251,9 +251,6 @@ export function reasons({ inspected }: Sizing): string[] {
   return inspected.answer.findings.filter(({ ok, needed }) => needed && !ok).map(({ says }) => says);
 }
 
-/** Heartbeats do not matter to a process that is ended at once, ms. */
-const HEARTBEAT_MS = 1000;
-
 /** Undefined if the model takes no images. `file`: its path. `entry`: of the process' module, absent: our own. */
 export async function imageFinding(
   model: ModelConfig | undefined,
@@ -261,7 +258,7 @@ export async function imageFinding(
   clock: Clock,
   entry?: string,
 ): Promise<{ readonly finding: Finding; readonly bytes: number } | undefined> {
-  const setup = model && visionSetupOf({ ...model, file }, HEARTBEAT_MS);
+  const setup = model && visionSetupOf({ ...model, file });
   if (!setup) return undefined;
   const probed = await probeVision(setup, clock, entry);
   return { finding: findingOf(probed), bytes: probed.kind === 'ready' ? (probed.bytes ?? 0) : 0 };

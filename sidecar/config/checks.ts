@@ -54,7 +54,6 @@ export function contradictions(config: Config): string[] {
         usage.maxBacklogBytes < 2 * usage.segmentBytes,
         'usage.maxBacklogBytes must be at least twice usage.segmentBytes',
       ],
-      [engine.hangMs < 2 * engine.heartbeatMs, 'engine.hangMs must be at least twice engine.heartbeatMs'],
       [engine.backoffMaxMs < engine.backoffMinMs, 'engine.backoffMaxMs must be at least engine.backoffMinMs'],
       [!listen.tcp && listen.socket === undefined, 'listen.tcp must be true unless listen.socket is set'],
       tooLong('listen.socket', listen.socket),

@@ -212,6 +212,9 @@ const DROPPED: Readonly<Record<string, string>> = {
   'credit.snapshotMs': FIXED,
   'credit.snapshotCloses': FIXED,
   'delivery.nats.window': FIXED,
+  'engine.fileSilenceMs': FIXED,
+  'engine.heartbeatMs': FIXED,
+  'stream.intervalMs': FIXED,
   'telemetry.otlp.batchMs': FIXED,
   'telemetry.otlp.batchRequests': FIXED,
   'delivery.kafka':

@@ -297,10 +297,6 @@ export const configSchema = section({
       default: 15_000,
       minimum: 100,
     }),
-    intervalMs: milliseconds(
-      'Text of a stream within this time after a frame is joined in the next frame: fewer frames, each up to this much later. 0: a frame for each message of the engine.',
-      { default: 0, maximum: 1000 },
-    ),
     trailer: {
       type: 'string',
       description:
@@ -360,21 +356,16 @@ export const configSchema = section({
       default: 600_000,
       minimum: 1000,
     }),
-    heartbeatMs: milliseconds('How often an engine sends a heartbeat.', { default: 500, minimum: 10 }),
     hangMs: milliseconds(
       'An engine without a heartbeat, or with pending work and no step, for this long is killed and restarted.',
-      { default: 30_000, minimum: 100 },
+      // Twice the time between two heartbeats.
+      { default: 30_000, minimum: 1000 },
     ),
     backoffMinMs: milliseconds('The wait before the first restart; it doubles with each further one.', {
       default: 250,
       minimum: 1,
     }),
     backoffMaxMs: milliseconds('The longest wait before a restart.', { default: 30_000, minimum: 1 }),
-    fileSilenceMs: milliseconds(
-      'A file of weights of which not a byte could be read for this long, as on a network share that does not answer, is not hashed: a reload fails, and a start is left to `engine.startTimeoutMs`.',
-      // Several times what lies between two reports of the thread that reads it.
-      { default: 120_000, minimum: 5000 },
-    ),
     reloadWaitMs: milliseconds(
       'How long a reload of weights waits at each replica for the jobs that the reload before it left to the replaced process, and, where memory does not allow two processes, as long again for those of the present one. Past either it fails.',
       { default: 600_000 },

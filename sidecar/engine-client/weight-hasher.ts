@@ -8,7 +8,7 @@ import type { FromHasher } from './weight-files.js';
 /** Bytes that are read at a time. */
 const CHUNK = 1 << 20;
 
-/** Between two reports that something was read, ms: a small part of the least `engine.fileSilenceMs`. */
+/** Between two reports that something was read, ms: a small part of the time after which a file is given up. */
 const REPORT_MS = 1000;
 
 const path = workerData as string;

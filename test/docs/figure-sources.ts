@@ -42,7 +42,7 @@ function uncutOverHttp(model: string, callers: string): FigureSource {
 }
 
 function fanOut(column: string, replicas: string): FigureSource {
-  return { results: 'fan-out', column, where: { what: `${replicas}, intervalMs 0` } };
+  return { results: 'fan-out', column, where: { what: replicas } };
 }
 
 function besideImages(column: string): FigureSource {

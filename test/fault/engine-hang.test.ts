@@ -5,7 +5,7 @@ import { isRunning } from '../support/processes.js';
 import { CHAT, chatOnly, Sidecar } from '../support/sidecar.js';
 
 t.test('an engine that is stopped during a stream is killed and replaced', async (t) => {
-  const engine = { heartbeatMs: 100, hangMs: 4000 };
+  const engine = { hangMs: 4000 };
   const sidecar = await Sidecar.start(t, { stub: true, config: { ...(await chatOnly(2, 8192)), engine } });
   const first = sidecar.enginePid(CHAT);
   const stream = await OpenStream.begin(sidecar);

@@ -43,7 +43,7 @@ The default list:
   \`engine.url\` is \`https\` or names a loopback address. \`sglang\` needs \`prefixCache.scope\` \`all\`; a decision model needs
   \`decisions.isolate\` to be false.
 - \`bodies.totalBytes\` is at least \`bodies.chatBytes\` and \`bodies.shortBytes\` together; \`stream.totalBufferedBytes\` at least
-  \`stream.maxBufferedBytes\`; \`usage.maxBacklogBytes\` twice \`usage.segmentBytes\`; \`engine.hangMs\` twice \`engine.heartbeatMs\`;
+  \`stream.maxBufferedBytes\`; \`usage.maxBacklogBytes\` twice \`usage.segmentBytes\`;
   each \`backoffMaxMs\` its \`backoffMinMs\`.
 - Addresses of other services (\`delivery.url\`, \`telemetry.otlp.endpoint\`) hold no name and no password.
 - Under \`delivery.nats\`, \`secretFile\` is set unless \`auth\` is \`none\`, and only then; \`caFile\`, \`certFile\` and \`keyFile\` need

@@ -191,7 +191,6 @@ export class BilledHarness {
         chatBytes: 1000,
         inlineBytes: 1000,
         keepAliveMs: 3_600_000,
-        streamIntervalMs: 0,
         timeoutMs: asking.timeoutMs ?? 0,
       },
       contract: this.#contract,

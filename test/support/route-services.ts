@@ -32,7 +32,7 @@ export function routeServices(clock: FakeClock, own: Partial<Services>): Service
     idempotency: new IdempotencyKeys(clock, { maxKeys: 1, keepMs: 1 }),
     keyLimits: noLimits(),
     quotas: new QuotaLedger(clock, () => new Date(0)),
-    limits: { chatBytes: 1000, inlineBytes: 1000, keepAliveMs: 60_000, streamIntervalMs: 0, timeoutMs: 0 },
+    limits: { chatBytes: 1000, inlineBytes: 1000, keepAliveMs: 60_000, timeoutMs: 0 },
     isolateDecisions: true,
     leaving: () => false,
     draining: () => false,

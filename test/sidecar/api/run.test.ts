@@ -83,7 +83,7 @@ class Seated {
       tokenize: (signal: Signal) => (made++ === 0 ? Promise.resolve(PROMPT) : this.tokenizeAgain(signal)),
       close: nothing,
     };
-    const limits = { chatBytes: 1, inlineBytes: 1000, keepAliveMs: 1, streamIntervalMs: 0, timeoutMs: this.#timeoutMs };
+    const limits = { chatBytes: 1, inlineBytes: 1000, keepAliveMs: 1, timeoutMs: this.#timeoutMs };
     const models = new Map([['m', model]]);
     const services = routeServices(clock, { prompts: { open: () => open }, models, spool, metrics, board, limits });
     const exchange = {
