@@ -16,7 +16,6 @@ export const MAX_ARGUMENT_VALUES = 131_072;
 /** Thrown for arguments past either bound. */
 export class OversizedArguments extends Error {}
 
-/** The arguments of one conversation. */
 export class CallArguments {
   #values = 0;
 

@@ -4,7 +4,6 @@ import type { PromptConversation, PromptMessage } from './conversation.js';
 /** Renders with the tools offered and a generation prompt; undefined if the template threw. */
 export type Render = (conversation: PromptConversation) => string | undefined;
 
-/** One call. */
 export interface Probe {
   readonly id: string;
   readonly name: string;

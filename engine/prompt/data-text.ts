@@ -38,12 +38,10 @@ export class SpecialTexts {
     this.#firsts = new RegExp(`[${units.join('')}]`, 'g');
   }
 
-  /** Length of the longest. */
   get longest(): number {
     return this.#longest;
   }
 
-  /** Whether any special text occurs in the text. */
   occursIn(text: string): boolean {
     return this.#next(text, 0) < text.length;
   }

@@ -3,10 +3,8 @@
  * front of its public method `evaluate`: other nodes are passed on to the library, with parts that were evaluated here
  * replaced by their values.
  */
-import { filtered } from './jinja-filters.js';
+import { filtered, methodOf, holds, testOperation } from './jinja-functions.js';
 import { Environment, type Evaluator, Interpreter, type Scope, type Statement, type Value } from './jinja-library.js';
-import { methodOf } from './jinja-methods.js';
-import { holds, testOperation } from './jinja-tests.js';
 import { characterAt, percentFormat } from './jinja-texts.js';
 import {
   type Arguments,

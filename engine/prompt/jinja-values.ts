@@ -156,7 +156,6 @@ export function takes<Operand>(
   };
 }
 
-/** Whether a flag is given and true. */
 export function isSet(flag: Value | undefined): boolean {
   return flag?.__bool__().value ?? false;
 }

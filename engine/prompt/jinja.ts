@@ -4,7 +4,7 @@ import { UNMARKED, type Marking } from './data-text.js';
 import { Callable, itemsOf, Mapping } from './jinja-values.js';
 import { FullInterpreter } from './jinja-interpreter.js';
 import { Environment, parse, tokenize, type Scope, type Statement, type Value } from './jinja-library.js';
-import { withTestOperators } from './jinja-tests.js';
+import { withTestOperators } from './jinja-functions.js';
 import { OwnText } from './own-text.js';
 
 /** Longest list that `range` makes: no known template needs more. */
@@ -13,7 +13,6 @@ const MAX_RANGE = 100_000;
 /** Marks whose texts are kept: none, and the first ones. Others are taken only if callers' text has these in it. */
 const MAX_KEPT = 5;
 
-/** A parsed template. */
 export class JinjaTemplate {
   readonly #program: Statement;
   /** Its texts under the markings that it was rendered with, by mark. */

@@ -17,7 +17,6 @@ export const DIGITS: readonly string[] = Array.from('0123456789');
 
 export type QuestionType = 'yes_no' | 'choice' | 'score';
 
-/** The texts of all labels of a type. */
 const TEXTS: Readonly<Record<QuestionType, readonly string[]>> = { yes_no: YES_NO, choice: LETTERS, score: DIGITS };
 
 /**

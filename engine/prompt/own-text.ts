@@ -15,7 +15,6 @@ export interface Writing {
   own: number;
 }
 
-/** An empty text. */
 export function newWriting(): Writing {
   return { head: '', tail: '', own: 0 };
 }
@@ -77,7 +76,6 @@ export class OwnText {
     return this.written(writing);
   }
 
-  /** What was written as a value. */
   written(writing: Writing): Value {
     const value = toValue(writing.head + writing.tail);
     if (writing.own > 0) this.#written.set(value, { ...writing });

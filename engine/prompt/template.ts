@@ -84,7 +84,6 @@ interface TemplateSource {
   readonly omitsTurn: boolean;
 }
 
-/** The forms in which a template takes a history. */
 export interface HistoryForms {
   readonly shape: Shape;
   readonly roles: RoleForm;

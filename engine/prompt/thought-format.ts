@@ -226,7 +226,6 @@ export class Thoughts {
     return start === undefined ? undefined : begun.slice(0, begun.length - start.length);
   }
 
-  /** Whether a text has the end of a thought in it. */
   ends(text: string): boolean {
     return this.#format.ends.some((mark) => text.includes(mark));
   }

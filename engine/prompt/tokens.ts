@@ -21,7 +21,6 @@ export interface Vocabulary {
   readonly marks: InputMarks;
   /** Texts that `tokenize` turns into single tokens apart from the ordinary text around them: control, user-defined, unknown. */
   readonly specialTexts: readonly string[];
-  /** Number of tokens. */
   readonly size: number;
   /** Numbers of a vector that the file's model makes; 0: the file does not say. */
   readonly width: number;
@@ -73,7 +72,6 @@ export function tokenizePrompt(vocabulary: Vocabulary, parts: readonly string[])
   return concatTokens([Uint32Array.of(bos.token), tokenizeParts(vocabulary, [head, ...rest])]);
 }
 
-/** Joins tokens into one array. */
 export function concatTokens(pieces: readonly ArrayLike<number>[]): Uint32Array {
   const all = new Uint32Array(pieces.reduce((sum, piece) => sum + piece.length, 0));
   let at = 0;

@@ -10,7 +10,7 @@ t.test('the spool’s operations and its state', async (t) => {
   spool.recorded('close');
   spool.synced(3);
   spool.failed();
-  spool.late();
+  spool.closedLate();
   spool.dropped();
   spool.removed();
   let ok = true;
