@@ -120,7 +120,8 @@ export class Forecast {
    */
   place(account: Account, accountClass: AccountClass, queued: Turn & Partial<QueuedRequest>): QueuePlace {
     const { usualMs } = this;
-    const { returned, replicas } = this.#state;
+    const { returned, replicas, seatable } = this.#state;
+    const { virtualMs, classes } = this.#state.columns;
     let position = 0;
     let beforeMs = 0;
     const count = (requests: number, holdMs: number): void => {
@@ -137,8 +138,11 @@ export class Forecast {
       count(own, hold);
       const turnMs = startMs(account, accountClass, usualMs) + (own * hold) / account.weightOf(accountClass);
       const ownTurnMs = account.turnOf(accountClass) + (own * hold) / accountClass.weight;
-      for (const other of this.#state.seatable.front(MOST_COUNTED)) {
-        if (position >= MOST_COUNTED) break;
+      let looked = 0;
+      seatable.until((other) => {
+        if (position >= MOST_COUNTED || (looked += 1) > MOST_COUNTED) return true;
+        // Most accounts end here, before the rest of what they have is read: the turn of an only class comes later than this one.
+        if (classes[other.slot] === 1 && (virtualMs[other.slot] ?? 0) > turnMs && other !== account) return false;
         const isFirst = other.seatable.at < account.seatable.at;
         for (const known of other.classes) {
           if (known === accountClass || known.waiting === 0) continue;
@@ -151,7 +155,8 @@ export class Forecast {
           const before = isOwn || !isFirst ? Math.ceil(turns) : Math.floor(turns) + 1;
           count(Math.min(known.waiting, Math.max(0, before)), each);
         }
-      }
+        return false;
+      });
     }
     position = Math.min(position, MOST_COUNTED);
     if (!this.canPredict) return { position, expectedWaitMs: undefined };

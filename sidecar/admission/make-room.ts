@@ -100,6 +100,8 @@ function mostServed(accounts: Heap<Account>, rank: number): Account | undefined 
   let found: Account | undefined;
   let most = rank;
   accounts.each((account) => {
+    // Most accounts end here, before the rest of what they have is read.
+    if (account.virtualMs <= most) return;
     const from = account.virtualMs - (SEAT_TIME_LEAD * (account.holdMs ?? 0)) / account.weight;
     if (from <= most || !account.classes.some((known) => lastDroppable(known) !== undefined)) return;
     found = account;

@@ -77,6 +77,11 @@ export class Heap<T> {
     for (const { item } of this.#nodes) fn(item);
   }
 
+  /** Calls `fn` with each member, the first one first, until it returns true. */
+  until(fn: (item: T) => boolean): void {
+    for (const { item } of this.#nodes) if (fn(item)) return;
+  }
+
   /** The first member and some of those that follow it soon, at most `most`. */
   front(most: number): T[] {
     return this.#nodes.slice(0, most).map(({ item }) => item);

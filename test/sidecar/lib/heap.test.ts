@@ -57,6 +57,9 @@ function check(heap: Heap<Member>, members: readonly Member[]): void {
   const front = heap.front(3);
   if (front.length !== Math.min(3, members.length) || (front.length > 0 && front[0]?.rank !== lowest(members)))
     throw new Error('not the first three');
+  const seen: Member[] = [];
+  heap.until((one) => seen.push(one) === 2);
+  if (seen.join() !== heap.front(2).join()) throw new Error('not until the second');
 }
 
 t.test('a node that is in no heap is not affected', async (t) => {
