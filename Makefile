@@ -52,8 +52,8 @@ test-times: build $(TAP_BUILT)
 coverage: build $(TAP_BUILT)
 	@node dist/test/support/run-coverage.js
 
-# Runs the unit tests whose code has changed since they passed, by what they import; `make test` runs all. Lints what has changed since the last time; `make lint` lints all, since a rule that knows types may also find something in a file
-# that uses a changed one.
+# Runs the unit tests whose code has changed since they passed, by what they import; `make test` runs all. Lints what has changed since
+# the last time; `make lint` lints all, since a rule that knows types may also find something in a file that uses a changed one.
 check: install build $(TAP_BUILT)
 	@npm run --silent lint:changed
 	@$(RUN_TESTS) --changed $(UNIT_TESTS)

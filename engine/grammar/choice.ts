@@ -44,7 +44,6 @@ function commonBeginning(texts: readonly string[]): string {
   return first.slice(0, units < first.length && lead >= 0xd800 && lead <= 0xdbff ? units - 1 : units);
 }
 
-/** Values of one enum. */
 export const MAX_VALUES = 2048;
 /** Characters of one enum: its tree is made by looking at each of them once a level. */
 const MAX_ENUM_CHARACTERS = 65_536;

@@ -29,7 +29,6 @@ export const MAX_KEPT = 32;
 /** Grammars that the thread keeps although no reply uses them, the most recently used ones. */
 export const MAX_IDLE = 8;
 
-/** Bytes of one token in a mask. */
 const TOKEN_BYTES = Uint32Array.BYTES_PER_ELEMENT;
 /** Bytes of one token in a sorted vocabulary: its text, its place, and what searches need; each store has one. */
 const SORTED_BYTES = 32;

@@ -54,7 +54,6 @@ export class MaskGrammar {
     this.#allowed = new Uint32Array(tokens.starts.length - 1);
   }
 
-  /** Bytes of its program. */
   get programBytes(): number {
     return programBytes(this.#reach.program);
   }
@@ -283,7 +282,6 @@ export interface SortedTokens {
   readonly empty: Uint32Array;
   /** End tokens, whatever their bytes. */
   readonly ends: Uint32Array;
-  /** Of the longest. */
   readonly longest: number;
 }
 

@@ -343,7 +343,10 @@ export const SPACED_RULES: readonly string[] = [
   'call-id ::= [A-Za-z0-9]{1,9}',
 ];
 
-/** A text of a syntax: white space may be there or not, but for what parts two words, also after what opens JSON; U+0000 is an id, U+0001 a function's name. */
+/**
+ * A text of a syntax: white space may be there or not, but for what parts two words, also after what opens JSON; U+0000 is an id, U+0001 a
+ * function's name.
+ */
 export function spaced(text: string): string {
   const parts = text.replace(/([{,]|":)(?=["{[])/g, '$1 ').split(/((?<!\w)\s+|\s+(?!\w)|[\0\x01])/);
   return parts

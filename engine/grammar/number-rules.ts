@@ -175,7 +175,6 @@ export function narrowerNumbers(a: NumberRange, b: NumberRange): NumberRange {
   };
 }
 
-/** Whether a value of an enum is within. */
 export function isWithin(value: number, { least, most, aboveLeast, belowMost, steps }: NumberRange): boolean {
   if (aboveLeast ? value <= least : value < least) return false;
   if (belowMost ? value >= most : value > most) return false;

@@ -114,13 +114,11 @@ const ANY_TEXT = { patterns: [], formats: [], least: 0, most: Infinity } as cons
 export interface ValueRules {
   /** The rule of a value that satisfies all of these. */
   value(all: All): string;
-  /** Their alternatives. */
   shapes(all: All): readonly Shape[];
 }
 
 export interface OtherProperties {
   readonly others: readonly Others[];
-  /** Places in a key. */
   readonly places: number;
 }
 

@@ -122,7 +122,6 @@ export class Reach {
     return count;
   }
 
-  /** Whether the text may end. */
   mayEnd(set: number): boolean {
     return this.#sets[set]?.members[0] === DONE;
   }
@@ -265,13 +264,11 @@ function allows(characters: CharacterClass | undefined, character: number): bool
   return characters !== undefined && inRanges(characters, character, character) !== characters.not;
 }
 
-/** Whether a class has one of the characters. */
 function overlaps(characters: CharacterClass | undefined, low: number, high: number): boolean {
   if (characters === undefined) return false;
   return characters.not ? !covers(characters, low, high) : inRanges(characters, low, high);
 }
 
-/** Whether the ranges have all of the characters. */
 function covers({ ranges }: CharacterClass, low: number, high: number): boolean {
   let at = low;
   for (let i = 0; i < ranges.length && at <= high; i += 2) {
@@ -282,7 +279,6 @@ function covers({ ranges }: CharacterClass, low: number, high: number): boolean 
   return at > high;
 }
 
-/** Whether a range has one of the characters. */
 function inRanges({ ranges }: CharacterClass, low: number, high: number): boolean {
   for (let i = 0; i < ranges.length; i += 2) {
     if ((ranges[i] ?? 0) <= high && low <= (ranges[i + 1] ?? 0)) return true;

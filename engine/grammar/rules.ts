@@ -110,7 +110,6 @@ export function alternativesText(alternatives: readonly Alternative[]): string {
   return [...new Set(alternatives.map(alternativeText))].join(' | ');
 }
 
-/** One alternative as GBNF. */
 export function alternativeText(alternative: Alternative): string {
   return alternative.length === 0 ? '""' : alternative.map(itemText).join(' ');
 }

@@ -24,7 +24,6 @@ export interface Shape {
   readonly items: Range;
   /** In code points. */
   readonly length: Range;
-  /** Patterns and formats of texts. */
   readonly texts: Rope<{ readonly pattern?: string; readonly format?: string }>;
   readonly numbers: NumberRange;
   /** How many properties an object has. */
@@ -38,7 +37,6 @@ export interface ObjectShape {
   /** The same by patterns of names, and what the properties are that none matches. */
   readonly byPattern: readonly (readonly [pattern: string, schema: Schema])[];
   readonly unmatched: Schema;
-  /** What their names are. */
   readonly names?: Schema;
 }
 
@@ -77,7 +75,6 @@ export const ANY: Shape = {
   members: ANYTHING,
 };
 
-/** The keywords that are read. */
 const KEYWORDS = [
   ...[
     '$ref',

@@ -163,7 +163,6 @@ function listed<K>(lists: Map<K, string[]> | undefined, key: K): string[] {
 export interface Property {
   readonly name: string;
   readonly required: boolean;
-  /** Of its value. */
   readonly rule: string;
 }
 

@@ -3,7 +3,6 @@ import { Languages, merged, type Language, type Span } from './text-language.js'
 import { BEFORE, AFTER, LAST_CODE_POINT, patternLanguage } from './text-pattern.js';
 import { WorkBudget } from './work.js';
 
-/** States of one text. */
 const MAX_STATES = 512;
 /** Steps of one text, about 6 ms. What takes more is not enforced. */
 const MAX_TEXT_STEPS = 120_000;
@@ -21,7 +20,6 @@ export interface TextForm {
 }
 
 export interface State {
-  /** A text may end here. */
   readonly ends: boolean;
   readonly next: readonly Transition[];
 }

@@ -46,7 +46,6 @@ export class Languages {
   readonly #derivatives = new Map<number, Language>();
   /** By the sets of symbols that they come of. */
   readonly #classes = new Map<string, readonly SymbolClass[]>();
-  /** No text. */
   readonly none: Language;
   /** The empty text alone. */
   readonly empty: Language;

@@ -9,7 +9,6 @@ export const LAST_CODE_POINT = 0x10ffff;
 export const BEFORE = LAST_CODE_POINT + 1;
 export const AFTER = LAST_CODE_POINT + 2;
 
-/** Brackets within brackets. */
 const MAX_BRACKETS = 32;
 /** The largest count of a repetition; a pattern with a larger one is not enforced. */
 const MAX_REPEATED = 256;
@@ -30,7 +29,6 @@ const LINE_END: readonly Span[] = [
 const CLASSES: Readonly<Record<string, readonly Span[]>> = { d: DIGIT, w: WORD, s: SPACE };
 const CONTROLS: Readonly<Record<string, number>> = { t: 9, n: 10, v: 11, f: 12, r: 13, 0: 0 };
 
-/** What is not in these. */
 export function complement(spans: readonly Span[]): Span[] {
   const others: Span[] = [];
   let from = 0;

@@ -25,7 +25,6 @@ const ESCAPED: Readonly<Record<string, string>> = {
   r: '\r',
   t: '\t',
 };
-/** What is not written as it is. */
 const UNPLAIN: readonly Span[] = [
   [0, 0x1f],
   [0x22, 0x22],

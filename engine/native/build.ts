@@ -1,7 +1,7 @@
 /**
- * Compiles engine/native into two addons for each processor, which stand in the repository so that a clone, the npm package and the
- * image need no compiler: ra-engine (next tokens, threads, embeddings, pooling, states) and ra-vision (libmtmd, the sandbox). Both are linked to no
- * llama.cpp: they call the exported functions of whichever library node-llama-cpp's own addon has loaded, on any backend.
+ * Compiles engine/native into two addons for each processor, which stand in the repository so that a clone, the npm package and the image
+ * need no compiler: ra-engine (next tokens, threads, embeddings, pooling, states) and ra-vision (libmtmd, the sandbox). Both are linked to
+ * no llama.cpp: they call the exported functions of whichever library node-llama-cpp's own addon has loaded, on any backend.
  *
  * Two builds by one compiler give the same bytes. Each addon has the digest of its sources in it, which a test compares.
  */

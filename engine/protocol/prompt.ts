@@ -30,7 +30,6 @@ export interface ImageSegment {
 /** Ids from here on are those of images; no vocabulary is as large. */
 export const IMAGE_IDS = 2 ** 31;
 
-/** Bytes of a digest. */
 export const DIGEST_BYTES = 32;
 
 /** A prompt of text alone, over the same memory. */
@@ -64,7 +63,6 @@ export interface PlacedImage {
   readonly image: ImageSegment;
 }
 
-/** The images of a prompt, in order. */
 export function imagesOf(prompt: Prompt): readonly PlacedImage[] {
   const placed: PlacedImage[] = [];
   let at = 0;

@@ -7,7 +7,6 @@ export interface ReplyFormat {
   readonly thoughtLimit?: ThoughtLimit;
   /** Absent: the reply has no calls, and text that looks like one is content. */
   readonly calls?: CallFormat;
-  /** The grammar that constrains the reply. */
   readonly grammar?: ReplyGrammar;
   /** Control tokens whose names count as text in this reply, because marks contain them. All others have no text. */
   readonly markers: readonly string[];

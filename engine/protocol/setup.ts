@@ -63,8 +63,8 @@ export interface EngineSetup {
     readonly maxTokens: number;
   };
   /**
-   * Saved states of sequences that were overwritten. `bytes`: host memory; absent: by what is free, shared by so many
-   * `engines` whose caches have no set size either (absent: this one alone). A state that was not used for `maxAgeMs` is dropped, in sequences too. Absent:
+   * Saved states of sequences that were overwritten. `bytes`: host memory; absent: by what is free, shared by so many `engines` whose
+   * caches have no set size either (absent: this one alone). A state that was not used for `maxAgeMs` is dropped, in sequences too. Absent:
    * nothing is saved, and nothing is dropped by age.
    */
   readonly prefixCache?: { readonly bytes?: number; readonly engines?: number; readonly maxAgeMs: number };
@@ -142,7 +142,6 @@ export interface EngineFacts {
   readonly contextPerSeat: number;
   /** What the server that computes holds of all seats together. Absent: a context for each seat. */
   readonly tokens?: number;
-  /** Number of tokens in the vocabulary. */
   readonly vocabulary: number;
   /** SHA-256 of the weights file, hex. */
   readonly weightVersion: string;

@@ -16,7 +16,6 @@ interface Message {
 type Body<Sent extends Message> = Sent extends Message ? Omit<Sent, 'v'> : never;
 
 export interface ShellWork<In extends Message> {
-  /** The first message. */
   start(message: Extract<In, { readonly kind: 'start' }>): void;
   /** Each later one, which is not checked but for its version. */
   message(message: Exclude<In, { readonly kind: 'start' }>): void;

@@ -40,7 +40,6 @@ export interface VisionSetup {
 export interface Confinement {
   /** System calls are filtered: no files, no network, no programs, no signals to other processes. */
   readonly filtered: boolean;
-  /** Its memory is bounded. */
   readonly bounded: boolean;
   /** It has another user than the sidecar, which is root. */
   readonly ownUser: boolean;

@@ -6,7 +6,6 @@ import type { GenerateJob, ScoreJob } from '../protocol/jobs.js';
 import type { RemoteSetup } from '../protocol/setup.js';
 import type { ServerClient } from './server-client.js';
 
-/** One HTTP request to a server. */
 export interface ServerRequest {
   readonly path: string;
   readonly body: object;
@@ -67,7 +66,6 @@ export interface ServerFacts {
   /** Sequences at once, and tokens of each; absent: it does not say. */
   readonly slots?: number;
   readonly contextPerSlot?: number;
-  /** Tokens of its vocabulary. */
   readonly vocabulary?: number;
 }
 
@@ -122,7 +120,6 @@ export interface Adapter {
   abort?(name: string): void;
 }
 
-/** What every adapter is made with. */
 export interface AdapterParts {
   readonly client: ServerClient;
   readonly setup: RemoteSetup;

@@ -11,7 +11,6 @@ export type Frame =
   | { readonly kind: 'json'; readonly value: unknown }
   /** `[DONE]`: nothing comes after it. */
   | { readonly kind: 'done' }
-  /** No JSON. */
   | { readonly kind: 'garbage' }
   /** A line that is longer than the bound. No frame follows. */
   | { readonly kind: 'long' };

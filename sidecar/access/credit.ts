@@ -5,8 +5,8 @@
  *     balance = granted − settled − reserved
  *
  * A request reserves its highest possible price before dispatch (with `credit.reserve: parts` that of a part of its reply, and more as it
- * grows) and settles its actual price at its end, which releases the rest. Everything happens synchronously on one event loop, so two requests cannot spend the same dollar. All
- * amounts are picodollars.
+ * grows) and settles its actual price at its end, which releases the rest. Everything happens synchronously on one event loop, so two
+ * requests cannot spend the same dollar. All amounts are picodollars.
  */
 import { closed, UTC_TIME } from '../contracts/common-schema.js';
 import { repeatedName } from '../contracts/json.js';

@@ -104,7 +104,6 @@ export class AccountClass {
     return this.users.next(this.newestFirst);
   }
 
-  /** One of its requests waited too long. */
   waitedTooLong(): void {
     this.#calibration = Math.min(MAX_CALIBRATION, this.#calibration * (1 + STEP));
   }
@@ -301,7 +300,6 @@ export class Account {
     return isBounded ? accountClass.turnMs : accountClass.virtualMs;
   }
 
-  /** The rank of one of its classes. */
   rankOf(accountClass: AccountClass): number {
     this.#syncOnlyClass();
     let rank = 0;

@@ -62,7 +62,6 @@ export class Judge {
     this.#sessions = sessions;
   }
 
-  /** Refusals so far. */
   get refused(): Readonly<Partial<Record<RefusalReason, number>>> {
     return { ...this.#refused };
   }
@@ -175,7 +174,6 @@ export class Judge {
     return this.refuse(reason, account, account.classFor(queued.request.weight), queued);
   }
 
-  /** Makes a refusal and counts it. */
   refuse(
     reason: RefusalReason,
     account: Account,

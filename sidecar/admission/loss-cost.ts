@@ -30,8 +30,8 @@ export class LossCost {
   }
 
   /**
-   * A turn's first token came after `ms`. `computed`, `cached`: of its prompt's tokens. `before`: tokens of the last prompt of its session, if it
-   * lost its seat.
+   * A turn's first token came after `ms`. `computed`, `cached`: of its prompt's tokens. `before`: tokens of the last prompt of its session,
+   * if it lost its seat.
    */
   observe(turn: {
     readonly ms: number;

@@ -137,7 +137,6 @@ export class Overload {
     accountClass.newestFirst = this.stands && load > OVERLOADED && waitMs > this.#patienceOf(account, request).freshMs;
   }
 
-  /** A request was given a seat. */
   seated(accountClass: AccountClass): void {
     const { now } = this.#state;
     const windowMs = this.#windowMs;
@@ -251,7 +250,6 @@ export class Overload {
     if (queued.leftUnserved) this.#leftMs += queued.seatMs;
   }
 
-  /** A request has ended. */
   over(queued: QueuedRequest): void {
     this.#hedges.over(queued);
   }
@@ -274,7 +272,10 @@ export class Overload {
   }
 }
 
-/** The share of a class's turns at which no request of it may be waiting, and of one that is served newest first, whose older requests are rarely served. */
+/**
+ * The share of a class's turns at which no request of it may be waiting, and of one that is served newest first, whose older requests are
+ * rarely served.
+ */
 const EMPTY_TURNS = 0.0005;
 const FEW_EMPTY_TURNS = 0.01;
 
@@ -367,7 +368,6 @@ export class Hedges {
   /** Not a Map, since entries come and go with requests (lib/id-map.ts). */
   readonly #copies: Record<string, { inProgress: number; answeredAt: number }> = {};
 
-  /** A request entered. */
   entered({ bodyKey }: QueuedRequest): void {
     if (bodyKey === undefined) return;
     const copies = (this.#copies[bodyKey] ??= { inProgress: 0, answeredAt: -Infinity });
@@ -387,7 +387,6 @@ export class Hedges {
     return copies.answeredAt >= enteredAt && now - copies.answeredAt <= AFTER_ANSWER_MS;
   }
 
-  /** The request has ended. */
   over({ bodyKey }: QueuedRequest): void {
     const copies = bodyKey === undefined ? undefined : this.#copies[bodyKey];
     if (bodyKey === undefined || copies === undefined) return;

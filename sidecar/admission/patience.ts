@@ -308,7 +308,6 @@ export class Patience {
   #fittedAt = -Infinity;
   #seen = 0;
 
-  /** A caller was observed. */
   observed(): void {
     this.#seen += 1;
   }

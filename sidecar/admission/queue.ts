@@ -473,7 +473,6 @@ export class SeatQueue {
     this.#lent.refuseWaiting(reason);
   }
 
-  /** Refuses a request that waits. */
   #refuse(queued: QueuedRequest, reason: RefusalReason): void {
     this.#overload.observePatience(queued, 'neither');
     this.#stopWaiting(queued, false);

@@ -96,7 +96,6 @@ export class RetryReservations {
     return true;
   }
 
-  /** Forgets the times that are past. */
   #forgetPast(now: number): void {
     for (let first = this.#order[this.#from]; first !== undefined; first = this.#order[this.#from]) {
       if (now <= first.at + LATE_MS) break;

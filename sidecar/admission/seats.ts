@@ -14,7 +14,6 @@ export interface ReplicaState {
   readonly contextPerSeat: number;
   /** Whether it takes jobs. */
   readonly up: boolean;
-  /** Seats held. */
   readonly busy: number;
   /** Seats that no lease holds, but that are kept for sessions (sessions.ts): for all other requests they are taken. */
   readonly kept: number;
@@ -91,7 +90,6 @@ export class ReplicaSeats {
     return this.#busy;
   }
 
-  /** Seats kept for sessions. */
   get kept(): number {
     return this.#kept;
   }
@@ -101,7 +99,6 @@ export class ReplicaSeats {
     return this.#idle;
   }
 
-  /** Whether no replica is available. */
   get paused(): boolean {
     return this.#paused;
   }
@@ -176,7 +173,6 @@ export class ReplicaSeats {
     this.#sum();
   }
 
-  /** A request is given a seat of this replica. */
   granted(at: number): void {
     const replica = this.#replicas[at];
     if (replica === undefined) return;

@@ -1,7 +1,7 @@
 /**
- * All counts of a queue: which requests wait, which hold seats and which seats are kept for sessions, recorded for the queue and for the account together, so that the two
- * never differ; which accounts are active (wait or run); and what each has been charged. Only the queue changes it (queue.ts), after
- * `advance` has brought it to the present.
+ * All counts of a queue: which requests wait, which hold seats and which seats are kept for sessions, recorded for the queue and for the
+ * account together, so that the two never differ; which accounts are active (wait or run); and what each has been charged. Only the queue
+ * changes it (queue.ts), after `advance` has brought it to the present.
  *
  * An account gains no claim to seats while it is idle: when one of its requests can be seated, its virtual time is lifted.
  * VTC lifts to the lowest of the accounts that wait, which is undefined while none waits. This takes the highest of three
@@ -78,7 +78,6 @@ export class QueueState {
     return this.replicas.busy;
   }
 
-  /** Requests that wait. */
   get waiting(): number {
     return this.#waiting;
   }
@@ -118,7 +117,6 @@ export class QueueState {
     return this.#window.index;
   }
 
-  /** All accounts that are remembered. */
   accounts(): Iterable<Account> {
     return this.#accounts.values();
   }

@@ -147,9 +147,9 @@ export interface Lease {
    */
   nextTurn(after?: Promise<void>): Promise<TicketOutcome>;
   /**
-   * Its lent seat was recalled: it waits for another one. Or the engine was lost before it started this request, which returns to the head of the queue and keeps its deadline and its
-   * waiting time. That may happen as often as the engine has replicas; the next time settles as refused for `engine-lost`. On a
-   * lease that has ended it settles as cancelled.
+   * Its lent seat was recalled: it waits for another one. Or the engine was lost before it started this request, which returns to the head
+   * of the queue and keeps its deadline and its waiting time. That may happen as often as the engine has replicas; the next time settles as
+   * refused for `engine-lost`. On a lease that has ended it settles as cancelled.
    */
   giveBack(): Promise<TicketOutcome>;
 }
@@ -169,7 +169,6 @@ export type TurnStart = 'kept' | 'cold' | 'first';
 
 /** Of the sessions of one queue: counts since the start, and what there is now. */
 export interface SessionCounts {
-  /** Sessions that are known. */
   readonly known: number;
   /** Turns by what they began with: `kept`: their session's seat; `cold`: another one; `first`: of no known session. */
   readonly turns: Readonly<Record<TurnStart, number>>;

@@ -15,7 +15,6 @@ const AGAIN_MS = 100;
 /** While a seat is free, checks may take this long whatever the longest wait is, ms: it is not for a seat that the request waits. */
 export const CHECKS_MS = 5000;
 
-/** Which bound of a wait has passed. */
 export type PassedBound = 'deadline' | 'wait' | 'hopeless';
 
 export class WaitTimers {

@@ -70,7 +70,6 @@ export function health(exchange: Exchange, services: Parts): void {
   exchange.reply({ status: ready ? 200 : 503, body: JSON.stringify({ status: ready ? 'ok' : status }) });
 }
 
-/** The parts of the readiness. */
 type Parts = Pick<Services, 'leaving' | 'spool' | 'credit' | 'models' | 'promptHosts' | 'promptsReady'>;
 
 /** ready: takes work; starting: will take work without an operator; unhealthy: does not, and may need an operator. */

@@ -171,7 +171,6 @@ export class RequestContext {
     };
   }
 
-  /** It has seats. */
   seated(lease: Lease): void {
     this.times.seated(lease.waitedMs, lease.replica);
     const { model, caller } = this;

@@ -173,8 +173,8 @@ export class WholeResponseWriter extends ItemWriter {
 }
 
 /**
- * Server-sent events, each a frame with its `type` as its name and in its data. As for a chat, the 200 is sent with the first token, or after one
- * keep-alive interval without a token.
+ * Server-sent events, each a frame with its `type` as its name and in its data. As for a chat, the 200 is sent with the first token, or
+ * after one keep-alive interval without a token.
  */
 export class ResponseStreamWriter extends ItemWriter {
   readonly #keepAlive: StreamKeepAlive;

@@ -29,7 +29,6 @@ export const PART_TOKENS = 256;
 /** The replies of a request. */
 export interface Replies {
   readonly count: number;
-  /** Of each. */
   readonly maxTokens: number;
 }
 
@@ -48,8 +47,9 @@ export type UsageDeps = Pick<
 >;
 
 /**
- * One request's usage and its price. `reserve` is its last check, `open` is called before its dispatch, `close` at its end. Each attempt
- * on a lent seat has an id of its own. If it is still open when the context closes, it ends as failed, so that no reservation, timer or record stays open.
+ * One request's usage and its price. `reserve` is its last check, `open` is called before its dispatch, `close` at its end. Each attempt on
+ * a lent seat has an id of its own. If it is still open when the context closes, it ends as failed, so that no reservation, timer or record
+ * stays open.
  */
 export class UsageSession {
   readonly #deps: UsageDeps;
@@ -108,7 +108,8 @@ export class UsageSession {
     if (refusal) return refusal;
     this.#bill?.settle();
     const { pricing, credit, creditInParts, quotas, date, metrics } = this.#deps;
-    const tariff = this.#tier?.tariff ?? pricing.tariff(this.#model, date().getTime(), this.#context.item !== undefined);
+    const tariff =
+      this.#tier?.tariff ?? pricing.tariff(this.#model, date().getTime(), this.#context.item !== undefined);
     this.#bill = new Bill(tariff);
     if (this.#caller.vouched) return undefined;
     const { count, maxTokens } = (this.#replies = replies);
@@ -161,7 +162,8 @@ export class UsageSession {
   }
 
   /**
-   * Appends the opening record, once, and once more after each recall. Returns a refusal if the spool has become unhealthy while the request waited.
+   * Appends the opening record, once, and once more after each recall. Returns a refusal if the spool has become unhealthy while the
+   * request waited.
    */
   open(): ContractError | undefined {
     const refusal = this.#refusal();

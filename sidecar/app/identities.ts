@@ -33,7 +33,6 @@ export interface Opening {
   readonly closers: Closers;
 }
 
-/** The metrics that are used here. */
 type Counted = Pick<Metrics, 'keys' | 'authorizer'>;
 
 /**

@@ -37,7 +37,6 @@ export type Planned =
 /** Asks an inspector that sees the devices of this environment. */
 export interface Inspectors {
   machine(gpu: ModelConfig['gpu'], environment: ReplicaPlan['environment']): Promise<Inspected<'machine'>>;
-  /** Whether the model fits there. */
   fits(model: ModelConfig, environment: ReplicaPlan['environment']): Promise<boolean>;
   /** The UUID of each device, by CUDA's index; undefined if they are not known. */
   uuids(): readonly string[] | undefined;
@@ -46,7 +45,6 @@ export interface Inspectors {
 /** No host has more: of Vulkan so many are looked at. */
 export const MOST_DEVICES = 16;
 
-/** Inspector processes. */
 const PROCESSES: Inspectors = {
   machine: (gpu, environment) => inspect('machine', { gpu }, { clock: systemClock, environment }),
   fits: async (model, environment) => {

@@ -9,8 +9,8 @@ import { isatty } from 'node:tty';
 const PARENT_LOOK_MS = 500;
 
 /**
- * Calls `ended` once the process that started this one has ended, unless the returned function was called before. npm passes SIGTERM to the shell in which it starts a
- * program; the shell ends, npm ends, and the program would stay with its port.
+ * Calls `ended` once the process that started this one has ended, unless the returned function was called before. npm passes SIGTERM to the
+ * shell in which it starts a program; the shell ends, npm ends, and the program would stay with its port.
  */
 export function whenParentEnds(ended: () => void): () => void {
   const parent = process.ppid;

@@ -86,7 +86,6 @@ const PAGE_FIELDS = {
   as_of: COUNT,
 } as const;
 
-/** GET /usage. */
 export const USAGE_PAGE = closed(Object.keys(PAGE_FIELDS), PAGE_FIELDS);
 
 const LIMIT_FIELDS = {
@@ -119,5 +118,4 @@ const ACCOUNT_NEEDS = {
   limits: { type: 'array', items: ACCOUNT_LIMIT },
 } as const;
 
-/** GET /account. */
 export const ACCOUNT = closed(Object.keys(ACCOUNT_NEEDS), { ...ACCOUNT_NEEDS, balance: ACCOUNT_BALANCE });

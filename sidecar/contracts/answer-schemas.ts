@@ -302,7 +302,6 @@ const READINESS = closed(['status', 'parts'], {
   }),
 });
 
-/** POST /responses. */
 const RESPONSE_ID = { type: 'string', minLength: 1, maxLength: 256 } as const;
 const STATUS = { enum: ['in_progress', 'completed', 'incomplete', 'failed'] } as const;
 const NONE = { type: 'array', maxItems: 0 } as const;
@@ -409,7 +408,6 @@ const RESPONSE_EVENT = {
   },
 } as const;
 
-/** The schemas by kind of answer. */
 export const ANSWER_SCHEMAS = {
   completion: COMPLETION,
   chunk: CHUNK,

@@ -129,12 +129,10 @@ export function chatChunk(head: ChunkHead, choice: number, channel: 'content' | 
   return `${head}{"index":${choice},"delta":{"${field}":${JSON.stringify(text)}},"finish_reason":null}]}`;
 }
 
-/** The first chunk of a choice. */
 export function roleChunk(head: ChunkHead, choice: number): string {
   return `${head}{"index":${choice},"delta":{"role":"assistant","content":""},"finish_reason":null}]}`;
 }
 
-/** The last chunk of a choice. */
 export function finishChunk(head: ChunkHead, choice: number, reason: FinishReason): string {
   return `${head}{"index":${choice},"delta":{},"finish_reason":"${reason}"}]}`;
 }
@@ -167,7 +165,6 @@ export function withUsage(chunk: string, usage: CompletionUsage): string {
   return `${chunk.slice(0, -1)},"usage":${JSON.stringify(usageObject(usage))}}`;
 }
 
-/** A model of the model list. */
 export interface ListedModel {
   readonly id: string;
   /** Unix time in seconds. */
@@ -187,7 +184,6 @@ export interface ModelDescription extends ListedModel {
   readonly rates: Rates;
 }
 
-/** GET /models. */
 export function modelList(models: readonly ListedModel[]): string {
   return JSON.stringify({ object: 'list', data: models.map(modelObject) });
 }

@@ -3,7 +3,6 @@
 /** The longest text in one message or field, in characters. */
 export const MAX_TEXT = 16_777_216;
 
-/** A closed object. */
 export function closed(required: readonly string[], properties: Readonly<Record<string, object>>): object {
   return { type: 'object', additionalProperties: false, required, properties };
 }

@@ -223,7 +223,6 @@ function parts(branches: readonly object[]): object {
 
 const ONLY_TEXT = { properties: { type: { const: 'text' } } } as const;
 
-/** A text, or an array of parts of it. */
 function textOrParts(branches: readonly object[], types: readonly string[] = ['string', 'array']): object {
   return { type: types, maxLength: MAX_TEXT, maxItems: MAX_PARTS, items: parts(branches) };
 }

@@ -133,7 +133,6 @@ export function messageDelta({ reason, sequence }: MessageStop, usage: Completio
 export const MESSAGE_STOP = '{"type":"message_stop"}';
 export const PING = '{"type":"ping"}';
 
-/** POST /messages/count_tokens. */
 export function tokenCount(tokens: number): string {
   return JSON.stringify({ input_tokens: tokens });
 }

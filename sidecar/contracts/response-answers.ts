@@ -18,7 +18,6 @@ export interface ResponseHead {
   readonly now: () => number;
 }
 
-/** One item of a response, whole. */
 export type ResponseItem =
   | { readonly type: 'reasoning'; readonly id: string; readonly text: string }
   | { readonly type: 'message'; readonly id: string; readonly text: string }

@@ -53,7 +53,6 @@ export function functionOf<T>(known: KnownSchema): () => ValidateFunction<T> {
   return () => ajv.compile<T>(schema);
 }
 
-/** The function of written code. */
 export function fromCode(code: string): ValidateFunction {
   const module: { exports?: unknown } = {};
   const run = compileFunction(code, ['module', 'hasAtMost', 'formats']) as (...references: unknown[]) => void;

@@ -5,7 +5,6 @@
 import type { ErrorCode } from './errors.js';
 
 interface RefusalRow {
-  /** The error code of the answer. */
   readonly code: Extract<ErrorCode, 'capacity_exceeded' | 'draining' | 'timeout' | 'bad_gateway'>;
   readonly message: string;
   /**

@@ -65,7 +65,6 @@ export interface EngineChildEvents {
   serverProblem(reason: string): void;
   /** Changes of its capacity after `ready`. */
   readonly capacity: Pick<EngineEvents, 'seats' | 'unconfirmed'>;
-  /** A receiver threw. */
   threw(error: unknown): void;
   /** One job failed; `reason` is one short line of the engine's own. */
   failed(reason: string): void;

@@ -18,8 +18,8 @@ export { MEMORY_FILES } from '../../engine/protocol/cache-key.js';
 /** Why a job ended without its result. */
 export interface JobFault {
   /**
-   * lost: the process ended, was killed, or takes no jobs now; failed: only this job; protocol: the engine violated its protocol; stale: its prompt was
-   * made with another tokenizer or template than that of the replica, whose weights were changed, and has to be made again.
+   * lost: the process ended, was killed, or takes no jobs now; failed: only this job; protocol: the engine violated its protocol; stale:
+   * its prompt was made with another tokenizer or template than that of the replica, whose weights were changed, and has to be made again.
    */
   readonly kind: 'lost' | 'failed' | 'protocol' | 'stale';
   /** Whether `started` had been called. A lost job that had not started may return to the queue. */
@@ -101,8 +101,9 @@ export interface ReplicaStatus {
  */
 export interface Engine {
   /**
-   * unloaded: no process runs until the engine is woken; cold: loading, or between two processes; ready: takes jobs; lost:
-   * given up for good (closed, or the model cannot be served), unlike a job that is lost. Of several replicas it is the state of the one that is closest to taking jobs.
+   * unloaded: no process runs until the engine is woken; cold: loading, or between two processes; ready: takes jobs; lost: given up for
+   * good (closed, or the model cannot be served), unlike a job that is lost. Of several replicas it is the state of the one that is closest
+   * to taking jobs.
    */
   readonly state: EngineState;
   /** Why it was given up, in one line for the operator, or undefined. */

@@ -89,7 +89,6 @@ export class Mux {
     this.#checkIdle();
   }
 
-  /** Sends a job to the engine. */
   run(asked: EngineJob): JobHandle {
     if (this.#jobs.size >= MAX_JOBS) return failSoon(asked.receiver, { kind: 'failed', started: false }, this.#onThrow);
     const id = ++this.#lastId;

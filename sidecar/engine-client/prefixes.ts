@@ -32,7 +32,6 @@ export interface PrefixIndex {
   longestOf(hashes: Uint32Array): number;
 }
 
-/** The prefixes of one process. */
 export interface ReplicaPrefixes extends PrefixIndex {
   /** The same of those alone that other processes can restore. */
   longestShared(hashes: Uint32Array): number;

@@ -1,6 +1,5 @@
 import { isSameDevice } from '../config/devices.js';
 
-/** One engine in the queue. */
 interface QueuedStart {
   readonly begin: () => void;
   /** The devices that its engine loads on; none: memory of the host, or all devices. */

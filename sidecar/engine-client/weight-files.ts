@@ -1,8 +1,8 @@
 /**
- * Hashes files of weights, each once: all engines of a host load by the same hash. Known hashes are kept by the file's key, so that a
- * file that changed is hashed again; in a file, so that the next start knows them too. Each file is read in a thread of its own, since gigabytes are read, perhaps from a network share
- * that does not answer: a read cannot be interrupted, and the thread is then left to itself. The end of the process waits for such a
- * thread.
+ * Hashes files of weights, each once: all engines of a host load by the same hash. Known hashes are kept by the file's key, so that a file
+ * that changed is hashed again; in a file, so that the next start knows them too. Each file is read in a thread of its own, since gigabytes
+ * are read, perhaps from a network share that does not answer: a read cannot be interrupted, and the thread is then left to itself. The end
+ * of the process waits for such a thread.
  */
 import { readFileSync } from 'node:fs';
 import { fileURLToPath } from 'node:url';

@@ -99,7 +99,6 @@ export function writeChunk(res: ChunkedResponse, { key, value }: Chunk, final = 
   res.writeHeader(key, final ? `${value}\r\n0\r\n` : value);
 }
 
-/** A trailer field. */
 export type Trailer = readonly [name: string, value: string];
 
 /** Ends the body with a trailer, and the response. */

@@ -63,7 +63,6 @@ export class ParserCork {
 /** Bytes of a raw body per cork. The rest is for the head, at most the 4 KiB of a request's head and our own fields, and for a trailer. */
 export const RAW_BYTES = 8 * 1024;
 
-/** The sum of the chunks' bytes. */
 export function totalBytes(chunks: readonly Chunk[]): number {
   let sum = 0;
   for (const { bytes } of chunks) sum += bytes;

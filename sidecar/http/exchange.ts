@@ -91,7 +91,6 @@ export interface AnswerForm {
   limitFields(left: LimitsLeft, now: Date): Readonly<Record<string, string>>;
   /** Header fields of each answer. */
   fields(requestId: string): Readonly<Record<string, string>>;
-  /** The status of an answer with an error. */
   statusOf(error: ContractError): number;
   /** Its body, and the data of the frame with which an error ends a stream. */
   errorText(error: ContractError, requestId: string): string;

@@ -4,7 +4,6 @@ import type { ContractError } from '../domain/errors.js';
 import type { LimitsLeft } from '../domain/limit-left.js';
 import type { RequestHead } from './exchange.js';
 
-/** A header field, name and value. */
 export type Field = readonly [name: string, value: string];
 
 /** nginx's code for a caller that disconnected, and Anthropic's for a service that is overloaded. */
@@ -15,7 +14,6 @@ export function statusLine(status: number): string {
   return `${status} ${STATUS_CODES[status] ?? OTHER_CODES[status] ?? 'Unknown'}`;
 }
 
-/** The headers of an error. */
 export function errorFields(error: ContractError): Record<string, string> {
   const fields: Record<string, string> = {};
   if (error.retryAfterMs !== undefined) {

@@ -36,7 +36,6 @@ export const BODY_MS = 300_000;
 /** As the settings `stream.maxBufferedBytes` and `stream.totalBufferedBytes` have it. */
 export const BACKLOG: BacklogLimits = { streamBytes: 1 << 20, totalBytes: 64 << 20 };
 
-/** What a server is made with. */
 export interface ServerOptions {
   readonly routes: Routes;
   /** Terminate TLS on the port, with this pair; Unix sockets stay without. Absent: plain HTTP. */
@@ -306,11 +305,9 @@ function asksForWebSocket(head: RequestHead): boolean {
   return head.method === 'GET' && head.header('upgrade')?.toLowerCase() === 'websocket';
 }
 
-/** What is served at one path. */
 interface Route {
   readonly path: string;
   readonly handlers: ReadonlyMap<string, Handler>;
-  /** The value of Allow. */
   readonly allow: string;
 }
 
@@ -335,7 +332,10 @@ class RouteTable {
 
 /** The paths that one with `{…}` stands for. */
 function pathsOf(path: string): RegExp {
-  const segments = path.replaceAll('.', '\\.').replace(/\{\w+\}$/, '.+').replaceAll(/\{\w+\}/g, '[^/]+');
+  const segments = path
+    .replaceAll('.', '\\.')
+    .replace(/\{\w+\}$/, '.+')
+    .replaceAll(/\{\w+\}/g, '[^/]+');
   return new RegExp(`^${segments}$`, 's');
 }
 

@@ -5,7 +5,6 @@ import type { Chunk, ChunkEnd } from './chunked.js';
 import type { EventStream, FrameOptions } from './exchange.js';
 import type { NextTurn } from './corks.js';
 
-/** What a stream is like. */
 export interface StreamOptions extends FrameOptions {
   /** Whether it may end with a trailer. Default: true. */
   readonly trailers?: boolean;

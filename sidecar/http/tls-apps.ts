@@ -17,7 +17,6 @@ const GRACE_MS = 1000;
 interface Serving {
   readonly app: TemplatedApp;
   readonly descriptor: ReturnType<TemplatedApp['getDescriptor']>;
-  /** Its connections. */
   open: number;
 }
 

@@ -94,7 +94,6 @@ export class UwsExchange implements Exchange {
   readonly answerForm: AnswerForm | undefined;
   readonly #res: HttpResponse;
   readonly #server: ServerContext;
-  /** Clock reading. */
   readonly #arrivedAt: number;
   readonly #reader: BodyReader | undefined;
   /** The connection must not be reused: another parser could see the next request begin elsewhere. */

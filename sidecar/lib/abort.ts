@@ -13,7 +13,6 @@ export interface Signal {
   removeEventListener(type: 'abort', fn: () => void): void;
 }
 
-/** A signal and the function that aborts it. */
 export class AbortHandle implements Signal {
   #aborted = false;
   #listeners: (() => void)[] = [];

@@ -35,7 +35,6 @@ export interface CertificateHooks {
   readonly unusable: (why: string) => void;
 }
 
-/** The files of a pair. */
 interface Paths {
   readonly key: string;
   readonly certificate: string;

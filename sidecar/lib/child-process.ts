@@ -28,7 +28,6 @@ export const KILL_WAIT_MS = 2000;
 
 /** Why a child process ended, as one word for logs and metrics. */
 export type EndReason =
-  /** It could not be started. */
   | 'unstartable'
   /** It had not started to work in time. */
   | 'start-timeout'
@@ -45,7 +44,6 @@ export type EndReason =
   /** By itself, with an exit code. */
   | 'exited';
 
-/** How a child process ended. */
 export interface ChildEnd {
   readonly reason: EndReason;
   /** hang: silent or stuck; unstartable: the operating system's code; otherwise the owner's words; never content. */
@@ -81,7 +79,6 @@ export interface ChildOptions {
 export interface WatchOptions {
   /** A working child that sends no message, or has work and makes no progress, for this long is killed, ms. */
   readonly hangMs: number;
-  /** Whether it has work now. */
   readonly hasWork: () => boolean;
 }
 

@@ -34,7 +34,6 @@ const FALL = 1 / 8;
 /** Accounts that are remembered at once. Past it the idle account with the lowest virtual time is removed. */
 const MAX_ACCOUNTS = 10_000;
 
-/** State of one account. */
 class FairShareAccount<T> {
   readonly name: string;
   virtualMs = 0;
@@ -43,7 +42,6 @@ class FairShareAccount<T> {
   /** Its waiting items, oldest first, and the same newest first. */
   readonly oldest = new Heap<Item<T>>((a, b) => a.id < b.id);
   readonly newest = new Heap<Item<T>>((a, b) => a.id > b.id);
-  /** Items that are taken. */
   taken = 0;
   /** Among the accounts with waiting items. */
   readonly ready: HeapNode<FairShareAccount<T>> = new HeapNode<FairShareAccount<T>>(this);
@@ -96,7 +94,6 @@ export class FairShare<T> {
     return this.#waiting;
   }
 
-  /** Accounts remembered. */
   get accounts(): number {
     return this.#accounts.size;
   }

@@ -30,7 +30,6 @@ const NOT_READ = '';
 export interface FollowOptions<T> {
   readonly clock: Clock;
   readonly file: string;
-  /** Reads and checks the file. */
   readonly read: () => Promise<CheckResult<T>>;
   /** How often the file is checked without an event, ms. */
   readonly pollMs: number;

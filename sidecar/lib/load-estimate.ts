@@ -43,7 +43,6 @@ export class LoadEstimate {
     this.#readyAt = undefined;
   }
 
-  /** The process is ready. */
   ready(now: number): void {
     this.#readyAt = now;
     this.#loadMs = now - this.#forkAt;
@@ -55,8 +54,8 @@ export class LoadEstimate {
   }
 
   /**
-   * Time until the engine is ready, ms. `hashMs`: until its weights are hashed, which is done while they load. A load that takes longer than estimated is expected to
-   * take as long again as it has so far, so that a caller's few tries reach its end.
+   * Time until the engine is ready, ms. `hashMs`: until its weights are hashed, which is done while they load. A load that takes longer
+   * than estimated is expected to take as long again as it has so far, so that a caller's few tries reach its end.
    */
   readyInMs(now: number, hashMs = 0): number {
     const from = this.#waits ? Math.max(this.#forkAt, now) : this.#forkAt;

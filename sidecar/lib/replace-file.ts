@@ -10,7 +10,6 @@ import { mkdir, open, readFile, realpath, rename, rm, stat, type FileHandle } fr
 import { dirname } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
 
-/** Options of one replacement. */
 export interface Replacing {
   /**
    * No other process replaces this file, so each draft may overwrite one that a crash left. Otherwise every draft has a

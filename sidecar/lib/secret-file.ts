@@ -24,7 +24,6 @@ const SECRET = /^[\x21-\x7e]{32,256}$/;
 const WHAT = 'secrets';
 
 export interface SecretFileHooks {
-  /** Called when the secrets have changed. */
   readonly changed: () => void;
   /** Called once for each state in which the file cannot be used; the previous secrets stay in force. */
   readonly unusable: (why: string) => void;

@@ -3,5 +3,4 @@ import { readFileSync } from 'node:fs';
 /** Beside dist/ in a clone, in the npm package and in the image. */
 const MANIFEST = new URL('../../../package.json', import.meta.url);
 
-/** The version of this program. */
 export const VERSION = (JSON.parse(readFileSync(MANIFEST, 'utf8')) as { readonly version: string }).version;

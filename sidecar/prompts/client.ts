@@ -89,7 +89,6 @@ export interface PromptHostStats {
 export type FirstStart =
   { readonly kind: 'ready'; readonly models: readonly ModelReport[] } | { readonly kind: 'unable' };
 
-/** One body that prompts are made of. */
 interface Body {
   readonly id: number;
   readonly form: BodyForm;

@@ -32,10 +32,8 @@ import { readImages } from './images.js';
 import type { Answer, HostSetup, ModelReport, PromptModel, WorkerTask } from './messages.js';
 import { failed, refusal, refused, unservable, type Checked, type Refusal } from './prompt-maker.js';
 
-/** Processes one item. */
 export type ItemWork = (task: WorkerTask) => readonly ModelReport[] | Answer;
 
-/** One loaded model of a worker. */
 type LoadedModel = { readonly report: ModelReport; readonly model: PromptModel } & (
   | { readonly kind: 'chat'; readonly parts: PromptParts }
   | { readonly kind: 'decision'; readonly prompt: DecisionPrompt }
@@ -116,7 +114,6 @@ function tokenize(
   return model?.kind === 'decision' ? decide(model, request) : failed('no model');
 }
 
-/** The requests of each route. */
 interface Requests {
   readonly chat: ChatRequest;
   readonly embeddings: EmbeddingRequest;

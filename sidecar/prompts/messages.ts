@@ -29,10 +29,8 @@ export interface PromptModel {
   readonly wholeGrammars?: true;
 }
 
-/** Bounds of the images of one request. */
 export interface ImageBounds {
   readonly maxImages: number;
-  /** Of each. */
   readonly maxPixels: number;
 }
 
@@ -119,7 +117,6 @@ export interface HostBody {
   readonly bytes: Uint8Array;
 }
 
-/** A task for one worker. */
 export type WorkerTask = { readonly kind: 'report' } | (Exclude<Work, { readonly kind: 'compile' }> & HostBody);
 
 /** A task for the compiler thread: the bytes are those of a chat's body that was found valid. */

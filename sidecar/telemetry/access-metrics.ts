@@ -47,7 +47,6 @@ export function keysMetrics(section: Section) {
   };
 }
 
-/** Declares the metrics of the authorizer. */
 export function authorizerMetrics(section: Section) {
   const lookups = section.counter({
     name: 'ra_sidecar_authorizer_lookups_total',

@@ -16,7 +16,6 @@ const METHODS: ReadonlySet<string> = new Set(['GET', 'HEAD', 'POST', 'PUT', 'PAT
 /** The conventions' value for all others. */
 const OTHER_METHOD = '_OTHER';
 
-/** The listeners of this process. */
 const LISTENERS = ['public', 'operators'] as const;
 export type ListenerLabel = (typeof LISTENERS)[number];
 
@@ -42,7 +41,6 @@ export interface AnsweredRequest extends ArrivedRequest {
 
 export type HttpMetrics = ReturnType<typeof httpMetrics>;
 
-/** Declares the metrics of HTTP. */
 export function httpMetrics(section: Section) {
   const durations = section.histogram({
     name: 'http_server_request_duration_seconds',
@@ -110,7 +108,6 @@ export function httpMetrics(section: Section) {
     /** Open connections of each listener: read at each scrape. */
     connections: new Map<ListenerLabel, () => number>(),
 
-    /** The head of a request has arrived. */
     began({ method, scheme }: ArrivedRequest): void {
       active.inc({ http_request_method: labelOf(method), url_scheme: scheme });
     },

@@ -42,12 +42,9 @@ export class Metrics {
   readonly processes: ReturnType<typeof processMetrics>;
   /** Both listeners, and streams. */
   readonly http: ReturnType<typeof httpMetrics>;
-  /** The keys file. */
   readonly keys: ReturnType<typeof keysMetrics>;
   readonly authorizer: ReturnType<typeof authorizerMetrics>;
-  /** Prepaid credit. */
   readonly credit: ReturnType<typeof creditMetrics>;
-  /** The usage spool. */
   readonly spool: ReturnType<typeof spoolMetrics>;
   /** Delivery of usage to its sink. */
   readonly delivery: ReturnType<typeof deliveryMetrics>;
@@ -161,7 +158,6 @@ function otlpMetrics(section: Section) {
       '`queue_full`: the endpoint is slower than the request rate; lower `telemetry.otlp.samplePercent`. `export_failed`: see `ra_sidecar_otlp_exports_total`.',
   });
   return {
-    /** An export has ended. */
     exported: (signal: 'traces' | 'metrics', ok: boolean): void =>
       exports.inc({ signal, outcome: ok ? 'ok' : 'failed' }),
     /** Counts traces that will not be delivered: too many waited, or the export that contained them failed. */

@@ -40,7 +40,6 @@ export type RequestPhase = (typeof PHASES)[number];
 /** The conventions' provider: the producer of the telemetry, not of the model. */
 export const PROVIDER = 'ra-sidecar';
 
-/** Tokens of a request. */
 interface UsedTokens {
   readonly prompt: number;
   readonly cached: number;

@@ -62,7 +62,6 @@ interface AccountReading {
   readonly seatMs: number;
 }
 
-/** A granted seat. */
 export interface Granted {
   readonly waitedMs: number;
   /** The predicted wait; undefined if none was predicted. */

@@ -14,7 +14,6 @@ interface SpoolState {
   readonly health: { readonly ok: boolean };
 }
 
-/** The state of delivery at a scrape. */
 interface DeliveryState {
   readonly backlogBytes: number;
   /** Age of the oldest undelivered event, ms. */
@@ -23,7 +22,6 @@ interface DeliveryState {
 
 export type SpoolMetrics = ReturnType<typeof spoolMetrics>;
 
-/** Declares the metrics of the usage spool. */
 export function spoolMetrics(section: Section) {
   const records = section.counter({
     name: 'ra_sidecar_usage_records_total',
@@ -112,7 +110,6 @@ export function spoolMetrics(section: Section) {
   return spool;
 }
 
-/** Declares the metrics of delivery. */
 export function deliveryMetrics(section: Section) {
   const events = section.counter({
     name: 'ra_sidecar_usage_delivered_total',

@@ -43,7 +43,6 @@ export interface DiskFile {
 const { O_RDONLY, O_RDWR, O_CREAT, O_EXCL } = constants;
 const FLAGS = { create: O_RDWR | O_CREAT | O_EXCL, change: O_RDWR, read: O_RDONLY } as const;
 
-/** The real file system. */
 export const systemDisk: Disk = {
   async makeDir(dir) {
     const made = await mkdir(dir, { recursive: true, mode: 0o700 });

@@ -16,7 +16,6 @@ import { isMissing } from './disk.js';
 import type { Spool } from './spool.js';
 import { comparePositions, type Position } from './spool-format.js';
 
-/** What sums use of the spool. */
 export type CountedSpool = Pick<Spool, 'estimated' | 'position' | 'oldest' | 'read'>;
 
 export interface SumsListener {

@@ -23,7 +23,6 @@ export type Removed =
       readonly known: boolean;
     };
 
-/** A segment that is open for writing. */
 interface OpenSegment {
   readonly file: DiskFile;
   readonly segment: number;

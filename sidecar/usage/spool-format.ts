@@ -36,7 +36,6 @@ export function isPosition(value: unknown): value is Position {
 /** The folder for damaged bytes and foreign files, kept for inspection. */
 export const QUARANTINE = 'quarantine';
 
-/** The path of a segment. */
 export function segmentPath(dir: string, segment: number): string {
   return join(dir, `${segmentName(segment)}.seg`);
 }
@@ -130,12 +129,10 @@ const checkRecord = compile<UsageRecord>(
   { written: USAGE_RECORD_CODE },
 );
 
-/** The line of a record. */
 export function encode(record: UsageRecord): Buffer {
   return lineOf(JSON.stringify(record));
 }
 
-/** The line of a mark. */
 export function encodeMark(mark: Mark): Buffer {
   return lineOf(JSON.stringify(mark));
 }

@@ -200,12 +200,10 @@ export class Spool {
     return this.#segments.position ?? START;
   }
 
-  /** For the metrics. */
   get reading(): {
     /** Records that are not durable yet, and the age of the oldest, ms. */
     readonly unsynced: number;
     readonly oldestMs: number;
-    /** Bytes of all segments. */
     readonly bytes: number;
     readonly health: Health;
   } {

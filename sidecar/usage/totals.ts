@@ -27,9 +27,9 @@ import { comparePositions, START, type Position } from './spool-format.js';
 export const MOST_DAYS = 92;
 
 /**
- * Rows of all days. Each takes some 800 bytes of memory where an account has one row in a day, 160 MB in all, and less where it has several. With
- * more rows the oldest days are dropped. Where one day has that many, as with an authorizer that reports a new key with each request, all
- * further ones are summed up as {@link OTHERS}.
+ * Rows of all days. Each takes some 800 bytes of memory where an account has one row in a day, 160 MB in all, and less where it has
+ * several. With more rows the oldest days are dropped. Where one day has that many, as with an authorizer that reports a new key with each
+ * request, all further ones are summed up as {@link OTHERS}.
  */
 export const MOST_ROWS = 200_000;
 
@@ -159,12 +159,10 @@ export class Totals {
     return tokens;
   };
 
-  /** The rows of all keys in a day. */
   *rows(day: string): Generator<TotalsRow> {
     for (const { keys } of this.#days.get(day)?.accounts.values() ?? []) yield* keys.values();
   }
 
-  /** What each account used in a day. */
   *accounts(day: string): Generator<DaySum & { readonly account: string }> {
     for (const [account, sums] of this.#days.get(day)?.accounts ?? [])
       yield { account, ...[...(sums.all ?? sums.keys).values()].reduce<DaySum>(sumOf, NOTHING) };
@@ -240,7 +238,6 @@ function addTo(rows: Map<string, TotalsRow>, row: TotalsRow): void {
   rows.set(key, before ? Object.assign({}, row, sumOf(before, row), { billed }) : row);
 }
 
-/** The rows of all keys of an account together. */
 function allOf({ keys, all }: AccountDay): Iterable<TotalsRow> {
   return all?.values() ?? [...keys.values()].map(withoutKey);
 }

@@ -89,7 +89,6 @@ interface LayoutQuery {
   readonly unwatch: () => void;
 }
 
-/** An image that is to be encoded. */
 interface WantedImage {
   readonly task: EncodeTask;
   readonly settle: (result: Encoded) => void;

@@ -2,7 +2,6 @@ import { createHash } from 'node:crypto';
 import { IMAGE_IDS, type Prompt, type PromptSegment } from '../../engine/protocol/prompt.js';
 import type { LayoutPart } from '../../engine/protocol/vision-messages.js';
 
-/** An image at its place in a prompt. */
 export interface ImageLayout {
   readonly parts: readonly LayoutPart[];
   /** Of its embeddings; no other image's are equal. */

@@ -368,7 +368,6 @@ const TYPE_BY_FIRST: Readonly<Record<string, ValueType>> = {
   n: 'null',
 };
 
-/** Whether a value, given as JSON, is one of these. */
 function allows({ types, values }: ValueTypes, json: string): boolean {
   const type = TYPE_BY_FIRST[json[0] ?? ''] ?? 'number';
   const nested = type === 'object' || type === 'array';

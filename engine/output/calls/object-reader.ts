@@ -24,7 +24,6 @@ export interface ArgumentsReader {
   readonly rest: string;
 }
 
-/** Arguments that are written as one JSON object. */
 export class JsonArguments implements ArgumentsReader {
   readonly after = undefined;
   readonly rest = '';
@@ -115,7 +114,6 @@ export class LooseJson implements ArgumentsReader {
     }
   }
 
-  /** Between values. */
   #between(unit: string): ArgumentsPart {
     if (this.#open.length === 1 && unit === this.#end && this.#state !== 'colon') {
       this.#state = 'over';

@@ -53,7 +53,6 @@ export interface OtlpOptions {
   readonly metricsIntervalMs: number;
   readonly timeoutMs: number;
   readonly limits: TraceLimits;
-  /** Reads the metrics. */
   readonly read: () => Promise<readonly MetricReading[]>;
   readonly counted: Metrics['otlp'];
   readonly log: Log;

@@ -17,7 +17,6 @@ import type { CursorFile, DeadLetterFile } from './files.js';
 import { usageEvent, type CloseRecord, type DeliverySink, type SinkAnswer, type UsageEvent } from './sink.js';
 import type { Spool } from '../spool.js';
 
-/** What delivery uses of the spool. */
 export type DeliveredSpool = Pick<Spool, 'position' | 'read' | 'bytesFrom' | 'prune'>;
 
 export interface DeliveryLimits {

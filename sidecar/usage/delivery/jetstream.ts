@@ -35,7 +35,6 @@ export type JetStreamLogin =
   | { readonly kind: 'none' }
   | { readonly kind: 'password'; readonly user: string; readonly password: string }
   | { readonly kind: 'token'; readonly token: string }
-  /** The seed of a user's nkey. */
   | { readonly kind: 'nkey'; readonly seed: string }
   /** A creds file: a user's JWT and the seed of its nkey. */
   | { readonly kind: 'creds'; readonly creds: string };

@@ -11,7 +11,6 @@
  */
 import { reasonOf, type DeliverySink, type SinkAnswer, type UsageEvent } from './sink.js';
 
-/** The result of one message. */
 export type Published =
   /** The stream has stored it, by this message or an earlier one with its id. */
   | { readonly kind: 'stored' }
@@ -20,7 +19,6 @@ export type Published =
   /** Not stored, or unknown. `broken`: this connection must not be used again. */
   | { readonly kind: 'failed'; readonly why: string; readonly broken: boolean };
 
-/** One connection to a stream. */
 export interface JetStream {
   /** Sends one message and waits for the stream's acknowledgement within a time limit. Never rejects. */
   publish(message: { readonly id: string; readonly subject: string; readonly body: string }): Promise<Published>;
