@@ -31,6 +31,9 @@ const FIRST_TOKENS = 4096;
 const LEAST_TOKENS = 512;
 const MOST_TOKENS = 65_536;
 
+/** Numbers of a part's results, unless it has one input: some 7 MB of text, which wait in memory for a caller who reads slowly. */
+const PART_NUMBERS = 524_288;
+
 /** Vectors of more numbers than this in all are sent as they are made: some 800 KB of text. */
 const WHOLE_NUMBERS = 65_536;
 
@@ -140,7 +143,8 @@ function workOf(
       if (problem) return problem;
       ({ truncated } = tokens);
       context.promptTokens = tokens.tokens.length;
-      parts = new Parts(tokens, { scope: model.scopeOf(account), weight }, services.clock);
+      const inputs = Math.floor(PART_NUMBERS / Math.max(1, model.engine.facts?.width ?? tokens.width));
+      parts = new Parts(tokens, { scope: model.scopeOf(account), weight }, { inputs, clock: services.clock });
       return {
         kind: 'planned',
         needs: {
@@ -179,6 +183,7 @@ class Parts {
   readonly #tokens: InputTokens;
   readonly #common: { readonly scope: string; readonly weight: number };
   readonly #clock: Clock;
+  readonly #inputs: number;
   /** The first input of the next part, and its first token. */
   #input = 0;
   #token = 0;
@@ -186,9 +191,15 @@ class Parts {
   #begunAt = 0;
   #wanted = FIRST_TOKENS;
 
-  constructor(tokens: InputTokens, common: { readonly scope: string; readonly weight: number }, clock: Clock) {
+  /** `inputs`: of a part, at most. */
+  constructor(
+    tokens: InputTokens,
+    common: { readonly scope: string; readonly weight: number },
+    { inputs, clock }: { readonly inputs: number; readonly clock: Clock },
+  ) {
     this.#tokens = tokens;
     this.#common = common;
+    this.#inputs = inputs;
     this.#clock = clock;
   }
 
@@ -198,7 +209,8 @@ class Parts {
     const [from, first] = [this.#token, this.#input];
     while (this.#input < lengths.length) {
       const length = lengths[this.#input] ?? 0;
-      if (this.#input > first && this.#token + length - from > this.#wanted) break;
+      const isFull = this.#input - first >= this.#inputs || this.#token + length - from > this.#wanted;
+      if (this.#input > first && isFull) break;
       this.#token += length;
       this.#input += 1;
     }

@@ -18,6 +18,12 @@ export interface PieceOwner {
 /** White space between the parts of a JSON text. */
 const SPACE = ' ';
 
+/**
+ * Bytes of one cork: its buffer of 16 KiB with room for a chunk's framing. Of a longer write a part could be lost (corks.ts), and outside
+ * of a cork uWS prints a warning.
+ */
+const CORK_BYTES = 16_000;
+
 /** uWS closes a connection 10 s after the last write: while nothing is to be written a space is, so often, ms. */
 const KEEP_OPEN_MS = 4000;
 
@@ -72,12 +78,13 @@ export class PieceWriter implements BodyPieces, Backlogged {
 
   write(text: string): void {
     if (this.#over || text === '') return;
-    const bytes = Buffer.byteLength(text);
-    this.#bytes += bytes;
-    // Not corked: of a text that is longer than uWS's cork buffer a part could be lost (corks.ts).
-    if (!this.#res.write(text)) {
+    const bytes = Buffer.from(text);
+    this.#bytes += bytes.length;
+    for (let at = 0; at < bytes.length; at += CORK_BYTES)
+      this.#res.cork(() => void this.#res.write(bytes.subarray(at, at + CORK_BYTES)));
+    if (!this.#isTaken()) {
       this.#waiting ??= new Promise((resolve) => (this.#settle = resolve));
-      this.#count(this.#buffered + bytes);
+      this.#count(this.#buffered + bytes.length);
     }
     this.#keepOpen();
   }
@@ -91,7 +98,7 @@ export class PieceWriter implements BodyPieces, Backlogged {
     this.write(text);
     if (this.#isOver()) return;
     this.abandon();
-    this.#res.end(undefined, this.#closes);
+    this.#res.cork(() => void this.#res.end(undefined, this.#closes));
     this.#owner.ended();
   }
 
@@ -124,11 +131,18 @@ export class PieceWriter implements BodyPieces, Backlogged {
     return this.#over;
   }
 
+  /** Whether the socket has everything that was written before. */
+  #isTaken(): boolean {
+    let taken = false;
+    this.#res.cork(() => (taken = this.#res.write(SPACE)));
+    return taken;
+  }
+
   #writable(): void {
     if (this.#over) return;
     // With our handler, uWS does not write its own buffered data by itself; an empty cork does that.
     this.#res.cork(() => undefined);
-    if (this.#waiting === undefined || !this.#res.write(SPACE)) return;
+    if (this.#waiting === undefined || !this.#isTaken()) return;
     this.#waiting = undefined;
     this.#count(0);
     this.#settle();

@@ -1,8 +1,10 @@
 /** POST /v1/embeddings and POST /v1/rerank over HTTP, with stub engines: bodies, refusals, usage, and answers in pieces. */
+import { once } from 'node:events';
 import t, { type Test } from 'tap';
 import { errorOf } from '../support/error-answer.js';
 import { ACME, chatBody, decisionBody, type InProcess } from '../support/in-process.js';
 import { lastClose, startPriced } from '../support/priced-sidecar.js';
+import { eventually } from '../support/processes.js';
 import { STUB_JOB } from '../support/stub-script.js';
 
 const EMBEDDINGS = '/v1/embeddings';
@@ -161,7 +163,7 @@ t.test('POST /v1/embeddings, beside all other models', async (t) => {
     );
   });
 
-  await t.test('a long list comes in pieces, in order and whole', async (t) => {
+  await t.test('a long list has parts, and its answer is in order and whole', async (t) => {
     const inputs = Array.from({ length: 2048 }, (_, i) => [7, ...Array.from({ length: i % 40 }, () => 8)]);
     for (const encoding_format of ['float', 'base64']) {
       const response = await sidecar.post(EMBEDDINGS, { model: 'embed', input: inputs, encoding_format });
@@ -278,6 +280,69 @@ t.test('POST /v1/rerank', async (t) => {
       t.match({ status: response.status, ...errorOf(response) }, { status: 400, code: 'bad_request', param });
     }
     t.same((await ask({ documents: ['a', long], truncate: true })).truncated, [1]);
+  });
+});
+
+t.test('2,048 vectors of 4,096 numbers', async (t) => {
+  const MIB = 2 ** 20;
+  const sidecar = await startPriced(t, '1000', {
+    models: [{ id: 'embed', kind: 'embedding', contextPerSeat: 64, width: 4096 }],
+    config: { stream: { totalBufferedBytes: 16 * MIB } },
+  });
+  const busy = 'ra_sidecar_seats_busy{model="embed"}';
+  const buffered = 'ra_sidecar_stream_buffered_bytes';
+  /** Their text has 45 MB. */
+  const inputs = Array.from({ length: 2048 }, () => [7, 8]);
+
+  await t.test('a slow reader: one part waits in memory, and the next one for the reader', async (t) => {
+    const { socket } = await sidecar.begin(EMBEDDINGS, { model: 'embed', input: inputs, encoding_format: 'base64' });
+    socket.removeAllListeners('data');
+    socket.pause();
+    await eventually(
+      'a part waits and nothing is computed',
+      async () => (await sidecar.metric(buffered)) > 0 && (await sidecar.metric(busy)) === 0,
+    );
+    const waits = await sidecar.metric(buffered);
+    t.ok(waits < 4 * MIB, `${waits} bytes`);
+    let end = '';
+    socket.on('data', (bytes: Buffer) => (end = (end + bytes.toString('latin1')).slice(-200)));
+    socket.resume();
+    await eventually('it is read', () => end.endsWith('\r\n0\r\n\r\n'));
+    t.match(end, /"usage":\{"prompt_tokens":4096,/);
+    t.ok(socket.bytesRead > 40 * MIB);
+    t.equal(await sidecar.metric('ra_sidecar_readers_cut_total{reason="total"}'), 0);
+    t.match(lastClose(sidecar), { outcome: 'done', promptTokens: 4096 });
+  });
+
+  await t.test('what is made is sent: its first vectors come while the engine computes the last ones', async (t) => {
+    const body = { model: 'embed', input: [...inputs.slice(0, 200), [STUB_JOB.hold]], encoding_format: 'base64' };
+    const connection = await sidecar.begin(EMBEDDINGS, body);
+    await connection.until('"index":199');
+    t.equal(await sidecar.metric(busy), 1);
+    connection.close();
+    await sidecar.until(busy, 0);
+    await sidecar.seen('request', ({ status }) => status === 200);
+    t.match(lastClose(sidecar), {
+      outcome: 'cancelled',
+      promptTokens: 401,
+      price: { picodollars: `${401 * VECTOR_RATE}` },
+    });
+  });
+
+  await t.test('one that fails midway: the connection is closed, and what was sent is billed', async (t) => {
+    const body = {
+      model: 'embed',
+      input: [...inputs.slice(0, 200), [STUB_JOB.fail], ...inputs.slice(201)],
+      encoding_format: 'base64',
+    };
+    const connection = await sidecar.begin(EMBEDDINGS, body);
+    const closed = once(connection.socket, 'end');
+    await connection.until('"index":199');
+    await closed;
+    await eventually('it is closed', () => lastClose(sidecar).outcome === 'failed');
+    const { promptTokens, price } = lastClose(sidecar);
+    t.ok(promptTokens > 400 && promptTokens <= 512, String(promptTokens));
+    t.equal(price?.picodollars, String(promptTokens * VECTOR_RATE));
   });
 });
 

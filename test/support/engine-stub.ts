@@ -77,7 +77,7 @@ function start(setup: EngineSetup): void {
     setup.heartbeatMs,
   );
   setInterval(tick, 5);
-  if (setup.kind === 'embedding') width = STUB_WIDTH;
+  if (setup.kind === 'embedding') width = script.width ?? STUB_WIDTH;
   if (setup.kind === 'rerank') width = 1;
   void beat();
   const facts: EngineFacts = {

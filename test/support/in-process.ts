@@ -96,6 +96,8 @@ export interface StubModel {
   readonly prefixCache?: object;
   /** Never becomes ready. */
   readonly cold?: boolean;
+  /** Numbers of its vectors. Default: those of a stub. */
+  readonly width?: number;
 }
 
 export interface Options {
@@ -295,6 +297,8 @@ async function configure(dir: string, models: readonly StubModel[], config: obje
     return path;
   };
   const ready = await link({ bySeed: true });
+  const wide = new Map<number, string>();
+  for (const { width } of models) if (width !== undefined) wide.set(width, await link({ bySeed: true, width }));
   const cold = await link({ start: 'silent' });
   const file = join(dir, 'config.json');
   const settings = {
@@ -304,13 +308,13 @@ async function configure(dir: string, models: readonly StubModel[], config: obje
     // Whatever a test is about, each answer is checked against its schema.
     development: { validateAnswers: true },
     ...decisionsPart(),
-    models: models.map(({ cold: never, ...model }) => ({
+    models: models.map(({ cold: never, width, ...model }) => ({
       seats: 2,
       contextPerSeat: 1024,
       // External servers are used for no other kinds.
       ...(never !== true && ['chat', 'decision'].includes(model.kind) && enginePart(real)),
       ...model,
-      file: never === true ? cold : ready,
+      file: never === true ? cold : (wide.get(width ?? 0) ?? ready),
     })),
     ...config,
     // Stubs need no memory, and one that never becomes ready must not delay the others.

@@ -30,6 +30,8 @@ export interface StubScript {
   readonly deaf?: boolean;
   /** Is to confirm cancels, as its facts have it, and never does. */
   readonly confirmsCancels?: true;
+  /** Numbers of its vectors. Default: {@link STUB_WIDTH}. */
+  readonly width?: number;
   /** A port on 127.0.0.1 to connect to: the connection closes when the stub ends, however it ends. */
   readonly lifeline?: number;
 }
