@@ -66,7 +66,7 @@ async function startPooling(setup: EngineSetup, weights: LoadedWeights): Promise
   const { pooling, limits, log, scores } = loaded;
   const first = Math.min(limits.stepTokens, limits.contextPerSeat);
   // The first decode reads every weight and makes llama.cpp's graph, so that no caller waits for it.
-  await pooling.decode(new Uint32Array(first), Uint32Array.of(first)).catch(async (error: unknown) => {
+  await pooling.decode(new Uint32Array(first), Uint32Array.of(first), []).catch(async (error: unknown) => {
     throw new LoadFailure(`llama.cpp cannot decode with it: ${await log.why(error)}`, true, true);
   });
   pooling.clear();

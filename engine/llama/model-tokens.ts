@@ -2,6 +2,7 @@
 import type { GgufMetadata } from 'node-llama-cpp';
 import { controlText, tokenBytes, type VocabularyTexts } from '../output/token-bytes.js';
 import type { Vocabulary } from '../prompt/tokens.js';
+import type { ScoreScale } from '../protocol/setup.js';
 import type { ModelTokens } from '../scheduler/job.js';
 import { LoadFailure } from './load-failure.js';
 import { loadTokenizerModel, valueAt, vocabularyOf } from './vocabulary.js';
@@ -12,6 +13,8 @@ export interface TokenFile {
   readonly vocabulary: Vocabulary;
   /** `general.name`, or the architecture if the file has no name. */
   readonly name: string;
+  /** What llama.cpp makes of a pair, if the model is a reranker. */
+  readonly scores: ScoreScale;
   /** Tokens that the model was trained for; absent: not in the file. */
   readonly trainedContext?: number;
 }
@@ -28,8 +31,17 @@ export async function loadTokenFile(file: string): Promise<TokenFile> {
     tokens: modelTokens(texts, (token) => model.isEogToken(token)),
     vocabulary: vocabularyOf(model),
     name: metadata.general.name ?? metadata.general.architecture,
+    scores: scoresOf(metadata.general.architecture),
     ...(typeof trained === 'number' && { trainedContext: trained }),
   };
+}
+
+/** Architectures whose last layer makes probabilities of a reranker's scores (llama.cpp's build_pooling). */
+const WITH_SOFTMAX: ReadonlySet<string> = new Set(['qwen3', 'qwen3vl']);
+
+/** What llama.cpp's scores of an architecture's rerankers are. */
+export function scoresOf(architecture: string): ScoreScale {
+  return WITH_SOFTMAX.has(architecture) ? 'probability' : 'logit';
 }
 
 /** One line if seats are longer than what the model was trained for, past which replies get worse without an error. */

@@ -11,6 +11,7 @@ import { keepOnCores } from './cores.js';
 import { LoadFailure } from './load-failure.js';
 import { planLoad, WITHOUT_ITS_CHECKS } from './load-plan.js';
 import { estimateNeeds, MemoryCheck, repackedBytes } from './memory/estimate.js';
+import { scoresOf } from './model-tokens.js';
 import { insightsOf, openBackend, type OpenedBackend, type Runtime } from './runtime.js';
 import { tokenizerHash, valueAt } from './vocabulary.js';
 
@@ -19,9 +20,6 @@ const STEP_INPUTS = 128;
 
 /** As llama.cpp numbers them; others pool nothing, or are not known here. */
 const POOLING = { mean: 1, cls: 2, last: 3, rank: 4 } as const;
-
-/** Architectures whose last layer makes probabilities of a reranker's scores (llama.cpp's build_pooling). */
-const WITH_SOFTMAX: ReadonlySet<string> = new Set(['qwen3', 'qwen3vl']);
 
 const FLASH_ATTENTION = { auto: -1, false: 0, true: 1 } as const;
 
@@ -49,7 +47,7 @@ export async function loadPooling(setup: EngineSetup, tries?: (backend: GpuBacke
   return {
     pooling: addon,
     limits,
-    scores: setup.kind === 'rerank' ? (WITH_SOFTMAX.has(architecture) ? 'probability' : 'logit') : undefined,
+    scores: setup.kind === 'rerank' ? scoresOf(architecture) : undefined,
     name,
     vocabulary: limits.vocabulary,
     promptVersion: promptVersionOf(tokenizerHash(info.metadata)),

@@ -80,6 +80,14 @@ export interface EmbedJob {
   readonly tokens: Uint32Array;
   /** Tokens of each input, at least 1 and at most a seat's context. */
   readonly lengths: Uint32Array;
+  /** The inputs as texts, for an engine whose server scores these. */
+  readonly pairs?: PairTexts;
+}
+
+/** A query with each of some documents. */
+export interface PairTexts {
+  readonly query: string;
+  readonly documents: readonly string[];
 }
 
 export interface ScoreQuestion {

@@ -12,7 +12,7 @@ import type { HashedFile } from './file-key.js';
 import type { EngineFacts, EngineSetup, GpuBackend } from './setup.js';
 import type { SharedState } from './cache-key.js';
 
-export const PROTOCOL_VERSION = 11;
+export const PROTOCOL_VERSION = 12;
 
 /** Prefixes that an engine has in host memory, at most: a bound for what is compared at each request. */
 export const MOST_SAVED = 1024;

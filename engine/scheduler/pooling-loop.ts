@@ -16,7 +16,7 @@
  */
 import type { CacheScope } from '../protocol/cache-key.js';
 import { processClock, type Clock } from '../protocol/clock.js';
-import type { EmbedJob, Output } from '../protocol/jobs.js';
+import type { EmbedJob, Output, PairTexts } from '../protocol/jobs.js';
 import { NO_CACHE, type EngineReport } from '../protocol/messages.js';
 import { EngineFault, faultReason } from './faults.js';
 import type { Emit } from './outbox.js';
@@ -28,8 +28,11 @@ export const CLEAR_MS = 5000;
 export interface Pooling {
   /** Numbers of each result: of a vector, or 1. */
   readonly width: number;
-  /** One decode. `tokens`: of all inputs, one after another. Resolves with the results, one after another. Rejects if it fails. */
-  decode(tokens: Uint32Array, lengths: Uint32Array): Promise<Float32Array>;
+  /**
+   * One decode. `tokens`: of all inputs, one after another; `pairs`: the same as texts, where the jobs have these. Resolves with the
+   * results, one after another. Rejects if it fails.
+   */
+  decode(tokens: Uint32Array, lengths: Uint32Array, pairs: readonly PairTexts[]): Promise<Float32Array>;
   /** Writes zeros over what the last decode left. Not during a decode. */
   clear(): void;
 }
@@ -228,16 +231,19 @@ export class PoolingLoop {
   async #attempt(parts: readonly InputRun[]): Promise<'done' | { readonly fault: unknown }> {
     const tokens = new Uint32Array(parts.reduce((sum, part) => sum + part.tokens, 0));
     const lengths = new Uint32Array(parts.reduce((sum, { inputs }) => sum + inputs, 0));
+    const pairs: PairTexts[] = [];
     let [at, input] = [0, 0];
     for (const { running, firstToken, inputs, tokens: count } of parts) {
       const { job, taken } = running;
       tokens.set(job.tokens.subarray(firstToken, firstToken + count), at);
       lengths.set(job.lengths.subarray(taken - inputs, taken), input);
+      if (job.pairs)
+        pairs.push({ query: job.pairs.query, documents: job.pairs.documents.slice(taken - inputs, taken) });
       at += count;
       input += inputs;
     }
     try {
-      const values = await this.#pooling.decode(tokens, lengths);
+      const values = await this.#pooling.decode(tokens, lengths, pairs);
       this.#step += 1;
       if (!values.every(Number.isFinite)) return { fault: new EngineFault('a result is not a number') };
       this.#deliver(parts, values);

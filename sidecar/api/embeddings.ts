@@ -205,7 +205,7 @@ class Parts {
 
   /** The next part, of one input at least; undefined if there is none. */
   next(): Job | undefined {
-    const { tokens, lengths, promptVersion } = this.#tokens;
+    const { tokens, lengths, promptVersion, pairs } = this.#tokens;
     const [from, first] = [this.#token, this.#input];
     while (this.#input < lengths.length) {
       const length = lengths[this.#input] ?? 0;
@@ -223,6 +223,7 @@ class Parts {
       tokens: tokens.subarray(from, this.#token),
       lengths: lengths.subarray(first, this.#input),
       ...(promptVersion !== undefined && { promptVersion }),
+      ...(pairs && { pairs: { query: pairs.query, documents: pairs.documents.slice(first, this.#input) } }),
     };
   }
 

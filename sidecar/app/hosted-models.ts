@@ -89,6 +89,7 @@ export function promptModelOf({ model, template, replicas }: PlannedModel): Prom
     kind,
     ...(vision && { images: { maxImages: vision.maxImages, maxPixels: vision.maxPixels } }),
     ...(constrainsWholeReplies(engine.kind) && { wholeGrammars: true as const }),
+    ...(kind === 'rerank' && engine.kind !== 'llama.cpp' && { pairTexts: true as const }),
     template,
     contextPerSeat: Math.max(...replicas.map(({ contextPerSeat }) => contextPerSeat)),
     file,

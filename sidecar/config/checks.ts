@@ -160,8 +160,8 @@ function modelProblems(model: ModelConfig, { models, decisions }: Config, at: nu
         `chatTemplate must not be set for ${A_MODEL[kind]}, which has no conversations`,
       ],
       [
-        (kind === 'rerank' && !own) || (kind === 'embedding' && engine.kind === 'sglang'),
-        `engine.kind must be ${kind === 'rerank' ? '' : 'llama-server, vllm or '}llama.cpp for ${A_MODEL[kind]}`,
+        ['embedding', 'rerank'].includes(kind) && engine.kind === 'sglang',
+        `engine.kind must be llama-server, vllm or llama.cpp for ${A_MODEL[kind]}`,
       ],
       [
         kind !== 'embedding' && minDimensions !== undefined,

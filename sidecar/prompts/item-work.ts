@@ -16,6 +16,7 @@ import { InputTokenizer, type InputTokens, type NoInputTokens } from '../../engi
 import { makePromptParts, toolsOf, promptVersionOf } from '../../engine/prompt/prompt-parts.js';
 import type { CompiledConstraint } from '../../engine/prompt/reply-constraint.js';
 import type { Vocabulary } from '../../engine/prompt/tokens.js';
+import type { PairTexts } from '../../engine/protocol/jobs.js';
 import { isPooling } from '../../engine/protocol/setup.js';
 import { parseBody } from '../contracts/parse.js';
 import { refuse } from '../contracts/body-refusals.js';
@@ -132,20 +133,24 @@ function embed(model: PoolingModel, { inputs, single, truncate }: EmbeddingReque
 }
 
 function rerank(model: PoolingModel, { query, documents, truncate }: RerankRequest): Answer {
-  const made = model.inputs.ofPairs(query, documents, { most: model.model.contextPerSeat, truncate });
-  return answerOf(model, made, (input) => `documents[${input}]`);
+  const { contextPerSeat: most, pairTexts = false } = model.model;
+  // What is cut off is known in tokens alone.
+  const made = model.inputs.ofPairs(query, documents, { most, truncate: truncate && !pairTexts });
+  return answerOf(model, made, (input) => `documents[${input}]`, pairTexts ? { query, documents } : undefined);
 }
 
-/** `place`: where the body has an input. */
+/** `place`: where the body has an input. `pairs`: for an engine that scores texts. */
 function answerOf(
   { kind, report: { promptVersion }, model, inputs }: PoolingModel,
   made: InputTokens | NoInputTokens,
   place: (input: number) => string,
+  pairs?: PairTexts,
 ): Answer {
   if (made.kind === 'inputs') {
     const { tokens, lengths, truncated } = made;
     const { width } = inputs;
-    return { kind, tokens, lengths, truncated, width, ...(promptVersion !== undefined && { promptVersion }) };
+    const more = { ...(promptVersion !== undefined && { promptVersion }), ...(pairs && { pairs }) };
+    return { kind, tokens, lengths, truncated, width, ...more };
   }
   const param = place(made.input);
   const together = kind === 'rerank' ? ' with the query' : '';
@@ -153,7 +158,7 @@ function answerOf(
     return refusal(
       'bad_request',
       `${param}${together} has ${made.exact ? '' : 'at least '}${made.tokens} tokens, and this model takes inputs of at most ` +
-        `${model.contextPerSeat}. Shorten it, or set truncate to true to have its end cut off.`,
+        `${model.contextPerSeat}. Shorten it${model.pairTexts ? '' : ', or set truncate to true to have its end cut off'}.`,
       param,
     );
   if (made.kind === 'empty') return refusal('bad_request', `${param} has no tokens. Send a longer text.`, param);

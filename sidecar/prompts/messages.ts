@@ -11,7 +11,7 @@ import type { BodyForm } from '../contracts/requests.js';
 import type { Checked, Tokenized } from './prompt-maker.js';
 
 /** Changed with the messages: a sidecar whose files were replaced while it runs must not use a host of the new ones. */
-export const PROMPTS_VERSION = 10;
+export const PROMPTS_VERSION = 11;
 
 /** A model that the host makes prompts for. */
 export interface PromptModel {
@@ -27,6 +27,8 @@ export interface PromptModel {
   readonly images?: ImageBounds;
   /** Its engine can constrain a whole reply by a grammar, but cannot begin in the middle of a reply. */
   readonly wholeGrammars?: true;
+  /** Its engine scores texts and not their tokens, as an external reranker does. */
+  readonly pairTexts?: true;
 }
 
 export interface ImageBounds {

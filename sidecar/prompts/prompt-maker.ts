@@ -1,7 +1,7 @@
 /** The interface of what makes prompts of bodies, and the results that it has. */
 import type { CompiledConstraint } from '../../engine/prompt/reply-constraint.js';
 import type { ReplyFormat } from '../../engine/protocol/reply-format.js';
-import type { ScoreQuestion } from '../../engine/protocol/jobs.js';
+import type { PairTexts, ScoreQuestion } from '../../engine/protocol/jobs.js';
 import type { Prompt } from '../../engine/protocol/prompt.js';
 import { placeOf } from '../contracts/body-refusals.js';
 import type { BodyForm, ChatRequest, Params } from '../contracts/requests.js';
@@ -55,6 +55,8 @@ export type Tokenized =
       readonly width: number;
       /** Indexes of the inputs whose ends were cut off. */
       readonly truncated: readonly number[];
+      /** Of a reranker whose engine scores texts. */
+      readonly pairs?: PairTexts;
       readonly promptVersion?: string;
     }
   | Refusal

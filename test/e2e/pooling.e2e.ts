@@ -1,7 +1,7 @@
 /** Vectors and scores beside llama-server's, of the same commit and file, and vectors that it computes for the sidecar. Needs `make peers`. */
 import t from 'tap';
 import { LlamaServer } from '../../bench/support/peers.js';
-import { POOLING_CONTEXT, POOLING_MODELS, poolingModel } from '../support/pooling-models.js';
+import { POOLING_CONTEXT, POOLING_MODELS, poolingKind, poolingModel } from '../support/pooling-models.js';
 import { Sidecar } from '../support/sidecar.js';
 
 t.setTimeout(300_000);
@@ -22,12 +22,19 @@ const external = await LlamaServer.start(files.get('mean') ?? '', {
   more: ['--embedding', '-ub', String(POOLING_CONTEXT)],
 });
 t.teardown(() => external.close());
+const ranker = await LlamaServer.start(files.get('rank') ?? '', {
+  threads: 1,
+  slots: 2,
+  contextPerSlot: POOLING_CONTEXT,
+  more: ['--reranking', '-ub', String(POOLING_CONTEXT)],
+});
+t.teardown(() => ranker.close());
 const sidecar = await Sidecar.start(t, {
   config: {
     models: [
       ...POOLING_MODELS.map((id) => ({
         id,
-        kind: id === 'rank' ? 'rerank' : 'embedding',
+        kind: poolingKind(id),
         file: files.get(id),
         seats: 8,
         contextPerSeat: POOLING_CONTEXT,
@@ -40,6 +47,14 @@ const sidecar = await Sidecar.start(t, {
         seats: 8,
         contextPerSeat: POOLING_CONTEXT,
         engine: { kind: 'llama-server', url: `http://127.0.0.1:${external.port}` },
+      },
+      {
+        id: 'external-rank',
+        kind: 'rerank',
+        file: files.get('rank'),
+        seats: 8,
+        contextPerSeat: POOLING_CONTEXT,
+        engine: { kind: 'llama-server', url: `http://127.0.0.1:${ranker.port}` },
       },
     ],
   },
@@ -71,7 +86,7 @@ for (const name of POOLING_MODELS) {
       threads: 1,
       slots: 1,
       contextPerSlot: POOLING_CONTEXT,
-      more: [name === 'rank' ? '--reranking' : '--embedding', '-ub', String(POOLING_CONTEXT)],
+      more: [poolingKind(name) === 'rerank' ? '--reranking' : '--embedding', '-ub', String(POOLING_CONTEXT)],
     });
     const theirs = (path: string, body: object): Promise<Response> =>
       fetch(`http://127.0.0.1:${server.port}${path}`, {
@@ -80,7 +95,7 @@ for (const name of POOLING_MODELS) {
         body: JSON.stringify(body),
       });
     try {
-      if (name === 'rank') {
+      if (poolingKind(name) === 'rerank') {
         const body = { model: name, query: 'the rain', documents: TEXTS };
         const own = await posted<Ranking>(sidecar.post('/rerank', body));
         const other = await posted<Ranking>(theirs('/v1/rerank', body));
@@ -116,4 +131,17 @@ t.test('vectors that llama-server computes for the sidecar', async (t) => {
   t.equal(own.usage.prompt_tokens, other.usage.prompt_tokens, 'the same tokens');
   const cosines = own.data.map(({ embedding }, i) => cosine(embedding, other.data[i]?.embedding ?? []));
   t.ok(Math.min(...cosines) > 0.9999, `the lowest cosine is ${Math.min(...cosines)}`);
+});
+
+t.test('scores that llama-server computes for the sidecar', async (t) => {
+  const documents = Array.from({ length: 200 }, (_, i) => `${TEXTS[i % TEXTS.length] ?? ''} ${i}`);
+  const [own, other] = [
+    await posted<Ranking>(sidecar.post('/rerank', { model: 'rank', query: 'the rain', documents })),
+    await posted<Ranking>(sidecar.post('/rerank', { model: 'external-rank', query: 'the rain', documents })),
+  ];
+  t.equal(other.results.length, documents.length);
+  for (const { index, relevance_score: score } of own.results) {
+    const found = other.results.find((each) => each.index === index)?.relevance_score ?? NaN;
+    t.ok(Math.abs(score - found) < 1e-3, `${score} and ${found}`);
+  }
 });

@@ -67,6 +67,16 @@ const sidecar = await InProcess.start(t, {
       ...(kind === 'sglang' && { prefixCache: { scope: 'all' } }),
       engine: { kind, ...REACHED[kind], silentMs: 2000, tokenMs: 2000 },
     })),
+    // Vectors and scores of the same servers.
+    ...(['llama-server', 'vllm'] as const).flatMap((kind) =>
+      (['embedding', 'rerank'] as const).map((what) => ({
+        id: `${kind}-${what}`,
+        kind: what,
+        seats: 2,
+        contextPerSeat: 256,
+        engine: { kind, ...REACHED[kind], silentMs: PATIENT_MS },
+      })),
+    ),
     {
       id: 'several',
       kind: 'chat',
@@ -183,6 +193,47 @@ t.test('the seat of a caller who disconnected stays in use until the server’s 
   await sidecar.until(busy, 0);
   t.match(await observe('vllm', false), { status: 200 });
 });
+
+for (const kind of ['llama-server', 'vllm'] as const) {
+  t.test(`${kind}: vectors and scores, and a server that fails`, async (t) => {
+    const stub = stubs[kind];
+    const lastOf = (route: string): unknown =>
+      sidecar.spool.records.filter((record) => record.kind === 'close' && record.route === route).at(-1);
+    const embed = (): Promise<RawResponse> =>
+      sidecar.post('/v1/embeddings', { model: `${kind}-embedding`, input: [[5, 6, 7], [8]] });
+    const rank = (more: object = {}): Promise<RawResponse> =>
+      sidecar.post('/v1/rerank', { model: `${kind}-rerank`, query: 'q', documents: ['a', 'the rain', 'bb'], ...more });
+    const length = Math.hypot(3, 1);
+    t.match(JSON.parse((await embed()).body), {
+      data: [
+        { index: 0, embedding: [3 / length, 1 / length].map((value) => Math.round(Math.fround(value) * 1e10) / 1e10) },
+        { index: 1 },
+      ],
+      usage: { prompt_tokens: 4 },
+    });
+    t.match(stub.bodies.at(-1), { input: [[5, 6, 7], [8]] });
+    t.match(JSON.parse((await rank({ top_n: 2 })).body), {
+      score_type: kind === 'vllm' ? 'probability' : 'logit',
+      results: [{ index: 1 }, { index: 2 }],
+    });
+    t.match(stub.bodies.at(-1), { query: 'q', documents: ['a', 'the rain', 'bb'] });
+    const long = await rank({ documents: ['a', 'word '.repeat(500)], truncate: true });
+    t.match({ status: long.status, ...errorOf(long) }, { status: 400, param: 'documents[1]' });
+    t.notMatch(errorOf(long).message, 'truncate', 'a text is not cut by its tokens');
+    stub.misbehaviour = { status: 500 };
+    for (const [ask, route] of [
+      [embed, 'embeddings'],
+      [rank, 'rerank'],
+    ] as const) {
+      const { status, body } = await ask();
+      t.equal(status, 502);
+      t.notMatch(body, 'PROMPT', 'the server’s text is not passed on');
+      t.match(lastOf(route), { outcome: 'failed' });
+    }
+    stub.misbehaviour = {};
+    t.equal((await embed()).status, 200);
+  });
+}
 
 const HOW: Readonly<Record<StubKind, string>> = {
   'llama-server': 'over a Unix socket',

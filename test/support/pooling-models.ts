@@ -1,5 +1,5 @@
 /**
- * Random models that make vectors or scores of whole inputs. Encoders are BERT's, with a vocabulary of words and letters; the decoder is
+ * Random models that make vectors or scores of whole inputs. Encoders are BERT's, with a vocabulary of words and letters; the decoders are
  * Qwen 3's. All weights are float32.
  */
 import type { MetadataValue } from '../../bench/models/gguf-format.js';
@@ -7,11 +7,28 @@ import type { TensorSource } from '../../bench/models/gguf-writer.js';
 import { WORDS } from '../../bench/models/vocabulary-words.js';
 import { ownVocabulary } from '../../bench/models/vocabulary-own.js';
 import type { Vocabulary } from '../../bench/models/vocabulary.js';
-import { constant, EPSILON, float32, matrix, uint32, writeArchitecture, type Architecture } from './architectures.js';
+import {
+  constant,
+  EPSILON,
+  float32,
+  matrix,
+  uint32,
+  WIDTH,
+  writeArchitecture,
+  type Architecture,
+} from './architectures.js';
 import { qwen3 } from './families/attention.js';
 
-/** mean, cls: encoders by their pooling; rank: an encoder with a head for one score; last: a decoder. */
-export const POOLING_MODELS = ['mean', 'cls', 'rank', 'last'] as const;
+/**
+ * mean, cls: encoders by their pooling; rank: an encoder with a head for one score; last: a decoder; judge: a decoder with a template for
+ * pairs and a head whose first number is the probability of a yes.
+ */
+export const POOLING_MODELS = ['mean', 'cls', 'rank', 'last', 'judge'] as const;
+
+/** What each is for. */
+export function poolingKind(name: PoolingModelName): 'embedding' | 'rerank' {
+  return name === 'rank' || name === 'judge' ? 'rerank' : 'embedding';
+}
 
 export type PoolingModelName = (typeof POOLING_MODELS)[number];
 
@@ -37,6 +54,7 @@ const POOLING = { mean: 1, cls: 2, last: 3, rank: 4 } as const;
 /** The file's path. Created on the first call; any number of processes may call at once. `shape`: of encoders. */
 export async function poolingModel(name: PoolingModelName, shape = TINY): Promise<string> {
   if (name === 'last') return await writeArchitecture('embed-last', decoder, endingVocabulary());
+  if (name === 'judge') return await writeArchitecture('embed-judge', judge, judgingVocabulary());
   const title = `embed-${name}-${shape.width}-${shape.layers}`;
   return await writeArchitecture(title, (vocabulary) => encoder(vocabulary, name, shape), wordVocabulary());
 }
@@ -92,6 +110,29 @@ function encoder({ size }: Vocabulary, pooling: keyof typeof POOLING, shape: Sha
 function decoder(vocabulary: Vocabulary): Architecture {
   const { keys, ...rest } = qwen3(vocabulary, false);
   return { ...rest, keys: [...keys, ['pooling_type', uint32(POOLING.last)]] };
+}
+
+function judge(vocabulary: Vocabulary): Architecture {
+  const { keys, tensors, ...rest } = qwen3(vocabulary, false);
+  return {
+    ...rest,
+    keys: [
+      ...keys,
+      ['pooling_type', uint32(POOLING.rank)],
+      ['classifier.output_labels', { type: 'strings', value: ['yes', 'no'] }],
+    ],
+    tensors: [...tensors, matrix('cls.output.weight', WIDTH, 2, 8)],
+  };
+}
+
+/** The tests' vocabulary, with a template for pairs in the form of Qwen 3's rerankers. */
+function judgingVocabulary(): Vocabulary {
+  const { size, metadata } = ownVocabulary();
+  const template = '<|im_start|>user\nQuery: {query}\nDocument: {document}<|im_end|>\n<|im_start|>assistant\n';
+  return {
+    size,
+    metadata: new Map([...metadata, ['tokenizer.chat_template.rerank', { type: 'string', value: template }]]),
+  };
 }
 
 /** The tests' vocabulary, with an end after each input, as embedding models of this family have. */

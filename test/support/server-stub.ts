@@ -7,6 +7,7 @@ import { createServer, type IncomingMessage, type ServerResponse } from 'node:ht
 import { createServer as createTlsServer } from 'node:https';
 import type { AddressInfo } from 'node:net';
 import { chatPrompt, type PromptParts } from '../../engine/prompt/chat-prompt.js';
+import { InputTokenizer } from '../../engine/prompt/input-tokens.js';
 import { promptIds } from '../../engine/protocol/prompt.js';
 import type { ProbeMessage } from '../../engine/remote/adapter.js';
 import { fieldsOf, listOf, textOf } from '../../engine/remote/server-answers.js';
@@ -89,6 +90,12 @@ export interface StubOptions {
   readonly key?: string;
 }
 
+/** Fields that its routes for vectors and scores know. */
+const POOLED: Readonly<Record<string, ReadonlySet<string>>> = {
+  '/v1/embeddings': new Set(['model', 'input', 'encoding_format']),
+  '/v1/rerank': new Set(['model', 'query', 'documents']),
+};
+
 const PATHS: Readonly<Record<StubKind, ReadonlySet<string>>> = {
   'llama-server': new Set(['/completion']),
   vllm: new Set(['/v1/completions']),
@@ -142,6 +149,9 @@ export class ServerStub {
   /** Token ids of a conversation, and of a text with special tokens in it. */
   tokenize: (messages: readonly ProbeMessage[]) => readonly number[] = () => [];
   tokenizeText: (text: string) => readonly number[] = () => [];
+  /** The same of an input of an embedding model, and how many tokens a query has with a document. */
+  tokenizeInput: (text: string) => readonly number[] = () => [];
+  pairTokens: (query: string, document: string) => number = () => 0;
   readonly #options: StubOptions;
   readonly #server;
 
@@ -181,6 +191,12 @@ export class ServerStub {
       return prompt.kind === 'prompt' ? [...promptIds(prompt.prompt)] : [];
     };
     this.tokenizeText = (text) => [...parts.vocabulary.tokenize(text, true)];
+    const inputs = new InputTokenizer(parts.vocabulary);
+    const all = { most: Infinity, truncate: false };
+    const tokensOf = (made: ReturnType<InputTokenizer['ofInputs']>): Uint32Array =>
+      made.kind === 'inputs' ? made.tokens : new Uint32Array();
+    this.tokenizeInput = (text) => [...tokensOf(inputs.ofInputs([text], all))];
+    this.pairTokens = (query, document) => tokensOf(inputs.ofPairs(query, [document], all)).length;
   }
 
   get port(): number {
@@ -203,6 +219,7 @@ export class ServerStub {
     if (key !== undefined && request.headers.authorization !== `Bearer ${key}`) response.writeHead(401).end();
     else if (path === '/metrics') response.setHeader('content-type', 'text/plain').end(this.#metrics());
     else if (PATHS[this.kind].has(path)) this.#compute(body(), response);
+    else if (path in POOLED && this.kind !== 'sglang') this.#pool(path, body(), response);
     else {
       const about = this.#about(path, body);
       if (about === undefined) response.writeHead(404).end();
@@ -236,7 +253,11 @@ export class ServerStub {
         // Only `/tokenize` reads it.
         return { prompt: JSON.stringify(fieldsOf(body())['messages']) };
       case '/tokenize': {
-        const { messages, prompt, content } = fieldsOf(body());
+        const { messages, prompt, content, ...flags } = fieldsOf(body());
+        // Of an embedding model's text no special token is parsed.
+        const isInput =
+          kind === 'vllm' ? messages === undefined : kind === 'llama-server' && !('parse_special' in flags);
+        if (isInput) return { tokens: this.tokenizeInput(textOf(content ?? prompt) ?? '') };
         if (kind === 'sglang') return { tokens: this.tokenizeText(textOf(prompt) ?? '') };
         const said = kind === 'llama-server' ? (JSON.parse(textOf(content) ?? '[]') as unknown) : messages;
         return { tokens: this.tokenize(listOf(said) as readonly ProbeMessage[]) };
@@ -304,16 +325,45 @@ export class ServerStub {
       .join('');
   }
 
-  #compute(raw: unknown, response: ServerResponse): void {
+  /** Vectors of two numbers, or scores of at most 1, the best first: the longer an input the greater. */
+  #pool(path: string, raw: unknown, response: ServerResponse): void {
+    const body = fieldsOf(raw);
+    if (this.#refuses(raw, POOLED[path] ?? new Set(), response)) return;
+    const { frame = (one) => one, hangsAfter } = this.misbehaviour;
+    if (hangsAfter === 0) return;
+    const query = textOf(body['query']) ?? '';
+    const documents = listOf(body['documents']).map((each) => textOf(each) ?? '');
+    const vectors = listOf(body['input']).map((each, index) => ({ index, embedding: [listOf(each).length, 1] }));
+    const results = documents.map((document, index) => ({ index, relevance_score: document.length / 1000 }));
+    const tokens = documents.reduce((sum, document) => sum + this.pairTokens(query, document), 0);
+    const answer = path.endsWith('rerank')
+      ? {
+          usage: { prompt_tokens: tokens, total_tokens: tokens },
+          results: results.sort((a, b) => b.relevance_score - a.relevance_score),
+        }
+      : { data: vectors.reverse() };
+    response.setHeader('content-type', 'application/json').end(JSON.stringify(frame(answer)));
+  }
+
+  /** Keeps the body, and answers it as {@link Misbehaviour} has it. Returns whether it did. */
+  #refuses(raw: unknown, known: ReadonlySet<string>, response: ServerResponse): boolean {
     const body = raw as Record<string, unknown>;
     this.bodies.push(body);
-    const { status, resetAfter, goesOnMs = 0 } = this.misbehaviour;
-    const unknown = Object.keys(body).filter((name) => !KNOWN[this.kind].has(name));
+    const { status, resetAfter } = this.misbehaviour;
+    const unknown = Object.keys(body).filter((name) => !known.has(name));
     if (unknown.length > 0) response.writeHead(400).end(JSON.stringify({ error: { message: unknown.join() } }));
     else if (this.refused.has(this.bodies.length - 1)) response.writeHead(503).end();
     else if (status !== undefined) response.writeHead(status).end('{"error":{"message":"PROMPT"}}');
     else if (resetAfter === 0) response.socket?.destroy();
-    else if (body['stream'] === true) this.#stream(body, response);
+    else return false;
+    return true;
+  }
+
+  #compute(raw: unknown, response: ServerResponse): void {
+    const body = raw as Record<string, unknown>;
+    const { goesOnMs = 0 } = this.misbehaviour;
+    if (this.#refuses(raw, KNOWN[this.kind], response)) return;
+    if (body['stream'] === true) this.#stream(body, response);
     else {
       this.#begin({ response, goesOnMs });
       response.setHeader('content-type', 'application/json').end(JSON.stringify(this.#score(body)));
