@@ -166,9 +166,10 @@ export class UsageSession {
    * request waited.
    */
   open(): ContractError | undefined {
+    // A request that runs already ends as it would have, also between two parts of its work.
+    if (this.#state !== 'new') return undefined;
     const refusal = this.#refusal();
     if (refusal) return refusal;
-    if (this.#state !== 'new') return undefined;
     this.#state = 'open';
     this.#append('open');
     this.#wait();

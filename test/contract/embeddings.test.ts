@@ -4,6 +4,7 @@ import t, { type Test } from 'tap';
 import { errorOf } from '../support/error-answer.js';
 import { ACME, chatBody, decisionBody, type InProcess } from '../support/in-process.js';
 import { lastClose, startPriced } from '../support/priced-sidecar.js';
+import type { RawResponse } from '../support/raw-http.js';
 import { eventually } from '../support/processes.js';
 import { STUB_JOB } from '../support/stub-script.js';
 
@@ -304,19 +305,25 @@ t.test('2,048 vectors of 4,096 numbers', async (t) => {
     );
     const waits = await sidecar.metric(buffered);
     t.ok(waits < 4 * MIB, `${waits} bytes`);
+    // What runs ends as a chat's reply would; what begins is refused.
+    sidecar.spool.health = { ok: false, why: 'write' };
+    const refused = await sidecar.post(EMBEDDINGS, { model: 'embed', input: 'a' });
+    t.match({ status: refused.status, ...errorOf(refused) }, { status: 503, code: 'spool_unhealthy' });
     let end = '';
     socket.on('data', (bytes: Buffer) => (end = (end + bytes.toString('latin1')).slice(-200)));
     socket.resume();
-    await eventually('it is read', () => end.endsWith('\r\n0\r\n\r\n'));
+    await eventually('it is read, all of it', () => end.endsWith('\r\n0\r\n\r\n'));
     t.match(end, /"usage":\{"prompt_tokens":4096,/);
     t.ok(socket.bytesRead > 40 * MIB);
     t.equal(await sidecar.metric('ra_sidecar_readers_cut_total{reason="total"}'), 0);
+    sidecar.spool.health = { ok: true };
     t.match(lastClose(sidecar), { outcome: 'done', promptTokens: 4096 });
   });
 
   await t.test('what is made is sent: its first vectors come while the engine computes the last ones', async (t) => {
     const body = { model: 'embed', input: [...inputs.slice(0, 200), [STUB_JOB.hold]], encoding_format: 'base64' };
     const connection = await sidecar.begin(EMBEDDINGS, body);
+    await connection.until('ra-queue;dur=');
     await connection.until('"index":199');
     t.equal(await sidecar.metric(busy), 1);
     connection.close();
@@ -344,6 +351,38 @@ t.test('2,048 vectors of 4,096 numbers', async (t) => {
     t.ok(promptTokens > 400 && promptTokens <= 512, String(promptTokens));
     t.equal(price?.picodollars, String(promptTokens * VECTOR_RATE));
   });
+});
+
+t.test('under the compatible contract quotas count the tokens of inputs', async (t) => {
+  const sidecar = await start(t, 'compatible', '1000', 'embed');
+  for (const [path, body] of [
+    ['/v1/responses', { model: 'embed', input: 'a' }],
+    ['/v1/messages', { model: 'embed', max_tokens: 1, messages: [{ role: 'user', content: 'a' }] }],
+  ] as const) {
+    const { status, body: text } = await sidecar.post(path, body);
+    t.equal(status, 400, path);
+    t.match(text, '/v1/embeddings', 'the error names the route');
+  }
+  const limited = { Authorization: 'Bearer limited' };
+  sidecar.identity.answers.set(limited.Authorization, { ...ACME, keyId: 'limited', tokensPerDay: 100 });
+  const ask = (...lengths: number[]): Promise<RawResponse> =>
+    sidecar.post(
+      EMBEDDINGS,
+      { model: 'embed', input: lengths.map((length) => Array.from({ length }, () => 7)) },
+      limited,
+    );
+  const refused = await ask(60, 41);
+  t.match({ status: refused.status, ...errorOf(refused) }, { status: 429, code: 'quota_exceeded' });
+  const first = await ask(60, 30);
+  t.match([first.status, first.field('x-ratelimit-remaining-tokens')], [200, '10']);
+  t.equal((await ask(11)).status, 429);
+  const left = await sidecar.begin(EMBEDDINGS, { model: 'embed', input: [[STUB_JOB.hold, 7, 7]] }, limited);
+  await sidecar.until('ra_sidecar_seats_busy{model="embed"}', 1);
+  t.equal((await ask(8)).status, 429, 'what runs is reserved');
+  left.close();
+  await sidecar.until('ra_sidecar_seats_busy{model="embed"}', 0);
+  const last = await ask(7);
+  t.match([last.status, last.field('x-ratelimit-remaining-tokens')], [200, '0'], 'what was begun stays counted');
 });
 
 t.test('credit is reserved by tokens', async (t) => {
