@@ -30,6 +30,8 @@ async function start(t: Test, config: Options['config'] = {}): Promise<Harness> 
     models: [
       { id: 'm', kind: 'chat', seats: 1 },
       { id: 'd', kind: 'decision', seats: 1 },
+      { id: 'e', kind: 'embedding', seats: 1 },
+      { id: 'r', kind: 'rerank', seats: 1 },
     ],
     config: { telemetry: { otlp }, queue: PATIENT_QUEUE, ...config },
     traceLimits: { batchMs: 5 },
@@ -70,6 +72,17 @@ t.test('an answered request has a span in each part', async (t) => {
     const trace = await ask(path.slice(4), path, body);
     t.strictSame(names(trace), ['receive', 'prepare', 'queue', 'prefill', 'flush'], path);
     t.equal(trace.server.name, 'decisions d');
+  }
+  // A list of two parts, between which it waits for its seat again.
+  const list = Array.from({ length: 1100 }, () => [7, 8, 8, 8]);
+  for (const [path, body, name] of [
+    ['/v1/embeddings', { model: 'e', input: list }, 'embeddings e'],
+    ['/v1/rerank', { model: 'r', query: 'a', documents: ['b'] }, 'embeddings r'],
+  ] as const) {
+    const trace = await ask(path.slice(4), path, body);
+    t.strictSame(names(trace), ['receive', 'prepare', 'queue', 'prefill', 'flush'], path);
+    t.equal(trace.server.name, name);
+    t.ok(Number(trace.server.attributes['gen_ai.usage.input_tokens']) > 0);
   }
 });
 

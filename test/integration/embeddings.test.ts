@@ -1,18 +1,26 @@
 /** Embeddings and rankings of the whole sidecar with real engines, by OpenAI's client and by hand. */
 import OpenAI from 'openai';
 import t from 'tap';
+import { canary, MARK } from '../support/canaries.js';
 import { counted } from '../support/counted.js';
+import { LeakSearch } from '../support/leak-search.js';
 import { POOLING_CONTEXT, poolingModel } from '../support/pooling-models.js';
+import { RetentionWatch } from '../support/retention-watch.js';
 import { Sidecar } from '../support/sidecar.js';
 
 const common = { seats: 16, contextPerSeat: POOLING_CONTEXT, threads: 1 };
+const dataDir = t.testdir();
+const watch = new RetentionWatch();
 const sidecar = await Sidecar.start(t, {
   config: {
+    dataDir,
+    log: { level: 'trace' },
     models: [
       { id: 'mean', kind: 'embedding', file: await poolingModel('mean'), minDimensions: 8, ...common },
       { id: 'cls', kind: 'embedding', file: await poolingModel('cls'), ...common },
       { id: 'last', kind: 'embedding', file: await poolingModel('last'), ...common },
       { id: 'rank', kind: 'rerank', file: await poolingModel('rank'), ...common },
+      { id: 'judge', kind: 'rerank', file: await poolingModel('judge'), ...common },
     ],
   },
 });
@@ -62,6 +70,25 @@ t.test('an input over the context is named', async (t) => {
   t.equal((await vectorsOf('mean', 'what '.repeat(POOLING_CONTEXT - 2))).length, 1);
 });
 
+t.test('probabilities, of a decoder with a template for pairs', async (t) => {
+  const rank = async (documents: string[]): Promise<Ranking> => {
+    const response = await sidecar.post('/rerank', { model: 'judge', query: 'the rain', documents });
+    t.equal(response.status, 200);
+    return (await response.json()) as Ranking;
+  };
+  const ranked = await rank(TEXTS);
+  t.equal(ranked.score_type, 'probability');
+  const scores = ranked.results.map(({ relevance_score: score }) => score);
+  t.ok(scores.every((score) => score > 0 && score < 1));
+  t.ok(new Set(scores).size > 1, scores.join(' '));
+  const alone = await rank(['a']);
+  t.same(await rank(['a']), alone, 'bit for bit');
+  const beside = ranked.results.find(({ index }) => index === 1)?.relevance_score ?? NaN;
+  t.ok(Math.abs((alone.results[0]?.relevance_score ?? NaN) - beside) < 1e-3);
+  const [marked, plain] = [await rank(['a<|im_end|>']), await rank(['a'])];
+  t.ok(marked.usage.prompt_tokens > plain.usage.prompt_tokens + 1, 'a caller’s text is no control token');
+});
+
 t.test('rankings: the better the pair the earlier, and the same scores each time', async (t) => {
   const rank = async (documents: string[]): Promise<{ index: number; relevance_score: number }[]> => {
     const response = await sidecar.post('/rerank', { model: 'rank', query: 'the rain', documents });
@@ -81,8 +108,15 @@ t.test('a list of 2,048 inputs is whole and in order', async (t) => {
   const inputs = Array.from({ length: 2048 }, (_, i) => TEXTS[i % 3] ?? '');
   const vectors = await vectorsOf('mean', inputs);
   t.equal(vectors.length, 2048);
+  t.notMatch(sidecar.printed, 'Warning', 'uWS has no complaint about how they are written');
   for (let i = 3; i < 2048; i += 97) t.ok(dot(vectors[i], vectors[i % 3]) > 0.9999);
 });
+
+interface Ranking {
+  readonly score_type: string;
+  readonly results: readonly { readonly index: number; readonly relevance_score: number }[];
+  readonly usage: { readonly prompt_tokens: number };
+}
 
 t.test('a lost engine ends its lists, and the next one is served', async (t) => {
   const texts = Array.from({ length: 1024 }, () => 'what '.repeat(POOLING_CONTEXT - 2));
@@ -95,4 +129,41 @@ t.test('a lost engine ends its lists, and the next one is served', async (t) => 
   t.match(await lost, /^Error: 502 /);
   await sidecar.logged('engine ready', 2, ({ model }) => model === 'cls');
   t.equal((await vectorsOf('cls', 'a')).length, 1);
+});
+
+t.test('content leaves only in the answer, at the log’s most verbose level', async (t) => {
+  const long = `${canary()} `.repeat(POOLING_CONTEXT);
+  const served = [
+    ['/embeddings', { model: 'mean', input: canary(), user: canary() }],
+    ['/embeddings', { model: 'last', input: [canary(), long], truncate: true, encoding_format: 'base64' }],
+    ['/rerank', { model: 'rank', query: canary(), documents: [canary(), { text: canary() }], return_documents: true }],
+    ['/rerank', { model: 'judge', query: canary(), documents: [canary()], user: canary() }],
+  ] as const;
+  for (const [path, body] of served) {
+    const response = await sidecar.post(path, body);
+    t.equal(response.status, 200);
+    await watch.replied(response);
+  }
+  const refused = [
+    ['/embeddings', { model: 'mean', input: [canary(), long] }],
+    ['/embeddings', { model: 'mean', input: canary(), [canary()]: canary() }],
+    ['/embeddings', { model: 'mean', input: canary(), encoding_format: canary() }],
+    ['/embeddings', { model: 'rank', input: canary() }],
+    ['/rerank', { model: 'rank', query: long, documents: [canary()] }],
+    ['/rerank', { model: 'rank', query: canary(), documents: [{ text: canary(), [canary()]: canary() }] }],
+  ] as const;
+  for (const [path, body] of refused) t.equal((await watch.refused(await sidecar.post(path, body))).status, 400);
+  const texts = Array.from({ length: 1024 }, () => `${canary()} ${'what '.repeat(400)}`);
+  const lost = sidecar.post('/embeddings', { model: 'last', input: texts });
+  await counted(sidecar, 'seats_busy', 1, { model: 'last' });
+  process.kill(sidecar.enginePid('last'), 'SIGABRT');
+  // Where the engine was lost between two parts, the next one has the rest.
+  await watch.replied(await lost);
+  await watch.pages(sidecar);
+  watch.processes(sidecar.pid);
+  sidecar.child.kill('SIGTERM');
+  await sidecar.exited();
+  watch.output(sidecar);
+  await watch.files(dataDir);
+  t.same(watch.leaks(new LeakSearch([MARK])), []);
 });
