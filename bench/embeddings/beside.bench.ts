@@ -1,6 +1,6 @@
 /**
- * Embeddings of the whole sidecar beside llama-server of the same commit, on one file, and single inputs of one account beside another's
- * endless lists. Needs `make peers`.
+ * Embeddings of the whole sidecar beside llama-server of the same commit, on one file; single inputs of one account beside another's
+ * endless lists, and the shares of two accounts with such lists. Needs `make peers`; about eight minutes.
  */
 import { writeFileSync, mkdtempSync, rmSync } from 'node:fs';
 import { Agent, request } from 'node:http';
@@ -16,13 +16,29 @@ import { Teardowns } from '../support/teardowns.js';
 
 const MODEL = 'embed';
 const INPUTS = 64;
-const LENGTHS = [16, 128, 512] as const;
-const RUNS = 7;
-/** Rounds of each that only warm up. */
-const WARM_UPS = 2;
+/** Runs of inputs of so many tokens, after one that only warms up: short ones vary more. */
+const RUNS = new Map([
+  [16, 9],
+  [128, 5],
+  [512, 3],
+]);
+/** Inputs of an endless list: as many as a request may have. */
+const LIST = 2048;
+/** Tokens of each: together fewer than the values that a body may have. */
+const LIST_TOKENS = 32;
+/** Lists at once of one account. */
+const AT_ONCE = 4;
+/** A part of a list takes a tenth of a second, so that the shares of so long are known to less than a percent. */
+const SHARES_MS = 40_000;
+/** A standard account has so many times the weight of a batch one. */
+const WEIGHTS = 4;
+const GOALS = { ratio: 1, steps: 2, share: 0.02 } as const;
 
 const teardowns = new Teardowns();
 const file = await poolingModel('mean', SMALL);
+/** For shares: of 40 seconds of the larger one too few parts would be seen. */
+const QUICK = 'quick';
+const quickFile = await poolingModel('mean', { width: 128, layers: 2, heads: 4, feedForward: 512 });
 const dir = mkdtempSync(join(tmpdir(), 'ra-embeddings-'));
 teardowns.teardown(() => rmSync(dir, { recursive: true, force: true }));
 const [one, other, half] = [
@@ -36,7 +52,10 @@ const sidecar = await Sidecar.start(teardowns, {
   config: {
     keys: { file: keys },
     development: { validateAnswers: false },
-    models: [{ id: MODEL, kind: 'embedding', file, seats: 64, contextPerSeat: POOLING_CONTEXT, threads: 1 }],
+    models: [
+      { id: MODEL, kind: 'embedding', file, seats: 64, contextPerSeat: POOLING_CONTEXT, threads: 1 },
+      { id: QUICK, kind: 'embedding', file: quickFile, seats: 64, contextPerSeat: POOLING_CONTEXT, threads: 1 },
+    ],
   },
 });
 const server = await LlamaServer.start(file, {
@@ -49,16 +68,26 @@ teardowns.teardown(() => server.close());
 
 const agent = new Agent({ keepAlive: true });
 
-/** Posts inputs, and settles once the whole answer is read. */
-function post(port: number, key: string, input: unknown): Promise<void> {
-  const body = JSON.stringify({ model: MODEL, input, encoding_format: 'base64' });
+/** Posts inputs, and settles once the whole answer is read. `reads`: told of its bytes as they come. */
+function post(
+  port: number,
+  key: string,
+  input: unknown,
+  { model = MODEL, reads = () => undefined }: { model?: string; reads?: (bytes: number) => void } = {},
+): Promise<void> {
+  const body = JSON.stringify({ model, input, encoding_format: 'base64' });
   return new Promise((resolve, reject) => {
     const sent = request(
       { port, path: '/v1/embeddings', method: 'POST', agent, headers: headersOf(key, body) },
       (response) => {
-        response.resume();
+        const { statusCode = 0 } = response;
+        let start = '';
+        response.on('data', (bytes: Buffer) => {
+          if (statusCode !== 200) start += bytes.toString().slice(0, 200);
+          reads(bytes.length);
+        });
         response.once('end', () =>
-          response.statusCode === 200 && response.complete ? resolve() : reject(new Error(String(response.statusCode))),
+          statusCode === 200 && response.complete ? resolve() : reject(new Error(`${statusCode} ${start}`)),
         );
         response.once('error', reject);
       },
@@ -98,47 +127,58 @@ async function rate(port: number, length: number, how: 'list' | 'requests'): Pro
 }
 
 const rows: Row[] = [];
+const ratios: number[] = [];
 for (const how of ['list', 'requests'] as const) {
-  for (const length of LENGTHS) {
+  for (const [length, runs] of RUNS) {
     const pairs: { readonly ours: number; readonly theirs: number }[] = [];
-    for (let run = 0; run < WARM_UPS + RUNS; run += 1) {
+    for (let run = 0; run <= runs; run += 1) {
       const theirs = await rate(server.port, length, how);
       const ours = await rate(sidecar.port, length, how);
-      if (run >= WARM_UPS) pairs.push({ ours, theirs });
+      process.stdout.write(`${JSON.stringify({ how, length, ours, theirs })}\n`);
+      if (run > 0) pairs.push({ ours, theirs });
     }
+    const ratio = median(pairs.map(({ ours, theirs }) => ours / theirs));
+    ratios.push(ratio);
     rows.push({
       what: how === 'list' ? 'one list of 64' : '64 requests',
       'tokens of an input': length,
       'ra-sidecar, tokens/s': median(pairs.map(({ ours }) => ours)),
       'llama-server, tokens/s': median(pairs.map(({ theirs }) => theirs)),
-      ratio: median(pairs.map(({ ours, theirs }) => ours / theirs)),
+      ratio,
     });
   }
 }
 await server.close();
 
-/** An account's lists without end, `at once` of them; `stop` returns how many inputs were answered. */
-function lists(key: string, length: number, atOnce: number): { readonly stop: () => Promise<number> } {
+/** Endless lists of an account, {@link AT_ONCE} of them. `bytes`: read so far, which are as many for each vector. */
+interface Lists {
+  readonly bytes: number;
+  stop(): Promise<void>;
+}
+
+function lists(key: string, model: string): Lists {
   let over = false;
-  let done = 0;
-  const all = Array.from({ length: atOnce }, async () => {
+  let bytes = 0;
+  const all = Array.from({ length: AT_ONCE }, async () => {
     while (!over) {
-      await post(
-        sidecar.port,
-        key,
-        Array.from({ length: 512 }, () => inputOf(length)),
-      );
-      done += 512;
+      const inputs = Array.from({ length: LIST }, () => inputOf(LIST_TOKENS));
+      await post(sidecar.port, key, inputs, { model, reads: (more) => (bytes += more) });
     }
   });
   return {
+    get bytes() {
+      return bytes;
+    },
     stop: async () => {
       over = true;
-      const counted = done;
       await Promise.all(all);
-      return counted;
     },
   };
+}
+
+/** Settles once some of the lists' vectors have come. */
+async function begun(...all: readonly Lists[]): Promise<void> {
+  while (all.some(({ bytes }) => bytes === 0)) await new Promise((again) => setTimeout(again, 50));
 }
 
 /** Times of single inputs, one after another, ms. */
@@ -148,15 +188,15 @@ async function singles(count: number): Promise<number[]> {
   return times;
 }
 
-const stepMs = 1000 * (POOLING_CONTEXT / (await rate(sidecar.port, 128, 'list')));
-const idle = await singles(200);
-const endless = lists(other.key, 128, 4);
-await singles(20);
-const beside = await singles(200);
+const stepMs = 1000 * (POOLING_CONTEXT / (await rate(sidecar.port, LIST_TOKENS, 'list')));
+const idle = await singles(150);
+const endless = lists(other.key, MODEL);
+await begun(endless);
+const beside = await singles(150);
 await endless.stop();
 for (const [name, times] of [
   ['idle', idle],
-  ['beside four endless lists of another account', beside],
+  [`beside ${AT_ONCE} endless lists of ${LIST} inputs of another account`, beside],
 ] as const) {
   rows.push({
     what: `single inputs of 16 tokens, ${name}`,
@@ -165,22 +205,34 @@ for (const [name, times] of [
     'a step, ms': stepMs,
   });
 }
+const late = (quantile(beside, 0.99) - quantile(idle, 0.99)) / stepMs;
 
-const shares = [lists(other.key, 64, 2), lists(half.key, 64, 4)];
-await new Promise((resolve) => setTimeout(resolve, 20_000));
-const [standard = 0, batch = 0] = await Promise.all(shares.map((each) => each.stop()));
+const shares = [lists(other.key, QUICK), lists(half.key, QUICK)] as const;
+await begun(...shares);
+const before = shares.map(({ bytes }) => bytes);
+await new Promise((resolve) => setTimeout(resolve, SHARES_MS));
+const [standard = NaN, batch = NaN] = shares.map(({ bytes }, i) => bytes - (before[i] ?? 0));
+const part = standard / (standard + batch);
+const off = Math.abs(part / (WEIGHTS / (WEIGHTS + 1)) - 1);
 rows.push({
-  what: 'inputs of a standard account to those of a batch one, both with endless lists',
+  what: 'vectors of a standard account to those of a batch one, both with endless lists',
   ratio: standard / batch,
 });
 
+const verdict = (held: boolean): string => (held ? 'Held' : 'Missed');
+const worst = Math.min(...ratios);
 await keep('embeddings', {
   title: 'Embeddings beside llama-server, and fairness between accounts',
   about: [
-    `A BERT of ${SMALL.layers} layers, ${SMALL.width} wide, random float32 weights, mean pooling; one compute thread each; llama-server with ${INPUTS} slots, \`-b 2048 -ub ${POOLING_CONTEXT}\`. Both get the same tokens and answer base64, one after the other, ${RUNS} times; medians, and the median ratio of the pairs.`,
-    'A single input waits for the step that computes when it comes, and is in the next one. By weights a standard account gets four times as much as a batch one.',
+    `A BERT of ${SMALL.layers} layers, ${SMALL.width} wide, random float32 weights, mean pooling; one compute thread each; llama-server with ${INPUTS} slots, \`-b 2048 -ub ${POOLING_CONTEXT}\`. Both get the same tokens and answer base64, one after the other; medians, and the median ratio of the pairs.`,
+    `A single input waits for the step that computes when it comes, and is in the next one. An endless list has ${LIST} inputs of ${LIST_TOKENS} tokens. The shares are those of a smaller model, of which more parts are computed in the time; by weights a standard account gets ${WEIGHTS} times as much as a batch one.`,
   ],
   rows,
+  conclusions: [
+    `${verdict(worst >= GOALS.ratio)}: at least ${GOALS.ratio} of llama-server's tokens a second (${worst.toFixed(2)} at worst).`,
+    `${verdict(late <= GOALS.steps)}: single inputs beside endless lists at p99 within ${GOALS.steps} steps of idle (${late.toFixed(2)}).`,
+    `${verdict(off <= GOALS.share)}: shares within ${GOALS.share * 100} % of the weights (${(off * 100).toFixed(1)} %).`,
+  ],
 });
 await teardowns.run();
 process.exit(0);
