@@ -4,8 +4,8 @@
  * send back what any server has written into them.
  */
 import { CHAT_SCHEMA } from './chat-schema.js';
-import { open, orNull, ROOT_SCHEMA, SERVICE_TIER, WIDE_SCHEMA } from './compatible-schema.js';
-import { CALL_ID, MAX_TEXT, TEXT, TEXT_OR_NULL, TOOL_NAME, closed } from './common-schema.js';
+import { MAX_MESSAGES, open, orNull, ROOT_SCHEMA, SERVICE_TIER, WIDE_SCHEMA } from './compatible-schema.js';
+import { HISTORY_NAME, MAX_TEXT, TEXT, TEXT_OR_NULL, WIDE_CALL_ID, WIDE_TOOL_NAME, closed } from './common-schema.js';
 
 type Schemas = Readonly<Record<string, object>>;
 
@@ -91,12 +91,12 @@ const SHOWN: Schemas = {
 
 const TOOL_RESULT = open(['type', 'tool_use_id'], {
   type: { const: 'tool_result' },
-  tool_use_id: CALL_ID,
+  tool_use_id: WIDE_CALL_ID,
   is_error: { type: ['boolean', 'null'] },
   content: textOrBlocks(
     {
       ...SHOWN,
-      tool_reference: open(['type', 'tool_name'], { type: { const: 'tool_reference' }, tool_name: TOOL_NAME }),
+      tool_reference: open(['type', 'tool_name'], { type: { const: 'tool_reference' }, tool_name: HISTORY_NAME }),
     },
     ['string', 'array', 'null'],
   ),
@@ -107,11 +107,12 @@ const SAID: Schemas = {
   thinking: open(['type', 'thinking'], { type: { const: 'thinking' }, thinking: TEXT }),
   // Nothing here is encrypted for a caller, so its data comes from elsewhere and is not read.
   redacted_thinking: open(['type'], { type: { const: 'redacted_thinking' } }),
-  tool_use: open(['type', 'id', 'name', 'input'], {
+  tool_use: open(['type', 'id', 'name'], {
     type: { const: 'tool_use' },
-    id: CALL_ID,
-    name: TOOL_NAME,
-    input: { type: 'object' },
+    id: WIDE_CALL_ID,
+    name: HISTORY_NAME,
+    // Of a call that max_tokens has cut some clients send back the text of the input.
+    input: {},
   }),
 };
 
@@ -134,7 +135,7 @@ const TOOL = {
   type: 'object',
   required: ['name'],
   maxProperties: 32,
-  properties: { name: TOOL_NAME, type: { type: ['string', 'null'], maxLength: 256 } },
+  properties: { name: WIDE_TOOL_NAME, type: { type: ['string', 'null'], maxLength: 256 } },
   if: { properties: { type: { enum: ['custom', null] } } },
   then: {
     required: ['input_schema'],
@@ -156,7 +157,7 @@ const TOOL_CHOICE = {
   oneOf: [
     open(['type'], { type: { const: 'auto' }, ...PARALLEL }),
     open(['type'], { type: { const: 'any' }, ...PARALLEL }),
-    open(['type', 'name'], { type: { const: 'tool' }, name: TOOL_NAME, ...PARALLEL }),
+    open(['type', 'name'], { type: { const: 'tool' }, name: WIDE_TOOL_NAME, ...PARALLEL }),
     open(['type'], { type: { const: 'none' } }),
   ],
 } as const;
@@ -197,7 +198,7 @@ const WITHOUT_EFFECT: Schemas = {
 export const MESSAGES_SCHEMA = {
   ...closed(['model', 'messages'], {
     model: CHAT['model'] ?? {},
-    messages: { type: 'array', minItems: 1, maxItems: 4096, items: MESSAGE },
+    messages: { type: 'array', minItems: 1, maxItems: MAX_MESSAGES, items: MESSAGE },
     system: textOrBlocks(TEXTS, ['string', 'array', 'null']),
     max_tokens: orNull(CHAT['max_tokens'] ?? {}),
     stop_sequences: orNull({

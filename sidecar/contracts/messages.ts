@@ -1,8 +1,8 @@
 /** Bodies of POST /v1/messages and POST /v1/messages/count_tokens, brought into the form of chat requests. */
 import { callChoiceOf, paramsOf, type ChatBody } from './chat.js';
-import { isBilling, sessionIdOf, thoughtBudgetOf, tierOf, toolOf } from './compatible.js';
+import { isBilling, refuseOutcome, sessionIdOf, thoughtBudgetOf, tierOf, toolOf } from './compatible.js';
 import { WIDE_OPEN_MAPS } from './compatible-schema.js';
-import { placeOf, type Parsed, refuse, refuseAt } from './body-refusals.js';
+import { type Parsed, refuse } from './body-refusals.js';
 import { MESSAGES_SCHEMA } from './messages-schema.js';
 import type { ChatRequest, ContentPart, Message, MessagePlace, ReasoningEffort, Tool, ToolCall } from './requests.js';
 import { compile } from './validator.js';
@@ -19,7 +19,7 @@ interface Block {
   readonly source?: Source | string | null;
   readonly id?: string;
   readonly name?: string;
-  readonly input?: object;
+  readonly input?: unknown;
   readonly tool_use_id?: string;
   readonly tool_name?: string;
   readonly is_error?: boolean | null;
@@ -74,12 +74,16 @@ interface MessagesBody {
 }
 
 // A sidecar with the strict contract seldom needs it.
-const check = compile<MessagesBody>(MESSAGES_SCHEMA, { written: MESSAGES_CODE, names: WELL_KNOWN_NAMES });
+const check = compile<MessagesBody>(MESSAGES_SCHEMA, {
+  written: MESSAGES_CODE,
+  names: WELL_KNOWN_NAMES,
+  countFields: true,
+});
 
 /** Checks a body of either route. `keepBilling`: the block with Claude Code's billing line stays in the prompt. */
 export function toMessagesRequest(value: unknown, keepBilling = false): Parsed<ChatRequest> {
   const outcome = check(value);
-  if (!outcome.ok) return refuseAt(placeOf(outcome.segments, WIDE_OPEN_MAPS), outcome.message);
+  if (!outcome.ok) return refuseOutcome(outcome, WIDE_OPEN_MAPS);
   const body = outcome.value;
   const offered = offeredTools(body);
   if ('kind' in offered) return offered;
@@ -264,7 +268,9 @@ function assistantOf(turn: readonly Placed[]): { readonly message: Message; read
     if (block.type === 'thinking') thoughts.push(block.thinking ?? '');
     else if (block.type === 'tool_use') {
       const { id = '', name = '', input = {} } = block;
-      made.push({ id, type: 'function', function: { name, arguments: JSON.stringify(input) } });
+      // The text of an input that was cut is taken as it is: history.ts makes an object of what is none.
+      const given = typeof input === 'string' ? input : JSON.stringify(input);
+      made.push({ id, type: 'function', function: { name, arguments: given } });
       calls.push(at);
     } else if (block.type !== 'redacted_thinking') texts.push(textOf(block));
   }

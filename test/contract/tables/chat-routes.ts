@@ -169,8 +169,8 @@ export const MESSAGES: ChatRoute = {
   },
   statuses: { capacity_exceeded: 529, unprocessable: 400 },
   mostTools: 512,
-  past: () => [
-    [{ messages: hello(4097) }, /^messages must have at most 4096 items$/],
+  past: (most) => [
+    [{ messages: hello(16_385) }, new RegExp(`^messages must have at most ${most} items$`)],
     [{ metadata: { user_id: 'u'.repeat(1025) } }, /^metadata has an entry that must have at most 1024 characters$/],
   ],
 };

@@ -145,6 +145,12 @@ const around = (more: Readonly<Record<string, Json>>): Readonly<Record<string, J
 });
 const said = (...messages: Json[]): Json => [{ role: 'user', content: CANARY }, ...messages];
 
+const called = (more: Readonly<Record<string, Json>>): Json =>
+  said({ role: 'assistant', content: [{ type: 'tool_use', id: 'a', name: 'f', ...more }] });
+const result = (more: Readonly<Record<string, Json>>): Json => [
+  { role: 'user', content: [{ type: 'tool_result', tool_use_id: 'a', ...more }] },
+];
+
 /** Combinations, and what messages may be. */
 const OTHERS: readonly (readonly [
   name: string,
@@ -185,12 +191,47 @@ const OTHERS: readonly (readonly [
     'messages[1].content[0].type',
     'must be one of text, thinking, redacted_thinking, tool_use',
   ],
+  // What ends no session, as in chat under this contract.
+  ...[`{"${CANARY}`, null, [CANARY], 7, undefined].map(
+    (input) =>
+      [
+        `a call’s input ${JSON.stringify(input)}`,
+        { messages: called({ ...(input !== undefined && { input }) }) },
+      ] as const,
+  ),
+  ['any name of an earlier call', { messages: called({ name: `${CANARY}.é/`.padEnd(256, 'x') }) }],
   [
-    'a call’s input that is no object',
-    { messages: said({ role: 'assistant', content: [{ type: 'tool_use', id: 'a', name: 'f', input: CANARY }] }) },
-    'messages[1].content[0].input',
-    'must be an object',
+    'it with a character more',
+    { messages: called({ name: CANARY.padEnd(257, 'x') }) },
+    'messages[1].content[0].name',
+    'must have at most 256 characters',
   ],
+  ['ids of 8,192 characters', { messages: called({ id: CANARY.padEnd(8192, 'x') }) }],
+  [
+    'an id with a character more',
+    { messages: called({ id: CANARY.padEnd(8193, 'x') }) },
+    'messages[1].content[0].id',
+    'must have at most 8192 characters',
+  ],
+  [
+    'a result’s id with a character more',
+    { messages: result({ tool_use_id: CANARY.padEnd(8193, 'x') }) },
+    'messages[0].content[0].tool_use_id',
+    'must have at most 8192 characters',
+  ],
+  [
+    'a reference to a tool with a dot in its name',
+    { messages: result({ content: [{ type: 'tool_reference', tool_name: `a.${CANARY}` }] }) },
+  ],
+  ...[`.${'x'.repeat(127)}`, 'x'.repeat(129)].map(
+    (name) =>
+      [
+        `a tool’s name of ${name.length} characters`,
+        { tools: [{ name, input_schema: SCHEMA }], tool_choice: { type: 'tool', name } },
+        ...(name.length > 128 ? (['tools[0].name', 'must have at most 128 characters'] as const) : ([] as const)),
+      ] as const,
+  ),
+  ['16,384 messages', { messages: Array<Json>(16_384).fill({ role: 'user', content: CANARY }) }],
   [
     'an image of a file',
     { messages: [{ role: 'user', content: [{ type: 'image', source: { type: 'file', file_id: CANARY } }] }] },

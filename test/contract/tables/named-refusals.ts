@@ -236,8 +236,9 @@ export const NAMED_MESSAGES: readonly NamedRefusal[] = [
     `tools[1].name ${SAME_NAME}`,
     'tools[1].name',
   ],
-  [{ input: CANARY }, `the body has \`input\`, ${REFUSED}`, null],
-  [{ [CANARY]: CANARY }, `the body has ${UNKNOWN}`, null],
+  [{ input: CANARY }, `the body has \`input\`, ${REFUSED}`, 'input'],
+  [{ [CANARY]: CANARY }, `the body has ${counted(3, 3)}`, null],
+  [messagesTool(CANARY, {}), `${MESSAGES_TOOL} has an entry whose items has ${counted(2, 2)}`, MESSAGES_TOOL],
   [{ container: CANARY }, 'container must be null: no tool runs here', 'container'],
   [
     { messages: [HELLO, { role: 'assistant', content: [{ type: CANARY, [CANARY]: CANARY }] }] },

@@ -113,6 +113,21 @@ t.test('neighbours of one role are one turn', (t) => {
   t.end();
 });
 
+t.test('an input that is no object is kept as its text, which the history makes an object of', (t) => {
+  const argumentsOf = (input: unknown): unknown => {
+    const call = { type: 'tool_use', id: 'c', name: 'f', input };
+    const { conversation } = accepted({ ...SMALL, messages: [{ role: 'assistant', content: [call] }] });
+    return conversation.messages.flatMap((message) =>
+      message.role === 'assistant' ? (message.tool_calls ?? []).map(({ function: called }) => called.arguments) : [],
+    )[0];
+  };
+  t.equal(argumentsOf('{"path": "a'), '{"path": "a', 'cut');
+  t.equal(argumentsOf([1]), '[1]');
+  t.equal(argumentsOf(null), 'null');
+  t.equal(argumentsOf(undefined), '{}', 'absent');
+  t.end();
+});
+
 t.test('thinking and effort', (t) => {
   for (const [more, effort] of [
     [{ thinking: { type: 'disabled' }, output_config: { effort: 'max' } }, 'none'],
