@@ -1,138 +1,289 @@
 /**
  * Requests of coding agents and agent libraries, recorded from them with placeholders for their texts: each is accepted under
- * `contract: compatible`, and each of its fields is used or has no effect, as this table says. None is refused.
+ * `contract: compatible`, and each of its fields is used, has no effect or is refused, as this table says. One is: `thread`, after whose
+ * refusal its client sends the whole conversation.
  */
 import { readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import t from 'tap';
-import { parseChat } from '../../sidecar/contracts/parse.js';
-import type { ChatRequest } from '../../sidecar/contracts/requests.js';
+import { parseChat, type Parsed } from '../../sidecar/contracts/parse.js';
+import type { ChatForm, ChatRequest } from '../../sidecar/contracts/requests.js';
 import { bytesOf } from '../support/bodies.js';
 import { InProcess } from '../support/in-process.js';
 import { sourceRoot } from '../support/source-root.js';
+import { STUB_JOB, STUB_TOP_K } from '../support/stub-script.js';
+import { stubProjector, VISION_STUB } from '../support/vision-script.js';
 
-type Body = Readonly<Record<string, unknown>> & { readonly model: string };
+type Fields = Readonly<Record<string, unknown>>;
 
 interface Recorded {
   readonly client: string;
-  readonly path: '/v1/chat/completions' | '/v1/responses';
-  readonly body: Body;
+  readonly step?: string;
+  /** With its query. */
+  readonly path: string;
+  readonly body: Fields;
 }
 
-const { tools, requests } = JSON.parse(readFileSync(join(sourceRoot, 'test/fixtures/agent-requests.json'), 'utf8')) as {
-  readonly tools: Readonly<Record<string, object>>;
-  readonly requests: readonly (Recorded & { readonly body: { readonly tools?: readonly string[] } })[];
+/** With the tools, which a file has once each. */
+function recorded(file: string): readonly Recorded[] {
+  const { tools, requests } = JSON.parse(readFileSync(join(sourceRoot, 'test/fixtures', file), 'utf8')) as {
+    readonly tools: Readonly<Record<string, object>>;
+    readonly requests: readonly (Recorded & { readonly body: { readonly tools?: readonly string[] } })[];
+  };
+  return requests.map(({ body, ...request }) => ({
+    ...request,
+    body: { ...body, ...(body.tools && { tools: body.tools.map((name) => tools[name]) }) },
+  }));
+}
+
+const RECORDED = [...recorded('agent-requests.json'), ...recorded('messages/requests.json')];
+
+const FORMS: Readonly<Record<string, ChatForm>> = {
+  '/v1/chat/completions': 'compatible',
+  '/v1/responses': 'responses',
+  '/v1/messages': 'messages',
+  '/v1/messages/count_tokens': 'messages',
 };
 
-/** With the tools, which the file has once each. */
-const RECORDED: readonly Recorded[] = requests.map(({ client, path, body }) => ({
-  client,
-  path,
-  body: { ...body, ...(body.tools && { tools: body.tools.map((name) => tools[name]) }) },
-}));
+interface Row {
+  used: string[];
+  noEffect: string[];
+  refused: string[];
+}
+
+const routeOf = ({ path }: Recorded): string => path.replace(/\?.*/, '');
 
 /**
  * By client and route: fields without which one of its requests would mean something else, and those that are ignored or have the value that
  * their absence means.
  */
-const TABLE: Readonly<Record<string, { readonly used: readonly string[]; readonly noEffect: readonly string[] }>> = {
+const TABLE: Readonly<Record<string, Row>> = {
   '@openai/codex 0.171.0 /v1/responses': {
     used: ['input', 'model', 'parallel_tool_calls', 'prompt_cache_key', 'reasoning', 'stream', 'text', 'tools'],
     noEffect: ['client_metadata', 'include', 'store', 'tool_choice'],
+    refused: [],
   },
   'opencode-ai 1.18.33 /v1/chat/completions': {
     used: ['max_tokens', 'messages', 'model', 'reasoning_effort', 'stream', 'stream_options', 'tools'],
     noEffect: ['tool_choice'],
+    refused: [],
   },
   'opencode-ai 1.18.33 /v1/responses': {
     used: ['input', 'max_output_tokens', 'model', 'prompt_cache_key', 'reasoning', 'stream', 'tools'],
     noEffect: ['include', 'store', 'text', 'tool_choice'],
+    refused: [],
   },
   '@qwen-code/qwen-code 0.24.4 /v1/chat/completions': {
     used: ['max_tokens', 'messages', 'model', 'stream', 'stream_options', 'tools'],
     noEffect: [],
+    refused: [],
   },
   '@earendil-works/pi-coding-agent 1.6.0 /v1/chat/completions': {
     used: ['max_completion_tokens', 'messages', 'model', 'reasoning_effort', 'stream', 'stream_options', 'tools'],
     noEffect: ['store'],
+    refused: [],
   },
   '@earendil-works/pi-coding-agent 1.6.0 /v1/responses': {
     used: ['input', 'max_output_tokens', 'model', 'prompt_cache_key', 'reasoning', 'stream', 'tools'],
     noEffect: ['include', 'store'],
+    refused: [],
   },
   'cline 3.0.65 /v1/chat/completions': {
     used: ['messages', 'model', 'stream', 'stream_options', 'tools'],
     noEffect: ['tool_choice'],
+    refused: [],
   },
   '@continuedev/cli 1.5.47 /v1/chat/completions': {
     used: ['messages', 'model', 'stream', 'stream_options', 'tools'],
     noEffect: [],
+    refused: [],
   },
   '@openai/agents 0.20.0 /v1/responses': {
     used: ['input', 'instructions', 'model', 'tools'],
     noEffect: ['include', 'store', 'stream'],
+    refused: [],
   },
   '@openai/agents 0.20.0 /v1/chat/completions': {
     used: ['messages', 'model', 'stream', 'stream_options', 'tools'],
     noEffect: ['store'],
+    refused: [],
+  },
+  '@anthropic-ai/claude-code 2.1.332 /v1/messages': {
+    used: ['max_tokens', 'messages', 'metadata', 'model', 'output_config', 'stream', 'system', 'thinking', 'tools'],
+    noEffect: ['context_management', 'tool_choice'],
+    refused: [],
+  },
+  '@anthropic-ai/sdk 0.137.0 /v1/messages': {
+    used: ['max_tokens', 'messages', 'model', 'temperature', 'tools', 'top_k', 'top_p'],
+    noEffect: ['context_management', 'mcp_servers', 'stream'],
+    refused: [],
+  },
+  '@anthropic-ai/sdk 0.137.0 /v1/messages/count_tokens': {
+    used: ['messages', 'model', 'system', 'tools'],
+    noEffect: [],
+    refused: [],
+  },
+  '@anthropic-ai/sdk 1.14.0 /v1/messages': {
+    used: [
+      'max_tokens',
+      'messages',
+      'metadata',
+      'model',
+      'output_config',
+      'service_tier',
+      'stop_sequences',
+      'stream',
+      'system',
+      'thinking',
+      'tool_choice',
+      'tools',
+    ],
+    noEffect: ['cache_control', 'context_management', 'mcp_servers'],
+    refused: ['thread'],
+  },
+  '@anthropic-ai/sdk 1.14.0 /v1/messages/count_tokens': {
+    used: ['messages', 'model', 'system', 'tools'],
+    noEffect: [],
+    refused: [],
+  },
+  'ai 7.0.173, @ai-sdk/anthropic 4.0.105 /v1/messages': {
+    used: [
+      'max_tokens',
+      'messages',
+      'model',
+      'output_config',
+      'stop_sequences',
+      'system',
+      'temperature',
+      'thinking',
+      'tool_choice',
+      'tools',
+      'top_k',
+      'top_p',
+    ],
+    noEffect: ['cache_control'],
+    refused: [],
+  },
+  '@langchain/anthropic 1.5.11 /v1/messages': {
+    used: [
+      'max_tokens',
+      'messages',
+      'model',
+      'output_config',
+      'stop_sequences',
+      'system',
+      'temperature',
+      'thinking',
+      'tool_choice',
+      'tools',
+      'top_k',
+      'top_p',
+    ],
+    noEffect: ['stream'],
+    refused: [],
+  },
+  'opencode-ai 1.18.33 /v1/messages': {
+    used: ['max_tokens', 'messages', 'model', 'stream', 'system', 'tools'],
+    noEffect: ['tool_choice'],
+    refused: [],
+  },
+  '@earendil-works/pi-coding-agent 1.6.0 /v1/messages': {
+    used: ['max_tokens', 'messages', 'model', 'stream', 'system', 'thinking', 'tools'],
+    noEffect: [],
+    refused: [],
+  },
+  '@continuedev/cli 1.5.47 /v1/messages': {
+    used: ['max_tokens', 'messages', 'model', 'stream', 'system', 'tools'],
+    noEffect: [],
+    refused: [],
   },
 };
 
-function request(path: Recorded['path'], body: object): ChatRequest {
-  const parsed = parseChat(bytesOf(JSON.stringify(body)), path === '/v1/responses' ? 'responses' : 'compatible');
-  if (parsed.kind === 'invalid') throw new Error(`${parsed.error.param ?? ''}: ${parsed.error.message}`);
-  return parsed.request;
+function parsed(recorded: Recorded, body: Fields): Parsed<ChatRequest> {
+  return parseChat(bytesOf(JSON.stringify(body)), FORMS[routeOf(recorded)]);
+}
+
+function request(recorded: Recorded, body: Fields): string {
+  const made = parsed(recorded, body);
+  if (made.kind === 'invalid') throw new Error(`${made.error.param ?? ''}: ${made.error.message}`);
+  return JSON.stringify(made.request);
+}
+
+const without = (body: Fields, field: string): Fields =>
+  Object.fromEntries(Object.entries(body).filter(([name]) => name !== field));
+
+/** What is left of a body without the fields for which it is refused. */
+function served(recorded: Recorded): Fields {
+  const { body } = recorded;
+  if (parsed(recorded, body).kind === 'ok') return body;
+  const refused = Object.keys(body).find((field) => parsed(recorded, without(body, field)).kind === 'ok');
+  return refused === undefined ? body : without(body, refused);
 }
 
 /** Whether a field of a body changes what is asked for. A field that the contract requires does. */
-function isUsed({ path, body }: Recorded, field: string): boolean {
+function isUsed(recorded: Recorded, body: Fields, field: string): boolean {
   if (['model', 'messages', 'input'].includes(field)) return true;
-  const without = Object.fromEntries(Object.entries(body).filter(([name]) => name !== field));
-  return JSON.stringify(request(path, without)) !== JSON.stringify(request(path, body));
+  return request(recorded, without(body, field)) !== request(recorded, body);
 }
 
-t.test('every field of every recorded request is used or has no effect', async (t) => {
-  const found: Record<string, { used: string[]; noEffect: string[] }> = {};
+t.test('every field of every recorded request is used, has no effect or is refused', async (t) => {
+  const found: Record<string, Row> = {};
   for (const recorded of RECORDED) {
-    const row = (found[`${recorded.client} ${recorded.path}`] ??= { used: [], noEffect: [] });
+    const body = served(recorded);
+    const row = (found[`${recorded.client} ${routeOf(recorded)}`] ??= { used: [], noEffect: [], refused: [] });
     for (const field of Object.keys(recorded.body)) {
-      const used = isUsed(recorded, field);
-      if (used) row.noEffect = row.noEffect.filter((name) => name !== field);
-      const list = used ? row.used : row.noEffect;
+      const effect = !(field in body) ? 'refused' : isUsed(recorded, body, field) ? 'used' : 'noEffect';
+      if (effect === 'used') row.noEffect = row.noEffect.filter((name) => name !== field);
+      const list = row[effect];
       if (!row.used.includes(field) && !list.includes(field)) list.push(field);
     }
   }
-  for (const row of Object.values(found)) {
-    row.used.sort();
-    row.noEffect.sort();
-  }
+  for (const row of Object.values(found)) for (const list of [row.used, row.noEffect, row.refused]) list.sort();
   t.strictSame(found, TABLE);
 });
 
+/** Whether a user sends an image: of a tool’s result it would be a line of text. */
+function hasImage({ body: { input, messages } }: Recorded): boolean {
+  const all = (input ?? messages) as string | readonly { readonly role?: string; readonly content?: unknown }[];
+  if (typeof all === 'string') return false;
+  return all.some(
+    ({ role, content }) =>
+      role === 'user' &&
+      Array.isArray(content) &&
+      (content as readonly { readonly type: string }[]).some(({ type }) => ['image', 'input_image'].includes(type)),
+  );
+}
+
 t.test('each is answered over HTTP, whole and as it asks', async (t) => {
-  const ids = [...new Set(RECORDED.map(({ body }) => body.model))];
   const sidecar = await InProcess.start(t, {
-    models: ids.map((id) => ({ id, kind: 'chat', contextPerSeat: 32_768 })),
+    models: [
+      { id: 'reads', kind: 'chat', contextPerSeat: 32_768 },
+      { id: 'sees', kind: 'chat', contextPerSeat: 32_768, vision: { projector: stubProjector() } },
+    ],
+    visionEntry: VISION_STUB,
     config: { contract: 'compatible' },
   });
-  const image = JSON.stringify(RECORDED.find(({ body }) => userImage(body))?.body);
-  for (const { client, path, body } of RECORDED) {
-    const answer = await sidecar.post(path, body);
-    const name = `${client} ${path}`;
-    if (JSON.stringify(body) === image) {
-      t.equal(answer.status, 400, `${name}: a user’s image, and a model without vision`);
-      t.match(answer.body, /input\[3\]\.content\[1\] is an image, and this model has no vision/);
-      continue;
+  await sidecar.seen('vision ready');
+  let images = 0;
+  for (const recorded of RECORDED) {
+    const { client, path, step = '' } = recorded;
+    const isImage = hasImage(recorded);
+    images += Number(isImage);
+    // Of the Messages API: what the stub does, with a short reply.
+    const short = FORMS[routeOf(recorded)] === 'messages' && { top_k: STUB_TOP_K + STUB_JOB.clocked };
+    const body: Fields = { ...recorded.body, model: isImage ? 'sees' : 'reads', ...short };
+    const name = `${client} ${path} ${step}`;
+    if ('thread' in body) {
+      const refused = await sidecar.post(path, body);
+      t.match(JSON.parse(refused.body), { error: { details: { error_code: 'thread_unsupported_request' } } }, name);
     }
+    const answer = await sidecar.post(path, { ...body, ...('thread' in body && { thread: null }) });
     t.equal(answer.status, 200, `${name} ${answer.body.slice(0, 300)}`);
+    if (short) continue;
     const left = answer.field('x-ra-tools-left-out');
-    const foreign = JSON.stringify(body).match(/"type":"(?:web_search|custom|tool_search)"/g) ?? [];
-    t.equal(left !== undefined, foreign.length > 0, `${name}: ${left}`);
+    const foreign = [...JSON.stringify(body).matchAll(/"type":"(web_search|custom|tool_search)"/g)];
+    const types = [...new Set(foreign.map(([, type = '']) => type))];
+    t.strictSame(left?.split(', ').sort() ?? [], types.sort(), name);
   }
+  t.ok(images >= 4, `${images} of them have an image of the user’s`);
 });
-
-/** Whether a user sends an image: of a tool's result it would be a line of text. */
-function userImage({ input }: Body): boolean {
-  const items = Array.isArray(input) ? (input as readonly { readonly role?: string }[]) : [];
-  return items.some((item) => item.role === 'user' && JSON.stringify(item).includes('input_image'));
-}

@@ -1,9 +1,7 @@
 /**
- * The Messages API as raw HTTP: whole and streamed, counts, models, keys, errors row by row, and requests as clients of it were recorded to
- * send them. Fields are in fields-compatible.test.ts; what is the same for all chat routes in both-contracts.test.ts.
+ * The Messages API as raw HTTP: whole and streamed, counts, models, keys, errors row by row. Fields are in fields-compatible.test.ts,
+ * recorded requests in agents.test.ts, what is the same for all chat routes in both-contracts.test.ts.
  */
-import { readFileSync } from 'node:fs';
-import { join } from 'node:path';
 import fc from 'fast-check';
 import t, { type Test } from 'tap';
 import { validateAnswer } from '../../sidecar/contracts/answer-schemas.js';
@@ -15,7 +13,6 @@ import { runsOr } from '../support/fuzz.js';
 import { rounds } from '../support/long-form.js';
 import { ACME, InProcess, JSON_HEADERS } from '../support/in-process.js';
 import type { RawResponse } from '../support/raw-http.js';
-import { sourceRoot } from '../support/source-root.js';
 import { REUSED_TOKENS, STUB_JOB, STUB_TOP_K } from '../support/stub-script.js';
 
 const MESSAGES = '/v1/messages';
@@ -443,35 +440,4 @@ t.test('a prompt that is too long is refused in the words by which clients short
   };
   t.match(await says('a '.repeat(9000)), /^prompt is too long: \d+ tokens > 8192 maximum$/, 'counted');
   t.match(await says('a '.repeat(150_000)), /^prompt is too long: \d+ tokens > 8192 maximum$/, 'by its length alone');
-});
-
-interface Recorded {
-  readonly tools: Readonly<Record<string, object>>;
-  readonly requests: readonly {
-    readonly client: string;
-    readonly step: string;
-    readonly path: string;
-    readonly body: Fields & { readonly tools?: readonly string[] };
-  }[];
-}
-
-t.test('requests as clients send them', async (t) => {
-  const file = join(sourceRoot, 'test/fixtures/messages/requests.json');
-  const { tools: shapes, requests } = JSON.parse(readFileSync(file, 'utf8')) as Recorded;
-  const seen = new Map<string, number>();
-  for (const { client, step, path, body: sent } of requests) {
-    const { tools, ...rest } = sent;
-    const offered = tools && { tools: tools.map((name) => shapes[name]) };
-    const asked = { ...rest, model: 'chat', ...offered, top_k: STUB_TOP_K + STUB_JOB.clocked };
-    const answer = await sidecar.post(path, asked, VERSION);
-    const images = JSON.stringify(sent['messages']).includes('"type":"image"');
-    if ('thread' in sent) {
-      t.match(JSON.parse(answer.body), { error: { details: { error_code: 'thread_unsupported_request' } } });
-      const again = { ...asked, thread: null };
-      if (step.endsWith('#0')) t.equal((await sidecar.post(path, again, VERSION)).status, 200, 'and without');
-    } else if (images && answer.status === 400) t.match(answer.body, /this model has no vision/, `${client} ${step}`);
-    else t.equal(answer.status, 200, `${client} ${step}: ${answer.body.slice(0, 300)}`);
-    seen.set(client, (seen.get(client) ?? 0) + 1);
-  }
-  t.ok(seen.size >= 8, [...seen].map(([client, count]) => `${client}: ${count}`).join(', '));
 });
