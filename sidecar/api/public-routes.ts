@@ -8,7 +8,7 @@ import { DECISIONS, SYSTEMONE } from './decisions.js';
 import { EMBEDDINGS, RERANK } from './embeddings.js';
 import { CREATE_FILE, DELETE_FILE, FILE_CONTENT, LIST_FILES, SHOW_FILE } from './files.js';
 import { HEALTH, HEALTHZ, READYZ } from './health.js';
-import { COUNT_TOKENS, MESSAGES } from './messages.js';
+import { COUNT_TOKENS, MESSAGES, MESSAGES_FORM } from './messages.js';
 import { LIST_MODELS, SHOW_MODEL } from './models.js';
 import * as refusals from './refusals.js';
 import { RESPONSES } from './responses.js';
@@ -87,7 +87,13 @@ function isServed({ compatibleOnly, needs }: RouteReference, { contract, batch }
 export function answerForms(contract: Contract): AnswerFormOf | undefined {
   if (contract === 'strict') return undefined;
   const byPath = new Map(ROUTES.map(({ reference, answerForm }) => [reference.path, answerForm]));
-  return (head) => byPath.get(head.route ?? '')?.(head);
+  // Clients of the Messages API also ask for what is not served, below its path.
+  return (head) =>
+    head.route === undefined
+      ? head.path.startsWith('/v1/messages/')
+        ? MESSAGES_FORM
+        : undefined
+      : byPath.get(head.route)?.(head);
 }
 
 /** The same as they are described. */
