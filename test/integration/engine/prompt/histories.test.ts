@@ -231,12 +231,14 @@ function meaningOf(messages: Messages, leading: Leading): string {
   const others = messages.findIndex(({ role }) => role !== 'system');
   const systems = leading === 'own' ? 0 : others < 0 ? messages.length : others;
   const instructions = messages.slice(0, systems).map(textOf).join(' ');
+  // A call's result stands behind the call, so that a message before it may be the last one of the prompt.
+  const end = messages.findLastIndex((_, at) => !done.has(at));
   if (leading === 'first question') add('user', squeezed(instructions));
   for (const [at, message] of messages.entries()) {
     const { role, tool_calls: calls = [] } = message;
     if (at < systems || done.has(at)) continue;
     const says = squeezed(textOf(message));
-    const isLast = leading === 'last question' && at === messages.length - 1;
+    const isLast = leading === 'last question' && at === end;
     if (role === 'tool') add('result', JSON.stringify(says));
     else if (role === 'user') add(role, isLast ? squeezed(`${instructions} ${says}`) : says);
     else if (role === 'system') add(role, says);
@@ -254,7 +256,7 @@ function meaningOf(messages: Messages, leading: Leading): string {
       add('call', JSON.stringify([name, argumentsOf(given), result ? squeezed(textOf(result)) : NO_RESULT]));
     }
   }
-  const asked = leading !== 'last question' || messages.at(-1)?.role === 'user';
+  const asked = leading !== 'last question' || messages[end]?.role === 'user' || squeezed(instructions) === '';
   return JSON.stringify(asked ? events : [{ kind: 'system', says: squeezed(instructions) }, ...events]);
 }
 
@@ -307,7 +309,7 @@ function controlOf({ parts: { vocabulary } }: Tried, pieces: readonly string[]):
 const tried = await templates();
 
 /** Throws if the history is served otherwise than it has to be. Returns whether it is refused. */
-function check(template: Tried, given: Messages, { neutral: isCompared = true } = {}): boolean {
+function check(template: Tried, given: Messages): boolean {
   const { marks, leading, prompts } = template;
   const messages = written(given, marks);
   const made = piecesOf(template, messages);
@@ -316,10 +318,12 @@ function check(template: Tried, given: Messages, { neutral: isCompared = true } 
       throw new Error('refused without a message');
     return true;
   }
-  const neutral = isCompared ? piecesOf(template, written(given, ['word'])) : made;
-  if (neutral.kind === 'failed') throw new Error('refused without marks in it');
-  const [control, plain] = [made, neutral].map(({ pieces }) => controlOf(template, pieces));
-  if (control !== plain) throw new Error(`a text became a control token: ${control ?? ''}, not ${plain ?? ''}`);
+  if (JSON.stringify(given).includes(MARKS)) {
+    const neutral = piecesOf(template, written(given, ['word']));
+    if (neutral.kind === 'failed') throw new Error('refused without marks in it');
+    const [control, plain] = [made, neutral].map(({ pieces }) => controlOf(template, pieces));
+    if (control !== plain) throw new Error(`a text became a control token: ${control ?? ''}, not ${plain ?? ''}`);
+  }
   const meaning = meaningOf(messages, leading);
   const prompt = createHash('sha256').update(made.pieces.join('\0')).digest('base64');
   const same = prompts.get(prompt);
@@ -336,11 +340,11 @@ t.test('any history is a prompt of its own, or is refused with a message’s pla
     fc.property(fc.constantFrom(...tried.map(({ name }) => name)), HISTORY, CHANGE, (name, messages, change) => {
       const template = tried.find((each) => each.name === name);
       if (template === undefined) throw new Error('no template');
-      const refusals = [check(template, messages), check(template, changed(messages, change), { neutral: false })];
+      const refusals = [check(template, messages), check(template, changed(messages, change))];
       if (refusals.includes(true)) refused.add(name);
     }),
-    // The short form tries the same histories each time.
-    { numRuns: rounds({ short: 400, long: 50_000 }), ...(!LONG && { seed: 1 }) },
+    // Two histories a run. The short form tries the same ones each time.
+    { numRuns: rounds({ short: 1000, long: 50_000 }), ...(!LONG && { seed: 1 }) },
   );
   t.same([...refused], []);
   t.equal(tried.length, 70);
