@@ -121,7 +121,7 @@ const ANSWER_SHARE = 1 / 4;
 const MOST_ANSWER_TOKENS = 1024;
 
 /** A thought's bound together with its closing leaves room in the reply for an answer. */
-function withAnswerRoom(format: Format, maxTokens: number): Format {
+export function withAnswerRoom(format: Format, maxTokens: number): Format {
   const { thoughtLimit: limit } = format;
   if (!limit) return format;
   const answer = Math.min(Math.ceil(maxTokens * ANSWER_SHARE), MOST_ANSWER_TOKENS);

@@ -1,5 +1,5 @@
 import t from 'tap';
-import { seatLength } from '../../../sidecar/api/generation.js';
+import { seatLength, withAnswerRoom } from '../../../sidecar/api/generation.js';
 
 t.test('a reply without a limit has the rest of the context, on the shortest seats with enough', async (t) => {
   t.equal(seatLength(2048, [2048]), 2048, 'with one length of seats all of it');
@@ -13,3 +13,19 @@ t.test('a reply without a limit has the rest of the context, on the shortest sea
     t.equal(seatLength(promptTokens, [1024, 8192]), length, `${promptTokens}`);
   }
 });
+
+t.test(
+  'a bounded thought and its closing leave a quarter of the reply for the answer, and at most 1,024 tokens',
+  async (t) => {
+    const closing = Array.from({ length: 30 }, (_, i) => i);
+    const thought = { open: true, starts: [], ends: [], implicitEnds: [], headers: [] };
+    const boundOf = (tokens: number, maxTokens: number): number | undefined =>
+      withAnswerRoom({ thought, thoughtLimit: { tokens, closing }, markers: [] }, maxTokens).thoughtLimit?.tokens;
+    t.equal(boundOf(100, 1000), 100, 'a budget that leaves as much');
+    t.equal(boundOf(5000, 1000), 1000 - 250 - 30);
+    t.equal(boundOf(50_000, 10_000), 10_000 - 1024 - 30);
+    t.equal(boundOf(5000, 40), 1, 'at least one');
+    const unbounded = { thought, markers: [] };
+    t.equal(withAnswerRoom(unbounded, 40), unbounded);
+  },
+);

@@ -14,7 +14,10 @@ const SPECIALS = ['<s>', '<|channel|>', '<|message|>', '<|end|>', '[THINK]', '[/
 async function formatOf(
   template: string,
   reasoningEffort?: Effort,
-  { tools, ...more }: Pick<ReplyOptions, 'calls' | 'jsonObject'> & { readonly tools?: readonly object[] } = {},
+  {
+    tools,
+    ...more
+  }: Pick<ReplyOptions, 'calls' | 'jsonObject' | 'thoughtBudget'> & { readonly tools?: readonly object[] } = {},
 ): Promise<ReplyFormat | undefined> {
   const parts = partsOf(fakeVocabulary({ specials: SPECIALS, bos: '<s>' }), await bundleTemplate(template));
   const made = chatPrompt(
@@ -91,6 +94,32 @@ t.test('thoughts in the formats of real templates', async (t) => {
     t.equal(given.reasoning + end.reasoning, 'Hm.', `${name}, thought`);
     t.equal((given.content + end.content).trim(), 'Yes.', `${name}, content`);
   }
+});
+
+/** What the tokens of {@link fakeVocabulary} with {@link SPECIALS} say. */
+const textOf = (tokens: readonly number[]): string =>
+  tokens.map((token) => SPECIALS[token - 200_000] ?? String.fromCharCode(token)).join('');
+
+t.test('a budget closes a thought by a sentence and its mark, after which the reply goes on', async (t) => {
+  for (const [name, reply] of REPLIES) {
+    const { thought, thoughtLimit } = (await formatOf(name, 'high', { thoughtBudget: 100 })) ?? {};
+    if (thought === undefined || thoughtLimit === undefined) {
+      t.fail(`${name} has no bound`);
+      continue;
+    }
+    t.equal(thoughtLimit.tokens, 100, name);
+    const closing = textOf(thoughtLimit.closing);
+    const [begun = ''] = reply.split('Hm.');
+    // In place of what the model writes between its thought and its answer, but for the header of a part.
+    const [mark = ''] = thought.ends;
+    const behind = thought.headers.length > 0 ? (reply.split(mark)[1] ?? '') : 'Yes.';
+    const splitter = new ThoughtSplitter(thought);
+    const [given, end] = [splitter.push(`${begun}Hm.${closing}${behind}`), splitter.end()];
+    t.match(given.reasoning + end.reasoning, /^Hm\.\n\nConsidering .* directly now\.$/, `${name}, thought`);
+    t.match((given.content + end.content).trim(), /^Yes\./, `${name}, content`);
+    t.equal((await formatOf(name, 'high'))?.thoughtLimit, undefined, `${name}, without a budget`);
+  }
+  t.equal(await formatOf('meta-llama-Llama-3.1-8B-Instruct', 'high', { thoughtBudget: 100 }), undefined);
 });
 
 t.test('templates without thoughts', async (t) => {
