@@ -10,7 +10,7 @@ import { MARK, canary } from '../support/canaries.js';
 import { errorOf } from '../support/error-answer.js';
 import { ACME, JSON_HEADERS, chatBody, type InProcess } from '../support/in-process.js';
 import { frames } from '../support/open-stream.js';
-import { agrees, chatPrice, lastClose, startPriced } from '../support/priced-sidecar.js';
+import { agrees, chatPrice, lastClose, startPriced, type Usage } from '../support/priced-sidecar.js';
 import type { RawResponse } from '../support/raw-http.js';
 import { CHAT, MARKED_BESIDES, MESSAGES, RESPONSES, type ChatRoute, type Fields } from './tables/chat-routes.js';
 import {
@@ -220,6 +220,27 @@ for (const contract of ['strict', 'compatible'] as const)
           t.notOk(answer.raw.includes(CANARY), `${says}: no name that the caller chose`);
         }
       });
+
+      if (contract === 'compatible' && route === CHAT) {
+        await t.test(`${path}: continuous_usage_stats`, async (t) => {
+          const usages = async (options: Fields): Promise<readonly (Usage | null | undefined)[]> => {
+            const stream_options = { include_usage: true, ...options };
+            const stream = await sidecar.post(path, chatBody('chat', 'everything', { stream: true, stream_options }));
+            return frames(stream)
+              .slice(0, -1)
+              .map((data) => (JSON.parse(data) as { usage?: Usage | null }).usage);
+          };
+          const each = await usages({ continuous_usage_stats: true });
+          const tokens = each.map((usage) => usage?.completion_tokens ?? NaN);
+          t.ok(
+            tokens.every((count, i) => count >= (tokens[i - 1] ?? 0)),
+            `so far: ${tokens.join(', ')}`,
+          );
+          t.ok((tokens[0] ?? NaN) < 8 && tokens.at(-1) === 8);
+          t.equal(new Set(each.map((usage) => usage?.prompt_tokens)).size, 1);
+          t.equal((await usages({})).filter((usage) => usage).length, 1, 'in the last one alone unless asked for');
+        });
+      }
 
       if (contract === 'compatible') {
         await t.test(`${path}: half of an emoji in a tool’s result is read as U+FFFD`, async (t) => {

@@ -52,6 +52,11 @@ const ANNOTATED = {
       encrypted: true,
       units: 'm',
       xml: {},
+      enumDescriptions: [CANARY],
+      externalDocs: { url: CANARY },
+      $anchor: 'a',
+      contentSchema: { [CANARY]: 1 },
+      id: CANARY,
     },
   },
 };
@@ -183,6 +188,7 @@ export const BODY_FIELDS: readonly FieldRow[] = [
     taken: [
       { type: 'json_schema', json_schema: { name: CANARY, schema: SCHEMA, strict: true, description: CANARY } },
       { type: 'json_schema', json_schema: { name: CANARY, schema: null } },
+      { type: 'json_schema', json_schema: { name: `${CANARY}[int]`.padEnd(65, 'x'), schema: SCHEMA } },
       { type: 'json_object', schema: SCHEMA },
       null,
     ],
@@ -461,6 +467,11 @@ const MESSAGES: readonly (readonly [message: Bodies, refused?: readonly [predica
   [{ role: 'assistant', audio: { id: CANARY } }, ['must be null: audio is not served', 'messages[1].audio']],
   [{ role: 'assistant', function_call: {} }, ['must be null: send tool_calls', 'messages[1].function_call']],
   [{ role: 'tool', content: CANARY }, ['is required', 'messages[1].tool_call_id']],
+  [{ role: 'assistant', tool_calls: [{ ...CALL, id: 'i'.repeat(8192) }] }],
+  [
+    { role: 'assistant', tool_calls: [{ ...CALL, id: 'i'.repeat(8193) }] },
+    ['must have at most 8192 characters', 'messages[1].tool_calls[0].id'],
+  ],
   [{ role: 'tool', content: null, tool_call_id: 'i'.repeat(8192) }],
   [{ role: 'tool', tool_call_id: 'a' }],
   [{ role: 'tool', tool_call_id: 'i'.repeat(8193) }, ['must have at most 8192 characters', 'messages[1].tool_call_id']],
