@@ -53,6 +53,9 @@ t.test('the first start creates a key, and prints two lines that work and whose 
   t.match(printed, /ra-tiny-chat \(chat, 8 seats\)/);
   t.match(printed, /ra-tiny-decide \(decision, 2 seats\)/);
 
+  t.ok(printed.includes(`\nexport OPENAI_BASE_URL=${sidecar.base} OPENAI_API_KEY=${key} `));
+  t.notMatch(printed, /codex|claude/, 'which need the other contract');
+
   const [chat = '', decision = '', ...more] = curlLines(sidecar);
   t.same(more, []);
   const chunks = chunksOf(await paste(chat));

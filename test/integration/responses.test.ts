@@ -8,9 +8,17 @@ import { bundleTemplate } from '../support/prompt-models.js';
 import { CHAT, Sidecar, chatOnly, type LogLine } from '../support/sidecar.js';
 
 const [chat] = (await chatOnly(2, 4096)).models;
-const folder = t.testdir({ 'mistral.jinja': await bundleTemplate('mistralai-Mistral-Nemo-Instruct-2407') });
-const mistral = { ...chat, id: 'mistral', load: 'lazy', chatTemplate: join(folder, 'mistral.jinja') };
-const sidecar = await Sidecar.start(t, { config: { models: [chat, mistral], contract: 'compatible' } });
+const folder = t.testdir({
+  'mistral.jinja': await bundleTemplate('mistralai-Mistral-Nemo-Instruct-2407'),
+  'qwen.jinja': await bundleTemplate('Qwen3.5-4B'),
+});
+const [mistral, qwen] = ['mistral', 'qwen'].map((id) => ({
+  ...chat,
+  id,
+  load: 'lazy',
+  chatTemplate: join(folder, `${id}.jinja`),
+}));
+const sidecar = await Sidecar.start(t, { config: { models: [chat, mistral, qwen], contract: 'compatible' } });
 const client = new OpenAI({ apiKey: sidecar.key, baseURL: sidecar.base, maxRetries: 0 });
 const request = { model: CHAT, input: 'Hello', temperature: 0, max_output_tokens: 64 } as const;
 const LOOK = {
@@ -237,59 +245,164 @@ t.test('a conversation that ends with the assistant begins a new turn', async (t
 });
 
 t.test(
-  'the Messages API: whole and streamed are equal, a call goes round, and a line starts Claude Code',
+  'instructions and a later developer message are both in the prompt of a template that takes one at its beginning',
   async (t) => {
-    const hello = { model: CHAT, max_tokens: 64, top_k: 1, messages: [{ role: 'user', content: 'Hello' }] };
-    const ask = async (more: object): Promise<string> =>
-      (await sidecar.post('/messages', { ...hello, ...more })).text();
-    interface Message {
-      readonly content: readonly {
-        readonly type: string;
-        readonly text?: string;
-        readonly id?: string;
-        readonly input?: object;
-      }[];
-      readonly stop_reason: string;
-      readonly usage: { readonly output_tokens: number };
-    }
-    const whole = JSON.parse(await ask({})) as Message;
-    const events = [...(await ask({ stream: true })).matchAll(/^data: (.*)$/gm)].map(
-      ([, data = '']) => JSON.parse(data) as { delta?: { text?: string; stop_reason?: string }; usage?: object },
-    );
-    const [said] = whole.content;
-    t.equal(events.map(({ delta }) => delta?.text ?? '').join(''), said?.text);
-    t.match(events.at(-2), {
-      delta: { stop_reason: whole.stop_reason },
-      usage: { output_tokens: whole.usage.output_tokens },
-    });
-    const sequence = said?.text?.slice(3, 6) ?? '';
-    const ended = { stop_reason: 'stop_sequence', stop_sequence: sequence };
-    const stopped = JSON.parse(await ask({ stop_sequences: [sequence] })) as Message;
-    t.match(stopped, { ...ended, content: [{ text: said?.text?.slice(0, 3) }] });
-    t.match(await ask({ stop_sequences: [sequence], stream: true }), JSON.stringify(ended).slice(1, -1));
-    const tools = [{ name: 'look', input_schema: LOOK.parameters }];
-    const called = JSON.parse(
-      await ask({ tools, tool_choice: { type: 'any', disable_parallel_tool_use: true } }),
-    ) as Message;
-    t.equal(called.stop_reason, 'tool_use');
-    const calls = called.content.filter(({ type }) => type === 'tool_use');
-    for (const { input } of calls) t.match(input, { at: /^[xy]$/ });
-    const results = calls.map(({ id }) => ({ type: 'tool_result', tool_use_id: id, content: 'a cat' }));
-    const messages = [
-      ...hello.messages,
-      { role: 'assistant', content: called.content },
-      { role: 'user', content: results },
-    ];
-    t.ok((JSON.parse(await ask({ tools, messages })) as Message).stop_reason);
-    t.match(
-      sidecar.printed,
-      new RegExp(
-        `^ANTHROPIC_BASE_URL=http://[^/]+ ANTHROPIC_AUTH_TOKEN=${sidecar.key} ANTHROPIC_MODEL=${CHAT} .* claude$`,
-        'm',
-      ),
-    );
+    const later = { role: 'developer', content: 'Speak French.' } as const;
+    const asked = { role: 'user', content: 'Hello' } as const;
+    const tokens = async (...input: readonly (typeof later | typeof asked)[]): Promise<number> =>
+      (
+        await client.responses.create({
+          model: 'qwen',
+          instructions: 'Be brief.',
+          input: [asked, ...input],
+          reasoning: { effort: 'none' },
+          max_output_tokens: 16,
+        })
+      ).usage?.input_tokens ?? NaN;
+    t.ok((await tokens(later, asked)) > (await tokens(asked)) + 4);
   },
 );
+
+t.test('a thought ends at its budget by a sentence, and leaves room for an answer', async (t) => {
+  // This model’s template begins the thought if an effort is named, and random weights never end it.
+  const said = 'I have to give the solution based on the thinking directly now.';
+  const post = async (path: string, body: object): Promise<unknown> => {
+    const answer = await sidecar.post(path, { model: CHAT, temperature: 0, ...body });
+    t.equal(answer.status, 200);
+    return answer.json();
+  };
+  const { messages } = { messages: [{ role: 'user', content: 'Hello' }] };
+  for (const budget of [8, 4000]) {
+    const most = 300;
+    const thinking = { type: 'enabled', budget_tokens: budget };
+    const chat = (await post('/chat/completions', {
+      ...{ messages, max_tokens: most, thinking_token_budget: budget, reasoning_effort: 'low' },
+    })) as OpenAI.ChatCompletion;
+    const { message } = chat.choices[0] as { message: { content: string; reasoning_content?: string } };
+    const { completion_tokens: all = 0, completion_tokens_details: details } = chat.usage ?? {};
+    const thought = details?.reasoning_tokens ?? 0;
+    t.match(message.reasoning_content?.trimEnd().slice(-said.length), said, `${budget}`);
+    t.not(message.content, '', 'an answer follows');
+    t.ok(thought > Math.min(budget, most / 2) && thought <= most - most / 4, `${thought} of ${all} tokens are thought`);
+    const response = (await post('/responses', {
+      ...{ input: messages, max_output_tokens: most, reasoning: { effort: 'low', max_tokens: budget } },
+    })) as OpenAI.Responses.Response;
+    t.equal(response.usage?.output_tokens_details.reasoning_tokens, thought, 'by Responses as many');
+    const written = (await post('/messages', { messages, max_tokens: most, thinking })) as {
+      readonly content: readonly { readonly type: string; readonly thinking?: string }[];
+    };
+    t.strictSame(
+      written.content.map(({ type }) => type),
+      ['thinking', 'text'],
+    );
+    t.match(written.content[0]?.thinking?.trimEnd().slice(-said.length), said, 'by Messages');
+  }
+});
+
+t.test('a billing line that changes does not keep a prompt from being reused', async (t) => {
+  const texts = (turn: number) => [
+    { type: 'text', text: `x-anthropic-billing-header: cc_version=1; cch=${turn};` },
+    { type: 'text', text: 'Be brief and kind. '.repeat(150) },
+  ];
+  const hello = { role: 'user', content: 'Hello' };
+  const usageOf = async (path: string, body: object): Promise<Record<string, number | Record<string, number>>> =>
+    ((await (await sidecar.post(path, { model: CHAT, max_tokens: 1, ...body })).json()) as { usage: never }).usage;
+  await usageOf('/messages', { system: texts(1), messages: [hello] });
+  const messages = await usageOf('/messages', { system: texts(2), messages: [hello] });
+  const [fresh = 0, reused = 0] = [messages['input_tokens'], messages['cache_read_input_tokens']].map(Number);
+  t.ok(reused > 2 * fresh, `${reused} tokens are reused, ${fresh} are not`);
+  const chat = await usageOf('/chat/completions', {
+    messages: [{ role: 'system', content: texts(3) }, hello],
+    reasoning_effort: 'none',
+  });
+  t.equal((chat['prompt_tokens_details'] as Record<string, number>)['cached_tokens'], reused, 'as a gateway sends it');
+});
+
+t.test('the Messages API: whole and streamed are equal, and a call goes round', async (t) => {
+  const hello = { model: CHAT, max_tokens: 64, top_k: 1, messages: [{ role: 'user', content: 'Hello' }] };
+  const ask = async (more: object): Promise<string> => (await sidecar.post('/messages', { ...hello, ...more })).text();
+  interface Message {
+    readonly content: readonly {
+      readonly type: string;
+      readonly text?: string;
+      readonly id?: string;
+      readonly input?: object;
+    }[];
+    readonly stop_reason: string;
+    readonly usage: { readonly output_tokens: number };
+  }
+  const whole = JSON.parse(await ask({})) as Message;
+  const events = [...(await ask({ stream: true })).matchAll(/^data: (.*)$/gm)].map(
+    ([, data = '']) => JSON.parse(data) as { delta?: { text?: string; stop_reason?: string }; usage?: object },
+  );
+  const [said] = whole.content;
+  t.equal(events.map(({ delta }) => delta?.text ?? '').join(''), said?.text);
+  t.match(events.at(-2), {
+    delta: { stop_reason: whole.stop_reason },
+    usage: { output_tokens: whole.usage.output_tokens },
+  });
+  const sequence = said?.text?.slice(3, 6) ?? '';
+  const ended = { stop_reason: 'stop_sequence', stop_sequence: sequence };
+  const stopped = JSON.parse(await ask({ stop_sequences: [sequence] })) as Message;
+  t.match(stopped, { ...ended, content: [{ text: said?.text?.slice(0, 3) }] });
+  t.match(await ask({ stop_sequences: [sequence], stream: true }), JSON.stringify(ended).slice(1, -1));
+  const tools = [{ name: 'look', input_schema: LOOK.parameters }];
+  const called = JSON.parse(
+    await ask({ tools, tool_choice: { type: 'any', disable_parallel_tool_use: true } }),
+  ) as Message;
+  t.equal(called.stop_reason, 'tool_use');
+  const calls = called.content.filter(({ type }) => type === 'tool_use');
+  for (const { input } of calls) t.match(input, { at: /^[xy]$/ });
+  const results = calls.map(({ id }) => ({ type: 'tool_result', tool_use_id: id, content: 'a cat' }));
+  const messages = [
+    ...hello.messages,
+    { role: 'assistant', content: called.content },
+    { role: 'user', content: results },
+  ];
+  t.ok((JSON.parse(await ask({ tools, messages })) as Message).stop_reason);
+});
+
+t.test('the Messages API: a call that max_tokens has cut can be sent back as its client has it', async (t) => {
+  const path = { type: 'string', minLength: 80 };
+  const asked = { role: 'user', content: 'Write.' };
+  const streamed = await sidecar.post('/messages', {
+    model: CHAT,
+    max_tokens: 60,
+    stream: true,
+    messages: [asked],
+    tools: [{ name: 'write_file', input_schema: { type: 'object', properties: { path }, required: ['path'] } }],
+    tool_choice: { type: 'any' },
+  });
+  const events = [...(await streamed.text()).matchAll(/^data: (.*)$/gm)].map(
+    ([, data = '']) =>
+      JSON.parse(data) as { content_block?: { type: string; id?: string }; delta?: { partial_json?: string } },
+  );
+  const id = events.find(({ content_block: block }) => block?.type === 'tool_use')?.content_block?.id;
+  const cut = events.map(({ delta }) => delta?.partial_json ?? '').join('');
+  t.throws(() => JSON.parse(cut) as unknown, SyntaxError);
+  // The text itself, what could be read of it, nothing.
+  for (const input of [cut, { path: 'a' }, {}, null]) {
+    const messages = [
+      asked,
+      { role: 'assistant', content: [{ type: 'tool_use', id, name: 'write_file', input }] },
+      { role: 'user', content: [{ type: 'tool_result', tool_use_id: id, is_error: true, content: 'It is cut.' }] },
+    ];
+    for (const model of [CHAT, 'mistral'])
+      t.equal((await sidecar.post('/messages', { model, max_tokens: 1, messages })).status, 200, JSON.stringify(input));
+  }
+});
+
+t.test('lines that connect OpenAI’s clients, Codex and Claude Code are printed', (t) => {
+  const base = `http://127.0.0.1:${sidecar.port}`;
+  const provider = `model_providers.ra={name="ra",base_url="${base}/v1",env_key="OPENAI_API_KEY",wire_api="responses"}`;
+  for (const line of [
+    `export OPENAI_BASE_URL=${base}/v1 OPENAI_API_KEY=${sidecar.key}   # OpenAI clients`,
+    `OPENAI_API_KEY=${sidecar.key} codex -m ${CHAT} -c '${provider}' -c model_provider=ra -c model_context_window=4096`,
+    `ANTHROPIC_BASE_URL=${base} ANTHROPIC_AUTH_TOKEN=${sidecar.key} ANTHROPIC_MODEL=${CHAT} CLAUDE_CODE_MAX_CONTEXT_TOKENS=4096 claude`,
+  ])
+    t.ok(sidecar.printed.split('\n').includes(line), line);
+  t.end();
+});
 
 t.test('one model by its id, and what is not served', async (t) => {
   const model = await client.models.retrieve(CHAT);
