@@ -29,7 +29,7 @@ const FAULTS = ['limited', 'tooLong', 'lost'];
 /** A script, and the steps that it must report. */
 const CLIENTS: Readonly<Record<string, readonly string[]>> = {
   'openai-5': ['list', 'whole', 'streamed', 'tools', 'structured', 'again', 'abort', 'errors', ...FAULTS],
-  'openai-6': ['list', 'whole', 'streamed', 'tools', 'structured', 'again', 'abort', 'errors', ...FAULTS],
+  'openai-6': ['list', 'whole', 'streamed', 'tools', 'structured', 'again', 'abort', 'errors', ...FAULTS, 'cold'],
   'openai-7': ['list', 'whole', 'streamed', 'tools', 'structured', 'again', 'abort', 'errors', ...FAULTS],
   'langchain-1.5': [
     'whole',
@@ -55,8 +55,8 @@ const CLIENTS: Readonly<Record<string, readonly string[]>> = {
     'errors',
     ...FAULTS,
   ],
-  'agents-chat': ['whole', 'streamed', 'tools', 'handOff', 'structured', 'again', 'abort', 'errors'],
-  'agents-responses': ['whole', 'streamed', 'tools', 'handOff', 'structured', 'again', 'abort', 'errors'],
+  'agents-chat': ['whole', 'streamed', 'tools', 'handOff', 'structured', 'again', 'abort', 'errors', ...FAULTS],
+  'agents-responses': ['whole', 'streamed', 'tools', 'handOff', 'structured', 'again', 'abort', 'errors', ...FAULTS],
   'ai-6': ['whole', 'streamed', 'tools', 'toolsStreamed', 'structured', 'again', 'abort', 'errors', ...FAULTS],
   'ai-7': ['whole', 'streamed', 'tools', 'toolsStreamed', 'structured', 'again', 'abort', 'errors', ...FAULTS],
   'ai-6-responses': [
@@ -93,9 +93,9 @@ const CLIENTS: Readonly<Record<string, readonly string[]>> = {
     ...FAULTS,
   ],
   'openrouter-3': ['whole', 'streamed', 'tools', 'toolsStreamed', 'structured', 'again', 'abort', 'errors', ...FAULTS],
-  'openrouter-sdk': ['whole', 'streamed', 'tools', 'loop', 'structured', 'again', 'abort', 'errors'],
-  llamaindex: ['whole', 'streamed', 'tools', 'agent', 'structured', 'again', 'abort', 'errors'],
-  mastra: ['whole', 'streamed', 'tools', 'structured', 'again', 'abort', 'errors'],
+  'openrouter-sdk': ['whole', 'streamed', 'tools', 'loop', 'structured', 'again', 'abort', 'errors', ...FAULTS],
+  llamaindex: ['whole', 'streamed', 'tools', 'agent', 'structured', 'again', 'abort', 'errors', ...FAULTS],
+  mastra: ['whole', 'streamed', 'tools', 'structured', 'again', 'abort', 'errors', ...FAULTS],
   'anthropic-0': [
     'list',
     'whole',
@@ -146,7 +146,17 @@ const CLIENTS: Readonly<Record<string, readonly string[]>> = {
     ...FAULTS,
   ],
   embeddings: ['openai-5', 'openai-6', 'openai-7', 'langchain', 'llamaindex', 'ai'],
-  instructor: ['list', 'whole', 'structured TOOLS', 'structured JSON_SCHEMA', 'streamed', 'again', 'abort', 'errors'],
+  instructor: [
+    'list',
+    'whole',
+    'structured TOOLS',
+    'structured JSON_SCHEMA',
+    'streamed',
+    'again',
+    'abort',
+    'errors',
+    ...FAULTS,
+  ],
 };
 
 interface Step {
@@ -190,12 +200,27 @@ const asked = argv.slice(2);
 const isRefused = ({ event, status }: LogLine): boolean => event === 'request' && status === 429;
 let refused = 0;
 
-/** Where a client has the engine killed, or waits until one more request was refused. */
+/** A start that takes this long, ms. */
+const LONG_START_MS = 25_000;
+
+/** Kills the engine, and holds the next one. */
+async function restartsSlowly(): Promise<void> {
+  const isForked = ({ event, model }: LogLine): boolean => event === 'engine forked' && model === CHAT;
+  const forked = sidecar.lines.filter(isForked).length;
+  process.kill(sidecar.enginePid(CHAT), 'SIGKILL');
+  await sidecar.logged('engine forked', forked + 1, isForked);
+  const pid = sidecar.enginePid(CHAT);
+  process.kill(pid, 'SIGSTOP');
+  setTimeout(() => process.kill(pid, 'SIGCONT'), LONG_START_MS);
+}
+
+/** Where a client has the engine killed, also for a long time, or waits until one more request was refused. */
 const control = createServer((request, response) => {
   if (request.url === '/kill') {
     process.kill(sidecar.enginePid(CHAT), 'SIGKILL');
     response.end();
-  } else void sidecar.logged('request', refused + 1, isRefused).then(() => response.end());
+  } else if (request.url === '/cold') void restartsSlowly().then(() => response.end());
+  else void sidecar.logged('request', refused + 1, isRefused).then(() => response.end());
 });
 control.listen(0, '127.0.0.1');
 await once(control, 'listening');

@@ -11,12 +11,14 @@ import {
 } from '@openai/agents';
 import OpenAI from 'openai';
 import { z } from 'zod';
+import { faultSteps } from './faults.mjs';
 
 setTracingDisabled(true);
 
-export function agentSteps(api, { base, key, model: name }) {
+export function agentSteps(api, given) {
+  const { base, key, model: name } = given;
   const Model = api === 'chat' ? OpenAIChatCompletionsModel : OpenAIResponsesModel;
-  const modelOf = (apiKey) => new Model(new OpenAI({ apiKey, baseURL: base, maxRetries: 0 }), name);
+  const modelOf = (apiKey, maxRetries = 0) => new Model(new OpenAI({ apiKey, baseURL: base, maxRetries }), name);
   const modelSettings = { temperature: 0, maxTokens: 400 };
   const seen = [];
   const look = tool({
@@ -29,6 +31,11 @@ export function agentSteps(api, { base, key, model: name }) {
     new Agent({ name: 'a', instructions: 'Be short.', model: modelOf(key), modelSettings, ...more });
   const forced = { ...modelSettings, toolChoice: 'required' };
   const runner = new Runner({ tracingDisabled: true });
+  /** A reply that its schema makes long. */
+  const long = {
+    outputType: z.object({ all: z.array(z.number().int()).min(200) }),
+    modelSettings: { ...modelSettings, maxTokens: 4000 },
+  };
   return {
     async whole() {
       const result = await runner.run(agentOf(), 'Hello');
@@ -68,14 +75,9 @@ export function agentSteps(api, { base, key, model: name }) {
     },
     async abort() {
       const stop = new AbortController();
-      const outputType = z.object({ all: z.array(z.number().int()).min(200) });
-      const long = agentOf({ outputType, modelSettings: { ...modelSettings, maxTokens: 4000 } });
       let pieces = 0;
       try {
-        const result = await runner.run(long, 'Hello', {
-          stream: true,
-          signal: stop.signal,
-        });
+        const result = await runner.run(agentOf(long), 'Hello', { stream: true, signal: stop.signal });
         for await (const _ of result.toTextStream()) if ((pieces += 1) === 3) stop.abort();
         await result.completed;
       } catch (error) {
@@ -87,5 +89,16 @@ export function agentSteps(api, { base, key, model: name }) {
       await assert.rejects(runner.run(agentOf({ model: modelOf('ra-dev-unknown') }), 'Hello'), { status: 401 });
       await assert.rejects(runner.run(agentOf({ modelSettings: { temperature: 9 } }), 'Hello'), { status: 400 });
     },
+    ...faultSteps(given, {
+      whole: (secret, text = 'Hello') => runner.run(agentOf({ model: modelOf(secret, 3) }), text),
+      async long(secret, upon) {
+        const stop = new AbortController();
+        const agent = agentOf({ ...long, model: modelOf(secret) });
+        const result = await runner.run(agent, 'Hello', { stream: true, signal: stop.signal });
+        let pieces = 0;
+        for await (const _ of result.toTextStream()) if ((pieces += 1) === 3) await upon(() => stop.abort());
+        await result.completed;
+      },
+    }),
   };
 }

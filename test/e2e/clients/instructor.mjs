@@ -3,14 +3,21 @@ import assert from 'node:assert/strict';
 import Instructor from '@instructor-ai/instructor';
 import OpenAI from 'openai-5';
 import { z } from 'zod/v3';
+import { faultSteps } from './faults.mjs';
 
-export default ({ base, key, model }) => {
-  const client = (mode, apiKey = key) =>
-    Instructor({ client: new OpenAI({ apiKey, baseURL: base, maxRetries: 0 }), mode });
+export default (given) => {
+  const { base, key, model } = given;
+  const client = (mode, apiKey = key, maxRetries = 0) =>
+    Instructor({ client: new OpenAI({ apiKey, baseURL: base, maxRetries }), mode });
   const schema = z.object({ sky: z.enum(['clear', 'grey']), degrees: z.number().int().min(-50).max(60) });
   const plain = { model, messages: [{ role: 'user', content: 'Hello' }], temperature: 0, max_tokens: 200 };
   const request = { ...plain, max_retries: 0, response_model: { schema, name: 'Weather' } };
   const ask = (mode, more = {}, apiKey = key) => client(mode, apiKey).chat.completions.create({ ...request, ...more });
+  /** A reply that its schema makes long. */
+  const all = { type: 'array', items: { type: 'integer' }, minItems: 200 };
+  const numbers = { type: 'object', properties: { all }, required: ['all'], additionalProperties: false };
+  const response_format = { type: 'json_schema', json_schema: { name: 'all', schema: numbers } };
+  const long = { ...plain, stream: true, response_format, max_tokens: 4000 };
   const steps = {
     // Without a response_model it returns the client unchanged.
     async list() {
@@ -47,12 +54,7 @@ export default ({ base, key, model }) => {
   steps.abort = async () => {
     const stop = new AbortController();
     let pieces = 0;
-    // A reply that its schema makes long.
-    const all = { type: 'array', items: { type: 'integer' }, minItems: 200 };
-    const numbers = { type: 'object', properties: { all }, required: ['all'], additionalProperties: false };
-    const response_format = { type: 'json_schema', json_schema: { name: 'all', schema: numbers } };
-    const asked = { ...plain, stream: true, response_format, max_tokens: 4000 };
-    const stream = await client('TOOLS').chat.completions.create(asked, { signal: stop.signal });
+    const stream = await client('TOOLS').chat.completions.create(long, { signal: stop.signal });
     for await (const _ of stream) if ((pieces += 1) === 3) stop.abort();
     assert.ok(pieces < 50);
   };
@@ -64,5 +66,17 @@ export default ({ base, key, model }) => {
       (error) => error instanceof OpenAI.BadRequestError && error.param === 'temperature',
     );
   };
-  return steps;
+  return {
+    ...steps,
+    ...faultSteps(given, {
+      whole: (apiKey, content = 'Hello') =>
+        client('TOOLS', apiKey, 3).chat.completions.create({ ...plain, messages: [{ role: 'user', content }] }),
+      async long(apiKey, upon) {
+        const stop = new AbortController();
+        const stream = await client('TOOLS', apiKey).chat.completions.create(long, { signal: stop.signal });
+        let pieces = 0;
+        for await (const _ of stream) if ((pieces += 1) === 3) await upon(() => stop.abort());
+      },
+    }),
+  };
 };

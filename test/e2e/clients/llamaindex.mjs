@@ -4,8 +4,10 @@ import { tool } from '@llamaindex/core/tools';
 import { OpenAI } from '@llamaindex/openai';
 import { agent } from '@llamaindex/workflow';
 import { z } from 'zod';
+import { faultSteps } from './faults.mjs';
 
-export default ({ base, key, model: name }) => {
+export default (given) => {
+  const { base, key, model: name } = given;
   const model = (more = {}) =>
     new OpenAI({
       model: name,
@@ -25,6 +27,10 @@ export default ({ base, key, model: name }) => {
     execute: (given) => (seen.push(given), 'a cat'),
   });
   const messages = [{ role: 'user', content: 'Hello' }];
+  /** A reply that its schema makes long. */
+  const schema = z.toJSONSchema(z.object({ all: z.array(z.number().int()).min(200) }));
+  const response_format = { type: 'json_schema', json_schema: { name: 'all', schema } };
+  const long = { maxTokens: 4000, additionalChatOptions: { response_format } };
   const sky = z.object({ sky: z.enum(['clear', 'grey']), degrees: z.number().int().min(-50).max(60) });
   return {
     async whole() {
@@ -84,16 +90,25 @@ export default ({ base, key, model: name }) => {
       assert.ok((await model().chat({ messages: [...messages, message, { role: 'user', content: 'And?' }] })).message);
     },
     async abort() {
-      const schema = z.toJSONSchema(z.object({ all: z.array(z.number().int()).min(200) }));
-      const response_format = { type: 'json_schema', json_schema: { name: 'all', schema } };
-      const long = model({ maxTokens: 4000, additionalChatOptions: { response_format } });
       let pieces = 0;
-      for await (const _ of await long.chat({ messages, stream: true })) if ((pieces += 1) === 3) break;
+      for await (const _ of await model(long).chat({ messages, stream: true })) if ((pieces += 1) === 3) break;
       assert.equal(pieces, 3);
     },
     async errors() {
       await assert.rejects(model({ temperature: 9 }).chat({ messages }), { status: 400 });
       await assert.rejects(model({ apiKey: 'ra-dev-unknown' }).chat({ messages }), { status: 401 });
     },
+    ...faultSteps(given, {
+      whole: (apiKey, content = 'Hello') =>
+        model({ apiKey, maxRetries: 3 }).chat({ messages: [{ role: 'user', content }] }),
+      async long(apiKey, upon) {
+        let pieces = 0;
+        let left = false;
+        for await (const _ of await model({ ...long, apiKey }).chat({ messages, stream: true })) {
+          if ((pieces += 1) === 3) await upon(() => (left = true));
+          if (left) break;
+        }
+      },
+    }),
   };
 };

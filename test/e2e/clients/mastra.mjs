@@ -4,8 +4,10 @@ import { createOpenAICompatible } from '@ai-sdk/openai-compatible';
 import { Agent } from '@mastra/core/agent';
 import { createTool } from '@mastra/core/tools';
 import { z } from 'zod';
+import { faultSteps } from './faults.mjs';
 
-export default ({ base, key, model: name }) => {
+export default (given) => {
+  const { base, key, model: name } = given;
   const modelOf = (apiKey) =>
     createOpenAICompatible({ name: 'ra', baseURL: base, apiKey, includeUsage: true, supportsStructuredOutputs: true })(
       name,
@@ -20,6 +22,11 @@ export default ({ base, key, model: name }) => {
   const agentOf = (more = {}) =>
     new Agent({ id: 'a', name: 'a', instructions: 'Be short.', model: modelOf(key), maxRetries: 0, ...more });
   const modelSettings = { temperature: 0, maxOutputTokens: 200, maxRetries: 0 };
+  /** A reply that its schema makes long. */
+  const long = {
+    modelSettings: { ...modelSettings, maxOutputTokens: 4000 },
+    structuredOutput: { schema: z.object({ all: z.array(z.number().int()).min(200) }) },
+  };
   return {
     async whole() {
       const { text, totalUsage } = await agentOf().generate('Hello', { modelSettings });
@@ -57,11 +64,7 @@ export default ({ base, key, model: name }) => {
     },
     async abort() {
       const stop = new AbortController();
-      const result = await agentOf().stream('Hello', {
-        modelSettings: { ...modelSettings, maxOutputTokens: 4000 },
-        structuredOutput: { schema: z.object({ all: z.array(z.number().int()).min(200) }) },
-        abortSignal: stop.signal,
-      });
+      const result = await agentOf().stream('Hello', { ...long, abortSignal: stop.signal });
       let pieces = 0;
       for await (const _ of result.textStream) if ((pieces += 1) === 3) stop.abort();
       assert.ok(pieces < 50);
@@ -77,5 +80,21 @@ export default ({ base, key, model: name }) => {
         (error) => statusOf(error) === 400,
       );
     },
+    ...faultSteps(given, {
+      whole: (secret, text = 'Hello') =>
+        agentOf({ model: modelOf(secret), maxRetries: 3 }).generate(text, {
+          modelSettings: { ...modelSettings, maxRetries: 3 },
+        }),
+      async long(secret, upon) {
+        const stop = new AbortController();
+        const agent = agentOf({ model: modelOf(secret) });
+        const { fullStream } = await agent.stream('Hello', { ...long, abortSignal: stop.signal });
+        let pieces = 0;
+        for await (const { type, payload } of fullStream) {
+          if (type === 'error') throw payload.error;
+          if (type === 'text-delta' && (pieces += 1) === 3) await upon(() => stop.abort());
+        }
+      },
+    }),
   };
 };

@@ -4,13 +4,25 @@ import { OpenRouter } from '@openrouter/sdk';
 import { stepCountIs } from '@openrouter/sdk/lib/stop-conditions';
 import { tool } from '@openrouter/sdk/lib/tool';
 import { z } from 'zod';
+import { faultSteps } from './faults.mjs';
 
-export default ({ base, key, model }) => {
+export default (given) => {
+  const { base, key, model } = given;
   const client = (apiKey = key) => new OpenRouter({ serverURL: base, apiKey, retryConfig: { strategy: 'none' } });
   const messages = [{ role: 'user', content: 'Hello' }];
   const body = { model, messages, temperature: 0, maxTokens: 200 };
   const send = (more = {}, { apiKey = key, ...options } = {}) =>
     client(apiKey).chat.send({ chatRequest: { ...body, ...more } }, options);
+  /** A reply that its schema makes long. */
+  const all = { type: 'array', items: { type: 'integer' }, minItems: 200 };
+  const schema = { type: 'object', properties: { all }, required: ['all'], additionalProperties: false };
+  const responseFormat = { type: 'json_schema', jsonSchema: { name: 'all', schema } };
+  const long = { stream: true, responseFormat, maxTokens: 4000 };
+  const backoff = { initialInterval: 500, maxInterval: 5000, exponent: 2, maxElapsedTime: 50_000 };
+  const retried = {
+    retries: { strategy: 'backoff', backoff, retryConnectionErrors: true },
+    retryCodes: ['429', '5XX'],
+  };
   const parameters = z.object({ at: z.enum(['x', 'y']) });
   const look = {
     type: 'function',
@@ -75,14 +87,10 @@ export default ({ base, key, model }) => {
     },
     async abort() {
       const stop = new AbortController();
-      // A reply that its schema makes long.
-      const all = { type: 'array', items: { type: 'integer' }, minItems: 200 };
-      const schema = { type: 'object', properties: { all }, required: ['all'], additionalProperties: false };
-      const responseFormat = { type: 'json_schema', jsonSchema: { name: 'all', schema } };
       let pieces = 0;
       await assert.rejects(
         async () => {
-          const stream = await send({ stream: true, responseFormat, maxTokens: 4000 }, { signal: stop.signal });
+          const stream = await send(long, { signal: stop.signal });
           for await (const _ of stream) if ((pieces += 1) === 3) stop.abort();
         },
         { name: 'AbortError' },
@@ -93,5 +101,16 @@ export default ({ base, key, model }) => {
       await assert.rejects(send({}, { apiKey: 'ra-dev-unknown' }), { statusCode: 401 });
       await assert.rejects(send({ temperature: 9 }), { statusCode: 400 });
     },
+    ...faultSteps(given, {
+      whole: (apiKey, content = 'Hello') => send({ messages: [{ role: 'user', content }] }, { apiKey, ...retried }),
+      async long(apiKey, upon) {
+        const stop = new AbortController();
+        let pieces = 0;
+        for await (const { error } of await send(long, { apiKey, signal: stop.signal })) {
+          if (error) throw error;
+          if ((pieces += 1) === 3) await upon(() => stop.abort());
+        }
+      },
+    }),
   };
 };

@@ -115,7 +115,7 @@ t.test('a budget closes a thought by a sentence and its mark, after which the re
     const behind = thought.headers.length > 0 ? (reply.split(mark)[1] ?? '') : 'Yes.';
     const splitter = new ThoughtSplitter(thought);
     const [given, end] = [splitter.push(`${begun}Hm.${closing}${behind}`), splitter.end()];
-    t.match(given.reasoning + end.reasoning, /^Hm\.\n\nConsidering .* directly now\.$/, `${name}, thought`);
+    t.match(given.reasoning + end.reasoning, /^Hm\.\n\nConsidering .* directly now\.\s*$/, `${name}, thought`);
     t.match((given.content + end.content).trim(), /^Yes\./, `${name}, content`);
     t.equal((await formatOf(name, 'high'))?.thoughtLimit, undefined, `${name}, without a budget`);
   }
