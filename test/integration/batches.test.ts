@@ -196,6 +196,7 @@ t.test('pages of batches and files', async (t) => {
   const files = await client.files.list({ order: 'asc', limit: 1 });
   t.ok(files.hasNextPage());
   t.equal((await files.getNextPage()).data.length, 1);
+  t.equal((await client.files.list({ limit: 1000 })).has_more, false, 'all of them are one page');
 });
 
 t.test('what is no form, too large, or of an unknown purpose is refused', async (t) => {

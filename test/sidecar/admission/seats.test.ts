@@ -1,5 +1,5 @@
 import t from 'tap';
-import { ReplicaSpeeds } from '../../../sidecar/admission/seats.js';
+import { ReplicaSeats, ReplicaSpeeds } from '../../../sidecar/admission/seats.js';
 import { seeded } from '../../../bench/support/load.js';
 
 /** Observations of one reply. */
@@ -24,6 +24,11 @@ function observe(speeds: ReplicaSpeeds, slower: readonly number[], replies: numb
 }
 
 const ratio = (speeds: ReplicaSpeeds): number => (speeds.ratioOf(1) ?? NaN) / (speeds.ratioOf(0) ?? NaN);
+
+t.test('a request of just as many tokens as a free seat holds has room, one token more has not', async (t) => {
+  const seats = new ReplicaSeats([{ seats: 1, contextPerSeat: 1000 }]);
+  t.strictSame([seats.hasFree(1000), seats.hasFree(1001)], [true, false]);
+});
 
 t.test('a busier replica is not taken for a slower one', async (t) => {
   const speeds = new ReplicaSpeeds(2);
