@@ -1,7 +1,7 @@
 /** The time to save and restore a state, compared with a step of running replies, on a CPU. */
 import { BatchDecoder } from '../../engine/llama/batch-decoder.js';
 import { truncatableAnywhere } from '../../engine/llama/load-plan.js';
-import type { StepPart, Sampling } from '../../engine/scheduler/decoder.js';
+import { decodeOnce, type StepPart, type Sampling } from '../../engine/scheduler/decoder.js';
 import { endless } from '../support/models.js';
 import { keep, type Row } from '../support/results.js';
 import { median } from '../support/stats.js';
@@ -47,18 +47,19 @@ for (const name of ['window', 'hybrid'] as const) {
     sampler: decoder.sampler(GREEDY),
   }));
   const step = (count: number) => (): Promise<unknown> =>
-    decoder.step(
+    decodeOnce(
+      decoder,
       replies.slice(0, count).map(({ sequence, sampler }): StepPart => {
         return { kind: 'sample', sequence, tokens: Uint32Array.of(400), sampler };
       }),
     );
   for (const { sequence } of replies) {
-    await decoder.step([{ kind: 'prefill', sequence, tokens: words(CHUNK, sequence) }]);
+    await decodeOnce(decoder, [{ kind: 'prefill', sequence, tokens: words(CHUNK, sequence) }]);
   }
   const chunks: number[] = [];
   for (let i = 0; i < CHUNKS; i++) {
     const tokens = words(CHUNK, i);
-    chunks.push(await timed(() => decoder.step([{ kind: 'prefill', sequence: 0, tokens }])));
+    chunks.push(await timed(() => decodeOnce(decoder, [{ kind: 'prefill', sequence: 0, tokens }])));
   }
   const [saves, restores, ones, eights]: number[][] = [[], [], [], []];
   let bytes = 0;

@@ -46,11 +46,10 @@ function watched(decoder: Decoder): { readonly between: Between[]; readonly step
   if (!save || !restore) throw new Error('nothing can be saved');
   const step = decoder.step.bind(decoder);
   // No runs: a step is a step.
-  Object.assign(decoder, { run: undefined });
-  decoder.step = async (parts) => {
+  decoder.step = async function* (parts) {
     const from = performance.now();
     between.push({ saves, restores, ms: from - ended });
-    const results = await step(parts);
+    const results = (await step(parts).next()).value;
     ended = performance.now();
     if (parts.length === REPLIES && parts.every(({ kind, tokens }) => kind === 'sample' && tokens.length === 1))
       steps.push(ended - from);

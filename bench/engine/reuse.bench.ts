@@ -1,4 +1,5 @@
 /** The gain of reuse: questions with one input, replies to one prompt, and the cost of a copy of a sequence. */
+import { decodeOnce } from '../../engine/scheduler/decoder.js';
 import type { LlamaModel } from 'node-llama-cpp';
 import { BatchDecoder } from '../../engine/llama/batch-decoder.js';
 import type { GenerateJob, ScoreJob } from '../../engine/protocol/jobs.js';
@@ -82,14 +83,14 @@ async function copyCost(model: LlamaModel, contextSize: number): Promise<{ copy:
   for (let run = 0; run <= 3 * RUNS; run++) {
     await decoder.states.truncate(0, 0);
     let from = performance.now();
-    await decoder.step([{ kind: 'prefill', sequence: 0, tokens: words(CHUNK) }]);
+    await decodeOnce(decoder, [{ kind: 'prefill', sequence: 0, tokens: words(CHUNK) }]);
     prompts.push((performance.now() - from) / CHUNK);
     from = performance.now();
-    await decoder.step([{ kind: 'prefill', sequence: 0, tokens: words(1) }]);
+    await decodeOnce(decoder, [{ kind: 'prefill', sequence: 0, tokens: words(1) }]);
     plain.push(performance.now() - from);
     from = performance.now();
     await decoder.states.copy(1, 0);
-    await decoder.step([{ kind: 'prefill', sequence: 0, tokens: words(1) }]);
+    await decodeOnce(decoder, [{ kind: 'prefill', sequence: 0, tokens: words(1) }]);
     copying.push(performance.now() - from);
   }
   await context.dispose();
@@ -106,11 +107,11 @@ async function tailCost(model: LlamaModel, flashAttention: boolean): Promise<num
     flashAttention,
   });
   const decoder = await BatchDecoder.create(context, THREADS);
-  await decoder.step([{ kind: 'prefill', sequence: 0, tokens: words(INPUT) }]);
+  await decodeOnce(decoder, [{ kind: 'prefill', sequence: 0, tokens: words(INPUT) }]);
   const taken: number[] = [];
   for (let run = 0; run < 3 * RUNS; run++) {
     const from = performance.now();
-    await decoder.step([{ kind: 'prefill', sequence: 0, tokens: words(TAIL) }]);
+    await decodeOnce(decoder, [{ kind: 'prefill', sequence: 0, tokens: words(TAIL) }]);
     taken.push(performance.now() - from);
     await decoder.states.truncate(0, INPUT);
   }

@@ -58,21 +58,13 @@ await warmUp(decoder, tokens, limits, device);
 let calls: Call[] = [];
 let roundFrom = performance.now();
 const step = decoder.step.bind(decoder);
-const run = decoder.run?.bind(decoder);
-if (!run) throw new Error('the decoder makes no runs');
 /** Records a call that ends now. */
 function record(parts: readonly StepPart[], decodes: number, fromMs: number): void {
   calls.push({ parts, decodes, fromMs, toMs: performance.now() - roundFrom });
 }
-decoder.step = async (parts) => {
+decoder.step = async function* (parts, run) {
   const fromMs = performance.now() - roundFrom;
-  const results = await step(parts);
-  record(parts, stepsOf(results), fromMs);
-  return results;
-};
-decoder.run = async function* (parts, limits) {
-  const fromMs = performance.now() - roundFrom;
-  const running = run(parts, limits);
+  const running = step(parts, run);
   for (let decodes = 0; ;) {
     const { value, done } = await running.next();
     decodes += stepsOf(value);

@@ -7,7 +7,7 @@
 import { decodeRun } from '../../test/support/decode-run.js';
 import { BatchDecoder } from '../../engine/llama/batch-decoder.js';
 import { loadRuntime } from '../../engine/llama/runtime.js';
-import type { StepPart, PartResult, Sampler } from '../../engine/scheduler/decoder.js';
+import { decodeOnce, type StepPart, type PartResult, type Sampler } from '../../engine/scheduler/decoder.js';
 import type { Row } from '../support/results.js';
 import { median, quantile } from '../support/stats.js';
 import { gpuCase } from './case.js';
@@ -71,7 +71,7 @@ async function timed(steps: readonly (readonly StepPart[])[], most?: number): Pr
   return { 'median ms': median(all), 'p90 ms': quantile(all, 0.9) };
 }
 
-for (let sequence = 0; sequence < SEATS; sequence += 1) await decoder.step([filled(sequence, HELD)]);
+for (let sequence = 0; sequence < SEATS; sequence += 1) await decodeOnce(decoder, [filled(sequence, HELD)]);
 const rows: Row[] = [];
 async function row(what: string, steps: readonly (readonly StepPart[])[], most?: number): Promise<void> {
   rows.push({ step: what, ...(await timed(steps, most)) });

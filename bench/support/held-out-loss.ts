@@ -1,4 +1,5 @@
 /** The loss of the embedded model on replies that it was not trained on, by the number format of its KV. */
+import { decodeOnce } from '../../engine/scheduler/decoder.js';
 import { fileURLToPath } from 'node:url';
 import { loadRuntime } from '../../engine/llama/runtime.js';
 import { loadVocabulary } from '../../engine/llama/vocabulary.js';
@@ -47,11 +48,11 @@ export async function heldOutLoss(kv: KvTypes, tokens: number): Promise<number> 
       const lead = prompt - 1;
       for (let at = 0; at < lead; at += CHUNK) {
         const chunk = ids.subarray(at, Math.min(at + CHUNK, lead));
-        await decoder.step([{ kind: 'prefill', sequence: 0, tokens: chunk }]);
+        await decodeOnce(decoder, [{ kind: 'prefill', sequence: 0, tokens: chunk }]);
       }
       for (let at = prompt; at < ids.length && scored < tokens; at += 1, scored += 1) {
         const [before, labels] = [ids.subarray(at - 1, at), ids.subarray(at, at + 1)];
-        const [result] = await decoder.step([{ kind: 'score', sequence: 0, tokens: before, labels }]);
+        const [result] = await decodeOnce(decoder, [{ kind: 'score', sequence: 0, tokens: before, labels }]);
         if (result?.kind !== 'scores') throw new Error('no score');
         sum -= result.logprobs[0] ?? NaN;
       }

@@ -1,4 +1,5 @@
 /** What saving and restoring a sequence's whole state take, beside the prefill of its tokens. */
+import { decodeOnce } from '../../engine/scheduler/decoder.js';
 import { monitorEventLoopDelay } from 'node:perf_hooks';
 import { BatchDecoder } from '../../engine/llama/batch-decoder.js';
 import { loadRuntime } from '../../engine/llama/runtime.js';
@@ -39,7 +40,7 @@ export async function restoreRow({ model, file, threads, gpu, chunk }: RestoreCa
   const prefill = async (): Promise<void> => {
     for (let at = 0; at < TOKENS; at += chunk) {
       const tokens = Uint32Array.from({ length: Math.min(chunk, TOKENS - at) }, (_, i) => 60 + ((at + i * 7) % 90));
-      await decoder.step([{ kind: 'prefill', sequence: 0, tokens }]);
+      await decodeOnce(decoder, [{ kind: 'prefill', sequence: 0, tokens }]);
     }
   };
   // The first one is the first of all steps: a GPU loads its kernels then.

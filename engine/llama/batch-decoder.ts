@@ -89,7 +89,7 @@ export class BatchDecoder implements Decoder {
       contextSize,
       closesGaps,
       isEnd: (token) => grammars.isEnd(token),
-      plain: (parts) => this.step(parts),
+      plain: (parts) => this.#step(parts),
     };
   }
 
@@ -117,7 +117,7 @@ export class BatchDecoder implements Decoder {
   }
 
   /** A batch that llama.cpp rejects is undone and retried part by part, once: only the part that caused it fails. */
-  async step(parts: readonly StepPart[]): Promise<PartResult[]> {
+  async #step(parts: readonly StepPart[]): Promise<PartResult[]> {
     const together = await this.#attempt(parts);
     if (together.kind === 'decoded') return together.results;
     if (parts.length === 1) return [together.fault];
@@ -130,12 +130,13 @@ export class BatchDecoder implements Decoder {
   }
 
   /** Polls the addon's run for the tokens that it has picked. Where its first step fails, it is made again as a step. */
-  async *run(parts: readonly StepPart[], run: Run): AsyncGenerator<PartResult[], PartResult[]> {
+  async *step(parts: readonly StepPart[], run?: Run): AsyncGenerator<PartResult[], PartResult[]> {
+    if (!run) return await this.#step(parts);
     const { most, everyMs, once, checked } = run;
     if (checked === true || !parts.every(isFree)) {
       const samples = parts.filter((part) => part.kind === 'sample');
       const drafting = samples.length === parts.length && samples.some((part) => samplerOf(part).drafts);
-      return drafting ? yield* draftedStep(this.#drafting, samples, most) : await this.step(parts);
+      return drafting ? yield* draftedStep(this.#drafting, samples, most) : await this.#step(parts);
     }
     const before = this.states.lengths(parts);
     try {
@@ -165,7 +166,7 @@ export class BatchDecoder implements Decoder {
     } finally {
       this.#running = undefined;
     }
-    return await this.step(parts);
+    return await this.#step(parts);
   }
 
   halt(): void {

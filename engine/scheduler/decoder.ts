@@ -180,24 +180,31 @@ export interface SequenceStates {
   openWhole?(elsewhere: StateElsewhere): OpenedState;
 }
 
+export type StepResults = AsyncGenerator<readonly PartResult[], readonly PartResult[]>;
+
 export interface Decoder {
   readonly states: SequenceStates;
   /**
-   * Decodes all parts together, in ascending order of sequence (the caller sorts), on another thread, and resolves with
-   * one result per part. Their tokens must fit the context's batch. Never rejects. No second step or run before this one ended.
+   * Decodes all parts together, in ascending order of sequence (the caller sorts), on another thread, from the first `next` on, and
+   * returns one result per part. Their tokens must fit the context's batch. Never rejects. No second step before this one ended.
+   *
+   * With `run` further steps may follow: yields, while they are computed, the results that were not yet yielded, one per part, and
+   * returns the last ones, perhaps none. Each is delivered before the next one is read. It is read to its end.
    */
-  step(parts: readonly StepPart[]): Promise<PartResult[]>;
-  /**
-   * The same for a {@link Run}, which begins with the first `next`. Yields, while further steps are computed, the results that were
-   * not yet yielded, one per part, and returns the last ones, perhaps none. Each is delivered before the next one is read. It is read to
-   * its end. Absent: the decoder makes no runs.
-   */
-  run?(parts: readonly StepPart[], run: Run): AsyncGenerator<readonly PartResult[], readonly PartResult[]>;
+  step(parts: readonly StepPart[], run?: Run): StepResults;
   /** No further step of a {@link Run} begins; it ends after the current one. */
   halt(): void;
   sampler(sampling: Sampling): Sampler;
-  /** Whether a reply constrained by a grammar with this many stacks will be {@link Sampler.pending}. Absent: never. */
-  isExpensive?(stacks: number): boolean;
+  /** Whether a reply constrained by a grammar with this many stacks will be {@link Sampler.pending}. */
+  isExpensive(stacks: number): boolean;
+}
+
+/** The results of a single step. Never rejects. */
+export async function decodeOnce(
+  decoder: Pick<Decoder, 'step'>,
+  parts: readonly StepPart[],
+): Promise<readonly PartResult[]> {
+  return (await decoder.step(parts).next()).value;
 }
 
 /** Numbers that samplers take for something else than the contract means. */

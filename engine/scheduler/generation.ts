@@ -50,7 +50,7 @@ export class Generation implements Work {
     this.claims = job.claims;
     this.items = job.n;
     const { grammar, calls } = job.format ?? {};
-    this.intermittent = decoder.isExpensive?.(Math.max(grammar?.stacks ?? 0, calls?.stacks ?? 0)) === true;
+    this.intermittent = decoder.isExpensive(Math.max(grammar?.stacks ?? 0, calls?.stacks ?? 0));
     this.#id = id;
     this.#job = job;
     const length = promptLength(job.prompt);

@@ -9,7 +9,7 @@
  */
 import type { Clock } from '../protocol/clock.js';
 import { tokenPrompt } from '../protocol/prompt.js';
-import type { Decoder } from './decoder.js';
+import { decodeOnce, type Decoder } from './decoder.js';
 import { EngineFault } from './faults.js';
 import type { ModelTokens } from './job.js';
 import { chatPoints, PromptPlan, PromptProgress, TURN_GAP } from './prompt-plan.js';
@@ -87,7 +87,7 @@ export class PrefillAhead {
     const progress = new PromptProgress(plan, await this.#sequences.reopen(sequence, plan, 'same-split'));
     while (progress.left > 0 && !interrupted()) {
       const tokens = progress.take(progress.chunk);
-      const [result] = await this.#decoder.step([{ kind: 'prefill', sequence, tokens }]);
+      const [result] = await decodeOnce(this.#decoder, [{ kind: 'prefill', sequence, tokens }]);
       if (result?.kind !== 'filled') throw new EngineFault('the decode failed');
       this.#sequences.evaluated(sequence, tokens, true);
       if (progress.saves) await this.#sequences.save(sequence);

@@ -222,8 +222,7 @@ export class StepLoop {
     // A step that no other follows is a run too where it may have drafts: which steps have some is not to depend on calls from outside.
     const runs = most > 1 && (this.#limits.speculation === 'auto' || (!single && !checked));
     const asked = { most, everyMs, ...(single && { once: true }), ...(checked && { checked }) };
-    const run = runs ? this.#decoder.run?.(parts, asked) : undefined;
-    const decoding = run ?? once(this.#decoder.step(parts));
+    const decoding = this.#decoder.step(parts, runs ? asked : undefined);
     let next = decoding.next();
     // While llama.cpp computes on another thread, so that it costs no extra time.
     if (due) this.#flush();
@@ -251,11 +250,6 @@ export class StepLoop {
     const changes = this.#sequences.changes();
     this.#outbox.send(this.#step, this.#limits.prefixReuse === 'off' ? [] : changes);
   }
-}
-
-/** The results of a step that was begun, as those of a run. */
-async function* once<T>(step: Promise<T>): AsyncGenerator<T, T> {
-  return await step;
 }
 
 /** Turns of the event loop without a new job after which a burst is over, some 0.1 ms; and turns at most. */

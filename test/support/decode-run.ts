@@ -7,11 +7,7 @@ export async function decodeRun(
   run: Run | undefined,
   hear: (results: readonly PartResult[]) => void,
 ): Promise<void> {
-  const running = run && decoder.run?.(parts, run);
-  if (!running) {
-    hear(await decoder.step(parts));
-    return;
-  }
+  const running = decoder.step(parts, run);
   for (;;) {
     const { done, value } = await running.next();
     hear(value);

@@ -1,7 +1,13 @@
 /** The contract of the decoder port, for every decoder: the fake one of the scheduler’s tests and the real ones. */
 import type { Test } from 'tap';
 import { decodeRun } from './decode-run.js';
-import type { Decoder, PartResult, Sampler, Sampling } from '../../engine/scheduler/decoder.js';
+import {
+  decodeOnce,
+  type Decoder,
+  type PartResult,
+  type Sampler,
+  type Sampling,
+} from '../../engine/scheduler/decoder.js';
 
 const GREEDY: Sampling = { temperature: 0, topP: 1, frequencyPenalty: 0, presencePenalty: 0, seed: 1, maxTokens: 64 };
 const REPLY = 12;
@@ -49,7 +55,7 @@ export async function keepsDecoderContract(t: Test, decoder: Decoder): Promise<v
   const expected = await reply(decoder, 0);
 
   await t.test('a part’s tokens are evaluated after those of its sequence, however they are split', async (t) => {
-    const results = await decoder.step([{ kind: 'prefill', sequence: 1, tokens: PROMPT.subarray(0, 7) }]);
+    const results = await decodeOnce(decoder, [{ kind: 'prefill', sequence: 1, tokens: PROMPT.subarray(0, 7) }]);
     t.same(results, [{ kind: 'filled' }]);
     t.same(await reply(decoder, 1, 7), expected);
     await decoder.states.truncate(1, 0);
@@ -100,7 +106,7 @@ export async function keepsDecoderContract(t: Test, decoder: Decoder): Promise<v
       await t.rejects(decoder.states.copy(2, 0));
       return;
     }
-    await decoder.step([{ kind: 'prefill', sequence: 0, tokens: PROMPT.subarray(0, 15) }]);
+    await decodeOnce(decoder, [{ kind: 'prefill', sequence: 0, tokens: PROMPT.subarray(0, 15) }]);
     await decoder.states.copy(2, 0);
     t.same(await reply(decoder, 2, 15), expected);
     t.same(await reply(decoder, 0, 15), expected);
@@ -110,7 +116,7 @@ export async function keepsDecoderContract(t: Test, decoder: Decoder): Promise<v
     async (t) => {
       if (!decoder.states.saveWhole || !decoder.states.restoreWhole) return;
       for (const sequence of [0, 1, 2]) await decoder.states.truncate(sequence, 0);
-      await decoder.step([{ kind: 'prefill', sequence: 0, tokens: PROMPT.subarray(0, 15) }]);
+      await decodeOnce(decoder, [{ kind: 'prefill', sequence: 0, tokens: PROMPT.subarray(0, 15) }]);
       const state = await decoder.states.saveWhole(0);
       t.equal(state.length, 15);
       t.ok(state.bytes > 0);
@@ -129,7 +135,7 @@ export async function keepsDecoderContract(t: Test, decoder: Decoder): Promise<v
     'a copy can be saved and restored into before the next decode, although its source was emptied',
     async (t) => {
       if (!decoder.states.copyable || !decoder.states.saveWhole || !decoder.states.restoreWhole) return;
-      await decoder.step([{ kind: 'prefill', sequence: 0, tokens: PROMPT.subarray(0, 15) }]);
+      await decodeOnce(decoder, [{ kind: 'prefill', sequence: 0, tokens: PROMPT.subarray(0, 15) }]);
       await decoder.states.copy(2, 0);
       await decoder.states.truncate(0, 0);
       const state = await decoder.states.saveWhole(2);

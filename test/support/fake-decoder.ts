@@ -29,7 +29,7 @@ export interface FakeDecoderOptions {
   readonly copyable?: boolean;
   /** It has checkpoints, and saves whole states. */
   readonly saves?: boolean;
-  /** Steps of a run before it reports them; 0: there are no runs. */
+  /** Steps of a run before it reports them; 0: it makes one step at a time. */
   readonly runTells?: number;
   /** Whether a token ends a run. */
   readonly isEnd?: (token: number) => boolean;
@@ -71,7 +71,6 @@ export class FakeDecoder implements Decoder, SequenceStates {
   readonly saveWhole?: (sequence: number, notes?: StateNotes) => Promise<WholeState>;
   readonly restoreWhole?: (sequence: number, state: WholeState) => Promise<void>;
   readonly openWhole?: (elsewhere: StateElsewhere) => OpenedState;
-  run?: (parts: readonly StepPart[], run: Run) => AsyncGenerator<PartResult[], PartResult[]>;
   /** Whole states that were saved or opened, and not disposed. */
   readonly saved = new Map<WholeState, readonly number[]>();
   /** Sequences whose next whole state cannot be saved, or restored. */
@@ -111,7 +110,6 @@ export class FakeDecoder implements Decoder, SequenceStates {
     this.truncatable = truncatable;
     this.copyable = copyable;
     this.#next = next;
-    if (runTells > 0) this.run = (parts, run) => this.#runOf(parts, run);
     if (!saves) return;
     this.save = (sequence) => Promise.resolve(this.#saved(sequence));
     this.restore = async (sequence, { length }) => {
@@ -166,13 +164,6 @@ export class FakeDecoder implements Decoder, SequenceStates {
     return { length, bytes: 10 * length, dispose: () => undefined };
   }
 
-  async step(parts: readonly StepPart[]): Promise<PartResult[]> {
-    this.#begin(parts);
-    const results = await this.#step(parts);
-    this.#inStep = false;
-    return results;
-  }
-
   #begin(parts: readonly StepPart[]): void {
     if (this.#inStep) throw this.#violation('two steps at once');
     this.#inStep = true;
@@ -184,13 +175,11 @@ export class FakeDecoder implements Decoder, SequenceStates {
     }
   }
 
-  async *#runOf(
-    parts: readonly StepPart[],
-    { most, once = false, checked = false }: Run,
-  ): AsyncGenerator<PartResult[], PartResult[]> {
+  async *step(parts: readonly StepPart[], run?: Run): AsyncGenerator<PartResult[], PartResult[]> {
     this.#begin(parts);
     let results = await this.#step(parts);
     let untold = results;
+    const { most = 1, once = false, checked = false } = this.#runTells > 0 && run ? run : {};
     for (let made = 1; !once && !checked && made < most && this.#goesOn(parts, results); made += 1) {
       if (made === 1) this.runs += 1;
       // As in the addon, other code has its turn meanwhile.

@@ -48,8 +48,8 @@ export class IteratorDecoder implements Decoder, SequenceStates {
     this.#model = context.model;
   }
 
-  async step(parts: readonly StepPart[]): Promise<PartResult[]> {
-    return Promise.all(
+  async *step(parts: readonly StepPart[]): AsyncGenerator<PartResult[], PartResult[]> {
+    return await Promise.all(
       parts.map((part) =>
         this.#run(part).catch((error: unknown) => {
           this.#spoiled.add(part.sequence);

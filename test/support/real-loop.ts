@@ -2,7 +2,7 @@
 import { EventEmitter, once } from 'node:events';
 import type { LlamaContext, LlamaModel } from 'node-llama-cpp';
 import { BatchDecoder } from '../../engine/llama/batch-decoder.js';
-import type { Decoder, StepPart, PartResult } from '../../engine/scheduler/decoder.js';
+import type { Decoder, StepPart, StepResults } from '../../engine/scheduler/decoder.js';
 import type { EngineSetup } from '../../engine/protocol/setup.js';
 import type { GenerateJob, ReplyLimit, ScoreJob, Output } from '../../engine/protocol/jobs.js';
 import type { Clock } from '../../engine/protocol/clock.js';
@@ -66,8 +66,6 @@ export interface Ran {
   readonly accepted: number;
 }
 
-type Results = AsyncGenerator<readonly PartResult[], readonly PartResult[]>;
-
 export class RealLoop {
   readonly decoder: Decoder;
   /** What it reported of its sequences and its cache. */
@@ -80,8 +78,6 @@ export class RealLoop {
   #lastId = 0;
   #evaluated = 0;
   #calls = 0;
-  /** The step that a run makes where it cannot go on is one call with it. */
-  #isRun = false;
 
   /** Returns the limit of the replies that ask for one. */
   nextLimit: () => ReplyLimit = () => ({ tokens: Infinity, last: true });
@@ -95,12 +91,7 @@ export class RealLoop {
     this.#below = below;
     this.decoder = decoder;
     const step = decoder.step.bind(decoder);
-    const run = decoder.run?.bind(decoder);
-    decoder.step = (parts) => {
-      if (!this.#isRun) this.#count(parts);
-      return step(parts);
-    };
-    if (run) decoder.run = (parts, limits) => this.#counted(parts, run(parts, limits));
+    decoder.step = (parts, run) => this.#counted(parts, step(parts, run));
     // A token’s text is its id, so that replies can be compared token for token, and none ends a reply.
     const bytes = (token: number): Uint8Array => Buffer.from(`${token} `);
     const control = (token: number): string | undefined => (token === mark ? '<mark>' : undefined);
@@ -118,23 +109,17 @@ export class RealLoop {
     this.#loop = new StepLoop(decoder, tokens, limits, emit, clock);
   }
 
-  #count(parts: readonly StepPart[]): void {
+  async *#counted(parts: readonly StepPart[], decoding: StepResults): StepResults {
     this.#calls += 1;
     this.#evaluated += parts.reduce((sum, { tokens }) => sum + tokens.length, 0);
-  }
-
-  async *#counted(parts: readonly StepPart[], run: Results): Results {
-    this.#count(parts);
-    this.#isRun = true;
     let steps = -1;
     for (;;) {
-      const { value, done } = await run.next();
+      const { value, done } = await decoding.next();
       steps += stepsOf(value);
       if (done !== true) {
         yield value;
         continue;
       }
-      this.#isRun = false;
       this.#evaluated += steps * parts.length;
       return value;
     }

@@ -1,3 +1,4 @@
+import { decodeOnce } from '../../scheduler/decoder.js';
 import { totalmem } from 'node:os';
 import type { MachineFacts, Computed } from '../../protocol/inspect-messages.js';
 import { openLlama } from '../backend.js';
@@ -52,7 +53,7 @@ export async function computeOnce(file: string, gpu: EngineSetup['gpu']): Promis
   });
   const from = performance.now();
   const part = { kind: 'prefill', sequence: 0, tokens: new Uint32Array(TOKENS).fill(TOKENS) } as const;
-  const [result] = await runtime.decoder.step([part]);
+  const [result] = await decodeOnce(runtime.decoder, [part]);
   const ms = performance.now() - from;
   await runtime.dispose();
   if (result?.kind !== 'filled') throw new Error(result?.kind === 'fault' ? result.reason : 'the step had no result');

@@ -1,6 +1,12 @@
 /** Calls on a real decoder with real grammars; a random model samples whatever they leave open. */
 import t, { type Test } from 'tap';
-import type { Decoder, StepPart, PartResult, Sampler } from '../../../engine/scheduler/decoder.js';
+import {
+  decodeOnce,
+  type Decoder,
+  type StepPart,
+  type StepResults,
+  type Sampler,
+} from '../../../engine/scheduler/decoder.js';
 import { callGrammar, callRules } from '../../../engine/grammar/calls.js';
 import type { CallSyntax } from '../../../engine/protocol/reply-format.js';
 import type { EngineSetup } from '../../../engine/protocol/setup.js';
@@ -62,15 +68,14 @@ async function start(t: Test, file: string): Promise<Engine> {
   const watched = Object.create(decoder, {
     step: {
       // No runs, whose choices would not be seen here.
-      value: async (parts: readonly StepPart[]): Promise<PartResult[]> => {
-        const results = await decoder.step(parts);
+      value: async function* (parts: readonly StepPart[]): StepResults {
+        const results = await decodeOnce(decoder, parts);
         for (const result of results) if (result.kind === 'token') sampled.push(result.token);
         return results;
       },
     },
     halt: { value: decoder.halt.bind(decoder) },
-    run: { value: undefined },
-    isExpensive: { value: decoder.isExpensive?.bind(decoder) },
+    isExpensive: { value: decoder.isExpensive.bind(decoder) },
     sampler: {
       value: (...given: Parameters<Decoder['sampler']>): Sampler => {
         const sampler = decoder.sampler(...given);

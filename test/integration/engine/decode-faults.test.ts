@@ -1,7 +1,7 @@
 /** Batches that llama.cpp refuses, and which sequences continue. */
 import t, { type Test } from 'tap';
 import { BatchDecoder } from '../../../engine/llama/batch-decoder.js';
-import type { StepPart, PartResult } from '../../../engine/scheduler/decoder.js';
+import { decodeOnce, type StepPart, type PartResult } from '../../../engine/scheduler/decoder.js';
 import { testModel } from '../../support/models.js';
 import { cpuLlama } from '../../support/llama.js';
 
@@ -13,7 +13,7 @@ const GREEDY = { temperature: 0, topP: 1, frequencyPenalty: 0, presencePenalty: 
 interface Bench {
   readonly decoder: BatchDecoder;
   /** One step of these parts, in the given order. */
-  readonly step: (...parts: StepPart[]) => Promise<PartResult[]>;
+  readonly step: (...parts: StepPart[]) => Promise<readonly PartResult[]>;
   readonly fill: (sequence: number, tokens: number) => StepPart;
   readonly sample: (sequence: number, token?: number) => StepPart;
 }
@@ -30,7 +30,7 @@ async function bench(t: Test): Promise<Bench> {
   const decoder = await BatchDecoder.create(context, 1);
   return {
     decoder,
-    step: (...parts) => decoder.step(parts),
+    step: (...parts) => decodeOnce(decoder, parts),
     fill: (sequence, tokens) => ({ kind: 'prefill', sequence, tokens: new Uint32Array(tokens).fill(LETTER) }),
     sample: (sequence, token = LETTER) => ({
       kind: 'sample',

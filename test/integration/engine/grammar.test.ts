@@ -2,7 +2,7 @@ import * as fc from 'fast-check';
 import type { LlamaContext, Token } from 'node-llama-cpp';
 import t, { type Test } from 'tap';
 import { BatchDecoder } from '../../../engine/llama/batch-decoder.js';
-import type { Decoder, Sampler, Sampling } from '../../../engine/scheduler/decoder.js';
+import { decodeOnce, type Decoder, type Sampler, type Sampling } from '../../../engine/scheduler/decoder.js';
 import { grammarText, grammarAfter, MAX_GRAMMAR_CHARACTERS } from '../../../engine/grammar/gbnf.js';
 import { dataGrammar } from '../../../engine/grammar/notation.js';
 import { schemaGrammar } from '../../../engine/grammar/schema.js';
@@ -75,7 +75,7 @@ async function reply(
   while (made.length < count) {
     before(sampler, made.length);
     await sampler.pending;
-    const [result] = await decoder.step([{ kind: 'sample', sequence: 0, tokens, sampler }]);
+    const [result] = await decodeOnce(decoder, [{ kind: 'sample', sequence: 0, tokens, sampler }]);
     if (result?.kind === 'token') made.push(result.token);
     if (result?.kind !== 'token') {
       made.push(result?.kind === 'fault' ? result.reason : 'nothing');

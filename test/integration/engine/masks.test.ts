@@ -4,7 +4,7 @@ import t from 'tap';
 import { BatchDecoder } from '../../../engine/llama/batch-decoder.js';
 import { GrammarConstraint } from '../../../engine/llama/grammar-constraint.js';
 import { Grammars } from '../../../engine/llama/grammars.js';
-import type { Decoder, Sampling } from '../../../engine/scheduler/decoder.js';
+import { decodeOnce, type Decoder, type Sampling } from '../../../engine/scheduler/decoder.js';
 import { grammarText, grammarAfter } from '../../../engine/grammar/gbnf.js';
 import { dataGrammar } from '../../../engine/grammar/notation.js';
 import { schemaGrammar } from '../../../engine/grammar/schema.js';
@@ -54,7 +54,7 @@ async function reply(
     if (made.length === at && !sampler.constrain(gbnf, read, stacks)) break;
     if (sampler.pending) waits += 1;
     await sampler.pending;
-    const [result] = await decoder.step([{ kind: 'sample', sequence: 0, tokens, sampler }]);
+    const [result] = await decodeOnce(decoder, [{ kind: 'sample', sequence: 0, tokens, sampler }]);
     if (result?.kind === 'fault') fault = result.reason;
     if (result?.kind !== 'token') break;
     made.push(result.token);

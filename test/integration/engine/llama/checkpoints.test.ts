@@ -4,7 +4,7 @@
  */
 import t from 'tap';
 import { BatchDecoder } from '../../../../engine/llama/batch-decoder.js';
-import type { PartResult } from '../../../../engine/scheduler/decoder.js';
+import { decodeOnce, type PartResult } from '../../../../engine/scheduler/decoder.js';
 import { ARCHITECTURES, architectureModel, WINDOW, type ArchitectureName } from '../../../support/architectures.js';
 import { cpuLlama } from '../../../support/llama.js';
 import { cases } from '../../../support/long-form.js';
@@ -42,12 +42,12 @@ async function bench(name: ArchitectureName): Promise<Bench> {
     },
     fill: async (sequence, ...pieces) => {
       for (const tokens of pieces) {
-        const [result] = await decoder.step([{ kind: 'prefill', sequence, tokens }]);
+        const [result] = await decodeOnce(decoder, [{ kind: 'prefill', sequence, tokens }]);
         if (result?.kind !== 'filled') throw new Error('not filled');
       }
     },
     score: async (sequence) =>
-      read((await decoder.step([{ kind: 'score', sequence, tokens: prompt(9, 5), labels }]))[0]),
+      read((await decodeOnce(decoder, [{ kind: 'score', sequence, tokens: prompt(9, 5), labels }]))[0]),
   };
 }
 
@@ -128,7 +128,7 @@ for (const name of ARCHITECTURES) {
     const reply = async (sequence: number, token = LETTER): Promise<PartResult> => {
       const tokens = Uint32Array.of(token);
       const sampler = decoder.sampler(sample);
-      const [result] = await decoder.step([{ kind: 'sample', sequence, tokens, sampler }]);
+      const [result] = await decodeOnce(decoder, [{ kind: 'sample', sequence, tokens, sampler }]);
       sampler.dispose();
       if (!result) throw new Error('no result');
       return result;
@@ -137,7 +137,8 @@ for (const name of ARCHITECTURES) {
     const alone = [await reply(0), await reply(2)];
     for (const sequence of [0, 2]) await decoder.states.truncate(sequence, 0);
     for (const sequence of [0, 1, 2]) await fill(sequence, prompt(CHUNK, sequence), prompt(CHUNK, 5));
-    const results = await decoder.step(
+    const results = await decodeOnce(
+      decoder,
       [LETTER, 1 << 30, LETTER].map((token, sequence) => ({
         kind: 'sample',
         sequence,

@@ -1,7 +1,13 @@
 import type { LlamaContext } from 'node-llama-cpp';
 import t from 'tap';
 import { BatchDecoder } from '../../../../engine/llama/batch-decoder.js';
-import type { Decoder, StepPart, PartResult, Sampling } from '../../../../engine/scheduler/decoder.js';
+import {
+  decodeOnce,
+  type Decoder,
+  type StepPart,
+  type PartResult,
+  type Sampling,
+} from '../../../../engine/scheduler/decoder.js';
 import { IteratorDecoder, sequenceOrder } from '../../../support/iterator-decoder.js';
 import { keepsDecoderContract } from '../../../support/decoder-contract.js';
 import { testModel } from '../../../support/models.js';
@@ -58,11 +64,11 @@ async function reply(
   const tokens = prompt(20, salt);
   const sampler = decoder.sampler(sampling);
   await decoder.states.truncate(sequence, 0);
-  await decoder.step([{ kind: 'prefill', sequence, tokens: tokens.subarray(0, 12) }]);
+  await decodeOnce(decoder, [{ kind: 'prefill', sequence, tokens: tokens.subarray(0, 12) }]);
   const made: number[] = [];
   let next = tokens.subarray(12);
   while (made.length < count) {
-    const [result] = await decoder.step([{ kind: 'sample', sequence, tokens: next, sampler }]);
+    const [result] = await decodeOnce(decoder, [{ kind: 'sample', sequence, tokens: next, sampler }]);
     made.push(tokenOf(result));
     next = Uint32Array.of(tokenOf(result));
   }
@@ -119,7 +125,7 @@ t.test(
     const draws = 400;
     const drawn = await both(async (decoder) => {
       const all = Uint32Array.from({ length: vocabulary }, (_, token) => token);
-      const [whole] = await decoder.step([{ kind: 'score', sequence: 0, tokens: prompt(20), labels: all }]);
+      const [whole] = await decodeOnce(decoder, [{ kind: 'score', sequence: 0, tokens: prompt(20), labels: all }]);
       if (whole?.kind !== 'scores') throw new Error('no scores');
       const of = async (topP: number): Promise<number[]> => {
         const tokens: number[] = [];
@@ -196,17 +202,17 @@ t.test('a sequence that was truncated and one that was used before have no effec
 t.test('scores are the same, whole distributions, and repeatable after a truncation', async (t) => {
   const { iterators, batches } = await both(async (decoder) => {
     const input = prompt(40);
-    await decoder.step([{ kind: 'prefill', sequence: 0, tokens: input }]);
+    await decodeOnce(decoder, [{ kind: 'prefill', sequence: 0, tokens: input }]);
     const scores: number[][] = [];
     for (let i = 0; i < 2; i++) {
       const part: StepPart = { kind: 'score', sequence: 0, tokens: prompt(9, 5), labels: Uint32Array.of(70, 71, 72) };
-      const [result] = await decoder.step([part]);
+      const [result] = await decodeOnce(decoder, [part]);
       if (result?.kind !== 'scores') throw new Error('no scores');
       scores.push([...result.logprobs]);
       await decoder.states.truncate(0, input.length);
     }
     const all = Uint32Array.from({ length: vocabulary }, (_, token) => token);
-    const [whole] = await decoder.step([{ kind: 'score', sequence: 0, tokens: prompt(9, 5), labels: all }]);
+    const [whole] = await decodeOnce(decoder, [{ kind: 'score', sequence: 0, tokens: prompt(9, 5), labels: all }]);
     const mass = whole?.kind === 'scores' ? whole.logprobs.reduce((sum, logprob) => sum + Math.exp(logprob), 0) : NaN;
     return { scores, mass };
   });
@@ -222,7 +228,8 @@ t.test('sequences step together and do not affect each other', async (t) => {
   const alone = await both((decoder) => reply(decoder, 0, GREEDY, 1, 4));
   const { iterators, batches } = await both(async (decoder) => {
     const samplers = [0, 1, 2, 3].map(() => decoder.sampler(GREEDY));
-    const results = await decoder.step(
+    const results = await decodeOnce(
+      decoder,
       samplers.map((sampler, sequence) => ({ kind: 'sample', sequence, tokens: prompt(20, sequence + 4), sampler })),
     );
     return results.map(tokenOf);
@@ -245,12 +252,12 @@ t.test('questions scored in one step are read separately', async (t) => {
   const { iterators, batches } = await both(async (decoder) => {
     const alone: Float64Array[] = [];
     for (const sequence of [0, 1, 2, 3]) {
-      alone.push(read((await decoder.step([score(sequence)]))[0]));
+      alone.push(read((await decodeOnce(decoder, [score(sequence)]))[0]));
       await decoder.states.truncate(sequence, 0);
     }
     let furthest = 0;
     for (let round = 0; round < 10; round++) {
-      const together = (await decoder.step([0, 1, 2, 3].map(score))).map(read);
+      const together = (await decodeOnce(decoder, [0, 1, 2, 3].map(score))).map(read);
       for (const [i, logprobs] of together.entries()) {
         furthest = Math.max(furthest, ...logprobs.map((logprob, j) => Math.abs(logprob - (alone[i]?.[j] ?? NaN))));
       }
@@ -267,11 +274,11 @@ t.test('a copy has its source’s tokens, and each continues independently', asy
     const fresh = await reply(decoder, 0, GREEDY, 10);
     await decoder.states.truncate(0, 0);
     const tokens = prompt(20);
-    await decoder.step([{ kind: 'prefill', sequence: 0, tokens: tokens.subarray(0, 12) }]);
+    await decodeOnce(decoder, [{ kind: 'prefill', sequence: 0, tokens: tokens.subarray(0, 12) }]);
     await decoder.states.copy(3, 0);
     // Before the copy is made, at the next decode, its source continues.
     await decoder.states.truncate(0, 6);
-    await decoder.step([{ kind: 'prefill', sequence: 0, tokens: prompt(30, 5) }]);
+    await decodeOnce(decoder, [{ kind: 'prefill', sequence: 0, tokens: prompt(30, 5) }]);
     await decoder.states.truncate(1, 0);
     await decoder.states.copy(1, 3);
     const replies: number[][] = [];
@@ -280,7 +287,7 @@ t.test('a copy has its source’s tokens, and each continues independently', asy
       const made: number[] = [];
       let next = tokens.subarray(12);
       while (made.length < 10) {
-        const [result] = await decoder.step([{ kind: 'sample', sequence, tokens: next, sampler }]);
+        const [result] = await decodeOnce(decoder, [{ kind: 'sample', sequence, tokens: next, sampler }]);
         made.push(tokenOf(result));
         next = Uint32Array.of(tokenOf(result));
       }
@@ -290,10 +297,10 @@ t.test('a copy has its source’s tokens, and each continues independently', asy
     await decoder.states.copy(2, 1);
     await decoder.states.truncate(1, 0);
     await decoder.states.copy(2, 1);
-    const [empty] = await decoder.step([
+    const [empty] = await decodeOnce(decoder, [
       { kind: 'score', sequence: 2, tokens: prompt(5), labels: Uint32Array.of(70, 71) },
     ]);
-    const [clean] = await decoder.step([
+    const [clean] = await decodeOnce(decoder, [
       { kind: 'score', sequence: 1, tokens: prompt(5), labels: Uint32Array.of(70, 71) },
     ]);
     return { fresh, replies, empty, clean };

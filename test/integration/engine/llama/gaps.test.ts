@@ -3,7 +3,7 @@ import t, { type Test } from 'tap';
 import { internals, keepThreads, type AddonContext } from '../../../../engine/llama/addon.js';
 import { decodeRun } from '../../../support/decode-run.js';
 import { BatchDecoder } from '../../../../engine/llama/batch-decoder.js';
-import type { StepPart, PartResult, Sampling } from '../../../../engine/scheduler/decoder.js';
+import { decodeOnce, type StepPart, type PartResult, type Sampling } from '../../../../engine/scheduler/decoder.js';
 import { cpuLlama } from '../../../support/llama.js';
 import { testModel } from '../../../support/models.js';
 
@@ -43,7 +43,7 @@ async function bench(t: Test, closes: boolean): Promise<Bench> {
   keepThreads(context, 1);
   const decoder = await BatchDecoder.create(context, 1, true, false, closes);
   for (const sequence of [...REPLIES, KEPT, WAITING])
-    await decoder.step([{ kind: 'prefill', sequence, tokens: prompt(sequence, 20 + sequence) }]);
+    await decodeOnce(decoder, [{ kind: 'prefill', sequence, tokens: prompt(sequence, 20 + sequence) }]);
   return { decoder, context: internals(context).context };
 }
 
@@ -91,12 +91,14 @@ t.test('replies are the same, in single steps and in runs, and sequences in betw
     );
     t.same(ends(closed), before);
     const sampler = closed.decoder.sampler(GREEDY);
-    const [next] = await closed.decoder.step([{ kind: 'sample', sequence: KEPT, tokens: Uint32Array.of(99), sampler }]);
+    const [next] = await decodeOnce(closed.decoder, [
+      { kind: 'sample', sequence: KEPT, tokens: Uint32Array.of(99), sampler },
+    ]);
     const fresh = await bench(t, false);
     const other = fresh.decoder.sampler(GREEDY);
     t.same(
       [next],
-      await fresh.decoder.step([{ kind: 'sample', sequence: KEPT, tokens: Uint32Array.of(99), sampler: other }]),
+      await decodeOnce(fresh.decoder, [{ kind: 'sample', sequence: KEPT, tokens: Uint32Array.of(99), sampler: other }]),
     );
     sampler.dispose();
     other.dispose();

@@ -5,7 +5,14 @@ import { readGgufFileInfo } from 'node-llama-cpp';
 import t, { type Test } from 'tap';
 import { decodeRun } from '../../../support/decode-run.js';
 import { BatchDecoder } from '../../../../engine/llama/batch-decoder.js';
-import type { StepPart, PartResult, Run, Sampler, Sampling } from '../../../../engine/scheduler/decoder.js';
+import {
+  decodeOnce,
+  type StepPart,
+  type PartResult,
+  type Run,
+  type Sampler,
+  type Sampling,
+} from '../../../../engine/scheduler/decoder.js';
 import { keepThreads, type Spread } from '../../../../engine/llama/addon.js';
 import { FAMILIES } from '../../../support/families/families.js';
 import { testModel } from '../../../support/models.js';
@@ -232,7 +239,7 @@ t.test(
           const tokens = Uint32Array.from(replies.said[sequence]?.slice(-1) ?? []);
           return sequence === 1 ? last : { kind: 'sample', sequence, tokens, sampler: replies.sampler(sequence) };
         });
-        const results = await decoder.step(parts);
+        const results = await decodeOnce(decoder, parts);
         if (last.kind === 'sample') last.sampler.dispose();
         t.match(results[1], { kind: 'fault', reason: 'its logits are not numbers' }, way);
         for (const sequence of [0, 2]) {
@@ -254,7 +261,8 @@ t.test('where no sequence holds numbers alone, all are cleared', async (t) => {
   await Replies.begin(decoder);
   const state = await decoder.states.saveWhole(1);
   const samplers = SEQUENCES.map(() => decoder.sampler(GREEDY));
-  const results = await decoder.step(
+  const results = await decodeOnce(
+    decoder,
     SEQUENCES.map((sequence, i) => ({
       kind: 'sample',
       sequence,
@@ -280,7 +288,9 @@ t.test('a recurrent state that is no number is not what later sequences begin wi
     const plain = await (await Replies.begin(decoder)).until(6);
     await Replies.begin(decoder);
     const sampler = decoder.sampler(GREEDY);
-    const [result] = await decoder.step([{ kind: 'sample', sequence: 1, tokens: Uint32Array.of(SPOILT), sampler }]);
+    const [result] = await decodeOnce(decoder, [
+      { kind: 'sample', sequence: 1, tokens: Uint32Array.of(SPOILT), sampler },
+    ]);
     sampler.dispose();
     t.equal(result?.kind, 'fault', name);
     for (let round = 0; round < 3; round += 1) {
