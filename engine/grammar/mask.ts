@@ -20,6 +20,8 @@ const NARROW = 32;
 export interface TokenMask {
   readonly kind: 'only' | 'but';
   readonly tokens: Uint32Array;
+  /** All but these, too. Apart, so that `tokens` are the same array each time. Absent: none. */
+  readonly besides?: Uint32Array;
 }
 
 export interface MaskLimits {
@@ -122,10 +124,15 @@ export class MaskGrammar {
     const known = here.lacks === 0 ? this.#masks.get(here.set) : undefined;
     const made = known ?? this.#mask(here);
     if (here.lacks > 0) return made;
-    if (!this.#masks.delete(here.set)) this.#maskBytes += bytesOf(made);
+    if (!this.#masks.delete(here.set)) this.#maskBytes += this.#bytesOf(made);
     this.#masks.set(here.set, made);
     this.#fitMasks();
     return made;
+  }
+
+  /** With a bit for each token, which decoders keep with it. */
+  #bytesOf({ tokens }: TokenMask): number {
+    return BYTES.mask + tokens.byteLength + (this.#tokens.starts.length >> 3);
   }
 
   /** The last one used stays. */
@@ -134,7 +141,7 @@ export class MaskGrammar {
     for (const [set, mask] of this.#masks) {
       if (this.#maskBytes <= most || this.#masks.size === 1) break;
       this.#masks.delete(set);
-      this.#maskBytes -= bytesOf(mask);
+      this.#maskBytes -= this.#bytesOf(mask);
     }
   }
 
@@ -239,10 +246,6 @@ export class MaskGrammar {
     const [low, high] = begunCharacters(this.#begun[depth] ?? 0, lacks);
     return this.#reach.mayGoOn(this.#sets[depth] ?? DEAD, low, high);
   }
-}
-
-function bytesOf({ tokens }: TokenMask): number {
-  return BYTES.mask + tokens.byteLength;
 }
 
 /**

@@ -173,17 +173,26 @@ export function resultOf(token: number): PartResult {
   return token === NOT_A_NUMBER ? NOT_NUMBERS : { kind: 'token', token };
 }
 
-const bits = new WeakMap<TokenMask, Uint32Array>();
+/** By the tokens of a mask and by the mask: those of a grammar's places come again and again, in masks of one reply each. */
+const bits = new WeakMap<TokenMask | Uint32Array, Uint32Array>();
 
 /** A bit for each token of the vocabulary that may come. Kept as long as the mask. */
 function bitsOf(mask: TokenMask, vocabulary: number): Uint32Array {
   const known = bits.get(mask);
   if (known) return known;
-  const { kind, tokens } = mask;
-  const made = new Uint32Array(Math.ceil(vocabulary / 32)).fill(kind === 'only' ? 0 : ~0);
-  for (const token of tokens) {
-    const bit = 1 << (token & 31);
-    made[token >> 5] = kind === 'only' ? (made[token >> 5] ?? 0) | bit : (made[token >> 5] ?? 0) & ~bit;
+  const { kind, tokens, besides } = mask;
+  let made = bits.get(tokens);
+  if (!made) {
+    made = new Uint32Array(Math.ceil(vocabulary / 32)).fill(kind === 'only' ? 0 : ~0);
+    for (const token of tokens) {
+      const bit = 1 << (token & 31);
+      made[token >> 5] = kind === 'only' ? (made[token >> 5] ?? 0) | bit : (made[token >> 5] ?? 0) & ~bit;
+    }
+    bits.set(tokens, made);
+  }
+  if (besides) {
+    made = made.slice();
+    for (const token of besides) made[token >> 5] = (made[token >> 5] ?? 0) & ~(1 << (token & 31));
   }
   bits.set(mask, made);
   return made;

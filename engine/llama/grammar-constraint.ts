@@ -37,7 +37,7 @@ export class GrammarConstraint {
   readonly #control: ReadonlySet<number>;
   #inline: InlineConstraint | undefined;
   #masks: MaskConstraint | undefined;
-  /** The last mask of the grammar, and the same without the control tokens. One alone: each may be as long as the vocabulary. */
+  /** The last mask of the grammar, and the same without the control tokens. */
   #last: { readonly mask: TokenMask; readonly made: TokenMask } | undefined;
   readonly #unlimited: TokenMask;
   /** Without masks: its grammar, and what was read in it. */
@@ -93,7 +93,7 @@ export class GrammarConstraint {
     const made: TokenMask =
       mask.kind === 'only'
         ? { kind: 'only', tokens: mask.tokens.filter((token) => !this.#control.has(token)) }
-        : { kind: 'but', tokens: joined(this.#controlTokens, mask.tokens) };
+        : { kind: 'but', tokens: mask.tokens, besides: this.#controlTokens };
     if (made.kind === 'only' && made.tokens.length === 0) throw new EngineFault('no token goes on with the grammar');
     this.#last = { mask, made };
     return made;
