@@ -33,6 +33,8 @@ const SHOWN_OF_A_HASH = 12;
 /** The metrics that a snapshot reads. */
 const READ = {
   cachedTokens: 'ra_sidecar_cached_tokens_total',
+  draftedTokens: 'ra_sidecar_drafted_tokens_total',
+  acceptedTokens: 'ra_sidecar_accepted_tokens_total',
   cancels: 'ra_sidecar_cancels_total',
   firstToken: 'gen_ai_server_time_to_first_token_seconds',
   interToken: 'ra_sidecar_inter_token_seconds',
@@ -208,6 +210,8 @@ function counted(
       input: tokens('input'),
       output: tokens('output'),
       cached: read.value(READ.cachedTokens, { model }) ?? 0,
+      drafted: read.value(READ.draftedTokens, { model }) ?? 0,
+      accepted: read.value(READ.acceptedTokens, { model }) ?? 0,
     },
   };
 }

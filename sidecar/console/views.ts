@@ -104,8 +104,8 @@ export interface ModelView {
   readonly refusals: Readonly<Record<string, number>>;
   readonly cancels: Readonly<Record<string, number>>;
   readonly ended: Readonly<Record<string, number>>;
-  /** Cumulative. `cached` is a part of `input`. */
-  readonly tokens: { readonly input: number; readonly output: number; readonly cached: number };
+  /** Cumulative. `cached` is a part of `input`, `accepted` of `output` and of `drafted`. */
+  readonly tokens: Readonly<Record<'input' | 'output' | 'cached' | 'drafted' | 'accepted', number>>;
 }
 
 export interface SpoolView {

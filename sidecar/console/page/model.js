@@ -123,7 +123,18 @@ export class ModelCard {
     const paused = queue.paused ? ['queue paused'] : [];
     const over = queue.overload.standing ? [overloadInWords(queue.overload.load)] : [];
     const left = median(queue.overload.patience);
-    const about = [kind, some(queue.seats, 'seat'), ...context, ...on, ...fairness, ...over, ...left, ...paused];
+    const drafts = draftsInWords(model.tokens);
+    const about = [
+      kind,
+      some(queue.seats, 'seat'),
+      ...context,
+      ...on,
+      ...fairness,
+      ...drafts,
+      ...over,
+      ...left,
+      ...paused,
+    ];
     say(this.#about, about.join(' · '));
     this.#seats.show(model);
     this.#replicas.show(model);
@@ -156,6 +167,15 @@ export class ModelCard {
  */
 export function overloadInWords(load) {
   return `overloaded: ${load.toFixed(1)} requests come for each that gets a seat`;
+}
+
+/**
+ * @param {Pick<ModelView['tokens'], 'drafted' | 'accepted'>} tokens
+ * @returns {string[]}
+ */
+export function draftsInWords({ drafted, accepted }) {
+  if (drafted === 0) return [];
+  return [`${some(drafted, 'token')} drafted, ${Math.round((100 * accepted) / drafted)} % of them right`];
 }
 
 /**

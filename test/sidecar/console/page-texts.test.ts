@@ -119,6 +119,9 @@ t.test('an overload is explained, and facts of a delivery are shown once there i
   const { lentInWords } = await page<{ readonly lentInWords: (lent: object) => string[] }>('model.js');
   t.strictSame(lentInWords({ seats: 1, waiting: 3 }), ['1 seat lent, 3 requests waiting for one']);
   t.strictSame(lentInWords({ seats: 0, waiting: 0 }), [], 'nothing of lent seats where none is used');
+  const { draftsInWords } = await page<{ readonly draftsInWords: (tokens: object) => string[] }>('model.js');
+  t.strictSame(draftsInWords({ drafted: 1200, accepted: 900 }), ['1,200 tokens drafted, 75 % of them right']);
+  t.strictSame(draftsInWords({ drafted: 0, accepted: 0 }), []);
   const { usageFacts } = await page<{
     readonly usageFacts: (snapshot: Pick<Snapshot, 'at' | 'spool'>) => readonly (readonly string[])[];
   }>('upkeep.js');
