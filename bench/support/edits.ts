@@ -12,11 +12,14 @@ export interface Edit {
 /** Bytes of a file: some 250 to 800 tokens. */
 const BYTES = { least: 800, most: 2400 } as const;
 
+/** Edits are of this commit and those before it, so that each run has the same ones. */
+const LAST = 'a1847e66dc13d0b9219e444b3d2074200d973bd6';
+
 /** Commits that are looked at for each edit. */
 const COMMITS = 40;
 
-/** The latest `count` edits of TypeScript files, at most one of a commit and one of a file. Needs the history; throws where it has fewer. */
-export function latestEdits(count: number): Edit[] {
+/** The last `count` edits of TypeScript files until a certain commit, at most one of a commit and one of a file. Needs the history; throws where it has fewer. */
+export function knownEdits(count: number): Edit[] {
   const log = git(
     'log',
     '--no-merges',
@@ -24,6 +27,7 @@ export function latestEdits(count: number): Edit[] {
     '--name-only',
     '--format=%x00%H %s',
     `-${COMMITS * count}`,
+    LAST,
     '--',
     '*.ts',
   );
