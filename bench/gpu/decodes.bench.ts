@@ -42,7 +42,7 @@ const setup = {
   flashAttention: 'auto',
   prefillTokensPerStep: CHUNK,
   prefillShare: 100,
-  prefixReuse: 'off',
+  prefixReuse: 'auto',
   heartbeatMs: 1000,
 } as const;
 const runtime = await loadRuntime(setup);
@@ -90,7 +90,7 @@ for (let round = 1; round <= ROUNDS; round += 1) {
   left = SEATS;
   roundFrom = performance.now();
   const all = new Promise<void>((resolve) => (ended = resolve));
-  for (let i = 0; i < SEATS; i += 1) loop.generate(round * SEATS + i, randomJob(i, LOAD));
+  for (let i = 0; i < SEATS; i += 1) loop.generate(round * SEATS + i, randomJob(round * SEATS + i, LOAD));
   await all;
   rows.push(...rowsOf(round, performance.now() - roundFrom));
 }

@@ -1,20 +1,29 @@
 #!/usr/bin/env bash
-# On a GPU machine that is lent for minutes, after the kernels are installed: the benches of this folder, briefly, those first
-# that tell most. Each has a bound; results are in WORK-FOLDER/bench/results after each.
+# On a GPU machine that is lent for 15 minutes, after the kernels are installed: the benches of this folder, briefly, with the default
+# settings, those first that tell most. Each has a bound, 890 s in all; results are in WORK-FOLDER/bench/results after each, and
+# together in one page there.
 #   bench/gpu/lease.sh WORK-FOLDER
 set -uo pipefail
 here="$(cd "$(dirname "$0")" && pwd)/here.sh"
-while read -r bench seconds; do
-  echo "== $(date +%T) $bench"
-  timeout "$seconds" "$here" "$1" node "dist/bench/gpu/$bench.bench.js" 8b cuda brief || echo "$bench ended with $?"
+page="$1/bench/results/lease.md"
+mkdir -p "$(dirname "$page")"
+echo "# What a lease showed" > "$page"
+while read -r seconds bench model; do
+  echo "== $(date +%T) $bench $model"
+  touch "$page.before"
+  timeout "$seconds" "$here" "$1" node "dist/bench/gpu/$bench.bench.js" "$model" cuda brief
+  status=$?
+  {
+    printf '\n## %s, %s: ended with %s\n\n' "$bench" "$model" "$status"
+    find "$1/bench/results" -name 'gpu-*.md' -newer "$page.before" -exec cat {} +
+  } >> "$page"
 done << 'END'
-shares 170
-decodes 90
-limit 120
-llama-server 240
-prompts 150
-decisions 120
-restore 60
-steps 100
-start 100
+90 start 8b
+240 llama-server 8b
+130 limit 8b
+60 restore 8b
+120 shares 8b
+140 limit 8b-f16
+110 steps 8b-f16
 END
+rm -f "$page.before"

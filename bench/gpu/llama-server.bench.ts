@@ -29,10 +29,11 @@ const rows = await besideRows({
   warmUp: trial ? 8 : 64,
   temperatures: brief ? [1] : [1, 0],
   prompt: (i) => `${i} ${WORDS}`,
+  defaults: true,
 });
 await keep(
   'llama-server',
   'The whole sidecar beside llama-server',
-  `Prompts of about ${PROMPT_TOKENS} tokens, replies of ${TOKENS} on average, streamed, ${threads} threads; medians of ${RUNS} paired runs. [llama-server-native](llama-server-native.md) says what the columns mean.`,
+  `Prompts of about ${PROMPT_TOKENS} tokens, replies of ${TOKENS} on average, streamed, no two alike, ${threads} threads, both servers with their own defaults; medians of ${RUNS} paired runs. [llama-server-native](llama-server-native.md) says what the columns mean.`,
   rows,
 );

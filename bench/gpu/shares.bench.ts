@@ -23,7 +23,6 @@ for (const stepMs of TARGETS_MS) {
     contextPerSeat: PROMPT_TOKENS + 2 * TOKENS,
     prefillTokensPerStep: 0,
     stepMs,
-    prefixReuse: 'off',
   });
   // The planner learns what steps take, as in an engine that has run for a while.
   await engine.round(SEATS, { promptTokens: PROMPT_TOKENS, tokens: TOKENS / 8 });

@@ -21,7 +21,6 @@ for (const start of [1, 2]) {
     gpu,
     contextPerSeat: 1024,
     prefillTokensPerStep: 0,
-    prefixReuse: 'off',
   });
   const readyMs = performance.now() - from;
   const first = await engine.round(1, LOAD);

@@ -30,7 +30,7 @@ const sidecar = await Sidecar.start(teardowns, {
         contextPerSeat: 256,
         threads: 1,
         prefillTokensPerStep: 512,
-        // The engine alone reuses nothing either.
+        // All prompts are the same, and the engine alone evaluates each.
         prefixReuse: 'off',
         speculation: 'off',
       },

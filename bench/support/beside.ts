@@ -52,6 +52,8 @@ export interface BesideCase {
   readonly warmUp: number;
   readonly temperatures: readonly number[];
   readonly prompt: (i: number) => string;
+  /** Both reuse prefixes and speculate as they come. Absent: neither does, since prompts begin alike. */
+  readonly defaults?: true;
 }
 
 interface Pair {
@@ -102,11 +104,13 @@ interface Servers {
 export async function besideRows(options: BesideCase): Promise<Row[]> {
   const { tokens, closed, open, temperatures, runs } = options;
   const lengthOf = (i: number): number => Math.round(tokens * (0.5 + ((i * 37) % 64) / 63));
+  // No prompt is sent twice to one server.
+  let sent = 0;
   const body =
     (temperature: number, length = lengthOf) =>
     (i: number) => ({
       model: CHAT,
-      messages: [{ role: 'user', content: options.prompt(i) }],
+      messages: [{ role: 'user', content: options.prompt(sent + i) }],
       max_tokens: length(i),
       temperature,
       seed: i,
@@ -119,6 +123,7 @@ export async function besideRows(options: BesideCase): Promise<Row[]> {
     const other = await closedLoop(theirs, callers, replies, body(temperature, length));
     const load = (i: number): EngineLoad => ({ promptTokens, tokens: length(i), temperature });
     const alone = await engine.closedLoop(callers, replies, load);
+    sent += replies;
     return { ours: mine, theirs: other, engine: alone.tokens / alone.seconds, peaks: await peaks() };
   };
   const most = Math.max(...closed.keys());
@@ -144,6 +149,7 @@ export async function besideRows(options: BesideCase): Promise<Row[]> {
         const rate = share * median(full.map(({ ours }) => ours.replies.length / ours.seconds));
         const ours = await openLoop(servers.ours, rate, options.openSeconds, seeded(1), body(temperature));
         const theirs = await openLoop(servers.theirs, rate, options.openSeconds, seeded(1), body(temperature));
+        sent += Math.max(ours.replies.length, theirs.replies.length);
         opened.push({ name: `open, ${rate.toPrecision(2)} a second`, temperature, pairs: [{ ours, theirs }] });
       }
     }
@@ -157,7 +163,9 @@ export async function besideRows(options: BesideCase): Promise<Row[]> {
 }
 
 /** Starts both servers and the engine; `probe` is sent once. Their owner closes them. */
-async function begin({ file, threads, gpu, cores, seats, context }: BesideCase, probe: object): Promise<Servers> {
+async function begin(options: BesideCase, probe: object): Promise<Servers> {
+  const { file, threads, gpu, cores, seats, context, defaults } = options;
+  const ownReuse = defaults ? {} : { prefixReuse: 'off', speculation: 'off' };
   const where = cores === undefined ? {} : { cores };
   const teardowns = new Teardowns();
   const sidecar = await Sidecar.start(teardowns, {
@@ -171,8 +179,7 @@ async function begin({ file, threads, gpu, cores, seats, context }: BesideCase, 
           contextPerSeat: context,
           threads,
           gpu,
-          prefixReuse: 'off',
-          speculation: 'off',
+          ...ownReuse,
           ...PROMPTS,
           ...where,
         },
@@ -181,20 +188,19 @@ async function begin({ file, threads, gpu, cores, seats, context }: BesideCase, 
       queue: { maxWaitMs: PATIENCE_MS },
     },
   });
-  const more = ['-ngl', gpu === false ? '0' : '99', ...NO_PROMPT_CACHE];
+  const more = ['-ngl', gpu === false ? '0' : '99', ...(defaults ? [] : NO_PROMPT_CACHE)];
   const server = await LlamaServer.start(file, { threads, slots: seats, contextPerSlot: context, ...where, more });
   const engine = await EngineDriver.start(file, seats, {
     threads,
     gpu,
     contextPerSeat: context,
-    prefixReuse: 'off',
     ...PROMPTS,
     ...where,
   });
   // A connection per request: llama-server closes idle ones, just when the next request is on its way.
   const agent = new Agent({ keepAlive: false });
   const ours: Target = { agent, port: sidecar.port, key: sidecar.key };
-  const theirs: Target = { agent, port: server.port, extras: SAME };
+  const theirs: Target = { agent, port: server.port, extras: { ...SAME, cache_prompt: defaults === true } };
   await closedLoop(ours, 1, 1, () => probe);
   const promptTokens = Number((await sidecar.logged('request'))['promptTokens']);
   const close = async (): Promise<void> => {

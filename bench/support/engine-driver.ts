@@ -57,6 +57,8 @@ export interface Load {
 export class EngineDriver {
   readonly #child: LinkedChild;
   #nextId = 1;
+  /** Prompts of `rounds` and `closedLoop` so far. */
+  #prompts = 0;
 
   private constructor(child: LinkedChild) {
     this.#child = child;
@@ -84,8 +86,7 @@ export class EngineDriver {
         flashAttention: 'auto',
         prefillTokensPerStep: 512,
         prefillShare: 100,
-        // Each round sends the same prompts again, and the figures are of runs that evaluate them.
-        prefixReuse: 'off',
+        prefixReuse: 'auto',
         heartbeatMs: 1000,
         ...setup,
       },
@@ -144,7 +145,7 @@ export class EngineDriver {
     for (let made = 0; made < replies; made += sequences) {
       const jobs = Array.from(
         { length: sequences },
-        (_, i) => ({ kind: 'generate', job: randomJob(i, load) }) as const,
+        () => ({ kind: 'generate', job: randomJob(this.#prompts++, load) }) as const,
       );
       await this.run(jobs, ({ output }) => {
         if (output.kind === 'finished') tokens += output.completionTokens;
@@ -172,7 +173,7 @@ export class EngineDriver {
   ): Promise<Pick<Round, 'tokens' | 'seconds'>> {
     let tokens = 0;
     let sent = 0;
-    const next = (): Job => ({ kind: 'generate', job: randomJob(sent, load(sent++)) });
+    const next = (): Job => ({ kind: 'generate', job: randomJob(this.#prompts++, load(sent++)) });
     const from = performance.now();
     await this.run(Array.from({ length: callers }, next), ({ output }) => {
       if (output.kind === 'finished') tokens += output.completionTokens;
@@ -226,12 +227,15 @@ export class EngineDriver {
   }
 }
 
-/** A reply to some ordinary tokens of any vocabulary, others for each `i`. */
+/** A reply to some ordinary tokens of any vocabulary. No two prompts with other `i`, below half a million, begin alike. */
 export function randomJob(i: number, { promptTokens, tokens, ...sampling }: Load): GenerateJob {
   const { temperature = 1, topP = 1, frequencyPenalty = 0 } = sampling;
   return {
     prompt: tokenPrompt(
-      Uint32Array.from({ length: promptTokens }, (_, at) => 300 + ((i * 31 + at * 7 + (at >> 4)) % 700)),
+      Uint32Array.from(
+        { length: promptTokens },
+        (_, at) => 300 + ((at === 1 ? Math.floor(i / 700) : i * 31 + at * 7 + (at >> 4)) % 700),
+      ),
     ),
     n: 1,
     seats: 1,

@@ -83,7 +83,6 @@ async function warmEngine(options: LimitCase): Promise<EngineDriver> {
     threads,
     gpu,
     contextPerSeat,
-    prefixReuse: 'off',
   });
   const { warmSteps = WARM_STEPS } = options;
   for (let steps = 0; steps < warmSteps; steps += options.replies * tokens) await ours(engine, 1, GREEDY, options);

@@ -54,7 +54,7 @@ export async function overAll(place: Place, given: ReplicaCase): Promise<readonl
 async function startedOn(places: readonly Place[], given: ReplicaCase): Promise<EngineDriver[]> {
   const { file, threads, gpu, promptTokens, tokens, sequences, warmSteps } = given;
   const seats = Math.max(...sequences) * (given.places.length / places.length);
-  const setup = { threads, gpu, contextPerSeat: promptTokens + tokens + 16, prefixReuse: 'off' } as const;
+  const setup = { threads, gpu, contextPerSeat: promptTokens + tokens + 16 } as const;
   const engines = await Promise.all(
     places.map((place) => EngineDriver.start(file, seats, { ...setup, ...place.setup }, place.environment)),
   );
