@@ -9,6 +9,7 @@ import { fileURLToPath } from 'node:url';
 import type { LlamaContext } from 'node-llama-cpp';
 import { LoadFailure } from './load-failure.js';
 import { KNOWN_VERSION, packageVersion } from './addon-file.js';
+import { MOST_STEP_TOKENS } from '../scheduler/decoder.js';
 import { usableCores } from '../protocol/usable-cores.js';
 
 /** How one reply's tokens are chosen, with the random numbers of its seed, and what penalties count. */
@@ -32,12 +33,18 @@ export interface AddonDrafts {
 }
 
 /** Numbers of drafts that each sequence of a step may have, as in engine/native/speculation.h. */
-export const DRAFT_LENGTHS = [0, 3, 7, 15, 31] as const;
+export const DRAFT_LENGTHS = [0, 3, 7, 15, MOST_STEP_TOKENS - 1] as const;
+
+/** Logits of a step with drafts, at most: 64 MiB, which llama.cpp keeps from then on. The addon's runs have the same bound. */
+export const MOST_LOGITS = 1 << 24;
 
 /** What the steps of a context cost, by which the number of drafts is chosen. Runs use it themselves; not to be called during one. */
 export interface AddonStepCosts {
-  /** The index of the best number of drafts, `last` at most. `expected`: tokens of a step, of all its sequences. */
-  readonly choose: (sequences: number, expected: Float64Array, last: number) => number;
+  /**
+   * The index of the best number of drafts, `last` at most. `expected`: tokens of a step, of all its sequences. `mostMs`: what a step
+   * of several sequences with drafts may take; absent: any time.
+   */
+  readonly choose: (sequences: number, expected: Float64Array, last: number, mostMs?: number) => number;
   readonly learn: (sequences: number, choice: number, ms: number) => void;
 }
 
@@ -85,8 +92,11 @@ export interface EngineAddon {
     topK: number,
     minP: number,
   ) => AddonPicker;
-  /** `tokens`: the prompt; `most`: tokens that prompt and reply have together at most. */
-  readonly RaDrafts: new (tokens: Uint32Array, most: number) => AddonDrafts;
+  /**
+   * `tokens`: the prompt; `most`: tokens that prompt and reply have together at most. With `chance`, for tests and benches: `tokens` are
+   * prompt and reply, `most` the prompt's number, and each token of the reply is claimed to come with this chance.
+   */
+  readonly RaDrafts: new (tokens: Uint32Array, most: number, chance?: number) => AddonDrafts;
   /**
    * `alone`: what a step of one sequence costs by the number of drafts, over one without. `only`: the index of the number that is
    * always drafted, for benches. Throws a RangeError for another number of costs.
@@ -97,22 +107,24 @@ export interface EngineAddon {
    * four numbers of each: sequence, first position, tokens, and 1 where its last token's logits are wanted, 3 where those of all its
    * tokens are, or 2 where it is no part but closes a gap between them: its tokens are removed after each step. `tokens` has the tokens of all, in their order. The
    * logits of a part are then at the index of its last token. -1: it has no picker, or there were no logits. Where every part is one
-   * token with a picker, steps until a part has `most` picks, the last picks of each being the tokens of the next one. None follows one that picked an
-   * end token, or that failed. -2: no logit was a number (batch-sampler.ts). `labels`: of each part that is scored in place of being
+   * token with a picker, steps until a part has as many picks as `most` has for it, the last picks of each being the tokens of the next one.
+   * None follows one that picked an end token, or that failed, nor one after which a part may have fewer than `reserve` picks. -2: no logit was a number (batch-sampler.ts). `labels`: of each part that is scored in place of being
    * sampled. `allowed`: a bit for each token of the vocabulary where a part's pick is one of these, in the first step alone; no other
    * step follows such a one. `drafts`: of parts whose next tokens may be drafted, and `costs` by which their number is chosen; absent:
-   * nothing is drafted. Drafts that are not picked are removed. Throws a RangeError for parts that do not fit the tokens.
+   * nothing is drafted. Drafts that are not picked are removed. `mostMs`: what a step of several sequences with drafts may take. Throws a RangeError for parts that do not fit the tokens.
    */
   readonly raDecodeRun: (
     context: AddonContext,
     parts: Int32Array,
     tokens: Int32Array,
     pickers: readonly (AddonPicker | undefined)[],
-    most: number,
+    most: Uint32Array,
     labels: readonly (Uint32Array | undefined)[],
     allowed: readonly (Uint32Array | undefined)[],
     drafts?: readonly (AddonDrafts | undefined)[],
     costs?: AddonStepCosts,
+    reserve?: number,
+    mostMs?: number,
   ) => AddonRun;
   /**
    * Picks a token from the logits at `row` of the last decode, among those whose bit is set; absent: any. Not while it decodes. Throws a

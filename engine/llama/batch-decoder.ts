@@ -132,16 +132,16 @@ export class BatchDecoder implements Decoder {
   /** Polls the addon's run for the tokens that it has picked. Where its first step fails, it is made again as a step. */
   async *step(parts: readonly StepPart[], run?: Run): AsyncGenerator<PartResult[], PartResult[]> {
     if (!run) return await this.#step(parts);
-    const { most, everyMs, once, checked } = run;
+    const { everyMs, once, checked } = run;
     if (checked === true || !parts.every(isFree)) {
       const samples = parts.filter((part) => part.kind === 'sample');
       const drafting = samples.length === parts.length && samples.some((part) => samplerOf(part).drafts);
-      return drafting ? yield* draftedStep(this.#drafting, samples, most) : await this.#step(parts);
+      return drafting ? yield* draftedStep(this.#drafting, samples, run) : await this.#step(parts);
     }
     const before = this.states.lengths(parts);
     try {
       const choices = parts.map((part) => (part.kind === 'sample' ? samplerOf(part).freely : undefined));
-      const { running } = this.#begin(parts, choices, most);
+      const { running } = this.#begin(parts, choices, run);
       this.#running = running;
       if (once === true) running.halt();
       const ended = new EndOrTime(running.ended);
@@ -191,7 +191,7 @@ export class BatchDecoder implements Decoder {
         return { kind: 'decoded', results: [FILLED] };
       }
       const choices = await choicesOf(parts);
-      const { running, rows } = this.#begin(parts, choices, 1);
+      const { running, rows } = this.#begin(parts, choices);
       await running.ended;
       const [{ picks }, scores] = [picksOf(running.take(), parts.length), running.scores()];
       this.states.decoded();
@@ -216,11 +216,11 @@ export class BatchDecoder implements Decoder {
     }
   }
 
-  /** Begins to decode, with tokens picked within the decode. `rows`: of each part's logits, or -1. */
+  /** Begins to decode, with tokens picked within the decode: one step without `run`. `rows`: of each part's logits, or -1. */
   #begin(
     parts: readonly StepPart[],
     choices: readonly (Choice | undefined)[],
-    most: number,
+    run?: Run,
   ): { readonly running: AddonRun; readonly rows: readonly number[] } {
     const gaps = this.#closes === undefined ? [] : gapsOf(parts, this.states, this.#closes);
     const given = described(parts, choices, gaps, this.states);
@@ -231,11 +231,13 @@ export class BatchDecoder implements Decoder {
       numbers,
       tokens,
       pickers,
-      most,
+      Uint32Array.from(run?.most ?? []),
       labels,
       allowed,
       drafts,
       costs,
+      run?.reserve,
+      run?.stepMs,
     );
     // The addon has copied them, and wipes its copy: a closed account's prompt stays in no memory.
     tokens.fill(0);

@@ -4,18 +4,16 @@
  * only after the one before it was delivered: by then the reply's text has been read, and its grammar holds the next token. A
  * draft that the grammar forbids is never picked, so it ends the reply's drafts as any other wrong one does.
  */
-import { DRAFT_LENGTHS, type AddonContext, type AddonStepCosts, type EngineAddon } from './addon.js';
+import { DRAFT_LENGTHS, MOST_LOGITS, type AddonContext, type AddonStepCosts, type EngineAddon } from './addon.js';
 import { described, gapsOf } from './described-parts.js';
 import { samplerOf } from './batch-sampler.js';
 import type { BatchSequences } from './batch-sequences.js';
-import type { StepPart, PartResult } from '../scheduler/decoder.js';
+import type { StepPart, PartResult, Run } from '../scheduler/decoder.js';
 import { asFault } from '../scheduler/faults.js';
 
 type SamplePart = Extract<StepPart, { kind: 'sample' }>;
 
-/** Logits of a step, at most: 64 MiB, which llama.cpp keeps from then on. The addon's runs have the same bound. */
-const MOST_LOGITS = 1 << 24;
-
+const NONE = new Uint32Array(0);
 const NOTHING: PartResult = { kind: 'none' };
 
 /** What it needs of a decoder. */
@@ -37,18 +35,18 @@ export interface DraftedStepTools {
 }
 
 /**
- * Yields the parts' tokens, one of each part that still has some, and returns the last ones; at most `most` of a part. Made without
- * drafts where these would not pay or the decode with them fails. All parts are next tokens of replies.
+ * Yields the parts' tokens, one of each part that still has some, and returns the last ones; at most as many as `run` has for a part.
+ * Made without drafts where these would not pay or the decode with them fails. All parts are next tokens of replies.
  */
 export async function* draftedStep(
   tools: DraftedStepTools,
   parts: readonly SamplePart[],
-  most: number,
+  run: Pick<Run, 'most' | 'stepMs'>,
 ): AsyncGenerator<PartResult[], PartResult[]> {
   const { states, costs } = tools;
   const before = states.lengths(parts);
   const gaps = tools.closesGaps ? gapsOf(parts, states, tools.contextSize) : [];
-  const choice = chosenDrafts(tools, parts, before, { most, sequences: parts.length + gaps.length });
+  const choice = chosenDrafts(tools, parts, before, parts.length + gaps.length, run);
   const drafts = DRAFT_LENGTHS[choice] ?? 0;
   const from = performance.now();
   const decoded = drafts === 0 ? undefined : await decodeWide(tools, parts, before, drafts);
@@ -75,7 +73,7 @@ export async function* draftedStep(
           const { token } = result;
           counts[i] = row + 1;
           samplerOf(part).drafts?.feed((before[i] ?? 0) + 1 + row, token);
-          open[i] = token === words[row + 1] && !tools.isEnd(token);
+          open[i] = token === words[row + 1] && !tools.isEnd(token) && row + 1 < (run.most[i] ?? 1);
           const came = row > 0 && row <= drafted ? 1 : 0;
           return {
             kind: 'token',
@@ -100,20 +98,22 @@ function chosenDrafts(
   { costs, vocabulary, batchSize, contextSize }: DraftedStepTools,
   parts: readonly SamplePart[],
   before: readonly number[],
-  { most, sequences }: { readonly most: number; readonly sequences: number },
+  sequences: number,
+  { most, stepMs }: Pick<Run, 'most' | 'stepMs'>,
 ): number {
   const expected = new Float64Array(DRAFT_LENGTHS.length);
   for (const [i, part] of parts.entries()) {
     const { drafts, masked } = samplerOf(part);
     drafts?.feed(before[i] ?? 0, part.tokens[0] ?? 0);
     const own = masked ? undefined : drafts?.expected();
-    for (const choice of expected.keys()) expected[choice] = (expected[choice] ?? 0) + (own?.[choice] ?? 1);
+    for (const choice of expected.keys())
+      expected[choice] = (expected[choice] ?? 0) + Math.min(own?.[choice] ?? 1, most[i] ?? 1);
   }
   const tokens = Math.min(batchSize, MOST_LOGITS / vocabulary);
   const fits = (drafts: number): boolean =>
-    drafts < most && sequences * (drafts + 1) <= tokens && Math.max(...before) + drafts < contextSize;
+    sequences * (drafts + 1) <= tokens && Math.max(...before) + drafts < contextSize;
   const last = DRAFT_LENGTHS.findLastIndex(fits);
-  return last <= 0 ? 0 : costs.choose(sequences, expected, last);
+  return last <= 0 ? 0 : costs.choose(sequences, expected, last, stepMs);
 }
 
 /** What a decode has of a part: its token and the drafts after it, and where the logits of the first one are. */
@@ -146,7 +146,7 @@ async function decodeWide(
     drafts + 1,
   );
   try {
-    const running = addon.raDecodeRun(context, given.numbers, given.tokens, [], 1, given.labels, []);
+    const running = addon.raDecodeRun(context, given.numbers, given.tokens, [], NONE, given.labels, []);
     given.tokens.fill(0);
     await running.ended;
     states.decoded();

@@ -12,6 +12,7 @@
 #include <algorithm>
 #include <atomic>
 #include <chrono>
+#include <cmath>
 #include <condition_variable>
 #include <cstdint>
 #include <cstdlib>
@@ -188,7 +189,10 @@ class Picks {
     public:
         explicit Picks(const Napi::CallbackInfo & info)
             : context(Napi::ObjectWrap<AddonContext>::Unwrap(info[0].As<Napi::Object>())),
-              costs(info[8].IsObject() ? Napi::ObjectWrap<RaStepCosts>::Unwrap(info[8].As<Napi::Object>()) : nullptr) {
+              costs(info[8].IsObject() ? Napi::ObjectWrap<RaStepCosts>::Unwrap(info[8].As<Napi::Object>()) : nullptr),
+              reserve(info[9].IsNumber() ? info[9].As<Napi::Number>().Uint32Value() : 1),
+              most_ms(info[10].IsNumber() ? info[10].As<Napi::Number>().DoubleValue() : INFINITY) {
+            const auto most = info[4].As<Napi::Uint32Array>();
             const auto parts = info[1].As<Napi::Int32Array>();
             const auto given = info[2].As<Napi::Int32Array>();
             const auto wrapped = info[3].As<Napi::Array>();
@@ -217,6 +221,7 @@ class Picks {
                     labels.emplace_back();
                 }
                 rows.push_back(last);
+                left.push_back(index < most.ElementLength() ? std::max<uint32_t>(1, most[index]) : 1);
                 pickers.push_back(unwrapped<RaPicker>(wrapped.Get(index)));
                 drafts.push_back(info[7].IsArray() ? unwrapped<RaDrafts>(info[7].As<Napi::Array>().Get(index)) : nullptr);
             }
@@ -241,13 +246,12 @@ class Picks {
             context->Unref();
         }
 
-        // Throws the messages that engine/scheduler/faults.ts knows from the addon's own decode; nothing was then picked. `most`: picks
-        // that a part may have.
-        void run(uint32_t most) {
+        // Throws the messages that engine/scheduler/faults.ts knows from the addon's own decode; nothing was then picked.
+        void run() {
             context->sharedSamplerData.gotLogit = false;
             context->sharedSamplerData.hasLogits = false;
             try {
-                step(most);
+                step();
             } catch (...) {
                 if (more > 0) take_back();
                 throw;
@@ -255,9 +259,12 @@ class Picks {
         }
 
         // After `run`: the next step, whose tokens are its last picks. False: there is none, since a part picked nothing or an
-        // end token; an error is then met by the next caller.
-        bool run_on(uint32_t most) {
+        // end token, or may not have as many more as are reserved; an error is then met by the next caller.
+        bool run_on() {
             if (fed.size() != rows.size() + gaps.size()) return false;
+            for (size_t i = 0; i < rows.size(); i++) {
+                if (picks[i].size() >= left[i] || left[i] - picks[i].size() < reserve) return false;
+            }
             for (auto & mask : allowed) if (!mask.empty()) return false;
             for (const auto & each : picks) {
                 if (each.back() < 0 || llama_vocab_is_eog(vocabulary(), each.back())) return false;
@@ -265,9 +272,10 @@ class Picks {
             for (size_t i = 0; i < rows.size(); i++) {
                 fed.tokens[rows[i]] = picks[i].back();
                 fed.positions[rows[i]] += static_cast<llama_pos>(picks[i].size());
+                left[i] -= static_cast<uint32_t>(picks[i].size());
             }
             try {
-                step(most);
+                step();
             } catch (const std::exception &) {
                 // Sequences that are not contiguous may be partly done.
                 take_back();
@@ -290,13 +298,6 @@ class Picks {
             return numbers;
         }
 
-        // The most picks of a part in the last step.
-        uint32_t longest() const {
-            size_t most = 0;
-            for (const auto & each : picks) most = std::max(most, each.size());
-            return static_cast<uint32_t>(most);
-        }
-
     private:
         // Numbers per part in the array that describes them.
         static constexpr size_t PART = 4;
@@ -317,12 +318,12 @@ class Picks {
             return {array.Data(), array.Data() + array.ElementLength()};
         }
 
-        void step(uint32_t most) {
+        void step() {
             for (size_t i = 0; i < rows.size(); i++) {
                 const auto at = rows[i];
                 if (drafts[i] != nullptr) drafts[i]->feed(fed.positions[at], fed.tokens[at]);
             }
-            const size_t choice = speculates ? choose(most) : 0;
+            const size_t choice = speculates ? choose() : 0;
             more = DRAFT_LENGTHS[choice];
             drafted.assign(rows.size(), 0);
             if (more > 0) widen();
@@ -338,22 +339,22 @@ class Picks {
             settle();
         }
 
-        // The index of how many tokens each sequence drafts.
-        size_t choose(uint32_t most) const {
+        // The index of how many tokens each sequence drafts. A part that may have fewer gains less by them, and the others do not wait.
+        size_t choose() const {
             const size_t tokens = std::min<size_t>(llama_n_batch(context->ctx), MOST_LOGITS / llama_vocab_n_tokens(vocabulary()));
             size_t last = 0;
             for (size_t choice = 1; choice < DRAFT_CHOICES; choice++) {
                 const auto length = static_cast<size_t>(DRAFT_LENGTHS[choice]);
-                if (length >= most || fed.size() * (length + 1) > tokens || !has_room(length)) break;
+                if (fed.size() * (length + 1) > tokens || !has_room(length)) break;
                 last = choice;
             }
             if (last == 0) return 0;
             ByDraftLength expected{};
-            for (auto * each : drafts) {
-                const ByDraftLength tokens_of = each == nullptr ? ByDraftLength{1, 1, 1, 1, 1} : each->expected();
-                for (size_t choice = 0; choice <= last; choice++) expected[choice] += tokens_of[choice];
+            for (size_t i = 0; i < rows.size(); i++) {
+                const ByDraftLength tokens_of = drafts[i] == nullptr ? ByDraftLength{1, 1, 1, 1, 1} : drafts[i]->expected();
+                for (size_t choice = 0; choice <= last; choice++) expected[choice] += std::min<double>(tokens_of[choice], left[i]);
             }
-            return costs->costs.choose(fed.size(), expected, last);
+            return costs->costs.choose(fed.size(), expected, last, most_ms);
         }
 
         // Whether each sequence can hold so many drafts after its token.
@@ -373,7 +374,9 @@ class Picks {
             for (size_t at = 0; at < fed.size(); at++) {
                 const bool gap = part >= rows.size() || rows[part] != static_cast<int32_t>(at);
                 std::fill(words.begin(), words.end(), fed.tokens[at]);
-                if (!gap && drafts[part] != nullptr) drafted[part] = drafts[part]->draft(more, words.data());
+                if (!gap && drafts[part] != nullptr) {
+                    drafted[part] = drafts[part]->draft(std::min<int32_t>(more, left[part] - 1), words.data());
+                }
                 wide.add(fed.tokens[at], fed.positions[at], fed.sequences[at], !gap);
                 for (int32_t i = 0; i < more; i++) wide.add(words[i], fed.positions[at] + 1 + i, fed.sequences[at], !gap);
                 if (!gap) part++;
@@ -440,7 +443,8 @@ class Picks {
             helpers().run(worth < 2 ? 0 : std::min<size_t>(spread.threads, worth - 1), work);
         }
 
-        // Of one part, from its rows of logits: the last one is a pick that differs from the draft, or after which no row is left.
+        // Of one part, from its rows of logits: the last one is a pick that differs from the draft, or after which no row is left or no
+        // further pick may be.
         std::vector<int32_t> picks_of(size_t i, float * const * logits, int n) {
             if (logits[0] == nullptr) return {-1};
             if (pickers[i] == nullptr) {
@@ -450,9 +454,10 @@ class Picks {
             }
             std::vector<int32_t> made;
             const auto first = static_cast<size_t>(rows[i]) * (more + 1);
-            for (int32_t j = 0; j <= more && logits[j] != nullptr; j++) {
+            const int32_t last = std::min<int32_t>(more, left[i] - 1);
+            for (int32_t j = 0; j <= last && logits[j] != nullptr; j++) {
                 made.push_back(pickers[i]->pick(logits[j], n, allowed[i].empty() ? nullptr : allowed[i].data()));
-                if (j == more || made.back() != wide.tokens[first + j + 1] || llama_vocab_is_eog(vocabulary(), made.back())) break;
+                if (j == last || made.back() != wide.tokens[first + j + 1] || llama_vocab_is_eog(vocabulary(), made.back())) break;
             }
             return made;
         }
@@ -461,6 +466,11 @@ class Picks {
 
         AddonContext * context;
         RaStepCosts * costs;
+        // Of each part, the picks that it may have from the current step on. A further step begins only where each may have `reserve`.
+        std::vector<uint32_t> left;
+        const uint32_t reserve;
+        // What a step of several sequences with drafts may take, ms.
+        const double most_ms;
         // Without drafts.
         Batch fed;
         // With them, in a step that has some.
@@ -572,8 +582,7 @@ class Running {
     public:
         explicit Running(const Napi::CallbackInfo & info)
             : deferred(Napi::Promise::Deferred::New(info.Env())),
-              picks(info),
-              most(info[4].As<Napi::Number>().Uint32Value()) {
+              picks(info) {
             picks.hold();
         }
         ~Running() { picks.release(); }
@@ -605,7 +614,7 @@ class Running {
         // On the worker thread.
         void make() {
             try {
-                picks.run(most);
+                picks.run();
             } catch (const std::exception & error) {
                 failed = error.what();
                 return;
@@ -615,11 +624,7 @@ class Running {
             }
             made->scores = picks.taken_scores();
             made->add(picks.picked());
-            for (uint32_t left = most; left > picks.longest() && goes_on();) {
-                left -= picks.longest();
-                if (!picks.run_on(left)) break;
-                made->add(picks.picked());
-            }
+            while (goes_on() && picks.run_on()) made->add(picks.picked());
         }
 
         // On the thread that requested it, after its end.
@@ -633,7 +638,6 @@ class Running {
 
         Napi::Promise::Deferred deferred;
         Picks picks;
-        const uint32_t most;
         const std::shared_ptr<Made> made = std::make_shared<Made>();
         std::string failed;
 };

@@ -43,7 +43,7 @@ double Lookup::chance(size_t after) const {
 void Lookup::feed(size_t position, llama_token token) {
     if (ended) return;
     if (position > text.size() || (position == text.size() && text.size() == capacity)) {
-        wipe();
+        clear();
         return;
     }
     if (position < text.size()) {
@@ -163,13 +163,34 @@ int32_t Lookup::draft(int32_t count, llama_token * into) const {
     return count;
 }
 
-void Lookup::wipe() {
+void Lookup::clear() {
     explicit_bzero(text.data(), text.size() * sizeof(llama_token));
     text = {};
     latest = {};
     before = {};
     next = NONE;
     ended = true;
+}
+
+ByDraftLength Foretold::expected() const {
+    ByDraftLength tokens;
+    double sum = 0;
+    double all = 1;
+    int32_t drafted = -1;
+    for (size_t choice = 0; choice < DRAFT_CHOICES; choice++) {
+        for (; drafted < DRAFT_LENGTHS[choice] && fed + drafted < text.size(); drafted++) {
+            sum += all;
+            all *= chance;
+        }
+        tokens[choice] = std::max(1.0, sum);
+    }
+    return tokens;
+}
+
+int32_t Foretold::draft(int32_t count, llama_token * into) const {
+    const auto known = static_cast<int32_t>(text.size() - std::min(fed, text.size()));
+    std::copy_n(text.begin() + std::min(fed, text.size()), std::min(count, known), into);
+    return std::min(count, known);
 }
 
 size_t StepCosts::bucket_of(size_t sequences) {
@@ -192,7 +213,7 @@ double StepCosts::estimated(size_t sequences, size_t choice) const {
     return shape(count * (DRAFT_LENGTHS[choice] + 1)) / shape(count);
 }
 
-size_t StepCosts::choose(size_t sequences, const ByDraftLength & expected, size_t most) {
+size_t StepCosts::choose(size_t sequences, const ByDraftLength & expected, size_t most, double most_ms) {
     if (only) return std::min(*only, most);
     const bool fixed = sequences == 1;
     const Learned & known = learned[bucket_of(sequences)];
@@ -201,6 +222,7 @@ size_t StepCosts::choose(size_t sequences, const ByDraftLength & expected, size_
     double rate = LEAST_GAIN * expected[0] / plain;
     for (size_t choice = 1; choice <= most; choice++) {
         const double ms = fixed || known.ms[choice] == 0 ? plain * estimated(sequences, choice) : known.ms[choice];
+        if (!fixed && ms > most_ms) break;
         if (expected[choice] / ms <= rate) continue;
         best = choice;
         rate = expected[choice] / ms;
@@ -222,27 +244,35 @@ void StepCosts::learn(size_t sequences, size_t choice, double ms) {
     else average += NEWEST * (std::clamp(ms, average / MOST_CHANGE, average * MOST_CHANGE) - average);
 }
 
-RaDrafts::RaDrafts(const Napi::CallbackInfo & info)
-    : Napi::ObjectWrap<RaDrafts>(info),
-      lookup(
-          info[0].As<Napi::Uint32Array>().Data(),
-          info[0].As<Napi::Uint32Array>().ElementLength(),
-          info[1].As<Napi::Number>().Uint32Value()
-      ) {}
+namespace {
+
+std::unique_ptr<DraftSource> source_of(const Napi::CallbackInfo & info) {
+    const auto tokens = info[0].As<Napi::Uint32Array>();
+    const size_t count = tokens.ElementLength();
+    const size_t most = info[1].As<Napi::Number>().Uint32Value();
+    if (!info[2].IsNumber()) return std::make_unique<Lookup>(tokens.Data(), count, most);
+    return std::make_unique<Foretold>(
+        std::vector<llama_token>(tokens.Data(), tokens.Data() + count), most, info[2].As<Napi::Number>().DoubleValue()
+    );
+}
+
+} // namespace
+
+RaDrafts::RaDrafts(const Napi::CallbackInfo & info) : Napi::ObjectWrap<RaDrafts>(info), source(source_of(info)) {}
 
 void RaDrafts::feed(size_t position, llama_token token) {
     const std::lock_guard<std::mutex> lock(mutex);
-    lookup.feed(position, token);
+    source->feed(position, token);
 }
 
 ByDraftLength RaDrafts::expected() {
     const std::lock_guard<std::mutex> lock(mutex);
-    return lookup.expected();
+    return source->expected();
 }
 
 int32_t RaDrafts::draft(int32_t count, llama_token * into) {
     const std::lock_guard<std::mutex> lock(mutex);
-    return lookup.draft(count, into);
+    return source->draft(count, into);
 }
 
 void RaDrafts::told(const Napi::CallbackInfo & info) {
@@ -266,7 +296,7 @@ Napi::Value RaDrafts::drafted(const Napi::CallbackInfo & info) {
 
 void RaDrafts::wipe(const Napi::CallbackInfo &) {
     const std::lock_guard<std::mutex> lock(mutex);
-    lookup.wipe();
+    source->wipe();
 }
 
 namespace {
@@ -296,9 +326,10 @@ size_t choice_of(const Napi::CallbackInfo & info, size_t argument) {
 
 RaStepCosts::RaStepCosts(const Napi::CallbackInfo & info) : Napi::ObjectWrap<RaStepCosts>(info), costs(numbers_of(info, 0), only_of(info)) {}
 
-// Sequences, expected tokens, the last index that may be chosen.
+// Sequences, expected tokens, the last index that may be chosen, and what a step with drafts may take, ms; absent: any time.
 Napi::Value RaStepCosts::choose(const Napi::CallbackInfo & info) {
-    const size_t choice = costs.choose(sequences_of(info), numbers_of(info, 1), choice_of(info, 2));
+    const double most_ms = info[3].IsNumber() ? info[3].As<Napi::Number>().DoubleValue() : INFINITY;
+    const size_t choice = costs.choose(sequences_of(info), numbers_of(info, 1), choice_of(info, 2), most_ms);
     return Napi::Number::New(info.Env(), static_cast<double>(choice));
 }
 

@@ -17,8 +17,10 @@
 #include <array>
 #include <cstddef>
 #include <cstdint>
+#include <memory>
 #include <mutex>
 #include <optional>
+#include <utility>
 #include <vector>
 
 #include "llama.h"
@@ -31,6 +33,24 @@ constexpr size_t DRAFT_CHOICES = DRAFT_LENGTHS.size();
 // A number for each of DRAFT_LENGTHS.
 using ByDraftLength = std::array<double, DRAFT_CHOICES>;
 
+// Where the drafts of one reply come from. It is told each token of the sequence from the reply's first step on.
+class DraftSource {
+    public:
+        virtual ~DraftSource() = default;
+
+        // The token at `position` of the sequence. One that it knows changes nothing; another one replaces what came from there on.
+        virtual void feed(size_t position, llama_token token) = 0;
+
+        // Tokens that a step gives on average with so many drafts: 1 with none, or where it predicts nothing.
+        virtual ByDraftLength expected() const = 0;
+
+        // Writes up to `count` drafted tokens; returns how many.
+        virtual int32_t draft(int32_t count, llama_token * into) const = 0;
+
+        // Overwrites what it knows of the text with zeros, and frees the memory. From then on it predicts nothing.
+        virtual void wipe() = 0;
+};
+
 /*
  * The text of one reply, its prompt included, and where its last tokens occurred before.
  *
@@ -38,26 +58,19 @@ using ByDraftLength = std::array<double, DRAFT_CHOICES>;
  * stays at that place; where one does not, it takes the place with the longest common text before it. How often predictions come true
  * is counted for this reply, by the length of the common text, also while nothing is drafted: so the counts cost no decodes.
  */
-class Lookup {
+class Lookup : public DraftSource {
     public:
         // `capacity`: tokens that the text has at most; its memory never moves, so that `wipe` overwrites all that there was.
         Lookup(const uint32_t * tokens, size_t count, size_t capacity);
-        ~Lookup() { wipe(); }
+        ~Lookup() override { clear(); }
         Lookup(const Lookup &) = delete;
         Lookup & operator=(const Lookup &) = delete;
 
-        // The token at `position` of the sequence. One that it knows changes nothing; another one replaces what came from there on. A
-        // position after a gap, or past the capacity, ends the lookup.
-        void feed(size_t position, llama_token token);
-
-        // Tokens that a step gives on average with so many drafts: 1 with none, or where it predicts nothing.
-        ByDraftLength expected() const;
-
-        // Writes up to `count` drafted tokens; returns how many.
-        int32_t draft(int32_t count, llama_token * into) const;
-
-        // Overwrites the text with zeros, and frees the memory. From then on it predicts nothing.
-        void wipe();
+        // A position after a gap, or past the capacity, ends the lookup.
+        void feed(size_t position, llama_token token) override;
+        ByDraftLength expected() const override;
+        int32_t draft(int32_t count, llama_token * into) const override;
+        void wipe() override { clear(); }
 
     private:
         // Lengths of the n-grams by which earlier places are found, longest first.
@@ -87,6 +100,7 @@ class Lookup {
         uint32_t slot(size_t gram, size_t last) const;
         void index();
         void cut(size_t length);
+        void clear();
 
         std::vector<llama_token> text;
         const size_t capacity;
@@ -103,6 +117,22 @@ class Lookup {
         bool ended = false;
 };
 
+// A text that is known beforehand, of whose tokens this share is claimed to come: for tests and benches.
+class Foretold : public DraftSource {
+    public:
+        Foretold(std::vector<llama_token> text, size_t fed, double chance) : text(std::move(text)), fed(fed), chance(chance) {}
+        void feed(size_t position, llama_token) override { fed = position + 1; }
+        ByDraftLength expected() const override;
+        int32_t draft(int32_t count, llama_token * into) const override;
+        void wipe() override { text.clear(); }
+
+    private:
+        std::vector<llama_token> text;
+        // Tokens of the sequence so far.
+        size_t fed;
+        const double chance;
+};
+
 /*
  * What a step takes by the number of sequences and of drafts: learned from the steps of several sequences, fixed for one. Only ratios
  * between numbers of drafts matter. A number that was not used for many steps is forgotten, and the steps without drafts are measured
@@ -115,8 +145,9 @@ class StepCosts {
         explicit StepCosts(const ByDraftLength & alone, std::optional<size_t> only = {}) : alone(alone), only(only) {}
 
         // The index of the best number of drafts. `expected`: tokens that a step gives, of all `sequences` together; `most`: the last
-        // index that may be chosen.
-        size_t choose(size_t sequences, const ByDraftLength & expected, size_t most);
+        // index that may be chosen; `most_ms`: what a step with drafts may take. For one sequence that decides nothing: no other one
+        // waits for the step, and no measured time is to move its digits.
+        size_t choose(size_t sequences, const ByDraftLength & expected, size_t most, double most_ms);
 
         // A step took so long, ms.
         void learn(size_t sequences, size_t choice, double ms);
@@ -150,12 +181,13 @@ class StepCosts {
         std::array<Learned, BUCKETS> learned;
 };
 
-// One reply's drafts, as JavaScript holds them: tokens of its prompt, and its most tokens, prompt and reply.
+// One reply's drafts, as JavaScript holds them: tokens of its prompt, and its most tokens, prompt and reply. Given a chance, the tokens are
+// the whole text, and the most tokens where the reply begins: Foretold.
 class RaDrafts : public Napi::ObjectWrap<RaDrafts> {
     public:
         explicit RaDrafts(const Napi::CallbackInfo & info);
 
-        // These are Lookup's, for the thread of all decodes, while JavaScript may wipe.
+        // These are the source's, for the thread of all decodes, while JavaScript may wipe.
         void feed(size_t position, llama_token token);
         ByDraftLength expected();
         int32_t draft(int32_t count, llama_token * into);
@@ -168,7 +200,7 @@ class RaDrafts : public Napi::ObjectWrap<RaDrafts> {
 
     private:
         std::mutex mutex;
-        Lookup lookup;
+        const std::unique_ptr<DraftSource> source;
 };
 
 // The costs of one context's steps. Used by the thread of all decodes alone.

@@ -49,6 +49,11 @@ export class ReplyText {
     return this.#thought?.thinking ?? false;
   }
 
+  /** The text may be within a thought, now or later. */
+  get mayThink(): boolean {
+    return this.#thought?.mayThink ?? false;
+  }
+
   /** Adds one token's bytes; returns the newly parsed text, which is often empty. */
   push(bytes: Uint8Array): ReplyParts {
     const text = this.#decoder.decode(bytes, { stream: true });

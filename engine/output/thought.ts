@@ -60,6 +60,11 @@ export class ThoughtSplitter {
     return this.#state === 'thought';
   }
 
+  /** The text may be within a thought, now or later. */
+  get mayThink(): boolean {
+    return this.#state !== 'content' || this.#format.anywhere === true || this.#format.part !== undefined;
+  }
+
   /** Adds text; returns the newly separated parts. */
   push(text: string): ReplyPiece {
     let reasoning = '';

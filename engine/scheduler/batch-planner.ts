@@ -1,4 +1,5 @@
 import type { DecodeCosts } from './copy-times.js';
+import { MOST_STEP_TOKENS, type Run } from './decoder.js';
 import type { Branch, RunningItem } from './job.js';
 
 /** A branch in the next decode, with this many tokens of its prompt; 0: its reply's next token. */
@@ -166,15 +167,25 @@ export class BatchPlanner implements Planner {
   }
 }
 
+/** As many tokens as no sequence holds. */
+const MOST_IN_RUN = 2 ** 30;
+
 /**
- * Number of tokens that each reply may be given in a run if no call comes from outside: all branches are replies, none in its
- * first step, from whose state others may wait to start, or wait for embeddings, which come from outside.
+ * The run in which these are decoded if no call comes from outside: all branches are replies, none in its first step, from whose state
+ * others may wait to start, or wait for embeddings, which come from outside. Undefined: they are decoded once, without drafts.
  */
-export function tokensInRun(items: readonly BatchItem[], running: readonly RunningItem[]): number {
-  if (items.some(({ count }) => count > 0)) return 1;
+export function runOf(
+  items: readonly BatchItem[],
+  running: readonly RunningItem[],
+): Pick<Run, 'most' | 'reserve' | 'once'> | undefined {
+  if (items.some(({ count }) => count > 0)) return undefined;
   if (items.length < running.length && items.length < running.filter(({ branch }) => !branch.awaitsImage).length)
-    return 1;
-  return Math.min(...items.map(({ branch }) => branch.ahead));
+    return undefined;
+  const most = items.map(({ branch }) => Math.min(branch.ahead.tokens, MOST_IN_RUN));
+  if (Math.max(...most) <= 1) return undefined;
+  if (!items.some(({ branch }) => branch.ahead.moves)) return { most };
+  // A bound that has moved meanwhile would be reached by fewer drafts than at another time, and so by other digits.
+  return { most, reserve: MOST_STEP_TOKENS, ...(Math.min(...most) < MOST_STEP_TOKENS && { once: true }) };
 }
 
 /** The depth to which a decode's time is attributed, in tokens: of several prompts the deepest. */

@@ -97,13 +97,20 @@ export interface Speculated {
   readonly accepted: number;
 }
 
+/** Tokens that a step chooses for a part at most: one, and those that were drafted. */
+export const MOST_STEP_TOKENS = 32;
+
 /**
  * Steps without JavaScript in between: all parts are next tokens of replies, and each step's last chosen tokens are the next
  * step's input. They continue until one chooses an end token, or `halt`.
  */
 export interface Run {
-  /** The most tokens that a part is given. */
-  readonly most: number;
+  /** The most tokens that each part is given; the steps end with the first one that has them. */
+  readonly most: readonly number[];
+  /** A further step begins only where each part may have so many more tokens. Absent: 1. */
+  readonly reserve?: number;
+  /** What a step of several parts with drafts may take, ms. Absent: any time. */
+  readonly stepMs?: number | undefined;
   /** One step only, which may have drafts. Absent: false. */
   readonly once?: boolean;
   /**

@@ -4,8 +4,10 @@ import type { GenerateJob, Output, ReplyLimit, SequenceClaims } from '../protoco
 import { promptLength, type PlacedImage } from '../protocol/prompt.js';
 import { Reply } from './reply.js';
 import type { WorkLimits } from './step-limits.js';
-import type { Branch, EndedReply, ModelTokens, Work } from './job.js';
+import type { Branch, EndedReply, ModelTokens, TokensAhead, Work } from './job.js';
 import type { CacheScope, StateElsewhere } from '../protocol/cache-key.js';
+
+const ONE_AHEAD: TokensAhead = { tokens: 1, moves: false };
 
 /** A prompt no longer than this is evaluated again sooner than its state is saved in a decode of its own. */
 const LEAST_SAVED_TOKENS = 32;
@@ -161,8 +163,8 @@ class ReplyBranch implements Branch {
     return this.#reply.pending;
   }
 
-  get ahead(): number {
-    return this.progress.left > 0 ? 1 : this.#reply.ahead;
+  get ahead(): TokensAhead {
+    return this.progress.left > 0 ? ONE_AHEAD : this.#reply.ahead;
   }
 
   get stepwise(): boolean {

@@ -14,6 +14,13 @@ export interface EndedReply {
   readonly last: number;
 }
 
+export interface TokensAhead {
+  /** At least 1. */
+  readonly tokens: number;
+  /** They may become more before the last of them: by another limit, or by a text to which the bound does not apply. */
+  readonly moves: boolean;
+}
+
 /** One reply or one question on one sequence: it provides its part of the next step, and receives the result. */
 export interface Branch {
   readonly sequence: number;
@@ -29,15 +36,15 @@ export interface Branch {
   readonly pending?: Promise<void> | undefined;
   /** Settles when the embeddings of its prompt's next image have arrived. Never rejects. Undefined if it needs none now. */
   readonly awaitsImage?: Promise<void> | undefined;
-  /** Next tokens that it may have; at least 1. */
-  readonly ahead: number;
+  /** Next tokens that it may have. */
+  readonly ahead: TokensAhead;
   /** Each of them is to be chosen after the one before was accepted, which may constrain it. Absent: false. */
   readonly stepwise?: boolean;
   /** The next part: `count` prompt tokens, at most all that are left; 0 once there are none. Called once a step. */
   part(count: number): StepPart;
   /** Takes the part's result and adds its outputs to `out`. The loop handles faults. */
   accept(result: Exclude<PartResult, { kind: 'fault' }>, out: Output[]): void;
-  /** Ends its reply, if it has all the tokens that it may have. Absent: it has no limit. */
+  /** Ends its reply, if it has all the tokens that it may have; asks for more, where it waits for them. Absent: it has no limit. */
   endLimited?(out: Output[]): void;
   /** Disposes samplers. Idempotent. */
   dispose(): void;

@@ -1,4 +1,4 @@
-import type { Decoder, Sampler, Speculated } from './decoder.js';
+import { MOST_STEP_TOKENS, type Decoder, type Sampler, type Speculated } from './decoder.js';
 import { callGrammar } from '../grammar/calls.js';
 import { grammarAfter } from '../grammar/gbnf.js';
 import { MAX_CALLS } from '../output/calls/call-parser.js';
@@ -7,7 +7,7 @@ import { ReplyText, type ReplyParts } from '../output/reply-text.js';
 import type { CallFormat, ThoughtLimit } from '../protocol/reply-format.js';
 import { REQUEST_AHEAD_TOKENS, type FinishReason, type Output, type ReplyLimit } from '../protocol/jobs.js';
 import type { GenerateJob } from '../protocol/jobs.js';
-import type { ModelTokens } from './job.js';
+import type { ModelTokens, TokensAhead } from './job.js';
 
 const NOTHING: ReplyParts = { reasoning: '', content: '', calls: [] };
 
@@ -21,6 +21,8 @@ interface End {
 export class Reply {
   readonly sampler: Sampler;
   readonly #id: number;
+  readonly #maxTokens: number;
+  readonly #speculates: boolean;
   readonly #choice: number;
   readonly #model: ModelTokens;
   readonly #text: ReplyText;
@@ -73,6 +75,8 @@ export class Reply {
       );
     }
     this.#id = id;
+    this.#maxTokens = job.maxTokens;
+    this.#speculates = draftFrom !== undefined;
     this.#choice = choice;
     this.#limit = { tokens: job.limit ?? job.maxTokens, last: job.limit === undefined };
     this.#model = model;
@@ -89,10 +93,20 @@ export class Reply {
     return this.#last;
   }
 
-  /** Tokens that may be generated before a bound takes effect: all that are left, also of the thought. */
-  get ahead(): number {
-    const left = Math.min(this.#limit.tokens - this.#tokens, this.#thoughtBound?.ahead ?? Infinity);
-    return Math.max(1, left);
+  /** Tokens that may be generated before a bound takes effect: all that are left, also of a thought. */
+  get ahead(): TokensAhead {
+    const left = this.#limit.tokens - this.#tokens;
+    const ofThought = this.#thoughtBound?.ahead(this.#text.mayThink) ?? Infinity;
+    return { tokens: Math.max(1, Math.min(left, ofThought)), moves: !this.#limit.last || ofThought < left };
+  }
+
+  /**
+   * Tokens that it must be allowed to have before its next step. A step with drafts may give many, and fewer would be drafted just before a
+   * limit that is raised a moment later: the number of drafts, which moves last digits, is not to follow from that moment. The first
+   * token is drafted for none.
+   */
+  get #needed(): number {
+    return this.#speculates && this.#tokens > 0 ? Math.min(MOST_STEP_TOKENS, this.#maxTokens - this.#tokens) : 1;
   }
 
   /** Whether each of its tokens may begin a call that constrains the next one. */
@@ -112,7 +126,7 @@ export class Reply {
 
   /** Settles when its next token can be chosen: {@link Sampler.pending}, or it waits for a limit. */
   get pending(): Promise<void> | undefined {
-    return this.sampler.pending ?? (this.waits(1) ? this.#limitCome() : undefined);
+    return this.sampler.pending ?? (this.waits(this.#needed) ? this.#limitCome() : undefined);
   }
 
   /** Whether it may have `tokens` more tokens only with another limit, for which it waits. */
@@ -127,7 +141,7 @@ export class Reply {
 
   /** Sets how many tokens it may have. Returns whether it waited for that. */
   limit(limit: ReplyLimit): boolean {
-    const waited = this.waits(1);
+    const waited = this.waits(this.#needed);
     this.#limit = limit;
     this.#asked = false;
     this.#settle();
@@ -135,8 +149,9 @@ export class Reply {
     return waited;
   }
 
-  /** Ends it, if it may not have `tokens` more tokens. Returns whether it ended so. */
+  /** Ends it, if it may not have `tokens` more tokens; asks for more, where it waits for them. Returns whether it ended so. */
   endLimited(out: Output[], tokens = 1): boolean {
+    if (this.#needed > 1 && this.waits(this.#needed)) this.ask(out, 0);
     if (this.#over || !this.#limit.last || this.#tokens + tokens <= this.#limit.tokens) return false;
     this.#add(NOTHING, { reason: 'length' }, out);
     return true;
@@ -277,9 +292,9 @@ class ThoughtBound {
     this.#left = limit.tokens;
   }
 
-  /** Tokens after which the thought may have to be closed. */
-  get ahead(): number {
-    return Math.max(1, this.#left);
+  /** Tokens after which a thought may have to be closed. `mayThink`: whether the text may be within one, now or later. */
+  ahead(mayThink: boolean): number {
+    return mayThink || this.#closed !== undefined ? Math.max(1, this.#left) : Infinity;
   }
 
   /** The token in place of the sampled one. */

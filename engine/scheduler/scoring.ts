@@ -89,7 +89,7 @@ export class Scoring implements Work {
 class QuestionBranch implements Branch {
   readonly sequence: number;
   readonly progress: PromptProgress;
-  readonly ahead = 1;
+  readonly ahead = { tokens: 1, moves: false };
   /** Its own copy of input and tail. */
   readonly #tokens: Uint32Array;
   readonly #labels: Uint32Array;

@@ -29,7 +29,7 @@ import { RefillWait } from './refill-wait.js';
 import { Jobs, stepsOf } from './jobs.js';
 import { type Emit, Outbox, SEND_MS } from './outbox.js';
 import { PrefillAhead } from './prefill-ahead.js';
-import { BatchPlanner, depthOf, PrefillBudget, tokensInRun, type BatchItem, type Planner } from './batch-planner.js';
+import { BatchPlanner, depthOf, PrefillBudget, runOf, type BatchItem, type Planner } from './batch-planner.js';
 import { StepPlanner } from './step-planner.js';
 import type { GenerateJob, ReplyLimit, ScoreJob } from '../protocol/jobs.js';
 import type { EngineReport } from '../protocol/messages.js';
@@ -213,16 +213,17 @@ export class StepLoop {
     const depth = depthOf(items);
     const fed = parts.map(({ tokens }) => tokens);
     const single = this.#pendingWait.interrupted || this.#jobs.hasPutOff;
-    const most = tokensInRun(items, this.#jobs.running);
+    const run = runOf(items, this.#jobs.running);
     let from = this.#clock.now();
     // A prompt may take long: outputs are sent before it.
     const due = this.#outbox.due(from) || counts.some((count) => count > 0);
     const everyMs = this.#limits.sendMs ?? SEND_MS;
     const checked = items.some(({ branch }) => branch.stepwise === true);
     // A step that no other follows is a run too where it may have drafts: which steps have some is not to depend on calls from outside.
-    const runs = most > 1 && (this.#limits.speculation === 'auto' || (!single && !checked));
-    const asked = { most, everyMs, ...(single && { once: true }), ...(checked && { checked }) };
-    const decoding = this.#decoder.step(parts, runs ? asked : undefined);
+    const runs = run && (this.#limits.speculation === 'auto' || (!single && !checked && run.once !== true));
+    const { stepMs } = this.#limits;
+    const asked = runs && { ...run, everyMs, stepMs, ...(single && { once: true }), ...(checked && { checked }) };
+    const decoding = this.#decoder.step(parts, asked || undefined);
     let next = decoding.next();
     // While llama.cpp computes on another thread, so that it costs no extra time.
     if (due) this.#flush();

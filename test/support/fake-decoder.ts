@@ -179,8 +179,9 @@ export class FakeDecoder implements Decoder, SequenceStates {
     this.#begin(parts);
     let results = await this.#step(parts);
     let untold = results;
-    const { most = 1, once = false, checked = false } = this.#runTells > 0 && run ? run : {};
-    for (let made = 1; !once && !checked && made < most && this.#goesOn(parts, results); made += 1) {
+    const { most = [1], reserve = 1, once = false, checked = false } = this.#runTells > 0 && run ? run : {};
+    const end = once || checked ? 1 : Math.min(...most) - reserve + 1;
+    for (let made = 1; made < end && this.#goesOn(parts, results); made += 1) {
       if (made === 1) this.runs += 1;
       // As in the addon, other code has its turn meanwhile.
       await new Promise(setImmediate);

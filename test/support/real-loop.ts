@@ -80,7 +80,7 @@ export class RealLoop {
   #calls = 0;
 
   /** Returns the limit of the replies that ask for one. */
-  nextLimit: () => ReplyLimit = () => ({ tokens: Infinity, last: true });
+  nextLimit: () => ReplyLimit | Promise<ReplyLimit> = () => ({ tokens: Infinity, last: true });
 
   private constructor(
     below: Pick<LlamaContext, 'dispose'>,
@@ -99,7 +99,8 @@ export class RealLoop {
     const tokens = { isEnd: (token: number) => token === end, bytes, control, tokenize };
     const emit: Emit = (_, outputs, held) => {
       for (const output of outputs) {
-        if (output.kind === 'needsTokens') setImmediate(() => this.#loop.limit(output.id, this.nextLimit()));
+        if (output.kind === 'needsTokens')
+          setImmediate(async () => this.#loop.limit(output.id, await this.nextLimit()));
       }
       this.#outputs.push(...outputs);
       this.held.push(...held);

@@ -235,9 +235,10 @@ t.test('a run of steps ends at the thought’s bound', (t) => {
   const reply = new Reply(1, 0, { ...job, ...sampling }, model, decoder);
   const ahead = [];
   for (const text of ['Hi', 'Hi', 'Hi', 'Hi', 'Hi', 'Hi']) {
-    ahead.push(reply.ahead);
+    ahead.push(reply.ahead.tokens);
     reply.accept(TEXTS.indexOf(text), []);
   }
   t.strictSame(ahead, [3, 2, 1, 1, 1, 1]);
+  t.strictSame(reply.ahead, { tokens: 14, moves: false }, 'and not after the last thought that may be');
   t.end();
 });

@@ -9,7 +9,6 @@ import {
   decodeOnce,
   type StepPart,
   type PartResult,
-  type Run,
   type Sampler,
   type Sampling,
 } from '../../../../engine/scheduler/decoder.js';
@@ -114,7 +113,11 @@ class Replies {
     );
   }
 
-  async #step(tokens: (i: number) => Uint32Array, run?: Run, reported: () => void = () => undefined): Promise<void> {
+  async #step(
+    tokens: (i: number) => Uint32Array,
+    run?: Parameters<typeof decodeRun>[2],
+    reported: () => void = () => undefined,
+  ): Promise<void> {
     const parts = SEQUENCES.map((sequence, i): StepPart => {
       return { kind: 'sample', sequence, tokens: tokens(i), sampler: this.sampler(i) };
     });

@@ -1,10 +1,11 @@
 /** Speculation by prompt lookup: replies have the tokens that they have without it, in fewer decodes where text repeats. */
 import t, { type Test } from 'tap';
 import { callRules } from '../../../../engine/grammar/calls.js';
-import { DRAFT_LENGTHS, engineAddon, type AddonDrafts } from '../../../../engine/llama/addon.js';
+import { DRAFT_LENGTHS, engineAddon, type AddonDrafts, type EngineAddon } from '../../../../engine/llama/addon.js';
 import { loadRuntime } from '../../../../engine/llama/runtime.js';
 import type { GenerateJob, Output } from '../../../../engine/protocol/jobs.js';
 import type { Speculation } from '../../../../engine/protocol/setup.js';
+import { decodeOnce } from '../../../../engine/scheduler/decoder.js';
 import type { Emit } from '../../../../engine/scheduler/outbox.js';
 import { StepLoop } from '../../../../engine/scheduler/step-loop.js';
 import { sameDistribution } from '../../../support/chi-square.js';
@@ -71,6 +72,25 @@ t.test('a reply whose limit is raised in parts has the same tokens, and none pas
       if (speculation === 'off') t.ok(cut.evaluated <= OLD.length + last, `${cut.evaluated} evaluated`);
     }
   }
+});
+
+t.test('a reply that runs alone has the same decodes whenever its limit is raised', async (t) => {
+  known(t, EDITED);
+  const made = await loop(t);
+  const decodes: number[][] = [];
+  // The last ones are so many that it waits at each limit.
+  for (const turns of [0, 400, 40_000]) {
+    let tokens = 100;
+    made.nextLimit = async () => {
+      for (let turn = 0; turn < turns; turn += 1) await new Promise(setImmediate);
+      tokens = Math.min(EDITED.length, tokens + 50);
+      return { tokens, last: tokens === EDITED.length };
+    };
+    const ran = await made.run(edit({ limit: tokens }));
+    t.same(ran.tokens, [EDITED]);
+    decodes.push([ran.decodes, ran.drafted, ran.accepted]);
+  }
+  t.same(decodes.slice(1), [decodes[0], decodes[0]]);
 });
 
 t.test('the tokens that a reply has without drafts, greedy, by seed, with top_p and penalties', async (t) => {
@@ -167,6 +187,63 @@ t.test('several replies: each its own text, also beside one that repeats nothing
     tokens,
     texts.map((text) => text.slice(0, 100)),
   );
+});
+
+t.test('a reply near its end has no tokens too many, and the others of the step are drafted for', async (t) => {
+  known(t, EDITED, EDITED);
+  const { decoder } = await loop(t);
+  const replies = [0, 1].map((sequence) => ({
+    kind: 'sample' as const,
+    sequence,
+    sampler: decoder.sampler({ ...edit({ seed: sequence }), draftFrom: Uint32Array.from(OLD) }),
+    tokens: Uint32Array.from(OLD.slice(-1)),
+    said: [] as number[],
+  }));
+  for (const { sequence } of replies)
+    await decodeOnce(decoder, [{ kind: 'prefill', sequence, tokens: Uint32Array.from(OLD.slice(0, -1)) }]);
+  let most = 0;
+  while ((replies[0]?.said.length ?? 0) < 100) {
+    const run = { most: [100, 2], everyMs: 0, once: true };
+    const first = replies[0]?.said.length === 0;
+    const { value } = await decoder.step(replies, first ? undefined : run).next();
+    for (const [i, reply] of replies.entries()) {
+      const result = value[i];
+      if (result?.kind !== 'token') throw new Error(`no token but ${result?.kind ?? 'nothing'}`);
+      const tokens = [result.token, ...(result.then ?? [])];
+      t.ok(i === 0 || tokens.length <= 2, 'as many as it may have');
+      if (i === 0) most = Math.max(most, tokens.length);
+      reply.said.push(...tokens);
+      reply.tokens = Uint32Array.of(...tokens.slice(-1));
+    }
+  }
+  t.ok(most > 3, `${most} tokens in a step`);
+  for (const { said, sampler } of replies) {
+    t.same(said, EDITED.slice(0, said.length));
+    sampler.dispose();
+  }
+});
+
+t.test('drafts of another source than the text: they may be right or wrong, and the tokens are the same', async (t) => {
+  const novel = Array.from({ length: 120 }, (_, i) => 100 + ((i * 31) % 400));
+  known(t, novel);
+  const addon = engineAddon() as { RaDrafts: EngineAddon['RaDrafts'] };
+  const Own = addon.RaDrafts;
+  t.teardown(() => (addon.RaDrafts = Own));
+  const decodes: number[] = [];
+  for (const foretold of [novel, novel.map((token, i) => (i % 10 === 9 ? 7 : token)), novel.map(() => 7)]) {
+    addon.RaDrafts = class extends Own {
+      constructor(prompt: Uint32Array) {
+        super(Uint32Array.of(...prompt, ...foretold), prompt.length, 0.98);
+      }
+    };
+    const made = await loop(t);
+    const ran = await made.run(generateJob(OLD, { maxTokens: novel.length, seed: 0 }));
+    t.same(ran.tokens, [novel]);
+    t.equal(ran.accepted, novel.length - ran.decodes);
+    decodes.push(ran.decodes);
+  }
+  const [right = 0, most = 0, none = 0] = decodes;
+  t.ok(right < most && most < none && none === novel.length, decodes.join(' '));
 });
 
 t.test('a cancelled reply leaves nothing that changes another one', async (t) => {
@@ -412,6 +489,9 @@ t.test('how many are drafted: within 5 % of the best number, off where it does n
         t.ok(share > 0.95, `${device}, ${sequences} sequences, ${chance.toFixed(1)}: ${share.toFixed(3)} of the best`);
         const plain = sequences / stepMs(0);
         t.ok(tokens / took > 0.98 * plain, 'never slower than without');
+        const mostMs = 2 * stepMs(0);
+        const bounded = DRAFT_LENGTHS[chosen.choose(sequences, expected, DRAFT_LENGTHS.length - 1, mostMs)] ?? 0;
+        t.ok(sequences === 1 || bounded === 0 || ms(sequences * (1 + bounded)) < 1.01 * mostMs, 'within the bound');
       }
   t.end();
 });
