@@ -14,6 +14,7 @@ import {
   withCheckpoints,
   estimateNeeds,
   type Needs,
+  withDrafts,
   withGrammars,
   withPrefixCache,
   repackedBytes,
@@ -159,7 +160,8 @@ async function load(opened: OpenedBackend, setup: EngineSetup): Promise<Loaded> 
   const weights = await insights.estimateModelResourceRequirementsV2({ gpuLayers });
   const free = check?.free ?? (await freeMemory(llama));
   const vocabulary = info.metadata.tokenizer.ggml.tokens.length;
-  const estimated = withGrammars(await estimateNeeds(insights, weights, plan), setup.kind, vocabulary);
+  const grammars = withGrammars(await estimateNeeds(insights, weights, plan), setup.kind, vocabulary);
+  const estimated = withDrafts(grammars, setup, plan, vocabulary);
   const saving = (appendOnly: boolean): Needs =>
     withCheckpoints(estimated, seats, appendOnly, setup.checkpoints?.bytes, free.cpuRam);
   const needs = withPrefixCache(saving(!plan.truncatable), setup, free.cpuRam, roomForMemoryFiles()?.total);

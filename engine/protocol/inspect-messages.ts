@@ -24,6 +24,7 @@ export type SizingSetup = Pick<
   | 'swaFull'
   | 'kv'
   | 'checkpoints'
+  | 'speculation'
   | 'prefixCache'
   | 'projector'
 > &

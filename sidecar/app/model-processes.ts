@@ -58,7 +58,7 @@ export function composeEngine(
   plans: readonly ReplicaPlan[],
   { entry, engines, weights, memory, template, log, wanted, events }: EngineParts,
 ): ReplicatedEngine {
-  const { id, load, idleUnloadMs, gpu, stepMs, prefillShare, prefillAhead, speculation } = model;
+  const { id, load, idleUnloadMs, gpu, stepMs, prefillShare, prefillAhead } = model;
   const { bytes, maxAgeMs } = model.prefixCache;
   const known = sameWeights(weights, (reason) => log.warn('weights not hashed', { model: id, reason }));
   // CUDA's order of the devices, which is not Vulkan's.
@@ -74,7 +74,6 @@ export function composeEngine(
         stepMs,
         prefillShare,
         prefillAhead,
-        speculation,
         prefixCache: { ...(bytes !== undefined && { bytes }), maxAgeMs, engines },
         heartbeatMs: HEARTBEAT_MS,
         ...(remote && { remote }),

@@ -238,9 +238,11 @@ export type Sized = Question['model']['setup'];
 /** Of a model, each of its replicas. */
 export function setupOf(model: ModelConfig): Sized & Pick<EngineSetup, 'prefixReuse'> {
   const { file, kind, seats, contextPerSeat, threads, cores, gpu, flashAttention, prefillTokensPerStep } = model;
-  const { gpuLayers, swaFull, kv, checkpoints, prefixReuse, prefixCache } = model;
+  const { gpuLayers, swaFull, kv, checkpoints, speculation, prefixReuse, prefixCache } = model;
   const where = { ...(cores !== undefined && { cores }), gpu, ...(gpuLayers !== 'all' && { gpuLayers }) };
-  const kept = isPooling(kind) ? { prefixReuse: 'off' as const } : { checkpoints, prefixReuse, prefixCache };
+  const kept = isPooling(kind)
+    ? { prefixReuse: 'off' as const }
+    : { checkpoints, speculation, prefixReuse, prefixCache };
   const state = { prefillTokensPerStep, swaFull, kv, ...kept };
   const projector = projectorOf(model);
   return {

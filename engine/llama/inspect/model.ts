@@ -28,6 +28,7 @@ import {
   estimateNeeds,
   type ContextPlan,
   type Needs,
+  withDrafts,
   withGrammars,
   repackedBytes,
 } from '../memory/estimate.js';
@@ -102,15 +103,16 @@ export async function inspectModel(
     const repacked =
       gpuLayers > 0 ? 0 : Math.min(weights.cpuRam, repackedBytes(info.fullTensorInfo ?? [], llama.systemInfo));
     const vocabulary = info.metadata.tokenizer.ggml.tokens.length;
-    const grammars = (bare: Needs): Needs => withGrammars(bare, setup.kind, vocabulary);
-    const estimated = grammars(await estimate(plan));
+    const withTexts = (bare: Needs): Needs =>
+      withDrafts(withGrammars(bare, setup.kind, vocabulary), setup, plan, vocabulary);
+    const estimated = withTexts(await estimate(plan));
     const saving = withCheckpoints(estimated, plan.seats, !plan.truncatable, setup.checkpoints?.bytes, free.cpuRam);
     const needs = withPrefixCache(saving, setup, free.cpuRam, roomForMemoryFiles()?.total);
     findings.push(memoryFinding(needs, plan, free));
     // Of the caches those alone whose bytes are set: others take what the seats leave.
     const { checkpoints, prefixCache } = setup;
     const withCaches = (bare: Needs): Needs => {
-      const calls = grammars(bare);
+      const calls = withTexts(bare);
       const appendOnly = checkpoints?.bytes !== undefined && !plan.truncatable;
       const saved = withCheckpoints(calls, plan.seats, appendOnly, checkpoints?.bytes, free.cpuRam);
       if (prefixCache?.bytes === undefined) return saved;

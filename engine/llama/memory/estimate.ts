@@ -7,6 +7,7 @@ import { firstProblem, misfit, type Need, tooHeavy, totalOf, usableOf } from './
 import { grammarNeed } from '../../grammar/mask-memory.js';
 import { CACHE_SHARE, MOST_CACHE_BYTES } from '../../protocol/cache-key.js';
 import { GgmlType } from '../package.js';
+import { MOST_LOGITS } from '../addon.js';
 
 /** How a context is going to be made. */
 export interface ContextPlan {
@@ -97,6 +98,36 @@ export function withCheckpoints(
 export function withGrammars(needs: Needs, kind: EngineSetup['kind'], vocabulary: number): Needs {
   if (kind !== 'chat') return needs;
   return { ...needs, cpu: { ...needs.cpu, grammars: grammarNeed(vocabulary) } };
+}
+
+/** Of the tables in which a reply's last tokens are looked up (engine/native/speculation.h): two of so many entries at most. */
+const LOOKUP = { tables: 2, entries: 1 << 16, entryBytes: 4 } as const;
+
+/** Of each token of a reply's text, itself and its place in each table. */
+const TEXT_BYTES = 12;
+
+/**
+ * A model's memory including what drafting takes, which is host memory. Nothing where nothing is drafted: for decisions, where past state
+ * cannot be truncated, or where `speculation` is off. `vocabulary`: tokens.
+ */
+export function withDrafts(
+  needs: Needs,
+  { kind, speculation }: Pick<EngineSetup, 'kind' | 'speculation'>,
+  {
+    contextPerSeat,
+    batchSize,
+    truncatable,
+  }: Pick<ContextPlan, 'contextPerSeat' | 'batchSize'> & { truncatable: boolean },
+  vocabulary: number,
+): Needs {
+  if (kind !== 'chat' || speculation !== 'auto' || !truncatable) return needs;
+  const { tables, entries, entryBytes } = LOOKUP;
+  const drafts = {
+    logits: Float32Array.BYTES_PER_ELEMENT * Math.min(MOST_LOGITS, batchSize * vocabulary),
+    perSeat:
+      tables * entryBytes * Math.min(entries, 2 ** Math.ceil(Math.log2(contextPerSeat))) + TEXT_BYTES * contextPerSeat,
+  };
+  return { ...needs, cpu: { ...needs.cpu, drafts } };
 }
 
 /** Less would have room for a few prompts of a small model only, so there is no cache then; bytes. */

@@ -13,6 +13,8 @@ export interface Need {
   readonly prefixCache?: number;
   /** At most, for grammars: in all, and for each seat besides; absent: none. */
   readonly grammars?: { readonly stores: number; readonly perSeat: number };
+  /** At most, for tokens that are drafted: logits of a step, and for each seat what they are looked up in; absent: none. */
+  readonly drafts?: { readonly logits: number; readonly perSeat: number };
 }
 
 /** Kept free: for the sidecar, its prompt host and other processes; bytes. */
@@ -35,13 +37,13 @@ export function totalOf(need: Need, seats: number): number {
   return fixedOf(need) + eachOf(need) * seats;
 }
 
-function fixedOf({ weights, compute, checkpoints = 0, prefixCache = 0, grammars }: Need): number {
-  return weights + compute + checkpoints + prefixCache + (grammars?.stores ?? 0);
+function fixedOf({ weights, compute, checkpoints = 0, prefixCache = 0, grammars, drafts }: Need): number {
+  return weights + compute + checkpoints + prefixCache + (grammars?.stores ?? 0) + (drafts?.logits ?? 0);
 }
 
 /** Of one seat. */
-function eachOf({ perSeat, grammars }: Need): number {
-  return perSeat + (grammars?.perSeat ?? 0);
+function eachOf({ perSeat, grammars, drafts }: Need): number {
+  return perSeat + (grammars?.perSeat ?? 0) + (drafts?.perSeat ?? 0);
 }
 
 /** Seats that fit into `usable` bytes, at most {@link MOST_SEATS}; 0: not even one. */
@@ -55,7 +57,7 @@ export function seatsThatFit(need: Need, usable: number): number {
  * undefined if it fits. The line follows the model's name. `where`: `memory`, `GPU memory`.
  */
 export function misfit(need: Need, wanted: Wanted, free: number, where: string): string | undefined {
-  const { weights, perSeat, compute, checkpoints = 0, prefixCache = 0, grammars } = need;
+  const { weights, perSeat, compute, checkpoints = 0, prefixCache = 0, grammars, drafts } = need;
   const { seats, contextPerSeat } = wanted;
   const total = totalOf(need, seats);
   const usable = usableOf(free);
@@ -67,6 +69,7 @@ export function misfit(need: Need, wanted: Wanted, free: number, where: string):
     ...(checkpoints > 0 ? [`checkpoints ${gib(checkpoints)}`] : []),
     ...(prefixCache > 0 ? [`prefix cache ${gib(prefixCache)}`] : []),
     ...(grammars ? [`grammars ${gib(grammars.stores + grammars.perSeat * seats)}`] : []),
+    ...(drafts ? [`drafts ${gib(drafts.logits + drafts.perSeat * seats)}`] : []),
   ].join(', ');
   return `it needs ${gib(total)} GiB of ${where} (${parts}) and ${freeText(free, total)}. ${remedy(need, wanted, usable)}`;
 }
@@ -100,7 +103,7 @@ const CONTEXT_STEP = 256;
 /** Past state grows evenly with seats and with tokens, so either can be reduced. */
 function remedy(need: Need, { seats, contextPerSeat }: Wanted, usable: number): string {
   const fitting = seatsThatFit(need, usable);
-  const left = usable - fixedOf(need) - (need.grammars?.perSeat ?? 0) * seats;
+  const left = usable - fixedOf(need) - (eachOf(need) - need.perSeat) * seats;
   const tokens = Math.floor((left / (need.perSeat * seats)) * (contextPerSeat / CONTEXT_STEP)) * CONTEXT_STEP;
   const shorter = tokens >= CONTEXT_STEP ? `${tokens.toLocaleString('en')} tokens for each of ${seats}` : undefined;
   if (fitting >= 1) {

@@ -1,5 +1,5 @@
 import t from 'tap';
-import { withCheckpoints } from '../../../../engine/llama/memory/estimate.js';
+import { withCheckpoints, withDrafts } from '../../../../engine/llama/memory/estimate.js';
 import { misfit, RESERVE, totalOf } from '../../../../engine/llama/memory/verdict.js';
 
 const GIB = 2 ** 30;
@@ -25,4 +25,24 @@ t.test('they count in the memory check', async (t) => {
   const { cpu } = withCheckpoints(needs, 8, true, 5 * GIB, 4 * GIB);
   t.equal(totalOf(cpu, 8), 7 * GIB);
   t.match(misfit(cpu, { seats: 8, contextPerSeat: 4096 }, 4 * GIB, 'memory'), /compute 0, checkpoints 5\) and/);
+});
+
+t.test('drafts count too: logits of a step, and for each seat its text with its tables', async (t) => {
+  const plan = { contextPerSeat: 4096, batchSize: 256, truncatable: true };
+  const setup = { kind: 'chat', speculation: 'auto' } as const;
+  const { cpu } = withDrafts(needs, setup, plan, 50_000);
+  t.strictSame(cpu.drafts, { logits: 4 * 256 * 50_000, perSeat: 2 * 4 * 4096 + 12 * 4096 });
+  t.equal(totalOf(cpu, 8) - totalOf(needs.cpu, 8), 51_200_000 + 8 * 81_920);
+  t.match(misfit(cpu, { seats: 8, contextPerSeat: 4096 }, GIB, 'memory'), /, drafts 0.05\) and/);
+  const long = { ...plan, contextPerSeat: 1 << 20, batchSize: 4096 };
+  t.strictSame(withDrafts(needs, setup, long, 150_000).cpu.drafts, {
+    logits: 2 ** 26,
+    perSeat: 2 ** 19 + 12 * 2 ** 20,
+  });
+  for (const none of [
+    withDrafts(needs, { kind: 'chat', speculation: 'off' }, plan, 50_000),
+    withDrafts(needs, { kind: 'decision', speculation: 'auto' }, plan, 50_000),
+    withDrafts(needs, setup, { ...plan, truncatable: false }, 50_000),
+  ])
+    t.equal(none, needs);
 });
