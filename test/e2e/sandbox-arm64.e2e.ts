@@ -1,4 +1,4 @@
-/** The vision process's system call filter compiles for arm64, where `arm64.e2e.ts` runs the engine but no addon of ours. Needs a cross compiler. */
+/** The vision process's system call filter compiles for arm64, where `arm64.e2e.ts` runs the engine but loads no image. Needs a cross compiler. */
 import { spawnSync } from 'node:child_process';
 import { dirname } from 'node:path';
 import { fileURLToPath } from 'node:url';
