@@ -12,7 +12,7 @@ import { closed, UTC_TIME } from '../contracts/common-schema.js';
 import { repeatedName } from '../contracts/json.js';
 import { compile } from '../contracts/validator.js';
 import { CREDIT_CODE } from '../contracts/written-code.js';
-import { FileProblem, readText } from '../lib/checked-file.js';
+import { checkLength, FileProblem, readText } from '../lib/checked-file.js';
 import { replaceOperatorsFile, withLock } from '../lib/replace-file.js';
 import { parseUsd } from '../domain/money.js';
 import { inParts, type LargeFormat } from './large-file.js';
@@ -262,9 +262,10 @@ export async function addGrant(
     const after: CreditFile = { version, accounts: { ...accounts, [account]: [...(old ?? []), grant] } };
     const written = `${JSON.stringify(after, null, 2)}\n`;
     parseCreditFile(written, file);
+    checkLength(CREDIT, written, file);
     await replaceOperatorsFile(file, written, async () => {
-      await stillHeld();
       await note();
+      await stillHeld();
     });
     return 'granted';
   });

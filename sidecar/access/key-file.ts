@@ -18,7 +18,7 @@ import {
 import { exactTime } from '../lib/clock.js';
 import { LIMIT_GROUPS, TOKEN_LIMITS, tokenLimitsOf, type KeyLimits, type Limit, type TokenLimits } from './limits.js';
 import { repeatedName } from '../contracts/json.js';
-import { FileProblem, readChecked, readText } from '../lib/checked-file.js';
+import { checkLength, FileProblem, readChecked, readText } from '../lib/checked-file.js';
 import { replaceOperatorsFile } from '../lib/replace-file.js';
 import { inParts, type LargeFormat } from './large-file.js';
 
@@ -314,5 +314,7 @@ export const KEYS: LargeFormat<KeyFile> = {
  */
 export async function writeKeyFile(file: string, content: KeyFile, mayReplace?: () => Promise<void>): Promise<void> {
   checked(content, file);
-  await replaceOperatorsFile(file, `${JSON.stringify(content, null, 2)}\n`, mayReplace);
+  const text = `${JSON.stringify(content, null, 2)}\n`;
+  checkLength(KEYS, text, file);
+  await replaceOperatorsFile(file, text, mayReplace);
 }

@@ -32,7 +32,7 @@ export function createKey(prefix: string): { readonly key: string; readonly stor
 
 /** Whether a text has a key for callers in it, which somebody may have pasted for a name. */
 export function holdsKey(text: string): boolean {
-  return /\bra-(?:key|dev)-[\w-]{43}/.test(text);
+  return /ra-(?:key|dev)-[\w-]{43}/.test(text);
 }
 
 /** A created key. It is stored nowhere else and must be shown to the operator once. */
@@ -114,6 +114,8 @@ export class KeyStore {
    */
   async change(id: string, patch: Patch): Promise<PropertiesChanged> {
     return this.#changeKey<PropertiesChanged>(id, (old) => {
+      const problemOfEnd = laterEnd(old, patch.expires);
+      if (problemOfEnd) return { result: { kind: 'invalid', ...problemOfEnd } };
       const { weight, limits, ...rest } = old;
       const base = {
         ...rest,
@@ -169,7 +171,9 @@ export class KeyStore {
       if (ends <= now.getTime()) return { result: { kind: 'expired' } };
       const until = new Date(Math.min(ends, now.getTime() + graceMs)).toISOString();
       const at = now.toISOString();
-      const next = { ...old, ...stored, created: at };
+      // Starts replace a development key, and other ones ignore it; an operator rotates a key to keep it.
+      const { development: _, ...rights } = old;
+      const next = { ...rights, ...stored, created: at };
       return {
         entry: graceMs > 0 ? { ...old, expires: until, rotated: at } : { ...old, revoked: at },
         added: next,
@@ -224,8 +228,9 @@ export class KeyStore {
       const { after, note, result } = change(await readKeyFile(this.#file));
       if (after) {
         await writeKeyFile(this.#file, after, async () => {
-          await stillHeld();
+          // A full or slow disk may hold up the note for as long as a lock lasts.
           await this.#note(note);
+          await stillHeld();
         });
       }
       return result;
@@ -248,6 +253,13 @@ type KeyChange<T> =
       readonly changes: ChangeNote['changes'];
       readonly result: (after: KeyFile) => T;
     };
+
+/** Of a key that works for a grace after its rotation: that it must not work for longer. */
+function laterEnd({ rotated, expires = '' }: StoredKey, wanted: unknown): EntryProblem | undefined {
+  if (rotated === undefined || wanted === undefined) return undefined;
+  if (typeof wanted === 'string' && !(Date.parse(wanted) > Date.parse(expires))) return undefined;
+  return { field: 'expires', why: 'of a key that was rotated can only be made earlier' };
+}
 
 /** RFC 7396. Bodies and files bound how deep it goes. `__proto__` is a name like any other. */
 function merged(base: unknown, patch: unknown): unknown {

@@ -8,6 +8,7 @@
 import { join } from 'node:path';
 import { isGrant } from '../access/credit.js';
 import type { KeysInForce } from '../access/key-identity.js';
+import { bearerOf } from '../access/identity.js';
 import { CHANGEABLE, hashKey, problemOf, type DescribedKey, type StoredAccount } from '../access/key-file.js';
 import { doKeyTask, type KeysListed, type KeyTask, type KeyTaskEnd } from '../access/key-tasks.js';
 import { holdsKey, type KeyStore, type Patch } from '../access/keys.js';
@@ -141,8 +142,10 @@ async function serveChange(
   if ('status' in read) return fail(exchange, read);
   const { body } = read;
   const name = nameIn(exchange.head);
-  if (holdsKey(JSON.stringify(body)) || holdsKey(name))
-    return fail(exchange, badBody('has a key in it: send names only'));
+  const given = JSON.stringify([body, name]);
+  const secret = bearerOf(exchange.head);
+  if (holdsKey(given) || (secret !== undefined && given.includes(JSON.stringify(secret).slice(1, -1))))
+    return fail(exchange, badBody('has a key or a secret in it: send names only'));
   const task = taskOf(body, name);
   if (isError(task)) return fail(exchange, task);
   const { keysFile, grants } = services();

@@ -86,6 +86,12 @@ export interface FileFormat<T> {
   readonly parse: (text: string, file: string) => T;
 }
 
+/** Throws {@link FileProblem} for a text that no reader would accept as the content of `file`, since it is too long. */
+export function checkLength({ what, maxBytes }: Omit<FileFormat<never>, 'parse'>, text: string, file: string): void {
+  const bytes = Buffer.byteLength(text);
+  if (bytes > maxBytes) throw new FileProblem(what, `would have ${bytes} bytes, and may have ${maxBytes}`, file);
+}
+
 /** The result of one check; `sign` distinguishes states. */
 export type CheckResult<T> =
   | { readonly kind: 'good'; readonly sign: string; readonly value: T }

@@ -1,7 +1,8 @@
-import { chmodSync, chownSync, readFileSync, readdirSync, statSync, writeFileSync } from 'node:fs';
+import { chmodSync, chownSync, readFileSync, readdirSync, rmSync, statSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import t from 'tap';
 import { LockError } from '../../../sidecar/lib/replace-file.js';
+import { addGrant } from '../../../sidecar/access/credit.js';
 import { hashKey, KeyFileError, readKeyFile, writeKeyFile, type StoredKey } from '../../../sidecar/access/key-file.js';
 import { KeyFileIdentity } from '../../../sidecar/access/key-identity.js';
 import { createKey, KeyStore } from '../../../sidecar/access/keys.js';
@@ -137,22 +138,66 @@ t.test('a rotation with a grace does not let the old key live past its own expir
   t.equal((await readKeyFile(file)).keys[0]?.expires, expires);
 });
 
-t.test('a change whose lock was broken meanwhile is not made', async (t) => {
+t.test('the end of a grace can be made earlier, and neither later nor removed', async (t) => {
+  const file = join(t.testdir({}), 'keys.json');
+  await writeKeyFile(file, { version: 1, keys: [makeKey({ id: 'k' }).stored] });
+  const store = new KeyStore(file);
+  await store.rotate('k', 60_000);
+  for (const expires of [null, '2099-01-01T00:00:00Z'])
+    t.match(await store.change('k', { expires }), { kind: 'invalid', field: 'expires', why: /only be made earlier/ });
+  t.match(await store.change('k', { class: 'batch' }), { kind: 'done', entry: { state: 'good' } });
+  t.match(await store.change('k', { expires: '2026-01-02T00:00:00Z' }), { kind: 'done', entry: { state: 'expired' } });
+});
+
+t.test('the successor of a development key is a key like others', async (t) => {
+  const file = join(t.testdir({}), 'keys.json');
+  const store = new KeyStore(file);
+  await store.renewDevelopmentKey('development');
+  const [old] = (await readKeyFile(file)).keys;
+  const rotated = await store.rotate(old?.id ?? '', 0);
+  if (rotated.kind !== 'done') throw new Error(rotated.kind);
+  await store.renewDevelopmentKey('development');
+  const identity = new KeyFileIdentity(await readKeyFile(file), 'development');
+  t.match(await identity.resolve(sends(`Bearer ${rotated.key}`)), { kind: 'caller', account: 'development' });
+});
+
+/** Another process found the lock of this change stale, and makes a change of its own. */
+async function breakLock(file: string, change: () => Promise<unknown>): Promise<void> {
+  rmSync(`${file}.lock`);
+  await change();
+  writeFileSync(`${file}.lock`, 'another');
+}
+
+t.test('a change whose lock was broken meanwhile is not made, and loses no other', async (t) => {
   const dir = t.testdir({});
   const file = join(dir, 'keys.json');
   const { stored } = makeKey({ id: 'k' });
   await writeKeyFile(file, { version: 1, keys: [stored] });
-  const before = readFileSync(file, 'utf8');
-  const slow = new KeyStore(file, {
-    date: () => {
-      // The file is read and the change is being made; now another command takes the lock.
-      writeFileSync(`${file}.lock`, 'another');
-      return new Date();
-    },
-  });
-  await t.rejects(slow.revoke('k'), LockError);
-  t.equal(readFileSync(file, 'utf8'), before);
+  // A disk that is slow to sync the line of the audit.
+  const slow = new KeyStore(file, { note: () => breakLock(file, () => new KeyStore(file).revoke('k')) });
+  await t.rejects(slow.change('k', { class: 'batch' }), LockError);
+  t.match((await readKeyFile(file)).keys, [{ id: 'k', revoked: /Z$/ }]);
   t.strictSame(readdirSync(dir), ['keys.json', 'keys.json.lock'], 'the other’s lock stays, and no draft');
+
+  const credit = join(t.testdir({ 'credit.json': '{"version":1,"accounts":{}}' }), 'credit.json');
+  const grant = (id: string, note = (): Promise<void> => Promise.resolve()): Promise<unknown> =>
+    addGrant(credit, 'acme', { id, usd: '1' }, note);
+  await t.rejects(
+    grant('slow', () => breakLock(credit, () => grant('other'))),
+    LockError,
+  );
+  t.match(JSON.parse(readFileSync(credit, 'utf8')), { accounts: { acme: [{ id: 'other' }] } });
+});
+
+t.test('no change makes a file that is too long to be read', async (t) => {
+  const file = join(t.testdir({}), 'keys.json');
+  const { stored } = makeKey({ id: 'k' });
+  const textOf = (environment: string): string =>
+    JSON.stringify({ version: 1, keys: [{ ...stored, entitlements: { [environment]: { models: 'all' } } }] });
+  const before = textOf('e'.repeat(64 * 1024 * 1024 - textOf('').length));
+  writeFileSync(file, before);
+  await t.rejects(new KeyStore(file).change('k', { class: 'batch' }), { message: /^keys: would have 6\d+ bytes, / });
+  t.ok(readFileSync(file, 'utf8') === before);
 });
 
 t.test('a failed write leaves the file and no draft', async (t) => {

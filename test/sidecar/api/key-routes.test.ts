@@ -120,7 +120,9 @@ t.test('what the schema of the keys file or the routes refuse changes nothing', 
     ['POST', '/keys', { account: 'a', expires: '2020-01-01T00:00:00Z' }, 400, { param: 'expires', message: /past/ }],
     ['POST', '/keys', { account: 'a', expires: '2099-02-30T00:00:00Z' }, 400, { message: /does not exist/ }],
     ['POST', '/keys', { account: 'a', entitlements: { 'A b': { models: 'all' } } }, 400, { param: 'entitlements' }],
-    ['POST', '/keys', { account: pasted }, 400, { message: /has a key in it/ }],
+    ['POST', '/keys', { account: pasted }, 400, { message: /has a key or a secret in it/ }],
+    ['POST', '/keys', { account: `x_${pasted}` }, 400, { message: /has a key or a secret in it/ }],
+    ['POST', `/accounts/_${pasted}/freeze`, {}, 400, { message: /has a key or a secret in it/ }],
     ['POST', '/keys', '[]', 400, { message: /must be an object/ }],
     ['POST', '/keys', '{"account":"a","account":"b"}', 400, { message: /has a name twice/ }],
     ['POST', '/keys', '{', 400, { message: /is no JSON/ }],
@@ -153,6 +155,14 @@ t.test('what the schema of the keys file or the routes refuse changes nothing', 
     const answer = await operator.ask(method, path, body);
     t.match(answer, { status, body: { error } }, `${method} ${path} ${JSON.stringify(body)}`);
     t.notOk(JSON.stringify(answer.body).includes(pasted));
+  }
+  const secret = 'the-"operator\\\'s-secret-of-32-characters';
+  for (const [path, account] of [
+    ['/keys', `of ${secret}`],
+    [`/accounts/${encodeURIComponent(secret)}/freeze`, undefined],
+  ] as const) {
+    const answer = await operator.ask('POST', path, { account }, { authorization: `Bearer ${secret}` });
+    t.match(answer, { status: 400, body: { error: { message: /has a key or a secret in it/ } } });
   }
   for (const type of ['text/plain', 'application/x-www-form-urlencoded', 'multipart/form-data; boundary=x']) {
     t.match(await operator.ask('POST', '/keys', '{"account":"a"}', { 'content-type': type }), { status: 415 }, type);
