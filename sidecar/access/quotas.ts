@@ -27,8 +27,8 @@ export interface QuotaLeft extends LimitLeft {
 /** Tokens reserved by one request. Its owner must settle it; only the first call counts. */
 export interface TokenReservation {
   /**
-   * Changes it to `tokens` in all, of which `used` are used by now. Never less than before. Returns false if a quota does not allow that:
-   * what was reserved then stays so.
+   * Changes it to `tokens` in all, more or fewer, of which `used` are used by now. Returns false if a quota does not allow that: what was
+   * reserved then stays so.
    */
   extend(tokens: number, used: number): boolean;
   /** Settles the tokens that are billed; the rest is released. */
@@ -156,6 +156,7 @@ export class QuotaLedger {
       counted: 0,
     }));
     let reserved = tokens;
+    let mostUsed = 0;
     let over = false;
     return {
       kind: 'reserved',
@@ -164,11 +165,12 @@ export class QuotaLedger {
         extend: (wanted, used) => {
           if (over) return false;
           for (const share of shares) this.#count(share, used);
-          const further = wanted - reserved;
-          if (further <= 0) return true;
-          if (this.#exceeded(metered, further)) return false;
+          // Those that a minute has counted stay reserved: they leave it before the request's end.
+          mostUsed = Math.max(mostUsed, used);
+          const further = Math.max(wanted, mostUsed) - reserved;
+          if (further > 0 && this.#exceeded(metered, further)) return false;
           for (const { meter } of metered) meter.reserved += further;
-          reserved = wanted;
+          reserved += further;
           return true;
         },
         settle: (used) => {

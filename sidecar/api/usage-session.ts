@@ -100,8 +100,8 @@ export class UsageSession {
 
   /**
    * Fixes the prices and reserves tokens of the quotas and the price of the request: of its prompt and of a part of each reply, the price
-   * of whole ones unless credit is reserved in parts. Returns a refusal if that fails or the spool is unhealthy. For a request through a
-   * gateway nothing is reserved. A second call, for a prompt that was made again, replaces the first one.
+   * of whole ones unless credit is reserved in parts. Returns a refusal if that fails or the spool is unhealthy. A request through a gateway
+   * is never refused: only its end is counted. A second call, for a prompt that was made again, replaces the first one.
    */
   reserve(promptTokens: number, replies: Replies = NO_REPLIES): ContractError | undefined {
     const refusal = this.#refusal();
@@ -111,24 +111,26 @@ export class UsageSession {
     const tariff =
       this.#tier?.tariff ?? pricing.tariff(this.#model, date().getTime(), this.#context.item !== undefined);
     this.#bill = new Bill(tariff);
-    if (this.#caller.vouched) return undefined;
     const { count, maxTokens } = (this.#replies = replies);
     const part = Math.min(PART_TOKENS, maxTokens);
-    const tokens = quotas.reserve(this.#caller, promptTokens + count * part);
+    const needed = promptTokens + count * part;
+    // A gateway's caller has no quota, but its account may have one, in which its tokens count.
+    const tokens = quotas.reserve(this.#caller, needed);
     if (tokens.kind !== 'reserved') return refusals.quotaExceeded(tokens);
-    const isLimited = tokens.limited || (credit !== undefined && creditInParts === true);
-    this.#limit = isLimited ? part : Infinity;
-    this.#bill = new Bill(tariff, { tokens: tokens.reservation });
-    if (!credit) return undefined;
+    const reserved: Reserved = { tokens: tokens.reservation, needed };
+    this.#bill = new Bill(tariff, reserved);
+    const isPrepaid = credit !== undefined && !this.#caller.vouched;
+    this.#limit = tokens.limited || (isPrepaid && creditInParts === true) ? part : Infinity;
+    if (!isPrepaid) return undefined;
     const completionTokens = count * (creditInParts ? part : maxTokens);
-    const reserved = credit.reserve(this.#caller.account, worstCostOf(tariff.rates, promptTokens, completionTokens));
-    if (reserved.kind === 'reserved') {
-      this.#bill = new Bill(tariff, { tokens: tokens.reservation, credit: reserved.reservation });
+    const paid = credit.reserve(this.#caller.account, worstCostOf(tariff.rates, promptTokens, completionTokens));
+    if (paid.kind === 'reserved') {
+      this.#bill = new Bill(tariff, { ...reserved, credit: paid.reservation });
       return undefined;
     }
     tokens.reservation.settle(0);
-    metrics.credit.refused(reserved.kind);
-    return reserved.kind === 'insufficient' ? refusals.insufficientCredit() : refusals.creditUnavailable();
+    metrics.credit.refused(paid.kind);
+    return paid.kind === 'insufficient' ? refusals.insufficientCredit() : refusals.creditUnavailable();
   }
 
   /** How many tokens each reply may have before {@link extend} is called; undefined if all that it can have are reserved. */
@@ -136,19 +138,33 @@ export class UsageSession {
     return this.#limit < this.#replies.maxTokens ? this.#limit : undefined;
   }
 
-  /** A reply has `tokens` and has nearly used what it may have: reserves the next part of all that run. */
+  /**
+   * A reply has `tokens` and has nearly used what it may have: reserves the next part of all that run, or if there are too few tokens, those
+   * that are left.
+   */
   extend(tokens: number): ReplyLimit {
-    const { count, maxTokens } = this.#replies;
-    const more = Math.min(this.#limit + PART_TOKENS, maxTokens);
+    const { maxTokens } = this.#replies;
     // Another reply may have asked a moment before.
     if (this.#limit - tokens > REQUEST_AHEAD_TOKENS) return { tokens: this.#limit, last: this.#limit >= maxTokens };
-    const completionTokens = this.#ended.tokens + (count - this.#ended.count) * more;
+    const before = this.#limit;
+    let tooMany = Math.min(PART_TOKENS, maxTokens - before);
+    if (this.#reserve(before + tooMany)) return { tokens: this.#limit, last: this.#limit >= maxTokens };
+    this.#isCut = true;
+    while (tooMany - (this.#limit - before) > 1) {
+      const middle = (tooMany + this.#limit - before) >> 1;
+      if (!this.#reserve(before + middle)) tooMany = middle;
+    }
+    return { tokens: this.#limit, last: true };
+  }
+
+  /** Reserves so many tokens for each reply that runs. */
+  #reserve(limit: number): boolean {
+    const completionTokens = this.#ended.tokens + (this.#replies.count - this.#ended.count) * limit;
     const { promptTokens } = this.#context;
     const wanted = { promptTokens, cachedTokens: 0, completionTokens };
     const isReserved = this.#bill?.extend(wanted, this.#used(), this.#deps.creditInParts === true) !== false;
-    if (isReserved) this.#limit = more;
-    else this.#isCut = true;
-    return { tokens: this.#limit, last: !isReserved || more >= maxTokens };
+    if (isReserved) this.#limit = limit;
+    return isReserved;
   }
 
   /** Whether the replies end at what is reserved for them, since no more could be. */
@@ -336,6 +352,8 @@ function billable({ outcome, used, delivered }: PricedState): TokenCounts {
 /** What a request has reserved. */
 interface Reserved {
   readonly tokens: TokenReservation;
+  /** Those of the beginning. */
+  readonly needed: number;
   /** Absent: no credit is reserved. */
   readonly credit?: Reservation;
 }
@@ -344,11 +362,14 @@ interface Reserved {
 class Bill {
   readonly #tariff: Tariff;
   readonly #reserved: Reserved | undefined;
+  /** Reserved of the quotas. */
+  #tokens: number;
 
   /** Owns what is reserved; undefined if nothing is. */
   constructor(tariff: Tariff, reserved?: Reserved) {
     this.#tariff = tariff;
     this.#reserved = reserved;
+    this.#tokens = reserved?.needed ?? 0;
   }
 
   /** Whether it is paid from prepaid credit. */
@@ -365,13 +386,21 @@ class Bill {
     const { tokens, credit } = this.#reserved ?? {};
     if (tokens?.extend(sumOf(wanted), sumOf(used)) === false) return false;
     const { promptTokens, completionTokens } = wanted;
-    return !price || credit?.extend(worstCostOf(this.#tariff.rates, promptTokens, completionTokens)) !== false;
+    if (price && credit?.extend(worstCostOf(this.#tariff.rates, promptTokens, completionTokens)) === false) {
+      tokens?.extend(this.#tokens, sumOf(used));
+      return false;
+    }
+    this.#tokens = sumOf(wanted);
+    return true;
   }
 
   /** Ends the reservations. Only the first call counts; without a state nothing is charged. */
   settle(state?: PricedState): void {
-    this.#reserved?.credit?.settle(state ? this.#cost(state) : 0n);
-    this.#reserved?.tokens.settle(state ? sumOf(billable(state)) : 0);
+    const cost = state ? this.#cost(state) : 0n;
+    this.#reserved?.credit?.settle(cost);
+    // As usage/totals.ts counts its record, with which a start goes on.
+    const isFree = state === undefined || (state.outcome === 'failed' && cost === 0n);
+    this.#reserved?.tokens.settle(isFree ? 0 : sumOf(billable(state)));
   }
 
   /** The price by kind of tokens. */

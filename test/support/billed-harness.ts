@@ -71,6 +71,7 @@ export class BilledHarness {
   readonly #isolate: boolean;
   readonly #contract: Services['contract'];
   readonly #creditInParts: boolean;
+  readonly #prices: PriceList;
 
   /** `granted`: acme’s, picodollars. `isolate`: a decision’s questions share no decode. */
   constructor(
@@ -81,17 +82,21 @@ export class BilledHarness {
       isolate = true,
       contract = 'strict',
       creditInParts = false,
+      free = false,
     }: {
       readonly seats?: number;
       readonly open?: boolean;
       readonly isolate?: boolean;
       readonly contract?: Services['contract'];
       readonly creditInParts?: boolean;
+      /** The chat model costs nothing. */
+      readonly free?: boolean;
     } = {},
   ) {
     this.#isolate = isolate;
     this.#contract = contract;
     this.#creditInParts = creditInParts;
+    this.#prices = free ? FREE : PRICES;
     this.ledger = new CreditLedger(new Map([['acme', granted]]));
     if (open) this.ledger.open(new Map());
     this.#models = new Map(
@@ -176,7 +181,7 @@ export class BilledHarness {
       },
       models: this.#models,
       spool,
-      pricing: PRICES,
+      pricing: this.#prices,
       credit: this.ledger,
       metrics,
       keyLimits: new RequestLimits(clock, {
@@ -211,6 +216,11 @@ const PRICES = new PriceList([
     decisions: inputRates(2n * DECISION),
     chat: new Map([['chat', { input: 1n, cachedInput: 1n, output: 1n }]]),
   },
+]);
+
+const NOTHING = { input: 0n, cachedInput: 0n, output: 0n };
+const FREE = new PriceList([
+  { version: 'free.1', effective: 0, decisions: inputRates(0n), chat: new Map([['chat', NOTHING]]) },
 ]);
 
 const HEADERS = new Map([['content-type', 'application/json']]);

@@ -40,21 +40,68 @@ t.test(
   },
 );
 
-t.test('where a part is refused the replies end, and the quota is not passed', async (t) => {
-  const harness = new BilledHarness(GRANT, { seats: 2 });
-  const caller = quota(2 * first + PART_TOKENS - 1);
-  const [cut, other] = [harness.ask({ caller, maxTokens: 900 }), harness.ask({ caller, maxTokens: 900 })];
+t.test('where a part is refused the replies get what is left and end, and the quota is not passed', async (t) => {
+  for (const more of [0, 1, 100, PART_TOKENS - 1]) {
+    const harness = new BilledHarness(GRANT, { seats: 2 });
+    const all = 2 * first + more;
+    const caller = quota(all);
+    const [cut, other] = [harness.ask({ caller, maxTokens: 900 }), harness.ask({ caller, maxTokens: 900 })];
+    const job = await harness.chatEngine.generation(0);
+    job.started().piece(200).needsTokens(200);
+    t.same(job.limits, [{ tokens: PART_TOKENS + more, last: true }]);
+    t.equal(left(harness, caller), 0);
+    t.equal(await harness.ask({ caller, maxTokens: 900 }).over, 'quota_exceeded');
+    const second = await harness.chatEngine.generation(1);
+    second.started().piece(1).finished().done();
+    job
+      .piece(56 + more)
+      .finished(0, 'length')
+      .done();
+    t.equal(await cut.over, 200);
+    t.equal(await other.over, 200);
+    t.equal(left(harness, caller), all - (first + more) - PROMPT - 1);
+    t.match(harness.closes, [{ completionTokens: 1 }, { outcome: 'done', completionTokens: PART_TOKENS + more }]);
+  }
+});
+
+t.test('tokens that credit does not pay for stay with the other callers of the quota', async (t) => {
+  const price = (completion: number): bigint => BigInt(PROMPT) * RATES.input + BigInt(completion) * RATES.output;
+  const harness = new BilledHarness(price(PART_TOKENS + 7), { creditInParts: true });
+  const caller = quota(2000);
+  const asked = harness.ask({ caller, maxTokens: 900 });
   const job = await harness.chatEngine.generation(0);
   job.started().piece(200).needsTokens(200);
-  t.same(job.limits, [{ tokens: PART_TOKENS, last: true }]);
-  t.equal(await harness.ask({ caller, maxTokens: 900 }).over, 'quota_exceeded');
-  const second = await harness.chatEngine.generation(1);
-  second.started().piece(1).finished().done();
-  job.piece(56).finished(0, 'length').done();
-  t.equal(await cut.over, 200);
-  t.equal(await other.over, 200);
-  t.equal(left(harness, caller), 2 * first + PART_TOKENS - 1 - first - PROMPT - 1);
-  t.match(harness.closes, [{ completionTokens: 1 }, { outcome: 'done', completionTokens: PART_TOKENS }]);
+  t.same(job.limits, [{ tokens: PART_TOKENS + 7, last: true }]);
+  t.equal(harness.balance, 0n);
+  t.equal(left(harness, caller), 2000 - first - 7);
+  job.finished(0, 'length').done();
+  await asked.over;
+});
+
+t.test('a gateway is refused by no quota, and what it asks counts in those of its account', async (t) => {
+  const harness = new BilledHarness(GRANT);
+  const own = { ...ACME, accountTokens: { tokensPerDay: 100 } };
+  t.equal(left(harness, own), 100);
+  const { vouched, ...through } = { ...ACME, keyId: 'gateway', vouched: true as const };
+  const asked = harness.ask({ caller: { ...through, vouched }, maxTokens: 900 });
+  const job = await harness.chatEngine.generation(0);
+  t.equal(job.job.limit, undefined);
+  job.started().piece(70).finished().done();
+  t.equal(await asked.over, 200);
+  t.equal(harness.balance, GRANT);
+  t.equal(left(harness, own), 100 - PROMPT - 70);
+});
+
+t.test('a failed stream of a free model counts as little as its record does', async (t) => {
+  const harness = new BilledHarness(GRANT, { free: true });
+  const caller = quota(1000);
+  const asked = harness.ask({ caller, maxTokens: 900, stream: true });
+  const job = await harness.chatEngine.generation(0);
+  job.started().piece(30).failed('failed');
+  await asked.over;
+  const [close] = harness.closes;
+  t.match(close, { outcome: 'failed', price: { picodollars: '0' } });
+  t.equal(left(harness, caller), 1000);
 });
 
 t.test('several replies share a reservation: those that have ended keep only what they used', async (t) => {
