@@ -205,7 +205,7 @@ export class Account {
   virtualMs = 0;
   /** Of the class that it is ranked by, or last was; at most `ownWeight`. */
   weight = 1;
-  /** The weight of the heaviest class of the keys that it was seen with: no request counts as more. 0: not known, which bounds nothing. */
+  /** The weight of the heaviest class of the keys that it was seen with since it was idle: no request counts as more. 0: not known, which bounds nothing. */
   ownWeight = 0;
   /** How fast its rank grows now by the seats that it holds, and by those that are kept for its sessions. */
   rate = 0;

@@ -209,7 +209,8 @@ export class QueueState {
       this.#accounts.set(name, (account = new Account(name, this.columns)));
       this.#becomeIdle(account);
     }
-    account.ownWeight = Math.max(account.ownWeight, ownWeight);
+    // Begins again whenever it was idle: its heaviest key may have been revoked.
+    account.ownWeight = account.active.at < 0 ? ownWeight : Math.max(account.ownWeight, ownWeight);
     const arrived = account.classFor(weight);
     if (account.active.at < 0) account.weight = account.weightOf(arrived);
     if (!arrived.hasSeatable) this.#lift(account, arrived);

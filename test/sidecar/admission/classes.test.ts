@@ -204,6 +204,14 @@ t.test('an account gains nothing by asking for a heavier class than its keys hav
   );
 });
 
+t.test('an account that has lost its heavier key gains nothing by that class', async (t) => {
+  const before: Load = { account: 'a', weight: INTERACTIVE, holdMs: 100, everyMs: 100, untilMs: 1000 };
+  const own = { account: 'a', ownWeight: STANDARD, holdMs: 400, everyMs: everyMs(400, 1.5), fromMs: 5000 };
+  const normal = await shareOfA(7, [{ ...own, weight: STANDARD }]);
+  const lost = await shareOfA(7, [before, { ...own, weight: INTERACTIVE }]);
+  t.ok(Math.abs(lost - normal) < 0.05 * normal, `${lost} of the seats, ${normal} without that key`);
+});
+
 t.test('inside its account a heavier class goes first all the same, and the others get their part', async (t) => {
   const harness = new SeatHarness(8, PATIENT);
   for (const weight of [INTERACTIVE, STANDARD, BATCH])
