@@ -1,16 +1,17 @@
 /**
- * The record of what operators changed over HTTP: `audit.jsonl` in the data folder, one JSON object a line, only ever appended to. A
- * line is durable before the change that it tells of is made, so that there is no change without its line.
+ * The record of what operators changed, over HTTP and by command: `audit.jsonl` in the data folder, one JSON object a line, only ever
+ * appended to. A line is durable before the change that it tells of is made, so that there is no change without its line.
  */
-import { mkdir, open } from 'node:fs/promises';
+import { mkdir, open, stat, type FileHandle } from 'node:fs/promises';
 import { dirname } from 'node:path';
-import { syncFolder } from '../lib/replace-file.js';
+import { FileProblem } from '../lib/checked-file.js';
+import { LockError, syncFolder } from '../lib/replace-file.js';
 import type { ChangeNote } from './keys.js';
 
 export interface AuditLine extends ChangeNote {
   /** ISO 8601. */
   readonly at: string;
-  /** The first 8 hex digits of SHA-256 of the operator's secret. */
+  /** The first 8 hex digits of SHA-256 of the operator's secret; of a command its user, as in `uid:1000`. */
   readonly operator: string;
   readonly action: string;
   /** Why the change failed after its line was written, in a second line; it is then not known whether the change was made. */
@@ -37,8 +38,9 @@ export async function appendAudit(file: string, line: AuditLine, mostBytes = MAX
     const handle = await open(file, 'a+', 0o600);
     try {
       const { size } = await handle.stat();
-      if (size + text.length > mostBytes) throw new AuditError(`${file} is full: move it to another place`);
+      if (size + Buffer.byteLength(text) > mostBytes) throw new AuditError(`${file} is full: move it to another place`);
       const isTorn = size > 0 && (await handle.read(Buffer.alloc(1), 0, 1, size - 1)).buffer.toString() !== '\n';
+      if (size === 0) await giveToOwnerOf(folder, handle);
       await handle.appendFile(isTorn ? `\n${text}` : text);
       await handle.sync();
       if (size === 0) await syncFolder(folder);
@@ -50,4 +52,40 @@ export async function appendAudit(file: string, line: AuditLine, mostBytes = MAX
     if (code === undefined) throw error;
     throw new AuditError(`${file} cannot be written: ${code}`);
   }
+}
+
+/** A file that a command of root creates must be one to which the service can append. */
+async function giveToOwnerOf(folder: string, handle: FileHandle): Promise<void> {
+  if (process.getuid?.() !== 0) return;
+  const { uid, gid } = await stat(folder);
+  await handle.chown(uid, gid);
+}
+
+/**
+ * Makes a change that calls the given function once before it takes place. Rejects with {@link AuditError} if its line cannot be written,
+ * and otherwise as `change` does; then a second line has the reason.
+ */
+export async function audited<T>(
+  file: string,
+  by: Pick<AuditLine, 'operator' | 'action'>,
+  change: (note: (what: ChangeNote) => Promise<void>) => Promise<T>,
+): Promise<T> {
+  let noted: AuditLine | undefined;
+  try {
+    return await change(async (what) => {
+      const line = { at: new Date().toISOString(), ...by, ...what };
+      await appendAudit(file, line);
+      noted = line;
+    });
+  } catch (error) {
+    if (noted) await appendAudit(file, { ...noted, error: reasonOf(error) ?? 'fault' }).catch(() => undefined);
+    throw error;
+  }
+}
+
+/** Why a change was not made, in one line; undefined: a fault. */
+export function reasonOf(error: unknown): string | undefined {
+  if (error instanceof FileProblem || error instanceof LockError || error instanceof AuditError) return error.message;
+  const { code, syscall } = error as NodeJS.ErrnoException;
+  return code === undefined || syscall === undefined ? undefined : `the file cannot be written: ${code}`;
 }

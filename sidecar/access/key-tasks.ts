@@ -4,9 +4,8 @@
  */
 import { stat } from 'node:fs/promises';
 import { Worker } from 'node:worker_threads';
-import { FileProblem } from '../lib/checked-file.js';
 import { LockError } from '../lib/replace-file.js';
-import { appendAudit, AuditError, type AuditLine } from './audit.js';
+import { audited, reasonOf } from './audit.js';
 import { addGrant, type Grant } from './credit.js';
 import { described, readKeyFile, type DescribedKey, type StoredAccount } from './key-file.js';
 import {
@@ -79,19 +78,12 @@ export async function doKeyTask(given: OperatorsTask): Promise<KeyTaskEnd> {
 
 /** The same in this thread. */
 export async function doHere({ file, audit, operator, task }: OperatorsTask): Promise<KeyTaskEnd> {
-  let noted: AuditLine | undefined;
-  const note = async (what: ChangeNote): Promise<void> => {
-    const action = task.kind === 'account' ? task.action : task.kind;
-    const line = { at: new Date().toISOString(), operator, action, ...what };
-    await appendAudit(audit, line);
-    noted = line;
-  };
+  const action = task.kind === 'account' ? task.action : task.kind;
   try {
-    return await doTask(task, file, note);
+    return await audited(audit, { operator, action }, (note) => doTask(task, file, note));
   } catch (error) {
-    const why = reasonOf(error);
-    if (noted) await appendAudit(audit, { ...noted, error: why ?? 'fault' }).catch(() => undefined);
     if (error instanceof LockError) return { kind: 'busy' };
+    const why = reasonOf(error);
     if (why === undefined) throw error;
     return { kind: 'failed', why };
   }
@@ -119,13 +111,6 @@ async function doTask(task: KeyTask, file: string, note: (what: ChangeNote) => P
       return { kind: added === 'known' ? 'known-grant' : added };
     }
   }
-}
-
-/** Undefined: a fault. */
-function reasonOf(error: unknown): string | undefined {
-  if (error instanceof FileProblem || error instanceof LockError || error instanceof AuditError) return error.message;
-  const { code, syscall } = error as NodeJS.ErrnoException;
-  return code === undefined || syscall === undefined ? undefined : `the file cannot be written: ${code}`;
 }
 
 async function listed(file: string, { account, after, limit }: KeyTask & { kind: 'list' }): Promise<KeyTaskEnd> {

@@ -3,7 +3,10 @@
  * until the running sidecar has it in force, which it asks over the operators' listener. A new key is written to stdout
  * only; messages go to stderr.
  */
+import { join } from 'node:path';
+import process from 'node:process';
 import { setTimeout as sleep } from 'node:timers/promises';
+import { audited, AuditError } from '../access/audit.js';
 import type { KeysInForce } from '../access/key-identity.js';
 import {
   described,
@@ -27,7 +30,7 @@ import { columns } from './terminal.js';
 import { COMMANDS } from './command-table.js';
 
 /** The settings that this command needs, and where they come from. */
-type Settings = Pick<Config, 'keys' | 'environment' | 'models' | 'operators'> & { readonly source: string };
+type Settings = Pick<Config, 'dataDir' | 'keys' | 'environment' | 'models' | 'operators'> & { readonly source: string };
 
 type KeysIo = Output & Pick<Io, 'clock'>;
 
@@ -35,12 +38,12 @@ const SPECS = COMMANDS.keys.commands;
 
 /** Runs `keys` with these arguments. Resolves with the exit code, and rejects if the keys file is invalid. */
 export async function keys(config: Settings, [action, ...rest]: readonly string[], output: KeysIo): Promise<number> {
-  const store = new KeyStore(config.keys.file);
   switch (action) {
     case 'create': {
       const { values } = parsed(SPECS.create, rest);
       const properties = propertiesOf(values, config.environment, Date.now());
-      const code = show(await store.create(properties), 'created', output);
+      const created = await noted(config, 'create', output, (store) => store.create(properties));
+      const code = show(created, 'created', output);
       warnOfModels(properties, config, output);
       await warnOfOtherKeys(config, output);
       return code;
@@ -51,14 +54,41 @@ export async function keys(config: Settings, [action, ...rest]: readonly string[
       return EXIT.done;
     }
     case 'revoke':
-      return revoke(store, config, parsed(SPECS.revoke, rest).operands[0] ?? '', output);
+      return revoke(config, parsed(SPECS.revoke, rest).operands[0] ?? '', output);
     case 'rotate': {
       const { values, operands } = parsed(SPECS.rotate, rest);
-      return rotate(store, config, operands[0] ?? '', durationMs('--grace', values.grace ?? '0m'), output);
+      return rotate(config, operands[0] ?? '', durationMs('--grace', values.grace ?? '0m'), output);
     }
     default:
       throw new UsageError(action === undefined ? 'keys: a command is required' : 'keys: unknown command');
   }
+}
+
+/**
+ * Makes a change with its line in the audit, as over HTTP. A revocation is made also where the line cannot be written, with a warning: a
+ * full disk must not keep a stolen key in force.
+ */
+function noted<T>(
+  { dataDir, keys: { file } }: Settings,
+  action: string,
+  output: Output,
+  change: (store: KeyStore) => Promise<T>,
+): Promise<T> {
+  const operator = `uid:${process.getuid?.() ?? ''}`;
+  return audited(join(dataDir, 'audit.jsonl'), { operator, action }, (note) =>
+    change(
+      new KeyStore(file, {
+        note: async (what) => {
+          try {
+            await note(what);
+          } catch (error) {
+            if (action !== 'revoke' || !(error instanceof AuditError)) throw error;
+            output.err(`warning: the revocation is not in the audit: ${error.message}\n`);
+          }
+        },
+      }),
+    ),
+  );
 }
 
 function show({ key, id }: NewKey, what: string, output: Output): number {
@@ -84,16 +114,16 @@ function warnOfModels({ entitlements }: NewKeyProperties, { models, source }: Se
   );
 }
 
-async function revoke(store: KeyStore, config: Settings, id: string, output: KeysIo): Promise<number> {
-  const { kind } = await store.revoke(id);
+async function revoke(config: Settings, id: string, output: KeysIo): Promise<number> {
+  const { kind } = await noted(config, 'revoke', output, (store) => store.revoke(id));
   if (kind === 'unknown') return unknown(output);
   output.err(kind === 'done' ? `revoked ${id}\n` : `${id} was revoked before\n`);
   await reportRejected(config, output);
   return 0;
 }
 
-async function rotate(store: KeyStore, config: Settings, id: string, graceMs: number, output: KeysIo): Promise<number> {
-  const rotated = await store.rotate(id, graceMs);
+async function rotate(config: Settings, id: string, graceMs: number, output: KeysIo): Promise<number> {
+  const rotated = await noted(config, 'rotate', output, (store) => store.rotate(id, graceMs));
   if (rotated.kind === 'done') {
     const code = show(rotated, `rotated ${id} to`, output);
     await (graceMs > 0 ? warnOfOtherKeys(config, output) : reportRejected(config, output));

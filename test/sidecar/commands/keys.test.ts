@@ -1,8 +1,8 @@
 import { once } from 'node:events';
-import { readFile, writeFile } from 'node:fs/promises';
+import { mkdir, readFile, rm, writeFile } from 'node:fs/promises';
 import { createServer } from 'node:http';
 import type { AddressInfo } from 'node:net';
-import { join } from 'node:path';
+import { dirname, join } from 'node:path';
 import t from 'tap';
 import { keys, propertiesOf } from '../../../sidecar/commands/keys.js';
 import { loadConfig, type Config } from '../../../sidecar/config/config.js';
@@ -20,6 +20,7 @@ const { operators } = loaded.config;
 /** Settings for a keys file. Port 0: no sidecar is asked. */
 function settingsFor(file: string, port = 0): Parameters<typeof keys>[0] {
   return {
+    dataDir: dirname(file),
     keys: { file, pollMs: 1000, failuresPerMinute: 0 },
     environment: 'development',
     models: [],
@@ -114,6 +115,39 @@ t.test('errors do not repeat the given values, and nothing is changed', async (t
     t.match(thrown, { problem }, args);
   }
   t.equal(await readFile(file, 'utf8'), before);
+});
+
+t.test('each change has its line in the audit, without which only a revocation is made', async (t) => {
+  const file = join(t.testdir(), 'keys.json');
+  const audit = join(dirname(file), 'audit.jsonl');
+  let said = '';
+  const run = (...args: string[]): Promise<number> => {
+    const output = { out: () => undefined, err: (line: string) => (said += line), clock: systemClock };
+    return keys(settingsFor(file), args, output);
+  };
+  await run('create', '--account', 'acme');
+  const [first] = (await readKeyFile(file)).keys;
+  await run('rotate', first?.id ?? '', '--grace', '1h');
+  const next = (await readKeyFile(file)).keys[1]?.id ?? '';
+  await run('revoke', first?.id ?? '');
+  const lines = (await readFile(audit, 'utf8')).trim().split('\n');
+  const by = { operator: `uid:${process.getuid?.()}`, id: first?.id };
+  t.match(
+    lines.map((line) => JSON.parse(line) as object),
+    [
+      { ...by, action: 'create', changes: { account: 'acme' } },
+      { ...by, action: 'rotate', changes: { by: next, expires: /Z$/ } },
+      { ...by, action: 'revoke', changes: { revoked: /Z$/ } },
+    ],
+  );
+  await rm(audit);
+  await mkdir(audit);
+  const before = await readFile(file, 'utf8');
+  await t.rejects(run('create', '--account', 'acme'), { message: /audit\.jsonl cannot be written: EISDIR/ });
+  t.equal(await readFile(file, 'utf8'), before);
+  t.equal(await run('revoke', next), 0);
+  t.match(said, /warning: the revocation is not in the audit: .*EISDIR/);
+  t.ok((await readKeyFile(file)).keys[1]?.revoked);
 });
 
 t.test('a key for a model that the configuration does not have is created, with a warning', async (t) => {
