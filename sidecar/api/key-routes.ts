@@ -260,12 +260,9 @@ async function lastUse(keys: readonly DescribedKey[], { totals }: KeysServices):
   if (!sums) return used;
   await sums.sums.readOn();
   const days = [...sums.days].sort().reverse();
-  for (const account of new Set(keys.map((key) => key.account ?? ''))) {
-    const left = new Set(keys.flatMap((key) => ((key.account ?? '') === account ? key.id : [])));
-    for (const day of days) {
-      if (left.size === 0) break;
-      for (const { keyId } of sums.rowsOf(day, account, 'keys')) if (left.delete(keyId)) used.set(keyId, day);
-    }
+  for (const { id, account = '' } of keys) {
+    const day = days.find((each) => sums.rowsOfKey(each, account, id).length > 0);
+    if (day !== undefined) used.set(id, day);
   }
   return used;
 }

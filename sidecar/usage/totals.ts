@@ -57,14 +57,14 @@ export interface TotalsRow {
   readonly picodollars: bigint;
 }
 
-/** The sums of one account in one day: of each key, and of all keys together. */
+/** The sums of one account in one day: of each key, by its id, and of all keys together. One of them has few rows: a model is one. */
 interface AccountDay {
-  readonly keys: Map<string, TotalsRow>;
+  readonly keys: Map<string, TotalsRow[]>;
   /**
    * Their `keyId` is empty. An account may have thousands of keys, and few models. Undefined while it has one key, as each of many
    * accounts may have.
    */
-  all: Map<string, TotalsRow> | undefined;
+  all: TotalsRow[] | undefined;
 }
 
 /** What an account used in a day. */
@@ -148,29 +148,34 @@ export class Totals {
   rowsOf(day: string, account: string, by: 'keys' | 'all'): Iterable<TotalsRow> {
     const found = this.#days.get(day)?.accounts.get(account);
     if (found === undefined) return [];
-    return by === 'keys' ? found.keys.values() : allOf(found);
+    return by === 'keys' ? rowsOfKeys(found) : allOf(found);
+  }
+
+  /** The rows of one key in a day. */
+  rowsOfKey(day: string, account: string, keyId: string): readonly TotalsRow[] {
+    return this.#days.get(day)?.accounts.get(account)?.keys.get(keyId) ?? [];
   }
 
   /** Tokens that are charged, of an account in a day; with `keyId` those of this key. */
   readonly billedTokens = (day: string, account: string, keyId?: string): number => {
     let tokens = 0;
-    for (const { keyId: of, billed } of this.rowsOf(day, account, keyId === undefined ? 'all' : 'keys'))
-      if (keyId === undefined || of === keyId) tokens += billed.promptTokens + billed.completionTokens;
+    const rows = keyId === undefined ? this.rowsOf(day, account, 'all') : this.rowsOfKey(day, account, keyId);
+    for (const { billed } of rows) tokens += billed.promptTokens + billed.completionTokens;
     return tokens;
   };
 
   *rows(day: string): Generator<TotalsRow> {
-    for (const { keys } of this.#days.get(day)?.accounts.values() ?? []) yield* keys.values();
+    for (const account of this.#days.get(day)?.accounts.values() ?? []) yield* rowsOfKeys(account);
   }
 
   *accounts(day: string): Generator<DaySum & { readonly account: string }> {
     for (const [account, sums] of this.#days.get(day)?.accounts ?? [])
-      yield { account, ...[...(sums.all ?? sums.keys).values()].reduce<DaySum>(sumOf, NOTHING) };
+      yield { account, ...(sums.all ?? [...rowsOfKeys(sums)]).reduce<DaySum>(sumOf, NOTHING) };
   }
 
   #add(day: string, close: UsageRecord): void {
     const request = rowOf(close);
-    const known = this.#days.get(day)?.accounts.get(request.account)?.keys.has(keyOf(request)) === true;
+    const known = this.rowsOfKey(day, request.account, request.keyId).some((row) => isSame(row, request));
     const isFull = !known && this.#rows >= this.#mostRows && this.#days.size === 1 && this.#days.has(day);
     this.#put(day, isFull ? Object.assign({}, request, OTHERS) : request);
     this.#drop();
@@ -181,18 +186,20 @@ export class Totals {
     const day = this.#days.get(name) ?? { accounts: new Map<string, AccountDay>(), rows: 0, changed: false };
     this.#days.set(name, day);
     this.#dropped.delete(name);
-    const account = day.accounts.get(row.account) ?? { keys: new Map<string, TotalsRow>(), all: undefined };
+    const account = day.accounts.get(row.account) ?? { keys: new Map<string, TotalsRow[]>(), all: undefined };
     day.accounts.set(row.account, account);
-    const before = account.keys.size;
-    const [other] = account.keys.values();
-    if (account.all === undefined && other !== undefined && other.keyId !== row.keyId) {
-      account.all = new Map<string, TotalsRow>();
-      for (const each of account.keys.values()) addTo(account.all, withoutKey(each));
+    const own = account.keys.get(row.keyId);
+    if (own === undefined && account.keys.size === 1) {
+      account.all = [];
+      for (const each of rowsOfKeys(account)) addTo(account.all, withoutKey(each));
     }
-    addTo(account.keys, row);
+    const rows = own ?? [];
+    if (own === undefined) account.keys.set(row.keyId, rows);
+    const before = rows.length;
+    addTo(rows, row);
     if (account.all) addTo(account.all, withoutKey(row));
-    day.rows += account.keys.size - before;
-    this.#rows += account.keys.size - before;
+    day.rows += rows.length - before;
+    this.#rows += rows.length - before;
     day.changed = true;
   }
 
@@ -231,15 +238,26 @@ export class Totals {
 /** `2026-10-03` */
 const DAY_CHARACTERS = 10;
 
-function addTo(rows: Map<string, TotalsRow>, row: TotalsRow): void {
-  const key = keyOf(row);
-  const before = rows.get(key);
-  const billed = addTokens(before?.billed ?? NO_TOKENS, row.billed);
-  rows.set(key, before ? Object.assign({}, row, sumOf(before, row), { billed }) : row);
+/** Adds a row to the one with the same names. */
+function addTo(rows: TotalsRow[], row: TotalsRow): void {
+  const at = rows.findIndex((each) => isSame(each, row));
+  const before = rows[at];
+  if (before) rows[at] = Object.assign({}, row, sumOf(before, row), { billed: addTokens(before.billed, row.billed) });
+  else rows.push(row);
 }
 
-function allOf({ keys, all }: AccountDay): Iterable<TotalsRow> {
-  return all?.values() ?? [...keys.values()].map(withoutKey);
+/** Of two rows of one key. */
+function isSame(a: TotalsRow, b: TotalsRow): boolean {
+  return a.model === b.model && a.kind === b.kind && a.tier === b.tier && a.priceVersion === b.priceVersion;
+}
+
+function* rowsOfKeys({ keys }: AccountDay): Generator<TotalsRow> {
+  for (const rows of keys.values()) yield* rows;
+}
+
+/** The rows of all keys of an account together. */
+function allOf(account: AccountDay): Iterable<TotalsRow> {
+  return account.all ?? [...rowsOfKeys(account)].map(withoutKey);
 }
 
 function withoutKey(row: TotalsRow): TotalsRow {
@@ -298,10 +316,6 @@ function rowOf(close: UsageRecord): TotalsRow {
     billed: isFree ? NO_TOKENS : used,
     picodollars,
   };
-}
-
-function keyOf({ keyId, model, kind, tier, priceVersion }: TotalsRow): string {
-  return JSON.stringify([keyId, model, kind, tier, priceVersion]);
 }
 
 /** The folder of the files in that of a spool. */

@@ -1,5 +1,5 @@
 /** Keys, accounts and grants by HTTP, on real files. */
-import { readdir, readFile, writeFile } from 'node:fs/promises';
+import { open, readdir, readFile, writeFile, type FileHandle } from 'node:fs/promises';
 import { join } from 'node:path';
 import t from 'tap';
 import { appendAudit, AuditError } from '../../../sidecar/access/audit.js';
@@ -186,11 +186,10 @@ t.test('keys are listed by account, in pages, with the state and the balance of 
   await writeKeyFile(join(dir, 'keys.json'), { version: 1, accounts: { a: { frozen: true } }, keys });
   const credit = new CreditLedger(new Map([['b', 2_500_000_000_000n]]));
   credit.open(new Map([['b', 500_000_000_000n]]));
-  const rows = [{ keyId: 'k2' }];
   const totals = {
     sums: { readOn: () => Promise.resolve() },
     days: ['2026-01-02', '2026-01-03'],
-    rowsOf: (day: string, account: string) => (day === '2026-01-02' && account === 'b' ? rows : []),
+    rowsOfKey: (...of: string[]) => (String(of) === '2026-01-02,b,k2' ? [{}] : []),
   };
   const operator = await KeyOperator.start(t, dir, { services: { credit, totals: (() => totals) as never } });
   const first = await operator.ask('GET', '/keys?limit=3');
@@ -327,6 +326,30 @@ t.test('changes that cannot be recorded or made are refused with their reason, a
   });
 });
 
+t.test('a line is synced before its change is made', async (t) => {
+  const dir = await emptyKeys(t.testdir());
+  const operator = await KeyOperator.start(t, dir);
+  const handle = await open(join(dir, 'keys.json'));
+  const proto = Object.getPrototypeOf(handle) as FileHandle;
+  await handle.close();
+  const seen: string[] = [];
+  // eslint-disable-next-line @typescript-eslint/unbound-method -- called with its object below
+  const { appendFile, sync } = proto;
+  t.teardown(() => void Object.assign(proto, { appendFile, sync }));
+  proto.appendFile = async function append(...given) {
+    await appendFile.apply(this, given);
+    seen.push('appended');
+  };
+  proto.sync = async function synced() {
+    await sync.call(this);
+    seen.push(`synced, ${(await readKeyFile(join(dir, 'keys.json'))).keys.length} keys`);
+  };
+  await operator.post('/keys', { account: 'a' });
+  seen.length = 0;
+  await operator.post('/keys', { account: 'b' });
+  t.strictSame(seen, ['synced, 1 keys', 'appended', 'synced, 1 keys', 'synced, 2 keys'], 'draft, line, folder');
+});
+
 t.test('the audit is bounded, and a line that a crash cut off spoils no other', async (t) => {
   const file = join(t.testdir(), 'data', 'audit.jsonl');
   const line = { at: '', operator: '', action: 'a', id: 'i', changes: {} };
@@ -337,6 +360,8 @@ t.test('the audit is bounded, and a line that a crash cut off spoils no other', 
   const texts = (await readFile(file, 'utf8')).split('\n');
   t.strictSame([texts[0], texts[1], texts[2], texts[3]], [JSON.stringify(line), '{"cut', JSON.stringify(line), '']);
   await t.rejects(appendAudit(file, line, 3 * size), AuditError);
+  const accents = { ...line, id: 'é'.repeat(10) };
+  await t.rejects(appendAudit(file, accents, 3 * size + 9 + 8), AuditError, 'of bytes, not of characters');
   t.equal((await readFile(file, 'utf8')).split('\n').length, 4, 'a full file is left as it is');
 });
 
