@@ -44,4 +44,15 @@ t.test('a real reply ends at the last token that its quota has, and what it used
     ],
   );
   t.equal((await ask(second.port)).status, 429);
+  const day = new Date().toISOString().slice(0, 10);
+  const query = `start_time=${Date.parse(day) / 1000 - 86_400}&limit=2&group_by=model`;
+  const page = await fetch(`http://127.0.0.1:${second.port}/v1/usage?${query}`, { headers });
+  t.equal(page.headers.get('cache-control'), 'no-store');
+  const { data } = (await page.json()) as { data: readonly { results: readonly object[] }[] };
+  const { prompt_tokens, completion_tokens } = usage;
+  t.match(
+    data.flatMap(({ results }) => results),
+    [{ model: CHAT, num_model_requests: 1, input_tokens: prompt_tokens, output_tokens: completion_tokens }],
+    'its usage is answered while its limits are used up',
+  );
 });

@@ -3,6 +3,7 @@ import { mkdtemp, rm, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import type { Test } from 'tap';
+import type { Config } from '../../sidecar/config/config.js';
 import type { UsageRecord } from '../../sidecar/domain/usage-record.js';
 import { InProcess, type Options } from './in-process.js';
 import type { RawResponse } from './raw-http.js';
@@ -31,7 +32,12 @@ export const [INPUT, OUTPUT, DECISION] = [150_000, 600_000, 42_000];
 const CACHED = 75_000;
 
 /** A sidecar with prices, whose only account has a credit of `usd`. */
-export async function startPriced(t: Test, usd: string, options: Partial<Options> = {}): Promise<InProcess> {
+export async function startPriced(
+  t: Test,
+  usd: string,
+  options: Partial<Options> = {},
+  reserve: Config['credit']['reserve'] = 'whole',
+): Promise<InProcess> {
   const dir = await mkdtemp(join(tmpdir(), 'ra-billing-'));
   t.teardown(() => rm(dir, { recursive: true, force: true }));
   const [pricing, credit] = [join(dir, 'prices.json'), join(dir, 'credit.json')];
@@ -43,7 +49,7 @@ export async function startPriced(t: Test, usd: string, options: Partial<Options
       { id: 'decide', kind: 'decision' },
     ],
     ...options,
-    config: { pricing: { file: pricing }, credit: { file: credit }, ...options.config },
+    config: { pricing: { file: pricing }, credit: { file: credit, reserve }, ...options.config },
   });
 }
 
