@@ -24,6 +24,7 @@ export interface EntitlementView {
   readonly routes?: readonly string[];
   readonly cohort?: string;
   readonly usage?: 'account';
+  readonly tiers?: readonly string[];
   readonly tokensPerMinute?: number;
   readonly tokensPerDay?: number;
   readonly tokensPerMonth?: number;

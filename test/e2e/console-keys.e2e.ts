@@ -49,7 +49,7 @@ t.test('an operator’s work on keys, by keyboard', async (t) => {
       'frozen',
       'interactive',
       'chat 4 at once, 60 a minute',
-      'all models',
+      'all models; tiers flex',
       '$2.50 left of $2.50',
     ])
       t.ok(text.includes(part), part);
@@ -78,6 +78,8 @@ t.test('an operator’s work on keys, by keyboard', async (t) => {
     await tab.until(`document.querySelector('#dialog .problem').textContent.includes('account')`);
     t.equal(await tab.value(`${focused}.name + ' ' + ${focused}.getAttribute('aria-invalid')`), 'account true');
     await tab.type('dune');
+    await tabTo(tab, `at.name === 'tiers-one' && at.value === 'priority'`);
+    await tab.press(' ', 'Space', ' ');
     await tabTo(tab, `at.name === 'chat-perMinute'`);
     await tab.type('12');
     await enter(tab);
@@ -95,7 +97,11 @@ t.test('an operator’s work on keys, by keyboard', async (t) => {
     t.equal(await tab.value(`${focused}.textContent`), 'Create key', 'the focus returns');
     t.notOk(await tab.value(`document.documentElement.outerHTML.includes(${JSON.stringify(created.slice(7))})`));
     await tab.until(`document.getElementById('news').textContent === 'The key was created.'`);
-    t.match((await readKeyFile(file)).keys.at(-1), { account: 'dune', limits: { chat: { perMinute: 12 } } });
+    t.match((await readKeyFile(file)).keys.at(-1), {
+      account: 'dune',
+      limits: { chat: { perMinute: 12 } },
+      entitlements: { development: { tiers: ['priority'] } },
+    });
   });
 
   await t.test('edit changes what was changed and nothing else', async (t) => {

@@ -41,7 +41,7 @@ export class KeysConsole {
     const made = [
       makeKey({
         ...limited,
-        entitlements: { development: { models: 'all', tokensPerDay: 2_000_000, usage: 'account' } },
+        entitlements: { development: { models: 'all', tokensPerDay: 2_000_000, usage: 'account', tiers: ['flex'] } },
       }),
       makeKey({ entitlements: { development: { models: ['large-chat'], routes: ['chat'] } }, class: 'standard' }),
       makeKey({ revoked: '2026-10-01T00:00:00Z' }),

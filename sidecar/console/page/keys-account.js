@@ -169,7 +169,8 @@ function makeRow(keys, current) {
     ['Revoke', (/** @type {KeyView} */ key) => keys.askRevoke(key)],
   ]);
   for (const [text, act] of does) {
-    const button = element('button', { type: 'button', class: 'small', 'aria-label': `${text} ${id}` }, text);
+    const looks = text === 'Revoke' ? 'small danger' : 'small';
+    const button = element('button', { type: 'button', class: looks, 'aria-label': `${text} ${id}` }, text);
     button.addEventListener('click', () => {
       const key = current();
       if (key) act(key);

@@ -1,7 +1,7 @@
 // The dialogs of the keys' view: one at a time, in the page's one <dialog>. A dialog closes when the sidecar has done what it asks for,
 // and otherwise says why not.
 import { element, say } from './dom.js';
-import { classOf, CLASSES, GROUPS, QUOTAS, ROUTES } from './keys-text.js';
+import { classOf, CLASSES, GROUPS, QUOTAS, ROUTES, TIERS, USAGES } from './keys-text.js';
 
 /** @typedef {import('../../api/keys-page.js').KeyView} KeyView */
 
@@ -167,6 +167,24 @@ export function choice(name, options, chosen) {
 }
 
 /**
+ * A box to tick for each name.
+ *
+ * @param {string} name
+ * @param {string} title
+ * @param {readonly string[]} known
+ * @param {readonly string[]} chosen
+ */
+function boxes(name, title, known, chosen) {
+  const group = element('div', { class: 'ticks', role: 'group', 'aria-label': title });
+  for (const each of new Set([...known, ...chosen])) {
+    const on = chosen.includes(each);
+    const tick = element('input', { type: 'checkbox', name: `${name}-one`, value: each, ...(on && { checked: '' }) });
+    group.append(element('label', { class: 'tick' }, tick, element('span', {}, each)));
+  }
+  return group;
+}
+
+/**
  * All of something, or those that are ticked.
  *
  * @param {string} name
@@ -176,13 +194,7 @@ export function choice(name, options, chosen) {
  * @param {'all' | readonly string[]} chosen
  */
 function ticks(name, title, all, known, chosen) {
-  const names = [...new Set([...known, ...(chosen === 'all' ? [] : chosen)])];
-  const box = element('div', { class: 'ticks', role: 'group', 'aria-label': `Which ${title.toLowerCase()}` });
-  for (const each of names) {
-    const on = chosen !== 'all' && chosen.includes(each);
-    const tick = element('input', { type: 'checkbox', name: `${name}-one`, value: each, ...(on && { checked: '' }) });
-    box.append(element('label', { class: 'tick' }, tick, element('span', {}, each)));
-  }
+  const box = boxes(name, `Which ${title.toLowerCase()}`, known, chosen === 'all' ? [] : chosen);
   const select = choice(
     name,
     [
@@ -220,14 +232,6 @@ export function propertyFields(key, environment, models) {
   });
   const heads = ['Requests', 'at once', 'a minute'].map((text) => element('th', { scope: 'col' }, text));
   const chosen = key === undefined ? 'all' : (entitlement?.models ?? []);
-  const usage = choice(
-    'usage',
-    [
-      ['', 'its own usage'],
-      ['account', 'usage and balance of its account'],
-    ],
-    entitlement?.usage ?? '',
-  );
   return element(
     'div',
     { class: 'fields' },
@@ -253,7 +257,14 @@ export function propertyFields(key, environment, models) {
       element('input', { name: 'cohort', value: entitlement?.cohort ?? '' }),
       'of restricted models; empty: none',
     ),
-    labelled('It may see', usage),
+    labelled('It may see', choice('usage', USAGES, entitlement?.usage ?? '')),
+    element(
+      'div',
+      { class: 'field' },
+      element('span', {}, 'Tiers'),
+      boxes('tiers', 'Tiers', TIERS, entitlement?.tiers ?? []),
+      element('small', {}, 'that it may ask for, besides the default one'),
+    ),
     element(
       'div',
       { class: 'field wide' },

@@ -5,7 +5,14 @@
 
 export const CLASSES = /** @type {const} */ (['interactive', 'standard', 'batch']);
 export const GROUPS = /** @type {const} */ (['chat', 'decisions', 'embeddings', 'models']);
-export const ROUTES = /** @type {const} */ (['chat', 'decisions', 'systemone', 'embeddings', 'rerank']);
+export const ROUTES = /** @type {const} */ (['chat', 'decisions', 'systemone', 'embeddings', 'rerank', 'batch']);
+export const TIERS = /** @type {const} */ (['flex', 'priority']);
+
+/** The entitlement `usage`, and what it lets the key see. */
+export const USAGES = /** @type {const} */ ([
+  ['', 'its own usage'],
+  ['account', 'usage and balance of its account'],
+]);
 
 /** Tokens that a key or an account may use: field, label. */
 export const QUOTAS = /** @type {const} */ ([
@@ -74,12 +81,13 @@ function limitInWords(value, unit) {
 export function rightsInWords({ entitlements }, environment) {
   const entitlement = entitlements[environment];
   if (entitlement === undefined) return `nothing in ${environment}`;
-  const { models, routes, cohort, usage } = entitlement;
+  const { models, routes, cohort, usage, tiers } = entitlement;
   const named = models === 'all' ? 'all models' : models.length === 0 ? 'no model' : models.join(', ');
   return [
     named,
     ...(routes ? [`routes ${routes.join(', ') || 'none'}`] : []),
     ...(cohort === undefined ? [] : [`cohort ${cohort}`]),
+    ...(tiers?.length ? [`tiers ${tiers.join(', ')}`] : []),
     ...quotasInWords(entitlement),
     ...(usage ? ['sees its account’s usage'] : []),
   ].join('; ');
@@ -146,11 +154,10 @@ export function minuteOf(time) {
  * The properties that a form asks for, as `PATCH /keys/{id}` takes them: what is left empty is null.
  *
  * @param {Filled} form
- * @param {readonly string[]} models Those that are ticked.
- * @param {readonly string[]} routes
+ * @param {Readonly<Record<'models' | 'routes' | 'tiers', readonly string[]>>} ticked
  * @param {string} environment
  */
-export function patchOf(form, models, routes, environment) {
+export function patchOf(form, { models, routes, tiers }, environment) {
   const groups = GROUPS.map((group) => {
     const values = { inFlight: numberOf(form[`${group}-inFlight`]), perMinute: numberOf(form[`${group}-perMinute`]) };
     return /** @type {const} */ ([group, values.inFlight === null && values.perMinute === null ? null : values]);
@@ -165,6 +172,7 @@ export function patchOf(form, models, routes, environment) {
         routes: form['routes'] === 'all' ? null : routes,
         cohort: form['cohort'] === '' ? null : (form['cohort'] ?? null),
         usage: form['usage'] === 'account' ? 'account' : null,
+        tiers: tiers.length === 0 ? null : tiers,
         ...quotaValues(form),
       },
     },
@@ -201,7 +209,8 @@ function numberOf(text = '') {
  */
 export function filledIn(form, environment) {
   const texts = Object.fromEntries([...form].map(([name, value]) => [name, String(value)]));
-  return patchOf(texts, form.getAll('models-one').map(String), form.getAll('routes-one').map(String), environment);
+  const ticked = (/** @type {string} */ name) => form.getAll(`${name}-one`).map(String);
+  return patchOf(texts, { models: ticked('models'), routes: ticked('routes'), tiers: ticked('tiers') }, environment);
 }
 
 /** @param {KeyView} key */

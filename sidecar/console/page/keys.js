@@ -111,7 +111,9 @@ export class Keys {
     const why = !managed && status === 200 ? SECRET_NEEDED : problem === undefined ? '' : `The keys file: ${problem}`;
     say(this.#notice, status === 200 ? why : (problem ?? ''));
     this.#notice.hidden = this.#notice.textContent === '';
-    say(this.#about, this.#last ? `${some(this.#last.keys, 'key')} in ${this.#last.file}` : '');
+    const file = this.#last?.file ?? '';
+    say(this.#about, this.#last ? `${some(this.#last.keys, 'key')} in ${file.slice(file.lastIndexOf('/') + 1)}` : '');
+    this.#about.title = file;
     this.#show();
   }
 
@@ -181,7 +183,7 @@ export class Keys {
     this.dialogs.ask({
       title: 'Create a key',
       body: [
-        labelled('Account', name, 'pays, and shares the seats'),
+        labelled('Account', name, 'it pays, and its keys share its part of the seats'),
         names,
         propertyFields(undefined, environment, models),
       ],

@@ -207,8 +207,7 @@ t.test('what a key may do is said in words, and a form becomes the properties th
     readonly balanceInWords: (balance: { granted: string; available: string }) => string;
     readonly patchOf: (
       form: Readonly<Record<string, string>>,
-      models: readonly string[],
-      routes: readonly string[],
+      ticked: Readonly<Record<'models' | 'routes' | 'tiers', readonly string[]>>,
       environment: string,
     ) => object;
     readonly withoutNulls: (value: unknown) => unknown;
@@ -222,8 +221,15 @@ t.test('what a key may do is said in words, and a form becomes the properties th
     rightsInWords({ entitlements: { production: entitlement } }, 'production');
   t.equal(rights({ models: 'all' }), 'all models');
   t.equal(
-    rights({ models: ['a', 'b'], routes: ['chat'], cohort: 'c', tokensPerDay: 1000, usage: 'account' }),
-    'a, b; routes chat; cohort c; 1,000 tokens a day; sees its account’s usage',
+    rights({
+      models: ['a', 'b'],
+      routes: ['chat'],
+      cohort: 'c',
+      tiers: ['flex', 'priority'],
+      tokensPerDay: 1000,
+      usage: 'account',
+    }),
+    'a, b; routes chat; cohort c; tiers flex, priority; 1,000 tokens a day; sees its account’s usage',
   );
   t.equal(rights({ models: [], routes: [] }), 'no model; routes none');
   t.equal(rightsInWords({ entitlements: {} }, 'production'), 'nothing in production');
@@ -242,7 +248,7 @@ t.test('what a key may do is said in words, and a form becomes the properties th
     usage: '',
     tokensPerDay: '',
   };
-  const none = patchOf(empty, [], [], 'production');
+  const none = patchOf(empty, { models: [], routes: [], tiers: [] }, 'production');
   t.strictSame(none, {
     class: 'standard',
     expires: null,
@@ -253,6 +259,7 @@ t.test('what a key may do is said in words, and a form becomes the properties th
         routes: null,
         cohort: null,
         usage: null,
+        tiers: null,
         tokensPerMinute: null,
         tokensPerDay: null,
         tokensPerMonth: null,
@@ -268,10 +275,10 @@ t.test('what a key may do is said in words, and a form becomes the properties th
     'chat-inFlight': ' 4 ',
     tokensPerDay: 'x',
   };
-  t.strictSame(withoutNulls(patchOf(filled, ['a'], ['chat'], 'production')), {
+  t.strictSame(withoutNulls(patchOf(filled, { models: ['a'], routes: ['chat'], tiers: ['flex'] }, 'production')), {
     class: 'standard',
     expires: '2026-10-03T00:00:00Z',
     limits: { chat: { inFlight: 4 } },
-    entitlements: { production: { models: ['a'], routes: ['chat'], tokensPerDay: 'x' } },
+    entitlements: { production: { models: ['a'], routes: ['chat'], tiers: ['flex'], tokensPerDay: 'x' } },
   });
 });
