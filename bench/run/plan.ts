@@ -40,6 +40,7 @@ export const PLAN: readonly Bench[] = [
   bench('either', true, 0.2, 'micro/key-lookup.bench.js', 'key-lookup'),
   bench('either', true, 0.1, 'micro/metrics.bench.js', 'metrics'),
   bench('either', true, 0.1, 'micro/tracing.bench.js', 'tracing'),
+  bench('either', true, 0.2, 'micro/usage-page.bench.js', 'usage-page'),
   bench('either', true, 1.2, 'spool/spool.bench.js', 'spool'),
   bench('either', true, 0.3, 'http/tls.bench.js', 'tls'),
   bench('either', true, 3, 'http/server-timing.bench.js', 'server-timing'),
