@@ -28,11 +28,12 @@ const FAULTS = ['limited', 'tooLong', 'lost'];
 
 /** A script, and the steps that it must report. */
 const CLIENTS: Readonly<Record<string, readonly string[]>> = {
-  'openai-5': ['list', 'whole', 'streamed', 'tools', 'structured', 'again', 'abort', 'errors', ...FAULTS],
-  'openai-6': ['list', 'whole', 'streamed', 'tools', 'structured', 'again', 'abort', 'errors', ...FAULTS, 'cold'],
-  'openai-7': ['list', 'whole', 'streamed', 'tools', 'structured', 'again', 'abort', 'errors', ...FAULTS],
+  'openai-5': ['list', 'whole', 'reads', 'streamed', 'tools', 'structured', 'again', 'abort', 'errors', ...FAULTS],
+  'openai-6': ['list', 'whole', 'reads', 'streamed', 'tools', 'structured', 'again', 'abort', 'errors', ...FAULTS, 'cold'],
+  'openai-7': ['list', 'whole', 'reads', 'streamed', 'tools', 'structured', 'again', 'abort', 'errors', ...FAULTS],
   'langchain-1.5': [
     'whole',
+    'reads',
     'streamed',
     'tools',
     'reactAgent',
@@ -45,6 +46,7 @@ const CLIENTS: Readonly<Record<string, readonly string[]>> = {
   ],
   'langchain-newest': [
     'whole',
+    'reads',
     'streamed',
     'tools',
     'reactAgent',
@@ -83,6 +85,7 @@ const CLIENTS: Readonly<Record<string, readonly string[]>> = {
   ],
   'openrouter-2.10': [
     'whole',
+    'reads',
     'streamed',
     'tools',
     'toolsStreamed',
@@ -92,13 +95,25 @@ const CLIENTS: Readonly<Record<string, readonly string[]>> = {
     'errors',
     ...FAULTS,
   ],
-  'openrouter-3': ['whole', 'streamed', 'tools', 'toolsStreamed', 'structured', 'again', 'abort', 'errors', ...FAULTS],
-  'openrouter-sdk': ['whole', 'streamed', 'tools', 'loop', 'structured', 'again', 'abort', 'errors', ...FAULTS],
+  'openrouter-3': [
+    'whole',
+    'reads',
+    'streamed',
+    'tools',
+    'toolsStreamed',
+    'structured',
+    'again',
+    'abort',
+    'errors',
+    ...FAULTS,
+  ],
+  'openrouter-sdk': ['whole', 'reads', 'streamed', 'tools', 'loop', 'structured', 'again', 'abort', 'errors', ...FAULTS],
   llamaindex: ['whole', 'streamed', 'tools', 'agent', 'structured', 'again', 'abort', 'errors', ...FAULTS],
   mastra: ['whole', 'streamed', 'tools', 'structured', 'again', 'abort', 'errors', ...FAULTS],
   'anthropic-0': [
     'list',
     'whole',
+    'reads',
     'streamed',
     'count',
     'tools',
@@ -112,6 +127,7 @@ const CLIENTS: Readonly<Record<string, readonly string[]>> = {
   'anthropic-1': [
     'list',
     'whole',
+    'reads',
     'streamed',
     'count',
     'tools',
@@ -187,7 +203,10 @@ const models = [
   { id: CHAT, kind: 'chat', file, seats: 2, contextPerSeat: 8192 },
   { id: EMBED, kind: 'embedding', file: await poolingModel('mean'), seats: 8, contextPerSeat: 512 },
 ];
-const limited = makeKey({ limits: { chat: { inFlight: 1 } } });
+const limited = makeKey({
+  limits: { chat: { inFlight: 1, perMinute: 1000 } },
+  entitlements: { development: { models: 'all', tokensPerDay: 1e9 } },
+});
 const keys = join(shortDir(t), 'keys.json');
 writeFileSync(keys, JSON.stringify({ version: 1, keys: [limited.stored] }));
 // Each client has the engine killed once.

@@ -3,8 +3,8 @@ import assert from 'node:assert/strict';
 import { z } from 'zod';
 import { faultSteps } from './faults.mjs';
 
-/** `sdk`: the package ai. `modelOf`: a provider's model by its id and key. */
-export function aiSteps(sdk, modelOf, given, { structured = true, providerOptions = {} } = {}) {
+/** `sdk`: the package ai. `modelOf`: a provider's model by its id and key. `reads`: checks what the provider reads of a reply. */
+export function aiSteps(sdk, modelOf, given, { structured = true, providerOptions = {}, reads } = {}) {
   const { key, model: name } = given;
   const { generateText, streamText, Output, tool, stepCountIs, isStepCount } = sdk;
   const atMost = isStepCount ?? stepCountIs;
@@ -37,6 +37,11 @@ export function aiSteps(sdk, modelOf, given, { structured = true, providerOption
       const { text, usage } = await generateText({ ...hello, prompt });
       assert.ok(text && usage.totalTokens > 0);
     },
+    ...(reads && {
+      async reads() {
+        reads(await generateText({ ...hello, prompt }));
+      },
+    }),
     async streamed() {
       const result = streamText({ ...hello, prompt });
       let text = '';

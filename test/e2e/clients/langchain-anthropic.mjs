@@ -18,4 +18,4 @@ class Chat extends ChatAnthropic {
 }
 
 // By `jsonSchema` the client sends a schema without enums and bounds, which the reply then need not keep.
-export default (given) => langchainSteps(Chat, given, ['functionCalling']);
+export default (given) => langchainSteps(Chat, given, ['functionCalling'], false);

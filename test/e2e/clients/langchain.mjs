@@ -7,8 +7,8 @@ import { createAgent, createMiddleware } from 'langchain';
 import { z } from 'zod';
 import { faultSteps } from './faults.mjs';
 
-/** `methods`: of structured output. */
-export function langchainSteps(ChatOpenAI, given, methods = ['jsonSchema', 'functionCalling']) {
+/** `methods`: of structured output. `raw`: the client can give the answer as it came. */
+export function langchainSteps(ChatOpenAI, given, methods = ['jsonSchema', 'functionCalling'], raw = true) {
   const { base, key, model: name } = given;
   const model = (more = {}) =>
     new ChatOpenAI({
@@ -47,6 +47,14 @@ export function langchainSteps(ChatOpenAI, given, methods = ['jsonSchema', 'func
       const reply = await model().invoke(hello);
       assert.ok(reply.content && reply.usage_metadata.total_tokens > 0);
     },
+    ...(raw && {
+      async reads() {
+        const reply = await model({ __includeRawResponse: true }).invoke(hello);
+        const { usage } = reply.additional_kwargs.__raw_response;
+        assert.equal(typeof usage.cost, 'number');
+        assert.equal(reply.usage_metadata.input_token_details?.cache_read, usage.prompt_tokens_details.cached_tokens);
+      },
+    }),
     async streamed() {
       let all;
       for await (const chunk of await model({ streamUsage: true }).stream(hello)) all = all ? all.concat(chunk) : chunk;

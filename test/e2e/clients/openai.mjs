@@ -37,6 +37,17 @@ export function openaiSteps(OpenAI, { zodResponseFormat, z }, given) {
       const { choices, usage } = await chat.create(hello);
       assert.ok(choices[0].message.content && usage.total_tokens > 0);
     },
+    async reads() {
+      const limited = new OpenAI({ apiKey: given.limited, baseURL: base, maxRetries: 0 });
+      const { data, response } = await limited.chat.completions.create(hello).withResponse();
+      for (const of of ['requests', 'tokens']) {
+        const [left, all] = ['remaining', 'limit'].map((what) => response.headers.get(`x-ratelimit-${what}-${of}`));
+        assert.ok(Number(left) > 0 && Number(left) < Number(all), `${left} of ${all} ${of}`);
+      }
+      assert.equal(typeof data.usage.cost, 'number');
+      const { context_length: context, pricing } = await client.models.retrieve(model);
+      assert.ok(context > 0 && pricing.completion >= 0);
+    },
     async streamed() {
       let text = '';
       let usage;

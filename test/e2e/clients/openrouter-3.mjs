@@ -1,3 +1,4 @@
+import assert from 'node:assert/strict';
 import * as sdk from 'ai';
 import { createOpenRouter } from '@openrouter/ai-sdk-provider';
 import { aiSteps } from './ai-sdk.mjs';
@@ -7,4 +8,5 @@ export default (given) =>
     sdk,
     (id, apiKey) => createOpenRouter({ baseURL: given.base, apiKey, compatibility: 'strict' }).chat(id),
     given,
+    { reads: ({ providerMetadata }) => assert.equal(typeof providerMetadata.openrouter.usage.cost, 'number') },
   );

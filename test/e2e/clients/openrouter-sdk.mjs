@@ -33,6 +33,10 @@ export default (given) => {
       const { choices, usage } = await send();
       assert.ok(choices[0].message.content && usage.totalTokens > 0);
     },
+    async reads() {
+      const { usage } = await send();
+      assert.equal(typeof usage.cost, 'number');
+    },
     async streamed() {
       let text = '';
       let usage;
