@@ -2,6 +2,7 @@
 import { mkdtemp, rm } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
+import { Writable } from 'node:stream';
 import fc from 'fast-check';
 import t, { type Test } from 'tap';
 import { CreditLedger } from '../../../sidecar/access/credit.js';
@@ -10,17 +11,21 @@ import { RequestLimits } from '../../../sidecar/access/limits.js';
 import { QuotaLedger } from '../../../sidecar/access/quotas.js';
 import { ACCOUNT, USAGE } from '../../../sidecar/api/account.js';
 import type { Services } from '../../../sidecar/api/services.js';
+import { usage } from '../../../sidecar/commands/usage.js';
+import { loadConfig } from '../../../sidecar/config/config.js';
 import { validateAnswer } from '../../../sidecar/contracts/answer-schemas.js';
 import type { ContractError } from '../../../sidecar/domain/errors.js';
 import { costOf, NO_TOKENS, parseUsd, type TokenCounts } from '../../../sidecar/domain/money.js';
 import type { Outcome, UsageRecord } from '../../../sidecar/domain/usage-record.js';
 import type { Exchange } from '../../../sidecar/http/exchange.js';
 import { rebuildBalances } from '../../../sidecar/usage/balances.js';
+import type { UsageEvent } from '../../../sidecar/usage/delivery/sink.js';
 import type { DurableSums } from '../../../sidecar/usage/durable-sums.js';
 import { focusRows } from '../../../sidecar/usage/focus.js';
 import { inputRates, PriceList } from '../../../sidecar/usage/prices.js';
 import { comparePositions } from '../../../sidecar/usage/spool-format.js';
 import { Totals } from '../../../sidecar/usage/totals.js';
+import { openHarness } from '../../support/delivering-harness.js';
 import { FakeClock } from '../../support/fake-clock.js';
 import { ACME } from '../../support/in-process.js';
 import { rounds } from '../../support/long-form.js';
@@ -28,6 +33,7 @@ import { MemorySpool } from '../../support/memory-spool.js';
 import { NO_FILES, postHead } from '../../support/request-head.js';
 import { routeServices } from '../../support/route-services.js';
 import { usageRecord } from '../../support/usage-records.js';
+import { UsageSink } from '../../support/usage-sink.js';
 
 const DAY_S = 86_400;
 const DAY_MS = DAY_S * 1000;
@@ -246,6 +252,15 @@ t.test('pages, and what a query must be', async (t) => {
   t.match([days(first), first.has_more], [[-3, -2], true]);
   const second = await page(`start_time=${start - 3 * DAY_S}&end_time=${start}&limit=2&page=${first.next_page}`);
   t.match([days(second), second.has_more, second.next_page], [[-1], false, null]);
+  const closes = Array.from({ length: 1002 }, (_, i) =>
+    usageRecord(String(i), 'close', { keyId: `key-${i % 501}`, at: new Date(FIRST + (i % 2) * DAY_MS).toISOString() }),
+  );
+  const many = await totalsOf(t, closes);
+  const own = { ...services, totals: () => many };
+  const query = `start_time=${start}&end_time=${start + 2 * DAY_S}&group_by=api_key_id`;
+  const { data, next_page: next } = (await ask(USAGE, OWNER, own, query)).body as Page;
+  t.match([data.length, data[0]?.results.length, next], [1, 501, String(start + DAY_S)], 'a page of many results');
+  t.equal((await usageOf(OWNER, own, query)).flatMap(({ results }) => results).length, 1002);
   for (const [query, param, says] of [
     ['start_time=soon', 'start_time', /whole seconds/],
     ['end_time=1.5', 'end_time', /whole seconds/],
@@ -469,6 +484,7 @@ t.test(
   async (t) => {
     const requests = rounds({ short: 500, long: 25_000 });
     const met = { kills: 0, prunes: 0 };
+    let last: readonly UsageRecord[] = [];
     await fc.assert(
       fc.asyncProperty(fc.nat(), async (seed) => {
         const walk = new Walk(await folder(t), randomFrom(seed));
@@ -480,6 +496,7 @@ t.test(
         met.kills += walk.kills;
         met.prunes += walk.prunes;
         const { totals, settled, closes } = await walk.end();
+        last = closes;
         const services = { totals: () => totals, pricing: CHANGING, date: () => new Date(walk.now) };
         for (const account of ACCOUNTS) {
           const events = closes.filter((record) => record.account === account);
@@ -510,8 +527,59 @@ t.test(
       { numRuns: rounds({ short: 4, long: 3 }) },
     );
     t.ok(met.kills > 0 && met.prunes > 0, JSON.stringify(met));
+    const billed = billedBy(last.map((record) => [record.account, BigInt(record.price?.picodollars ?? 0)]));
+    const { delivered, exported } = await leaving(t, last);
+    t.strictSame(delivered, billed);
+    t.strictSame(exported, billed);
   },
 );
+
+/** Picodollars by account, those of accounts without any left out. */
+function billedBy(costs: readonly (readonly [account: string, cost: bigint])[]): Record<string, bigint> {
+  const sums = new Map<string, bigint>();
+  for (const [account, cost] of costs) if (cost > 0n) sums.set(account, (sums.get(account) ?? 0n) + cost);
+  return Object.fromEntries([...sums].sort());
+}
+
+/** What a sink gets of these records from a spool on disk, and what the command exports of it. */
+async function leaving(
+  t: Test,
+  closes: readonly UsageRecord[],
+): Promise<Readonly<Record<'delivered' | 'exported', Record<string, bigint>>>> {
+  const dir = await folder(t);
+  const sink = await UsageSink.start(t);
+  const events: UsageEvent[] = [];
+  const all = new Promise<void>((resolve) => {
+    sink.answer = ({ body, response }) => {
+      events.push(...(JSON.parse(body) as UsageEvent[]));
+      response.writeHead(204).end();
+      if (events.length >= closes.length) resolve();
+    };
+  });
+  const harness = await openHarness(t, dir, { RA_DELIVERY_URL: sink.url });
+  for (const close of closes) harness.spool.append(close);
+  const [end] = closes.slice(-1);
+  if (end) await harness.spool.sync(end);
+  await all;
+  await harness.stop();
+  let text = '';
+  const out = new Writable({ write: (part, _, done) => done(void (text += String(part))) });
+  const loaded = loadConfig({ RA_DATA_DIR: dir });
+  if (loaded.kind === 'invalid') throw new Error(loaded.line);
+  const err = (line: string): void => void t.fail(line);
+  t.equal(await usage(loaded.config, ['export', '--format', 'focus'], { out, err }), 0);
+  const [head = '', ...lines] = text.trim().split('\n');
+  const [cost, account] = ['BilledCost', 'SubAccountId'].map((name) => head.split(',').indexOf(name)) as [
+    number,
+    number,
+  ];
+  // A comma within quotes is part of a cell.
+  const rows = lines.map((line) => line.split(/,(?=(?:[^"]*"[^"]*")*[^"]*$)/));
+  return {
+    delivered: billedBy(events.map(({ data }) => [data.account, BigInt(data.price?.picodollars ?? 0)])),
+    exported: billedBy(rows.map((cells) => [cells[account] ?? '', parseUsd(cells[cost] ?? '') ?? 0n])),
+  };
+}
 
 /** Numbers from 0 to 1, the same for the same seed (mulberry32). */
 function randomFrom(seed: number): () => number {
