@@ -229,7 +229,9 @@ export type DescribedKey = Omit<StoredKey, 'hash' | 'limits'> & {
 
 /** `now`: epoch ms. */
 export function described(key: StoredKey, file: KeyFile, now: number): DescribedKey {
-  const { hash: _, limits, ...shown } = key;
+  const { limits, ...rest } = key;
+  const shown: Omit<typeof rest, 'hash'> & { hash?: string } = rest;
+  delete shown.hash;
   const account = accountOf(file, key.account);
   const quotas = account && tokenLimitsOf(account);
   return {

@@ -171,9 +171,9 @@ export class KeyStore {
       if (ends <= now.getTime()) return { result: { kind: 'expired' } };
       const until = new Date(Math.min(ends, now.getTime() + graceMs)).toISOString();
       const at = now.toISOString();
+      const next: StoredKey & { development?: true } = { ...old, ...stored, created: at };
       // Starts replace a development key, and other ones ignore it; an operator rotates a key to keep it.
-      const { development: _, ...rights } = old;
-      const next = { ...rights, ...stored, created: at };
+      delete next.development;
       return {
         entry: graceMs > 0 ? { ...old, expires: until, rotated: at } : { ...old, revoked: at },
         added: next,

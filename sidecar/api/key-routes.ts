@@ -82,29 +82,32 @@ type TaskOf = (body: Patch, name: string) => KeyTask | ContractError;
 export function keyRoutes(parts: KeyRoutesParts): Routes {
   const queue = new TaskQueue();
   const { environment } = parts.config;
-  const change =
+  const changes =
     (taskOf: TaskOf, status = 200): Handler =>
-    (exchange) =>
-      serveChange(exchange, parts, queue, taskOf, status);
+    async (exchange) => {
+      send(exchange, await change(exchange, parts, queue, taskOf), status);
+    };
   const account = (action: string, frozen: true | null): Handler =>
-    change((body, name) => nothing(body) ?? { kind: 'account', account: name, action, patch: { frozen } });
+    changes((body, name) => nothing(body) ?? { kind: 'account', account: name, action, patch: { frozen } });
   return {
     '/keys': {
-      GET: (exchange) => list(exchange, parts),
-      POST: change((body) => creationOf(body, environment), 201),
+      GET: async (exchange) => {
+        send(exchange, await list(exchange, parts));
+      },
+      POST: changes((body) => creationOf(body, environment), 201),
     },
-    '/keys/{id}': { PATCH: change((body, id) => problemOfPatch(body, 'key') ?? { kind: 'change', id, patch: body }) },
-    '/keys/{id}/rotate': { POST: change((body, id) => rotationOf(body, id), 201) },
-    '/keys/{id}/revoke': { POST: change((body, id) => nothing(body) ?? { kind: 'revoke', id }) },
+    '/keys/{id}': { PATCH: changes((body, id) => problemOfPatch(body, 'key') ?? { kind: 'change', id, patch: body }) },
+    '/keys/{id}/rotate': { POST: changes((body, id) => rotationOf(body, id), 201) },
+    '/keys/{id}/revoke': { POST: changes((body, id) => nothing(body) ?? { kind: 'revoke', id }) },
     '/accounts/{name}': {
-      PATCH: change((body, name) => {
+      PATCH: changes((body, name) => {
         const problem = problemOfPatch(body, 'account');
         return problem ?? { kind: 'account', account: name, action: 'change-account', patch: body };
       }),
     },
     '/accounts/{name}/freeze': { POST: account('freeze', true) },
     '/accounts/{name}/unfreeze': { POST: account('unfreeze', null) },
-    '/accounts/{name}/grants': { POST: change(grantOf, 201) },
+    '/accounts/{name}/grants': { POST: changes(grantOf, 201) },
   };
 }
 
@@ -127,41 +130,51 @@ class TaskQueue {
   }
 }
 
-async function serveChange(
+function send(exchange: Exchange, answer: Answered | ContractError | undefined, status = 200): void {
+  if (answer === undefined) return;
+  if (isError(answer)) exchange.fail(answer, NO_STORE);
+  else exchange.reply({ status, headers: NO_STORE, body: JSON.stringify(answer.body) });
+}
+
+/** What a route answers. */
+interface Answered {
+  readonly kind: 'answer';
+  readonly body: object;
+}
+
+/** Undefined: the caller left. */
+async function change(
   exchange: Exchange,
   { config, services, operatorOf }: KeyRoutesParts,
   queue: TaskQueue,
   taskOf: TaskOf,
-  status: number,
-): Promise<void> {
+): Promise<Answered | ContractError | undefined> {
   const operator = operatorOf(exchange.head);
-  if (operator === undefined) return fail(exchange, NOT_MANAGED);
+  if (operator === undefined) return NOT_MANAGED;
   const bytes = await jsonBody(exchange, MAX_BYTES);
-  if (bytes === undefined) return;
+  if (bytes === undefined) return undefined;
   const read = 'status' in bytes ? bytes : objectIn(bytes);
-  if ('status' in read) return fail(exchange, read);
+  if ('status' in read) return read;
   const { body } = read;
   const name = nameIn(exchange.head);
   const given = JSON.stringify([body, name]);
   const secret = bearerOf(exchange.head);
   if (holdsKey(given) || (secret !== undefined && given.includes(JSON.stringify(secret).slice(1, -1))))
-    return fail(exchange, badBody('has a key or a secret in it: send names only'));
+    return badBody('has a key or a secret in it: send names only');
   const task = taskOf(body, name);
-  if (isError(task)) return fail(exchange, task);
+  if (isError(task)) return task;
   const { keysFile, grants } = services();
   const followed = task.kind === 'grant' ? grants : keysFile;
   const file = task.kind === 'grant' ? config.credit.file : config.keys.file;
-  if (followed === undefined || file === undefined)
-    return fail(exchange, task.kind === 'grant' ? NO_CREDIT_FILE : NO_KEYS_FILE);
+  if (followed === undefined || file === undefined) return task.kind === 'grant' ? NO_CREDIT_FILE : NO_KEYS_FILE;
   const audit = join(config.dataDir, 'audit.jsonl');
   const end = await queue.run(() => doKeyTask({ file, audit, operator, task }));
-  const refusal = end === undefined ? BUSY : refusalOf(end, task);
-  if (end === undefined || refusal) return fail(exchange, refusal ?? BUSY);
+  if (end === undefined) return BUSY;
+  const refusal = refusalOf(end, task);
+  if (refusal) return refusal;
   await followed.reload();
-  const inForce = typeof followed.inForce === 'function' ? await followed.inForce() : followed.inForce;
-  const { problem } = inForce;
-  const answer = { ...answerOf(end, task, services()), ...(problem !== undefined && { problem }) };
-  exchange.reply({ status, headers: NO_STORE, body: JSON.stringify(answer) });
+  const { problem } = (task.kind === 'grant' ? grants?.inForce : await keysFile?.inForce()) ?? {};
+  return { kind: 'answer', body: { ...answerOf(end, task, services()), ...(problem !== undefined && { problem }) } };
 }
 
 const BUSY = contractError('capacity_exceeded', 'Another change of this file is being made. Try again shortly.');
@@ -209,19 +222,22 @@ function answerOf(end: KeyTaskEnd, task: KeyTask, services: KeysServices): objec
  * GET /keys: the keys file that this sidecar follows and which content of it is in force, so that a command that changed the file can
  * see when the change is. With an operator's secret also the keys, without their hashes.
  */
-async function list(exchange: Exchange, { config, services, operatorOf }: KeyRoutesParts): Promise<void> {
+async function list(
+  exchange: Exchange,
+  { config, services, operatorOf }: KeyRoutesParts,
+): Promise<Answered | ContractError> {
   const { keysFile } = services();
-  if (keysFile === undefined) return fail(exchange, NO_KEYS_FILE);
+  if (keysFile === undefined) return NO_KEYS_FILE;
   const operator = operatorOf(exchange.head);
   const task = listingOf(exchange.head.query);
-  if (isError(task)) return fail(exchange, task);
+  if (isError(task)) return task;
   let listed: KeyTaskEnd | undefined;
   if (operator !== undefined && task.limit > 0) {
     listed = await doKeyTask({ file: config.keys.file, audit: '', operator, task });
     const refusal = refusalOf(listed, task);
-    if (refusal) return fail(exchange, refusal);
+    if (refusal) return refusal;
   }
-  const view: KeysView = {
+  const body: KeysView = {
     ...(await keysFile.inForce()),
     ...(listed?.kind === 'listed' && {
       environment: config.environment,
@@ -230,14 +246,14 @@ async function list(exchange: Exchange, { config, services, operatorOf }: KeyRou
       ...(await pageOf(listed, services())),
     }),
   };
-  exchange.reply({ status: 200, headers: NO_STORE, body: JSON.stringify(view) });
+  return { kind: 'answer', body };
 }
 
 async function pageOf({ keys, accounts, hasMore }: KeysListed, services: KeysServices): Promise<Partial<KeysView>> {
   const used = await lastUse(keys, services);
   const names = new Set(keys.flatMap(({ account }) => account ?? []));
   return {
-    data: keys.map((key): KeyView => ({ ...key, lastUsed: used.get(key.id) ?? null })),
+    data: keys.map((key): KeyView => Object.assign({}, key, { lastUsed: used.get(key.id) ?? null })),
     accounts: Array.from(names, (name) =>
       accountView(name, (Object.hasOwn(accounts, name) ? accounts[name] : undefined) ?? {}, services),
     ),
@@ -363,10 +379,6 @@ function badBody(why: string): ContractError {
   return contractError('bad_request', `The body ${why}.`);
 }
 
-function isError(given: KeyTask | ContractError): given is ContractError {
+function isError(given: KeyTask | Answered | ContractError): given is ContractError {
   return !('kind' in given);
-}
-
-function fail(exchange: Exchange, error: ContractError): void {
-  exchange.fail(error, NO_STORE);
 }

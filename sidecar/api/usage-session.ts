@@ -125,7 +125,7 @@ export class UsageSession {
     const completionTokens = count * (creditInParts ? part : maxTokens);
     const paid = credit.reserve(this.#caller.account, worstCostOf(tariff.rates, promptTokens, completionTokens));
     if (paid.kind === 'reserved') {
-      this.#bill = new Bill(tariff, { ...reserved, credit: paid.reservation });
+      this.#bill = new Bill(tariff, { credit: paid.reservation, ...reserved });
       return undefined;
     }
     tokens.reservation.settle(0);

@@ -20,8 +20,20 @@ export const OPERATOR = '0badcafe';
 export interface Answer {
   readonly status: number;
   readonly headers: Headers;
-  // eslint-disable-next-line @typescript-eslint/no-explicit-any -- each test knows what it reads
-  readonly body: any;
+  readonly body: AnswerBody;
+}
+
+/** What the tests read, of which each answer has some. */
+interface AnswerBody {
+  readonly id: string;
+  readonly key: string;
+  readonly data: readonly { readonly id: string }[];
+  readonly accounts: unknown;
+  readonly entitlements: unknown;
+  readonly limits: unknown;
+  readonly quotas: unknown;
+  readonly expires: unknown;
+  readonly hash: unknown;
 }
 
 /** One listener whose requests are all of one operator. */
@@ -41,8 +53,12 @@ export class KeyOperator {
     dir: string,
     {
       keysFile = join(dir, 'keys.json'),
-      operator = OPERATOR as string | null,
-      services = {} as Partial<KeysServices>,
+      operator = OPERATOR,
+      services = {},
+    }: {
+      readonly keysFile?: string;
+      readonly operator?: string | null;
+      readonly services?: Partial<KeysServices>;
     } = {},
   ): Promise<KeyOperator> {
     const nothing = (): void => undefined;
@@ -107,7 +123,7 @@ export class KeyOperator {
       headers: { ...(body !== undefined && { 'content-type': 'application/json' }), ...headers },
       ...(body !== undefined && { body: typeof body === 'string' ? body : JSON.stringify(body) }),
     });
-    return { status: answer.status, headers: answer.headers, body: await answer.json() };
+    return { status: answer.status, headers: answer.headers, body: (await answer.json()) as AnswerBody };
   }
 
   post(path: string, body: unknown = {}): Promise<Answer> {

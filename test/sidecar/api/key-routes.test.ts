@@ -194,7 +194,7 @@ t.test('keys are listed by account, in pages, with the state and the balance of 
   const operator = await KeyOperator.start(t, dir, { services: { credit, totals: (() => totals) as never } });
   const first = await operator.ask('GET', '/keys?limit=3');
   t.strictSame(
-    first.body.data.map(({ id }: { id: string }) => id),
+    first.body.data.map(({ id }) => id),
     ['k1', 'k3', 'k0'],
   );
   t.match(first.body, { keys: 5, hasMore: true, environment: 'development', credit: false });
