@@ -29,7 +29,19 @@ const FAULTS = ['limited', 'tooLong', 'lost'];
 /** A script, and the steps that it must report. */
 const CLIENTS: Readonly<Record<string, readonly string[]>> = {
   'openai-5': ['list', 'whole', 'reads', 'streamed', 'tools', 'structured', 'again', 'abort', 'errors', ...FAULTS],
-  'openai-6': ['list', 'whole', 'reads', 'streamed', 'tools', 'structured', 'again', 'abort', 'errors', ...FAULTS, 'cold'],
+  'openai-6': [
+    'list',
+    'whole',
+    'reads',
+    'streamed',
+    'tools',
+    'structured',
+    'again',
+    'abort',
+    'errors',
+    ...FAULTS,
+    'cold',
+  ],
   'openai-7': ['list', 'whole', 'reads', 'streamed', 'tools', 'structured', 'again', 'abort', 'errors', ...FAULTS],
   'langchain-1.5': [
     'whole',
@@ -107,7 +119,18 @@ const CLIENTS: Readonly<Record<string, readonly string[]>> = {
     'errors',
     ...FAULTS,
   ],
-  'openrouter-sdk': ['whole', 'reads', 'streamed', 'tools', 'loop', 'structured', 'again', 'abort', 'errors', ...FAULTS],
+  'openrouter-sdk': [
+    'whole',
+    'reads',
+    'streamed',
+    'tools',
+    'loop',
+    'structured',
+    'again',
+    'abort',
+    'errors',
+    ...FAULTS,
+  ],
   llamaindex: ['whole', 'streamed', 'tools', 'agent', 'structured', 'again', 'abort', 'errors', ...FAULTS],
   mastra: ['whole', 'streamed', 'tools', 'structured', 'again', 'abort', 'errors', ...FAULTS],
   'anthropic-0': [
