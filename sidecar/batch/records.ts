@@ -3,7 +3,7 @@
  * file's content, is sealed by the operator's key, so that the data folder has neither.
  */
 import { createCipheriv, createDecipheriv, hkdfSync, randomBytes } from 'node:crypto';
-import { mkdir, open, readdir, readFile, rm } from 'node:fs/promises';
+import { mkdir, open, readdir, readFile, rm, type FileHandle } from 'node:fs/promises';
 import { join } from 'node:path';
 import { replaceFile } from '../lib/replace-file.js';
 
@@ -71,18 +71,22 @@ export class Records<T extends StoredRecord> {
     this.#dir = dir;
   }
 
-  /** Reads all records of a folder, which is created. Rejects with one line if one cannot be read. */
+  /**
+   * Reads all records of a folder, which is created. A file without text is of a record that was being removed. Rejects with one line if
+   * one cannot be read.
+   */
   static async open<T extends StoredRecord>(dir: string): Promise<Records<T>> {
     await mkdir(dir, { recursive: true, mode: 0o700 });
     const records = new Records<T>(dir);
     for (const name of (await readdir(dir)).sort()) {
       const path = join(dir, name);
-      if (!name.endsWith('.json')) {
-        // The draft of a record that a crash left.
+      const text = name.endsWith('.json') ? await readFile(path, 'utf8') : '';
+      // Also the draft of a record that a crash left.
+      if (/^\0*$/.test(text)) {
         await rm(path, { force: true });
         continue;
       }
-      const record = parsed(await readFile(path, 'utf8')) as T | undefined;
+      const record = parsed(text) as T | undefined;
       if (record === undefined || `${record.id}.json` !== name) throw new Error(`batch: ${path} is damaged`);
       records.#byId.set(record.id, record);
     }
@@ -101,34 +105,48 @@ export class Records<T extends StoredRecord> {
     return this.#byId.values();
   }
 
-  /** Adds or replaces a record; durable once it resolves. Rejects if it cannot be written; the old one is then unchanged. */
+  /**
+   * Adds or replaces a record; durable once it resolves. The former file is overwritten after that, as when a record is removed. Rejects
+   * with the system's error; `get` then has the old one, or the new one if that is durable.
+   */
   async put(record: T): Promise<void> {
-    await replaceFile(this.#pathOf(record.id), async (draft) => draft.writeFile(JSON.stringify(record)), {
-      soleWriter: true,
-    });
-    this.#byId.set(record.id, record);
+    const path = this.#pathOf(record.id);
+    const former = this.#byId.has(record.id) ? await open(path, 'r+').catch(unlessMissing) : undefined;
+    try {
+      await replaceFile(path, async (draft) => draft.writeFile(JSON.stringify(record)), { soleWriter: true });
+      this.#byId.set(record.id, record);
+      if (former) await overwrite(former);
+    } finally {
+      await former?.close();
+    }
   }
 
-  /** Removes a record. Its file is overwritten before, so that what was sealed in it, such as a key, is gone. */
-  async remove(id: string): Promise<void> {
-    const record = this.#byId.get(id);
-    if (record === undefined) return;
-    this.#byId.delete(id);
+  /**
+   * Removes a record. Its file is overwritten before, so that what was sealed in it, such as a key, is gone. Rejects with the system's error
+   * if it cannot be; the record is then still there. Resolves with whether this call removed it.
+   */
+  async remove(id: string): Promise<boolean> {
+    if (!this.#byId.has(id)) return false;
     const path = this.#pathOf(id);
-    const handle = await open(path, 'r+');
-    try {
-      const { size } = await handle.stat();
-      await handle.write(Buffer.alloc(size), 0, size, 0);
-      await handle.sync();
-    } finally {
-      await handle.close();
-    }
+    const handle = await open(path, 'r+').catch(unlessMissing);
+    if (handle) await overwrite(handle).finally(() => handle.close());
     await rm(path, { force: true });
+    return this.#byId.delete(id);
   }
 
   #pathOf(id: string): string {
     return join(this.#dir, `${id}.json`);
   }
+}
+
+async function overwrite(handle: FileHandle): Promise<void> {
+  const { size } = await handle.stat();
+  await handle.write(Buffer.alloc(size), 0, size, 0);
+  await handle.sync();
+}
+
+function unlessMissing(error: NodeJS.ErrnoException): undefined {
+  if (error.code !== 'ENOENT') throw error;
 }
 
 /** Undefined if the text is no record. What else it has was written by this program. */
