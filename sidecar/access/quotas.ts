@@ -50,7 +50,10 @@ export interface QuotaExceeded {
   readonly kind: 'exceeded';
   /** Of those that lack tokens, the quota that has them last. */
   readonly quota: Pick<QuotaLeft, 'scope' | 'name' | 'limit'>;
-  /** When the quota has as many tokens again, if nothing else is reserved; an estimate where running requests have reserved them. */
+  /**
+   * When the quota has as many tokens again, if nothing else is reserved; an estimate where running requests have reserved them. Infinity:
+   * never, since the whole quota has fewer.
+   */
   readonly retryAfterMs: number;
 }
 
@@ -249,7 +252,7 @@ export class QuotaLedger {
       for (const name of namesIn(limits)) {
         const limit = limits[name] ?? 0;
         if (usedOf(meter, name, now) + tokens <= limit) continue;
-        const retryAfterMs = this.#retryMs(meter, name, limit - tokens, now);
+        const retryAfterMs = tokens > limit ? Infinity : this.#retryMs(meter, name, limit - tokens, now);
         if (found && found.retryAfterMs >= retryAfterMs) continue;
         found = { kind: 'exceeded', quota: { scope, name, limit }, retryAfterMs };
       }
@@ -263,8 +266,6 @@ export class QuotaLedger {
       const settled = name === 'tokensPerDay' ? meter.day : meter.month;
       return settled <= most ? RUNNING_RETRY_MS : this.#untilNext(name);
     }
-    // A request that is larger than the quota may never be sent.
-    if (most < 0) return MINUTE_MS;
     return Math.max(RUNNING_RETRY_MS, Math.ceil(meter.minute?.waitUntilBelow(most + 1, now) ?? 0));
   }
 

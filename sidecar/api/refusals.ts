@@ -71,9 +71,13 @@ export function quotaExceeded(problem: Exclude<TokensReserved, { kind: 'reserved
   if (problem.kind === 'unknown') return usageUnknown();
   const { scope, name, limit } = problem.quota;
   const [time, renewed] = TIMES[name];
-  const message =
-    `Of the quota of ${SCOPES[scope]}, ${limit} tokens in ${time}, too few are left for this request. ${renewed}` +
-    'Try again after the time given, with a shorter prompt if the request needs more than the whole quota.';
+  const quota = `the quota of ${SCOPES[scope]}, ${limit} tokens in ${time}`;
+  if (problem.retryAfterMs === Infinity)
+    return contractError(
+      'bad_request',
+      `The request needs more tokens than ${quota}. Shorten it, or have the quota raised.`,
+    );
+  const message = `Of ${quota}, too few are left for this request. ${renewed}Try again after the time given.`;
   return contractError('quota_exceeded', message, { retryAfterMs: problem.retryAfterMs });
 }
 

@@ -35,7 +35,7 @@ export const CATALOGUE = {
     retryable: false,
     also: [405, 415, 426],
     meaning:
-      'The body is not JSON, has a field outside the contract or breaks a bound; the prompt is over its token bound; or an image is sent to a model without vision, is not a PNG or JPEG in a data URL, or breaks the model’s bounds. 405: the path does not take this method. 415: the content type is not application/json. 426: POST /v1/responses is not served over WebSocket.',
+      'The body is not JSON, has a field outside the contract or breaks a bound; the prompt is over its token bound or needs more than a whole quota; or an image is sent to a model without vision, is not a PNG or JPEG in a data URL, or breaks the model’s bounds. 405: the path does not take this method. 415: the content type is not application/json. 426: POST /v1/responses is not served over WebSocket.',
     advice: 'Change what `message` and `param` point at, then send it again.',
   },
   context_length_exceeded: {

@@ -41,7 +41,7 @@ const BODIES = {
   not_in_cohort:
     '{"error":{"message":"The model is open to a cohort that this key is not part of. Ask the operator for access, or use another model.","type":"permission_error","code":"not_in_cohort","param":"model"}}',
   quota_exceeded:
-    '{"error":{"message":"Of the quota of this key, 1000 tokens in a day, too few are left for this request. A new day begins at 00:00 UTC. Try again after the time given, with a shorter prompt if the request needs more than the whole quota.","type":"quota","code":"quota_exceeded","param":null}}',
+    '{"error":{"message":"Of the quota of this key, 1000 tokens in a day, too few are left for this request. A new day begins at 00:00 UTC. Try again after the time given.","type":"quota","code":"quota_exceeded","param":null}}',
   user_rate_limited:
     '{"error":{"message":"Too many requests, or too many with keys that fail. Try again after the time given.","type":"rate_limit_error","code":"user_rate_limited","param":null}}',
 } as const;

@@ -159,6 +159,13 @@ t.test('each answer tells what is left of the quota that has least, as the accou
   await sidecar.until('ra_sidecar_cancels_total{model="chat",phase="decoding"}', 1);
   const [day] = await tokenLimits(headers);
   t.equal(day?.remaining, after - PROMPT - 1, 'a caller that leaves gives back what it did not use');
+  const messages = [{ role: 'user', content: 'a '.repeat(800) }];
+  const large = await sidecar.post(CHAT, chatBody('chat', 'grow', { messages }), headers);
+  t.match(errorOf(large), {
+    code: 'bad_request',
+    message: /more tokens than the quota of this key, 900 tokens in a day/,
+  });
+  t.equal(large.field('retry-after'), undefined, 'no wait would help');
 });
 
 /** Tokens of a quota that a prompt, a part of its reply and some of the next one use up. */
