@@ -306,8 +306,13 @@ async function content(call: BatchCall): Promise<BatchAnswer> {
     const headers = { 'Cache-Control': 'no-store', 'Content-Disposition': `attachment; filename="${found.id}.jsonl"` };
     // No browser shows it as a page.
     const type = 'application/octet-stream';
-    await exchange.file({ headers, type, length: found.bytes, pieces: reader.contents(found.bytes) });
+    const pieces = reader.contents(found.bytes, () => batch.files.has(found.id));
+    await exchange.file({ headers, type, length: found.bytes, pieces });
     context.ended(exchange.gone.aborted ? 499 : 200);
+  } catch (fault) {
+    // Deleted meanwhile: the connection is closed, so that its caller sees that it has not all of it.
+    if (batch.files.has(found.id)) throw fault;
+    context.ended(499);
   } finally {
     await reader.close();
   }

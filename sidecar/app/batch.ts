@@ -1,5 +1,6 @@
 /** The store of files and batches of one process, as `batch.store` has it. */
 import { createHash } from 'node:crypto';
+import { readdir, rm } from 'node:fs/promises';
 import { join } from 'node:path';
 import { BatchRunner } from '../api/batch-runner.js';
 import type { BatchRunOptions } from '../api/running-batch.js';
@@ -22,14 +23,15 @@ export function batchDir({ dataDir }: Pick<Config, 'dataDir'>): string {
 }
 
 /** Where the content of files is. */
-export function contentDirOf({ dataDir, batch }: Pick<Config, 'dataDir' | 'batch'>): string {
-  if (batch.store !== 'memory') return join(batchDir({ dataDir }), 'content');
+export function contentDirOf({ dataDir }: Pick<Config, 'dataDir'>, store: Config['batch']['store']): string {
+  if (store !== 'memory') return join(batchDir({ dataDir }), 'content');
   return join(MEMORY_DIR, `ra-sidecar-${createHash('sha256').update(dataDir).digest('hex').slice(0, 16)}`);
 }
 
 /**
  * Opens the store while this process has the lock of the spool, and so of the data folder. Undefined if it is off. Rejects with one line if
- * the operator's key is missing or is not the one of the stored files.
+ * the operator's key is missing or is not the one of the stored files, or if files are stored on the disk and the store is another one: they
+ * would stay there, and a batch that goes on later could be billed twice.
  */
 export async function openBatches(
   config: Config,
@@ -37,17 +39,22 @@ export async function openBatches(
   { spool, services, counted }: Running,
 ): Promise<OpenBatches | undefined> {
   const { store, keyFile, maxBytes } = config.batch;
+  const dir = batchDir(config);
+  const onDisk = await readdir(join(dir, 'files')).catch(() => []);
+  if (store !== 'disk' && onDisk.some((name) => name.endsWith('.json'))) throw new Error(leftOnDisk(dir));
+  // What an earlier process with another store left in memory; a folder of another user stays.
+  if (store !== 'memory')
+    await rm(contentDirOf(config, 'memory'), { recursive: true, force: true }).catch(() => undefined);
   if (store === 'off') return undefined;
   const isMemory = store === 'memory';
   const vault = isMemory || keyFile === undefined ? Vault.ofProcess() : new Vault(await readSecrets(keyFile));
-  const dir = batchDir(config);
   const onFault = (fault: unknown): void => log.error('stored file cannot be deleted', { fault });
-  const contentDir = contentDirOf(config);
+  const contentDir = contentDirOf(config, store);
   const options = {
     clock,
     date: () => new Date(),
     vault,
-    dir: join(dir, 'files'),
+    dir: join(dir, isMemory ? 'memory' : 'files'),
     contentDir,
     maxBytes,
     isMemory,
@@ -94,6 +101,13 @@ export const NO_USAGE: RecordedUsage = {
     // There is none.
   },
 };
+
+function leftOnDisk(dir: string): string {
+  return (
+    `batch.store: files are stored on the disk (folder ${dir}): set disk until they are deleted or their time is over, ` +
+    'or give them up with `ra-sidecar batches drop --all`'
+  );
+}
 
 function wrongKey(dir: string, keyFile: string | undefined, { message }: WrongKey): string {
   return (

@@ -67,7 +67,7 @@ export interface AnswersOptions {
 
 export class Answers {
   readonly #spool: RecordedUsage;
-  readonly #save: AnswersOptions['save'];
+  readonly #options: AnswersOptions;
   readonly #files: Readonly<Record<Kind, GroupedFile | undefined>>;
   readonly #answered = new Set<number>();
   readonly #counts: Record<Kind, number> = { completed: 0, failed: 0 };
@@ -77,10 +77,13 @@ export class Answers {
   readonly #unsettled = new Map<string, Unmarked>();
   #settled: Unmarked[] = [];
   #marking: Promise<void> | undefined;
+  /** The position that was made durable last. */
+  #saved: Position;
 
-  private constructor({ spool, save }: AnswersOptions, files: Readonly<Record<Kind, PieceFile | undefined>>) {
-    this.#spool = spool;
-    this.#save = save;
+  private constructor(options: AnswersOptions, saved: Position, files: Readonly<Record<Kind, PieceFile | undefined>>) {
+    this.#spool = options.spool;
+    this.#options = options;
+    this.#saved = saved;
     const grouped = (file: PieceFile | undefined): GroupedFile | undefined => file && new GroupedFile(file);
     this.#files = { completed: grouped(files.completed), failed: grouped(files.failed) };
   }
@@ -111,7 +114,7 @@ export class Answers {
     for (const kind of ['completed', 'failed'] as const)
       for (const state of ['kept', 'void'] as const) await opened[kind]?.mark(marks[kind][state], state);
     await options.save(until);
-    const answers = new Answers(options, opened);
+    const answers = new Answers(options, until, opened);
     for (const [kind, head] of kept) answers.#count(kind, head);
     return answers;
   }
@@ -137,6 +140,8 @@ export class Answers {
     const { position } = this.#spool;
     const facts = { line, attempt, used, picodollars };
     const { offset } = await file.append({ content, state: 'written', facts });
+    const { files, output, error } = this.#options;
+    files.appended(kind === 'failed' ? error : output, content.length);
     this.#unsettled.set(nameOf(answer), { file: file.pieces, offset, length: content.length, position });
     this.#count(kind, facts);
   }
@@ -151,7 +156,10 @@ export class Answers {
     if (this.#settled.length >= MARKED_AT_ONCE) await this.mark().catch(() => undefined);
   }
 
-  /** Marks what is settled. Rejects with the system's error. */
+  /**
+   * Marks what is settled. Also where that is nothing, the spool is then needed only from its present segment, unless an answer waits for
+   * its record. Rejects with the system's error.
+   */
   mark(): Promise<void> {
     this.#marking ??= this.#mark().finally(() => (this.#marking = undefined));
     return this.#marking;
@@ -171,17 +179,18 @@ export class Answers {
 
   async #mark(): Promise<void> {
     const marked = this.#settled;
-    if (marked.length === 0) return;
-    this.#settled = [];
     const [oldest] = this.#unsettled.values();
     const position = oldest?.position ?? this.#spool.position;
+    if (marked.length === 0 && position.segment === this.#saved.segment) return;
+    this.#settled = [];
     try {
       for (const file of new Set(marked.map(({ file: each }) => each)))
         await file.mark(
           marked.filter((each) => each.file === file),
           'kept',
         );
-      await this.#save(position);
+      await this.#options.save(position);
+      this.#saved = position;
     } catch (error) {
       this.#settled.unshift(...marked);
       throw error;

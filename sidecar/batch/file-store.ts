@@ -11,7 +11,8 @@
  * can be read after this process has ended.
  */
 import { randomBytes } from 'node:crypto';
-import { mkdir, readdir, rm, statfs } from 'node:fs/promises';
+import { lstat, mkdir, readdir, rm, stat, statfs } from 'node:fs/promises';
+import { freemem } from 'node:os';
 import { join } from 'node:path';
 import type { Clock } from '../lib/clock.js';
 import { PieceFile, type PieceHead } from './pieces.js';
@@ -25,12 +26,12 @@ export const ACCOUNT_FILES = 1000;
 /** How often it is looked which files' time is over, ms. */
 const SWEEP_MS = 60_000;
 
-/** This much of a disk stays free, bytes, since usage records are written to it too. */
+/** This much of a disk, or of the host's memory, stays free, bytes: usage records are written to the disk too. */
 const RESERVE_BYTES = 256 * 1024 * 1024;
 
 export interface FileRecord extends StoredRecord {
   readonly purpose: 'batch' | 'batch_output';
-  /** Of its content; while it is open, 0. */
+  /** Of its content; 0 while it is open. */
   readonly bytes: number;
   /** Unix time, s. */
   readonly createdAt: number;
@@ -72,8 +73,11 @@ export class WrongKey extends Error {
 export class FileStore {
   readonly #options: FileStoreOptions;
   readonly #records: Records<FileRecord>;
-  /** Bytes of uploads that have not ended and of open files, by account. */
-  readonly #growing = new Map<string, { bytes: number; files: number }>();
+  /** Bytes and files of each account, with uploads that have not ended and open files; and the bytes of all. */
+  readonly #used = new Map<string, { bytes: number; files: number }>();
+  #bytes = 0;
+  /** Bytes of open files. */
+  readonly #open = new Map<string, number>();
   /** Files that are read by a batch, and how often. */
   readonly #held = new Map<string, number>();
   #cancelSweep: () => void = () => undefined;
@@ -91,22 +95,21 @@ export class FileStore {
   static async open(options: FileStoreOptions): Promise<FileStore> {
     const { dir, contentDir, isMemory, vault } = options;
     await mkdir(contentDir, { recursive: true, mode: 0o700 });
+    if (isMemory) await checkOwn(contentDir);
     const records = await Records.open<FileRecord>(dir);
     const lost = [...records.all()].filter(({ sealed, id }) => vault.unseal(sealed, id) === undefined);
     if (lost.length > 0 && !isMemory) throw new WrongKey(`${lost.length} stored files cannot be opened`);
     for (const { id } of lost) await records.remove(id);
     for (const name of await readdir(contentDir))
-      if (records.get(name) === undefined) await rm(join(contentDir, name), { force: true });
+      if (records.get(name) === undefined) await rm(join(contentDir, name), { recursive: true, force: true });
     const store = new FileStore(options, records);
+    for (const { id, account, bytes, open } of records.all()) {
+      store.grows(account, bytes, 1);
+      // With what else is in it; known better once its batch runs.
+      if (open) store.#counts(account, id, (await stat(store.#contentOf(id)).catch(() => undefined))?.size ?? 0);
+    }
     store.#sweepLater();
     return store;
-  }
-
-  /** Bytes of all ready files. */
-  get bytes(): number {
-    let sum = 0;
-    for (const { bytes } of this.#records.all()) sum += bytes;
-    return sum;
   }
 
   /** Undefined if this account has no such file, or its time is over. */
@@ -138,29 +141,18 @@ export class FileStore {
     return new NewFile(this, id, account, key, pieces);
   }
 
-  /** Why an account may not store so many bytes more; undefined if it may. Rejects with the system's error. */
-  async roomFor(account: string, bytes: number): Promise<NoRoom | undefined> {
-    let [own, files, all] = [bytes, 1, bytes];
-    for (const record of this.#records.all()) {
-      all += record.bytes;
-      if (record.account !== account) continue;
-      own += record.bytes;
-      files += 1;
-    }
-    for (const [owner, growing] of this.#growing) {
-      all += growing.bytes;
-      if (owner !== account) continue;
-      own += growing.bytes;
-      files += growing.files;
-    }
-    if (own > ACCOUNT_BYTES || files > ACCOUNT_FILES) return 'account';
-    return all > this.#options.maxBytes || !(await this.hasSpace()) ? 'store' : undefined;
+  /** Why an account may not store so many bytes more, and so many files; undefined if it may. Rejects with the system's error. */
+  async roomFor(account: string, bytes: number, files = 1): Promise<NoRoom | undefined> {
+    const own = this.#used.get(account) ?? { bytes: 0, files: 0 };
+    if (own.bytes + bytes > ACCOUNT_BYTES || own.files + files > ACCOUNT_FILES) return 'account';
+    return this.#bytes + bytes > this.#options.maxBytes || !(await this.hasSpace()) ? 'store' : undefined;
   }
 
   /** Whether the disk, or the memory, has room for more. Rejects with the system's error. */
   async hasSpace(): Promise<boolean> {
     const { bavail, bsize } = await statfs(this.#options.contentDir);
-    return bavail * bsize > (this.#options.isMemory ? 0 : RESERVE_BYTES);
+    if (!this.#options.isMemory) return bavail * bsize > RESERVE_BYTES;
+    return bavail > 0 && freemem() > RESERVE_BYTES;
   }
 
   /** Opens a ready file for reading; the caller closes it. Undefined if it was deleted meanwhile. */
@@ -173,28 +165,56 @@ export class FileStore {
   async createOpen(account: string, name: string, expiresAt: number): Promise<FileRecord> {
     const created = await this.create(account);
     await created.pieces.close();
-    this.grows(account, 0, -1);
-    return await this.#put(created, { name, purpose: 'batch_output', expiresAt, bytes: 0, open: true });
+    try {
+      const record = await this.#put(created, { name, purpose: 'batch_output', expiresAt, bytes: 0, open: true });
+      this.#open.set(record.id, 0);
+      return record;
+    } catch (error) {
+      await created.discard();
+      throw error;
+    }
   }
 
   /** Opens it. `found` is called for each piece that it has. Rejects if it is not there. */
   async continue(id: string, found: (head: PieceHead) => void): Promise<PieceFile> {
     const record = this.#records.get(id);
     if (record === undefined) throw new Error('a stored file is missing');
-    return await PieceFile.continue(this.#contentOf(id), this.#keyOf(record), found);
+    const file = await PieceFile.continue(this.#contentOf(id), this.#keyOf(record), found);
+    this.#counts(record.account, id, file.contentBytes);
+    return file;
+  }
+
+  /** An open file has so many bytes more. */
+  appended(id: string, bytes: number): void {
+    const account = this.#records.get(id)?.account;
+    if (account !== undefined) this.#counts(account, id, (this.#open.get(id) ?? 0) + bytes);
   }
 
   /** It is ready: nothing is appended any more. An empty one is removed. */
   async close(id: string, bytes: number, expiresAt: number): Promise<void> {
     const record = this.#records.get(id);
     if (record === undefined || !record.open) return;
-    if (bytes === 0) await this.remove(id);
-    else await this.#records.put(Object.assign({}, record, { bytes, expiresAt, open: false }));
+    if (bytes === 0) {
+      await this.remove(id);
+      return;
+    }
+    await this.#records.put(Object.assign({}, record, { bytes, expiresAt, open: false }));
+    this.#counts(record.account, id, bytes);
+    this.#open.delete(id);
   }
 
-  /** Deletes a file: once this resolves, nothing can read it. */
+  /** Removes open files but for these: no batch appends to them any more. */
+  async removeOpen(except: ReadonlySet<string>): Promise<void> {
+    for (const { id, open } of [...this.#records.all()]) if (open && !except.has(id)) await this.remove(id);
+  }
+
+  /** Deletes a file: once this resolves, nothing can read it. Rejects with the system's error; it is then still there. */
   async remove(id: string): Promise<void> {
-    await this.#records.remove(id);
+    const record = this.#records.get(id);
+    if (record && (await this.#records.remove(id))) {
+      this.grows(record.account, -(this.#open.get(id) ?? record.bytes), -1);
+      this.#open.delete(id);
+    }
     await rm(this.#contentOf(id), { force: true });
   }
 
@@ -233,11 +253,18 @@ export class FileStore {
 
   /** For {@link NewFile} alone. */
   grows(account: string, bytes: number, files: number): void {
-    const growing = this.#growing.get(account) ?? { bytes: 0, files: 0 };
-    growing.bytes += bytes;
-    growing.files += files;
-    if (growing.files > 0) this.#growing.set(account, growing);
-    else this.#growing.delete(account);
+    const used = this.#used.get(account) ?? { bytes: 0, files: 0 };
+    used.bytes += bytes;
+    used.files += files;
+    this.#bytes += bytes;
+    if (used.files > 0) this.#used.set(account, used);
+    else this.#used.delete(account);
+  }
+
+  /** An open file has so many bytes. */
+  #counts(account: string, id: string, bytes: number): void {
+    this.grows(account, bytes - (this.#open.get(id) ?? 0), 0);
+    this.#open.set(id, bytes);
   }
 
   /** For {@link NewFile} alone. */
@@ -310,13 +337,17 @@ export class NewFile {
     store.grows(account, 0, 1);
   }
 
-  /** Appends content, at most a piece. Resolves with why it is not taken, or undefined. Rejects with the system's error. */
+  /**
+   * Appends content, at most a piece, which is overwritten then. Resolves with why it is not taken, or undefined. Rejects with the system's
+   * error.
+   */
   async append(content: Uint8Array): Promise<NoRoom | undefined> {
-    const refused = await this.#store.roomFor(this.account, content.length);
+    const refused = await this.#store.roomFor(this.account, content.length, 0);
     if (refused !== undefined) return refused;
     this.#store.grows(this.account, content.length, 0);
     this.#counted += content.length;
     await this.pieces.append([{ content, state: 'kept' }]);
+    content.fill(0);
     return undefined;
   }
 
@@ -324,20 +355,24 @@ export class NewFile {
   async finish(about: { readonly name: string; readonly lifeS: number }): Promise<FileRecord> {
     await this.pieces.finish();
     const record = await this.#store.finish(this, about);
-    await this.#end();
+    this.#over = true;
+    await this.pieces.close();
     return record;
   }
 
   /** It is not wanted. Does nothing once it is ready. */
   async discard(): Promise<void> {
     if (this.#over) return;
-    await this.#end();
-    await this.#store.remove(this.id);
-  }
-
-  async #end(): Promise<void> {
     this.#over = true;
     this.#store.grows(this.account, -this.#counted, -1);
     await this.pieces.close();
+    await this.#store.remove(this.id);
   }
+}
+
+/** Another user of the host can make a folder in the memory's file system first, or a link. */
+async function checkOwn(dir: string): Promise<void> {
+  const found = await lstat(dir);
+  if (found.isDirectory() && found.uid === process.getuid?.() && (found.mode & 0o077) === 0) return;
+  throw new Error(`batch.store: ${dir} is not a folder of this user alone: remove it`);
 }

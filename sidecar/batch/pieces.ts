@@ -167,16 +167,22 @@ export class PieceFile {
   }
 
   /**
-   * The content of all pieces that are not void, one at a time; `expected` bytes in all, if that is known. Throws {@link DamagedPieces} if a
-   * piece was changed, or there are fewer bytes.
+   * The content of all pieces that are not void, one at a time, each valid until the next one is asked for; `expected` bytes in all, if that is known. Throws {@link DamagedPieces} if a
+   * piece was changed, there are fewer bytes, or the file was deleted, as `isThere` says.
    */
-  async *contents(expected?: number): AsyncGenerator<Buffer> {
+  async *contents(expected?: number, isThere: () => boolean = () => true): AsyncGenerator<Buffer> {
     let bytes = 0;
     const window = new Window(this.#handle);
     for await (const { offset, length, state } of this.heads()) {
       if (state === 'void') continue;
+      if (!isThere()) throw new DamagedPieces('an encrypted file was deleted');
       bytes += length;
-      yield this.#open(await window.at(offset, HEAD_BYTES + length + TAG_BYTES));
+      const content = this.#open(await window.at(offset, HEAD_BYTES + length + TAG_BYTES));
+      try {
+        yield content;
+      } finally {
+        content.fill(0);
+      }
     }
     if (expected !== undefined && bytes !== expected) throw new DamagedPieces('an encrypted file is incomplete');
   }

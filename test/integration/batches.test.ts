@@ -79,6 +79,19 @@ t.test('a file is stored, listed, read and deleted', async (t) => {
   await t.rejects(client.files.content(file.id), /404/);
 });
 
+t.test('a download of a file that is deleted ends', async (t) => {
+  const bytes = 48 * 2 ** 20;
+  const file = await client.files.create({ file: await toFile(Buffer.alloc(bytes, 'x'), 'in'), purpose: 'batch' });
+  const { body } = await client.files.content(file.id);
+  const reader = body?.getReader();
+  await reader?.read();
+  await client.files.delete(file.id);
+  const rest = async (): Promise<void> => {
+    while ((await reader?.read())?.done === false);
+  };
+  await t.rejects(rest());
+});
+
 t.test('a batch runs each line once, priced as a batch; its answers are those of its route', async (t) => {
   const tokens = Array.from({ length: 40 }, (_, i) => 1 + (i % 7));
   const lines = tokens.map((count, i) => chatLine(`${CANARY}-${i}`, count));

@@ -14,6 +14,7 @@ const MAX = Number.MAX_SAFE_INTEGER;
 class Batch {
   readonly records: UsageRecord[] = [];
   readonly saved: Position[] = [];
+  segment = 1;
   readonly files: FileStore;
   readonly #output: FileRecord;
   readonly #error: FileRecord;
@@ -44,7 +45,7 @@ class Batch {
   }
 
   get position(): Position {
-    return { segment: 1, offset: this.records.length };
+    return { segment: this.segment, offset: this.records.length };
   }
 
   open(): Promise<Answers> {
@@ -137,6 +138,22 @@ t.test('the spool is needed from before the oldest answer that is not settled', 
   const again = await batch.open();
   t.match(again.sums, { completed: 2 }, 'marked ones need no spool');
   await again.close();
+});
+
+t.test('while no answer waits for its record, the spool is needed from its present segment', async (t) => {
+  const batch = await Batch.make(t);
+  const answers = await batch.open();
+  batch.segment = 4;
+  await answers.mark();
+  t.same(batch.saved.at(-1), { segment: 4, offset: 0 });
+  const { length } = batch.saved;
+  await answers.mark();
+  t.equal(batch.saved.length, length, 'one write a segment');
+  await answers.keep('completed', answer(1));
+  batch.segment = 5;
+  await answers.mark();
+  t.equal(batch.saved.length, length, 'but for an answer that waits');
+  await answers.close();
 });
 
 t.test('answers that come together are one write', async (t) => {

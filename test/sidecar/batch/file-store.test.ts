@@ -1,5 +1,5 @@
 import { randomBytes } from 'node:crypto';
-import { readdir, readFile } from 'node:fs/promises';
+import { readdir, readFile, symlink } from 'node:fs/promises';
 import { join } from 'node:path';
 import t from 'tap';
 import { ACCOUNT_FILES, FileStore, WrongKey, type FileRecord } from '../../../sidecar/batch/file-store.js';
@@ -124,6 +124,36 @@ t.test('bounds of an account and of the store', async (t) => {
   for (let i = 0; i < ACCOUNT_FILES; i += 1) files.grows('a', 0, 1);
   t.equal(await files.roomFor('a', 1), 'account');
   await files.end();
+});
+
+t.test('answers count while they grow, after a restart, and no more once they are deleted', async (t) => {
+  const dir = t.testdir();
+  const options = { dir, maxBytes: 3000 };
+  const files = await open(options);
+  const { id } = await files.createOpen('a', 'answers', Number.MAX_SAFE_INTEGER);
+  const file = await files.continue(id, () => undefined);
+  await file.append([{ content: Buffer.alloc(2000), state: 'kept' }]);
+  files.appended(id, 2000);
+  t.equal(await files.roomFor('a', 1000), undefined);
+  t.equal(await files.roomFor('b', 1001), 'store');
+  await file.close();
+  await files.end();
+  const again = await open(options);
+  t.equal(await again.roomFor('b', 1001), 'store');
+  await again.close(id, 2000, 3600);
+  t.equal(await again.roomFor('b', 1000), undefined);
+  t.equal(await again.roomFor('b', 1001), 'store');
+  await Promise.all([again.remove(id), again.remove(id)]);
+  t.equal(await again.roomFor('b', 3000, ACCOUNT_FILES), undefined);
+  t.equal(await again.roomFor('b', 3001), 'store');
+  await again.end();
+});
+
+t.test('memory is not used through a link, nor in a folder that others can read', async (t) => {
+  const dir = t.testdir({ target: { theirs: 'x' } });
+  await symlink(join(dir, 'target'), join(dir, 'content'));
+  await t.rejects(open({ dir, isMemory: true }), /content is not a folder of this user alone/);
+  t.same(await readdir(join(dir, 'target')), ['theirs']);
 });
 
 t.test('a key that was replaced still opens, one that is lost does not', async (t) => {

@@ -13,7 +13,7 @@ function fileIn(t: Test): string {
 
 async function contentOf(file: PieceFile, expected?: number): Promise<string> {
   const parts: Buffer[] = [];
-  for await (const part of file.contents(expected)) parts.push(part);
+  for await (const part of file.contents(expected)) parts.push(Buffer.from(part));
   return Buffer.concat(parts).toString();
 }
 
@@ -106,6 +106,22 @@ t.test('a changed byte, another order or another key is found', async (t) => {
   const half = whole.length / 2;
   await t.rejects(opened(Buffer.concat([whole.subarray(half), whole.subarray(0, half)])), DamagedPieces);
   await t.rejects(opened(whole, randomBytes(32)), DamagedPieces);
+});
+
+t.test('of a file that is deleted no further piece is read', async (t) => {
+  const file = await PieceFile.create(fileIn(t), KEY);
+  await file.append([piece('aaaa'), piece('bbbb')]);
+  let there = true;
+  const parts: string[] = [];
+  const read = async (): Promise<void> => {
+    for await (const part of file.contents(8, () => there)) {
+      parts.push(part.toString());
+      there = false;
+    }
+  };
+  await t.rejects(read(), DamagedPieces);
+  t.same(parts, ['aaaa']);
+  await file.close();
 });
 
 t.test('what a failed append left behind the end is cut off', async (t) => {

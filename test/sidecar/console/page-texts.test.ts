@@ -282,3 +282,16 @@ t.test('what a key may do is said in words, and a form becomes the properties th
     entitlements: { production: { models: ['a'], routes: ['chat'], tiers: ['flex'], tokensPerDay: 'x' } },
   });
 });
+
+t.test('batches by account: those that have not ended, their lines and answers', async (t) => {
+  const { batchLines } = await page<{
+    readonly batchLines: (
+      batches: NonNullable<Snapshot['batches']>,
+    ) => readonly { readonly texts: readonly string[] }[];
+  }>('upkeep.js');
+  const lines = batchLines([{ account: 'acme', batches: 2, lines: 100_000, answered: 1234 }]);
+  t.same(
+    lines.map(({ texts }) => texts),
+    [['acme', '2', '100,000', '1,234']],
+  );
+});
