@@ -1,14 +1,15 @@
-/** Checks the lines of a batch before any of them runs: each by the contract of its route, as the route's own requests are. */
+/**
+ * The lines of a batch's input, and their check before any of them runs: each by the contract of its route, as the route's own requests are.
+ */
 import type { Caller } from '../access/identity.js';
 import type { BatchProblem } from '../batch/batch-store.js';
-import { LINE_BYTES, type FileLine } from '../batch/lines.js';
 import type { BatchEndpoint } from '../contracts/batch-schemas.js';
 import { parseBatchLine } from '../contracts/batches.js';
 import type { Params } from '../contracts/requests.js';
 import type { ContractError, ErrorCode } from '../domain/errors.js';
 import { CLASS_WEIGHTS } from '../domain/service-class.js';
 import type { Signal } from '../lib/abort.js';
-import type { Clock } from '../lib/clock.js';
+import { pause } from './batch-slots.js';
 import { unentitled } from './preflight.js';
 import * as refusals from './refusals.js';
 import type { WorkRoute } from './route.js';
@@ -26,23 +27,52 @@ export const NO_ROOM: ReadonlySet<ErrorCode> = new Set([
 /** The wait after a refusal that names none, ms. */
 const RETRY_MS = 1000;
 
-/** The longest wait, ms: what is waited for may come earlier. */
-const MOST_PAUSE_MS = 60_000;
+/** The longest line, bytes: 16 of them may be in memory at once for each model. */
+export const LINE_BYTES = 8 * 1024 * 1024;
 
-/** Resolves with true after a time, and with false once `signal` is aborted. */
-export function pause(clock: Clock, ms: number, signal: Signal): Promise<boolean> {
-  if (signal.aborted) return Promise.resolve(false);
-  return new Promise((resolve) => {
-    const stop = (): void => {
-      cancel();
-      resolve(false);
-    };
-    const cancel = clock.after(Math.min(ms, MOST_PAUSE_MS), () => {
-      signal.removeEventListener('abort', stop);
-      resolve(true);
-    });
-    signal.addEventListener('abort', stop);
-  });
+export interface FileLine {
+  /** From 1; blank lines count. */
+  readonly number: number;
+  /** Without its line break. Undefined: it is longer than {@link LINE_BYTES}. */
+  readonly bytes: Uint8Array | undefined;
+}
+
+const NEWLINE = 0x0a;
+
+/** The lines that are not blank, in order. */
+export async function* linesOf(pieces: AsyncIterable<Uint8Array>): AsyncGenerator<FileLine> {
+  let number = 1;
+  let parts: Uint8Array[] = [];
+  let length = 0;
+  const line = (): FileLine | undefined => {
+    const bytes = length > LINE_BYTES ? undefined : Buffer.concat(parts);
+    [parts, length] = [[], 0];
+    return bytes !== undefined && isBlank(bytes) ? undefined : { number, bytes };
+  };
+  const add = (part: Uint8Array): void => {
+    length += part.length;
+    if (length <= LINE_BYTES) parts.push(part);
+    else parts = [];
+  };
+  for await (const piece of pieces) {
+    let from = 0;
+    for (let at = piece.indexOf(NEWLINE); at >= 0; at = piece.indexOf(NEWLINE, from)) {
+      add(piece.subarray(from, at));
+      from = at + 1;
+      const found = line();
+      if (found) yield found;
+      number += 1;
+    }
+    // A copy, so that the end of a piece does not keep all of it in memory.
+    add(Uint8Array.from(piece.subarray(from)));
+  }
+  const last = line();
+  if (last) yield last;
+}
+
+/** Space alone: JSON's, of which a carriage return before the line break is a part. */
+function isBlank(bytes: Uint8Array): boolean {
+  return bytes.every((byte) => byte === 0x20 || byte === 0x09 || byte === 0x0d);
 }
 
 type LineProblem = Omit<BatchProblem, 'line' | 'param'> & { readonly param?: string | null };

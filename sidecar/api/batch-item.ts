@@ -17,8 +17,12 @@ export interface BatchAttempt {
 /** What a request's machine (run.ts) needs to know of a line. */
 export interface BatchItem {
   readonly caller: Caller;
+  /** Tokens of each reply that are reserved before it runs; absent: as for any request. */
+  readonly part?: number;
   /** Makes the answer durable, before its usage is closed. Resolves with false if it cannot be: then it costs nothing. */
   keep(attempt: BatchAttempt): Promise<boolean>;
+  /** Its reply ended after `tokens`, since no more could be reserved: it costs nothing and is to run again. */
+  cut(tokens: number): void;
 }
 
 export class ItemExchange implements Exchange {
@@ -26,8 +30,6 @@ export class ItemExchange implements Exchange {
   readonly gone: Signal;
   readonly #body: Uint8Array;
   readonly #receivedAt: number;
-  /** The answer could not be stored. */
-  isUnstored = false;
   #pieces = '';
   #answer: string | undefined;
   #error: ContractError | undefined;

@@ -1,6 +1,6 @@
 /**
- * Which batches run: MOST_RUNNING at once and ACCOUNT_RUNNING of an account, the oldest first. Each is a machine of its own
- * (running-batch.ts); they share the slots of the models (batch-slots.ts).
+ * Which batches run: MOST_RUNNING at once and ACCOUNT_RUNNING of an account. Each is a machine of its own (running-batch.ts); they share the
+ * slots of the models (batch-slots.ts). Where more are to run, they take turns of TURN_MS.
  */
 import type { BatchSums } from '../batch/answers.js';
 import { hasEnded, type BatchProblem, type BatchRecord } from '../batch/batch-store.js';
@@ -12,13 +12,20 @@ import type { BatchControl } from './services.js';
 const MOST_RUNNING = 16;
 const ACCOUNT_RUNNING = 2;
 
+/** A batch has its place for so long at least while others wait for one, ms. Its next turn reads its files again. */
+const TURN_MS = 600_000;
+
 /** After this time a batch is tried again that could not go on, such as because the disk is full, ms. */
 const FAULT_PAUSE_MS = 30_000;
 
 export class BatchRunner implements BatchControl {
   readonly #options: BatchRunOptions;
   readonly #slots: BatchSlots;
+  /** The one that began first first. */
   readonly #running = new Map<string, RunningBatch>();
+  /** Clock readings at which those that run, or wait for another turn, last began. */
+  readonly #begunAt = new Map<string, number>();
+  #cancelTimer = (): void => undefined;
   #closed = false;
 
   constructor(options: BatchRunOptions) {
@@ -56,31 +63,83 @@ export class BatchRunner implements BatchControl {
   /** Stops all lines, which cost nothing and run again after the next start. Resolves once all batches have stopped. */
   async close(): Promise<void> {
     this.#closed = true;
+    this.#cancelTimer();
     const running = [...this.#running.values()];
     for (const batch of running) batch.stop('closing');
     await Promise.all(running.map(({ over }) => over));
   }
 
-  /** Begins the next batches: of accounts with the fewest running ones, the oldest first. */
+  /** Begins the next batches, and has those leave that keep others waiting. */
   #next(): void {
     if (this.#closed) return;
-    const waiting = this.#options.store.unfinished().filter(({ id }) => !this.#running.has(id));
-    waiting.sort((a, b) => a.createdAt - b.createdAt);
-    for (const record of waiting) {
-      // A batch that is only to be ended waits for none.
-      const isFull = this.#running.size >= MOST_RUNNING || this.#runningOf(record.account) >= ACCOUNT_RUNNING;
-      if (isFull && record.status !== 'cancelling') continue;
-      const batch = new RunningBatch(record, this.#options, this.#slots);
-      this.#running.set(record.id, batch);
-      void batch.over.then(() => {
-        const goOn = (): void => {
-          this.#running.delete(record.id);
-          this.#next();
-        };
-        if (batch.isDone || this.#closed) goOn();
-        else this.#options.clock.after(FAULT_PAUSE_MS, goOn);
-      });
+    const { clock, store, services } = this.#options;
+    const now = services().date().getTime();
+    let waitMs = Infinity;
+    for (;;) {
+      const waiting = store.unfinished().filter(({ id }) => !this.#running.has(id));
+      const next = this.#first(waiting.filter((record) => this.#hasPlace(record, now)));
+      if (next) {
+        this.#begin(next);
+        continue;
+      }
+      for (const { expiresAt } of waiting) waitMs = Math.min(waitMs, expiresAt * 1000 - now);
+      const first = this.#first(waiting);
+      if (first) waitMs = Math.min(waitMs, this.#leaveFor(first));
+      break;
     }
+    this.#cancelTimer();
+    if (waitMs < Infinity) this.#cancelTimer = clock.after(Math.max(0, waitMs), () => this.#next());
+  }
+
+  #begin(record: BatchRecord): void {
+    const batch = new RunningBatch(record, this.#options, this.#slots);
+    this.#running.set(record.id, batch);
+    this.#begunAt.set(record.id, this.#options.clock.now());
+    void batch.over.then((isFault) => {
+      const goOn = (): void => {
+        this.#running.delete(record.id);
+        if (batch.isDone) this.#begunAt.delete(record.id);
+        this.#next();
+      };
+      if (isFault && !this.#closed) this.#options.clock.after(FAULT_PAUSE_MS, goOn);
+      else goOn();
+    });
+  }
+
+  /** One that is only to be ended waits for no place. */
+  #hasPlace({ account, status, expiresAt }: BatchRecord, now: number): boolean {
+    if (status === 'cancelling' || expiresAt * 1000 <= now) return true;
+    return this.#running.size < MOST_RUNNING && this.#runningOf(account) < ACCOUNT_RUNNING;
+  }
+
+  /** Of accounts with the fewest running ones the one that has waited longest. */
+  #first(waiting: readonly BatchRecord[]): BatchRecord | undefined {
+    const rank = ({ id, account, createdAt }: BatchRecord): readonly number[] => [
+      this.#runningOf(account),
+      this.#begunAt.get(id) ?? -Infinity,
+      createdAt,
+    ];
+    const ranked = waiting.map((record) => [record, rank(record)] as const);
+    ranked.sort(
+      ([, a], [, b]) => a.map((each, i) => each - (b[i] ?? 0)).find((more) => more !== 0 && !Number.isNaN(more)) ?? 0,
+    );
+    return ranked[0]?.[0];
+  }
+
+  /** Has a batch leave that has had its turn, in favour of one that waits. Returns the time until one has, ms. */
+  #leaveFor({ account }: BatchRecord): number {
+    const isOwn = this.#runningOf(account) >= ACCOUNT_RUNNING;
+    let waitMs = Infinity;
+    for (const [id, batch] of this.#running) {
+      if ((isOwn && batch.account !== account) || !batch.mayLeave) continue;
+      const leftMs = (this.#begunAt.get(id) ?? 0) + TURN_MS - this.#options.clock.now();
+      if (leftMs <= 0) {
+        batch.stop('leaving');
+        return Infinity;
+      }
+      waitMs = Math.min(waitMs, leftMs);
+    }
+    return waitMs;
   }
 
   #runningOf(account: string): number {

@@ -1,8 +1,11 @@
 /**
- * How many lines of batches are in a model's queue at once: as many as its queue takes, found out by its refusals. Each answered line lets
- * one more in, and a refusal one fewer, after a wait. Free slots go to the account that has the fewest, in turn; lines that were refused
- * come before others.
+ * When a line of a batch may begin: it needs a turn of its batch ({@link BatchGate}) and a slot of its model ({@link BatchSlots}).
+ *
+ * Slots are how many lines of batches are in a model's queue at once: as many as its queue takes, found out by its refusals. Each answered
+ * line lets one more in, and a refusal one fewer, after a wait. Free slots go to the account that has the fewest, in turn; lines that were
+ * refused come before others.
  */
+import type { BatchProblem } from '../batch/batch-store.js';
 import type { Signal } from '../lib/abort.js';
 import type { Clock } from '../lib/clock.js';
 
@@ -128,5 +131,133 @@ export class BatchSlots {
       if (first !== undefined && rank(waiter) < rank(first)) best = i;
     });
     return best;
+  }
+}
+
+/** The longest wait, ms: what is waited for may come earlier. */
+const MOST_WAIT_MS = 60_000;
+
+/** Lines of one batch that may wait for tokens of a quota which has some, while others run. */
+const MOST_ALONE = 16;
+
+/** Resolves with true after a time, at most {@link MOST_WAIT_MS}, and with false once `signal` is aborted. */
+export function pause(clock: Clock, ms: number, signal: Signal): Promise<boolean> {
+  if (signal.aborted) return Promise.resolve(false);
+  return new Promise((resolve) => {
+    const stop = (): void => {
+      cancel();
+      resolve(false);
+    };
+    const cancel = clock.after(Math.min(ms, MOST_WAIT_MS), () => {
+      signal.removeEventListener('abort', stop);
+      resolve(true);
+    });
+    signal.addEventListener('abort', stop);
+  });
+}
+
+/** `trial`: the only one after a pause. */
+export type Turn = 'free' | 'trial';
+
+interface Comer {
+  readonly isRetry: boolean;
+  readonly resolve: (turn: Turn | undefined) => void;
+}
+
+/**
+ * Lets the lines of one batch begin, but for pauses:
+ *
+ *     open ──pause──> paused ──time──> one line is tried ──it needs no pause──> open
+ *                        └──────<──────────┘ it needs another one
+ *
+ * Lines that are tried again go before others, so that a long pause lets at most one more line in, which then waits too.
+ */
+export class BatchGate {
+  readonly #clock: Clock;
+  readonly #comers: Comer[] = [];
+  #pausedUntil = -Infinity;
+  /** Paused, or a line is to be tried. */
+  #isShut = false;
+  #isTried = false;
+  #alone = 0;
+  #problem: BatchProblem | undefined;
+  #cancelTimer: (() => void) | undefined;
+
+  constructor(clock: Clock) {
+    this.#clock = clock;
+  }
+
+  /** Why it pauses, if callers are to know; undefined while it does not. */
+  get problem(): BatchProblem | undefined {
+    return this.#isShut ? this.#problem : undefined;
+  }
+
+  /** Resolves with a turn, which {@link end} gives back, and with undefined once `signal` is aborted. */
+  enter(isRetry: boolean, signal: Signal): Promise<Turn | undefined> {
+    if (signal.aborted) return Promise.resolve(undefined);
+    return new Promise((resolve) => {
+      const leave = (): void => {
+        this.#comers.splice(this.#comers.indexOf(comer), 1);
+        if (this.#comers.length === 0) this.#cancelTimer?.();
+        resolve(undefined);
+      };
+      const comer: Comer = {
+        isRetry,
+        resolve: (turn) => {
+          signal.removeEventListener('abort', leave);
+          resolve(turn);
+        },
+      };
+      this.#comers.push(comer);
+      signal.addEventListener('abort', leave);
+      this.#give();
+    });
+  }
+
+  /** Whether a line with this turn may still begin: there was no pause since. */
+  isOpenTo(turn: Turn): boolean {
+    return turn === 'trial' || !this.#isShut;
+  }
+
+  /** No line begins for so long, ms. */
+  pause(ms: number, problem?: BatchProblem): void {
+    this.#isShut = true;
+    this.#pausedUntil = Math.max(this.#pausedUntil, this.#clock.now() + Math.min(ms, MOST_WAIT_MS));
+    this.#problem = problem;
+  }
+
+  /** The line began and ended, or does not begin. A pause for it comes before. */
+  end(turn: Turn): void {
+    if (turn === 'trial') {
+      this.#isTried = false;
+      if (this.#pausedUntil <= this.#clock.now()) this.#isShut = false;
+    }
+    this.#give();
+  }
+
+  /** A line waits by itself, while others begin. Resolves with false if `signal` is aborted. */
+  async alone(ms: number, signal: Signal): Promise<boolean> {
+    this.#alone += 1;
+    const isOver = await pause(this.#clock, ms, signal);
+    this.#alone -= 1;
+    this.#give();
+    return isOver;
+  }
+
+  #give(): void {
+    const waitMs = this.#pausedUntil - this.#clock.now();
+    if (waitMs > 0) {
+      this.#cancelTimer?.();
+      if (this.#comers.length > 0) this.#cancelTimer = this.#clock.after(waitMs, () => this.#give());
+      return;
+    }
+    while (!this.#isTried) {
+      const retry = this.#comers.findIndex(({ isRetry }) => isRetry);
+      const next = retry >= 0 || this.#alone >= MOST_ALONE ? retry : 0;
+      const [comer] = next >= 0 ? this.#comers.splice(next, 1) : [];
+      if (comer === undefined) return;
+      this.#isTried = this.#isShut;
+      comer.resolve(this.#isShut ? 'trial' : 'free');
+    }
   }
 }

@@ -163,7 +163,12 @@ async function answer(context: RequestContext, end: End, begun?: Begun): Promise
 
 /** The answer to a line of a batch is durable before its usage is closed, so that what is billed was delivered. */
 async function keepAnswer(item: BatchItem, { work, usage }: Begun): Promise<void> {
-  const { attempt } = usage;
+  const { attempt, cutAt } = usage;
+  if (cutAt !== undefined) {
+    item.cut(cutAt);
+    await usage.close('refused');
+    return;
+  }
   work.answer();
   if (await item.keep(attempt)) await usage.closeKept();
   else await usage.close('failed');

@@ -2,20 +2,22 @@
  * Runs a batch: checks its lines, and sends each through the machine of its route as a request of class `batch` (batch-item.ts), on lent
  * seats where the model lends any.
  *
- *     all lines are checked ──> a line at a time: a slot ──> run ──> kept, or tried again
- *         └─ failed                                           │
- *     window over, or cancelled: lines that run are stopped <─┘──> finalizing ──> completed, expired, cancelled
+ *     all lines are checked ──> a line at a time: a turn, a slot ──> run ──> kept, or tried again
+ *         └─ failed                                                   │
+ *     window over, or cancelled: lines that run are stopped <─────────┘──> finalizing ──> completed, expired, cancelled
+ *     others wait for its place: no further line begins <─────────────┘
  *
- * A line is tried again when it was refused for lack of room, when the account's credit or quota is used up (the batch pauses), when its
- * answer could not be stored, and at most FAULT_TRIES times after a fault of the service. What else ends it is its answer, in the file of
- * errors.
+ * A line is tried again when it was refused for lack of room, when the account's credit or quota is used up or its answer cannot be stored
+ * (the batch pauses), when the quota has too few tokens for this line, and at most FAULT_TRIES times after a fault of the service. What else
+ * ends it is its answer, in the file of errors.
  *
- * Bounds: of each model as many lines as batch-slots.ts allows; one more line waits for a slot, at most `LINE_BYTES` long.
+ * Bounds: of each model as many lines as batch-slots.ts allows, each at most `LINE_BYTES` long; one more waits to begin, and some for a
+ * quota.
  */
+import { mayUse } from '../access/identity.js';
 import type { Caller } from '../access/identity.js';
 import { Answers, type AnswersOptions, type BatchSums, type RecordedUsage } from '../batch/answers.js';
 import {
-  ACCOUNT_LINES,
   BATCH_LINES,
   callerOf,
   type BatchChange,
@@ -24,7 +26,6 @@ import {
   type BatchStore,
 } from '../batch/batch-store.js';
 import type { FileStore } from '../batch/file-store.js';
-import { linesOf, type FileLine } from '../batch/lines.js';
 import type { BatchEndpoint } from '../contracts/batch-schemas.js';
 import { parseBatchLine, type BatchLine } from '../contracts/batches.js';
 import type { ContractError, ErrorCode } from '../domain/errors.js';
@@ -32,9 +33,9 @@ import { NO_TOKENS } from '../domain/money.js';
 import { CLASS_WEIGHTS } from '../domain/service-class.js';
 import { AbortHandle } from '../lib/abort.js';
 import type { Clock } from '../lib/clock.js';
-import { LineCheck, NO_ROOM, pause } from './batch-check.js';
+import { LineCheck, linesOf, NO_ROOM, type FileLine } from './batch-check.js';
 import { answerLine, errorLine, ItemExchange, unsentLine, type BatchAttempt } from './batch-item.js';
-import type { BatchSlots } from './batch-slots.js';
+import { BatchGate, pause, type BatchSlots, type Turn } from './batch-slots.js';
 import { CHAT } from './chat.js';
 import { DECISIONS } from './decisions.js';
 import { EMBEDDINGS } from './embeddings.js';
@@ -51,8 +52,11 @@ const FAULT_TRIES = 3;
 const CREDIT_PAUSE_MS = 10_000;
 const STORE_PAUSE_MS = 5000;
 
-/** The same while a quota has too few tokens for a line, ms. */
-const QUOTA_PAUSE_MS = 5000;
+/** The wait of a line whose reply needs more tokens than could be reserved, ms. */
+const CUT_PAUSE_MS = 5000;
+
+/** Lines that get the answer `batch_expired` at a time, in one write. */
+const EXPIRED_AT_ONCE = 64;
 
 /** Problems of one batch that are reported. */
 const MOST_PROBLEMS = 100;
@@ -85,16 +89,29 @@ export interface BatchRunOptions {
   readonly onFault: (fault: unknown) => void;
 }
 
-type StopReason = 'cancelled' | 'expired' | 'closing';
+/** `leaving`: another batch needs its place. */
+type StopReason = 'cancelled' | 'expired' | 'closing' | 'leaving';
+
+/** How an attempt of a line ended. */
+type AttemptEnd =
+  /** `stopped`: by the batch, or without a trace. `waits`: the batch pauses. */
+  | { readonly kind: 'answered' | 'stopped' | 'waits' }
+  /** Its reply ended after `tokens`, since no more could be reserved. */
+  | { readonly kind: 'cut'; readonly tokens: number }
+  | { readonly kind: 'error'; readonly code: ErrorCode; readonly requestId: string; readonly error: ContractError };
 
 /** One batch, from its turn to its end. */
 export class RunningBatch {
   readonly account: string;
-  /** Settles once it has ended or stopped. Never rejects. */
-  readonly over: Promise<void>;
+  /** Settles once it has ended or stopped: with whether it could not go on. Never rejects. */
+  readonly over: Promise<boolean>;
   readonly #options: BatchRunOptions;
   readonly #slots: BatchSlots;
+  /** Lines that run are stopped. */
   readonly #stopped = new AbortHandle();
+  /** No further line begins. */
+  readonly #leaving = new AbortHandle();
+  readonly #gate: BatchGate;
   #caller: Caller;
   /** Why its key may call no more. */
   #denied: BatchProblem | undefined;
@@ -102,8 +119,6 @@ export class RunningBatch {
   #record: BatchRecord;
   #why: StopReason | undefined;
   #answers: Answers | undefined;
-  #pausedUntil = 0;
-  #pause: BatchProblem | undefined;
   #isDone = false;
   /** Lines that run. */
   readonly #items = new Set<Promise<void>>();
@@ -114,10 +129,18 @@ export class RunningBatch {
     this.account = record.account;
     this.#options = options;
     this.#slots = slots;
+    this.#gate = new BatchGate(options.clock);
     this.#caller = callerOf(record);
     this.#route = ROUTES[record.endpoint];
     if (record.status === 'cancelling') this.stop('cancelled');
-    this.over = this.#toEnd().catch((fault: unknown) => options.onFault(fault));
+    else if (record.expiresAt * 1000 <= this.#now()) this.stop('expired');
+    this.over = this.#toEnd().then(
+      () => false,
+      (fault: unknown) => {
+        options.onFault(fault);
+        return true;
+      },
+    );
   }
 
   /** It has ended, and does not run again. */
@@ -130,13 +153,19 @@ export class RunningBatch {
   }
 
   get pause(): BatchProblem | undefined {
-    return this.#pause;
+    return this.#gate.problem;
   }
 
-  /** Lines that run are stopped, and no further one begins. Only the first reason counts, but for `closing`. */
+  /** Whether it would lose nothing but time if another one had its place. */
+  get mayLeave(): boolean {
+    return this.#record.status === 'in_progress' && this.#why === undefined;
+  }
+
+  /** No further line begins, and but for `leaving` those that run are stopped. Only the first reason counts, but for `closing` and `leaving`. */
   stop(why: StopReason): void {
-    if (this.#why === undefined || why === 'closing') this.#why = why;
-    this.#stopped.abort();
+    if (this.#why === undefined || this.#why === 'leaving' || why === 'closing') this.#why = why;
+    this.#leaving.abort();
+    if (why !== 'leaving') this.#stopped.abort();
   }
 
   async #toEnd(): Promise<void> {
@@ -159,7 +188,7 @@ export class RunningBatch {
       if (this.#record.status !== 'finalizing') await this.#runLines(answers);
       await Promise.all(this.#items);
       if (this.#fault !== undefined) throw this.#fault as Error;
-      if (this.#why === 'closing') await answers.mark();
+      if (this.#why === 'closing' || this.#why === 'leaving') await answers.mark();
       else await this.#finish(answers);
     } catch (fault) {
       this.stop('closing');
@@ -217,17 +246,10 @@ export class RunningBatch {
     }
     if (this.#why === 'closing') return false;
     if (lines === 0) add({ code: 'empty_file', message: 'The input file has no lines.', line: null });
-    const { id, account } = this.#record;
-    if (lines + this.#options.store.linesOf(account, id) > ACCOUNT_LINES) {
-      const message = `The account’s batches that have not ended have at most ${ACCOUNT_LINES} lines. Wait for one of them to end.`;
-      add({ code: 'too_many_tasks', message, line: null });
-    }
-    if (this.#why !== undefined) {
-      await this.#change({ lines: this.#why === 'expired' ? lines : 0 });
-      return true;
-    }
+    // Ended before its lines were checked, it has none.
+    if (this.#why !== undefined) return true;
     if (problems.length === 0) {
-      await this.#change({ status: 'in_progress', lines });
+      await this.#change({ status: 'in_progress', lines, position: this.#options.spool.position });
       return true;
     }
     await this.#ended({ status: 'failed', problems });
@@ -247,16 +269,14 @@ export class RunningBatch {
   }
 
   async #runLines(answers: Answers): Promise<void> {
-    if (this.#stopped.aborted) return;
+    if (this.#leaving.aborted) return;
     for await (const line of this.#input()) {
       if (answers.has(line.number) || line.bytes === undefined) continue;
       const parsed = parseBatchLine(line.bytes);
       if (parsed.kind === 'invalid') continue;
-      const isGiven =
-        (await this.#unpaused()) &&
-        (await this.#slots.acquire(parsed.request.model, this.account, false, this.#stopped));
-      if (!isGiven) return;
-      const item: Promise<void> = this.#runItem(answers, line.number, parsed.request)
+      const turn = await this.#turn(parsed.request.model, false);
+      if (turn === undefined) return;
+      const item: Promise<void> = this.#runItem(answers, line.number, parsed.request, turn)
         .catch((fault: unknown) => {
           this.#fault = fault;
           this.stop('closing');
@@ -266,71 +286,103 @@ export class RunningBatch {
     }
   }
 
-  /** Runs a line until it has an answer, or the batch stops. It has a slot. */
-  async #runItem(answers: Answers, line: number, request: BatchLine): Promise<void> {
-    let faults = 0;
+  /** Resolves once a line may begin: it has a turn and a slot. Undefined: no further line begins. */
+  async #turn(model: string, isRetry: boolean): Promise<Turn | undefined> {
     for (;;) {
-      const end = await this.#attempt(answers, line, request);
-      const isRefused = typeof end === 'object' && end.code === 'capacity_exceeded';
-      this.#slots.release(request.model, this.account, end === 'answered' ? end : isRefused ? 'refused' : 'other');
-      if (end === 'answered' || this.#stopped.aborted) return;
-      if (typeof end === 'object' && FAULTS.has(end.code)) faults += 1;
-      if (typeof end === 'object' && !mayTryAgain(end.code, faults)) {
-        const { requestId, error } = end;
-        await this.#keepError(answers, line, errorLine(request.customId, requestId, error));
-        return;
-      }
-      if (typeof end === 'object') this.#pauseFor(end.error);
-      else if (end === 'unstored') this.#pauseUntil(STORE_PAUSE_MS);
-      const isGiven =
-        (await this.#unpaused()) && (await this.#slots.acquire(request.model, this.account, true, this.#stopped));
-      if (!isGiven) return;
+      const turn = await this.#gate.enter(isRetry, this.#leaving);
+      if (turn === undefined) return undefined;
+      const isGiven = await this.#slots.acquire(model, this.account, isRetry, this.#leaving);
+      if (isGiven && this.#gate.isOpenTo(turn)) return turn;
+      if (isGiven) this.#slots.release(model, this.account, 'other');
+      this.#gate.end(turn);
+      if (!isGiven) return undefined;
     }
   }
 
-  async #attempt(
-    answers: Answers,
-    line: number,
-    { customId, body }: BatchLine,
-  ): Promise<
-    | 'answered'
-    | 'unstored'
-    | 'stopped'
-    | { readonly code: ErrorCode; readonly requestId: string; readonly error: ContractError }
-  > {
+  /** Runs a line until it has an answer, or the batch stops. It has a turn and a slot. */
+  async #runItem(answers: Answers, line: number, request: BatchLine, first: Turn): Promise<void> {
+    const { model, customId } = request;
+    let faults = 0;
+    let part: number | undefined;
+    for (let turn: Turn | undefined = first; turn !== undefined;) {
+      const end = await this.#attempt(answers, line, request, part);
+      if (end.kind === 'error' && FAULTS.has(end.code)) faults += 1;
+      const waitMs = this.#waitAfter(end);
+      // After a pause for it, so that no other line begins in its place.
+      this.#gate.end(turn);
+      const isRefused = end.kind === 'error' && end.code === 'capacity_exceeded';
+      this.#slots.release(model, this.account, end.kind === 'answered' ? end.kind : isRefused ? 'refused' : 'other');
+      if (end.kind === 'answered' || this.#leaving.aborted) return;
+      if (end.kind === 'error' && !mayTryAgain(end.code, faults)) {
+        await this.#keepError(answers, line, errorLine(customId, end.requestId, end.error));
+        return;
+      }
+      if (end.kind === 'cut') part = 2 * end.tokens;
+      if (waitMs > 0 && !(await this.#gate.alone(waitMs, this.#leaving))) return;
+      turn = await this.#turn(model, true);
+    }
+  }
+
+  /** Pauses the batch if this end of an attempt concerns all its lines. Returns how long the line waits by itself, ms. */
+  #waitAfter(end: AttemptEnd): number {
+    if (end.kind === 'cut') return CUT_PAUSE_MS;
+    if (end.kind !== 'error') return 0;
+    const { code, retryAfterMs = STORE_PAUSE_MS } = end.error;
+    if (code === 'insufficient_credit') this.#gate.pause(CREDIT_PAUSE_MS, problemOf(end.error));
+    else if (code === 'quota_exceeded') {
+      // Others may need fewer tokens.
+      if (!this.#options.services().quotas.problem(this.#caller, 1)) return retryAfterMs;
+      this.#gate.pause(retryAfterMs, problemOf(end.error));
+    } else if (code !== 'capacity_exceeded' && NO_ROOM.has(code)) this.#gate.pause(retryAfterMs);
+    return 0;
+  }
+
+  async #attempt(answers: Answers, line: number, { customId, body }: BatchLine, part?: number): Promise<AttemptEnd> {
     const services = this.#options.services();
-    if (!this.#mayCall(services)) return 'stopped';
+    if (!this.#mayCall(services)) return { kind: 'stopped' };
+    const lack = await this.#options.files.roomFor(this.account, 1, 0);
+    if (lack !== undefined) {
+      this.#gate.pause(STORE_PAUSE_MS, problemOf(refusals.noFileRoom(lack)));
+      return { kind: 'waits' };
+    }
     const exchange = new ItemExchange(this.#record.endpoint, body, this.#stopped, services.clock.now());
     const { requestId } = exchange.head;
+    let end: AttemptEnd | undefined;
     let kept: BatchAttempt | undefined;
-    const keep = async (attempt: BatchAttempt): Promise<boolean> => {
-      const content = answerLine(customId, attempt.id, requestId, exchange.answer ?? 'null');
-      const { used, picodollars } = attempt;
-      try {
-        if (!(await this.#options.files.hasSpace())) throw new Error('the disk is nearly full');
-        await answers.keep('completed', { line, content, attempt: attempt.id, used, picodollars });
-        kept = attempt;
-        return true;
-      } catch (fault) {
-        services.log.error('answer of a batch cannot be stored', { fault });
-        exchange.isUnstored = true;
-        return false;
-      }
+    const item = {
+      caller: this.#caller,
+      ...(part !== undefined && { part }),
+      keep: async (attempt: BatchAttempt): Promise<boolean> => {
+        const content = answerLine(customId, attempt.id, requestId, exchange.answer ?? 'null');
+        const { used, picodollars } = attempt;
+        try {
+          await answers.keep('completed', { line, content, attempt: attempt.id, used, picodollars });
+          kept = attempt;
+          return true;
+        } catch (fault) {
+          services.log.error('answer of a batch cannot be stored', { fault });
+          this.#gate.pause(STORE_PAUSE_MS, problemOf(refusals.noFileRoom('store')));
+          end = { kind: 'waits' };
+          return false;
+        }
+      },
+      cut: (tokens: number): void => {
+        end = { kind: 'cut', tokens };
+      },
     };
     const { error } = await this.#options
-      .counted(() => run(this.#route, exchange, services, { caller: this.#caller, keep }))
+      .counted(() => run(this.#route, exchange, services, item))
       .then(() => exchange)
       .catch((fault: unknown) => {
         services.log.error('line of a batch failed', { fault });
         return { error: refusals.internal() };
       });
     if (kept) {
-      this.#pause = undefined;
       await answers.settled({ line, attempt: kept.id });
-      return 'answered';
+      return { kind: 'answered' };
     }
-    if (exchange.isUnstored) return 'unstored';
-    return error === undefined ? 'stopped' : { code: error.code, requestId, error };
+    if (end) return end;
+    return error === undefined ? { kind: 'stopped' } : { kind: 'error', code: error.code, requestId, error };
   }
 
   /**
@@ -341,9 +393,9 @@ export class RunningBatch {
     const now = this.#caller.vouched ? undefined : identity.ofKey?.(this.#caller.keyId, this.account);
     if (now?.kind === 'caller' && now.account === this.account)
       this.#caller = Object.assign({}, now, { weight: CLASS_WEIGHTS.batch });
-    if (now?.kind !== 'denied' || now.code === 'expired_api_key') return true;
-    const { code, message } = refusals.denied(now);
-    this.#denied = { code, message, param: null, line: null };
+    const isDenied = now?.kind === 'denied' && now.code !== 'expired_api_key';
+    if (!isDenied && mayUse(this.#caller, 'batch')) return true;
+    this.#denied = problemOf(isDenied ? refusals.denied(now) : refusals.routeNotEntitled());
     this.stop('cancelled');
     return false;
   }
@@ -356,39 +408,10 @@ export class RunningBatch {
         return;
       } catch (fault) {
         this.#options.services().log.error('answer of a batch cannot be stored', { fault });
-        if (this.#why === 'closing' || !(await this.#wait(STORE_PAUSE_MS, this.#why !== undefined))) return;
+        if (this.#why === 'closing' || this.#why === 'leaving') return;
+        if (!(await this.#wait(STORE_PAUSE_MS, this.#why !== undefined))) return;
       }
     }
-  }
-
-  #pauseFor(error: ContractError): void {
-    const { code, message } = error;
-    if (code === 'insufficient_credit') {
-      this.#pauseUntil(CREDIT_PAUSE_MS);
-      this.#pause = { code, message, param: null, line: null };
-    } else if (code !== 'capacity_exceeded' && (NO_ROOM.has(code) || code === 'quota_exceeded'))
-      this.#pauseUntil(error.retryAfterMs ?? STORE_PAUSE_MS);
-  }
-
-  #pauseUntil(ms: number): void {
-    this.#pausedUntil = Math.max(this.#pausedUntil, this.#options.clock.now() + ms);
-  }
-
-  /** Resolves with true once the batch may go on: with false if it stops. */
-  async #unpaused(): Promise<boolean> {
-    for (;;) {
-      const quotaMs = this.#quotaWaitMs();
-      const waitMs = Math.max(quotaMs, this.#pausedUntil - this.#options.clock.now());
-      if (waitMs <= 0) return !this.#stopped.aborted;
-      if (!(await this.#wait(waitMs))) return false;
-    }
-  }
-
-  /** Until the quotas of its key and its account have tokens again, as far as it is known, ms; 0: they have some. */
-  #quotaWaitMs(): number {
-    if (this.#caller.vouched) return 0;
-    const problem = this.#options.services().quotas.problem(this.#caller, 1);
-    return problem === undefined ? 0 : (refusals.quotaExceeded(problem).retryAfterMs ?? QUOTA_PAUSE_MS);
   }
 
   /** Resolves with false if the batch stops meanwhile. `isStopped`: it has stopped in any case. */
@@ -421,14 +444,21 @@ export class RunningBatch {
     });
   }
 
-  /** What did not run has an answer too: it is in the file of errors. */
+  /** What did not run has an answer too: it is in the file of errors. A batch whose lines were not all checked has none. */
   async #expireLines(answers: Answers): Promise<void> {
+    if (this.#record.lines === 0) return;
+    let group: Promise<void>[] = [];
     for await (const line of this.#input()) {
       if (answers.has(line.number) || line.bytes === undefined) continue;
       const parsed = parseBatchLine(line.bytes);
-      if (parsed.kind === 'ok') await this.#keepError(answers, line.number, unsentLine(parsed.request.customId));
-      if (this.#why === 'closing') return;
+      if (parsed.kind === 'ok') group.push(this.#keepError(answers, line.number, unsentLine(parsed.request.customId)));
+      if (group.length === EXPIRED_AT_ONCE) {
+        await Promise.all(group);
+        group = [];
+      }
+      if (this.#why === 'closing') break;
     }
+    await Promise.all(group);
   }
 
   async #ended(change: BatchChange): Promise<void> {
@@ -440,6 +470,10 @@ export class RunningBatch {
     if (change.status !== 'failed') return;
     for (const id of [outputFile, errorFile]) await files.remove(id);
   }
+}
+
+function problemOf({ code, message }: ContractError): BatchProblem {
+  return { code, message, param: null, line: null };
 }
 
 function mayTryAgain(code: ErrorCode, faults: number): boolean {

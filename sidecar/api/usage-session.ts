@@ -67,6 +67,7 @@ export class UsageSession {
   /** Of each reply, the tokens that it may have so far. */
   #limit = Infinity;
   #isCut = false;
+  #cutAt: number | undefined;
   /** Replies of this attempt that have ended. */
   #ended = { count: 0, tokens: 0 };
 
@@ -112,7 +113,7 @@ export class UsageSession {
       this.#tier?.tariff ?? pricing.tariff(this.#model, date().getTime(), this.#context.item !== undefined);
     this.#bill = new Bill(tariff);
     const { count, maxTokens } = (this.#replies = replies);
-    const part = Math.min(PART_TOKENS, maxTokens);
+    const part = Math.min(this.#context.item?.part ?? PART_TOKENS, maxTokens);
     const needed = promptTokens + count * part;
     // A gateway's caller has no quota, but its account may have one, in which its tokens count.
     const tokens = quotas.reserve(this.#caller, needed);
@@ -172,9 +173,15 @@ export class UsageSession {
     return this.#isCut;
   }
 
+  /** Tokens of a reply that ended since no more could be reserved; undefined if none did. */
+  get cutAt(): number | undefined {
+    return this.#cutAt;
+  }
+
   /** A reply has ended with so many tokens. */
   replied(tokens: number): void {
     this.#ended = { count: this.#ended.count + 1, tokens: this.#ended.tokens + tokens };
+    if (this.#isCut && tokens >= this.#limit) this.#cutAt = tokens;
   }
 
   /**
@@ -204,6 +211,7 @@ export class UsageSession {
     this.#recorded = NO_TOKENS;
     this.#ended = { count: 0, tokens: 0 };
     this.#isCut = false;
+    this.#cutAt = undefined;
     if (this.#limit < Infinity) this.#limit = Math.min(PART_TOKENS, this.#replies.maxTokens);
     this.#fixed = Object.assign({}, this.#fixed, { id: randomUUID() });
   }

@@ -18,9 +18,8 @@ import { comparePositions, type Position } from '../usage/spool-format.js';
 import type { FileStore } from './file-store.js';
 import { Records, type StoredRecord, type Vault } from './records.js';
 
-/** Lines of one batch, and of all batches of one account that have not ended. */
+/** Lines of one batch. */
 export const BATCH_LINES = 100_000;
-export const ACCOUNT_LINES = 1_000_000;
 
 /** Batches of one account that have not ended, and that are remembered. */
 export const ACCOUNT_OPEN = 10;
@@ -114,13 +113,19 @@ export class BatchStore {
     this.#records = records;
   }
 
-  /** Reads the records. Batches whose content was lost with the memory of an earlier process have failed. */
+  /**
+   * Reads the records, and removes answers' files that no batch writes to. Batches whose content was lost with the memory of an earlier
+   * process have failed.
+   */
   static async open(options: BatchStoreOptions): Promise<BatchStore> {
     const store = new BatchStore(options, await Records.open<BatchRecord>(options.dir));
     for (const record of store.unfinished()) {
       if (options.files.has(record.inputFile)) options.files.hold(record.inputFile);
       else await store.change(record.id, () => ({ status: 'failed', problems: [CONTENT_LOST], sums: NO_SUMS }));
     }
+    await options.files.removeOpen(
+      new Set(store.unfinished().flatMap((record) => [record.outputFile, record.errorFile])),
+    );
     store.#sweepLater();
     return store;
   }
@@ -153,23 +158,40 @@ export class BatchStore {
   /** The spool's records are needed from here; undefined if none is. */
   get keepFrom(): Position | undefined {
     let from: Position | undefined;
+    // A batch whose lines are checked has no answers.
     for (const record of this.#records.all())
-      if (!hasEnded(record) && (from === undefined || comparePositions(record.position, from) < 0))
+      if (
+        !hasEnded(record) &&
+        record.status !== 'validating' &&
+        (from === undefined || comparePositions(record.position, from) < 0)
+      )
         from = record.position;
     return from;
   }
 
   /** Undefined: the account has as many batches that have not ended as it may. Rejects with the system's error. */
   async create(caller: Caller, request: BatchRequest, position: Position): Promise<BatchRecord | undefined> {
+    const { files } = this.#options;
+    files.hold(request.inputFile);
+    let created: BatchRecord | undefined;
+    try {
+      return (created = await this.#inTurn(() => this.#create(caller, request, position)));
+    } finally {
+      if (!created) files.release(request.inputFile);
+    }
+  }
+
+  async #create(caller: Caller, request: BatchRequest, position: Position): Promise<BatchRecord | undefined> {
     const { account } = caller;
     if (this.unfinished().filter((record) => record.account === account).length >= ACCOUNT_OPEN) return undefined;
     const { files, vault } = this.#options;
     const id = `batch_${randomBytes(16).toString('hex')}`;
     const [createdAt, never] = [this.#now, Number.MAX_SAFE_INTEGER];
-    files.hold(request.inputFile);
+    const made: string[] = [];
     try {
-      const output = await files.createOpen(account, `${id}_output.jsonl`, never);
-      const error = await files.createOpen(account, `${id}_error.jsonl`, never);
+      for (const kind of ['output', 'error'])
+        made.push((await files.createOpen(account, `${id}_${kind}.jsonl`, never)).id);
+      const [outputFile = '', errorFile = ''] = made;
       const record: BatchRecord = {
         id,
         account,
@@ -177,8 +199,8 @@ export class BatchStore {
         endpoint: request.endpoint,
         status: 'validating',
         inputFile: request.inputFile,
-        outputFile: output.id,
-        errorFile: error.id,
+        outputFile,
+        errorFile,
         createdAt,
         expiresAt: createdAt + WINDOW_S,
         outputLifeS: request.outputLifeS ?? KEPT_S,
@@ -191,16 +213,21 @@ export class BatchStore {
       await this.#records.put(record);
       return record;
     } catch (error) {
-      files.release(request.inputFile);
+      for (const file of made) await files.remove(file);
       throw error;
     }
   }
 
+  /** Creations and changes are made one after another. */
+  #inTurn<T>(work: () => Promise<T>): Promise<T> {
+    const done = this.#lastChange.then(work);
+    this.#lastChange = done.catch(() => undefined);
+    return done;
+  }
+
   /** Changes a record by what `make` says of it; a new status gets its time. Returns the changed one. Rejects with the system's error. */
   change(id: string, make: (record: BatchRecord) => BatchChange): Promise<BatchRecord> {
-    const changed = this.#lastChange.then(() => this.#change(id, make));
-    this.#lastChange = changed.catch(() => undefined);
-    return changed;
+    return this.#inTurn(() => this.#change(id, make));
   }
 
   async #change(id: string, make: (record: BatchRecord) => BatchChange): Promise<BatchRecord> {
@@ -213,12 +240,6 @@ export class BatchStore {
     const record = Object.assign({}, before, { times }, change);
     await this.#records.put(record);
     return record;
-  }
-
-  /** Lines of an account's other batches that have not ended. */
-  linesOf(account: string, except: string): number {
-    const others = this.unfinished().filter((record) => record.account === account && record.id !== except);
-    return others.reduce((sum, { lines }) => sum + lines, 0);
   }
 
   /** Forgets a batch that has ended, with its answers. */

@@ -145,11 +145,11 @@ export class FileStore {
   async roomFor(account: string, bytes: number, files = 1): Promise<NoRoom | undefined> {
     const own = this.#used.get(account) ?? { bytes: 0, files: 0 };
     if (own.bytes + bytes > ACCOUNT_BYTES || own.files + files > ACCOUNT_FILES) return 'account';
-    return this.#bytes + bytes > this.#options.maxBytes || !(await this.hasSpace()) ? 'store' : undefined;
+    return this.#bytes + bytes > this.#options.maxBytes || !(await this.#hasSpace()) ? 'store' : undefined;
   }
 
   /** Whether the disk, or the memory, has room for more. Rejects with the system's error. */
-  async hasSpace(): Promise<boolean> {
+  async #hasSpace(): Promise<boolean> {
     const { bavail, bsize } = await statfs(this.#options.contentDir);
     if (!this.#options.isMemory) return bavail * bsize > RESERVE_BYTES;
     return bavail > 0 && freemem() > RESERVE_BYTES;

@@ -1,5 +1,5 @@
 import t from 'tap';
-import { BatchSlots } from '../../../sidecar/api/batch-slots.js';
+import { BatchGate, BatchSlots } from '../../../sidecar/api/batch-slots.js';
 import { AbortHandle } from '../../../sidecar/lib/abort.js';
 import { FakeClock } from '../../support/fake-clock.js';
 
@@ -72,4 +72,73 @@ t.test('who stops waiting gets none', async (t) => {
   await settled();
   t.same(given, ['a', 'b none', 'c']);
   t.equal(await slots.acquire('m', 'd', false, stops), false);
+});
+
+function gateSetup(): {
+  clock: FakeClock;
+  gate: BatchGate;
+  begun: string[];
+  come: (name: string, isRetry?: boolean) => void;
+} {
+  const clock = new FakeClock();
+  const gate = new BatchGate(clock);
+  const begun: string[] = [];
+  const come = (name: string, isRetry = false): void =>
+    void gate.enter(isRetry, new AbortHandle()).then((turn) => begun.push(`${name} ${turn}`));
+  return { clock, gate, begun, come };
+}
+
+t.test(
+  'after a pause one line is tried, one that was refused first; the others follow if it needs no pause',
+  async (t) => {
+    const { clock, gate, begun, come } = gateSetup();
+    come('a');
+    await settled();
+    gate.pause(1000);
+    gate.end('free');
+    t.notOk(gate.isOpenTo('free'));
+    come('new');
+    come('again', true);
+    come('third', true);
+    clock.advance(999);
+    await settled();
+    t.same(begun.splice(0), ['a free']);
+    clock.advance(1);
+    await settled();
+    t.same(begun.splice(0), ['again trial']);
+    gate.pause(1000);
+    gate.end('trial');
+    clock.advance(1000);
+    await settled();
+    t.same(begun.splice(0), ['third trial']);
+    gate.end('trial');
+    await settled();
+    t.same(begun, ['new free']);
+    t.ok(gate.isOpenTo('free'));
+  },
+);
+
+t.test('who waits alone keeps nobody, but not more than a few may', async (t) => {
+  const { clock, gate, begun, come } = gateSetup();
+  for (let i = 0; i < 16; i += 1) void gate.alone(60_000, new AbortHandle());
+  come('new');
+  come('again', true);
+  await settled();
+  t.same(begun.splice(0), ['again free']);
+  clock.advance(60_000);
+  await settled();
+  t.same(begun, ['new free']);
+});
+
+t.test('a pause is asked about again after a minute, and has a reason while it lasts', async (t) => {
+  const { clock, gate, begun, come } = gateSetup();
+  const problem = { code: 'quota_exceeded', message: 'm', param: null, line: null };
+  gate.pause(86_400_000, problem);
+  t.equal(gate.problem, problem);
+  come('a');
+  clock.advance(60_000);
+  await settled();
+  t.same(begun, ['a trial']);
+  gate.end('trial');
+  t.equal(gate.problem, undefined);
 });

@@ -1,0 +1,161 @@
+/** What becomes of batches: their windows, pauses, turns and rights, on a clock and an engine that the test drives. */
+import t from 'tap';
+import { PART_TOKENS } from '../../../sidecar/api/usage-session.js';
+import type { BatchRecord } from '../../../sidecar/batch/batch-store.js';
+import { BatchHarness, line } from '../../support/batch-harness.js';
+import { ACME } from '../../support/in-process.js';
+
+const DAY_MS = 86_400_000;
+const MINUTE_MS = 60_000;
+
+const lines = (count: number): string[] => Array.from({ length: count }, (_, i) => line(String(i)));
+
+t.test('at the end of its window lines that did not run are in the file of errors, in few writes', async (t) => {
+  const harness = await BatchHarness.start(t);
+  harness.engine.script = {};
+  const batch = await harness.submit(lines(500));
+  await harness.engine.generation(1);
+  harness.engine.generations[0]?.started().piece(5).finished().done();
+  await harness.until(() => harness.runner.sumsOf(batch.id)?.completed === 1, 'an answer');
+  harness.clock.advance(DAY_MS);
+  const ended = await harness.has(batch, 'expired');
+  t.match(ended, { lines: 500, sums: { completed: 1, failed: 499 }, files: { output: true, error: true } });
+  const errors = await harness.answersOf(ended, ended.errorFile);
+  t.equal(errors.length, 499);
+  t.match(errors[7], { response: null, error: { code: 'batch_expired' } });
+  t.equal(harness.closes.filter(({ price }) => price?.picodollars !== '0').length, 1, 'they cost nothing');
+});
+
+t.test('a window that ends while lines are checked leaves no answers, and no counts', async (t) => {
+  const harness = await BatchHarness.start(t);
+  let checked = 0;
+  harness.onCheck = () => {
+    checked += 1;
+    if (checked === 3) harness.clock.advance(DAY_MS);
+  };
+  const batch = await harness.submit(lines(10));
+  const ended = await harness.has(batch, 'expired');
+  t.match(ended, { lines: 0, sums: { completed: 0, failed: 0 }, files: { output: false, error: false } });
+});
+
+t.test('without credit one line is tried each time, no further one begins, and callers see why', async (t) => {
+  const harness = await BatchHarness.start(t, { granted: 5n });
+  const batch = await harness.submit(lines(50));
+  await harness.until(() => harness.runner.pauseOf(batch.id) !== undefined, 'a pause');
+  t.match(harness.runner.pauseOf(batch.id), { code: 'insufficient_credit', line: null });
+  const first = harness.tokenized;
+  const since = harness.clock.now();
+  await harness.until(() => harness.tokenized >= first + 20, 'further tries', 500);
+  // Of the lines that had begun some were tried after the first pause.
+  t.ok(harness.clock.now() - since >= 150_000, `20 in ${harness.clock.now() - since} ms`);
+  t.ok(first <= 5, `${first} lines were tried before`);
+  t.equal(harness.engine.generations.length, 0);
+  harness.ledger.grant(new Map([['acme', 10n ** 9n]]));
+  await harness.until(() => harness.store.get(batch.id)?.status === 'completed', 'its end', 500);
+  t.match(harness.store.get(batch.id), { sums: { completed: 50, failed: 0, picodollars: String(50 * 15) } });
+});
+
+t.test(
+  'a quota that is used up pauses the batch until it has tokens; a line of more than is left waits alone, one of more than the whole is refused',
+  async (t) => {
+    const harness = await BatchHarness.start(t);
+    const [large, huge] = [line('0', { prompt: 500 }), line('1', { prompt: 2000 })];
+    const few = Array.from({ length: 5 }, (_, i) => line(String(i + 2), { prompt: 50, max: 10 }));
+    const tokensPerDay = 700;
+    const batch = await harness.submit([line('9', { prompt: 195, max: 5 }), large, huge, ...few], { tokensPerDay });
+    const sums = (): { readonly completed: number; readonly failed: number } | undefined =>
+      harness.runner.sumsOf(batch.id);
+    await harness.until(() => sums()?.completed === 6 && sums()?.failed === 1, 'six answers');
+    t.equal(harness.runner.pauseOf(batch.id), undefined);
+    harness.clock.advance(DAY_MS / 2);
+    t.equal(sums()?.completed, 6);
+    harness.clock.advance(DAY_MS / 2 - MINUTE_MS);
+    t.equal(harness.store.get(batch.id)?.status, 'in_progress');
+  },
+);
+
+t.test('the pause for a quota that is used up is over with it', async (t) => {
+  const harness = await BatchHarness.start(t);
+  const batch = await harness.submit(
+    Array.from({ length: 6 }, (_, i) => line(String(i), { prompt: 45, max: 5 })),
+    { tokensPerMinute: 100 },
+  );
+  await harness.until(() => harness.closes.length === 2, 'two answers');
+  await harness.until(() => harness.runner.pauseOf(batch.id)?.code === 'quota_exceeded', 'a pause');
+  await harness.until(() => harness.store.get(batch.id)?.status === 'completed', 'its end', 200);
+  t.match(harness.store.get(batch.id), { sums: { completed: 6 } });
+  t.ok(harness.clock.now() >= 2 * MINUTE_MS, `${harness.clock.now()} ms`);
+});
+
+t.test('a reply that was cut for lack of a quota’s tokens runs again, with more of them reserved', async (t) => {
+  const harness = await BatchHarness.start(t);
+  harness.engine.script = {};
+  const caller = { ...ACME, tokensPerMinute: 1000 };
+  const held = harness.quotas.reserve(caller, 600);
+  const batch = await harness.submit([line('0', { max: 900 })], caller);
+  const cut = await harness.engine.generation(0);
+  t.equal(cut.job.limit, PART_TOKENS);
+  cut.started().piece(200).needsTokens(200);
+  const [{ tokens, last } = { tokens: 0, last: false }] = cut.limits;
+  t.ok(last);
+  cut
+    .piece(tokens - 200)
+    .finished(0, 'length')
+    .done();
+  await harness.until(() => harness.closes.length === 1, 'its record');
+  t.match(harness.closes, [{ outcome: 'refused', price: { picodollars: '0' } }]);
+  if (held.kind === 'reserved') held.reservation.settle(0);
+  await harness.until(() => harness.engine.generations.length === 2, 'another try', 100);
+  t.ok(harness.clock.now() >= 5000);
+  const again = await harness.engine.generation(1);
+  t.equal(again.job.limit, 2 * tokens);
+  again.started().piece(400).finished().done();
+  t.match(await harness.has(batch, 'completed'), { sums: { completed: 1, used: { completionTokens: 400 } } });
+});
+
+t.test('a key that may run no batches any more ends its batch', async (t) => {
+  const harness = await BatchHarness.start(t);
+  harness.engine.script = {};
+  const batch = await harness.submit(lines(20));
+  const job = await harness.engine.generation(0);
+  harness.now = { ...ACME, routes: new Set(['chat'] as const) };
+  job.started().piece(5).finished().done();
+  const ended = await harness.has(batch, 'cancelled');
+  t.match(ended, { problems: [{ code: 'model_not_entitled' }], sums: { completed: 1 } });
+});
+
+t.test('a full store lets no line run, and callers see why', async (t) => {
+  const harness = await BatchHarness.start(t, { maxBytes: 2500 });
+  const batch = await harness.submit(lines(10));
+  await harness.until(() => harness.runner.pauseOf(batch.id) !== undefined, 'a pause');
+  t.match(harness.runner.pauseOf(batch.id), { code: 'capacity_exceeded' });
+  const before = harness.engine.generations.length;
+  const until = harness.clock.now() + MINUTE_MS;
+  await harness.until(() => harness.clock.now() >= until, 'a minute', 500);
+  t.equal(harness.engine.generations.length, before);
+  t.ok(before < 10, `${before} ran before`);
+});
+
+t.test('batches take turns, and each account has one before another has two', async (t) => {
+  const harness = await BatchHarness.start(t, { granted: 0n });
+  const paused: BatchRecord[] = [];
+  for (let account = 0; account < 8; account += 1)
+    for (const each of [1, 2])
+      paused.push(await harness.submit([line(`${each}`)], { account: `a${account}`, keyId: `k${account}` }));
+  await harness.until(() => paused.every(({ id }) => harness.runner.pauseOf(id) !== undefined), 'all wait for credit');
+  harness.ledger.grant(new Map([['late', 10n ** 9n]]));
+  const late = await harness.submit([line('0')], { account: 'late' });
+  t.equal(late.status, 'validating');
+  await harness.until(() => harness.store.get(late.id)?.status === 'completed', 'its end', 5000);
+  t.ok(harness.clock.now() >= 10 * MINUTE_MS, `after ${harness.clock.now()} ms`);
+  t.ok(paused.every(({ id }) => harness.store.get(id)?.status === 'in_progress'));
+});
+
+t.test('the window of a batch that waits for its turn ends, too', async (t) => {
+  const harness = await BatchHarness.start(t, { granted: 0n });
+  const batches = [];
+  for (let each = 0; each < 3; each += 1) batches.push(await harness.submit(lines(2)));
+  harness.onCheck = () => new Promise(() => undefined);
+  harness.clock.advance(DAY_MS);
+  for (const batch of batches) t.match(await harness.has(batch, 'expired'), { status: 'expired' });
+});

@@ -1,0 +1,70 @@
+import { join } from 'node:path';
+import t, { type Test } from 'tap';
+import { ACCOUNT_OPEN, BatchStore, type BatchRecord } from '../../../sidecar/batch/batch-store.js';
+import { FileStore } from '../../../sidecar/batch/file-store.js';
+import { Vault } from '../../../sidecar/batch/records.js';
+import { FakeClock } from '../../support/fake-clock.js';
+import { ACME } from '../../support/in-process.js';
+
+const AT = { segment: 3, offset: 0 };
+const vault = Vault.ofProcess();
+
+async function open(
+  t: Test,
+  dir: string,
+): Promise<{ files: FileStore; store: BatchStore; create: () => Promise<BatchRecord | undefined> }> {
+  const clock = new FakeClock();
+  const common = {
+    clock,
+    date: () => new Date(clock.now()),
+    vault,
+    onFault: (fault: unknown) => t.fail(String(fault)),
+  };
+  const files = await FileStore.open({
+    ...common,
+    dir: join(dir, 'files'),
+    contentDir: join(dir, 'content'),
+    maxBytes: 1e9,
+    isMemory: false,
+  });
+  const store = await BatchStore.open({ ...common, dir: join(dir, 'batches'), files });
+  t.teardown(async () => {
+    store.end();
+    await files.end();
+  });
+  const input = await files.create('acme');
+  await input.append(Buffer.from('x'));
+  const { id: inputFile } = await input.finish({ name: 'in', lifeS: 3600 });
+  const request = { inputFile, endpoint: '/v1/chat/completions', metadata: null } as const;
+  return { files, store, create: () => store.create(ACME, request, AT) };
+}
+
+t.test('however many are created at once, an account has ten that have not ended', async (t) => {
+  const { store, create } = await open(t, t.testdir());
+  const created = await Promise.all(Array.from({ length: 15 }, create));
+  t.equal(created.filter((record) => record !== undefined).length, ACCOUNT_OPEN);
+  t.equal(store.unfinished().length, ACCOUNT_OPEN);
+});
+
+t.test('a start removes answers’ files that no batch writes to', async (t) => {
+  const dir = t.testdir();
+  const { files, store, create } = await open(t, dir);
+  const [going, failed] = [await create(), await create()];
+  if (!going || !failed) throw new Error('none was created');
+  await files.createOpen('acme', 'of a batch whose record was not written', Number.MAX_SAFE_INTEGER);
+  await store.change(failed.id, () => ({ status: 'failed' }));
+  const { files: again } = await open(t, dir);
+  t.ok(again.has(going.outputFile) && again.has(going.errorFile));
+  t.notOk(again.has(failed.outputFile) || again.has(failed.errorFile));
+  const { length } = again.list('acme');
+  t.equal(await again.roomFor('acme', 0, 1000 - 2 - length), undefined, 'and counts them no more');
+  t.equal(await again.roomFor('acme', 0, 1001 - 2 - length), 'account');
+});
+
+t.test('the spool is needed by a batch once it runs', async (t) => {
+  const { store, create } = await open(t, t.testdir());
+  const record = await create();
+  t.equal(store.keepFrom, undefined);
+  await store.change(record?.id ?? '', () => ({ status: 'in_progress', position: { segment: 5, offset: 0 } }));
+  t.same(store.keepFrom, { segment: 5, offset: 0 });
+});
