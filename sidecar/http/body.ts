@@ -208,7 +208,8 @@ export class BodyReader {
   #body: Body | undefined;
   #paused = false;
   #resolve: ((body: BodyResult) => void) | undefined;
-  /** Of a body that is read as it arrives: bytes that were handed out, and who waits for more. */
+  /** Of a body that is read as it arrives: what waits for `next`, bytes that were handed out, and who waits for more. */
+  #pieces: Uint8Array[] | undefined;
   #taken = 0;
   #wakes: (() => void) | undefined;
   #cancelTimer: (() => void) | undefined;
@@ -269,29 +270,33 @@ export class BodyReader {
   }
 
   /**
-   * What has arrived since the last call, in place of `read`: for a body that is never whole in memory. Call it again once it has settled.
-   * Until then the connection is paused, so that no more than one read of uWS is buffered. `limit`: bytes of the whole body.
+   * What has arrived next, in place of `read`: for a body that is never whole in memory. Call it again once it has settled. Until then the
+   * connection is paused. uWS still reads on while a sender fills the socket faster than that takes, so chunks are kept as they come, since
+   * one buffer that grows would take longer. `limit`: bytes of the whole body.
    */
   async next(limit: number): Promise<Uint8Array | WholeBody | BodyEnd> {
     if (this.#limit === undefined) this.#stream(limit);
-    if (this.#refusal === undefined && this.#length === 0 && this.#receivedAt === undefined) {
+    // uWS gives an empty chunk with a head that came alone.
+    while (this.#refusal === undefined && this.#length === 0 && this.#receivedAt === undefined) {
       const more = new Promise<void>((resolve) => (this.#wakes = resolve));
       this.#lastChunkAt = this.#clock.now();
       this.#unpause();
       await more;
     }
     if (this.#refusal !== undefined) return this.#refusal;
-    if (this.#length === 0) return { kind: 'complete' };
-    const bytes = this.#buffer.subarray(0, this.#length);
-    this.#budget.release(this.#buffer.length);
-    this.#buffer = NO_BYTES;
-    this.#taken += this.#length;
-    this.#length = 0;
-    return bytes;
+    const piece = this.#pieces?.shift();
+    if (piece === undefined) return { kind: 'complete' };
+    this.#budget.release(piece.length);
+    this.#taken += piece.length;
+    this.#length -= piece.length;
+    return piece;
   }
 
   #stream(limit: number): void {
     this.#limit = limit;
+    this.#pieces = this.#length > 0 ? [this.#buffer.subarray(0, this.#length)] : [];
+    this.#budget.release(this.#buffer.length - this.#length);
+    this.#buffer = NO_BYTES;
     if (Math.max(this.#declared ?? 0, this.#length) > limit) this.#refuse('too-large');
     if (this.complete || this.#refusal !== undefined) return;
     this.#cancelTimer?.();
@@ -351,6 +356,13 @@ export class BodyReader {
     const needed = this.#length + chunk.length;
     if (this.#limit !== undefined && this.#taken + needed > this.#limit) {
       this.#refuse('too-large');
+    } else if (this.#pieces) {
+      if (chunk.length === 0) return;
+      if (!this.#budget.take(chunk.length, Math.max(needed, this.#declared ?? 0))) this.#refuse('no-room');
+      else {
+        this.#pieces.push(chunk.slice());
+        this.#length = needed;
+      }
     } else if (needed > this.#buffer.length && !this.#grow(needed)) {
       this.#refuse('no-room');
     } else {
@@ -380,8 +392,9 @@ export class BodyReader {
     this.#refusal = refusal;
     this.#cancelTimer?.();
     this.#cancelSilence?.();
-    this.#budget.release(this.#buffer.length);
+    this.#budget.release(this.#pieces ? this.#length : this.#buffer.length);
     this.#buffer = NO_BYTES;
+    this.#pieces = undefined;
     this.#body?.free();
     this.#unpause();
     this.#settle(refusal);

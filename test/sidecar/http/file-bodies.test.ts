@@ -35,6 +35,28 @@ t.test('a body arrives piece by piece, and no faster than it is taken', async (t
   t.equal(server.bodyBytes, 0);
 });
 
+t.test('a head that comes alone is no end of its body', async (t) => {
+  const asked = deferred();
+  const { connect: open } = await serve(t, async (exchange) => {
+    asked.resolve();
+    let received = 0;
+    for (;;) {
+      const piece = await exchange.receive(100);
+      if (piece instanceof Uint8Array) received += piece.length;
+      else {
+        exchange.reply({ status: 200, body: JSON.stringify({ ...piece, received }) });
+        return;
+      }
+    }
+  });
+  const caller = await open();
+  caller.send('POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 3\r\n\r\n');
+  await asked.promise;
+  await new Promise((resolve) => setImmediate(resolve));
+  caller.send('abc');
+  t.same(JSON.parse((await caller.response()).body), { kind: 'complete', received: 3 });
+});
+
 t.test('chunked too; one that is too large, or whose caller leaves, ends early', async (t) => {
   const kinds: string[] = [];
   const took = deferred();
