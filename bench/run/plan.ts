@@ -93,6 +93,7 @@ export const PLAN: readonly Bench[] = [
   bench('either', false, 7.5, 'soak/soak.js 6 90', 'soak'),
   bench('either', false, 3.3, 'http/conversations.bench.js', 'conversations-http'),
   bench('either', true, 3, 'http/sessions.bench.js', 'sessions-http'),
+  bench('either', true, 5, 'http/batch-beside.bench.js', 'batch-beside'),
   bench('either', false, 2.3, 'http/replica-fairness.bench.js', 'replica-fairness'),
   bench('either', false, 3.5, 'http/replica-kills.bench.js', 'replica-kills'),
   bench('prebuilt', false, 0.3, 'decisions/quality.bench.js', 'decision-quality'),

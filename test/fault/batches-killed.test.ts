@@ -1,6 +1,7 @@
 /**
- * A sidecar that runs a batch is killed at random times, repeatedly with one data folder. In the end each line has one answer, and the
- * batch has cost what its usage records say. `node dist/test/fault/batches-killed.test.js 200` kills it 200 times.
+ * A sidecar that runs a batch is killed at random times, repeatedly with one data folder, while other files are stored and deleted and other
+ * batches fail; each third time it is replaced, as by a new version. In the end each line has one answer, and the batch has cost what its
+ * usage records say. `node dist/test/fault/batches-killed.test.js 200` kills it 200 times.
  */
 import { writeFileSync } from 'node:fs';
 import { join } from 'node:path';
@@ -35,6 +36,24 @@ const start = async (): Promise<{ sidecar: Sidecar; client: OpenAI }> => {
   return { sidecar, client: new OpenAI({ apiKey: key, baseURL: sidecar.base, maxRetries: 0 }) };
 };
 
+/** Ids of files whose deletion was answered. */
+const deleted: string[] = [];
+
+/** Files that come and go, and batches that fail, until the sidecar is gone: it ends at any of their steps. */
+async function comeAndGo(client: OpenAI): Promise<void> {
+  for (;;) {
+    const file = await client.files.create({ file: await toFile(Buffer.from('no line'), 'in'), purpose: 'batch' });
+    const { id } = await client.batches.create({
+      input_file_id: file.id,
+      endpoint: '/v1/chat/completions',
+      completion_window: '24h',
+    });
+    await ended(client, id);
+    await client.files.delete(file.id);
+    deleted.push(file.id);
+  }
+}
+
 t.test(`killed ${ROUNDS} times: each line is answered once and billed once`, async (t) => {
   const lines = Array.from({ length: ROUNDS * MOST_ANSWERS }, (_, i) => chatLine(String(i), 1 + (i % 5)));
   let { sidecar, client } = await start();
@@ -46,14 +65,22 @@ t.test(`killed ${ROUNDS} times: each line is answered once and billed once`, asy
   });
   for (let round = 0; round < ROUNDS; round += 1) {
     const answers = Math.floor(Math.random() * MOST_ANSWERS);
+    const others = comeAndGo(client).catch((error: unknown) => error);
     await sidecar.logged('request', 1 + answers, ({ route }) => route === 'chat');
-    sidecar.child.kill('SIGKILL');
+    sidecar.child.kill(round % 3 === 2 ? 'SIGTERM' : 'SIGKILL');
     await sidecar.exited();
+    t.match(await others, /Connection error|50\d|429|404/);
     ({ sidecar, client } = await start());
   }
   const batch = await ended(client, id);
   const { total, completed, failed } = batch.request_counts ?? {};
   t.same([batch.status, total, completed, failed], ['completed', lines.length, lines.length, 0]);
+  for await (const other of client.batches.list({ limit: 100 }))
+    if (other.id !== id) t.equal((await ended(client, other.id)).status, 'failed');
+  const there = new Set<string>();
+  for await (const stored of client.files.list()) there.add(stored.id);
+  t.ok(deleted.length > 0 && deleted.every((gone) => !there.has(gone)), `${deleted.length} files were deleted`);
+  t.ok(there.size <= 2 + ROUNDS, `${there.size} are left: two of the batch, and what was cut off`);
   const answers = await answersIn(client, batch.output_file_id);
   t.equal(answers.length, lines.length);
   t.same(
