@@ -6,7 +6,7 @@ import { counted } from '../support/counted.js';
 import { LeakSearch } from '../support/leak-search.js';
 import { POOLING_CONTEXT, poolingModel } from '../support/pooling-models.js';
 import { RetentionWatch } from '../support/retention-watch.js';
-import { Sidecar } from '../support/sidecar.js';
+import { Sidecar, type LogLine } from '../support/sidecar.js';
 
 const common = { seats: 16, contextPerSeat: POOLING_CONTEXT, threads: 1 };
 const dataDir = t.testdir();
@@ -120,14 +120,24 @@ interface Ranking {
 
 t.test('a lost engine ends its lists, and the next one is served', async (t) => {
   const texts = Array.from({ length: 1024 }, () => 'what '.repeat(POOLING_CONTEXT - 2));
-  const lost = client.embeddings.create({ model: 'cls', input: texts }).then(
-    () => 'done',
-    (fault: unknown) => String(fault),
-  );
-  await counted(sidecar, 'seats_busy', 1, { model: 'cls' });
-  process.kill(sidecar.enginePid('cls'), 'SIGKILL');
+  let ended = false;
+  const lost = client.embeddings
+    .create({ model: 'cls', input: texts })
+    .then(
+      () => 'done',
+      (fault: unknown) => String(fault),
+    )
+    .finally(() => (ended = true));
+  const hasEnded = (): boolean => ended;
+  const ofCls = (line: LogLine): boolean => line['model'] === 'cls';
+  // Between two parts no engine has any of it, and the next engine gets the rest: then that one is killed too.
+  for (let life = 1; !hasEnded(); life += 1) {
+    await Promise.race([lost, sidecar.logged('engine ready', life, ofCls)]);
+    await Promise.race([lost, counted(sidecar, 'seats_busy', 1, { model: 'cls' })]);
+    if (!hasEnded()) process.kill(sidecar.enginePid('cls'), 'SIGKILL');
+    await Promise.race([lost, sidecar.logged('engine lost', life, ofCls)]);
+  }
   t.match(await lost, /^Error: 502 /);
-  await sidecar.logged('engine ready', 2, ({ model }) => model === 'cls');
   t.equal((await vectorsOf('cls', 'a')).length, 1);
 });
 
@@ -153,7 +163,7 @@ t.test('content leaves only in the answer, at the log’s most verbose level', a
     ['/rerank', { model: 'rank', query: canary(), documents: [{ text: canary(), [canary()]: canary() }] }],
   ] as const;
   for (const [path, body] of refused) t.equal((await watch.refused(await sidecar.post(path, body))).status, 400);
-  const texts = Array.from({ length: 1024 }, () => `${canary()} ${'what '.repeat(400)}`);
+  const texts = Array.from({ length: 256 }, () => `${canary()} ${'what '.repeat(100)}`);
   const lost = sidecar.post('/embeddings', { model: 'last', input: texts });
   await counted(sidecar, 'seats_busy', 1, { model: 'last' });
   process.kill(sidecar.enginePid('last'), 'SIGABRT');
