@@ -5,8 +5,8 @@ import type { ReplyFormat } from './reply-format.js';
 
 /** Sessions that go on turn by turn, by numbers that the sidecar gives them (sidecar/admission/sessions.ts). */
 export interface SequenceClaims {
-  /** The session that the job's sequence belongs to from now on. */
-  readonly session: number;
+  /** The session that the job's sequence belongs to from now on. Absent: the job is no turn of a session. */
+  readonly session?: number;
   /** Sessions that will go on soon: the job does not overwrite their sequences while another one is free. */
   readonly kept: readonly number[];
 }
@@ -30,7 +30,7 @@ export interface GenerateJob extends SamplingParams {
   readonly besideOthers?: boolean;
   /** Of a request of class batch on a lent seat: its prompt is computed after those of all other jobs. */
   readonly background?: true;
-  /** Absent: the job is no turn of a session. */
+  /** Absent: the job is no turn of a session, and no sequence is kept for one. */
   readonly claims?: SequenceClaims;
   readonly n: number;
   /**
@@ -59,6 +59,7 @@ export interface ScoreJob {
   readonly elsewhere?: StateElsewhere;
   readonly besideOthers?: boolean;
   readonly background?: true;
+  readonly claims?: SequenceClaims;
   /** Template head and input. */
   readonly input: Uint32Array;
   readonly questions: readonly ScoreQuestion[];

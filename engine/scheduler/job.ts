@@ -61,7 +61,7 @@ export interface Work {
   readonly besideOthers?: boolean | undefined;
   /** Its prompt is computed after those of all other jobs. Absent: it is not. */
   readonly background?: true | undefined;
-  /** Which sequences it must leave to sessions. Absent: none. */
+  /** Which sequences it leaves to sessions, and which session its own belongs to. Absent: none. */
   readonly claims?: SequenceClaims | undefined;
   /** No other sequence may share its decodes (a decision's result must not depend on the neighbours). */
   readonly isolated: boolean;

@@ -1,6 +1,6 @@
 import type { StepPart, PartResult } from './decoder.js';
 import { PromptPlan, PromptProgress } from './prompt-plan.js';
-import type { Output, ScoreJob, ScoreQuestion } from '../protocol/jobs.js';
+import type { Output, ScoreJob, ScoreQuestion, SequenceClaims } from '../protocol/jobs.js';
 import { tokenPrompt } from '../protocol/prompt.js';
 import type { WorkLimits } from './step-limits.js';
 import type { Branch, Work } from './job.js';
@@ -18,6 +18,7 @@ export class Scoring implements Work {
   readonly elsewhere: StateElsewhere | undefined;
   readonly besideOthers: boolean | undefined;
   readonly background: true | undefined;
+  readonly claims: SequenceClaims | undefined;
   readonly isolated: boolean;
   readonly countsEach = true;
   readonly reuse: 'any' | 'same-split';
@@ -38,6 +39,7 @@ export class Scoring implements Work {
     this.elsewhere = job.elsewhere;
     this.besideOthers = job.besideOthers;
     this.background = job.background;
+    this.claims = job.claims;
     this.items = job.questions.length;
     this.isolated = job.isolate;
     this.reuse = job.isolate ? 'same-split' : 'any';

@@ -33,6 +33,7 @@ import type { Judge } from './judge.js';
 import { CANDIDATES, LentShares, type LentAccount, type LentRequest } from './lent-accounts.js';
 import { HoldTime } from './measures.js';
 import { idleSeatsOf } from './seats.js';
+import type { Sessions } from './sessions.js';
 import type { QueueState } from './state.js';
 import type {
   Lease,
@@ -71,6 +72,7 @@ interface Parts {
   readonly config: QueueConfig;
   readonly state: QueueState;
   readonly judge: Judge;
+  readonly sessions: Sessions;
   readonly reusableTokens: ReusableTokens | undefined;
 }
 
@@ -79,6 +81,7 @@ export class LentSeats {
   readonly #config: QueueConfig;
   readonly #state: QueueState;
   readonly #judge: Judge;
+  readonly #sessions: Sessions;
   readonly #reusableTokens: ReusableTokens | undefined;
   readonly #queue: LendingQueue;
   /** The share of the seats that stays idle; 1: no seat is lent. */
@@ -102,6 +105,7 @@ export class LentSeats {
     this.#config = parts.config;
     this.#state = parts.state;
     this.#judge = parts.judge;
+    this.#sessions = parts.sessions;
     this.#reusableTokens = parts.reusableTokens;
     this.#queue = queue;
     this.#headroom = headroom;
@@ -360,7 +364,7 @@ export class LentSeats {
       replica: lent.replica,
       waitedMs: lent.waitedMs,
       lent: true,
-      claims: undefined,
+      claims: this.#sessions.claimsAt(lent.replica),
       takeSeat: () => false,
       freeSeat: () => undefined,
       whenWanted: () => undefined,

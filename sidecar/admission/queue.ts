@@ -126,7 +126,7 @@ export class SeatQueue {
     this.#judge = new Judge(this.#state, config, random, this.#overload, this.#forecast, this.#sessions);
     this.#choice = new SeatChoice(this.#state, this.#overload, this.#sessions, reusableTokens);
     this.#lent = new LentSeats(
-      { clock, config, state: this.#state, judge: this.#judge, reusableTokens },
+      { clock, config, state: this.#state, judge: this.#judge, sessions: this.#sessions, reusableTokens },
       { turn, enter: (request) => this.enter(request), closedFor: (deadlineAt) => this.#closedFor(deadlineAt) },
       options.headroom ?? 1,
     );
@@ -372,7 +372,7 @@ export class SeatQueue {
       waitedMs: queued.waitedMs,
       predictedMs: queued.predictedMs,
       lent: false,
-      claims: this.#sessions.claimsOf(queued),
+      claims: this.#sessions.claimsAt(queued.replica, queued.session),
       takeSeat: () => isHeld() && this.#turn(() => this.#takeSeat(queued)),
       freeSeat: () => {
         if (hasSeveral()) this.#turn(() => this.#returnSeats(queued, 1));

@@ -152,12 +152,15 @@ export class Sessions {
     return false;
   }
 
-  /** For the engine that gets the job of this request; undefined if it is no turn of a session. */
-  claimsOf({ session, replica }: QueuedRequest): SequenceClaims | undefined {
-    if (session === undefined) return undefined;
+  /**
+   * For the engine of a replica that gets a job, a turn of `session` if given: every job may overwrite a sequence. Undefined if it is no turn
+   * and no seat is kept there.
+   */
+  claimsAt(replica: number, session?: Session): SequenceClaims | undefined {
     const kept: number[] = [];
     for (const other of this.#kept) if (other.replica === replica) kept.push(other.id);
-    return { session: session.id, kept };
+    if (session !== undefined) return { session: session.id, kept };
+    return kept.length > 0 ? { kept } : undefined;
   }
 
   /** The first token of a request came `ms` after its job was sent; `cachedTokens` of its prompt were not computed again. */

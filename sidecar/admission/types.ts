@@ -56,8 +56,8 @@ export interface SeatNeeds {
 
 /** What an engine has to know of the sessions to choose a sequence for a job, as its protocol defines it. */
 export interface SequenceClaims {
-  /** The session that the job's sequence belongs to from now on. */
-  readonly session: number;
+  /** The session that the job's sequence belongs to from now on. Absent: the request is no turn of a session. */
+  readonly session?: number;
   /** The sessions whose seats are kept on its replica. */
   readonly kept: readonly number[];
 }
@@ -113,7 +113,7 @@ export interface Lease {
   readonly predictedMs?: number | undefined;
   /** Its seat is lent: it may be recalled at any time. */
   readonly lent: boolean;
-  /** What the engine has to know of sessions; undefined if the request is no turn of one. */
+  /** What the engine has to know of sessions to choose a sequence; undefined: nothing. */
   readonly claims: SequenceClaims | undefined;
   /** Takes a further seat of the same replica if one is free and no waiting request could use it. */
   takeSeat(): boolean;

@@ -66,6 +66,22 @@ t.test('the usage does not show what another account sent', async (t) => {
   t.ok(own > 256, `${own} of its own`);
 });
 
+t.test('requests of several replies and single ones leave a kept sequence to its session', async (t) => {
+  const messages: object[] = [{ role: 'system', content: 'You are a careful agent of one task. '.repeat(80) }];
+  const { text } = await ask(2, [...messages, { role: 'user', content: 'Begin.' }]);
+  const single = { model: CHAT, messages: [{ role: 'user', content: 'Hello.' }], max_tokens: 1 };
+  // The second time the sequence of the session is the free one that was used longest ago.
+  for (let i = 0; i < 2; i += 1)
+    await sidecar.post('/chat/completions', { ...single, n: SEATS }, { key: keys[0]?.key ?? null });
+  const next = [
+    { role: 'user', content: 'Begin.' },
+    { role: 'assistant', content: text },
+    { role: 'user', content: 'Go on.' },
+  ];
+  const { prompt, cached } = await ask(2, [...messages, ...next]);
+  t.ok(cached > 0.8 * prompt, `${cached} of ${prompt} tokens`);
+});
+
 t.test('twelve agents on four seats, without a host cache: their turns reuse most of their prompts', async (t) => {
   const sums = { prompt: 0, cached: 0 };
   await Promise.all(

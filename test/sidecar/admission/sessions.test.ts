@@ -40,8 +40,9 @@ class Desk {
     {
       keepMaxMs = KEEP_MAX_MS,
       hasCache = false,
+      headroom = 1,
       ...config
-    }: Partial<QueueConfig> & { keepMaxMs?: number; hasCache?: boolean } = {},
+    }: Partial<QueueConfig> & { keepMaxMs?: number; hasCache?: boolean; headroom?: number } = {},
   ) {
     this.queue = new SeatQueue({
       clock: this.clock,
@@ -49,6 +50,7 @@ class Desk {
       config: { maxWaitMs: 10_000, waitingPerSeat: 8, waitingBytes: 1e6, ...config },
       seats,
       sessions: { keepMaxMs, hasCache },
+      headroom,
     });
   }
 
@@ -232,8 +234,8 @@ t.test('a second turn while one runs is a session of its own', async (t) => {
   t.match(desk.report.sessions, { turns: { kept: 3 } });
 });
 
-t.test('the engine is told which sequences it must not overwrite', async (t) => {
-  const desk = new Desk();
+t.test('the engine is told with every job which sequences it must not overwrite', async (t) => {
+  const desk = new Desk(8, { headroom: 0 });
   const one = (await desk.serve('a', 1)).claims?.session;
   const two = (await desk.serve('b', 2)).claims?.session;
   const new3 = await desk.seat(desk.turn('a', 3));
@@ -241,7 +243,11 @@ t.test('the engine is told which sequences it must not overwrite', async (t) => 
   const again = await desk.seat(desk.turn('a', 1));
   t.same(again.claims, { session: one, kept: [two] });
   const single = await desk.seat(desk.single('a'));
-  t.equal(single.claims, undefined);
+  t.same(single.claims, { kept: [two] });
+  const lent = await desk.seat(desk.single('batch', { weight: 1, lent: true }));
+  t.same([lent.lent, lent.claims], [true, { kept: [two] }]);
+  await desk.seat(desk.turn('b', 2));
+  t.equal((await desk.seat(desk.single('a'))).claims, undefined, 'nothing where none is kept');
 });
 
 t.test('in an account further turns go before new sessions', async (t) => {
