@@ -82,15 +82,17 @@ export class Judge {
     const stands = this.#overload.standsFor(seatTokens);
     const hasReservation = again?.hasReservation ?? this.reservations.redeem(bodyKey, now);
 
-    // The longest wait and the deadline. A retry may wait as long as this request could.
+    // The longest wait and the deadline. A retry may wait as long as this request could. One at its reserved time takes a kept seat in the
+    // end (sessions.ts), whatever is predicted.
     const isSeatFree = claims || this.#isSeatFree(account, seatTokens);
     const wait = (): number => (isSeatFree ? 0 : this.predict(account, accountClass, seatTokens));
-    const predictedMs = this.#forecast.canPredict ? wait() : undefined;
+    const isPromised = hasReservation && this.#sessions.keepsSeats;
+    const predictedMs = this.#forecast.canPredict && !isPromised ? wait() : undefined;
     const budgetMs = this.#forecast.budgetMs(accountClass, request.deadlineAt);
     if (predictedMs !== undefined && predictedMs > budgetMs) {
       const byCalibration = predictedMs <= budgetMs * accountClass.calibration;
       if (byCalibration && !accountClass.hasSeatable) accountClass.refusedByCalibration();
-      return refuse(this.#state.replicas.kept > 0 ? 'sessions' : 'predicted', budgetMs);
+      return refuse(this.#sessions.keepsSeats ? 'sessions' : 'predicted', budgetMs);
     }
 
     let explores = again?.explores ?? false;
@@ -185,8 +187,9 @@ export class Judge {
     const newest = request && { request, order: Infinity, hasReservation: false, continues: false, seatTokens };
     const place = newest &&
       row.code === 'capacity_exceeded' && { place: this.#forecast.place(account, accountClass, newest) };
-    const reserves = row.reserves && this.#overload.standsFor(seatTokens);
-    const reserved = reserves ? this.reservations.offer(accountClass, bodyKey, this.#state.now) : undefined;
+    const fairMs = reason === 'sessions' ? this.#overload.fairEveryMs(account) : undefined;
+    const reserves = row.reserves && (fairMs !== undefined || this.#overload.standsFor(seatTokens));
+    const reserved = reserves ? this.reservations.offer(accountClass, bodyKey, this.#state.now, fairMs) : undefined;
     if (reserved) return { kind: 'refused', reason, retryAfterMs: reserved.ms, retry: reserved.kind, ...place };
     if (row.retryAfter === 'soon') return { kind: 'refused', reason, retryAfterMs: retryAfter(0, this.#random()) };
     const waitMs = this.predict(account, accountClass, seatTokens);

@@ -108,6 +108,13 @@ export class Overload {
     return this.#demand.load(this.#state.waiting);
   }
 
+  /** Mean time between two seats of an account's fair part of all that are given, ms. */
+  fairEveryMs({ weight }: Account): number {
+    let all = 0;
+    this.#state.active.each((other) => (all += other.weight));
+    return (this.#demand.everyMs * Math.max(all, weight)) / weight;
+  }
+
   /** Seat time of requests whose callers left before they had what they waited for, ms. */
   get leftMs(): number {
     return this.#leftMs;

@@ -122,7 +122,10 @@ export class SeatQueue {
     this.#sessions = new Sessions(this.#state, this.#forecast, sessions, { clock, expired });
     const parts = { state: this.#state, forecast: this.#forecast, overload: this.#overload };
     const turn = <T>(change: () => T): T => this.#turn(change);
-    this.#waits = new WaitTimers(clock, parts, turn, (queued, bound) => this.#refuse(queued, bound));
+    this.#waits = new WaitTimers(clock, parts, turn, (queued, bound) => {
+      if (bound === 'wait' && this.#sessions.takesPromised(queued)) this.#grant(queued);
+      else this.#refuse(queued, bound);
+    });
     this.#judge = new Judge(this.#state, config, random, this.#overload, this.#forecast, this.#sessions);
     this.#choice = new SeatChoice(this.#state, this.#overload, this.#sessions, reusableTokens);
     this.#lent = new LentSeats(

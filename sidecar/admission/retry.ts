@@ -3,6 +3,9 @@
  * Retry-After. So each class of an account reserves times at a part of the rate at which it is given seats: a retry
  * at its time, identified by its account and body, is admitted before its user's other requests. When the next such
  * time is too far ahead, requests get a long time that reserves nothing.
+ *
+ * The same holds, whatever the load, where seats are kept for sessions: these end when they end, so that a prediction says little. There a
+ * class reserves times at that part of its account's fair share of the seats, if it is given less.
  */
 import type { AccountClass } from './accounts.js';
 
@@ -59,20 +62,22 @@ export class RetryReservations {
   }
 
   /**
-   * The time for a request of this class to return. `key`: of its account and body; undefined if none can be reserved. Returns
-   * undefined if the class's load is low enough for a predicted wait.
+   * The time for a request of this class to return. `key`: of its account and body; undefined if none can be reserved. `fairMs`: seats are kept
+   * for sessions, and its account's fair part of all seats that are given is one each so many ms. Returns undefined if none is kept, and the
+   * class's load is low enough for a predicted wait.
    */
   offer(
     reserving: Pick<AccountClass, 'load' | 'demand' | 'reservedAt'>,
     key: string | undefined,
     now: number,
+    fairMs?: number,
   ): Retry | undefined {
-    if (reserving.load <= OVERLOAD) return undefined;
+    if (fairMs === undefined && reserving.load <= OVERLOAD) return undefined;
     this.#forgetPast(now);
     // It comes before its time, or is a copy: a further time would only take one from another.
     const pending = key === undefined ? undefined : this.#reservations[key];
     if (pending !== undefined && pending > now) return { kind: 'reserved', ms: Math.ceil(pending - now) };
-    const everyMs = reserving.demand.everyMs / RESERVED_SHARE;
+    const everyMs = Math.min(reserving.demand.everyMs, fairMs ?? Infinity) / RESERVED_SHARE;
     const at = Math.max(reserving.reservedAt + everyMs, now + MIN_RETRY_MS);
     const ms = Math.ceil(at - now);
     if (key === undefined || ms > MAX_RETRY_MS - ROUNDED_MS || this.size >= MAX_RESERVATIONS) {

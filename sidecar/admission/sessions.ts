@@ -21,6 +21,10 @@
  * **Taken** is a kept seat by an account that has the next turn and far fewer seats, so that none is starved by others' sessions: of
  * the account with the most seats for its weight the one that is idle longest.
  *
+ * **Promised** is a seat to a newcomer that was refused for want of seats that are not kept, at the time at which it was told to return
+ * (retry.ts). If it has found none by the end of its longest wait, it takes the kept one that is idle longest: that of a session that has
+ * most likely ended, since no session says that it has.
+ *
  * Bounds: MAX_SESSIONS are known, those not used for longest are forgotten first; MAX_NAMESAKES of one id. All is in memory: a restart
  * costs each session one computed prompt.
  */
@@ -81,6 +85,8 @@ export class Sessions {
   #ends: { readonly session: Session; readonly at: number }[] = [];
   #firstEnd = 0;
   #made = 0;
+  /** When a seat was last kept. */
+  #keptAt = -Infinity;
   /** The timer of the first keep that ends. */
   #timer: { readonly at: number; readonly cancel: () => void } | undefined;
   readonly #turns: Record<TurnStart, number> = { kept: 0, cold: 0, first: 0 };
@@ -103,6 +109,11 @@ export class Sessions {
 
   get counts(): SessionCounts {
     return { known: this.#all.size, turns: { ...this.#turns }, keeps: { ...this.#keeps } };
+  }
+
+  /** Whether seats are kept at present: one was, less than the longest keep ago. */
+  get keepsSeats(): boolean {
+    return this.#settings !== undefined && this.#state.now - this.#keptAt < this.#settings.keepMaxMs;
   }
 
   /**
@@ -256,15 +267,8 @@ export class Sessions {
     const leadMs = TAKE_LEAD * this.#settings.keepMaxMs;
     let found: Session | undefined;
     let most = 0;
-    for (const session of this.#kept) {
-      const other = this.#state.accountNamed(session.account);
-      if (
-        other === undefined ||
-        other === account ||
-        (this.#state.replicas.all[session.replica]?.contextPerSeat ?? 0) < seatTokens
-      )
-        continue;
-      const has = (other.running + other.kept) / other.weight;
+    for (const { session, other, has } of this.#keptFor(seatTokens)) {
+      if (other === account) continue;
       const isFarAhead = waiting === 0 && (other.virtualMs - account.virtualMs) * other.weight >= leadMs;
       if (
         (has < own && !isFarAhead) ||
@@ -276,6 +280,35 @@ export class Sessions {
       most = has;
     }
     return found;
+  }
+
+  /**
+   * The wait of a request has ended. If it came at its reserved time, it takes the kept seat that is idle longest, of an account with at
+   * least as many seats for its weight as its own. Returns whether it did; the seat is then free, and `queued.replica` is its replica.
+   */
+  takesPromised(queued: QueuedRequest): boolean {
+    const account = this.#state.accountOf(queued);
+    if (!queued.hasReservation || queued.phase !== 'ready') return false;
+    const own = (account.running + account.kept) / account.weight;
+    let found: Session | undefined;
+    for (const { session, has } of this.#keptFor(queued.seatTokens))
+      if (has >= own && (session.endedAt ?? 0) < (found?.endedAt ?? Infinity)) found = session;
+    if (found === undefined) return false;
+    this.taken(found);
+    queued.replica = found.replica;
+    return true;
+  }
+
+  /** The sessions whose kept seats hold so many tokens, each with its account, and the seats that this has for its weight. */
+  *#keptFor(
+    seatTokens: number,
+  ): Generator<{ readonly session: Session; readonly other: Account; readonly has: number }> {
+    for (const session of this.#kept) {
+      const other = this.#state.accountNamed(session.account);
+      const { contextPerSeat = 0 } = this.#state.replicas.all[session.replica] ?? {};
+      if (other === undefined || contextPerSeat < seatTokens) continue;
+      yield { session, other, has: (other.running + other.kept) / other.weight };
+    }
   }
 
   /** Another account takes its seat, which is then free. */
@@ -387,6 +420,7 @@ export class Sessions {
     if (ms < LEAST_KEEP_MS) return false;
     session.phase = 'kept';
     session.keptUntil = now + ms;
+    this.#keptAt = now;
     this.#kept.add(session);
     this.#state.keep(session, 1);
     return true;

@@ -73,6 +73,20 @@ t.test('no time is reserved for a class whose seats serve all of it, nor without
   t.equal(returns.offer(overloaded(), undefined, 100_000)?.kind, 'none');
 });
 
+t.test(
+  'where seats are kept for sessions, times are reserved at any load, and at half the fair share if that is more',
+  async (t) => {
+    const gapOf = (of: Pick<AccountClass, 'load' | 'demand' | 'reservedAt'>, fairMs: number): number => {
+      const returns = new RetryReservations();
+      const [first = 0, second = 0] = ['a', 'b'].map((key) => returns.offer(of, key, 100_000, fairMs)?.ms);
+      return second - first;
+    };
+    t.ok(Math.abs(gapOf(overloaded(), 10_000) - 2000) < 100, 'at half of its own seats');
+    t.equal(gapOf(overloaded(), 500), 1000);
+    t.equal(gapOf({ demand: new Demand(), load: 1, reservedAt: 0 }, 3000), 6000, 'of a class that was given none');
+  },
+);
+
 t.test('retries come back 1 to 59 s later, spread over a quarter more', async (t) => {
   t.equal(retryAfter(0, 0), 1000);
   t.equal(retryAfter(0, 1), 1250);

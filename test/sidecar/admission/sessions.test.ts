@@ -310,6 +310,55 @@ t.test('none is taken from an account with fewer than twice as many seats, for i
   t.notOk(await heavy.isSeated(heavy.single('c')), 'three at weight 16 are not many beside one at weight 4');
 });
 
+t.test(
+  'a newcomer that returns after Retry-After gets the seat that is idle longest, at the end of its wait',
+  async (t) => {
+    const desk = new Desk(4);
+    const lease = await desk.seat(desk.single('a'));
+    desk.clock.advance(100_000);
+    lease.release('done');
+    for (const session of [1, 2, 3]) {
+      const turn = await desk.seat(desk.turn('a', session));
+      turn.prefilled(20_000, 0);
+      desk.clock.advance(10);
+      turn.release('done');
+    }
+    await desk.seat(desk.single('b'));
+    const newcomer = (session: number): Ticket => desk.turn('a', session, { request: { bodyDigest: `${session}` } });
+    const refused = await newcomer(4).outcome;
+    t.match(refused, { kind: 'refused', reason: 'sessions', retry: 'reserved', retryAfterMs: 1000 });
+    desk.clock.advance(1000);
+    t.match(await newcomer(5).outcome, { kind: 'refused', reason: 'sessions' }, 'nothing was promised to another');
+    const promised = newcomer(4);
+    desk.clock.advance(9_999);
+    t.notOk(await desk.isSeated(promised));
+    desk.clock.advance(1);
+    t.ok(await desk.isSeated(promised));
+    t.match(desk.report, { busy: 2, kept: 2, sessions: { keeps: { taken: 1 } } });
+    for (const session of [2, 3]) await desk.seat(desk.turn('a', session));
+    t.match(desk.report.sessions.turns, { kept: 2 }, 'the others are where they were');
+  },
+);
+
+t.test('a promised seat is not taken from an account that has fewer seats', async (t) => {
+  const desk = new Desk(4, { maxWaitMs: 5000 });
+  const lease = await desk.seat(desk.single('a'));
+  desk.clock.advance(100_000);
+  lease.release('done');
+  const turn = await desk.seat(desk.turn('b', 1));
+  turn.prefilled(20_000, 0);
+  turn.release('done');
+  for (let i = 0; i < 3; i += 1) await desk.seat(desk.single('a'));
+  const newcomer = (): Ticket => desk.turn('a', 2, { request: { bodyDigest: 'x' } });
+  const refused = desk.ask('a', undefined, { bodyDigest: 'x' });
+  t.match(refused, { kind: 'refused', reason: 'sessions', retry: 'reserved' });
+  desk.clock.advance('kind' in refused ? refused.retryAfterMs : 0);
+  const promised = newcomer();
+  desk.clock.advance(5000);
+  t.match(await promised.outcome, { kind: 'refused', reason: 'wait' });
+  t.match(desk.report, { kept: 1 });
+});
+
 t.test('however short its pauses are, a session gives way to an account that is far behind', async (t) => {
   const desk = new Desk(2, { maxWaitMs: 1e7, keepMaxMs: 1000 });
   await desk.serve('a', 1, 10);
@@ -323,22 +372,27 @@ t.test('however short its pauses are, a session gives way to an account that is 
   t.ok(turns > 10 && turns < 30, `after ${turns} turns`);
 });
 
-/** Twelve agents on four seats, each with sessions of ten turns of about a second and pauses of about a tenth, for ten minutes. */
+/**
+ * Twelve agents on four seats, each with sessions of ten turns of about a second and pauses of about a tenth, for ten minutes. `beside`:
+ * requests of account b, four at a time, each with a prompt of its own.
+ */
 async function agentsAtWork(
   keepMaxMs: number,
-): Promise<{ readonly report: QueueReport; readonly refusals: readonly Refused[] }> {
+  beside?: Partial<QueueRequest>,
+): Promise<{ readonly report: QueueReport; readonly refusals: readonly Refused[]; readonly turns: number }> {
   const desk = new Desk(4, { keepMaxMs });
   const random = seeded(1);
   const refusals: Refused[] = [];
   const after = (ms: number): Promise<void> => new Promise((resolve) => desk.clock.after(ms, resolve));
   let sessions = 0;
-  const agent = async (): Promise<void> => {
+  let turns = 0;
+  const agent = async (account: string, perSession: number, request: Partial<QueueRequest>): Promise<void> => {
     let turn = 0;
     let session = (sessions += 1);
     for (;;) {
-      const ticket = desk.ask('a');
+      const ticket = desk.queue.enter({ account, weight: 4, bytes: 1, seatsWanted: 1, ...request });
       const prompt = promptOf(session, FIRST_TOKENS + MORE_TOKENS * turn);
-      if (!('kind' in ticket)) ticket.ready({ promptTokens: prompt.length, prefix: prefixHashes(prompt, 'a') });
+      if (!('kind' in ticket)) ticket.ready({ promptTokens: prompt.length, prefix: prefixHashes(prompt, account) });
       const outcome = 'kind' in ticket ? ticket : await ticket.outcome;
       if (outcome.kind === 'refused') {
         refusals.push(outcome);
@@ -347,15 +401,17 @@ async function agentsAtWork(
         await after(500 + 1000 * random());
         outcome.lease.prefilled(FIRST_TOKENS * TOKEN_MS, 0);
         outcome.lease.release('done');
+        turns += account === 'a' ? 1 : 0;
         await after(200 * random());
-        turn = (turn + 1) % 10;
+        turn = (turn + 1) % perSession;
         if (turn === 0) session = sessions += 1;
       } else return;
     }
   };
-  for (let i = 0; i < 12; i += 1) void agent();
+  for (let i = 0; i < 12; i += 1) void agent('a', 10, { session: { name: undefined } });
+  for (let i = 0; i < 4 && beside !== undefined; i += 1) void agent('b', 1, beside);
   while (desk.clock.step(600_000)) await later();
-  return { report: desk.report, refusals };
+  return { report: desk.report, refusals, turns };
 }
 
 t.test('more agents than seats: their turns find their seats, and a newcomer is refused at once', async (t) => {
@@ -368,6 +424,18 @@ t.test('more agents than seats: their turns find their seats, and a newcomer is 
   const off = (await agentsAtWork(0)).report.sessions.turns;
   t.equal(off.kept, 0, 'none is kept with 0');
 });
+
+t.test(
+  'an account that opens sessions and never continues them takes no more from others than its requests do',
+  async (t) => {
+    const names = { name: 'the id of another account’s session' };
+    const single = await agentsAtWork(KEEP_MAX_MS, {});
+    for (const session of [{ name: undefined }, names]) {
+      const opened = await agentsAtWork(KEEP_MAX_MS, { session });
+      t.ok(opened.turns > 0.97 * single.turns, `${opened.turns} turns of others instead of ${single.turns}`);
+    }
+  },
+);
 
 t.test('an account whose requests are never continued keeps no seat after its first ones', async (t) => {
   const desk = new Desk(4);
@@ -431,6 +499,43 @@ t.test('with a cache of overwritten states no seat is kept until turns show what
     lease.release('done');
   }
   t.match(desk.report, { kept: 1 });
+});
+
+t.test('where no seat is kept, as at an external server, sessions are counted, and go on first', async (t) => {
+  const desk = new Desk(1, { keepMaxMs: 0 });
+  await desk.serve('a', 1);
+  t.match(desk.report, { kept: 0 });
+  const running = await desk.seat(desk.single('a'));
+  const [fresh, further] = [desk.turn('a', 2), desk.turn('a', 1)];
+  running.release('done');
+  t.ok(await desk.isSeated(further));
+  t.notOk(await desk.isSeated(fresh));
+  t.match(desk.report.sessions, { known: 1, turns: { first: 1, kept: 0, cold: 1 } });
+});
+
+t.test('a kept seat is not lent, and a turn whose seat is kept recalls no lent one', async (t) => {
+  const desk = new Desk(4, { headroom: 0 });
+  await desk.serve('a', 1);
+  const lent = [0, 1, 2, 3].map(() => desk.single('batch', { weight: 1, lent: true }));
+  const seated = await Promise.all(lent.map((ticket) => desk.isSeated(ticket)));
+  t.strictSame(seated, [true, true, true, false]);
+  t.ok(await desk.isSeated(desk.turn('a', 1)));
+  t.match(desk.report, { busy: 1, kept: 0, lent: { seats: 3, ends: { recalled: 0 } } });
+  const next = desk.turn('b', 2);
+  t.ok(await desk.isSeated(next), 'another one recalls the youngest');
+  t.match(desk.report, { busy: 2, lent: { seats: 2, ends: { recalled: 1 } } });
+});
+
+t.test('callers who leave while seats are kept count for the patience of their account', async (t) => {
+  const desk = new Desk(2);
+  await desk.serve('a', 1);
+  await desk.seat(desk.single('a'));
+  for (let i = 0; i < 5; i += 1) {
+    const waits = desk.single('b', { awaits: 'first-token' });
+    desk.clock.advance(100);
+    waits.cancel('disconnected');
+  }
+  t.ok(desk.report.overload.patience['first-token'].p50 !== undefined);
 });
 
 t.test('without the setting nothing is recognised', async (t) => {
