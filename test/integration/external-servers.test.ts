@@ -174,6 +174,19 @@ t.test('tools that the model may choose are refused, and a call that must come i
   t.match(stubs.vllm.bodies.at(-1), { structured_outputs: { grammar: /^root ::= / } });
 });
 
+t.test('turns of a session are counted by the id in each header that clients send, and no seat is kept', async (t) => {
+  const turns = (seat: string): Promise<number> =>
+    sidecar.metric(`ra_sidecar_session_turns{model="vllm",seat="${seat}"}`);
+  for (const name of ['x-claude-code-session-id', 'session-id', 'x-session-id', 'x-opencode-session']) {
+    const [first, cold] = [await turns('first'), await turns('cold')];
+    for (const id of ['one', 'one', 'two'])
+      await sidecar.post('/v1/chat/completions', body('vllm', false), { [name]: `${name} ${id}` });
+    t.strictSame([(await turns('first')) - first, (await turns('cold')) - cold], [2, 1], name);
+  }
+  t.equal(await sidecar.metric('ra_sidecar_seats_kept{model="vllm"}'), 0);
+  t.equal(await turns('kept'), 0);
+});
+
 t.test('a server that refuses is given fewer, and who was refused goes back and is served', async (t) => {
   stubs.vllm.refused = new Set([stubs.vllm.bodies.length]);
   t.match(await observe('vllm', false), { status: 200, outcome: 'done' });

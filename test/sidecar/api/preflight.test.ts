@@ -1,5 +1,5 @@
 import t from 'tap';
-import { timeAllowed } from '../../../sidecar/api/preflight.js';
+import { sessionNameOf, timeAllowed } from '../../../sidecar/api/preflight.js';
 
 function allowed(header: string | undefined, timeoutMs: number, vouched: boolean): number | undefined {
   const head = { header: (name: string) => (name === 'x-ra-deadline-ms' ? header : undefined) };
@@ -30,3 +30,18 @@ t.test('a value that is no integer of milliseconds is ignored', async (t) => {
     t.equal(allowed(header, 1000, true), 1000, header);
   }
 });
+
+t.test(
+  'an id names a session of its account alone, and the one in the body goes before that in a header',
+  async (t) => {
+    const head = { header: (name: string) => (name === 'x-session-id' ? 'one' : undefined) };
+    const none = { header: () => undefined };
+    const name = sessionNameOf(head, {}, 'a');
+    t.equal(sessionNameOf(none, { sessionId: 'one' }, 'a'), name);
+    t.equal(sessionNameOf(head, { sessionId: 'two' }, 'a'), sessionNameOf(none, { sessionId: 'two' }, 'a'));
+    t.not(sessionNameOf(head, {}, 'b'), name);
+    t.notMatch(name, /one/, 'the id itself is not kept');
+    t.equal(sessionNameOf(none, {}, 'a'), undefined);
+    t.equal(sessionNameOf({ header: () => '' }, {}, 'a'), undefined);
+  },
+);
