@@ -145,7 +145,7 @@ export class ModelCard {
     this.#note.hidden = queue.accounts.length < 2;
     const { waiting, waitingBytes } = queue;
     const waits = waiting === 0 ? 'nobody waits' : `${some(waiting, 'request')} waiting, ${bytes(waitingBytes)}`;
-    say(this.#waits, [waits, ...lentInWords(queue.lent)].join(' · '));
+    say(this.#waits, [waits, ...sessionsInWords(queue.sessions), ...lentInWords(queue.lent)].join(' · '));
     const words = range === 'minute' ? span : 'since start';
     // Without an earlier snapshot there is no difference yet.
     const before = range === 'minute' ? (minuteAgo ?? model) : undefined;
@@ -176,6 +176,20 @@ export function overloadInWords(load) {
 export function draftsInWords({ drafted, accepted }) {
   if (drafted === 0) return [];
   return [`${some(drafted, 'token')} drafted, ${Math.round((100 * accepted) / drafted)} % of them right`];
+}
+
+/**
+ * What kept seats did since the start, once there was a further turn.
+ *
+ * @param {Pick<ModelView['queue']['sessions'], 'turns' | 'keeps'>} sessions
+ * @returns {string[]}
+ */
+export function sessionsInWords({ turns, keeps }) {
+  const further = turns.kept + turns.cold;
+  if (further === 0) return [];
+  const { expired, taken, lost } = keeps;
+  const ends = `kept seats ended unused: ${count(expired)} expired, ${count(taken)} taken, ${count(lost)} lost`;
+  return [`${count(turns.kept)} of ${count(further)} further turns of sessions had their seat, ${ends}`];
 }
 
 /**

@@ -122,6 +122,17 @@ t.test('an overload is explained, and facts of a delivery are shown once there i
   const { draftsInWords } = await page<{ readonly draftsInWords: (tokens: object) => string[] }>('model.js');
   t.strictSame(draftsInWords({ drafted: 1200, accepted: 900 }), ['1,200 tokens drafted, 75 % of them right']);
   t.strictSame(draftsInWords({ drafted: 0, accepted: 0 }), []);
+  const { sessionsInWords } = await page<{ readonly sessionsInWords: (sessions: object) => string[] }>('model.js');
+  const turns = { kept: 1200, cold: 34, first: 5 };
+  const keeps = { continued: 1200, expired: 8, taken: 2, lost: 1 };
+  t.strictSame(sessionsInWords({ turns, keeps }), [
+    '1,200 of 1,234 further turns of sessions had their seat, kept seats ended unused: 8 expired, 2 taken, 1 lost',
+  ]);
+  t.strictSame(
+    sessionsInWords({ turns: { ...turns, kept: 0, cold: 0 }, keeps }),
+    [],
+    'nothing of sessions of one turn',
+  );
   const { usageFacts } = await page<{
     readonly usageFacts: (snapshot: Pick<Snapshot, 'at' | 'spool'>) => readonly (readonly string[])[];
   }>('upkeep.js');
