@@ -5,28 +5,33 @@
  *
  * CELLS: a part of the names of the cells that are run and printed; all are kept among bench/results. MINUTES (60) are simulated.
  */
-import { keep, type Row } from '../support/results.js';
+import { chart, type Panel } from '../support/chart.js';
+import { keep, keepFile, type Row } from '../support/results.js';
 import { CPU, GPU } from './sessions/stand-in-engine.js';
-import { at, simulate, type Agents } from './sessions/simulate.js';
+import { at, simulate, type AgentFigures, type Agents } from './sessions/simulate.js';
 
 const only = process.argv[2] ?? '';
 const minutes = Number(process.argv[3] ?? 60);
 const KEEP_MAX_MS = 60_000;
+const CHART = 'sessions.svg';
+const SEATS = 24;
+const AGENTS = [12, 16, 24, 32, 48, 64, 96] as const;
 
 const eight = (agents: number): number[] => Array.from({ length: 8 }, () => agents);
-const base = { device: GPU, seats: 24, seed: 1, minutes, keepMaxMs: 0 } as const;
+const base = { device: GPU, seats: SEATS, seed: 1, minutes, keepMaxMs: 0 } as const;
 
 const CELLS: readonly (readonly [string, Agents])[] = [
-  ...[12, 16, 24, 32, 48, 64, 96].map(
-    (agents) => [`24 seats, ${agents} agents`, { ...base, agents: split(agents) }] as const,
-  ),
+  ...AGENTS.map((agents) => [cellOf(agents), { ...base, agents: split(agents) }] as const),
   ['24 seats, 64 agents, seed 2', { ...base, agents: eight(8), seed: 2 }],
   ['24 seats, 64 agents, seed 3', { ...base, agents: eight(8), seed: 3 }],
   ['24 seats, pauses of 8 s', { ...base, agents: eight(8), pauseMs: 8000 }],
   ['24 seats, pauses of 30 s', { ...base, agents: eight(8), pauseMs: 30_000 }],
+  ['24 seats, 12 agents, pauses of 30 s', { ...base, agents: split(12), pauseMs: 30_000 }],
   ['24 seats, prompts shortened at turn 12', { ...base, agents: eight(8), compactsAt: 12 }],
   ['24 seats, a session beside each from turn 5 on', { ...base, agents: eight(6), forksAt: 5 }],
   ['24 seats, 36 agents of one account, 4 of each of seven', { ...base, agents: [36, 4, 4, 4, 4, 4, 4, 4] }],
+  ['24 seats, 36 agents of one account, 1 of each of seven', { ...base, agents: [36, 1, 1, 1, 1, 1, 1, 1] }],
+  ['24 seats, 64 agents, twelve people with chats', { ...base, agents: eight(8), chats: 12 }],
   ['24 seats, 64 agents, single requests', { ...base, agents: eight(8), singlesPerSecond: 0.1 }],
   ['24 seats, 24 agents, 200 sessions an hour beside', { ...base, agents: eight(3), openPerHour: 200 }],
   ['8 seats, 64 agents', { ...base, seats: 8, agents: eight(8) }],
@@ -57,20 +62,48 @@ const CELLS: readonly (readonly [string, Agents])[] = [
   ],
 ];
 
+function cellOf(agents: number): string {
+  return `${SEATS} seats, ${agents} agents`;
+}
+
 /** Agents of eight accounts, as evenly as can be. */
 function split(agents: number): number[] {
   return Array.from({ length: 8 }, (_, i) => Math.floor((agents + i) / 8));
 }
 
+/** The turns of all accounts but the first, as a share of those that they make where the first has no agents; empty if it has no more than they. */
+async function besideFirst(load: Agents, { turnsOf }: AgentFigures): Promise<string> {
+  const [first = 0, second = 0] = load.agents;
+  if (first <= second) return '';
+  const others = (turns: readonly number[]): number => turns.slice(1).reduce((sum, count) => sum + count, 0);
+  const alone = await simulate({ ...load, agents: [0, ...load.agents.slice(1)] });
+  return (others(turnsOf) / others(alone.turnsOf)).toFixed(2);
+}
+
+/** A curve over the agents for each seat, of the cells that differ in nothing else. */
+function panel(title: string, unit: string, value: (figures: AgentFigures) => number): Panel {
+  const lines = HOW.map(([name]) => ({
+    name,
+    points: AGENTS.map((agents) => {
+      const figures = found.get(`${cellOf(agents)}, ${name}`);
+      return { load: Number((agents / SEATS).toFixed(2)), share: figures === undefined ? 0 : value(figures) };
+    }),
+  }));
+  return { title, unit, percent: true, lines };
+}
+
+const HOW = [
+  ['not kept', 0],
+  ['kept', KEEP_MAX_MS],
+] as const;
+const found = new Map<string, AgentFigures>();
 const rows: Row[] = [];
 for (const [cell, load] of CELLS.filter(([name]) => name.includes(only))) {
-  for (const [how, keepMaxMs] of [
-    ['not kept', 0],
-    ['kept', KEEP_MAX_MS],
-  ] as const) {
-    const found = await simulate({ ...load, keepMaxMs });
-    const { reused, turnsPerSecond, first, further, sessions, singles, jain, refused, returned, turnsOf, report } =
-      found;
+  for (const [how, keepMaxMs] of HOW) {
+    const figures = await simulate({ ...load, keepMaxMs });
+    found.set(`${cell}, ${how}`, figures);
+    const { reused, turnsPerSecond, first, further, sessions, singles, jain, refused, returned, report } = figures;
+    const light = [...singles, ...figures.chats];
     rows.push({
       cell,
       seats: how,
@@ -81,24 +114,47 @@ for (const [cell, load] of CELLS.filter(([name]) => name.includes(only))) {
       'further turn p50, s': at(further, 0.5),
       'p99, s ': at(further, 0.99),
       'session p50, s': at(sessions, 0.5),
-      'single p99, s': singles.length > 0 ? at(singles, 0.99) : '',
+      'singles’ or chats’ p99, s': light.length > 0 ? at(light, 0.99) : '',
       'Jain of turns': jain.toFixed(3),
+      'light accounts’ turns, of those alone': await besideFirst({ ...load, keepMaxMs }, figures),
       refused,
       'in after Retry-After': Number.isNaN(returned) ? '' : returned.toFixed(2),
       'seats taken': report.sessions.keeps.taken,
     });
     const { refused: reasons, sessions: counts } = report;
-    process.stdout.write(`${JSON.stringify({ ...rows.at(-1), turnsOf, counts, reasons })}\n`);
+    process.stdout.write(`${JSON.stringify({ ...rows.at(-1), turnsOf: figures.turnsOf, counts, reasons })}\n`);
   }
 }
 
 if (only === '') {
+  const most = Math.max(...[...found.values()].map(({ turnsPerSecond }) => turnsPerSecond));
+  await keepFile(
+    CHART,
+    chart(
+      'More agents than seats',
+      `${SEATS} seats, times of 8 B weights on a GPU, ${minutes} simulated minutes a point.`,
+      [
+        panel('Turns a second', `share of the most, ${most.toFixed(2)} a second`, (of) => of.turnsPerSecond / most),
+        panel('Prompt tokens reused', 'share of the prompt tokens of all turns', ({ reused }) => reused),
+      ],
+      'agents for each seat',
+    ),
+  );
   await keep('sessions', {
     title: 'Agents’ sessions, with seats that are kept for them and without',
     simulated: true,
     about: [
+      `![Turns a second and prompt tokens reused against the agents for each seat](${CHART})`,
       `The product's seat queue, and a stand-in engine with times measured of 8 B weights on a GPU (\`CPU\`: of 150 M weights, with a tenth of the tokens), on a simulated clock; ${minutes} minutes after ten that are not counted. Agents of eight accounts work on one session after the other, each of 20 turns from 4,000 to 40,000 prompt tokens; pauses between turns are 0.3 s mostly, 1 to 10 s for one in ten, longer for one in twenty. \`queue.maxWaitMs\` is 10 s; who is refused returns after Retry-After. Times are from the first try of a request to the end of its reply.`,
+      'In after Retry-After: of the returns at a time below 59 s, which is the longest and promises nothing. Jain: of the turns of an account over the seats that max-min fairness gives its agents. Light accounts’ turns: of all accounts but the first, over those that they make where the first has no agents.',
     ],
     rows,
+    conclusions: [
+      '## Limits',
+      '*Long pauses.* A kept seat is idle while its agent pauses: with pauses of 30 s, 24 seats serve at most one turn in 30 s and a turn’s time each, 0.7 a second. A short prompt costs less to compute again than a seat that is idle for 30 s, so its seat is not kept that long.',
+      '*Shortened prompts.* Where no seat is kept they cost half as much to compute again as others, so keeping seats gains less; with kept seats the turns a second are those of the other cells.',
+      '*Light accounts beside a heavy one* get the seats that they ask for, up to their share; their turns take longer than alone, since all seats’ steps share the device.',
+      '*Newcomers.* Half of the seats that an account gets, or of its share, are promised to newcomers, those that return first. Others are told 59 s: with 64 agents on 24 seats, forty wait for a seat that comes free each nine seconds, and clients do not wait for longer than a minute by themselves. Tried, with 24 to 64 agents on 24 seats and 64 on 8, half an hour each: only not refusing a newcomer at its time (0.63 to 0.72 got in); taking the seat that is idle longest at once (0.87 to 0.99, with 2 % fewer turns and a p99 of further turns of 137 s instead of 15 s); at once if half of its time is over (0.61 to 0.97); promising all seats (0.49 to 0.91).',
+    ],
   });
 }

@@ -46,8 +46,13 @@ const PLOT = { left: 56, top: 44, width: 268, height: 160 };
 const LABEL_GAP = 15;
 const COLUMNS = 2;
 
-/** All panels have the same loads; the axis of loads is logarithmic. */
-export function chart(title: string, subtitle: string, panels: readonly Panel[]): string {
+/** All panels have the same loads, of which `axis` says what they are; the axis is logarithmic. */
+export function chart(
+  title: string,
+  subtitle: string,
+  panels: readonly Panel[],
+  axis = 'load, times what the seats can serve',
+): string {
   const height = TOP + Math.ceil(panels.length / COLUMNS) * PANEL.height;
   return [
     `<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 ${WIDTH} ${height}" width="${WIDTH}" height="${height}" role="img" aria-labelledby="title about">`,
@@ -59,13 +64,13 @@ export function chart(title: string, subtitle: string, panels: readonly Panel[])
     text(24, 58, 'note', subtitle),
     ...panels.map(
       (panel, i) =>
-        `<g transform="translate(${(i % COLUMNS) * PANEL.width} ${TOP + Math.floor(i / COLUMNS) * PANEL.height})">\n${drawn(panel)}\n</g>`,
+        `<g transform="translate(${(i % COLUMNS) * PANEL.width} ${TOP + Math.floor(i / COLUMNS) * PANEL.height})">\n${drawn(panel, axis)}\n</g>`,
     ),
     '</svg>\n',
   ].join('\n');
 }
 
-function drawn({ title, unit, percent, lines }: Panel): string {
+function drawn({ title, unit, percent, lines }: Panel, axis: string): string {
   const loads = (lines[0]?.points ?? []).map(({ load }) => load);
   const x = scale(loads);
   const ticks = [0, 0.25, 0.5, 0.75, 1];
@@ -80,7 +85,7 @@ function drawn({ title, unit, percent, lines }: Panel): string {
       `<path class="axis" d="M${fixed(x(load))} ${fixed(y(0))}v4"/>`,
       text(x(load), y(0) + 18, 'tick middle', `${load}×`),
     ]),
-    text(PLOT.left + PLOT.width / 2, y(0) + 36, 'note middle', 'load, times what the seats can serve'),
+    text(PLOT.left + PLOT.width / 2, y(0) + 36, 'note middle', axis),
     // The last line is drawn under the others, since it is broad: coinciding lines can all be seen.
     ...lines.map((line, i) => curve(line, styleOf(i, lines.length), x)).reverse(),
     ...labels(lines, x),

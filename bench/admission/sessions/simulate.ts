@@ -30,6 +30,8 @@ export interface Agents {
   readonly forksAt?: number;
   /** Requests of one light account that are no turns, a second. */
   readonly singlesPerSecond?: number;
+  /** People of another light account: each has one chat after the other, of six turns up to 3,000 tokens, and reads for half a minute. */
+  readonly chats?: number;
   readonly keepMaxMs: number;
   readonly seed: number;
   /** Simulated time that is counted, after ten minutes that are not. */
@@ -40,13 +42,14 @@ export interface AgentFigures {
   /** Share of the prompt tokens of all requests that was not computed again. */
   readonly reused: number;
   readonly turnsPerSecond: number;
-  /** From a turn's first try to the end of its reply, s: of sessions' first turns, of further ones, of single requests. */
+  /** From a turn's first try to the end of its reply, s: of agents' first turns, of further ones, of single requests, of chats. */
   readonly first: readonly number[];
   readonly further: readonly number[];
   readonly singles: readonly number[];
+  readonly chats: readonly number[];
   /** From a session's first try to its end, s. */
   readonly sessions: readonly number[];
-  /** Jain's index of the turns of the accounts with agents, for each agent alike. */
+  /** Jain's index of the turns of the accounts with agents, over the seats that each has by max-min fairness. */
   readonly jain: number;
   readonly turnsOf: readonly number[];
   readonly refused: number;
@@ -60,13 +63,20 @@ const SHARED_PART = 0.85;
 const CHUNK = 64;
 const SINGLE_TOKENS = 500;
 const SINGLES = 'singles';
+const CHATS = 'chats';
+const CHAT = { promptTokens: [500, 3000], pauseMs: 30_000, turns: 6 } as const;
 const MAX_WAIT_MS = 10_000;
 /** A Retry-After that is as long as clients wait tells no time at which a seat is free. */
 const LONGEST_RETRY_MS = 59_000;
 
+/** What one session is made of. */
+type Shape = Pick<Agents, 'promptTokens' | 'pauseMs' | 'compactsAt' | 'forksAt' | 'turns'>;
+
 /** One request until it was answered. */
 interface Asked {
   readonly account: string;
+  /** The list that its time is kept in. */
+  readonly times: number[];
   /** Of the state in the engine; another one after compaction. */
   readonly content: number;
   readonly turn: number;
@@ -95,6 +105,7 @@ class Simulation {
   readonly #first: number[] = [];
   readonly #further: number[] = [];
   readonly #singles: number[] = [];
+  readonly #chats: number[] = [];
   readonly #sessions: number[] = [];
   readonly #turnsOf: number[];
   #before = { prompt: 0, cached: 0 };
@@ -119,14 +130,16 @@ class Simulation {
   }
 
   begin(): void {
-    const { agents, openPerHour = 0, singlesPerSecond = 0 } = this.#load;
+    const { agents, openPerHour = 0, singlesPerSecond = 0, chats = 0 } = this.#load;
     agents.forEach((count, account) => {
       for (let i = 0; i < count; i += 1) this.agenda.after(this.#random() * 60_000, () => this.#work(account));
     });
+    for (let i = 0; i < chats; i += 1) this.agenda.after(this.#random() * 60_000, () => this.#chat());
     this.#poisson(openPerHour / 3600, () => this.#session(Math.floor(this.#random() * agents.length), () => undefined));
     this.#poisson(singlesPerSecond, () => {
       this.#ask({
         account: SINGLES,
+        times: this.#singles,
         content: (this.#contents += 1),
         turn: 0,
         promptTokens: SINGLE_TOKENS,
@@ -142,7 +155,8 @@ class Simulation {
   }
 
   figures(): AgentFigures {
-    const { agents, minutes } = this.#load;
+    const { agents, minutes, seats } = this.#load;
+    const fair = fairSeats(seats, agents);
     const { promptTokens, cachedTokens } = this.#engine;
     const turns = this.#turnsOf.reduce((sum, count) => sum + count, 0);
     return {
@@ -151,8 +165,9 @@ class Simulation {
       first: this.#first,
       further: this.#further,
       singles: this.#singles,
+      chats: this.#chats,
       sessions: this.#sessions,
-      jain: jain(this.#turnsOf.map((count, account) => count / (agents[account] ?? 1))),
+      jain: jain(this.#turnsOf.map((count, account) => count / (fair[account] ?? 1)).filter(Number.isFinite)),
       turnsOf: this.#turnsOf,
       refused: this.#refused,
       returned: this.#served / this.#returns,
@@ -174,17 +189,24 @@ class Simulation {
     this.#session(account, () => this.agenda.after(1000 + 4000 * this.#random(), () => this.#work(account)));
   }
 
-  #session(account: number, ended: () => void, turns = this.#load.turns ?? 20): void {
-    const { promptTokens: [first, last] = [4000, 40_000], compactsAt, forksAt } = this.#load;
+  /** A person of the account of chats. */
+  #chat(): void {
+    this.#session(undefined, () => this.agenda.after(this.#pauseMs(CHAT.pauseMs), () => this.#chat()), CHAT);
+  }
+
+  /** `account`: undefined: that of chats. */
+  #session(account: number | undefined, ended: () => void, shape: Shape = this.#load): void {
+    const { promptTokens: [first, last] = [4000, 40_000], compactsAt, forksAt, pauseMs, turns = 20 } = shape;
     const begunAt = this.agenda.now();
     const grows = (last - first) / Math.max(1, turns - 1);
     let content = (this.#contents += 1);
     let promptTokens = first;
     const ask = (turn: number): void => {
       const replyTokens = this.#replyTokens();
-      if (turn === forksAt && turns > 5) this.#session(account, () => undefined, 5);
+      if (turn === forksAt && turns > 5) this.#session(account, () => undefined, { ...shape, turns: 5 });
       this.#ask({
-        account: `account ${account}`,
+        account: account === undefined ? CHATS : `account ${account}`,
+        times: account === undefined ? this.#chats : turn === 1 ? this.#first : this.#further,
         content,
         turn,
         promptTokens,
@@ -192,9 +214,9 @@ class Simulation {
         sharedTokens: SHARED_PART * first,
         askedAt: this.agenda.now(),
         answered: () => {
-          if (this.#counts) this.#turnsOf[account] = (this.#turnsOf[account] ?? 0) + 1;
+          if (this.#counts && account !== undefined) this.#turnsOf[account] = (this.#turnsOf[account] ?? 0) + 1;
           if (turn === turns) {
-            if (this.#counts) this.#sessions.push((this.agenda.now() - begunAt) / 1000);
+            if (this.#counts && account !== undefined) this.#sessions.push((this.agenda.now() - begunAt) / 1000);
             ended();
             return;
           }
@@ -204,7 +226,7 @@ class Simulation {
             promptTokens = first;
             content = this.#contents += 1;
           }
-          this.agenda.after(this.#pauseMs(), () => ask(turn + 1));
+          this.agenda.after(this.#pauseMs(pauseMs), () => ask(turn + 1));
         },
       });
     };
@@ -269,14 +291,10 @@ class Simulation {
       },
       ended: () => {
         lease.release('done');
-        if (this.#counts) this.#listOf(asked).push((this.agenda.now() - asked.askedAt) / 1000);
+        if (this.#counts) asked.times.push((this.agenda.now() - asked.askedAt) / 1000);
         asked.answered();
       },
     });
-  }
-
-  #listOf({ turn }: Asked): number[] {
-    return turn === 0 ? this.#singles : turn === 1 ? this.#first : this.#further;
   }
 
   get #counts(): boolean {
@@ -288,8 +306,7 @@ class Simulation {
     return Math.max(1, Math.round(least + (most - least) * this.#random()));
   }
 
-  #pauseMs(): number {
-    const { pauseMs = 'tools' } = this.#load;
+  #pauseMs(pauseMs: number | 'tools' = 'tools'): number {
     const exponential = -Math.log(1 - this.#random());
     if (pauseMs !== 'tools') return pauseMs * exponential;
     const kind = this.#random();
@@ -303,6 +320,18 @@ function mixed(a: number, b: number): number {
   let hash = Math.imul(a, 0x9e3779b1) ^ Math.imul(b + 1, 0x85ebca6b);
   hash = Math.imul(hash ^ (hash >>> 15), 0x2c1b3c6d);
   return (hash ^ (hash >>> 12)) >>> 0;
+}
+
+/** Seats of each account by max-min fairness, if each of its agents wants one. */
+function fairSeats(seats: number, agents: readonly number[]): number[] {
+  let [level, left] = [0, seats];
+  const wanting = (): number[] => agents.filter((count) => count > level);
+  for (let above = wanting(); left > 0 && above.length > 0; above = wanting()) {
+    const step = Math.min(left / above.length, Math.min(...above) - level);
+    level += step;
+    left -= step * above.length;
+  }
+  return agents.map((count) => Math.min(count, level));
 }
 
 /** A quantile of a list, or NaN of an empty one. */
