@@ -187,7 +187,8 @@ export class Judge {
     const newest = request && { request, order: Infinity, hasReservation: false, continues: false, seatTokens };
     const place = newest &&
       row.code === 'capacity_exceeded' && { place: this.#forecast.place(account, accountClass, newest) };
-    const fairMs = reason === 'sessions' ? this.#overload.fairEveryMs(account) : undefined;
+    const isNewSession = reason === 'sessions' && request?.session !== undefined;
+    const fairMs = isNewSession ? this.#overload.fairEveryMs(account) : undefined;
     const reserves = row.reserves && (fairMs !== undefined || this.#overload.standsFor(seatTokens));
     const reserved = reserves ? this.reservations.offer(accountClass, bodyKey, this.#state.now, fairMs) : undefined;
     if (reserved) return { kind: 'refused', reason, retryAfterMs: reserved.ms, retry: reserved.kind, ...place };
