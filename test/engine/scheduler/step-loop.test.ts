@@ -326,6 +326,22 @@ t.test('a fault ends its own job only, and the sequence is clean for the next', 
   t.equal(bench.text(3), 'abcd');
 });
 
+t.test('neither decisions nor replies of no session overwrite the sequence that is kept for one', async (t) => {
+  const bench = new Bench(2, alphabet, { prefixReuse: 'any' });
+  const prompt = (length: number, token: number): Uint32Array => new Uint32Array(length).fill(token);
+  bench.loop.generate(1, job(prompt(20, 3), { claims: { session: 7, kept: [] } }));
+  await bench.ends(1);
+  const claims = { kept: [7] };
+  for (const id of [2, 3, 4]) {
+    if (id < 4) bench.loop.score(id, questions(prompt(20, id + 10), [1], { claims }));
+    else bench.loop.generate(id, job(prompt(20, id + 10), { claims }));
+    await bench.ends(id);
+  }
+  bench.loop.generate(5, job(prompt(24, 3), { claims: { session: 7, kept: [] } }));
+  await bench.ends(5);
+  t.match(bench.of(5)[0], { kind: 'started', cachedTokens: 20 });
+});
+
 t.test('a job that cannot fit fails at once', async (t) => {
   const bench = new Bench(1);
   bench.loop.generate(1, job(61));

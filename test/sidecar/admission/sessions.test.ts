@@ -526,18 +526,6 @@ t.test('a kept seat is not lent, and a turn whose seat is kept recalls no lent o
   t.match(desk.report, { busy: 2, lent: { seats: 2, ends: { recalled: 1 } } });
 });
 
-t.test('callers who leave while seats are kept count for the patience of their account', async (t) => {
-  const desk = new Desk(2);
-  await desk.serve('a', 1);
-  await desk.seat(desk.single('a'));
-  for (let i = 0; i < 5; i += 1) {
-    const waits = desk.single('b', { awaits: 'first-token' });
-    desk.clock.advance(100);
-    waits.cancel('disconnected');
-  }
-  t.ok(desk.report.overload.patience['first-token'].p50 !== undefined);
-});
-
 t.test('without the setting nothing is recognised', async (t) => {
   const clock = new FakeClock();
   const queue = new SeatQueue({
