@@ -70,7 +70,7 @@ export function health(exchange: Exchange, services: Parts): void {
   exchange.reply({ status: ready ? 200 : 503, body: JSON.stringify({ status: ready ? 'ok' : status }) });
 }
 
-type Parts = Pick<Services, 'leaving' | 'spool' | 'credit' | 'models' | 'promptHosts' | 'promptsReady'>;
+type Parts = Pick<Services, 'leaving' | 'spool' | 'credit' | 'fenced' | 'models' | 'promptHosts' | 'promptsReady'>;
 
 /** ready: takes work; starting: will take work without an operator; unhealthy: does not, and may need an operator. */
 type PartState = 'ready' | 'starting' | 'unhealthy';
@@ -117,6 +117,8 @@ function stateOf(services: Parts): State {
         : 'starting',
     usage: services.spool.health.ok ? 'ready' : 'unhealthy',
     ...(services.credit && { credit: services.credit.known ? 'ready' : 'starting' }),
+    // Another process has its place for good: what needs the store is refused until an operator stops one of them.
+    ...(services.fenced?.() === true && { store: 'unhealthy' as const }),
     // A host that ended is restarted within a moment; one that cannot be started needs an operator.
     ...(promptProblems(services).length > 0 && { prompts: 'unhealthy' }),
   };
@@ -131,6 +133,7 @@ function reasonsOf(services: Parts): string[] {
     ...(services.leaving() ? ['draining'] : []),
     ...(health.ok ? [] : [`spool_unhealthy: ${health.why}`]),
     ...(services.credit?.known === false ? ['credit_gate_unavailable'] : []),
+    ...(services.fenced?.() === true ? ['store: another sidecar started with this dataDir or a copy of it'] : []),
     ...(services.models.size === 0 ? ['cold'] : []),
     ...(modelsReady(services) && !promptsReady(services) ? ['starting: prompt hosts'] : []),
     ...promptProblems(services),

@@ -99,6 +99,8 @@ export interface Services {
   readonly totals?: () => Totals | undefined;
   /** Requests, by key. */
   readonly keyLimits: KeyLimiter;
+  /** Whether another process has this one's place in the fleet; absent: there is no store. */
+  readonly fenced?: () => boolean;
   /** Tokens, by key and by account. */
   readonly quotas: QuotaLedger;
   readonly limits: {

@@ -189,9 +189,9 @@ export async function startApp(config: Config, identity: Identity, log: Log, ove
 }
 
 /** Loaded here, since few sidecars share a store. */
-async function openStoreOf(config: Config, { clock, log, closers }: Opening): Promise<Store> {
+async function openStoreOf(config: Config, metrics: Metrics, { clock, log, closers }: Opening): Promise<Store> {
   const { openStore } = await import('../store/open.js');
-  const store = await openStore(config, clock, log);
+  const store = await openStore(config, clock, log, metrics.store);
   closers.add({ name: 'store', close: () => store.close() });
   return store;
 }
@@ -233,7 +233,7 @@ async function openApp(
   log.info('operators listening', { host: config.operators.host, port: operatorsAt.port });
   // Closed after all parts that count metrics, but for the operators' listener.
   const tracing = await openOtlpExport(config, metrics, log, closers);
-  const store = config.store.url === undefined ? undefined : await openStoreOf(config, opening);
+  const store = config.store.url === undefined ? undefined : await openStoreOf(config, metrics, opening);
   const billing = await openBilling({ config, metrics: metrics.credit, ...opening });
   const opened: { batch?: OpenBatches } = {};
   // Until they are read, batches may need all of it.
@@ -242,7 +242,7 @@ async function openApp(
   const { spool, prune, totals } = spoolStandIn
     ? { spool: spoolStandIn, prune: () => Promise.resolve(), totals: undefined }
     : await openUsage(config, metrics, log, closers, () =>
-        store?.claims.needsSpool === true ? START : earliest(billing.keepFrom(), batchesFrom()),
+        earliest(store?.claims.keepFrom, billing.keepFrom(), batchesFrom()),
       );
   if (spool instanceof Spool) store?.claims.recovered(spool);
   closers.add(billing.closer);
@@ -286,6 +286,7 @@ async function openApp(
     ...(totals && { totals }),
     ...(batch && { batch }),
     idempotency: store?.claims ?? new IdempotencyKeys(clock, config.idempotency),
+    ...(store && { fenced: () => store.replica.fenced }),
     keyLimits: store?.keyLimits ?? new RequestLimits(clock, config.limits),
     quotas: new QuotaLedger(clock, () => new Date(), totals && (() => totals()?.billedTokens)),
     limits: {
@@ -312,6 +313,7 @@ async function openApp(
     promptHosts: () => prompts.states,
   };
   const publicPort = await listen(publicListener, config.listen, log);
+  await store?.begin();
   const refuseWork = (): void => {
     lifecycle.leaving = lifecycle.draining = true;
     publicListener.endConnections();

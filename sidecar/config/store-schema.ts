@@ -17,7 +17,7 @@ export const storeSchema = section({
     'File with the certificate authorities that may sign the database’s certificate, PEM. With it TLS is required.',
     { defaultText: 'none: with `sslmode=verify-full` Node’s own' },
   ),
-  connections: integer('Connections of one sidecar to the database.', {
+  connections: integer('Connections of one sidecar to the database; one or two more say that it is alive.', {
     default: 8,
     minimum: 1,
     maximum: 1000,
@@ -25,13 +25,13 @@ export const storeSchema = section({
   }),
   timeoutMs: integer('How long a request waits for the store, with the wait for a connection.', {
     default: 250,
-    minimum: 10,
+    minimum: 250,
     maximum: 10_000,
     unit: 'ms',
   }),
   leaseMs: milliseconds(
     'How long the store counts the requests of a sidecar that it hears nothing of; it hears of each three times in this time.',
-    { default: 10_000, minimum: 1000, maximum: 600_000 },
+    { default: 10_000, minimum: 3000, maximum: 600_000 },
   ),
   whenDown: text(
     'Limits of keys while the store does not answer. `refuse`: 503 `control_plane_overloaded`. `share`: each sidecar applies the limits divided by the number of sidecars that the store last knew.',

@@ -299,6 +299,7 @@ const READINESS = closed(['status', 'parts'], {
     usage: PART_STATE,
     credit: PART_STATE,
     prompts: PART_STATE,
+    store: PART_STATE,
   }),
 });
 

@@ -3,12 +3,18 @@
  * in a transaction of its own, so a connection keeps no state between calls and PgBouncer may pool transactions.
  *
  * A call ends within its time: after a timeout, or any error of the connection, the connection is closed, since what the server
- * still sends on it would be taken for another call's answer. The call may still run in the database: what a lost answer leaves
- * there is the caller's to undo.
+ * still sends on it would be taken for another call's answer. The server is asked to cancel the call, since one that waits for a
+ * synchronous standby does not notice that its connection is gone. It may have run in the database all the same: what a lost answer
+ * leaves there is the caller's to undo.
+ *
+ * A call about the lease of this replica has a connection of its own, and is made whatever the others come to: a lease must not end
+ * because the sidecar is busy.
  */
 import { readFile } from 'node:fs/promises';
+import { connect } from 'node:net';
+import { join } from 'node:path';
 import pg from 'pg';
-import { Breaker, type BreakerState } from '../access/authorizer-client.js';
+import { Breaker } from '../access/authorizer-client.js';
 import type { StoreAddress } from '../config/store-schema.js';
 import type { Clock } from '../lib/clock.js';
 
@@ -23,6 +29,12 @@ const WAITING_EACH = 64;
 const LIFETIME_S = 600;
 const IDLE_MS = 60_000;
 
+/** How long a connection is kept while the server is asked to cancel its call, ms. */
+const CANCEL_MS = 500;
+
+/** The code of a cancel request in PostgreSQL's protocol. */
+const CANCEL_REQUEST = 80_877_102;
+
 /** PostgreSQL's code for a lock that was not free in time: the server works. */
 const LOCK_NOT_AVAILABLE = '55P03';
 
@@ -31,13 +43,20 @@ export interface DatabaseOptions {
   readonly passwordFile?: string;
   readonly caFile?: string;
   readonly connections: number;
-  /** From a call to its answer, ms. */
+  /** From a call to its answer, ms, unless the call says how long. */
   readonly timeoutMs: number;
   /** The breaker opened, or closed again. */
   readonly opened?: (reason: string, forMs: number) => void;
   readonly closed?: () => void;
   /** A call has ended after `ms`. */
   readonly called?: (fn: string, ok: boolean, ms: number) => void;
+}
+
+export interface CallOptions {
+  /** From the call to its answer, ms. */
+  readonly withinMs?: number;
+  /** Which connections it uses: those that requests wait for, or the one of this replica's lease. */
+  readonly lane?: 'requests' | 'lease';
 }
 
 export type Answer<Row> =
@@ -47,7 +66,7 @@ export type Answer<Row> =
       readonly kind: 'down';
       readonly why: string;
       readonly retryAfterMs: number;
-      /** Absent: the call was never sent. */
+      /** Absent: it has no effect, since it was never sent or the server answered with an error. */
       readonly sent?: true;
     };
 
@@ -56,22 +75,30 @@ export class Database {
   readonly #clock: Clock;
   readonly #options: DatabaseOptions;
   readonly #pool: pg.Pool;
+  readonly #leasePool: pg.Pool;
   readonly #breaker: Breaker;
+  #cancelling = false;
 
   private constructor(clock: Clock, options: DatabaseOptions, ca: string | undefined) {
     this.#clock = clock;
     this.#options = options;
-    this.#pool = new pg.Pool({
-      ...connectionOptions(options, ca),
-      max: options.connections,
-      connectionTimeoutMillis: options.timeoutMs,
-      idleTimeoutMillis: IDLE_MS,
-      maxLifetimeSeconds: LIFETIME_S,
-      allowExitOnIdle: true,
-    });
-    // Of idle connections, and of those in use beside the rejection of their query: the next call makes another one.
-    this.#pool.on('error', () => undefined);
-    this.#pool.on('connect', (client) => client.on('error', () => undefined));
+    const pool = (max: number): pg.Pool => {
+      const made = new pg.Pool({
+        ...connectionOptions(options, ca),
+        max,
+        connectionTimeoutMillis: options.timeoutMs,
+        idleTimeoutMillis: IDLE_MS,
+        maxLifetimeSeconds: LIFETIME_S,
+        allowExitOnIdle: true,
+      });
+      // Of idle connections, and of those in use beside the rejection of their query: the next call makes another one.
+      made.on('error', () => undefined);
+      made.on('connect', (client) => client.on('error', () => undefined));
+      return made;
+    };
+    this.#pool = pool(options.connections);
+    // The second one while the server is asked to cancel a call of the first.
+    this.#leasePool = pool(2);
     this.#breaker = new Breaker(clock, {
       failures: FAILURES,
       openMs: OPEN_MS,
@@ -86,51 +113,48 @@ export class Database {
     return new Database(clock, options, await caOf(options));
   }
 
-  get breakerState(): BreakerState {
-    return this.#breaker.state;
-  }
-
   /** Calls a function of the store's schema. Never rejects. */
-  async call<Row>(fn: string, args: readonly unknown[]): Promise<Answer<Row>> {
-    const allowed = this.#breaker.enter();
-    if (allowed.kind === 'blocked') return { kind: 'down', why: 'breaker', retryAfterMs: allowed.retryAfterMs };
-    if (this.#pool.waitingCount >= this.#options.connections * WAITING_EACH) {
-      allowed.failed('too many calls wait');
+  async call<Row>(fn: string, args: readonly unknown[], options: CallOptions = {}): Promise<Answer<Row>> {
+    const { withinMs = this.#options.timeoutMs, lane = 'requests' } = options;
+    const isLease = lane === 'lease';
+    const allowed = isLease ? undefined : this.#breaker.enter();
+    if (allowed?.kind === 'blocked') return { kind: 'down', why: 'breaker', retryAfterMs: allowed.retryAfterMs };
+    // This sidecar's own load says nothing of the store.
+    if (!isLease && this.#pool.waitingCount >= this.#options.connections * WAITING_EACH) {
       return { kind: 'down', why: 'too many calls wait', retryAfterMs: OPEN_MS };
     }
     const from = this.#clock.now();
-    const answer = await this.#ask<Row>(statementOf(fn, args.length), args);
+    const pool = isLease ? this.#leasePool : this.#pool;
+    const answer = await this.#ask<Row>(pool, statementOf(fn, args.length), args, withinMs);
     const ok = answer.kind === 'rows';
     this.#options.called?.(fn, ok, this.#clock.now() - from);
-    if (ok || answer.why === LOCK_NOT_AVAILABLE) allowed.succeeded();
-    else allowed.failed(answer.why);
+    if (ok || answer.why === LOCK_NOT_AVAILABLE) allowed?.succeeded();
+    else allowed?.failed(answer.why);
     return answer;
   }
 
-  #ask<Row>(text: string, args: readonly unknown[]): Promise<Answer<Row>> {
+  #ask<Row>(pool: pg.Pool, text: string, args: readonly unknown[], withinMs: number): Promise<Answer<Row>> {
     return new Promise((resolve) => {
       let over = false;
       const ended = (): boolean => over;
-      let sent = false;
       let used: pg.PoolClient | undefined;
-      const down = (why: string): void => {
+      const down = (why: string, sent: boolean): void => {
         over = true;
         cancelTimer();
         resolve({ kind: 'down', why, retryAfterMs: OPEN_MS, ...(sent && { sent: true as const }) });
       };
-      const cancelTimer = this.#clock.after(this.#options.timeoutMs, () => {
-        used?.release(true);
-        down('timeout');
+      const cancelTimer = this.#clock.after(withinMs, () => {
+        if (used) this.#abandon(used);
+        down('timeout', used !== undefined);
       });
       const run = async (): Promise<void> => {
-        const client = await this.#pool.connect();
+        const client = await pool.connect();
         // The timeout was first: the connection is as good as new.
         if (over) {
           client.release();
           return;
         }
         used = client;
-        sent = true;
         try {
           const { rows } = await client.query({ text, values: [...args] });
           if (ended()) return;
@@ -145,14 +169,49 @@ export class Database {
         }
       };
       run().catch((error: unknown) => {
-        if (!over) down(codeOf(error));
+        if (!over) down(codeOf(error), used !== undefined && !hasRolledBack(error));
       });
     });
   }
 
+  /**
+   * Closes a connection whose call is too late, at once unless the server can be asked to cancel it first: one at a time, so that a
+   * store which does not answer is not asked for each.
+   */
+  #abandon(client: pg.PoolClient): void {
+    const { processID, secretKey } = client as pg.PoolClient & { processID?: number | null; secretKey?: number | null };
+    if (this.#cancelling || typeof processID !== 'number' || typeof secretKey !== 'number') {
+      client.release(true);
+      return;
+    }
+    this.#cancelling = true;
+    const { host, port } = this.#options.address;
+    // Cancel requests are the same with TLS and without: they hold no more than two numbers of the connection.
+    const socket = host.startsWith('/') ? connect(join(host, `.s.PGSQL.${port}`)) : connect(port, host);
+    const request = Buffer.alloc(16);
+    [16, CANCEL_REQUEST, processID, secretKey].forEach((word, at) => request.writeInt32BE(word, at * 4));
+    const cancelTimer = this.#clock.after(CANCEL_MS, () => socket.destroy());
+    socket
+      .on('error', () => undefined)
+      .on('close', () => {
+        cancelTimer();
+        this.#cancelling = false;
+        client.release(true);
+      });
+    socket.resume().end(request);
+  }
+
   /** Closes all connections; calls in flight fail. Idempotent. */
   async close(): Promise<void> {
-    if (!this.#pool.ending) await this.#pool.end();
+    await Promise.all([this.#pool, this.#leasePool].map(async (pool) => pool.ending || (await pool.end())));
+  }
+}
+
+/** Calls a function that removes what is over, some at a time, until there is none or the store does not answer. Never rejects. */
+export async function sweep(database: Database, fn: string): Promise<void> {
+  for (;;) {
+    const answer = await database.call<{ more: boolean }>(fn, []);
+    if (answer.kind === 'down' || answer.rows[0]?.more !== true) return;
   }
 }
 
@@ -200,6 +259,11 @@ async function caOf({ caFile }: Pick<DatabaseOptions, 'caFile'>): Promise<string
 
 function statementOf(fn: string, args: number): string {
   return `select * from ra_sidecar.${fn}(${Array.from({ length: args }, (_, i) => `$${i + 1}`).join(', ')})`;
+}
+
+/** Whether PostgreSQL answered with an error, which ends the call's transaction. */
+function hasRolledBack(error: unknown): boolean {
+  return (error as { severity?: string }).severity === 'ERROR';
 }
 
 function codeOf(error: unknown): string {

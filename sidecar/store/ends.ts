@@ -8,8 +8,11 @@
  * Ends are sent together, in the background, again and again until the store has answered: nothing waits for them. A call whose
  * answer was lost may still arrive at the store. It is void once the store has counted two beats more of this replica, and only then
  * is taken back what it may have left. What is remembered is bounded by the requests that the store let in.
+ *
+ * Requests are numbered from epoch * 2^32 on, so that no two of all starts of this replica have the same number.
  */
 import type { Clock } from '../lib/clock.js';
+import type { Position } from '../usage/spool-format.js';
 import type { Database } from './database.js';
 import type { Replica, Session } from './replica.js';
 
@@ -21,12 +24,17 @@ const AGAIN_MS = 250;
 
 const VOID_AFTER_BEATS = 2;
 
+/** Numbers of one epoch. Those of 2^21 epochs are exact in a number. */
+const NUMBERS = 2 ** 32;
+
 /** What is held for one request. */
 interface Held {
   /** What it is held by: 128 bits in hexadecimal. */
   readonly key: string;
   /** The store's count of beats when it was asked. */
   readonly beat: number;
+  /** Where the spool was; the request's records come after it. */
+  readonly from: Position | undefined;
 }
 
 interface Ended extends Held {
@@ -68,15 +76,15 @@ export class Ends {
     return this.#live.keys().next().value ?? this.#last + 1;
   }
 
-  /** Whether the store is still to hear that a request was completed. */
-  get owes(): boolean {
-    return this.#ended.size > 0;
+  /** Where the spool was when the oldest of these began; undefined if there are none. */
+  get oldestFrom(): Position | undefined {
+    return this.#live.values().next().value?.from;
   }
 
-  /** The number of a request for which the store is asked now. */
-  begin(key: string, beat: number): number {
+  /** The number of a request for which the store is asked now; below those of later calls. */
+  begin(key: string, beat: number, from?: Position): number {
     this.#last += 1;
-    this.#live.set(this.#last, { key, beat });
+    this.#live.set(this.#last, { key, beat, from });
     return this.#last;
   }
 
@@ -87,7 +95,8 @@ export class Ends {
 
   /** Whether the store holds something for it is not known. */
   lost(request: number): void {
-    this.#lost.add(request);
+    // Of an earlier epoch there is nothing to take back.
+    if (this.#live.has(request)) this.#lost.add(request);
   }
 
   /** It has ended. Call it once. */
@@ -110,6 +119,7 @@ export class Ends {
     if (epoch !== this.#epoch) {
       // What an earlier epoch held is no longer this one's.
       this.#epoch = epoch;
+      this.#last = epoch * NUMBERS;
       this.#live.clear();
       this.#ended.clear();
       this.#lost.clear();

@@ -1,6 +1,13 @@
 /**
- * The limits of keys over a fleet, counted in the store (migrations/limits.ts). A take is one round trip; the places and stamps of
- * requests that ended, or whose answer was lost, are given back by {@link Ends}. A key without a limit at a group of routes asks nothing.
+ * The limits of keys over a fleet, counted in the store (migrations/limits.ts). One call of a key is in flight; requests that come
+ * meanwhile wait, and the next call takes for all of them:
+ *
+ *     take ──> waiting ──the key has no call in flight──> asked ──> taken, limited
+ *                 └──the call before failed: unavailable    └──> unavailable
+ *
+ * So a burst on one key is a few transactions, and a request alone is one round trip. Neither wait is longer than `store.timeoutMs`, both
+ * together. The places and stamps of requests that ended, or whose answer was lost, are given back by {@link Ends}. A key without a limit
+ * at a group of routes asks nothing.
  */
 import { createHash } from 'node:crypto';
 import {
@@ -18,7 +25,7 @@ import {
 } from '../access/limits.js';
 import type { LimitLeft } from '../domain/limit-left.js';
 import type { Clock } from '../lib/clock.js';
-import type { Database } from './database.js';
+import { sweep, type Database } from './database.js';
 import { Ends } from './ends.js';
 import type { Replica } from './replica.js';
 
@@ -28,9 +35,17 @@ const RETRY_MS = 1000;
 /** The time between two removals of old stamps by one replica, ms. */
 const SWEEP_MS = 5000;
 
-/** A row that `take` returns. */
+/** The part of a call's time in which it may wait for others of its key: an answer that it waited too long is better than none. */
+const LOCK_PART = 0.8;
+
+/** Requests that one call takes; the others follow in the next. */
+const TOGETHER = 1000;
+
+/** The row that `take` returns. */
 interface Taken {
   readonly outcome: 'taken' | 'inFlight' | 'perMinute' | 'fenced' | 'lease' | 'late';
+  /** The first of the requests are taken. */
+  readonly taken: number;
   readonly retry_ms: number;
   readonly used: number;
   readonly reset_ms: number;
@@ -45,6 +60,27 @@ interface Seen {
   readonly resetAt: number;
 }
 
+/** A request that waits for its key's call. */
+interface Waiting {
+  /** Clock reading. */
+  readonly since: number;
+  readonly answered: (answer: CountedRequest) => void;
+}
+
+/** What the store says of one request. */
+type CountedRequest =
+  | { readonly kind: 'taken'; readonly request: number }
+  | { readonly kind: 'limited'; readonly by: keyof Limit; readonly retryAfterMs: number }
+  | { readonly kind: 'down'; readonly retryAfterMs: number };
+
+/** One key at one group of routes, with limits that its requests were read with. */
+interface Counted {
+  readonly id: string;
+  readonly key: string;
+  readonly limit: Limit;
+  readonly waiting: Waiting[];
+}
+
 export interface StoreLimitsOptions {
   readonly clock: Clock;
   readonly database: Database;
@@ -52,6 +88,8 @@ export interface StoreLimitsOptions {
   /** For keys without limits of their own. */
   readonly defaults: Readonly<Record<LimitGroup, Limit>>;
   readonly whenDown: 'refuse' | 'share';
+  /** How long a request waits for the store, ms. */
+  readonly timeoutMs: number;
 }
 
 /** Requests of each key over all replicas. */
@@ -59,6 +97,8 @@ export class StoreLimits implements KeyLimiter {
   readonly #options: StoreLimitsOptions;
   readonly #ends: Ends;
   readonly #seen = new Map<string, Seen>();
+  /** Those with a call in flight, by id and limits. */
+  readonly #asked = new Map<string, Counted>();
   /** Counts this sidecar's own requests, for while the store is down. */
   readonly #own: RequestLimits;
   #sweptAt = -Infinity;
@@ -104,43 +144,92 @@ export class StoreLimits implements KeyLimiter {
   }
 
   async #take(caller: LimitedCaller, group: LimitGroup, limit: Limit): Promise<FleetLimitResult> {
-    const { database, replica, clock } = this.#options;
-    const { session } = replica;
-    if (!session) return this.#down(caller, group, limit, RETRY_MS);
-    const { no, epoch, beat } = session;
-    const id = groupedId(caller, group);
-    const key = uuidOf(id);
-    const request = this.#ends.begin(key, beat);
-    const answer = await database.call<Taken>('take', [no, epoch, beat, request, key, limit.inFlight, limit.perMinute]);
-    const row = answer.kind === 'rows' ? answer.rows[0] : undefined;
-    if (answer.kind === 'down' && answer.sent) this.#ends.lost(request);
-    else if (row?.outcome !== 'taken') this.#ends.none(request);
-    if (!row) return this.#down(caller, group, limit, answer.kind === 'down' ? answer.retryAfterMs : RETRY_MS);
-    if (row.outcome === 'fenced' || row.outcome === 'lease' || row.outcome === 'late') {
-      replica.hurry();
-      return this.#down(caller, group, limit, RETRY_MS);
-    }
-    this.#see(id, { used: row.used, running: row.running, resetAt: clock.now() + row.reset_ms });
-    if (row.outcome !== 'taken') {
-      const retryAfterMs = row.outcome === 'inFlight' ? RETRY_MS : row.retry_ms;
-      return { kind: 'limited', by: row.outcome, retryAfterMs };
-    }
+    const counted = await this.#count(groupedId(caller, group), limit);
+    if (counted.kind === 'down') return this.#down(caller, group, limit, counted.retryAfterMs);
+    if (counted.kind === 'limited') return counted;
     const own = this.#countOwn(caller, group, limit);
     let over = false;
     const end = (ran: boolean): void => {
       if (over) return;
       over = true;
       own?.end(ran);
-      this.#ends.end(request, ran);
+      this.#ends.end(counted.request, ran);
     };
     return { kind: 'taken', permit: { end } };
+  }
+
+  /** Counts one request with the others of its key that wait. */
+  #count(id: string, limit: Limit): Promise<CountedRequest> {
+    return new Promise((answered) => {
+      const name = `${limit.inFlight} ${limit.perMinute} ${id}`;
+      const waiting = { since: this.#options.clock.now(), answered };
+      const asked = this.#asked.get(name);
+      if (asked) {
+        asked.waiting.push(waiting);
+        return;
+      }
+      const counted = { id, key: uuidOf(id), limit, waiting: [waiting] };
+      this.#asked.set(name, counted);
+      void this.#askAll(name, counted);
+    });
+  }
+
+  /** Asks for a key's requests until none waits. After a call that failed, those that wait fail too: the next would take as long. */
+  async #askAll(name: string, counted: Counted): Promise<void> {
+    let works = true;
+    while (counted.waiting.length > 0) {
+      const together = counted.waiting.splice(0, TOGETHER);
+      if (works) works = await this.#ask(counted, together);
+      else for (const { answered } of together) answered({ kind: 'down', retryAfterMs: RETRY_MS });
+    }
+    this.#asked.delete(name);
+  }
+
+  /** Whether the store has counted. */
+  async #ask({ id, key, limit }: Counted, together: readonly Waiting[]): Promise<boolean> {
+    const { database, replica, clock, timeoutMs } = this.#options;
+    const down = (retryAfterMs: number): false => {
+      for (const { answered } of together) answered({ kind: 'down', retryAfterMs });
+      return false;
+    };
+    const { session } = replica;
+    if (!session) return down(RETRY_MS);
+    const { no, epoch, beat } = session;
+    const requests = together.map(() => this.#ends.begin(key, beat));
+    const withinMs = Math.max(1, timeoutMs - (clock.now() - (together[0]?.since ?? 0)));
+    const lockMs = Math.ceil(withinMs * LOCK_PART);
+    const args = [no, epoch, beat, requests, key, limit.inFlight, limit.perMinute, lockMs];
+    const answer = await database.call<Taken>('take', args, { withinMs });
+    if (answer.kind === 'down') {
+      for (const request of requests)
+        if (answer.sent) this.#ends.lost(request);
+        else this.#ends.none(request);
+      return down(answer.retryAfterMs);
+    }
+    const [row] = answer.rows;
+    for (const request of requests.slice(row?.taken ?? 0)) this.#ends.none(request);
+    if (!row || row.outcome === 'late') return down(RETRY_MS);
+    if (row.outcome === 'fenced' || row.outcome === 'lease') {
+      replica.hurry();
+      return down(RETRY_MS);
+    }
+    const { outcome, taken, used, running, reset_ms: resetMs } = row;
+    this.#see(id, { used: used + taken, running: running + taken, resetAt: clock.now() + resetMs });
+    const by = outcome === 'perMinute' ? 'perMinute' : 'inFlight';
+    const retryAfterMs = by === 'inFlight' ? RETRY_MS : row.retry_ms;
+    for (const [at, { answered }] of together.entries()) {
+      const request = at < taken ? requests[at] : undefined;
+      answered(request === undefined ? { kind: 'limited', by, retryAfterMs } : { kind: 'taken', request });
+    }
+    return true;
   }
 
   /** The store does not answer. */
   #down(caller: LimitedCaller, group: LimitGroup, limit: Limit, retryAfterMs: number): FleetLimitResult {
     const { whenDown, replica } = this.#options;
-    if (whenDown === 'refuse' || replica.fenced) return { kind: 'unavailable', retryAfterMs };
-    const share = (all: number): number => (all === 0 ? 0 : Math.max(1, Math.floor(all / replica.replicas)));
+    const { replicas } = replica;
+    if (whenDown === 'refuse' || replica.fenced || replicas === undefined) return { kind: 'unavailable', retryAfterMs };
+    const share = (all: number): number => (all === 0 ? 0 : Math.max(1, Math.floor(all / replicas)));
     const limits = { [group]: { inFlight: share(limit.inFlight), perMinute: share(limit.perMinute) } };
     return this.#own.take({ ...caller, limits }, group);
   }
@@ -165,7 +254,7 @@ export class StoreLimits implements KeyLimiter {
     const now = this.#options.clock.now();
     if (now < this.#sweptAt + SWEEP_MS) return;
     this.#sweptAt = now;
-    void this.#options.database.call('sweep', []);
+    void sweep(this.#options.database, 'sweep');
   }
 }
 

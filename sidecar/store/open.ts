@@ -3,27 +3,32 @@ import type { KeyLimiter } from '../access/limits.js';
 import type { Config } from '../config/config.js';
 import { storeAddressOf } from '../config/store-schema.js';
 import type { Clock } from '../lib/clock.js';
+import type { StoreMetrics } from '../telemetry/access-metrics.js';
 import type { Log } from '../telemetry/logger.js';
 import { StoreClaims } from './claims.js';
 import { Database } from './database.js';
 import { StoreLimits } from './limits.js';
-import { Replica, replicaIdOf } from './replica.js';
+import { placeIn, Replica } from './replica.js';
 
 export interface Store {
   readonly keyLimits: KeyLimiter;
   readonly claims: StoreClaims;
+  readonly replica: Pick<Replica, 'fenced'>;
+  /**
+   * Joins the fleet. Call it once, when nothing else can end the start: it takes the place of another process with this data folder.
+   * Rejects with one line if the store answers that it is not prepared; one that does not answer is tried again in the background.
+   */
+  begin(): Promise<void>;
   /** Sends what the store is to know of this replica's end, and closes all connections. Never rejects. */
   close(): Promise<void>;
 }
 
-/**
- * Connects to the store. Rejects with one line if the store answers that it is not prepared, or if `dataDir` cannot be written; a
- * store that does not answer is tried again in the background.
- */
+/** Prepares what the store is used for, and connects to nothing yet. Rejects with one line if `dataDir` cannot be written. */
 export async function openStore(
   { store, limits, idempotency, dataDir }: Pick<Config, 'store' | 'limits' | 'idempotency' | 'dataDir'>,
   clock: Clock,
   log: Log,
+  metrics: StoreMetrics,
 ): Promise<Store> {
   const address = storeAddressOf(store.url ?? '');
   if (!address) throw new Error('store.url is no address of a store');
@@ -35,19 +40,32 @@ export async function openStore(
     ...(store.caFile !== undefined && { caFile: store.caFile }),
     opened: (reason, retryAfterMs) => log.warn('store is left alone', { reason, retryAfterMs }),
     closed: () => log.info('store answers again'),
+    called: metrics.called,
   });
-  const replica = new Replica({ clock, log, database, id: await replicaIdOf(dataDir), leaseMs: store.leaseMs });
-  const keyLimits = new StoreLimits({ clock, database, replica, defaults: limits, whenDown: store.whenDown });
+  const replica = new Replica({ clock, log, database, place: await placeIn(dataDir), leaseMs: store.leaseMs });
+  const keyLimits = new StoreLimits({
+    clock,
+    database,
+    replica,
+    defaults: limits,
+    whenDown: store.whenDown,
+    timeoutMs: store.timeoutMs,
+  });
   const claims = new StoreClaims({ clock, log, database, replica, keepMs: idempotency.keepMs });
+  metrics.fleet = () => ({
+    state: replica.fenced ? 'fenced' : replica.session ? 'joined' : 'apart',
+    replicas: replica.replicas,
+    places: keyLimits.size,
+    keys: claims.size,
+  });
   const close = async (): Promise<void> => {
     await Promise.all([keyLimits.close(), claims.close()]);
     await replica.close();
     await database.close();
   };
-  const unprepared = await replica.begin();
-  if (unprepared !== undefined) {
-    await close();
-    throw new Error(unprepared);
-  }
-  return { keyLimits, claims, close };
+  const begin = async (): Promise<void> => {
+    const unprepared = await replica.begin();
+    if (unprepared !== undefined) throw new Error(unprepared);
+  };
+  return { keyLimits, claims, replica, begin, close };
 }

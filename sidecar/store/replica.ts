@@ -5,7 +5,8 @@
  *       ^               │ └──another process joined with this data folder──> fenced, until this one ends
  *       └──the store does not know it: an earlier state was restored──┘
  *
- * While the store does not answer it goes on trying. What it had counted under its lease is no longer counted once that has ended.
+ * While the store does not answer it goes on trying. What it had counted under its lease is no longer counted once that has ended, unless
+ * the leases of all ended together (migrations/replicas.ts).
  */
 import { randomUUID } from 'node:crypto';
 import { readFile } from 'node:fs/promises';
@@ -15,18 +16,26 @@ import type { Clock } from '../lib/clock.js';
 import { replaceFile } from '../lib/replace-file.js';
 import { VERSION } from '../lib/version.js';
 import type { Log } from '../telemetry/logger.js';
-import type { Database } from './database.js';
+import type { Answer, Database } from './database.js';
 import { SCHEMA_VERSION } from './migrate.js';
 
 /** Beats in the time of a lease, so that one may be lost. */
 const BEATS = 3;
 
-/** The wait before joining again, and before a beat after one that failed, ms. */
-const AGAIN_MS = 1000;
+/** The part of a lease that a beat may take, and the one that passes before joining again or a beat after one that failed. */
+const TIMEOUT = 1 / 5;
+const AGAIN = 1 / 10;
+
+/** The time between two removals of replicas that are gone, by one replica, ms. */
+const SWEEP_MS = 600_000;
 
 /** Replicas' ids: 122 random bits each, in `dataDir`. */
 const ID_FILE = 'replica-id';
 const ID = /^[0-9a-f-]{36}$/;
+
+/** How many replicas the store last knew, in `dataDir`. */
+const COUNT_FILE = 'replica-count';
+const COUNT = /^[1-9][0-9]{0,8}$/;
 
 /** PostgreSQL's codes of a schema, function or permission that is missing: no wait makes these right. */
 const UNPREPARED: Readonly<Record<string, string>> = {
@@ -54,18 +63,34 @@ export interface ReplicaOptions {
   readonly clock: Clock;
   readonly log: Log;
   readonly database: Database;
-  readonly id: string;
+  readonly place: Place;
   readonly leaseMs: number;
 }
 
-/** Reads the id of this data folder's replica, or makes one. Rejects if the folder cannot be written. */
-export async function replicaIdOf(dataDir: string): Promise<string> {
-  const file = join(dataDir, ID_FILE);
-  const found = await readFile(file, 'utf8').catch(() => '');
-  if (ID.test(found.trim())) return found.trim();
-  const id = randomUUID();
-  await replaceFile(file, (draft) => draft.writeFile(`${id}\n`));
-  return id;
+/** What a data folder keeps of its replica over restarts. */
+export interface Place {
+  readonly id: string;
+  /** How many replicas there were; undefined if the store has never answered. */
+  readonly replicas: number | undefined;
+  /** Keeps another number of replicas. Never rejects. */
+  keep(replicas: number): Promise<void>;
+}
+
+/** Reads the place of this data folder's replica, or makes one. Rejects if the folder cannot be written. */
+export async function placeIn(dataDir: string): Promise<Place> {
+  const read = async (name: string): Promise<string> =>
+    (await readFile(join(dataDir, name), 'utf8').catch(() => '')).trim();
+  const write = (name: string, text: string): Promise<void> =>
+    replaceFile(join(dataDir, name), (draft) => draft.writeFile(`${text}\n`));
+  const [found, count] = [await read(ID_FILE), await read(COUNT_FILE)];
+  const id = ID.test(found) ? found : randomUUID();
+  if (id !== found) await write(ID_FILE, id);
+  return {
+    id,
+    replicas: COUNT.test(count) ? Number(count) : undefined,
+    // Without it a start while the store is down refuses what it would share.
+    keep: (replicas) => write(COUNT_FILE, `${replicas}`).catch(() => undefined),
+  };
 }
 
 /** The replica of one process. Owned by what opens the store, which closes it. */
@@ -74,7 +99,8 @@ export class Replica {
   #session: Session | undefined;
   /** The highest epoch that this process knows of. */
   #epoch = 0;
-  #replicas = 1;
+  #replicas: number | undefined;
+  #sweptAt = -Infinity;
   #fenced = false;
   #closed = false;
   #trouble: string | undefined;
@@ -87,6 +113,7 @@ export class Replica {
 
   constructor(options: ReplicaOptions) {
     this.#options = options;
+    this.#replicas = options.place.replicas;
   }
 
   /** Undefined while this replica has not joined, and once it was fenced. */
@@ -94,8 +121,8 @@ export class Replica {
     return this.#session;
   }
 
-  /** Replicas with a lease, as of the last answer; at least this one. */
-  get replicas(): number {
+  /** Replicas with a lease, as of the last answer to this data folder's; undefined if there was none. */
+  get replicas(): number | undefined {
     return this.#replicas;
   }
 
@@ -131,7 +158,7 @@ export class Replica {
     await this.#running;
     const session = this.#session;
     this.#session = undefined;
-    if (session) await this.#options.database.call('leave_fleet', [session.no, session.epoch]);
+    if (session) await this.#call('leave_fleet', [session.no, session.epoch]);
   }
 
   #turn(): void {
@@ -149,18 +176,18 @@ export class Replica {
 
   /** Returns why it has not joined. */
   async #join(): Promise<string | undefined> {
-    const { database, id, leaseMs } = this.#options;
-    const known = await database.call<{ version: number }>('schema_version', []);
+    const { place, leaseMs } = this.#options;
+    const known = await this.#call<{ version: number }>('schema_version', []);
     const version = known.kind === 'rows' ? (known.rows[0]?.version ?? 0) : undefined;
     const joined =
       known.kind === 'down'
         ? known
         : (version ?? 0) < SCHEMA_VERSION
           ? { kind: 'down' as const, why: '42883' }
-          : await database.call<Joined>('join_fleet', [id, hostname(), VERSION, this.#epoch, leaseMs]);
+          : await this.#call<Joined>('join_fleet', [place.id, hostname(), VERSION, this.#epoch, leaseMs]);
     if (joined.kind === 'down') {
       this.#failed(joined.why);
-      this.#later(AGAIN_MS);
+      this.#later(leaseMs * AGAIN);
       return joined.why;
     }
     const [row] = joined.rows;
@@ -169,11 +196,11 @@ export class Replica {
   }
 
   async #beat({ no, epoch }: Session): Promise<void> {
-    const { database, leaseMs, log } = this.#options;
-    const answer = await database.call<Omit<Joined, 'no'>>('beat', [no, epoch, leaseMs, this.oldest()]);
+    const { leaseMs, log } = this.#options;
+    const answer = await this.#call<Omit<Joined, 'no'>>('beat', [no, epoch, leaseMs, this.oldest()]);
     if (answer.kind === 'down') {
       this.#failed(answer.why);
-      this.#later(AGAIN_MS);
+      this.#later(leaseMs * AGAIN);
       return;
     }
     const [row] = answer.rows;
@@ -197,9 +224,23 @@ export class Replica {
     this.#trouble = undefined;
     this.#session = { no, epoch, beat };
     this.#epoch = epoch;
-    this.#replicas = Math.max(1, replicas);
+    if (replicas !== this.#replicas) void this.#options.place.keep(replicas);
+    this.#replicas = replicas;
     for (const follower of this.#followers) follower(this.#session);
     this.#later(this.#options.leaseMs / BEATS);
+    this.#sweep();
+  }
+
+  #sweep(): void {
+    const { clock, database } = this.#options;
+    if (clock.now() < this.#sweptAt + SWEEP_MS) return;
+    this.#sweptAt = clock.now();
+    void database.call('sweep_replicas', []);
+  }
+
+  #call<Row>(fn: string, args: readonly unknown[]): Promise<Answer<Row>> {
+    const { database, leaseMs } = this.#options;
+    return database.call<Row>(fn, args, { lane: 'lease', withinMs: leaseMs * TIMEOUT });
   }
 
   #failed(why: string): void {

@@ -1,4 +1,4 @@
-/** Keys, the authorizer, prepaid credit. */
+/** Keys, the authorizer, the store of a fleet, prepaid credit. */
 import type { Section } from './instruments.js';
 
 /** An authorizer is asked before all other checks, within `authorizer.timeoutMs`. */
@@ -96,6 +96,80 @@ export function authorizerMetrics(section: Section) {
   };
   return authorizer;
 }
+
+/** Places of a sidecar in its fleet. */
+export const FLEET_STATES = ['joined', 'apart', 'fenced'] as const;
+export type FleetState = (typeof FLEET_STATES)[number];
+
+/** A round trip within the rack takes half a millisecond; `store.timeoutMs` is 250 ms. */
+const STORE_SECONDS = [0.0005, 0.001, 0.002, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1];
+
+/** Declares the metrics of the store of a fleet. */
+export function storeMetrics(section: Section) {
+  const calls = section.histogram({
+    name: 'ra_sidecar_store_call_duration_seconds',
+    unit: 'seconds',
+    labels: ['function', 'outcome'],
+    help: 'Time of a call of the store, from the wait for a connection to the answer. `take` counts requests, `claim` an Idempotency-Key, `release` and `finish` what has ended, `beat` says that the sidecar is alive.',
+    advice:
+      '`failed`: the log line `store is left alone` or `store does not answer` has the reason. `take` and `claim` are part of each request that they count: above some milliseconds, look for the network, the load and the synchronous standby of the database.',
+    buckets: STORE_SECONDS,
+  });
+  section.gauge({
+    name: 'ra_sidecar_store_state',
+    unit: '0 or 1',
+    labels: ['state'],
+    help: 'Place of this sidecar in its fleet: 1 for the current state, 0 for the others; absent without a store.',
+    advice:
+      '`apart`: the store has not answered since the start. `fenced`: another process started with this data folder or a copy of it; this one refuses what the store counts until it is restarted.',
+    collect() {
+      const now = store.fleet();
+      if (now === undefined) return;
+      for (const state of FLEET_STATES) this.set({ state }, state === now.state ? 1 : 0);
+    },
+  });
+  section.gauge({
+    name: 'ra_sidecar_store_replicas',
+    unit: 'replicas',
+    help: 'Sidecars that the store counts, as of its last answer; absent without a store, and before its first answer.',
+    advice: 'Differs from what is deployed: a sidecar does not reach the store, or has another `store.url`.',
+    collect() {
+      const replicas = store.fleet()?.replicas;
+      if (replicas !== undefined) this.set(replicas);
+    },
+  });
+  section.gauge({
+    name: 'ra_sidecar_store_held',
+    unit: 'requests',
+    labels: ['what'],
+    help: 'Requests of this sidecar for which the store holds a place (`places`) or an Idempotency-Key (`keys`), or may hold one; absent without a store.',
+    advice:
+      'At most the running requests, and for some milliseconds those that have just ended; more: the store does not answer.',
+    collect() {
+      const now = store.fleet();
+      if (now === undefined) return;
+      this.set({ what: 'places' }, now.places);
+      this.set({ what: 'keys' }, now.keys);
+    },
+  });
+  const store = {
+    /** Read at each scrape; undefined if there is no store. */
+    fleet: (): FleetReading | undefined => undefined,
+    /** A call has ended. */
+    called: (fn: string, answered: boolean, ms: number): void =>
+      calls.observe({ function: fn, outcome: answered ? 'answered' : 'failed' }, ms / 1000),
+  };
+  return store;
+}
+
+export interface FleetReading {
+  readonly state: FleetState;
+  readonly replicas: number | undefined;
+  readonly places: number;
+  readonly keys: number;
+}
+
+export type StoreMetrics = ReturnType<typeof storeMetrics>;
 
 /** Declares the metrics of prepaid credit. Amounts are not exported, since Prometheus values are floating-point. */
 export function creditMetrics(section: Section) {

@@ -31,6 +31,7 @@ export const UNITS = {
   readers: '{reader}',
   records: '{record}',
   reloads: '{reload}',
+  replicas: '{replica}',
   replies: '{reply}',
   requests: '{request}',
   restarts: '{restart}',

@@ -1,6 +1,6 @@
 import type { RefusalReason } from '../domain/refusal-reasons.js';
 import { VERSION } from '../lib/version.js';
-import { authorizerMetrics, creditMetrics, keysMetrics } from './access-metrics.js';
+import { authorizerMetrics, creditMetrics, keysMetrics, storeMetrics } from './access-metrics.js';
 import { endpointLoad, endpointMetrics, type EndpointLoad, type ModelLoad } from './endpoint-metrics.js';
 import { httpMetrics } from './http-metrics.js';
 import { Instruments, Reading, type MetricReading, type Section } from './instruments.js';
@@ -44,6 +44,8 @@ export class Metrics {
   readonly http: ReturnType<typeof httpMetrics>;
   readonly keys: ReturnType<typeof keysMetrics>;
   readonly authorizer: ReturnType<typeof authorizerMetrics>;
+  /** The store of a fleet. */
+  readonly store: ReturnType<typeof storeMetrics>;
   readonly credit: ReturnType<typeof creditMetrics>;
   readonly spool: ReturnType<typeof spoolMetrics>;
   /** Delivery of usage to its sink. */
@@ -62,9 +64,10 @@ export class Metrics {
     this.processes = processMetrics(made.section('Engines and the prompt host'), made, models, this.sources);
     cacheMetrics(made.section('Prefixes in host memory'), made, models, this.sources);
     this.http = httpMetrics(made.section('HTTP'));
-    const access = made.section('Keys, authorizer, credit');
+    const access = made.section('Keys, authorizer, store, credit');
     this.keys = keysMetrics(access);
     this.authorizer = authorizerMetrics(access);
+    this.store = storeMetrics(access);
     this.credit = creditMetrics(access);
     const usage = made.section('Usage');
     this.spool = spoolMetrics(usage);

@@ -115,3 +115,17 @@ t.test('without the store nothing that it has to count is let in', async (t) => 
     return (await one.post(CHAT, chatBody('chat', 'echo'), headers)).status === 200;
   });
 });
+
+t.test('a sidecar whose place another process has is not ready, and its metrics say so', async (t) => {
+  const state = 'ra_sidecar_store_state{state="fenced"}';
+  t.equal(await two.metric(state), 0);
+  t.ok((await two.metric('ra_sidecar_store_replicas')) >= 1);
+  await server.sql('update ra_sidecar.replica set epoch = epoch + 1', database);
+  const headers = key('fenced', { chat: { perMinute: 6 } });
+  t.equal((await two.post(CHAT, chatBody('chat', 'echo'), headers)).status, 503);
+  await eventually('it is fenced', async () => (await two.metric(state)) === 1);
+  const ready = await two.ask('GET', '/readyz', {});
+  t.equal(ready.status, 503);
+  t.match(JSON.parse(ready.body), { status: 'unhealthy', parts: { store: 'unhealthy' } });
+  t.equal((await two.post(CHAT, chatBody('chat', 'echo'))).status, 200, 'what needs no store is served');
+});

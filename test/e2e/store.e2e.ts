@@ -18,7 +18,7 @@ const NONE = { inFlight: 0, perMinute: 0 };
 
 t.test('limits and keys of three replicas through two pooled connections', async (t) => {
   const [version = ''] = readdirSync(ALL).sort();
-  const server = await Postgres.start(join(ALL, version, 'bin'));
+  const server = await Postgres.start({ programs: join(ALL, version, 'bin') });
   t.teardown(() => server.stop());
   await server.sql('create database pooled');
   const dir = shortDir(t);
@@ -57,9 +57,16 @@ t.test('limits and keys of three replicas through two pooled connections', async
 
   const members = await Promise.all(
     ['a', 'b', 'c'].map(async (id) => {
-      const { log, database, replica } = await replicaAt(t, url, id, { leaseMs: 2000 });
+      const { log, database, replica } = await replicaAt(t, url, id);
       const defaults = { decisions: { inFlight: 32, perMinute: 600 }, chat: NONE, embeddings: NONE, models: NONE };
-      const limits = new StoreLimits({ clock: systemClock, database, replica, whenDown: 'refuse', defaults });
+      const limits = new StoreLimits({
+        clock: systemClock,
+        database,
+        replica,
+        whenDown: 'refuse',
+        timeoutMs: 5000,
+        defaults,
+      });
       const claims = new StoreClaims({ clock: systemClock, log, database, replica, keepMs: 60_000 });
       t.equal(await replica.begin(), undefined);
       return { limits, claims };

@@ -58,7 +58,7 @@ export const UPKEEP_ROWS: readonly Row[] = [
     ],
   },
   {
-    title: 'Keys, authorizer, credit',
+    title: 'Keys, authorizer, store, credit',
     panels: [
       {
         title: 'How callers were identified',
@@ -71,6 +71,21 @@ export const UPKEEP_ROWS: readonly Row[] = [
         description: 'Duration of a request to the authorizer, by its outcome.',
         unit: 's',
         queries: quantiles('ra_sidecar_authorizer_request_duration_seconds', HERE, 'outcome', [0.95]),
+      },
+      {
+        title: 'Store',
+        description: 'With a store: duration of a call, by its function.',
+        unit: 's',
+        queries: quantiles('ra_sidecar_store_call_duration_seconds', HERE, 'function', [0.99]),
+      },
+      {
+        title: 'Fleet',
+        description: 'With a store: the sidecars that it counts, and the requests for which it holds something.',
+        unit: 'short',
+        queries: [
+          { expr: gauge('ra_sidecar_store_replicas', HERE, 'instance'), legend: '{{instance}} sees sidecars' },
+          { expr: gauge('ra_sidecar_store_held', HERE, 'instance, what'), legend: '{{instance}} {{what}}' },
+        ],
       },
       {
         title: 'Refused for credit',

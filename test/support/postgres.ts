@@ -3,7 +3,7 @@
  * test. The server refuses root, as which CI runs: it then runs as `nobody`.
  */
 import { spawn, spawnSync, type ChildProcess } from 'node:child_process';
-import { chmodSync, chownSync, cpSync, mkdirSync, mkdtempSync, rmSync } from 'node:fs';
+import { chmodSync, chownSync, cpSync, mkdirSync, mkdtempSync, rmSync, writeFileSync } from 'node:fs';
 import { createRequire } from 'node:module';
 import { connect, createServer, type Server, type Socket } from 'node:net';
 import { once } from 'node:events';
@@ -11,13 +11,13 @@ import { tmpdir } from 'node:os';
 import { dirname, join } from 'node:path';
 import { arch, getuid, platform } from 'node:process';
 import pg from 'pg';
-import tap from 'tap';
 import { storeAddressOf } from '../../sidecar/config/store-schema.js';
 import { migrate } from '../../sidecar/store/migrate.js';
 import { systemClock } from '../../sidecar/lib/clock.js';
 import { Database } from '../../sidecar/store/database.js';
 import { Replica } from '../../sidecar/store/replica.js';
 import { RecordingLog } from './in-process.js';
+import { LONG } from './long-form.js';
 import { untilNextLook } from './processes.js';
 
 /** `nobody` of every Linux. */
@@ -30,31 +30,66 @@ const SOCKET = '.s.PGSQL.5432';
 /** Rights of the server's processes, which refuse root. */
 export const AS: { uid?: number; gid?: number } = getuid?.() === 0 ? { uid: NOBODY, gid: NOBODY } : {};
 
-/** Only what a test needs; nothing has to survive a loss of power. */
-const SETTINGS = [
-  'listen_addresses=',
-  'shared_buffers=16MB',
-  'max_connections=80',
-  'fsync=off',
-  'log_min_messages=panic',
-];
+/** Only what a test needs. */
+const SETTINGS = ['listen_addresses=', 'shared_buffers=16MB', 'max_connections=80', 'log_min_messages=panic'];
 
 /** A server on a Unix socket in a folder of its own. */
 export class Postgres {
   readonly #dir: string;
   readonly #bin: string;
+  readonly #fsync: boolean;
   #server: ChildProcess | undefined;
 
-  private constructor(dir: string, bin: string) {
+  private constructor(dir: string, bin: string, fsync: boolean) {
     this.#dir = dir;
     this.#bin = bin;
+    this.#fsync = fsync;
   }
 
-  /** Makes and starts one. The caller stops it. `programs`: the folder of another PostgreSQL's. */
-  static async start(programs?: string): Promise<Postgres> {
+  /**
+   * A standby of it, which follows it by `name`, and to which it is copied while it is stopped. The caller stops it. It answers what it
+   * is asked, and is read-only until {@link promote}.
+   */
+  async standby(name: string): Promise<Postgres> {
+    const dir = mkdtempSync(join(tmpdir(), 'ra-pg-'));
+    const standby = new Postgres(dir, this.#bin, this.#fsync);
+    await this.kill('SIGQUIT');
+    const data = join(dir, 'data');
+    cpSync(join(this.#dir, 'data'), data, { recursive: true });
+    writeFileSync(join(data, 'standby.signal'), '');
+    writeFileSync(
+      join(data, 'postgresql.auto.conf'),
+      `primary_conninfo = 'host=${this.#dir} user=${OWNER} application_name=${name}'\n`,
+    );
+    rmSync(join(data, 'postmaster.pid'), { force: true });
+    chmodSync(data, 0o700);
+    if (AS.uid !== undefined) spawnSync('chown', ['-R', `${NOBODY}:${NOBODY}`, dir]);
+    await this.restart();
+    await standby.restart();
+    return standby;
+  }
+
+  /** Makes a standby the primary, and waits until it is. */
+  async promote(): Promise<void> {
+    await this.sql('select pg_promote()');
+  }
+
+  /** Changes a setting of the server that needs no restart. */
+  async set(setting: string, value: string): Promise<void> {
+    await this.sql(`alter system set ${setting} = '${value}'`);
+    await this.sql('select pg_reload_conf()');
+    for (let looks = 0; ; looks += 1) {
+      const { rows } = await this.sql('select current_setting($1) as value', 'postgres', [setting]);
+      if (rows[0]?.['value'] === value) return;
+      await untilNextLook(looks);
+    }
+  }
+
+  /** Makes and starts one. The caller stops it. `programs`: the folder of another PostgreSQL's. `fsync`: what it has committed survives a loss of power. */
+  static async start({ programs, fsync = false }: { programs?: string; fsync?: boolean } = {}): Promise<Postgres> {
     const dir = mkdtempSync(join(tmpdir(), 'ra-pg-'));
     if (AS.uid !== undefined) chownSync(dir, NOBODY, NOBODY);
-    const server = new Postgres(dir, programs ?? binFor(dir));
+    const server = new Postgres(dir, programs ?? binFor(dir), fsync);
     const { status, stderr } = spawnSync(
       join(server.#bin, 'initdb'),
       ['-D', join(dir, 'data'), '-U', OWNER, '-A', 'trust', '--no-sync', '--locale=C', '-E', 'UTF8'],
@@ -73,7 +108,11 @@ export class Postgres {
 
   /** Starts it, after {@link kill} too, and waits until it answers. */
   async restart(): Promise<void> {
-    const settings = [...SETTINGS, `unix_socket_directories=${this.#dir}`].flatMap((setting) => ['-c', setting]);
+    const settings = [
+      ...SETTINGS,
+      `fsync=${this.#fsync ? 'on' : 'off'}`,
+      `unix_socket_directories=${this.#dir}`,
+    ].flatMap((setting) => ['-c', setting]);
     this.#server = spawn(join(this.#bin, 'postgres'), ['-D', join(this.#dir, 'data'), ...settings], {
       ...AS,
       cwd: this.#dir,
@@ -102,11 +141,17 @@ export class Postgres {
     await ended;
   }
 
-  /** Runs statements as the owner. */
-  async sql(text: string, database = 'postgres', values?: unknown[]): Promise<pg.QueryResult<Record<string, unknown>>> {
+  /** A connection of the owner's, which the caller ends. */
+  async connect(database: string): Promise<pg.Client> {
     const client = new pg.Client({ host: this.#dir, user: OWNER, database });
     client.on('error', () => undefined);
     await client.connect();
+    return client;
+  }
+
+  /** Runs statements as the owner. */
+  async sql(text: string, database = 'postgres', values?: unknown[]): Promise<pg.QueryResult<Record<string, unknown>>> {
+    const client = await this.connect(database);
     try {
       return await client.query(text, values);
     } finally {
@@ -118,8 +163,7 @@ export class Postgres {
   async database(): Promise<{ readonly name: string; readonly url: string; readonly ownersUrl: string }> {
     const name = `store_${(count += 1)}`;
     await this.sql(`create database ${name}`);
-    const client = new pg.Client({ host: this.#dir, user: OWNER, database: name });
-    await client.connect();
+    const client = await this.connect(name);
     await migrate(client, REPLICA);
     await client.end();
     return { name, url: this.urlOf(REPLICA, name), ownersUrl: this.urlOf(OWNER, name) };
@@ -141,10 +185,19 @@ let shared: Promise<Postgres> | undefined;
 /** The server of this process' tests; stopped when they have ended. */
 export function sharedPostgres(): Promise<Postgres> {
   if (shared) return shared;
-  const starting = Postgres.start();
-  tap.teardown(async () => (await starting).stop());
-  return (shared = starting);
+  return (shared = startShared());
 }
+
+/** A bench has no tests, so these are loaded here. */
+async function startShared(): Promise<Postgres> {
+  const { default: tap } = await import('tap');
+  const server = await Postgres.start();
+  tap.teardown(() => server.stop());
+  return server;
+}
+
+/** By how much `store.timeoutMs` is above its default where a loaded machine would pass that. */
+export const PATIENCE = LONG ? 1 : 8;
 
 interface Owner {
   teardown(fn: () => Promise<void>): void;
@@ -155,13 +208,14 @@ export async function replicaAt(
   t: Owner,
   url: string,
   id: string,
-  { leaseMs = 60_000, timeoutMs = 5000, connections = 4 } = {},
+  { leaseMs = 60_000, timeoutMs = 5000, connections = 4, replicas = undefined as number | undefined } = {},
 ): Promise<{ readonly log: RecordingLog; readonly database: Database; readonly replica: Replica }> {
   const address = storeAddressOf(url);
   if (!address) throw new Error('no address');
   const log = new RecordingLog();
   const database = await Database.open(systemClock, { address, connections, timeoutMs });
-  const replica = new Replica({ clock: systemClock, log, database, id, leaseMs });
+  const place = { id, replicas, keep: () => Promise.resolve() };
+  const replica = new Replica({ clock: systemClock, log, database, place, leaseMs });
   t.teardown(async () => {
     await replica.close();
     await database.close();
@@ -169,25 +223,35 @@ export async function replicaAt(
   return { log, database, replica };
 }
 
+/** What {@link Relay} delays by, ms. */
+const DELAY_MS = 30;
+
 /** A relay to a server's socket, whose faults a test sets. */
 export class Relay {
   readonly #dir = mkdtempSync(join(tmpdir(), 'ra-relay-'));
   readonly #server: Server;
   readonly #sockets = new Set<Socket>();
-  /** `hold`: what is sent stays here, on connections that stay open, until {@link deliver}. `refuse`: no connection is made. */
-  fault: 'none' | 'hold' | 'refuse' = 'none';
+  /**
+   * `hold`: what is sent stays here, on connections that stay open, until {@link deliver}. `refuse`: no connection is made. `delay`: all
+   * that is sent comes {@link DELAY_MS} later.
+   */
+  fault: 'none' | 'hold' | 'refuse' | 'delay' = 'none';
+  /** Where new connections lead. */
+  to: Postgres;
   #held: (() => void)[] = [];
 
   constructor(t: Owner, to: Postgres) {
+    this.to = to;
     this.#server = createServer((inner) => {
       if (this.fault === 'refuse') return void inner.destroy();
-      const outer = connect(join(to.socket, SOCKET));
+      const outer = connect(join(this.to.socket, SOCKET));
       const pass = (from: Socket, into: Socket): void => {
         this.#sockets.add(from);
         from.on('error', () => undefined).on('close', () => into.destroy());
         from.on('data', (bytes) => {
           const write = (): void => void into.write(bytes);
           if (this.fault === 'none') write();
+          else if (this.fault === 'delay') setTimeout(write, DELAY_MS);
           else this.#held.push(write);
         });
       };

@@ -2,8 +2,9 @@
  * Limits of keys over all replicas. A stamp (`hit`) for each request of the last minute, a place (`flight`) for each that runs; both
  * are exact, since `take` reads the clock and counts while it holds the lock of its key.
  *
- * Rows that were deleted stay in an index while an old transaction runs in the database. No count may walk over them, so each begins
- * at a bound: a minute ago for stamps, `replica.oldest` for places, `swept` for the removal of old stamps.
+ * Rows that were deleted or changed stay in an index while an old transaction runs in the database. No count may walk over them, so each
+ * begins at a bound: a minute ago for stamps, `replica.oldest` for places, `swept` for the removal of old stamps. For the same reason
+ * there is no counter beside the stamps, which each request would change.
  *
  * A place counts while its replica's lease runs. A take whose answer was lost may still arrive: it is void once its replica has made
  * two beats more, and only then does the replica remove what it may have left.
@@ -29,61 +30,66 @@ create table ra_sidecar.flight (
 create table ra_sidecar.swept (what text primary key, until timestamptz not null);
 insert into ra_sidecar.swept values ('hit', '-infinity');
 
--- p_in_flight, p_per_minute: 0 is no limit. outcome: taken, inFlight, perMinute, or why it was not counted: fenced (another process
--- took the replica's place, or the store does not know it), lease (its lease is over), late (sent two beats ago).
+-- Requests of one key, together: the first of them are let in, as many as taken says. p_in_flight, p_per_minute: 0 is no limit. used, running: those
+-- counted before. outcome: taken (all), inFlight or perMinute (what refused the others), or why none was counted: fenced (another
+-- process took the replica's place, or the store does not know it), lease (its lease is over), late (sent two beats ago). p_wait_ms: the
+-- longest wait for other calls of the key.
 create function ra_sidecar.take(
-  p_no int, p_epoch int, p_beat int, p_request bigint, p_key uuid, p_in_flight int, p_per_minute int
-) returns table (outcome text, retry_ms int, used int, reset_ms int, running int)
+  p_no int, p_epoch int, p_beat int, p_requests bigint[], p_key uuid, p_in_flight int, p_per_minute int, p_wait_ms int
+) returns table (outcome text, taken int, retry_ms int, used int, reset_ms int, running int)
 language plpgsql security definer set search_path = ra_sidecar, pg_temp set lock_timeout = '200ms' as $$
 declare
   v_now timestamptz;
   v_replica replica;
+  v_asked int := cardinality(p_requests);
+  v_taken int := v_asked;
   v_running int := 0;
   v_used int := 0;
   v_oldest timestamptz;
   v_newest timestamptz;
   v_below timestamptz;
 begin
+  perform must_write();
   perform set_config('synchronous_commit', 'off', true);
+  perform set_config('lock_timeout', p_wait_ms::text, true);
   perform pg_advisory_xact_lock(uuid_hash_extended(p_key, 0));
   v_now := clock_timestamp();
   select * into v_replica from replica r where r.no = p_no;
   if v_replica.epoch is distinct from p_epoch then
-    return query select 'fenced', 0, 0, 0, 0; return;
+    return query select 'fenced', 0, 0, 0, 0, 0; return;
   elsif v_replica.lease_until <= v_now then
-    return query select 'lease', 0, 0, 0, 0; return;
+    return query select 'lease', 0, 0, 0, 0, 0; return;
   elsif v_replica.beat > p_beat + 1 then
-    return query select 'late', 0, 0, 0, 0; return;
+    return query select 'late', 0, 0, 0, 0, 0; return;
   end if;
   if p_in_flight > 0 then
-    select count(*) into v_running from replica r join flight f
+    select count(*) into v_running from fleet e, replica r join flight f
       on f.key = p_key and f.replica = r.no and f.epoch = r.epoch and f.request >= r.oldest
-      where r.lease_until > v_now;
+      where r.lease_until > v_now or (e.grace_until > v_now and r.lease_until > e.grace_from);
+    v_taken := least(v_taken, greatest(0, p_in_flight - v_running));
   end if;
   if p_per_minute > 0 then
     select count(*), min(h.at), max(h.at) into v_used, v_oldest, v_newest from hit h
       where h.key = p_key and h.at > v_now - interval '60 seconds';
     -- The clock of the host may have been set back.
     v_now := greatest(v_now, v_newest);
-    if v_used >= p_per_minute then
-      select h.at into v_below from hit h where h.key = p_key and h.at > v_now - interval '60 seconds'
-        order by h.at offset v_used - p_per_minute limit 1;
-      return query select 'perMinute', ms_until(coalesce(v_below, v_now) + interval '60 seconds', v_now),
-        v_used, ms_until(v_oldest + interval '60 seconds', v_now), v_running;
-      return;
-    end if;
+    v_taken := least(v_taken, greatest(0, p_per_minute - v_used));
+    insert into hit select p_key, v_now, p_no, r from unnest(p_requests[1:v_taken]) r;
   end if;
   if p_in_flight > 0 then
-    if v_running >= p_in_flight then
-      return query select 'inFlight', 0, v_used, ms_until(v_oldest + interval '60 seconds', v_now), v_running; return;
-    end if;
-    insert into flight values (p_key, p_no, p_request, p_epoch);
+    insert into flight select p_key, p_no, r, p_epoch from unnest(p_requests[1:v_taken]) r;
   end if;
-  if p_per_minute > 0 then
-    insert into hit values (p_key, v_now, p_no, p_request);
+  if v_taken = v_asked then
+    outcome := 'taken';
+  elsif p_per_minute > 0 and v_used + v_taken >= p_per_minute then
+    outcome := 'perMinute';
+    select h.at into v_below from hit h where h.key = p_key and h.at > v_now - interval '60 seconds'
+      order by h.at offset v_used + v_taken - p_per_minute limit 1;
+  else
+    outcome := 'inFlight';
   end if;
-  return query select 'taken', 0, v_used + 1,
-    ms_until(coalesce(v_oldest, v_now) + interval '60 seconds', v_now), v_running + 1;
+  return query select outcome, v_taken, ms_until(coalesce(v_below, v_now) + interval '60 seconds', v_now),
+    v_used, ms_until(coalesce(v_oldest, v_now) + interval '60 seconds', v_now), v_running;
 end $$;
 
 create function ra_sidecar.ms_until(p_then timestamptz, p_now timestamptz) returns int
@@ -113,20 +119,43 @@ begin
   return query select true;
 end $$;
 
--- Removes stamps older than a minute, and places of earlier starts. Every replica calls it now and then.
-create function ra_sidecar.sweep() returns table (done bool)
+-- Removes stamps older than a minute, some at a time; more: there are others. Every replica calls it now and then.
+create function ra_sidecar.sweep() returns table (more bool)
 language plpgsql security definer set search_path = ra_sidecar, pg_temp set lock_timeout = '200ms' as $$
 declare
   v_from timestamptz;
   v_until timestamptz := clock_timestamp() - interval '61 seconds';
+  v_last timestamptz;
+  v_count int;
 begin
   perform set_config('synchronous_commit', 'off', true);
   select s.until into v_from from swept s where s.what = 'hit' for update skip locked;
-  if v_from is null or v_from > v_until - interval '1 second' then
+  if v_from is null or (v_from <= v_until and v_from > v_until - interval '1 second') then
     return query select false; return;
   end if;
-  delete from hit h where h.at > v_from and h.at <= v_until;
-  update swept s set until = v_until where s.what = 'hit';
+  with old as (
+    select h.key, h.at, h.replica, h.request from hit h where h.at >= v_from and h.at <= v_until order by h.at limit 10000
+  ), gone as (
+    delete from hit h using old o
+      where h.key = o.key and h.at = o.at and h.replica = o.replica and h.request = o.request returning h.at
+  )
+  select count(*), max(g.at) into v_count, v_last from gone g;
+  -- Below v_from if the clock of the host was set back.
+  update swept s set until = case when v_count = 10000 then v_last else v_until end where s.what = 'hit';
+  return query select v_count = 10000;
+end $$;
+
+-- Removes places of earlier starts and of replicas that are gone for a day, and replicas that are gone for a week and have no
+-- Idempotency-Key in flight. It reads all places, also those that were deleted, so it is called seldom.
+create function ra_sidecar.sweep_replicas() returns table (done bool)
+language plpgsql security definer set search_path = ra_sidecar, pg_temp set lock_timeout = '200ms' as $$
+begin
+  perform set_config('synchronous_commit', 'off', true);
+  delete from flight f where not exists (
+    select 1 from replica r where r.no = f.replica and r.epoch = f.epoch and r.lease_until > clock_timestamp() - interval '1 day'
+  );
+  delete from replica r where r.lease_until < clock_timestamp() - interval '7 days'
+    and not exists (select 1 from claim c where c.replica = r.no and not c.completed);
   return query select true;
 end $$;
 `;

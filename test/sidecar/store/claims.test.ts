@@ -18,9 +18,9 @@ interface Member {
   readonly claims: StoreClaims;
 }
 
-async function member(t: Test, url: string, id: string): Promise<Member> {
+async function member(t: Test, url: string, id: string, keepMs = 60_000): Promise<Member> {
   const { log, database, replica } = await replicaAt(t, url, id, { connections: 2 });
-  const claims = new StoreClaims({ clock: systemClock, log, database, replica, keepMs: 60_000 });
+  const claims = new StoreClaims({ clock: systemClock, log, database, replica, keepMs });
   t.equal(await replica.begin(), undefined);
   t.teardown(() => claims.close());
   return { database, replica, claims };
@@ -86,7 +86,7 @@ t.test('the start after a kill completes what its spool closed, and gives up the
   await killed.database.close();
 
   const again = await member(t, url, 'a');
-  t.equal(again.claims.needsSpool, true);
+  t.strictSame(again.claims.keepFrom, START, 'the spool is kept until it was read');
   t.strictSame(await b.claims.claim('acme', 'closed', 'print'), { kind: 'in-flight' }, 'until the spool was read');
   again.claims.recovered(
     spoolOf([
@@ -95,7 +95,7 @@ t.test('the start after a kill completes what its spool closed, and gives up the
       usageRecord('c', 'close', { claim: closed }),
     ]),
   );
-  await eventually('settled', () => !again.claims.needsSpool);
+  await eventually('settled', () => again.claims.keepFrom === undefined);
   t.strictSame(await b.claims.claim('acme', 'closed', 'print'), { kind: 'completed' });
   claimOf(await b.claims.claim('acme', 'failed', 'print'));
   claimOf(await b.claims.claim('acme', 'unknown', 'print'));
@@ -107,8 +107,8 @@ t.test('a claim whose answer is lost gives up its key', async (t) => {
   const { url } = await (await sharedPostgres()).database();
   const { claims, database, replica } = await member(t, url, 'a');
   const call = database.call.bind(database);
-  database.call = async (fn, args) => {
-    const answer = await call(fn, args);
+  database.call = async (fn, args, options) => {
+    const answer = await call(fn, args, options);
     return fn === 'claim' ? { kind: 'down', why: 'timeout', retryAfterMs: 7, sent: true } : (answer as never);
   };
   t.strictSame(await claims.claim('acme', 'k', 'print'), { kind: 'unavailable', retryAfterMs: 7 });
@@ -120,5 +120,85 @@ t.test('a claim whose answer is lost gives up its key', async (t) => {
   });
   const { no, epoch, beat } = replica.session ?? { no: 0, epoch: 0, beat: 0 };
   const key = '00000000000000000000000000000001';
-  t.match(await call('claim', [no, epoch, beat - 2, 9, key, Buffer.alloc(32), 1000]), { rows: [{ outcome: 'late' }] });
+  t.match(await call('claim', [no, epoch, beat - 2, 9, key, Buffer.alloc(32), 1000, 0, 0]), {
+    rows: [{ outcome: 'late' }],
+  });
 });
+
+t.test('a key in flight stays for a day at least; keepMs begins when its request was completed', async (t) => {
+  const server = await sharedPostgres();
+  const { url, name } = await server.database();
+  const { claims: a } = await member(t, url, 'a', 0);
+  const { claims: b } = await member(t, url, 'b', 0);
+  const claim = claimOf(await a.claim('acme', 'k', 'print'));
+  t.strictSame(await b.claim('acme', 'k', 'print'), { kind: 'in-flight' });
+  claim.complete();
+  await eventually('forgotten', async () => (await b.claim('acme', 'k', 'print')).kind === 'claimed');
+  const { claims: c } = await member(t, url, 'c', 2 * 86_400_000);
+  claimOf(await c.claim('acme', 'l', 'print')).complete();
+  await eventually('completed', async () => {
+    const { rows } = await server.sql(
+      'select until > now() + $1::interval as kept from ra_sidecar.claim where completed',
+      name,
+      ['47 hours'],
+    );
+    return rows[0]?.['kept'] === true;
+  });
+  t.pass('completed');
+});
+
+t.test('the spool is kept from the oldest claim whose end the store has not heard of', async (t) => {
+  const server = await sharedPostgres();
+  const { url, name } = await server.database();
+  const { claims } = await member(t, url, 'a');
+  const spool = { ...spoolOf([]), position: { segment: 3, offset: 7 } };
+  claims.recovered(spool);
+  await eventually('nothing is left', () => claims.keepFrom === undefined);
+  const first = claimOf(await claims.claim('acme', 'k', 'print'));
+  spool.position = { segment: 5, offset: 0 };
+  const second = claimOf(await claims.claim('acme', 'l', 'print'));
+  t.strictSame(claims.keepFrom, { segment: 3, offset: 7 });
+  const client = await server.connect(name);
+  t.teardown(() => client.end());
+  await client.query('begin; lock table ra_sidecar.claim in access exclusive mode');
+  first.complete();
+  t.strictSame(claims.keepFrom, { segment: 3, offset: 7 }, 'its end is on its way');
+  await client.query('rollback');
+  await eventually('heard', () => claims.keepFrom?.segment === 5);
+  second.complete();
+  await eventually('nothing is owed', () => claims.keepFrom === undefined);
+});
+
+t.test(
+  'a key whose records the spool no longer has counts as completed; the spool is read from the oldest claim',
+  async (t) => {
+    const { url } = await (await sharedPostgres()).database();
+    const killed = await member(t, url, 'a');
+    const b = await member(t, url, 'b');
+    const at = { ...spoolOf([]), position: { segment: 2, offset: 0 } };
+    killed.claims.recovered(at);
+    claimOf(await killed.claims.claim('acme', 'gone', 'print'));
+    at.position = { segment: 4, offset: 0 };
+    const { id: claim = '' } = claimOf(await killed.claims.claim('acme', 'closed', 'print'));
+    claimOf(await killed.claims.claim('acme', 'open', 'print'));
+    await killed.database.close();
+
+    const again = await member(t, url, 'a');
+    const pruned = spoolOf([usageRecord('c', 'close', { claim })]);
+    let from: unknown;
+    again.claims.recovered({
+      ...pruned,
+      position: { segment: 5, offset: 0 },
+      oldest: () => Promise.resolve({ segment: 3, offset: 0 }),
+      read: (begin) => {
+        from = begin;
+        return pruned.read();
+      },
+    });
+    await eventually('settled', () => again.claims.keepFrom === undefined);
+    t.strictSame(from, { segment: 3, offset: 0 });
+    t.strictSame(await b.claims.claim('acme', 'gone', 'print'), { kind: 'completed' });
+    t.strictSame(await b.claims.claim('acme', 'closed', 'print'), { kind: 'completed' });
+    t.equal((await b.claims.claim('acme', 'open', 'print')).kind, 'claimed');
+  },
+);

@@ -1,14 +1,14 @@
 /** Limits of keys over three replicas, on a real PostgreSQL. */
 import t, { type Test } from 'tap';
-import type { FleetLimitResult, LimitedCaller, Permit } from '../../../sidecar/access/limits.js';
+import { groupedId, type FleetLimitResult, type LimitedCaller, type Permit } from '../../../sidecar/access/limits.js';
 import { systemClock } from '../../../sidecar/lib/clock.js';
 import type { Database } from '../../../sidecar/store/database.js';
-import { StoreLimits } from '../../../sidecar/store/limits.js';
-import type { Replica } from '../../../sidecar/store/replica.js';
+import { StoreLimits, uuidOf } from '../../../sidecar/store/limits.js';
+import { placeIn, type Replica } from '../../../sidecar/store/replica.js';
 import { LONG } from '../../support/long-form.js';
 import type { RecordingLog } from '../../support/in-process.js';
 import { eventually } from '../../support/processes.js';
-import { Relay, replicaAt, sharedPostgres, type Postgres } from '../../support/postgres.js';
+import { PATIENCE, Relay, replicaAt, sharedPostgres, type Postgres } from '../../support/postgres.js';
 
 const NONE = { inFlight: 0, perMinute: 0 };
 const KEY: LimitedCaller = { account: 'acme', keyId: 'k' };
@@ -18,7 +18,7 @@ interface Member {
   readonly replica: Replica;
   readonly limits: StoreLimits;
   readonly log: RecordingLog;
-  take(caller?: LimitedCaller): Promise<FleetLimitResult>;
+  readonly take: (caller?: LimitedCaller) => Promise<FleetLimitResult>;
 }
 
 async function member(
@@ -27,6 +27,9 @@ async function member(
   id: string,
   own: {
     timeoutMs?: number;
+    connections?: number;
+    leaseMs?: number;
+    replicas?: number;
     whenDown?: 'refuse' | 'share';
     decisions?: { inFlight: number; perMinute: number };
   } = {},
@@ -37,6 +40,7 @@ async function member(
     database,
     replica,
     whenDown: own.whenDown ?? 'refuse',
+    timeoutMs: own.timeoutMs ?? 5000,
     defaults: {
       decisions: own.decisions ?? { inFlight: 32, perMinute: 600 },
       chat: NONE,
@@ -53,9 +57,13 @@ async function fleet(t: Test, own: Parameters<typeof member>[3] = {}) {
   const server = await sharedPostgres();
   const { name, url } = await server.database();
   const members = await Promise.all(['a', 'b', 'c'].map((id) => member(t, url, id, own)));
-  const count = async (table: string): Promise<number> =>
+  return { server, name, url, members, count: counter(server, name) };
+}
+
+/** Counts the rows of a table. */
+function counter(server: Postgres, name: string): (table: string) => Promise<number> {
+  return async (table) =>
     Number((await server.sql(`select count(*) as n from ra_sidecar.${table}`, name)).rows[0]?.['n']);
-  return { server, name, url, members, count };
 }
 
 const permitsOf = (taken: readonly FleetLimitResult[]): Permit[] =>
@@ -99,7 +107,9 @@ t.test('a third of three times the limit of a minute, and a refused one frees it
 
 t.test('32 of 96 at once; the places of one that ends, or is gone, return', async (t) => {
   const { server, name, members, count, url } = await fleet(t);
-  const taken = await Promise.all(Array.from({ length: 96 }, (_, i) => (members[i % 3] as Member).take()));
+  const firsts = await Promise.all(Array.from({ length: 8 }, () => (members[0] as Member).take()));
+  const others = await Promise.all(Array.from({ length: 88 }, (_, i) => (members[i % 3] as Member).take()));
+  const taken = [...firsts, ...others];
   const permits = permitsOf(taken);
   t.equal(permits.length, 32);
   t.match(
@@ -128,8 +138,8 @@ t.test('a take whose answer is lost frees its place and its stamp', async (t) =>
   const { database } = a;
   const call = database.call.bind(database);
   // The store works on it, and the answer does not arrive.
-  database.call = async (fn, args) => {
-    const answer = await call(fn, args);
+  database.call = async (fn, args, options) => {
+    const answer = await call(fn, args, options);
     return fn === 'take' ? { kind: 'down', why: 'timeout', retryAfterMs: 1, sent: true } : (answer as never);
   };
   t.equal((await a.take()).kind, 'unavailable');
@@ -144,10 +154,10 @@ t.test('a take whose answer is lost frees its place and its stamp', async (t) =>
   // One that arrives later than that finds the replica two beats on.
   const { no, epoch, beat } = a.replica.session ?? { no: 0, epoch: 0, beat: 0 };
   const key = '00000000000000000000000000000001';
-  t.match(await call('take', [no, epoch, beat - 2, 99, key, 1, 1]), { rows: [{ outcome: 'late' }] });
-  t.match(await call('take', [no, epoch - 1, beat, 99, key, 1, 1]), { rows: [{ outcome: 'fenced' }] });
+  t.match(await call('take', [no, epoch, beat - 2, [99], key, 1, 1, 200]), { rows: [{ outcome: 'late' }] });
+  t.match(await call('take', [no, epoch - 1, beat, [99], key, 1, 1, 200]), { rows: [{ outcome: 'fenced' }] });
   await server.sql(`update ra_sidecar.replica set lease_until = now()`, name);
-  t.match(await call('take', [no, epoch, beat + 9, 99, key, 1, 1]), { rows: [{ outcome: 'lease' }] });
+  t.match(await call('take', [no, epoch, beat + 9, [99], key, 1, 1, 200]), { rows: [{ outcome: 'lease' }] });
 });
 
 t.test('a second process with the data folder of the first fences it', async (t) => {
@@ -161,15 +171,161 @@ t.test('a second process with the data folder of the first fences it', async (t)
   t.equal((await twin.take()).kind, 'taken');
 });
 
-t.test('stamps older than a minute are removed', async (t) => {
-  const { server, name, members, count } = await fleet(t);
+t.test('what is over is removed, some at a time: stamps, places, replicas', async (t) => {
+  const server = await sharedPostgres();
+  const { name, url } = await server.database();
+  const count = counter(server, name);
+  // One that removes nothing by itself.
+  const { database } = await replicaAt(t, url, 'idle');
+  const swept = () => database.call('sweep', []);
   await server.sql(`update ra_sidecar.swept set until = '-infinity'`, name);
   await server.sql(
-    `insert into ra_sidecar.hit select gen_random_uuid(), now() - i * interval '1 second', 1, i from generate_series(1, 100) i`,
+    `insert into ra_sidecar.hit select gen_random_uuid(), now() - i * interval '5 milliseconds', 1, i
+     from generate_series(0, 24000) i`,
     name,
   );
-  await members[0]?.database.call('sweep', []);
-  t.equal(await count('hit'), 60);
+  t.match(await database.call('sweep', []), { rows: [{ more: true }] });
+  t.equal(await count('hit'), 14_001);
+  t.match(await database.call('sweep', []), { rows: [{ more: false }] });
+  const left = await count('hit');
+  t.ok(left > 1000 && left <= 12_201, `those of the last 61 s: ${left}`);
+
+  // The clock of the host was set back by an hour after the last removal.
+  await server.sql(`update ra_sidecar.swept set until = now() + interval '1 hour' where what = 'hit'`, name);
+  await server.sql(`insert into ra_sidecar.hit values (gen_random_uuid(), now() - interval '90 seconds', 1, 1)`, name);
+  await swept();
+  await server.sql(`update ra_sidecar.swept set until = until - interval '1 minute' where what = 'hit'`, name);
+  await swept();
+  t.equal(await count(`hit where at < now() - interval '62 seconds'`), 0);
+
+  const a = await member(t, url, 'a');
+  const permits = permitsOf([await a.take()]);
+  await server.sql(
+    `insert into ra_sidecar.replica (id, host, release, epoch, joined_at, lease_until)
+       select 'gone-' || i, 'h', '1', 1, now(), now() - i * interval '1 day' from generate_series(1, 10) i`,
+    name,
+  );
+  await server.sql(
+    `insert into ra_sidecar.flight select gen_random_uuid(), no, 1, epoch from ra_sidecar.replica where id like 'gone-%'`,
+    name,
+  );
+  await server.sql(
+    `insert into ra_sidecar.claim select gen_random_uuid(), '', false, no, 1, 1, 0, 0, 0, now() + interval '1 day'
+       from ra_sidecar.replica where id = 'gone-10'`,
+    name,
+  );
+  await database.call('sweep_replicas', []);
+  t.equal(await count('flight'), 1, 'the place of one that runs stays');
+  t.equal(await count('replica'), 1 + 6 + 1, 'those of a week, and the one that has a key in flight');
+  permits[0]?.end(true);
+});
+
+t.test('a burst on one key is a few transactions: each is answered at the default timeout', async (t) => {
+  const { server, name, members } = await fleet(t, {
+    decisions: { inFlight: 0, perMinute: MINUTE },
+    timeoutMs: 250 * PATIENCE,
+    connections: 8,
+  });
+  let calls = 0;
+  for (const { database } of members) {
+    const call = database.call.bind(database);
+    database.call = (fn, args, options) => {
+      if (fn === 'take') calls += 1;
+      return call(fn, args, options);
+    };
+  }
+  const taken = await Promise.all(Array.from({ length: 1800 }, (_, i) => (members[i % 3] as Member).take()));
+  t.equal(permitsOf(taken).length, MINUTE);
+  t.equal(taken.filter(({ kind }) => kind === 'limited').length, 1800 - MINUTE, 'none is refused for its time');
+  t.ok(calls <= 9, `in ${calls} calls`);
+  t.equal(await fullestMinute(server, name), MINUTE);
+  t.ok(
+    members.every(
+      ({ limits, log }) => limits.size <= MINUTE && !log.lines.some(({ event }) => event === 'store is left alone'),
+    ),
+  );
+});
+
+t.test('a restart keeps the minute: no request of it takes back a stamp of the start before', async (t) => {
+  const { server, name, url, members } = await fleet(t);
+  const [a, b] = members as [Member, Member];
+  t.equal((await a.take()).kind, 'taken');
+  t.equal((await b.take()).kind, 'taken');
+  const again = await member(t, url, 'a');
+  const refused = permitsOf([await again.take()]);
+  for (const permit of refused) permit.end(false);
+  await until(t, 'its own stamp is free', () => again.limits.size === 0);
+  t.equal(await fullestMinute(server, name), 2, 'that of the request before the restart stays');
+});
+
+t.test('after an outage longer than a lease, those that have not beaten again keep their places', async (t) => {
+  const { server, name, members, url } = await fleet(t);
+  const [a, b, c] = members as [Member, Member, Member];
+  for (const { take } of [a, b])
+    t.equal(permitsOf(await Promise.all(Array.from({ length: 16 }, () => take()))).length, 16);
+  // The clock moves, not the sidecars: c was gone before, then nobody could beat for an hour.
+  const outage = async (): Promise<void> => {
+    await server.sql(`update ra_sidecar.replica set lease_until = lease_until - interval '1 hour'`, name);
+    await server.sql(
+      `update ra_sidecar.replica set lease_until = lease_until - interval '1 hour' where id = 'c'`,
+      name,
+    );
+  };
+  await outage();
+  c.replica.hurry();
+  await until(t, 'the first is back', async () => (await c.take()).kind === 'limited');
+  a.replica.hurry();
+  await until(t, 'the second is back', async () => (await a.take()).kind === 'limited');
+  await server.sql(`update ra_sidecar.fleet set grace_until = now()`, name);
+  t.equal(
+    permitsOf(await Promise.all(Array.from({ length: 32 }, () => c.take()))).length,
+    16,
+    'b is gone a lease later',
+  );
+
+  // Not so if one sidecar alone is gone, or all were stopped in order.
+  const d = await member(t, url, 'd');
+  await d.replica.close();
+  t.equal((await server.sql(`select 1 from ra_sidecar.fleet where grace_until > now()`, name)).rows.length, 0);
+});
+
+t.test('a sidecar whose takes wait keeps its lease; an error of the store leaves nothing to take back', async (t) => {
+  const { server, name, url } = await fleet(t);
+  const busy = await member(t, url, 'busy', { connections: 2, timeoutMs: 2500 });
+  const { beat = 0 } = busy.replica.session ?? {};
+  const client = await server.connect(name);
+  t.teardown(() => client.end());
+  await client.query('begin; lock table ra_sidecar.flight in access exclusive mode');
+  let answered = 0;
+  const takes = Array.from({ length: 2 }, async (_, i) => {
+    const { kind } = await busy.take({ ...KEY, keyId: `k${i}` });
+    answered += 1;
+    return kind;
+  });
+  busy.replica.hurry();
+  await until(t, 'it beats', () => (busy.replica.session?.beat ?? 0) > beat);
+  t.equal(answered, 0, 'while takes hold all other connections');
+  t.strictSame(new Set(await Promise.all(takes)), new Set(['unavailable']));
+  t.equal(busy.limits.size, 0, 'the store has answered that it did nothing');
+  await client.query('rollback');
+  t.equal((await busy.take()).kind, 'taken', 'and its locks are no failures');
+});
+
+t.test('a limit of 100,000 in a minute: one count serves all that wait', async (t) => {
+  const { server, name, members } = await fleet(t, { decisions: { inFlight: 0, perMinute: 100_000 } });
+  await server.sql(
+    `insert into ra_sidecar.hit select $1::uuid, now() - i * interval '0.5 milliseconds', 999, i from generate_series(1, 99900) i`,
+    name,
+    [uuidOf(groupedId(KEY, 'decisions'))],
+  );
+  const from = performance.now();
+  const taken = await Promise.all(Array.from({ length: 600 }, (_, i) => (members[i % 3] as Member).take()));
+  t.comment(`600 takes in ${Math.round(performance.now() - from)} ms`);
+  t.equal(permitsOf(taken).length, 100);
+  t.ok(
+    taken.filter(({ kind }) => kind === 'limited').length >= 100,
+    'one call at most had to wait too long for another',
+  );
 });
 
 t.test('while the store is down: refused, or a share of the limits', async (t) => {
@@ -187,6 +343,33 @@ t.test('while the store is down: refused, or a share of the limits', async (t) =
   const own = await Promise.all(Array.from({ length: 20 }, () => a.take()));
   t.equal(permitsOf(own).length, 7 - 4, 'with those that the store let in');
   t.equal(permitsOf(await Promise.all(Array.from({ length: 20 }, () => b.take()))).length, 7, 'a fourth of 30');
+});
+
+t.test('a share needs the number of sidecars: of the last start, or there is none', async (t) => {
+  const address = 'postgresql://u@%2Fnowhere/d';
+  const decisions = { inFlight: 0, perMinute: 30 };
+  const taken = async (own: { replicas?: number }): Promise<number> => {
+    const { database, replica } = await replicaAt(t, address, 'a', own);
+    const defaults = { decisions, chat: NONE, embeddings: NONE, models: NONE };
+    const limits = new StoreLimits({
+      clock: systemClock,
+      database,
+      replica,
+      whenDown: 'share',
+      timeoutMs: 250,
+      defaults,
+    });
+    t.equal(await replica.begin(), undefined);
+    const answers = await Promise.all(Array.from({ length: 40 }, async () => await limits.take(KEY, 'decisions')));
+    return permitsOf(answers).length;
+  };
+  t.equal(await taken({ replicas: 3 }), 10);
+  t.equal(await taken({}), 0);
+  const dir = t.testdir();
+  const place = await placeIn(dir);
+  t.equal(place.replicas, undefined);
+  await place.keep(3);
+  t.match(await placeIn(dir), { id: place.id, replicas: 3 });
 });
 
 t.test('a network that drops, stops or comes late: no call outlasts its time, no place is lost', async (t) => {
