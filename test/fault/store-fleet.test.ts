@@ -1,0 +1,246 @@
+/** Three sidecars in processes of their own, each with a relay to the PostgreSQL that they share: bursts, kills, stops, a bad network. */
+import { mkdirSync, writeFileSync } from 'node:fs';
+import { join } from 'node:path';
+import t from 'tap';
+import type { KeyLimits } from '../../sidecar/access/limits.js';
+import { PATIENT_QUEUE } from '../support/config-parts.js';
+import { makeKey } from '../support/keys.js';
+import { rounds } from '../support/long-form.js';
+import { eventually } from '../support/processes.js';
+import { PATIENCE, Relay, sharedPostgres } from '../support/postgres.js';
+import { CHAT, chatOnly, Sidecar } from '../support/sidecar.js';
+
+const LEASE_MS = 10_000;
+const TIMEOUT_MS = 250 * PATIENCE;
+/** What an answer may take beyond the time of the store, on a loaded machine, ms. */
+const SLACK_MS = 1000 * PATIENCE;
+/** Tokens of a reply that outlasts a test: some 20 s. */
+const SLOW = 1600;
+
+const server = await sharedPostgres();
+const { name: database, url } = await server.database();
+const dir = t.testdir();
+
+const LIMITS: Readonly<Record<string, KeyLimits>> = {
+  burst: { models: { perMinute: 600 } },
+  running: { chat: { inFlight: 32 } },
+  stopped: { chat: { inFlight: 8 } },
+  network: { models: { perMinute: 60, inFlight: 8 } },
+  idempotent: {},
+};
+const made = Object.entries(LIMITS).map(([id, limits]) => ({ id, ...makeKey({ id, limits }) }));
+const KEYS = Object.fromEntries(made.map(({ id, key }) => [id, key]));
+writeFileSync(join(dir, 'keys.json'), JSON.stringify({ version: 1, keys: made.map(({ stored }) => stored) }));
+
+interface Member {
+  readonly relay: Relay;
+  sidecar: Sidecar;
+  /** The same data folder and relay, after it was killed. */
+  restart(): Promise<void>;
+}
+
+async function member(id: string): Promise<Member> {
+  const relay = await new Relay(t, server).listen();
+  const dataDir = join(dir, id);
+  mkdirSync(dataDir);
+  const config = {
+    ...(await chatOnly(32)),
+    dataDir,
+    keys: { file: join(dir, 'keys.json') },
+    queue: { ...PATIENT_QUEUE, waitingPerSeat: 40 },
+    store: { url: relay.through(url), leaseMs: LEASE_MS, timeoutMs: TIMEOUT_MS },
+  };
+  const start = (): Promise<Sidecar> => Sidecar.start(t, { stub: true, config });
+  const made: Member = {
+    relay,
+    sidecar: await start(),
+    restart: async () => {
+      made.sidecar.child.kill('SIGKILL');
+      await made.sidecar.exited();
+      made.sidecar = await start();
+    },
+  };
+  return made;
+}
+
+const fleet = await Promise.all(['a', 'b', 'c'].map(member));
+const [a, b, c] = fleet as [Member, Member, Member];
+
+async function rows(from: string): Promise<number> {
+  return Number((await server.sql(`select count(*) as n from ra_sidecar.${from}`, database)).rows[0]?.['n']);
+}
+
+/** The places that count. */
+const PLACES = 'flight f join ra_sidecar.replica r on r.no = f.replica and r.epoch = f.epoch and f.request >= r.oldest';
+
+async function models({ sidecar }: Member, key: string): Promise<number> {
+  const response = await fetch(`${sidecar.base}/models`, { headers: { authorization: `Bearer ${KEYS[key]}` } });
+  await response.arrayBuffer();
+  return response.status;
+}
+
+/** A reply that has begun, or why not. */
+interface Begun {
+  readonly status: number;
+  readonly leave: () => void;
+}
+
+async function slow({ sidecar }: Member, key: string): Promise<Begun> {
+  const leaving = new AbortController();
+  const body = { model: CHAT, messages: [{ role: 'user', content: 'x' }], max_tokens: SLOW, stream: true };
+  const { status } = await sidecar.post('/chat/completions', body, { key: KEYS[key] ?? '', signal: leaving.signal });
+  return { status, leave: () => leaving.abort() };
+}
+
+const count = (statuses: readonly number[], wanted: number): number => statuses.filter((one) => one === wanted).length;
+
+/** All three have a lease, with time left. */
+async function joined(): Promise<void> {
+  const live = `replica where lease_until > clock_timestamp() + interval '5 seconds'`;
+  await eventually('all have a lease', async () => (await rows(live)) === fleet.length);
+}
+
+async function over(what: string, from: string): Promise<void> {
+  await eventually(what, async () => (await rows(from)) === 0);
+}
+
+t.test('1,800 requests on one key over three: 600 are let in', async (t) => {
+  await joined();
+  const statuses = await Promise.all(Array.from({ length: 1800 }, (_, i) => models(fleet[i % 3] as Member, 'burst')));
+  t.equal(count(statuses, 200), 600);
+  t.equal(count(statuses, 429), 1200);
+  t.equal(await rows('hit'), 600, 'no 60 s have more stamps');
+});
+
+t.test('96 slow requests: 32 run; the places of one that is killed return with its lease', async (t) => {
+  await joined();
+  const own = await Promise.all(Array.from({ length: 8 }, () => slow(c, 'running')));
+  const others = await Promise.all(Array.from({ length: 88 }, (_, i) => slow(fleet[i % 2] as Member, 'running')));
+  const begun = [...own, ...others];
+  const running = begun.map(({ status }) => status);
+  t.equal(count(running, 200), 32);
+  t.equal(count(running, 429), 64);
+  const lost = own.length;
+  c.sidecar.child.kill('SIGKILL');
+  const from = performance.now();
+  const later: Begun[] = [];
+  await eventually('its places return', async () => {
+    const one = await slow(b, 'running');
+    if (one.status === 200) later.push(one);
+    return later.length === lost;
+  });
+  const ms = Math.round(performance.now() - from);
+  t.ok(ms < LEASE_MS + SLACK_MS, `${lost} places after ${ms} ms`);
+  t.equal((await slow(a, 'running')).status, 429, 'and no more');
+  for (const { leave } of [...begun, ...later]) leave();
+  await c.restart();
+  await over('all have ended', PLACES);
+});
+
+t.test(
+  'one Idempotency-Key to three at once: one runs; killed after its close, the next start tells that it did',
+  async (t) => {
+    await joined();
+    const post = async ({ sidecar }: Member, name: string, tokens: number) => {
+      const body = { model: CHAT, messages: [{ role: 'user', content: 'x' }], max_tokens: tokens };
+      const headers = { 'Idempotency-Key': name };
+      const response = await sidecar.post('/chat/completions', body, { key: KEYS['idempotent'] ?? '', headers });
+      return { status: response.status, text: await response.text() };
+    };
+    const answers = await Promise.all(fleet.map((one) => post(one, 'all', 2)));
+    t.strictSame(answers.map(({ status }) => status).sort(), [200, 409, 409]);
+    await over('the store has heard of its end', 'claim where not completed');
+
+    const answer = post(a, 'killed', 60);
+    await eventually('it is claimed', async () => (await rows('claim where not completed')) === 1);
+    a.relay.fault = 'hold';
+    t.equal((await answer).status, 200);
+    a.sidecar.child.kill('SIGKILL');
+    await a.sidecar.exited();
+    a.relay.cut();
+    a.relay.fault = 'none';
+    t.match(await post(b, 'killed', 60), { status: 409 });
+    await a.restart();
+    await over('its start settles it', 'claim where not completed');
+    for (const one of fleet) t.match(await post(one, 'killed', 60), { status: 409, text: /completed/ });
+  },
+);
+
+t.test('a second start on a data folder that is in use ends, and takes nothing from the first', async (t) => {
+  await joined();
+  const epoch = async (): Promise<unknown> =>
+    (await server.sql('select sum(epoch) as epoch from ra_sidecar.replica', database)).rows[0]?.['epoch'];
+  const before = await epoch();
+  const config = { ...(await chatOnly(1)), dataDir: join(dir, 'a'), store: { url, leaseMs: LEASE_MS } };
+  const second = await Sidecar.launch(t, { stub: true, config });
+  t.not((await second.exited()).code, 0);
+  t.match(second.printed, /is written by process/);
+  t.equal(await epoch(), before);
+  const one = await slow(a, 'running');
+  t.equal(one.status, 200);
+  one.leave();
+});
+
+t.test('stopped past its lease and continued: its places are given to others, then it counts again', async (t) => {
+  await joined();
+  const own = await Promise.all(Array.from({ length: 4 }, () => slow(c, 'stopped')));
+  t.equal(
+    count(
+      own.map(({ status }) => status),
+      200,
+    ),
+    4,
+  );
+  c.sidecar.child.kill('SIGSTOP');
+  const others: Begun[] = [];
+  await eventually('its lease is over', async () => {
+    const one = await slow(others.length % 2 ? a : b, 'stopped');
+    if (one.status === 200) others.push(one);
+    return others.length === 8;
+  });
+  t.equal((await slow(a, 'stopped')).status, 429);
+  c.sidecar.child.kill('SIGCONT');
+  // Its lease is over by the store's clock: a request that it sends first is not let in, whatever it believes.
+  t.ok([429, 503].includes((await slow(c, 'stopped')).status));
+  await eventually('it beats again', async () => (await slow(c, 'stopped')).status === 429);
+  for (const { leave } of others.slice(0, 4)) leave();
+  await eventually('those have ended', async () => (await rows(PLACES)) <= 8);
+  t.equal((await slow(b, 'stopped')).status, 429, 'what it runs counts');
+  for (const { leave } of [...own, ...others]) leave();
+});
+
+t.test('a network that drops, delays and half-opens: the limit holds, and no answer outlasts its time', async (t) => {
+  await joined();
+  const faults = ['none', 'delay', 'hold', 'refuse', 'delay'] as const;
+  const statuses: number[] = [];
+  let longest = 0;
+  const ask = async (of: Member): Promise<void> => {
+    const from = performance.now();
+    statuses.push(await models(of, 'network'));
+    longest = Math.max(longest, performance.now() - from);
+  };
+  const from = Date.now();
+  for (let round = 0; round < rounds({ short: 10, long: 60 }) && Date.now() - from < 50_000; round += 1) {
+    for (const [i, { relay }] of fleet.entries()) {
+      const fault = faults[(round * 2 + i * 3) % faults.length] ?? 'none';
+      if (relay.fault === 'hold') relay.deliver();
+      relay.fault = fault;
+      if (fault === 'refuse') relay.cut();
+    }
+    await Promise.all(Array.from({ length: 12 }, (_, i) => ask(fleet[i % 3] as Member)));
+  }
+  t.ok(longest < TIMEOUT_MS + SLACK_MS, `the longest took ${Math.round(longest)} ms`);
+  t.strictSame(
+    [...new Set(statuses)].filter((status) => ![200, 429, 503].includes(status)),
+    [],
+  );
+  t.ok(count(statuses, 200) <= 60, `${count(statuses, 200)} of ${statuses.length} were let in`);
+  for (const { relay } of fleet) {
+    relay.deliver();
+    relay.cut();
+  }
+  await eventually('what no answer was heard of is free', async () => {
+    return (await rows(PLACES)) === 0;
+  });
+  t.pass('what no answer was heard of is free');
+});
