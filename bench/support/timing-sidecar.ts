@@ -1,7 +1,7 @@
 /**
  * A sidecar with stub engines in a separate process: sends its port and ends with its parent. Its arguments, if any,
  * are JSON: sections of its configuration, and its models. If it gets a sample of the metrics and a value it answers
- * once that is reached. `Bearer vouched` is the same account as `Bearer good`, named by a gateway.
+ * once that is reached. `Bearer vouched` is the same account as `Bearer good`, named by a gateway; `Bearer key-N` a key of its own.
  */
 import { ACME, FakeIdentity, InProcess, type StubModel } from '../../test/support/in-process.js';
 import { Teardowns } from './teardowns.js';
@@ -12,11 +12,15 @@ const MODELS: readonly StubModel[] = [
   { id: 'narrow', kind: 'chat', seats: 2 },
 ];
 
+/** Keys besides. */
+const KEYS = 100;
+
 const [sections = '{}', stubs = JSON.stringify(MODELS)] = process.argv.slice(2);
 const config = JSON.parse(sections) as object;
 const models = JSON.parse(stubs) as readonly StubModel[];
 const identity = new FakeIdentity();
 identity.answers.set('Bearer vouched', { ...ACME, vouched: true });
+for (let i = 0; i < KEYS; i++) identity.answers.set(`Bearer key-${i}`, { ...ACME, keyId: `key-${i}` });
 const teardowns = new Teardowns();
 const sidecar = await InProcess.start(teardowns, {
   keeps: false,
