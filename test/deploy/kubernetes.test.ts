@@ -10,6 +10,7 @@ import { createServer as createTcpServer, type AddressInfo } from 'node:net';
 import { join } from 'node:path';
 import t from 'tap';
 import { loadConfig, type Config } from '../../sidecar/config/config.js';
+import { storeAddressOf } from '../../sidecar/config/store-schema.js';
 import { knownSeries, unknownIn } from '../support/promql.js';
 import { sourceRoot } from '../support/source-root.js';
 import {
@@ -108,6 +109,36 @@ t.test('as a Deployment the pods are the same, except for a disk that is deleted
     Number(at(made, 'spec.progressDeadlineSeconds')) > startS,
     'a slow start is not a failure until the startup probe gives up',
   );
+});
+
+t.test('with a store the settings are valid, and the Job prepares the database that the pods use', async (t) => {
+  const made = patched('store');
+  const [sidecar] = listAt(made, 'spec.template.spec.containers');
+  const job = manifest('Job', 'ra-sidecar-store-migrate');
+  const [migrate] = listAt(job, 'spec.template.spec.containers');
+  const settings = (of: Node | undefined): Record<string, string> =>
+    Object.fromEntries(listAt(of, 'env').map((pair) => [textAt(pair, 'name'), textAt(pair, 'value')]));
+  const loaded = loadConfig({ ...settings(sidecar), RA_CONFIG: join(FOLDER, 'ra-sidecar.jsonc') });
+  if (loaded.kind === 'invalid') throw new Error(loaded.line);
+  const { store } = loaded.config;
+  const command = listAt(migrate, 'command').map(String);
+  const after = (flag: string): string => command[command.indexOf(flag) + 1] ?? '';
+  const [own, owners] = [storeAddressOf(store.url ?? ''), storeAddressOf(after('--url'))];
+  t.match(own, { tls: true });
+  t.strictSame(owners, { ...own, user: owners?.user });
+  t.not(owners?.user, own?.user);
+  t.equal(settings(migrate)['RA_STORE_URL'], store.url, 'it grants the functions to the user of the pods');
+  for (const [of, template, files] of [
+    [sidecar, made, [store.passwordFile, store.caFile]],
+    [migrate, job, [after('--password-file'), settings(migrate)['RA_STORE_CA_FILE']]],
+  ] as const) {
+    const mount = listAt(of, 'volumeMounts').find((one) => at(one, 'name') === 'store');
+    t.ok(listAt(template, 'spec.template.spec.volumes').some((one) => at(one, 'name') === 'store'));
+    for (const file of files) t.ok(file?.startsWith(`${textAt(mount, 'mountPath')}/`), 'it is mounted');
+  }
+  t.equal(at(migrate, 'image'), at(container, 'image'));
+  t.strictSame(listAt(documents('store/kustomization.yaml')[0], 'resources'), ['migrate.yaml']);
+  t.match(at(documents('store/kustomization.yaml')[0], 'patches.0'), { path: 'patch.yaml', target: EITHER_KIND });
 });
 
 function volume(name: string): Node | undefined {

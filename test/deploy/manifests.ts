@@ -55,7 +55,7 @@ export function manifest(kind: string, name = 'ra-sidecar'): Node {
 export const SERVERS = ['vllm', 'sglang'] as const;
 
 /** Components of the kustomization, by their folders. */
-export const COMPONENTS = ['deployment', 'several-gpus', ...SERVERS] as const;
+export const COMPONENTS = ['deployment', 'several-gpus', 'store', ...SERVERS] as const;
 
 /** What such a component makes of the StatefulSet. Throws if its patch does not apply. */
 export function patched(component: (typeof COMPONENTS)[number]): Node {
