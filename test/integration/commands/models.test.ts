@@ -197,7 +197,7 @@ t.test(
     const big = { kind: 'chat', file, seats: 256, contextPerSeat: 8192 };
     const environment = configured(t.testdir(), { id: 'one', ...big }, { id: 'two', ...big });
     const numbers =
-      /it needs 1\.\d GiB of memory \(weights 0, KV 0\.5 for 256 seats of 8,192 tokens, compute 0\.\d+, grammars 1\.\d\) and [\d.]+ GiB are free\. Fewer seats or a smaller context fit: at most \d+ seats?$/m;
+      /it needs 1\.\d GiB of memory \(weights 0, KV 0\.5 for 256 seats of 8,192 tokens, compute 0\.\d+, grammars 1\.\d, drafts 0\.\d+\) and [\d.]+ GiB are free\. Fewer seats or a smaller context fit: at most \d+ seats?$/m;
     const small = await runHere(['models', 'verify', 'one', '--memory', '512MiB'], environment);
     t.match(small, { code: 1, stdout: numbers });
     t.match(small.stdout, /it cannot be served: it needs/);

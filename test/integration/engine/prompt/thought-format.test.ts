@@ -1,6 +1,6 @@
 import type { Effort } from '../../../../engine/prompt/effort.js';
 import t from 'tap';
-import { chatPrompt, type ReplyOptions } from '../../../../engine/prompt/chat-prompt.js';
+import { chatPrompt, type PromptParts, type ReplyOptions } from '../../../../engine/prompt/chat-prompt.js';
 import { makePromptParts } from '../../../../engine/prompt/prompt-parts.js';
 import { ThoughtSplitter } from '../../../../engine/output/thought.js';
 import { ReplyText } from '../../../../engine/output/reply-text.js';
@@ -11,6 +11,9 @@ import { bundleTemplate, partsOf } from '../../../support/prompt-models.js';
 
 const SPECIALS = ['<s>', '<|channel|>', '<|message|>', '<|end|>', '[THINK]', '[/THINK]'];
 
+/** Of each template that was asked for, since they take a tenth of a second to make. */
+const PARTS = new Map<string, PromptParts>();
+
 async function formatOf(
   template: string,
   reasoningEffort?: Effort,
@@ -19,7 +22,9 @@ async function formatOf(
     ...more
   }: Pick<ReplyOptions, 'calls' | 'jsonObject' | 'thoughtBudget'> & { readonly tools?: readonly object[] } = {},
 ): Promise<ReplyFormat | undefined> {
-  const parts = partsOf(fakeVocabulary({ specials: SPECIALS, bos: '<s>' }), await bundleTemplate(template));
+  const parts =
+    PARTS.get(template) ?? partsOf(fakeVocabulary({ specials: SPECIALS, bos: '<s>' }), await bundleTemplate(template));
+  PARTS.set(template, parts);
   const made = chatPrompt(
     parts,
     { messages: [{ role: 'user', content: 'Hello' }], ...(tools && { tools }) },
