@@ -115,16 +115,17 @@ export class UsageSession {
     const { count, maxTokens } = (this.#replies = replies);
     const part = Math.min(this.#context.item?.part ?? PART_TOKENS, maxTokens);
     const needed = promptTokens + count * part;
-    // A gateway's caller has no quota, but its account may have one, in which its tokens count.
-    const tokens = quotas.reserve(this.#caller, needed);
+    // A gateway's caller is refused by no quota, but its account may have one, in which its tokens count.
+    const { account, keyId, vouched } = this.#caller;
+    const tokens = quotas.reserve(vouched ? { account, keyId } : this.#caller, needed);
     if (tokens.kind !== 'reserved') return refusals.quotaExceeded(tokens);
     const reserved: Reserved = { tokens: tokens.reservation, needed };
     this.#bill = new Bill(tariff, reserved);
-    const isPrepaid = credit !== undefined && !this.#caller.vouched;
+    const isPrepaid = credit !== undefined && !vouched;
     this.#limit = tokens.limited || (isPrepaid && creditInParts === true) ? part : Infinity;
     if (!isPrepaid) return undefined;
     const completionTokens = count * (creditInParts ? part : maxTokens);
-    const paid = credit.reserve(this.#caller.account, worstCostOf(tariff.rates, promptTokens, completionTokens));
+    const paid = credit.reserve(account, worstCostOf(tariff.rates, promptTokens, completionTokens));
     if (paid.kind === 'reserved') {
       this.#bill = new Bill(tariff, { credit: paid.reservation, ...reserved });
       return undefined;
