@@ -4,7 +4,6 @@
  * only; messages go to stderr.
  */
 import { join } from 'node:path';
-import process from 'node:process';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { audited, AuditError } from '../access/audit.js';
 import type { KeysInForce } from '../access/key-identity.js';
