@@ -11,6 +11,7 @@ export const LABELS: Readonly<Record<string, string>> = {
   end: 'of `session_keeps`: `continued`: by the next turn; `expired`: its time was over; `taken`: by another account; `lost`: with the engine; of `lent_seats_ended`: `ended`: with its request; `recalled`: for another request; `queued`: none was given',
   error_type:
     'a code of [errors.md](errors.md); absent without an error. On HTTP it names the error of any status, and of a stream that ended early after its 200',
+  function: 'of the store: `take`, `claim`, `release`, `finish`, `beat`',
   gen_ai_operation_name: '`chat`; `decisions` for both decision routes; `embeddings` for embeddings and rerank',
   gen_ai_provider_name: '`ra-sidecar`',
   gen_ai_request_model: 'a configured model’s id',
@@ -23,7 +24,7 @@ export const LABELS: Readonly<Record<string, string>> = {
   listener: '`public`, `operators`',
   model: 'a configured model’s id',
   num_gpu_blocks: 'whole blocks in the KV memory of all ready engines, whether on a GPU or not',
-  outcome: 'of the authorizer: `answered`, `invalid`, `overloaded`, `failed`; of `otlp_exports_total`: `ok`, `failed`',
+  outcome: 'of the authorizer: `answered`, `invalid`, `overloaded`, `failed`; of the store: `answered`, `failed`; of `otlp_exports_total`: `ok`, `failed`',
   phase: '`waiting`, `prefilling`, `decoding`',
   quantile: '`0.1`, `0.5`, `0.9`',
   reason:
@@ -34,11 +35,12 @@ export const LABELS: Readonly<Record<string, string>> = {
   seat: '`kept`: the one that was kept for its session; `cold`: another one; `first`: its session was not known',
   signal: '`traces`, `metrics`',
   state:
-    'of `engine_state` and `replica_state`: `unloaded`, `cold`, `ready`, `lost`; of the breaker: `closed`, `open`, `half-open`',
+    'of `engine_state` and `replica_state`: `unloaded`, `cold`, `ready`, `lost`; of the breaker: `closed`, `open`, `half-open`; of the store: `apart`, `joined`, `fenced`',
   time: '`predicted`: the predicted wait; `reserved`: a reserved time; `none`: a long time, since none could be reserved',
   url_scheme: '`https`: the listener terminated TLS; `http`: it did not',
   use: '`running`: of requests with a seat; `kept`: of free sequences, for reuse',
   version: 'of the sidecar',
+  what: '`places` of requests in flight, `keys`: Idempotency-Keys',
 };
 
 /** The text of docs/metrics.md. */

@@ -21,12 +21,15 @@ import { UsageSink } from '../support/usage-sink.js';
 const CHATS = '/chat/completions';
 const ENVIRONMENT = 'staging';
 const may = { models: 'all' } as const;
+/** More than one chat of this file reserves, and less than two. */
+const SPARING_TOKENS = 160;
 const KEYS = {
   good: makeKey({ entitlements: { [ENVIRONMENT]: may } }),
   later: makeKey({ entitlements: { [ENVIRONMENT]: may } }),
   poor: makeKey({ account: 'poor', entitlements: { [ENVIRONMENT]: may } }),
   once: makeKey({ limits: { chat: { perMinute: 1 } }, entitlements: { [ENVIRONMENT]: may } }),
-  sparing: makeKey({ entitlements: { [ENVIRONMENT]: { ...may, tokensPerDay: 1 } } }),
+  tiny: makeKey({ entitlements: { [ENVIRONMENT]: { ...may, tokensPerDay: 1 } } }),
+  sparing: makeKey({ entitlements: { [ENVIRONMENT]: { ...may, tokensPerDay: SPARING_TOKENS } } }),
 };
 const SINK_SECRET = 'sink-Zilpzalp-7Hq2wVn4Kx9Lm3Rt6Yb8Cd1Fg5Js0';
 const rates = { input: '0.15', cachedInput: '0.15', output: '0.6' };
@@ -91,6 +94,8 @@ t.test('usage is recorded, sent and recovered without content', async (t) => {
     t.same(await watch.refused(await chat({}, KEYS.poor.key)), { status: 402, code: 'insufficient_credit' });
     await watch.replied(await chat({}, KEYS.once.key));
     t.same(await watch.refused(await chat({}, KEYS.once.key)), { status: 429, code: 'user_rate_limited' });
+    t.same(await watch.refused(await chat({}, KEYS.tiny.key)), { status: 400, code: 'bad_request' });
+    await watch.replied(await chat({}, KEYS.sparing.key));
     t.same(await watch.refused(await chat({}, KEYS.sparing.key)), { status: 429, code: 'quota_exceeded' });
   });
 

@@ -112,6 +112,8 @@ export function sameNumbers(t: Test, snapshot: Snapshot, page: string, admission
         input: tokens('input') ?? 0,
         output: tokens('output') ?? 0,
         cached: value('ra_sidecar_cached_tokens_total', own),
+        drafted: value('ra_sidecar_drafted_tokens_total', own),
+        accepted: value('ra_sidecar_accepted_tokens_total', own),
       },
       'tokens',
     );

@@ -76,11 +76,11 @@ const READINESS: AnswerTable = {
     object([]),
     object(['parts']),
     oneOf(['status'], [...PART_STATES, 'draining']),
-    ...['models', 'usage', 'credit', 'prompts'].map((part) => oneOf(['parts', part], PART_STATES)),
+    ...['models', 'usage', 'credit', 'prompts', 'store'].map((part) => oneOf(['parts', part], PART_STATES)),
   ],
   objects: [
     all([], ['status', 'parts']),
-    { at: ['parts'], fields: ['models', 'usage', 'credit', 'prompts'], required: ['models', 'usage'] },
+    { at: ['parts'], fields: ['models', 'usage', 'credit', 'prompts', 'store'], required: ['models', 'usage'] },
   ],
 };
 
