@@ -112,12 +112,15 @@ export class Records<T extends StoredRecord> {
   async put(record: T): Promise<void> {
     const path = this.#pathOf(record.id);
     const former = this.#byId.has(record.id) ? await open(path, 'r+').catch(unlessMissing) : undefined;
+    let isReplaced = false;
     try {
       await replaceFile(path, async (draft) => draft.writeFile(JSON.stringify(record)), { soleWriter: true });
-      this.#byId.set(record.id, record);
+      isReplaced = true;
       if (former) await overwrite(former);
     } finally {
       await former?.close();
+      // Last, so that what follows the change, such as the release of a file, is done before others read the record.
+      if (isReplaced) this.#byId.set(record.id, record);
     }
   }
 
