@@ -68,7 +68,7 @@ export async function startRemotePooling(
     throw unfit(`its sequences have ${contextPerSlot} tokens, fewer than contextPerSeat (${contextPerSeat})`);
   const model = remote.model ?? (await firstModel(client));
   if (model === undefined) throw unfit('it lists no model');
-  // vLLM makes probabilities of all scores, unless it is told not to.
+  // vLLM answers with probabilities unless its configuration turns that off.
   const scores = kind === 'rerank' ? (remote.kind === 'vllm' ? 'probability' : fileScores) : undefined;
   const pooling = new RemotePooling({ client, clock, remote, model, suspect, scores });
   const problem = await pooling.probe(new InputTokenizer(vocabulary));

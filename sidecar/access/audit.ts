@@ -1,6 +1,6 @@
 /**
  * The record of what operators changed, over HTTP and by command: `audit.jsonl` in the data folder, one JSON object a line, only ever
- * appended to. A line is durable before the change that it tells of is made, so that there is no change without its line.
+ * appended to. The line of a change is durable before the change is made, so that there is no change without its line.
  */
 import { mkdir, open, stat, type FileHandle } from 'node:fs/promises';
 import { dirname } from 'node:path';

@@ -30,7 +30,7 @@ export function createKey(prefix: string): { readonly key: string; readonly stor
   return { key, stored: { id: `key_${randomBytes(9).toString('base64url')}`, hash: hashKey(key) } };
 }
 
-/** Whether a text has a key for callers in it, which somebody may have pasted for a name. */
+/** Whether a text, such as a name that an operator typed, contains a caller's key. */
 export function holdsKey(text: string): boolean {
   return /ra-(?:key|dev)-[\w-]{43}/.test(text);
 }

@@ -113,7 +113,7 @@ export interface Lease {
   readonly predictedMs?: number | undefined;
   /** Its seat is lent: it may be recalled at any time. */
   readonly lent: boolean;
-  /** What the engine has to know of sessions to choose a sequence; undefined: nothing. */
+  /** Which sequences are kept for sessions, and which one this request continues; undefined: no session is known. */
   readonly claims: SequenceClaims | undefined;
   /** Takes a further seat of the same replica if one is free and no waiting request could use it. */
   takeSeat(): boolean;

@@ -3,7 +3,7 @@
  *
  *     request → secret → JSON → checked task → one at a time: line of the audit, file replaced → file read → answer
  *
- * The sidecar has a change in force before it answers. A new key is in the answer that tells of it and nowhere else.
+ * The sidecar has a change in force before it answers. The text of a new key is in this one answer alone.
  */
 import { join } from 'node:path';
 import { isGrant } from '../access/credit.js';
@@ -78,7 +78,7 @@ const NO_CREDIT_FILE = contractError('not_found', 'This sidecar has no credit.fi
 /** Makes a task of a body and of the name in the path. */
 type TaskOf = (body: Patch, name: string) => KeyTask | ContractError;
 
-/** The routes. They answer 404, with what to set, to a request of nobody. */
+/** The routes. Where no operators' secret is set, a change gets 404, whose message names the setting, and GET /keys tells the file's state alone. */
 export function keyRoutes(parts: KeyRoutesParts): Routes {
   const queue = new TaskQueue();
   const { environment } = parts.config;
