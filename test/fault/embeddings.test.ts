@@ -128,8 +128,10 @@ t.test('one of two engines is killed within lists: its own ends, the other’s c
   const sidecar = await start(t, dir, 2);
   const leaving = new AbortController();
   const ends: string[] = [];
+  // A list of one part, which stays on its replica.
+  const part = [...inputs(1000), [STUB_JOB.hold]];
   const lists = [0, 1].map(async () => {
-    const end = await embed(sidecar, HELD, leaving.signal).then(
+    const end = await embed(sidecar, part, leaving.signal).then(
       ({ status }) => String(status),
       () => 'left',
     );
