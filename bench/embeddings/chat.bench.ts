@@ -19,7 +19,7 @@ const TOKENS = 600;
 const ROUNDS = 3;
 /** Endless lists beside the streams, and the inputs of each. */
 const LISTS = 4;
-const INPUTS = 512;
+const INPUTS = 64;
 /** Of gaps at p99 beside the embedding model to those without. */
 const GOAL = 1.5;
 
