@@ -182,7 +182,7 @@ export interface SizeRow {
 }
 
 /** How an engine would load the model. */
-export interface LoadFacts {
+export interface LoadFacts extends Pick<MachineFacts, 'build' | 'addon'> {
   readonly gpu: string | false;
   readonly threads: number;
   readonly gpuLayers: number;

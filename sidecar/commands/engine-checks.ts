@@ -11,6 +11,7 @@ import type { Io } from './command.js';
 import { guarded, isRunning, type Check } from './host-checks.js';
 import {
   isExternal,
+  binariesText,
   loadText,
   reasons,
   replicasToSize,
@@ -49,14 +50,6 @@ const FINDINGS = [
   },
   { kind: 'images', name: 'images', advice: 'docs/vision.md' },
 ] as const;
-
-/** Of a digest, hex characters that are printed. */
-const DIGEST = 12;
-
-const BINARIES: Readonly<Record<MachineFacts['build'], string>> = {
-  prebuilt: 'the package’s own binaries',
-  localBuild: 'binaries built on this machine',
-};
 
 const SERVER_ADVICE = 'start the server, or correct the engine settings of the model (docs/engines.md)';
 
@@ -111,10 +104,10 @@ function nvidiaGpus(): number {
 
 /** The device that an engine with this setting computes on. `nvidia`: how many GPUs NVIDIA’s driver has. */
 export function backendCheck(gpu: ModelConfig['gpu'], facts: MachineFacts, nvidia: number): Check {
-  const { available, devices, build, addon, features } = facts;
+  const { available, devices, features } = facts;
   const found = available.map((name) => (name === false ? 'CPU' : name)).join(', ');
   const why = gpu === 'auto' ? `auto: available are ${found}` : `gpu is ${String(gpu)}; available are ${found}`;
-  const binaries = `${BINARIES[build]} with ra-engine ${addon.slice(0, DIGEST)}`;
+  const binaries = binariesText(facts);
   if (gpu === 'auto' && facts.gpu === false && nvidia > 0) {
     const says = `CPU (${why}), but NVIDIA’s driver has ${nvidia === 1 ? 'a GPU' : `${nvidia} GPUs`}; ${binaries}`;
     return { what: 'backend', level: 'warn', says, advice: LIBRARY_ADVICE };

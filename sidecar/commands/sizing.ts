@@ -8,7 +8,14 @@ import type { ModelConfig } from '../config/config.js';
 import { isSameDevice } from '../config/devices.js';
 import { MOST_SEATS } from '../config/model-schema.js';
 import { EMBEDDED_MODEL } from '../engine-client/weight-files.js';
-import { inspect, type Fit, type Inspected, type ModelReport, type Question } from '../engine-client/inspector.js';
+import {
+  inspect,
+  type Fit,
+  type Inspected,
+  type LoadFacts,
+  type ModelReport,
+  type Question,
+} from '../engine-client/inspector.js';
 
 type Finding = ModelReport['findings'][number];
 import type { Clock } from '../lib/clock.js';
@@ -321,6 +328,19 @@ function headLines({ head }: ModelReport): string[] {
   return [`  ${parts.join(', ')}`];
 }
 
+/** Of a digest, hex characters that are printed. */
+const DIGEST = 12;
+
+const BINARIES: Readonly<Record<LoadFacts['build'], string>> = {
+  prebuilt: 'the package’s own binaries',
+  localBuild: 'binaries built on this machine',
+};
+
+/** Which binaries compute. `docs/engine.md` says how to compile them oneself. */
+export function binariesText({ build, addon }: Pick<LoadFacts, 'build' | 'addon'>): string {
+  return `${BINARIES[build]} with ra-engine ${addon.slice(0, DIGEST)}`;
+}
+
 /** `CPU, 1 thread`. */
 export function loadText({ load }: ModelReport): string | undefined {
   if (!load) return undefined;
@@ -331,8 +351,9 @@ export function loadText({ load }: ModelReport): string | undefined {
 }
 
 function loadLines(report: ModelReport): string[] {
-  const text = loadText(report);
-  return text === undefined ? [] : [`  loaded on ${text}`];
+  const { load } = report;
+  if (!load) return [];
+  return [`  loaded on ${loadText(report) ?? ''}`, `  computed by ${binariesText(load)} (to compile it: make native)`];
 }
 
 function fitLines(where: string, fit: Fit | undefined, seats: number): string[] {

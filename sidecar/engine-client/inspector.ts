@@ -18,6 +18,7 @@ export type {
   Asked,
   Fit,
   HeadReport,
+  LoadFacts,
   MachineFacts,
   ModelReport,
   Question,

@@ -1,3 +1,4 @@
+import type { Llama } from 'node-llama-cpp';
 import { decodeOnce } from '../../scheduler/decoder.js';
 import { totalmem } from 'node:os';
 import type { MachineFacts, Computed } from '../../protocol/inspect-messages.js';
@@ -8,6 +9,11 @@ import { getLlamaGpuTypes } from '../package.js';
 import type { EngineSetup } from '../../protocol/setup.js';
 import { usableCores } from '../../protocol/usable-cores.js';
 import { loadRuntime } from '../runtime.js';
+
+/** Which binaries compute: llama.cpp's, and the digest of the sources of our addon. */
+export function binariesOf({ buildType }: Pick<Llama, 'buildType'>): Pick<MachineFacts, 'build' | 'addon'> {
+  return { build: buildType, addon: engineAddon().raSources.replace('sources:', '') };
+}
 
 /** What this machine has for an engine with this setting. */
 export async function machineFacts(gpu: EngineSetup['gpu']): Promise<MachineFacts> {
@@ -20,8 +26,7 @@ export async function machineFacts(gpu: EngineSetup['gpu']): Promise<MachineFact
     gpu: llama.gpu,
     available,
     devices: llama.gpu === false ? [] : await llama.getGpuDeviceNames(),
-    build: llama.buildType,
-    addon: engineAddon().raSources.replace('sources:', ''),
+    ...binariesOf(llama),
     features: llama.systemInfo.trim(),
     cores: usable.cores,
     ...(usable.quota !== undefined && { quota: { cores: usable.quota, present: usable.present } }),

@@ -14,6 +14,7 @@ import { isPooling, type TemplateSettings } from '../../protocol/setup.js';
 import { callFormatText } from '../../prompt/tool-use.js';
 import { makeTemplate } from '../../prompt/template.js';
 import { openLlama } from '../backend.js';
+import { binariesOf } from './machine.js';
 import { LlamaLog } from '../llama-log.js';
 import { fileTemplates } from '../vocabulary.js';
 import { computeThreads, coresProblem } from '../cores.js';
@@ -70,6 +71,7 @@ export async function inspectModel(
     const plan = await planLoad(elsewhere ? { gpu: 'cuda' } : llama, insights, setup);
     const { gpuLayers, flashAttention } = plan;
     const loading = {
+      ...binariesOf(llama),
       gpu: elsewhere ? 'assumed' : llama.gpu,
       threads: computeThreads(setup),
       gpuLayers,

@@ -8,6 +8,7 @@ import { fileURLToPath } from 'node:url';
 import t from 'tap';
 import { checkModelFile } from '../../../engine/llama/model-file.js';
 import { RESERVE, type Need } from '../../../engine/llama/memory/verdict.js';
+import { digestOf } from '../../../engine/native/build.js';
 import { MOST_SEATS } from '../../../engine/protocol/setup.js';
 import { CHAT_TEMPLATE } from '../../../bench/models/chat-template.js';
 import { ensureModel } from '../../../bench/models/embedded.js';
@@ -23,6 +24,7 @@ import { cases, LONG } from '../../support/long-form.js';
 import { bundleVocabulary } from '../../support/prompt-models.js';
 import { embeddedTestModel, testModel } from '../../support/models.js';
 import { childrenOf, eventually, isRunning } from '../../support/processes.js';
+import { sourceRoot } from '../../support/source-root.js';
 import { sparseModel } from '../../support/sparse-model.js';
 
 const CLI = fileURLToPath(new URL('../../../sidecar/cli.js', import.meta.url));
@@ -106,6 +108,11 @@ t.test('verify: a model’s memory, and the seats that fit at which context', as
   const text = await runHere(['models', 'verify', 'one'], environment);
   t.equal(text.code, 0);
   t.match(text.stdout, /memory: weights [\d.]+ \w+, KV 256 KiB per seat \(2: 512 KiB\), compute/);
+  const digest = digestOf(sourceRoot, 'ra-engine').replace('sources:', '').slice(0, 12);
+  t.match(
+    text.stdout,
+    `computed by the package’s own binaries with ra-engine ${digest} (to compile it: make native)\n`,
+  );
   t.match(text.stdout, /CONTEXT PER SEAT +KV PER SEAT +SEATS THAT FIT\n/);
   t.match(text.stdout, /it can be served as a decision model\n$/);
 });
