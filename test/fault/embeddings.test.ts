@@ -153,7 +153,7 @@ t.test('one of two engines is killed within lists: its own ends, the other’s c
   const closes = await closesOf(t, dir);
   t.same(
     closes.map(({ outcome, price }) => `${outcome} ${price?.picodollars}`).sort(),
-    ['cancelled 4097000000', 'done 8000000000', 'failed 0'],
+    ['cancelled 4001000000', 'done 8000000000', 'failed 0'],
     'what was computed for a caller who left is billed, what failed is not',
   );
 });
