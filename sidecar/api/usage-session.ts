@@ -15,7 +15,7 @@ import type { HostedModel, Services } from './services.js';
 
 /**
  * A progress line is written after so many further completion tokens, or so many ms, whichever is first. It bounds what is lost if
- * the process ends. Both are in docs/accounts.md#lines-in-the-spool.
+ * the process ends. Both are in docs/usage.md.
  */
 export const PROGRESS_TOKENS = 256;
 export const PROGRESS_MS = 5000;
