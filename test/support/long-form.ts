@@ -1,5 +1,5 @@
 /**
- * The extent of the tests. `make test` runs a short form, docs/testing.md lists what it leaves out; `make test-long`,
+ * The extent of the tests. `make test` runs a short form, test/support/test-groups.ts lists what it leaves out; `make test-long`,
  * which a release requires and a nightly workflow runs, sets TEST_LONG and runs all cases and many rounds.
  */
 import { env } from 'node:process';
