@@ -1,4 +1,4 @@
-/** The list of docs/tool-formats.md with the differences from llama-server: their pairs are in test/goldens/differences.ts. */
+/** The list of test/goldens/README.md with the differences from llama-server: their pairs are in test/goldens/differences.ts. */
 import { DIFFERENCES, UNLISTED, type Verdict } from '../goldens/differences.js';
 import { CONVERSATIONS } from '../goldens/conversations.js';
 
@@ -20,7 +20,7 @@ function differences(templates: number): string {
     DIFFERENCES.reduce((sum, { jinja, conversations }) => sum + (jinja === verdict ? countOf(conversations) : 0), 0);
   const listed = by('sidecar') + by('llama-server') + by('neither') + by('throws');
   return [
-    `Of ${pairs.toLocaleString('en')} pairs (${templates} templates, ${all.length} conversations) ${(pairs - unlisted - listed).toLocaleString('en')} are equal, or refused by both. ${unlisted} differ since ${UNLISTED.length} templates list no tools (above): ${UNLISTED.join(', ')}. ${listed} differ for other reasons: of these Jinja2 renders ${by('sidecar')} as the sidecar does, ${by('llama-server')} as llama-server does and ${by('neither')} as neither, and it throws at ${by('throws')}.`,
+    `Of ${pairs.toLocaleString('en')} pairs (${templates} templates, ${all.length} conversations) ${(pairs - unlisted - listed).toLocaleString('en')} are equal, or refused by both. ${unlisted} differ since ${UNLISTED.length} templates list no tools ([tool-formats.md](../../docs/tool-formats.md#templates-that-list-no-tools)): ${UNLISTED.join(', ')}. ${listed} differ for other reasons: of these Jinja2 renders ${by('sidecar')} as the sidecar does, ${by('llama-server')} as llama-server does and ${by('neither')} as neither, and it throws at ${by('throws')}.`,
     '',
     ...reasons()
       .filter(([, { templates, rights }]) => templates.size > FEW || !rights.has('sidecar'))

@@ -29,10 +29,9 @@ const models = `${sourceRoot}/docs/models.md`;
 writeFileSync(models, withHistories(readFileSync(models, 'utf8'), await bundleChatTemplates()));
 const formats = `${sourceRoot}/docs/tool-formats.md`;
 const { templates } = await readGoldens();
-writeFileSync(
-  formats,
-  await withEfforts(withDifferences(readFileSync(formats, 'utf8'), Object.keys(templates).length)),
-);
+writeFileSync(formats, await withEfforts(readFileSync(formats, 'utf8')));
+const goldens = `${sourceRoot}/test/goldens/README.md`;
+writeFileSync(goldens, withDifferences(readFileSync(goldens, 'utf8'), Object.keys(templates).length));
 for (const { path, text } of readPages()) {
   const figured = await withFigures(text, (results) => readFileSync(`${sourceRoot}/${results}`, 'utf8'));
   if (figured !== text) writeFileSync(`${sourceRoot}/${path}`, figured);
