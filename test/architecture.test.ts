@@ -42,9 +42,9 @@ t.test('no module may import one of a higher layer', (t) => {
   t.end();
 });
 
-t.test('docs/architecture.md has each module in its table', (t) => {
+t.test('docs/architecture.md has each module in its list', (t) => {
   const page = readFileSync(join(sourceRoot, 'docs/architecture.md'), 'utf8');
-  const rows = modules.map(({ name }) => `| \`${name.endsWith('.ts') ? name : `${name}/`}\` `);
+  const rows = modules.map(({ name }) => `- \`${name.endsWith('.ts') ? name : `${name}/`}\`: `);
   t.strictSame(
     rows.filter((row) => !page.includes(row)),
     [],
