@@ -39,16 +39,22 @@ const keysOf = (schema: unknown): string[] => Object.keys((schema as { readonly 
 
 /** The effect of each field of shapes in docs/api.md, by the beginning of its meaning; the last shape that has a field counts. */
 function effectsOf(...shapes: readonly string[]): Map<string, Effect> {
-  const items = shapes.flatMap((shape) => [
-    ...section(`### ${shape}`, api).matchAll(/^- (`[^(]*) \(.*?\)(?:: (.*))?$/gm),
-  ]);
   return new Map(
-    items.flatMap(([, fields = '', meaning = '']) =>
-      namesIn(fields).map((name) => [
-        name,
-        meaning.startsWith('Accepted') ? 'ignored' : meaning.startsWith('Only') ? 'refused' : 'used',
-      ]),
-    ),
+    shapes.flatMap((shape) => {
+      const text = section(`### ${shape}`, api);
+      const own = [...text.matchAll(/^- (`[^(]*) \(.*?\)(?:: (.*))?$/gm)].flatMap(([, fields = '', meaning = '']) =>
+        namesIn(fields).map((name): [string, Effect] => [
+          name,
+          meaning.startsWith('Accepted') ? 'ignored' : meaning.startsWith('Only') ? 'refused' : 'used',
+        ]),
+      );
+      // A row that an earlier shape has is not repeated.
+      const referred = [...text.matchAll(/^- (`.*`): as in \[(\w+)\]/gm)].flatMap(([, fields = '', other = '']) => {
+        const theirs = effectsOf(other);
+        return namesIn(fields).map((name): [string, Effect] => [name, theirs.get(name) ?? 'used']);
+      });
+      return [...own, ...referred];
+    }),
   );
 }
 

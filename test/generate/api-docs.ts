@@ -1,5 +1,5 @@
 import { REQUEST_HEADERS, RESPONSE_HEADERS } from '../../sidecar/api/openapi/openapi.js';
-import { code, row } from './markdown.js';
+import { code } from './markdown.js';
 import { ROUTES } from '../../sidecar/api/public-routes.js';
 import type { RouteReference } from '../../sidecar/api/route.js';
 import { boundsOf, typeOf, valuesOf } from './schema-text.js';
@@ -14,10 +14,12 @@ const EXTENDS: Readonly<Record<string, string>> = {
   CompatibleChatRequest: 'ChatCompletionRequest',
   UsageChunk: 'ChatCompletionChunk',
   CountedChunk: 'ChatCompletionChunk',
+  TieredChunk: 'ChatCompletionChunk',
   PricedCompletion: 'ChatCompletion',
   PricedUsage: 'Usage',
   PricedUsageChunk: 'UsageChunk',
   DescribedModel: 'Model',
+  DescribedModelList: 'ModelList',
 };
 
 /** Shapes that have long rows of fields, those of other servers, in common with another shape. */
@@ -25,6 +27,9 @@ const SHARES: Readonly<Record<string, string>> = { ResponsesRequest: 'Compatible
 
 /** Answers in the form of other APIs, whose documentation has their fields; docs/compatible.md has what is particular here. */
 const FOREIGN: ReadonlySet<string> = new Set(['Response', 'ResponseEvent', 'MessageObject', 'MessageEvent']);
+
+/** Shapes whose fields mean what the standard of JSON Schema says. */
+const STANDARD: ReadonlySet<string> = new Set(['PropertySchema']);
 
 /** Fields of one shape that have the same type and meaning. */
 interface FieldRow {
@@ -47,7 +52,7 @@ The public listener, as GET /v1/openapi.json describes it for programs. [contrac
 
 Lengths are in Unicode code points. An absent field counts as its default. Unless said otherwise an object is closed: a
 field that is not listed is refused. Each field of a request is followed by its type and bounds, each of an answer by its type and values
-(the OpenAPI document has their bounds too); a text is a string of at most 16,777,216 characters.
+(the OpenAPI document has their bounds, and the types of the fields within them); a text is a string of at most 16,777,216 characters.
 
 ## Routes
 
@@ -58,23 +63,20 @@ ${ALL.map(routeText).join('\n')}
 
 \`Authorization: Bearer <API_KEY>\` where a key is asked for, \`Content-Type: application/json\` with a body, and:
 
-${row('header', 'meaning', 'allowed')}
-${row('---', '---', '---')}
-${REQUEST_HEADERS.map(({ name, description, schema }) => row(`\`${name}\``, description, boundsOf(schema))).join('\n')}
+${REQUEST_HEADERS.map(({ name, description, schema }) => {
+  const bounds = boundsOf(schema);
+  return `- \`${name}\`${bounds === '' ? '' : ` (${bounds})`}: ${description}`;
+}).join('\n')}
 
 ## Headers of answers
 
-${row('header', 'meaning')}
-${row('---', '---')}
 ${Object.entries(RESPONSE_HEADERS)
-  .map(([name, { description }]) => row(`\`${name}\``, description))
+  .map(([name, { description }]) => `- \`${name}\`: ${description}`)
   .join('\n')}
 
 ## Shapes
 
-${Object.entries(componentSchemas())
-  .map(([name, schema]) => shapeText(name, schema))
-  .join('\n')}`;
+${shapeTexts().join('\n')}`;
 }
 
 function routeText(route: RouteReference): string {
@@ -92,14 +94,23 @@ function routeText(route: RouteReference): string {
   return `### ${titleOf(route)}\n\n${description}\n${lines.length === 0 ? '' : `\n${lines.join('\n')}\n`}`;
 }
 
-function shapeText(name: string, schema: Schema): string {
+/** A row of at least this many words is written in the first shape that has it; later ones refer to that shape. */
+const REFERRED_WORDS = 8;
+
+function shapeTexts(): string[] {
+  /** The shape that has a row, by the row's text. */
+  const written = new Map<string, string>();
+  return Object.entries(componentSchemas()).map(([name, schema]) => shapeText(name, schema, written));
+}
+
+function shapeText(name: string, schema: Schema, written: Map<string, string>): string {
   const { description, oneOf } = schema;
   const words = typeof description === 'string' ? `${description}\n` : '';
   if (Array.isArray(oneOf)) {
     return `### ${name}\n\n${words}\nOne of ${(oneOf as Schema[]).map(typeOf).join(', ')}.\n`;
   }
   if (FOREIGN.has(name))
-    return `### ${name}\n\n${words}The OpenAPI document has its fields, [compatible.md](compatible.md) what is particular here.\n`;
+    return `### ${name}\n\n${words}\nFields: in the OpenAPI document and [compatible.md](compatible.md).\n`;
   const { rows, remarks } = ownRows(name, schema);
   if (rows.length === 0) return `### ${name}\n\n${words}`;
   const paragraphs = [
@@ -107,13 +118,62 @@ function shapeText(name: string, schema: Schema): string {
     ...(schema['additionalProperties'] === false ? [] : ['Other fields are ignored.\n']),
     ...remarks,
   ];
-  return `### ${name}\n\n${paragraphs.map((text) => `${text}\n`).join('')}${rows.map(rowText).join('\n')}\n`;
+  const lines = withReferences(name, requestShapes().has(name) ? rows : folded(rows), written);
+  return `### ${name}\n\n${paragraphs.map((text) => `${text}\n`).join('')}${lines.join('\n')}\n`;
+}
+
+/** The rows of an answer: fields within another one that have no meaning and no choice of values of their own stand in its row by their names. */
+function folded(rows: readonly FieldRow[]): FieldRow[] {
+  const within = (path: string, outer: string): boolean =>
+    path.startsWith(`${outer}.`) || path.startsWith(`${outer}[].`);
+  const inner = ({ paths: [path = ''], type, meaning }: FieldRow): string | undefined =>
+    meaning === '' && !/`"[^`]*`, /.test(type)
+      ? rows.findLast((other) => other.meaning !== '' && within(path, other.paths[0] ?? ''))?.paths[0]
+      : undefined;
+  return rows.flatMap((each) => {
+    if (inner(each) !== undefined) return [];
+    const [path = ''] = each.paths;
+    const names = rows.flatMap((other) =>
+      inner(other) === path ? other.paths.map((one) => one.slice(path.length).replace(/^(?:\[\])?\./, '')) : [],
+    );
+    return names.length === 0
+      ? [each]
+      : [{ ...each, type: `${each.type}; with ${names.map((one) => `\`${one}\``).join(', ')}` }];
+  });
+}
+
+/** The rows as lines; those that an earlier shape has, and that are not short, become one line for each such shape, at its first row's place. */
+function withReferences(name: string, rows: readonly FieldRow[], written: Map<string, string>): string[] {
+  const referred = new Map<string, string[]>();
+  const lines = rows.map((each): string | readonly [shape: string] => {
+    const text = rowText(each);
+    const shape = written.get(text);
+    if (shape === undefined) {
+      if (text.split(' ').length >= REFERRED_WORDS) written.set(text, name);
+      return text;
+    }
+    referred.set(shape, [...(referred.get(shape) ?? []), ...each.paths]);
+    return [shape];
+  });
+  return lines.flatMap((line) => {
+    if (typeof line === 'string') return [line];
+    const [shape] = line;
+    const paths = referred.get(shape);
+    referred.delete(shape);
+    return paths === undefined ? [] : [`- ${paths.map((path) => `\`${path}\``).join(', ')}: as in ${link(shape)}.`];
+  });
 }
 
 /** The rows that a shape does not have in common with another one, and what is said of the others. */
 function ownRows(name: string, schema: Schema): { rows: FieldRow[]; remarks: string[] } {
   const bounded = requestShapes().has(name);
-  const rows = joined(fieldRows(schema, '', bounded));
+  const all = fieldRows(schema, '', bounded);
+  if (STANDARD.has(name))
+    return {
+      rows: joined(all.map((each) => ({ ...each, meaning: '' }))),
+      remarks: ['Fields mean what JSON Schema says; no pattern is run on the server.\n'],
+    };
+  const rows = joined(all);
   const parent = EXTENDS[name];
   if (parent !== undefined) {
     const inherited = new Set(fieldRows(componentSchemas()[parent] ?? {}, '', bounded).map(withoutKind));
