@@ -1,5 +1,4 @@
 import { CATALOGUE, WAIT_STATUSES, type CatalogueRow } from '../../sidecar/domain/errors.js';
-import { row } from './markdown.js';
 
 /** The text of docs/errors.md. */
 export function errorDocs(): string {
@@ -14,8 +13,7 @@ Every refusal and every failure has one body, \`application/json\`:
 Clients of the Messages API get another body, in part with other statuses ([compatible.md](compatible.md#messages-api)), and the code in it.
 
 \`message\` is for people and may change; programs go by \`code\`. \`param\` is the path of what is wrong in the request, or
-null; it stops at the last name or index that the contract defines. No message repeats what was sent. A refused request
-is not billed. One wording is fixed: the \`message\` about a chat that is too long for its model contains
+null; it stops at the last name or index that the contract defines. No message repeats what was sent. One wording is fixed: the \`message\` about a chat that is too long for its model contains
 \`maximum context length is N tokens\`, \`reduce the length of the messages\` and \`context_length_exceeded\`, by which
 agent frameworks detect it.
 
@@ -29,15 +27,19 @@ A stream that has begun cannot change its status: it ends with one frame that ho
 Every error carries \`x-request-id\`. Those with status ${[...WAIT_STATUSES].join(', ')} carry \`Retry-After\` (whole seconds) and
 \`retry-after-ms\`. Those that the same request cannot get past, and waits of more than a minute, carry \`x-should-retry: false\`.
 
-${row('code', 'status', 'type', 'retry', 'Retry-After', 'what it means', 'what to do')}
-${row(...Array<string>(7).fill('---'))}
+Each code is followed by its statuses, its type, and whether the same request may be sent again. Behind the arrow: what to do, unless it is
+to wait for the time in \`Retry-After\` and to send the request again.
+
 ${Object.entries(CATALOGUE)
-  .map(([code, entry]) => errorRow(code, entry))
+  .map(([code, entry]) => errorItem(code, entry))
   .join('\n')}
 `;
 }
 
-function errorRow(code: string, { status, also = [], type, retryable, meaning, advice }: CatalogueRow): string {
-  const waits = WAIT_STATUSES.has(status) ? 'yes' : '';
-  return row(`\`${code}\``, [status, ...also].join(', '), type, retryable ? 'yes' : 'no', waits, meaning, advice);
+/** The advice of most codes that may be sent again. */
+const USUAL = 'Wait for the time in Retry-After, then send it again.';
+
+function errorItem(code: string, { status, also = [], type, retryable, meaning, advice }: CatalogueRow): string {
+  const statuses = [status, ...also].join(', ');
+  return `- \`${code}\` (${statuses}; ${type}; ${retryable ? 'retry' : 'no retry'}): ${meaning}${advice === USUAL ? '' : ` → ${advice}`}`;
 }
