@@ -11,37 +11,37 @@ export const accessSchema = section({
 
 /** The keys file: `keys`. */
 export const keysSchema = section({
-  file: path('The keys file, relative to the working directory.', {
+  file: path('The keys file.', {
     inDataDir: 'keys.json',
     defaultText: '`keys.json` in `dataDir`',
   }),
   pollMs: milliseconds(
-    'How often the keys file is checked for changes without a file system event, as on network file systems and bind mounts.',
+    'How often the keys file is checked for changes without a file system event, as on network file systems.',
     { default: 2000, minimum: 100 },
   ),
   failuresPerMinute: integer(
-    'Failing keys from one address (IPv6: one /64) in a burst, and then per minute; past that a failing key gets 429 in place of 401. Valid keys are not affected. 0: no limit.',
+    'Failing keys from one address in a burst, and then per minute (docs/accounts.md#limits). 0: no limit.',
     { default: 60, minimum: 0, maximum: 100_000, unit: 'keys' },
   ),
 });
 
 /** Limits of keys that have none of their own: `limits`. */
 export const limitsSchema = section({
-  // docs/contract.md#limits has these numbers.
-  decisions: limit('both decision routes together', 32, 600),
-  chat: limit('chat', 0, 0),
-  embeddings: limit('embeddings and rerank together', 0, 0),
-  models: limit('the model list', 0, 0),
+  // docs/accounts.md#limits has these numbers.
+  decisions: limit(' at both decision routes together', 32, 600),
+  chat: limit('', 0, 0),
+  embeddings: limit(', with rerank,', 0, 0),
+  models: limit('', 0, 0),
 });
 
 function limit(what: string, inFlight: number, perMinute: number) {
   const most = { minimum: 0, maximum: 100_000, unit: 'requests' } as const;
   return section({
-    inFlight: integer(`Requests that one key may have in flight at ${what}. 0: no limit.`, {
+    inFlight: integer(`Requests that one key may have in flight${what}. 0: no limit.`, {
       default: inFlight,
       ...most,
     }),
-    perMinute: integer(`Requests of one key at ${what} in any 60 seconds, refused ones not counted. 0: no limit.`, {
+    perMinute: integer('The same in any 60 seconds. 0: no limit.', {
       default: perMinute,
       ...most,
     }),
@@ -50,10 +50,9 @@ function limit(what: string, inFlight: number, perMinute: number) {
 
 /** The gateway in front: docs/gateway.md. */
 export const gatewaySchema = section({
-  secretFile: path(
-    'File with the secrets that authenticate a gateway, one a line, 32 to 256 visible ASCII characters each; read again when it changes and on SIGHUP.',
-    { defaultText: 'none: no gateway is accepted' },
-  ),
+  secretFile: path('File of the secrets that authenticate a gateway, watched for changes.', {
+    defaultText: 'none: no gateway is accepted',
+  }),
   class: text('Service class of each account behind a gateway, as `class` of a key.', {
     enum: ['interactive', 'standard', 'batch'],
     default: 'standard',
@@ -75,10 +74,9 @@ export const authorizerSchema = section({
     enum: ['hash', 'key'],
     default: 'hash',
   }),
-  secretFile: path(
-    'File of secrets, one a line, each of 32 to 256 visible ASCII characters; lines that begin with `#` are comments. The first one is sent to the authorizer as `Authorization: Bearer`, to authenticate the sidecar.',
-    { defaultText: 'none' },
-  ),
+  secretFile: path('File of secrets. The first one is sent to the authorizer as `Authorization: Bearer`.', {
+    defaultText: 'none',
+  }),
   timeoutMs: milliseconds('The longest time for a complete answer.', { default: 2000, minimum: 10 }),
   concurrency: integer('Lookups in flight at once; past that `control_plane_overloaded`.', {
     default: 64,

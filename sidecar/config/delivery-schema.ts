@@ -7,7 +7,7 @@ const MAX_ADDRESSES = 16;
 /** The section `delivery.nats`. */
 const natsSchema = section({
   servers: list(
-    'NATS servers of one cluster, each as `nats://host:port`. Usage events are published to a JetStream stream there, in place of `delivery.url`.',
+    'NATS servers of one cluster, each as `nats://host:port`.',
     text('', { pattern: '^nats://[^\\s/@]+$', maxLength: 300 }),
     MAX_ADDRESSES,
   ),
@@ -25,7 +25,7 @@ const natsSchema = section({
     default: 'none',
   }),
   secretFile: path(
-    'A file with `user:password`, a token, the seed of a user’s nkey, or a creds file, depending on `auth`. It is read again for each connection.',
+    'A file with `user:password`, a token, the seed of a user’s nkey, or a creds file, depending on `auth`; read again for each connection.',
     { defaultText: 'none' },
   ),
   tls: flag('Require TLS.', false),
@@ -39,13 +39,12 @@ const natsSchema = section({
 /** The section `delivery`: the destination of usage events. */
 export const deliverySchema = section({
   url: text(
-    'Where usage events are posted (docs/usage.md#delivery-over-http). Set at most one of this and `delivery.nats.servers`. Without both, no events are sent, and the spool is kept for `ra-sidecar usage export` within `retentionDays` and `retentionBytes`.',
+    'Where usage events are posted (docs/usage.md#delivery-over-http). Set at most one of this and `delivery.nats.servers`. Without both, the spool is kept for `ra-sidecar usage export`.',
     { pattern: '^https?://', maxLength: 2048, defaultText: 'none' },
   ),
-  secretFile: path(
-    'A file, relative to the working directory, with the bearer secret for `url`. It is read again for each batch, so it can be changed at any time.',
-    { defaultText: 'none: no secret is sent' },
-  ),
+  secretFile: path('A file with the bearer secret for `url`, read again for each batch.', {
+    defaultText: 'none: no secret is sent',
+  }),
   nats: natsSchema,
   source: text('`source` of the events. A sink identifies events by `source` and `id`.', {
     default: '/ra-sidecar',
@@ -85,7 +84,7 @@ export const deliverySchema = section({
     unit: 'days',
   }),
   retentionBytes: bytes(
-    'Without a sink: the total size of spool files; the oldest are deleted first. The effective value is at most `usage.maxBacklogBytes` less two segments, so that retained files never make the spool unhealthy.',
+    'Without a sink: the total size of spool files; the oldest are deleted first. At most `usage.maxBacklogBytes` less two segments.',
     { default: 2048 * MIB },
   ),
 });

@@ -81,7 +81,7 @@ const DEVICE = {
 const replicasSchema = {
   type: ['integer', 'string', 'array'],
   description:
-    'Engine processes of this model, behind one queue. A list has an object for each: `devices` (an index, the UUID of a GPU or of a MIG instance, or a list of these; absent: all that there are), and `seats`, `contextPerSeat`, `threads` and `cores` where they differ from the model’s. docs/sizing.md#replicas says what a number and `auto` mean.',
+    'Engine processes of this model, behind one queue (docs/sizing.md#replicas). A list has an object for each: `devices` (an index, the UUID of a GPU or of a MIG instance, or a list of these; absent: all that there are), and `seats`, `contextPerSeat`, `threads` and `cores` where they differ from the model’s.',
   default: 1,
   allowedText: `from 1 to ${MOST_REPLICAS}, \`auto\`, or a list`,
   'x-message': `must be a number from 1 to ${MOST_REPLICAS}, auto, or a list of at most ${MOST_REPLICAS} replicas`,
@@ -115,10 +115,10 @@ const URL_PATTERN = '^https?://[^\\s@#?]+$';
 
 /** `models[].engine`: what computes the model's replies (docs/engines.md). */
 const engineSchema = section({
-  kind: text(
-    '`llama.cpp`: engine processes of the sidecar’s own. Otherwise a server of another project, which has the weights (docs/engines.md).',
-    { enum: ['llama.cpp', 'llama-server', 'vllm', 'sglang'], default: 'llama.cpp' },
-  ),
+  kind: text('`llama.cpp`: engine processes of the sidecar’s own. Otherwise an external server (docs/engines.md).', {
+    enum: ['llama.cpp', 'llama-server', 'vllm', 'sglang'],
+    default: 'llama.cpp',
+  }),
   url: {
     type: ['string', 'array'],
     description:
@@ -146,11 +146,11 @@ const engineSchema = section({
     { minimum: 64, maximum: 2 ** 40, unit: 'tokens', defaultText: '`seats` times `contextPerSeat`' },
   ),
   cancelWaitMs: milliseconds(
-    'How long the seat of a caller who disconnected stays in use while the server continues to compute. Past that it is used again, and the reply is counted in `ra_sidecar_engine_unconfirmed_cancels_total`.',
+    'How long the seat of a caller who disconnected stays in use while the server continues to compute (`ra_sidecar_engine_unconfirmed_cancels_total`).',
     { default: 30_000, minimum: 100 },
   ),
   silentMs: milliseconds(
-    'How long a request may be without its first token, or with llama-server without a report that more of its prompt was computed, and a question of a decision without its answer; past that it fails. Other bytes, such as comments, do not count. Longer than the longest prompt takes a server that reports no progress.',
+    'How long a request may be without its first token, or with llama-server without a report that more of its prompt was computed, and a question of a decision without its answer; past that it fails. Longer than the longest prompt takes a server that reports no progress.',
     { default: 180_000, minimum: 100 },
   ),
   tokenMs: milliseconds(
@@ -168,7 +168,7 @@ const visionSchema = {
   additionalProperties: false,
   required: ['projector'],
   properties: {
-    projector: path('Path of the model’s projector, a GGUF file (`mmproj`), relative to the working directory.', {
+    projector: path('Path of the model’s projector, a GGUF file (`mmproj`).', {
       defaultText: 'none: it must be set',
     }),
     maxImages: integer('Images of one request.', { default: 16, minimum: 1, maximum: 1024 }),
@@ -178,7 +178,7 @@ const visionSchema = {
       maximum: 268_435_456,
     }),
     maxTokensPerImage: integer(
-      'Tokens of one image, without those of the text that a projector puts around it. A projector that has a choice shrinks larger images to it; of others they are answered 400.',
+      'Tokens of one image. A projector that has a choice shrinks larger images to it; of others they are answered 400.',
       { minimum: 1, maximum: 65_536, unit: 'tokens', defaultText: 'the projector’s own, and 4,096' },
     ),
     threads: integer('Compute threads of the encoder. 0: one for each of `cores`, or all cores but one.', {
@@ -187,13 +187,12 @@ const visionSchema = {
       unit: 'threads',
     }),
     cores: text(
-      'Cores that the encoder computes on, as in `0-3,8`: running replies keep their pace while it has others than the engine. Linux only; needs `taskset`.',
+      'Cores that the encoder computes on: running replies keep their pace while it has others than the engine.',
       { ...CORES, defaultText: 'any' },
     ),
     devices: {
       ...DEVICE,
-      description:
-        'The GPU that the encoder computes on: its index, its UUID, or the UUID of a MIG instance. The backend is the model’s `gpu`.',
+      description: 'The GPU that the encoder computes on: its index, or a UUID.',
       defaultText: 'none: it computes on the CPU',
     },
     cacheBytes: bytes('Embeddings that are kept: an image that was seen lately is not encoded again. 0: none.', {
@@ -211,20 +210,19 @@ export const modelSchema = {
   properties: {
     id: text('The id that callers send in `model`.', { maxLength: 128, pattern: '^[A-Za-z0-9][A-Za-z0-9._:/-]*$' }),
     kind: text(
-      'What the model does: it chats, answers decisions, makes a vector of each input (`embedding`) or scores documents by a query (`rerank`). The last two take the pooling and the head from the file (docs/models.md#embeddings).',
+      'What the model does: it chats, answers decisions, makes a vector of each input or scores documents by a query (docs/models.md#embeddings).',
       { enum: MODEL_KINDS },
     ),
-    file: path(
-      'Path of a GGUF file, relative to the working directory, or `embedded` for the small model that is part of the sidecar.',
-      { word: 'embedded' },
-    ),
+    file: path('Path of a GGUF file, or `embedded` for the small model that is part of the sidecar.', {
+      word: 'embedded',
+    }),
     engine: engineSchema,
     chatTemplate: path(
-      'Path of a Jinja file, relative to the working directory, to use in place of the chat template in `file`: for a file without one, or with one that was mended since. At most 1 MiB. Read at the start.',
+      'Path of a Jinja file to use in place of the chat template in `file`. At most 1 MiB. Read at the start.',
       { defaultText: 'the template in `file`' },
     ),
     toolFormat: text(
-      'How the model calls tools (docs/tool-formats.md). `auto`: the format is found from the template. `json`: the prompt asks for one JSON object. `none`: requests with tools are answered 422. Any other name is a format to use whatever the template says.',
+      'How the model calls tools (docs/tool-formats.md#settings). `auto`: the format is found from the template. `json`: the prompt asks for one JSON object. `none`: requests with tools are answered 422.',
       { enum: TOOL_FORMATS, default: 'auto' },
     ),
     seats: integer(
@@ -236,7 +234,7 @@ export const modelSchema = {
       },
     ),
     contextPerSeat: integer(
-      'Tokens of one sequence, prompt and completion together, or of one input of an embedding model or a reranker. A decision prompt may have 8,185 tokens, so use 8,192 for a decision model if memory allows.',
+      'Tokens of one sequence, prompt and completion together, or of one input of an embedding model or a reranker; 8,192 for a decision model if memory allows.',
       { default: 8192, ...CONTEXT, unit: 'tokens' },
     ),
     minDimensions: integer(
@@ -269,7 +267,7 @@ export const modelSchema = {
       word: 'all',
       pattern: '^all$',
       description:
-        'Layers that a GPU computes, counting the output as one. `all`: a model that does not fit into GPU memory is not loaded. A number: at most that many; the CPU computes the others, which makes each step many times slower.',
+        'Layers that a GPU computes, counting the output as one. `all`: a model that does not fit into GPU memory is not loaded. A number: at most that many (docs/models.md#memory).',
       default: 'all',
       allowedText: `\`all\`, or from 0 to ${MOST_LAYERS}`,
       'x-message': `must be all or a number from 0 to ${MOST_LAYERS}`,
@@ -280,37 +278,39 @@ export const modelSchema = {
         'Flash attention. `auto`: with a GPU; on a CPU for a chat model whose heads are 64 wide or more, or whose seats have at most 512 tokens.',
       default: 'auto',
     },
-    prefillTokensPerStep: integer(
-      'Prompt tokens that all prefilling sequences together may add to one step: fewer keep running streams smoother, more start new ones sooner. 0: 256 on a CPU, 1,024 with a GPU.',
-      { default: 0, minimum: 0, maximum: 65_536, unit: 'tokens' },
-    ),
+    prefillTokensPerStep: integer('Prompt tokens that may be added to one step. 0: 256 on a CPU, 1,024 with a GPU.', {
+      default: 0,
+      minimum: 0,
+      maximum: 65_536,
+      unit: 'tokens',
+    }),
     stepMs: integer(
-      'On a GPU: the time that a step is to take beside running replies, prompt tokens included; it is the longest pause of a stream (docs/engine.md#a-step). More starts new ones sooner.',
+      'On a GPU: the time that a step is to take beside running replies, prompt tokens included; it is the longest pause of a stream (docs/sizing.md#seats).',
       { default: 100, minimum: 1, maximum: 10_000, unit: 'ms' },
     ),
     prefillShare: integer(
-      'On a CPU: time that a step may spend on new prompts beside running replies, in percent of the time that the replies’ next tokens take (docs/sizing.md#prefill-beside-replies).',
+      'On a CPU: time that a step may spend on new prompts, in percent of the time that the replies’ next tokens take (docs/sizing.md#prefill-beside-replies).',
       { default: 50, minimum: 1, maximum: 10_000, unit: '%' },
     ),
     prefixReuse: text(
-      'Which part of a new prompt is taken from KV state that a sequence still has (docs/engine.md#prefix-reuse). `auto`: of a request that runs alone only whole prefill chunks, so that its result is the same with and without reuse. `any`: every shared token, which may change the last digits. `off`: nothing.',
+      'Which part of a new prompt is taken from KV state that a sequence still has (docs/engine.md#prefix-reuse). `auto`: as much as changes no reply that runs alone. `any`: every shared token, which may change the last digits. `off`: nothing.',
       { enum: ['auto', 'any', 'off'], default: 'auto' },
     ),
     prefillAhead: flag(
-      'With `prefixReuse: auto` and a model whose past state cannot be truncated (recurrent, hybrid, sliding window): an idle engine evaluates the last replies, so that their conversations’ next turns start sooner. `false`: an idle engine computes nothing.',
+      'With `prefixReuse: auto` and a recurrent, hybrid or sliding-window model: an idle engine evaluates the last replies, so that their conversations’ next turns start sooner.',
       true,
     ),
     speculation: text(
-      'A reply that repeats its prompt or itself, such as an edited file, gets several tokens from one decode (docs/engine.md#a-step). `auto`: as many are drafted as are expected to pay. `off`: none.',
+      'A reply that repeats its prompt or itself, such as an edited file, gets several tokens from one decode (docs/engine.md#a-step).',
       { enum: ['auto', 'off'], default: 'auto' },
     ),
     swaFull: flag(
-      'Keep the whole past state of layers with a sliding window, so that a prompt can go on from any token of the one before, for more memory. `false`: from `checkpoints`.',
+      'Keep the whole past state of layers with a sliding window, for more memory. `false`: `checkpoints`.',
       false,
     ),
     kv: section({
       keys: text(
-        'Number format of the keys that attention keeps. `q8_0` takes 0.53 of the memory of `f16`, `q4_0` 0.28; leave `f16` for decisions. Heads must be a multiple of 32 wide.',
+        'Number format of the keys that attention keeps (docs/sizing.md#memory-by-hand); leave `f16` for decisions.',
         { enum: KV_TYPES, default: 'f16' },
       ),
       values: text('The same of the values. Other than `f16` it needs flash attention.', {
@@ -320,7 +320,7 @@ export const modelSchema = {
     }),
     checkpoints: section({
       bytes: integer(
-        'Host memory for saved states of a model whose past state cannot be truncated (recurrent, hybrid, sliding window). 0: each prompt is evaluated from its start. Counted when memory is checked.',
+        'Host memory for saved states of a recurrent, hybrid or sliding-window model. 0: each prompt is evaluated from its start. Counted when memory is checked.',
         {
           minimum: 0,
           maximum: 2 ** 40,
@@ -332,11 +332,11 @@ export const modelSchema = {
     vision: visionSchema,
     prefixCache: section({
       scope: text(
-        'Whose prefixes a request may reuse. `account`: only what requests of its own account left. `all`: what any request of the model left, which shows by `cached_tokens` and by the time of a prefill what another account sent.',
+        'Whose prefixes a request may reuse: only those of its own account, or those of all, which shows by `cached_tokens` and by the time of a prefill what another account sent.',
         { enum: ['account', 'all'], default: 'account' },
       ),
       bytes: integer(
-        'Host memory of each engine process for prefixes whose sequence is assigned to another request (docs/engine.md#prefixes-in-host-memory). At most what `/dev/shm` can hold. 0: none. Counted when memory is checked.',
+        'Host memory of each engine process for prefixes whose sequence is assigned to another request (docs/engine.md#prefixes-in-host-memory). 0: none. Counted when memory is checked.',
         {
           minimum: 0,
           maximum: 2 ** 40,
@@ -351,14 +351,14 @@ export const modelSchema = {
       ),
     }),
     load: text(
-      '`eager`: loaded at the start; the sidecar is ready only once it is loaded. `lazy`: loaded at the first request for it, which waits for that (`queue.waitForLoad`).',
+      '`eager`: loaded at the start; the sidecar is ready only once it is loaded. `lazy`: loaded at the first request for it (docs/models.md#lazy-and-unloaded-when-idle).',
       { enum: ['eager', 'lazy'], default: 'eager' },
     ),
     idleUnloadMs: milliseconds('Unloaded after this long without a request, and then treated as lazy. 0: never.', {
       default: 0,
     }),
     cohort: text(
-      'Only keys of this cohort may call the model (`entitlements.<environment>.cohort` in the keys file); others get `not_in_cohort` and do not see it in the model list.',
+      'Only keys of this cohort may call the model; others get `not_in_cohort` and do not see it in the model list.',
       { maxLength: 256, defaultText: 'open to all' },
     ),
     ownedBy: text('`owned_by` in the model list.', { default: 'local', maxLength: 128 }),

@@ -28,7 +28,7 @@ const listenSchema = section({
   host: host('Address of the public listener. `::`: all addresses, IPv6 and IPv4.', '127.0.0.1'),
   port: port('Port of the public listener. 0: any free port.', 8080),
   tcp: flag('Listen on `host` and `port`. `false`: only on `socket`.', true),
-  socket: path('Path of a Unix socket to listen on, relative to the working directory; at most 107 bytes.', {
+  socket: path('Path of a Unix socket to listen on, at most 107 bytes.', {
     defaultText: 'none',
     maxLength: 107,
   }),
@@ -38,7 +38,7 @@ const listenSchema = section({
     maxLength: 4,
   }),
   maxConnections: integer(
-    'Open connections, idle ones included; further ones are closed at once. It must fit below the limit of open files together with a reserve ([operating.md](operating.md#open-files)).',
+    'Open connections, idle ones included; further ones are closed at once ([operating.md](operating.md#open-files)).',
     {
       minimum: 16,
       maximum: 1_000_000,
@@ -55,7 +55,7 @@ const tlsSchema = section({
     { defaultText: 'none: plain HTTP' },
   ),
   certFile: path(
-    'File of the certificate and its chain in PEM. Both files are watched; a renewed pair is used for new connections without a restart.',
+    'File of the certificate and its chain in PEM. Both files are watched; a renewed pair needs no restart.',
     { defaultText: 'none: plain HTTP' },
   ),
 });
@@ -65,7 +65,7 @@ const operatorsSchema = section({
   host: host('Address of the operators’ listener. Loopback, unless `operators.secretFile` is set.', '127.0.0.1'),
   port: port('Port of the operators’ listener. 0: any free port.', 9090),
   secretFile: path(
-    'File of the operators’ keys, one a line, each of 32 to 256 visible ASCII characters. With it, `/metrics`, `/admission`, `/keys`, `/models/reload` and the console’s feed require one of them as the bearer token, and keys are managed over HTTP (docs/accounts.md); `/readyz` requires none, but gives `reasons` only with one. The file is watched for changes.',
+    'File of secrets, watched for changes. With it, `/metrics`, `/admission`, `/keys`, `/models/reload` and the console’s feed require one of them as the bearer token, and keys are managed over HTTP (docs/accounts.md#over-http); `/readyz` gives `reasons` only with one.',
     { defaultText: 'no key is required' },
   ),
 });
@@ -87,25 +87,23 @@ const consoleSchema = section({
 
 /** The section `pricing`. */
 const pricingSchema = section({
-  file: path(
-    'The price list, relative to the working directory; docs/accounts.md describes its format. It must name every chat model. Read at the start.',
-    { defaultText: 'none: decisions at 0.042 USD per million tokens, chat free' },
-  ),
+  file: path('The price list (docs/accounts.md#prices). It must name every chat model. Read at the start.', {
+    defaultText: 'none: decisions at 0.042 USD per million tokens, chat free',
+  }),
 });
 
 /** The section `credit`. */
 const creditSchema = section({
-  file: path(
-    'The credit file, relative to the working directory: grants of each account (docs/accounts.md). An account that is not in it has no credit.',
-    { defaultText: 'none: no credit is checked' },
-  ),
+  file: path('The credit file: grants of each account (docs/accounts.md#prepaid-credit).', {
+    defaultText: 'none: no credit is checked',
+  }),
   pollMs: milliseconds('How often the credit file is checked for changes.', { default: 2000, minimum: 100 }),
   reserve: text(
-    'What a chat reserves of its account’s credit. `whole`: the most that it can cost, before it begins. `parts`: the price of its prompt and of 256 tokens of each reply, and more as the replies grow, so that a large `max_tokens` does not keep others from beginning; where the balance does not cover more, the reply ends with `length`.',
+    'What a chat reserves of its account’s credit. `whole`: the most that it can cost. `parts`: its prompt and 256 tokens of each reply, and more as the replies grow; where the balance does not cover more, the reply ends with `length`.',
     { enum: ['whole', 'parts'], default: 'whole' },
   ),
   onLostBalances: text(
-    'What to do at a start if records are missing between `usage/balances.json` in `dataDir` and the oldest record in the spool, so that balances are unknown. `refuse`: fail the start. `begin`: add the remaining records to the sums in the file, if the file is intact. If the file is ahead of the spool, as after a restore of an older copy, continue from the spool’s end, so that nothing is charged twice.',
+    'What to do at a start if records are missing between `usage/balances.json` and the spool (docs/accounts.md#balances-over-restarts). `refuse`: fail the start. `begin`: add the remaining records to the sums in the file, if it is intact; if it is ahead of the spool, continue from the spool’s end.',
     { enum: ['refuse', 'begin'], default: 'refuse' },
   ),
 });
@@ -121,12 +119,9 @@ const usageSchema = section({
     minimum: 10,
   }),
   minFreeBytes: bytes('Less free disk space than this makes the spool unhealthy.', { default: 64 * MIB }),
-  maxBacklogBytes: bytes(
-    'A larger spool than this is unhealthy. Segments are deleted once they are no longer needed (docs/usage.md).',
-    { default: 4096 * MIB, minimum: 2 * KIB },
-  ),
+  maxBacklogBytes: bytes('A larger spool than this is unhealthy.', { default: 4096 * MIB, minimum: 2 * KIB }),
   closeWaitMs: milliseconds(
-    'How long a reply’s last bytes wait for its usage record to be durable. Then they are sent anyway, and a line is logged.',
+    'How long a reply’s last bytes wait for its usage record to be durable; then they are sent anyway.',
     { default: 10_000 },
   ),
 });
@@ -137,11 +132,11 @@ const usageSchema = section({
  */
 const fleetSchema = section({
   pickerMetrics: flag(
-    'Answer `/metrics` on the public listener, without a key, with the load of the whole process for an endpoint picker. It names no model, account or caller.',
+    'Answer `/metrics` on the public listener, without a key, with the load of the whole process for an endpoint picker (docs/kubernetes.md#metrics-on-the-public-listener).',
     false,
   ),
   scrapeSecretFile: path(
-    'File with secrets, one a line, 32 to 256 visible ASCII characters each. A request with one as `Authorization: Bearer` gets all metrics at `/metrics` on the public listener. Read again when it changes and on SIGHUP.',
+    'File of secrets, watched for changes. A request with one as the bearer token gets all metrics at `/metrics` on the public listener.',
     { defaultText: 'none: the full metrics are only on the operators’ listener' },
   ),
   loadReport: text(
@@ -154,13 +149,12 @@ const fleetSchema = section({
 const telemetrySchema = section({
   otlp: section({
     endpoint: text(
-      'Where traces and metrics are sent, by OTLP over HTTP (docs/operating.md#traces-and-metrics-by-otlp): `/v1/traces` and `/v1/metrics` are appended. Without it nothing is sent, and OpenTelemetry’s SDK is not loaded.',
+      'Where traces and metrics are sent, by OTLP over HTTP (docs/operating.md#traces-and-metrics-by-otlp): `/v1/traces` and `/v1/metrics` are appended.',
       { pattern: '^https?://', maxLength: 2048, defaultText: 'none' },
     ),
-    headersFile: path(
-      'A file, relative to the working directory, with headers for the endpoint, one `name: value` per line. It is read again for each export, so it can be changed at any time.',
-      { defaultText: 'none: no header is added' },
-    ),
+    headersFile: path('A file with headers for the endpoint, one `name: value` per line, read again for each export.', {
+      defaultText: 'none: no header is added',
+    }),
     serviceName: text('`service.name` of all that is sent.', {
       default: 'ra-sidecar',
       pattern: '^[\\x21-\\x7e]+$',
@@ -212,14 +206,14 @@ export const configSchema = section({
     default: 'development',
     ...ENVIRONMENT_NAME,
   }),
-  dataDir: path('Folder of keys and other state, relative to the working directory.', { default: '.ra' }),
+  dataDir: path('Folder of keys and other state.', { default: '.ra' }),
   contract: text(
-    'Which chat requests are accepted. `strict`: the closed contract of docs/contract.md. `compatible`: also the fields, message forms and JSON schemas that OpenAI’s clients and agent frameworks send, and `POST /v1/responses`, `POST /v1/messages`, `POST /v1/messages/count_tokens` and `GET /v1/models/{id}` (docs/clients.md).',
+    '`strict`: the closed contract of docs/contract.md. `compatible`: also what OpenAI’s clients and agent frameworks send, and the Responses and the Messages API (docs/compatible.md).',
     { enum: ['strict', 'compatible'], default: 'strict' },
   ),
   messages: section({
     billingLine: text(
-      'The first block of Claude Code’s system text, which begins with `x-anthropic-billing-header:` and differs between requests. `drop`: it is left out of the prompt, so that prefixes can be reused. `keep`: it is part of the prompt.',
+      'The first block of Claude Code’s system text, which begins with `x-anthropic-billing-header:` and differs between requests: left out of the prompt, so that prefixes can be reused, or kept in it.',
       { enum: ['drop', 'keep'], default: 'drop' },
     ),
   }),
@@ -232,7 +226,7 @@ export const configSchema = section({
   models: {
     type: 'array',
     description:
-      'The models to serve, each by its own engine process. The default is for trying it out: where `environment` is not `development`, `models` must be set.',
+      'The models to serve, each by its own engine process. It must be set where `environment` is not `development`.',
     minItems: 1,
     maxItems: 16,
     items: modelSchema,
@@ -243,7 +237,7 @@ export const configSchema = section({
   },
   queue: section({
     maxWaitMs: milliseconds(
-      'The longest time that a request waits for a seat, its checks included; while a seat is free, they may take 5 s in any case. A request that is predicted to wait longer is refused at once. 0: no request waits for a seat.',
+      'The longest time that a request waits for a seat, its checks included; while a seat is free, they may take 5 s in any case. A request that is predicted to wait longer is refused at once.',
       { default: 10_000 },
     ),
     waitingPerSeat: integer('Requests that may wait, for each seat of the model.', {
@@ -254,7 +248,7 @@ export const configSchema = section({
     }),
     waitingBytes: bytes('Total body bytes of all requests that wait for one model.', { default: 64 * MIB }),
     waitForLoad: flag(
-      'Requests wait for a seat also while their model is loaded or its engine is restarted, if that is estimated to take no longer than `queue.maxWaitMs`. `false`: they get 503 `cold` at once, for a balancer that has other sidecars.',
+      'Requests wait also while their model is loaded or its engine is restarted, if that is estimated to take no longer than `queue.maxWaitMs`. `false`: they get 503 `cold` at once, for a balancer that has other sidecars.',
       true,
     ),
   }),
@@ -270,22 +264,21 @@ export const configSchema = section({
       { enum: ['off', 'memory', 'disk'], default: 'off' },
     ),
     keyFile: path(
-      'File of the operator’s keys for stored files, one a line, each of 32 to 256 visible ASCII characters: the first one seals, the others still open what they sealed. It belongs on another disk than `dataDir`. Read at the start.',
+      'File of secrets for stored files, best on another disk than `dataDir`: the first one seals, the others still open what they sealed. Read at the start.',
       { defaultText: 'none; `batch.store` `disk` needs it' },
     ),
     maxBytes: bytes('Bytes of all stored files; a file that would exceed them is refused.', { default: 8192 * MIB }),
     headroomPercent: integer(
-      'The part of a model’s seats, rounded down, that stays idle while others are lent to requests of class `batch` (docs/admission.md#lent-seats). 100: no seat is lent, and requests of class `batch` wait in the queue.',
+      'The part of a model’s seats, rounded down, that stays idle while others are lent to requests of class `batch` (docs/admission.md#lent-seats). 100: no seat is lent.',
       { default: 50, minimum: 0, maximum: 100, unit: '%' },
     ),
   }),
   bodies: section({
     chatBytes: bytes('The longest chat body.', { default: 80 * MIB, minimum: 1 }),
     totalBytes: bytes('Total bytes of all bodies in memory.', { default: 512 * MIB, minimum: 1 }),
-    shortBytes: bytes(
-      'The part of `bodies.totalBytes` that only bodies of up to 1 MiB may use, so that a few callers with long bodies do not exclude all others.',
-      { default: 64 * MIB },
-    ),
+    shortBytes: bytes('The part of `bodies.totalBytes` that only bodies of up to 1 MiB may use.', {
+      default: 64 * MIB,
+    }),
     // Measured once: bench/results/inline-size.md.
     inlineBytes: bytes(
       'Up to this length a body is parsed on the sidecar’s event loop, a longer one in a prompt host.',
@@ -300,14 +293,14 @@ export const configSchema = section({
     trailer: {
       type: 'string',
       description:
-        'Which streams end with the trailer `Server-Timing: ra-ttft`. `asked`: those of requests with `TE: trailers`. `always`: all, for proxies that take trailers without asking for them; Varnish and others cut a stream that has one.',
+        'Which streams end with the trailer `Server-Timing: ra-ttft`. `asked`: those of requests with `TE: trailers`. `always`: all; Varnish and others cut a stream that has one.',
       enum: ['asked', 'always'],
       default: 'asked',
     },
     // About 2,000 tokens until a stream switches to `tryEnd`, about 4,000 until the bound; below 64 KiB every stream
     // would switch.
     maxBufferedBytes: bytes(
-      'Bytes of one stream that may wait for a slow reader, besides the system’s socket buffers; past that the connection is closed and the request cancelled. From half of it on the stream is written with backpressure (docs/http.md).',
+      'Bytes of one stream that may wait for a slow reader, besides the system’s socket buffers; past that the connection is closed and the request cancelled (docs/http.md#slow-and-stalled-readers).',
       { default: MIB, minimum: 64 * KIB },
     ),
     totalBufferedBytes: bytes(
@@ -323,7 +316,7 @@ export const configSchema = section({
   }),
   decisions: section({
     isolate: flag(
-      'Evaluate each question of a decision alone, so that its answer depends only on the question and the input, bit for bit. `false`: the questions of a request are evaluated together, on as many seats as are free, which is meant for GPUs and changes the last digits.',
+      'Evaluate each question of a decision alone, so that its answer depends only on the question and the input, bit for bit. `false`: together, on as many seats as are free, for GPUs; it changes the last digits.',
       true,
     ),
   }),
@@ -343,7 +336,7 @@ export const configSchema = section({
   fleet: fleetSchema,
   drain: section({
     noticeMs: milliseconds(
-      'After SIGTERM `/readyz` answers 503 at once, but requests are still accepted for this long, so that proxies that poll it stop sending before any request is refused. Use three of their check intervals; 0: none.',
+      'After SIGTERM `/readyz` answers 503, but requests are still accepted for this long, so that proxies stop sending before any is refused: three of their check intervals.',
       { default: 0 },
     ),
     timeoutMs: milliseconds(
@@ -367,11 +360,11 @@ export const configSchema = section({
     }),
     backoffMaxMs: milliseconds('The longest wait before a restart.', { default: 30_000, minimum: 1 }),
     reloadWaitMs: milliseconds(
-      'How long a reload of weights waits at each replica for the jobs that the reload before it left to the replaced process, and, where memory does not allow two processes, as long again for those of the present one. Past either it fails.',
+      'How long a reload of weights waits at each replica for jobs of the process that the reload before replaced, and, where memory does not allow two processes, as long again for those of the present one. Past either it fails.',
       { default: 600_000 },
     ),
     checkMemory: flag(
-      'Refuse to load a model that does not fit into free memory, with the numbers. Engines then load one after another.',
+      'Refuse to load a model that does not fit into free memory. Engines then load one after another.',
       true,
     ),
   }),
@@ -398,11 +391,11 @@ export const configSchema = section({
   }),
   development: section({
     learnedQueue: flag(
-      'Learn callers’ patience and prevent a standing queue (docs/admission.md). `false` is for comparisons: only `queue.maxWaitMs` then bounds waits.',
+      'Learn callers’ patience and prevent a standing queue (docs/admission.md#overload). `false`, for comparisons: only `queue.maxWaitMs` bounds waits.',
       true,
     ),
     validateAnswers: flag(
-      'Validate every answer and every stream frame against its schema, and log violations; callers see no difference. It costs time on each answer: leave it off in production.',
+      'Validate every answer and every stream frame against its schema, and log violations. It costs time: leave it off in production.',
       false,
     ),
   }),

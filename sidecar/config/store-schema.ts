@@ -3,7 +3,7 @@ import { integer, milliseconds, path, section, text, type ValueOf } from './sett
 
 export const storeSchema = section({
   url: text(
-    'PostgreSQL database in which sidecars share limits and Idempotency-Keys ([store.md](store.md)), as `postgresql://USER@HOST:PORT/DATABASE`; a Unix socket’s folder is a HOST with `%2F` for `/`. `?sslmode=verify-full` requires TLS.',
+    'PostgreSQL database that sidecars share ([store.md](store.md)), as `postgresql://USER@HOST:PORT/DATABASE`; a Unix socket’s folder is a HOST with `%2F` for `/`. `?sslmode=verify-full` requires TLS.',
     {
       defaultText: 'none: each sidecar counts for itself',
       pattern: '^postgres(ql)?://[^\\s#]+$',
@@ -29,10 +29,11 @@ export const storeSchema = section({
     maximum: 10_000,
     unit: 'ms',
   }),
-  leaseMs: milliseconds(
-    'How long the store counts the requests of a sidecar that it hears nothing of; it hears of each three times in this time.',
-    { default: 10_000, minimum: 3000, maximum: 600_000 },
-  ),
+  leaseMs: milliseconds('How long the store counts the requests of a sidecar that it hears nothing of.', {
+    default: 10_000,
+    minimum: 3000,
+    maximum: 600_000,
+  }),
   whenDown: text(
     'Limits of keys while the store does not answer. `refuse`: 503 `control_plane_overloaded`. `share`: each sidecar applies the limits divided by the number of sidecars that the store last knew.',
     { enum: ['refuse', 'share'], default: 'refuse' },

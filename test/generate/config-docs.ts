@@ -20,6 +20,8 @@ stops it with one line:
 \`ra-sidecar check-config\` prints all of them, or the whole configuration as it is in force.
 
 Each setting is followed by its default, its unit and what is allowed. A setting without bounds takes any text, or \`true\` and \`false\` if its default is one of them.
+Paths are relative to the working directory. A file of secrets has up to 8, one a line, each of 32 to 256 visible ASCII characters; lines that begin
+with \`#\` are comments.
 
 ## Settings
 
