@@ -27,13 +27,13 @@ export function keysMetrics(section: Section) {
     name: 'ra_sidecar_keys_reload_failures_total',
     unit: 'reloads',
     help: 'Reloads of the keys file that failed.',
-    advice: 'The log has the error; the last valid keys stay in force, so a revoked key still works.',
+    advice: 'As `ra_sidecar_keys_file_valid`: a revoked key may still work.',
   });
   const valid = section.gauge({
     name: 'ra_sidecar_keys_file_valid',
     unit: '0 or 1',
-    help: '0: the keys file is invalid or was removed, and the last valid keys are in force; 1: it is not, or none is configured.',
-    advice: '0: a revoked key may still work. The log line `keys file refused` has the error.',
+    help: '0: the keys file is invalid or was removed.',
+    advice: '0: the last valid keys stay in force; the log’s `keys file refused` has the error.',
   });
   valid.set(1);
   return {
@@ -54,7 +54,7 @@ export function authorizerMetrics(section: Section) {
     labels: { result: LOOKUPS },
     help: 'How callers were resolved: from the cache, by joining a lookup in flight, by a lookup, or refused without one.',
     advice:
-      'A low share of `cached`: raise `authorizer.cache.ttlMs` or `entries`. `left_alone`: the authorizer is failing, or `authorizer.concurrency` lookups are in flight.',
+      'A low share of `cached`: raise `authorizer.cache.ttlMs` or `entries`. `left_alone`: as `ra_sidecar_authorizer_stale_total`.',
   });
   const stale = section.counter({
     name: 'ra_sidecar_authorizer_stale_total',
@@ -112,7 +112,7 @@ export function storeMetrics(section: Section) {
     labels: ['function', 'outcome'],
     help: 'Time of a call of the store, from the wait for a connection to the answer. `take` counts requests, `claim` an Idempotency-Key, `release` and `finish` what has ended, `beat` says that the sidecar is alive.',
     advice:
-      '`failed`: the log line `store is left alone` or `store does not answer` has the reason. `take` and `claim` are part of each request that they count: above some milliseconds, look for the network, the load and the synchronous standby of the database.',
+      '`failed`: the log’s `store is left alone` or `store does not answer` has the reason. `take` and `claim` above some milliseconds: docs/incidents.md.',
     buckets: STORE_SECONDS,
   });
   section.gauge({
@@ -121,7 +121,7 @@ export function storeMetrics(section: Section) {
     labels: ['state'],
     help: 'Place of this sidecar in its fleet: 1 for the current state, 0 for the others; absent without a store.',
     advice:
-      '`apart`: the store has not answered since the start. `fenced`: another process started with this data folder or a copy of it; this one refuses what the store counts until it is restarted.',
+      '`apart`: the store has not answered since the start. `fenced`: another process has this one’s place (docs/store.md#replicas).',
     collect() {
       const now = store.fleet();
       if (now === undefined) return;
@@ -132,7 +132,7 @@ export function storeMetrics(section: Section) {
     name: 'ra_sidecar_store_replicas',
     unit: 'replicas',
     help: 'Sidecars that the store counts, as of its last answer; absent without a store, and before its first answer.',
-    advice: 'Differs from what is deployed: a sidecar does not reach the store, or has another `store.url`.',
+    advice: 'Not what is deployed: a sidecar does not reach the store, or has another `store.url`.',
     collect() {
       const replicas = store.fleet()?.replicas;
       if (replicas !== undefined) this.set(replicas);
@@ -179,7 +179,7 @@ export function creditMetrics(section: Section) {
     labels: { reason: CREDIT_REASONS },
     help: 'Requests refused by this sidecar’s own balances: for lack of credit, or because the balance was not known.',
     advice:
-      '`unavailable`: balances are still being summed up after the start. `insufficient`: the account has too little. Refusals by an authorizer’s 402 are only in `http_server_request_duration_seconds`.',
+      '`unavailable`: balances are still being summed up. An authorizer’s 402s are only in `http_server_request_duration_seconds`.',
   });
   section.gauge({
     name: 'ra_sidecar_credit_reservations',

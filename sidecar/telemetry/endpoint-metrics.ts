@@ -38,9 +38,8 @@ export function endpointMetrics(
   section.gauge({
     name: 'ra_sidecar_endpoint_waiting_requests',
     unit: 'requests',
-    help: 'Requests in the queues of all models: the protocol’s TotalQueuedRequests.',
-    advice:
-      'Above 0 for long on all sidecars: add sidecars. On one only: requests are not balanced by it; see kubernetes.md.',
+    help: 'Requests in the queues of all models (TotalQueuedRequests).',
+    advice: 'Above 0 for long on all sidecars: add sidecars.',
     collect() {
       this.set(now().waiting);
     },
@@ -48,7 +47,7 @@ export function endpointMetrics(
   section.gauge({
     name: 'ra_sidecar_endpoint_running_requests',
     unit: 'requests',
-    help: 'Seats held over all models, the protocol’s TotalRunningRequests: a request with several replies counts once for each.',
+    help: 'Seats held over all models (TotalRunningRequests).',
     advice: 'As `ra_sidecar_seats_busy`.',
     collect() {
       this.set(now().running);
@@ -57,8 +56,8 @@ export function endpointMetrics(
   section.gauge({
     name: 'ra_sidecar_endpoint_kv_usage_ratio',
     unit: 'ratio',
-    help: 'Tokens of running requests over all that the KV memory of the ready engines can hold, 0 to 1, the protocol’s KVCacheUtilization.',
-    advice: 'Near 1: conversations are as long as their seats allow. State kept for reuse is not counted.',
+    help: 'Tokens of running requests over all that the KV memory of the ready engines can hold, 0 to 1.',
+    advice: 'Near 1: conversations are as long as their seats allow.',
     collect() {
       this.set(now().kvUsage);
     },
@@ -66,8 +65,8 @@ export function endpointMetrics(
   section.gauge({
     name: 'ra_sidecar_endpoint_seat_usage_ratio',
     unit: 'ratio',
-    help: 'Seats held over all seats, 0 to 1: the part of the KV memory that is reserved, since a seat reserves its whole context for its request.',
-    advice: 'At 1 the next request waits. For pickers it is the better KVCacheUtilization: see kubernetes.md.',
+    help: 'Seats held over all seats, 0 to 1 (KVCacheUtilization).',
+    advice: 'At 1 the next request waits: docs/kubernetes.md.',
     collect() {
       this.set(now().seatUsage);
     },
@@ -76,7 +75,7 @@ export function endpointMetrics(
     name: 'ra_sidecar_endpoint_cache_info',
     unit: '1',
     labels: ['block_size', 'num_gpu_blocks'],
-    help: 'Always 1; its labels describe prefix reuse: tokens per block, and blocks over all ready engines, the protocol’s CacheInfo.',
+    help: 'Always 1; its labels describe prefix reuse (CacheInfo).',
     advice: 'It is the configuration.',
     collect() {
       const [model] = models.values();

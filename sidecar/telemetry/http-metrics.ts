@@ -49,7 +49,7 @@ export function httpMetrics(section: Section) {
     labels: ['http_request_method', 'url_scheme', 'http_route', 'http_response_status_code', 'error_type'],
     help: 'Time from the head of an HTTP request to the last byte of its response, on both listeners.',
     advice:
-      'If it is higher than `gen_ai_server_request_duration_seconds`, time is spent on slow readers or on requests that never reach a model. errors.md has advice for each `error_type`.',
+      'If it is higher than `gen_ai_server_request_duration_seconds`, time is spent on slow readers. docs/incidents.md has each `error_type`.',
     buckets: HTTP_SECONDS,
   });
   const active = section.gauge({
@@ -100,7 +100,7 @@ export function httpMetrics(section: Section) {
     unit: 'connections',
     labels: { listener: LISTENERS },
     help: 'Connections closed at once because the limit was reached.',
-    advice: 'Callers keep idle connections, or there are more callers than descriptors: raise the limit of open files.',
+    advice: 'Raise the limit of open files.',
   });
   const http = {
     /** Bytes that wait for slow readers: read at each scrape. */

@@ -55,9 +55,8 @@ export function modelMetrics(section: Section, ids: readonly string[]) {
     convention: { name: 'gen_ai.server.request.duration', unit: 's' },
     unit: 'seconds',
     labels: [...ABOUT_MODEL, 'error_type'],
-    help: 'Time from the head of a request for a model to the end of its answer, refusals after the check of its model included.',
-    advice:
-      'Find the part that grew: `ra_sidecar_queue_wait_seconds`, `gen_ai_server_time_to_first_token_seconds` or `gen_ai_server_time_per_output_token_seconds`.',
+    help: 'Time from the head of a request for a model to the end of its answer, most refusals included.',
+    advice: 'Find the part that grew: the queue’s wait, the time to the first token or the time per token.',
     buckets: DURATION_SECONDS,
   });
   const firstToken = section.histogram({
@@ -67,7 +66,7 @@ export function modelMetrics(section: Section, ids: readonly string[]) {
     labels: ABOUT_MODEL,
     help: 'Time from the last byte of a chat request to the first token of its reply: checks, queue and prefill. Decisions have no first token.',
     advice:
-      'If `ra_sidecar_queue_wait_seconds` is high too: more seats or machines. Otherwise prompts are long; see `ra_sidecar_cached_tokens_total`, `stepMs` (GPU) and `prefillShare` (CPU).',
+      'If `ra_sidecar_queue_wait_seconds` is high too: more seats or machines. Otherwise prompts are long; see `stepMs` (GPU) and `prefillShare` (CPU).',
     buckets: FIRST_TOKEN_SECONDS,
   });
   const perToken = section.histogram({
@@ -76,8 +75,7 @@ export function modelMetrics(section: Section, ids: readonly string[]) {
     unit: 'seconds',
     labels: ABOUT_MODEL,
     help: 'Time from the first to the last token of a finished reply, per token after the first.',
-    advice:
-      'All seats share each step: fewer seats, a smaller `stepMs` (GPU) or `prefillShare` (CPU), a smaller model or a faster machine.',
+    advice: 'Fewer seats, a smaller `stepMs` (GPU) or `prefillShare` (CPU), a smaller model or a faster machine.',
     buckets: PER_TOKEN_SECONDS,
   });
   const usage = section.histogram({
@@ -86,8 +84,7 @@ export function modelMetrics(section: Section, ids: readonly string[]) {
     unit: 'tokens',
     labels: [...ABOUT_MODEL, 'gen_ai_token_type'],
     help: 'Tokens of a request that an engine started: its prompt and its replies.',
-    advice:
-      'The rate of the sum is the throughput. If inputs are near `contextPerSeat`, longer ones will be refused: give seats more context.',
+    advice: 'If inputs are near `contextPerSeat`, give seats more context.',
     buckets: TOKENS,
   });
   const gaps = section.histogram({
@@ -95,8 +92,7 @@ export function modelMetrics(section: Section, ids: readonly string[]) {
     unit: 'seconds',
     labels: ['model'],
     help: 'Time between two chunks of one reply as the engine delivers them.',
-    advice:
-      'High tail with a low mean: long prompts delay replies; lower `stepMs` (GPU), `prefillShare` (CPU) or `prefillTokensPerStep`.',
+    advice: 'High tail with a low mean: long prompts delay replies; lower `stepMs` (GPU) or `prefillShare` (CPU).',
     buckets: PER_TOKEN_SECONDS,
   });
   const cached = section.counter({
@@ -104,15 +100,14 @@ export function modelMetrics(section: Section, ids: readonly string[]) {
     unit: 'tokens',
     labels: { model: ids },
     help: 'Prompt tokens whose state was reused, a part of the input tokens.',
-    advice:
-      'A low share although prompts share prefixes: more seats keep more of them; see `prefixReuse` and `prefixCache.scope`.',
+    advice: 'A low share although prompts share prefixes: more seats; see `prefixReuse` and `prefixCache.scope`.',
   });
   const drafted = section.counter({
     name: 'ra_sidecar_drafted_tokens_total',
     unit: 'tokens',
     labels: { model: ids },
     help: 'Tokens that engines drafted for finished replies (`speculation`). Drafts are not billed.',
-    advice: 'Many of them beside few accepted ones cost time: compare the tokens a second with `speculation: off`.',
+    advice: 'Many beside few accepted ones: compare the tokens a second with `speculation: off`.',
   });
   const accepted = section.counter({
     name: 'ra_sidecar_accepted_tokens_total',
@@ -125,9 +120,8 @@ export function modelMetrics(section: Section, ids: readonly string[]) {
     name: 'ra_sidecar_cancels_total',
     unit: 'requests',
     labels: { model: ids, phase: PHASES },
-    help: 'Requests to a known model whose caller disconnected before the answer was complete. `http_server_request_duration_seconds` has those who left earlier, too.',
-    advice:
-      '`waiting` or `prefilling`: callers disconnect before the first token; compare their timeouts with the waits.',
+    help: 'Requests to a known model whose caller disconnected before the answer was complete.',
+    advice: '`waiting` or `prefilling`: compare callers’ timeouts with the waits.',
   });
   /** One model under one operation. Times in ms. */
   const meterOf = (operation: Operation, model: string) => {

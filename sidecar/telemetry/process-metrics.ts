@@ -59,8 +59,7 @@ export function processMetrics(
     unit: '0 or 1',
     labels: ['model', 'replica', 'state'],
     help: 'State of each engine process of a model: 1 for the current state, 0 for the others.',
-    advice:
-      '`lost`, or `cold` for long, while others are `ready`: `/readyz` on the operators’ listener has the reason; the model is served with fewer seats.',
+    advice: '`lost`, or `cold` for long: `/readyz` on the operators’ listener has the reason.',
     collect() {
       for (const { labels, state: now } of replicas()) {
         for (const state of ENGINE_STATES) this.set({ ...labels, state }, state === now ? 1 : 0);
@@ -82,7 +81,7 @@ export function processMetrics(
     unit: 'seats',
     labels: ['model', 'replica'],
     help: 'Seats of each engine process of a model that requests hold.',
-    advice: 'Uneven for long: conversations stay where their past turns are, or requests need the longer seats of one.',
+    advice: 'Uneven: conversations stay where their past turns are.',
     collect() {
       for (const { labels, busy } of replicas()) this.set(labels, busy);
     },
@@ -92,8 +91,7 @@ export function processMetrics(
     unit: 'ratio',
     labels: ['model', 'replica'],
     help: 'How many times as long a token of a reply takes on each engine process of a model as on the average one with as many busy seats; absent until it is known.',
-    advice:
-      'One far above the others: a slower device, or one that other work uses too. Requests go to the others first (docs/admission.md).',
+    advice: 'One far above the others: a slower device, or one that other work uses too.',
     collect() {
       for (const { labels, tokenTimeRatio } of replicas()) {
         if (tokenTimeRatio !== undefined) this.set(labels, tokenTimeRatio);
@@ -104,9 +102,8 @@ export function processMetrics(
     name: 'ra_sidecar_replica_restarts_total',
     unit: 'restarts',
     labels: ['model', 'replica'],
-    help: 'Restarts of each engine process of a model, counted as in `ra_sidecar_engine_restarts_total`.',
-    advice:
-      'One far above the others: its device, or its cores. The log line `engine lost` has its `replica` and the reason.',
+    help: 'The same of each engine process.',
+    advice: 'One far above the others: its device, or its cores; see `engine lost` in the log.',
     collect() {
       // Their number is not known before.
       for (const { labels } of replicas()) this.inc(labels, 0);
@@ -116,24 +113,23 @@ export function processMetrics(
     name: 'ra_sidecar_engine_restarts_total',
     unit: 'restarts',
     labels: { model: ids },
-    help: 'Engine processes that ended and are started again, at once or when a request needs them: failed loads too.',
+    help: 'Engine processes that ended and are started again, failed loads too.',
     advice: 'The log line `engine lost` has the reason: out of memory, a hang, a crash of llama.cpp.',
   });
   const unconfirmed = section.counter({
     name: 'ra_sidecar_engine_unconfirmed_cancels_total',
     unit: 'replies',
     labels: { model: ids },
-    help: 'Cancelled replies whose end an external server did not confirm within `models[].engine.cancelWaitMs`; their seats were used again nevertheless.',
+    help: 'Cancelled replies whose end an external server did not confirm within `models[].engine.cancelWaitMs`.',
     advice:
-      'More than a few: the server continues to compute for callers who disconnected, or has other clients than this sidecar (docs/engines.md).',
+      'More than a few: the server continues to compute for callers who disconnected, or has other clients (docs/engines.md).',
   });
   section.gauge({
     name: 'ra_sidecar_kv_tokens',
     unit: 'tokens',
     labels: ['model', 'use'],
     help: 'Tokens in the KV memory of the engine’s ready replicas, as of their last heartbeats.',
-    advice:
-      '`running` near the capacity: conversations are as long as their seats allow. `kept` may fill the rest: it is kept only for reuse.',
+    advice: '`running` near the capacity: conversations are as long as their seats allow.',
     collect() {
       for (const { model, running, kept } of engines()) {
         this.set({ model, use: 'running' }, running);
@@ -196,8 +192,7 @@ export function cacheMetrics(
     unit: 'requests',
     labels: { model: ids },
     help: 'Requests that continued from a prefix that was restored from host memory.',
-    advice:
-      'Few, with many evictions for `room`: conversations continue later than their prefixes are kept; see `prefixCache.bytes`.',
+    advice: 'Few, with many evictions for `room`: docs/sizing.md#memory-by-hand.',
     collect() {
       for (const { model, caches } of readings())
         this.inc(
@@ -232,8 +227,7 @@ export function cacheMetrics(
     unit: 'bytes',
     labels: ['model'],
     help: 'Host memory of saved prefixes, of all replicas. Each replica counts a prefix that it shares with others.',
-    advice:
-      'At `prefixCache.bytes` for each replica, prefixes make room for others; far below it, a smaller bound would do.',
+    advice: 'Far below `prefixCache.bytes` for each replica: a smaller bound would do.',
     collect() {
       for (const { model, caches } of readings())
         this.set(
@@ -247,8 +241,7 @@ export function cacheMetrics(
     unit: 'prefixes',
     labels: { model: ids, reason: EVICTION_REASONS },
     help: 'Saved prefixes that were dropped: for `room`, `replaced` by one that contains them, for `age`, `forgotten` with their account, `failed` to be restored.',
-    advice:
-      '`failed`: their prompts were evaluated instead. A restored state differed from the saved one: check the machine’s memory.',
+    advice: '`failed`: a restored state differed from the saved one: check the machine’s memory.',
     collect() {
       for (const { model, caches } of readings()) {
         for (const reason of EVICTION_REASONS) {

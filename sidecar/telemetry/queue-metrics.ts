@@ -97,7 +97,7 @@ export function queueMetrics(
     labels: ['model'],
     help: 'Seats of the engine’s replicas that are ready; of all of them while none is.',
     advice:
-      'Below the sum of `models[].seats` over the replicas: one of them is not ready, see `ra_sidecar_replica_state`, or is an external server that showed that it has too much (docs/engines.md).',
+      'Below what is configured: a replica is not ready, see `ra_sidecar_replica_state`, or is an external server that has too much (docs/engines.md).',
     collect() {
       for (const { model, seats } of readings()) this.set({ model }, seats);
     },
@@ -117,7 +117,7 @@ export function queueMetrics(
     unit: 'seats',
     labels: ['model'],
     help: 'Seats that no request holds and that are kept for sessions between two turns.',
-    advice: 'Near 7/8 of the seats for long, with refusals for `sessions`: more agents work than there are seats.',
+    advice: 'Near 7/8 of the seats for long: more agents work than there are seats.',
     collect() {
       for (const { model, kept } of readings()) this.set({ model }, kept);
     },
@@ -150,8 +150,7 @@ export function queueMetrics(
     unit: 'seats',
     labels: ['model'],
     help: 'Seats that requests of class `batch` use while no other request needs them; they do not count as busy.',
-    advice:
-      '0 for long, with `ra_sidecar_lent_waiting_requests` above 0: other requests use all seats but the idle ones of `batch.headroomPercent`.',
+    advice: '0 for long while requests wait for lent seats: other requests use the seats.',
     collect() {
       for (const { model, lent } of readings()) this.set({ model }, lent.seats);
     },
@@ -194,8 +193,7 @@ export function queueMetrics(
     unit: 'requests',
     labels: { model: ids, class: SERVICE_CLASSES },
     help: 'Requests in the queue.',
-    advice:
-      'If the sum over classes reaches `queue.waitingPerSeat` for each seat, the account with the longest queue loses its newest request.',
+    advice: 'At `queue.waitingPerSeat` for each seat the account with the longest queue loses its newest request.',
     collect() {
       for (const { model, waitingBy } of readings()) {
         for (const name of SERVICE_CLASSES) this.set({ model, class: name }, waitingBy[name]);
@@ -207,7 +205,7 @@ export function queueMetrics(
     unit: 'bytes',
     labels: ['model'],
     help: 'Body bytes of waiting requests.',
-    advice: 'Near `queue.waitingBytes`: raise it if memory allows, or let callers send shorter bodies.',
+    advice: 'Near `queue.waitingBytes`: raise it if memory allows.',
     collect() {
       for (const { model, waitingBytes } of readings()) this.set({ model }, waitingBytes);
     },
@@ -218,8 +216,7 @@ export function queueMetrics(
     // From the start, so that a rate does not miss the first values.
     labels: { model: ids, class: SERVICE_CLASSES },
     help: 'Wait for the first seat, of requests that got one.',
-    advice:
-      'High for all classes: too few seats for the load. High for `batch` only: expected while other classes have work.',
+    advice: 'High for all classes: too few seats for the load. For `batch` only: expected.',
     buckets: WAIT_SECONDS,
   });
   const errors = section.histogram({
@@ -236,8 +233,7 @@ export function queueMetrics(
     unit: 'requests',
     labels: { model: ids, reason: REFUSAL_REASONS },
     help: 'Requests that the seat queue refused.',
-    advice:
-      '`sessions`: more agents than seats. `standing`, `patience`, `hopeless`, `predicted`, `wait`, `full`, `bytes`, `dropped`: overload; add seats or machines. `named`: the client’s timeout is short. `engine-lost`, `no-engine`: see the log.',
+    advice: 'By reason: docs/admission.md#what-a-429-means. `engine-lost`, `no-engine`: see the log.',
   });
   const retries = section.counter({
     name: 'ra_sidecar_retry_times_total',
@@ -277,7 +273,7 @@ export function queueMetrics(
     name: 'ra_sidecar_queue_standing',
     unit: '0 or 1',
     labels: ['model'],
-    help: '1: requests wait, and for some time more have arrived than the seats that are long enough for them can serve; 0: not.',
+    help: '1: for some time more requests have arrived than the seats can serve.',
     advice: '1 for long: add seats or machines.',
     collect() {
       for (const { model, overload } of readings()) this.set({ model }, overload.standing ? 1 : 0);

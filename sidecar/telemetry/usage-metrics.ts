@@ -28,14 +28,13 @@ export function spoolMetrics(section: Section) {
     unit: 'records',
     labels: { kind: KINDS },
     help: 'Usage records, by kind.',
-    advice:
-      'No action. The start adds a `close` for each request that an unclean stop interrupted; for running requests see `ra_sidecar_seats_busy`.',
+    advice: 'No action.',
   });
   const syncs = section.histogram({
     name: 'ra_sidecar_spool_sync_seconds',
     unit: 'seconds',
     help: 'Write and sync of one group of records.',
-    advice: 'Every reply waits for one: put `dataDir` on a faster disk, or on a separate one.',
+    advice: 'Every reply waits for one: put `dataDir` on a faster disk.',
     buckets: SYNC_SECONDS,
   });
   const errors = section.counter({
@@ -48,8 +47,7 @@ export function spoolMetrics(section: Section) {
     name: 'ra_sidecar_spool_files_removed_total',
     unit: 'files',
     help: 'Files of the spool, including its lock, that another process removed, renamed, replaced or truncated.',
-    advice:
-      'The log lines `usage spool: a segment was removed`, `usage spool: a segment was cut` and `usage spool: its lock was removed` have the file and the outcome.',
+    advice: 'See docs/usage.md#when-its-files-are-removed.',
   });
   const lateCloses = section.counter({
     name: 'ra_sidecar_spool_late_closes_total',
@@ -127,8 +125,7 @@ export function deliveryMetrics(section: Section) {
     name: 'ra_sidecar_usage_delivery_retries_total',
     unit: 'batches',
     help: 'Batches that are sent again because the sink did not take them, or because there was no room for dead letters.',
-    advice:
-      'The log line `usage delivery waits` has the reason. Faults of the disk are not counted: `usage delivery failed`.',
+    advice: 'The log’s `usage delivery waits` has the reason.',
   });
   section.gauge({
     name: 'ra_sidecar_usage_backlog_bytes',
@@ -151,8 +148,8 @@ export function deliveryMetrics(section: Section) {
   const lastSuccess = section.gauge({
     name: 'ra_sidecar_usage_delivery_last_success_timestamp_seconds',
     unit: 'seconds since 1970',
-    help: 'Time when the sink last accepted usage, in seconds since 1970; 0: not since the start.',
-    advice: 'If it is long ago and there is a backlog, the sink does not answer.',
+    help: 'When the sink last accepted usage; 0: not since the start.',
+    advice: 'Long ago, with a backlog: the sink does not answer.',
   });
   const delivery = {
     /** Read at each scrape. Without a sink nothing waits for it. */

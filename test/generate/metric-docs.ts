@@ -24,7 +24,8 @@ export const LABELS: Readonly<Record<string, string>> = {
   listener: '`public`, `operators`',
   model: 'a configured model’s id',
   num_gpu_blocks: 'whole blocks in the KV memory of all ready engines, whether on a GPU or not',
-  outcome: 'of the authorizer: `answered`, `invalid`, `overloaded`, `failed`; of the store: `answered`, `failed`; of `otlp_exports_total`: `ok`, `failed`',
+  outcome:
+    'of the authorizer: `answered`, `invalid`, `overloaded`, `failed`; of the store: `answered`, `failed`; of `otlp_exports_total`: `ok`, `failed`',
   phase: '`waiting`, `prefilling`, `decoding`',
   quantile: '`0.1`, `0.5`, `0.9`',
   reason:
@@ -63,10 +64,8 @@ of an idle sidecar takes a few milliseconds and delays no request. A Prometheus 
   minimal configuration of Prometheus for both.
 - The same metrics can be sent to an OpenTelemetry collector: [operating.md](operating.md#traces-and-metrics-by-otlp).
 
-Metrics that OpenTelemetry’s semantic conventions define have their names, in Prometheus’ spelling (\`http.server.request.duration\`
-is \`http_server_request_duration_seconds\`). All others begin with \`ra_sidecar_\`. Histograms keep the conventions’ bounds and
-add some at the ends. The conventions have no name for tokens counted by a server; like other gateways this one uses
-\`gen_ai_client_token_usage\`. If callers’ own telemetry has it too, distinguish them by \`job\`.
+Metrics that OpenTelemetry’s semantic conventions define have their names, in Prometheus’ spelling; all others begin with \`ra_sidecar_\`.
+If callers’ own telemetry has \`gen_ai_client_token_usage\` too, distinguish them by \`job\`.
 
 Every label has few values. Keys, end users and texts are never labels. \`gen_ai_*\` stands for the four labels ${GEN_AI.map((label) => `\`${label}\``).join(', ')}.
 Behind the arrow: what to do when the value is high.
