@@ -35,9 +35,7 @@ export function sourceOf({ command }: Bench): string {
 
 export const PLAN: readonly Bench[] = [
   bench('either', true, 0.2, 'micro/admission.bench.js', 'admission-operations'),
-  bench('either', true, 0.1, 'micro/balances.bench.js', 'balances'),
   bench('either', true, 0.2, 'micro/hostile.bench.js', 'hostile'),
-  bench('either', true, 0.2, 'micro/key-lookup.bench.js', 'key-lookup'),
   bench('either', true, 0.1, 'micro/metrics.bench.js', 'metrics'),
   bench('either', true, 0.1, 'micro/tracing.bench.js', 'tracing'),
   bench('either', true, 0.2, 'micro/usage-page.bench.js', 'usage-page'),
@@ -95,11 +93,8 @@ export const PLAN: readonly Bench[] = [
   bench('either', false, 3.3, 'http/conversations.bench.js', 'conversations-http'),
   bench('either', true, 3, 'http/sessions.bench.js', 'sessions-http'),
   bench('either', true, 5, 'http/batch-beside.bench.js', 'batch-beside'),
-  bench('either', false, 2.3, 'http/replica-fairness.bench.js', 'replica-fairness'),
-  bench('either', false, 3.5, 'http/replica-kills.bench.js', 'replica-kills'),
   bench('prebuilt', false, 0.3, 'decisions/quality.bench.js', 'decision-quality'),
   bench('prebuilt', false, 0.3, 'seedling/skills.bench.js', 'seedling-skills'),
   bench('prebuilt', false, 2, 'seedling/long.bench.js', 'seedling-long'),
   bench('prebuilt', false, 0.3, 'seedling/kv-loss.bench.js', 'seedling-kv'),
-  bench('either', false, 60, 'admission/patience/grid.js 60 "" 600', 'patience'),
 ];

@@ -26,7 +26,7 @@ const MAX_WAIT_MS = 10_000;
 /** The seed of the queue's random numbers, which are not those of the arrivals: so another decision of it changes no arrival. */
 const queueSeed = (seed: number): number => seed + 6;
 
-/** By mix, patience, what callers wait for, loads: a part of the grid of bench/admission/patience. */
+/** By mix, patience, what callers wait for, loads: a part of the grid of bench/results/patience.md. */
 const PATIENCE: readonly (readonly [string, string, Kind, readonly number[]])[] = [
   ['short', '2 s', 'whole', [1.2, 4, 10]],
   ['short', '8 s', 'whole', [2]],

@@ -49,7 +49,6 @@ export const MIXES: readonly Mix[] = [
   { name: 'mixed', meanMs: 400, long: { share: 0.2, meanMs: 3400 } },
 ];
 
-export const LOADS: readonly number[] = [0.8, 1.2, 2, 4, 10];
 export const SEATS = 8;
 const ACCOUNTS = 6;
 /** To the first token of a stream, of its seat time. */

@@ -12,12 +12,6 @@ export async function kept<T>(folder: string, name: string, make: () => Promise<
   return made;
 }
 
-/** The same, if it is there; else undefined. */
-export function ifKept(folder: string, name: string): unknown {
-  const file = fileOf(folder, name);
-  return existsSync(file) ? JSON.parse(readFileSync(file, 'utf8')) : undefined;
-}
-
 function fileOf(folder: string, name: string): string {
   return `${folder}/${name.replaceAll(/[^a-z0-9.]+/gi, '-')}.json`;
 }
