@@ -10,6 +10,7 @@ import {
   type OptionalRule,
 } from '../../../engine/grammar/gbnf.js';
 import { Gbnf, seeded } from '../../support/gbnf.js';
+import { rounds } from '../../support/long-form.js';
 
 t.test('a literal matches its text and no other', (t) => {
   fc.assert(
@@ -99,7 +100,7 @@ t.test('after a given text the reply is constrained, before it free', (t) => {
         );
       },
     ),
-    { numRuns: 500 },
+    { numRuns: rounds({ short: 100, long: 500 }) },
   );
   t.end();
 });

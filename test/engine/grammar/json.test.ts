@@ -3,6 +3,7 @@ import assert from 'node:assert/strict';
 import t from 'tap';
 import { dataGrammar } from '../../../engine/grammar/notation.js';
 import { Gbnf, seeded } from '../../support/gbnf.js';
+import { rounds } from '../../support/long-form.js';
 
 const grammar = new Gbnf(dataGrammar);
 
@@ -17,7 +18,7 @@ t.test('every text that it allows is one well-formed JSON object with finite num
       const again = JSON.stringify(parsed);
       return again.startsWith('{') && !/\\ud[89a-f]/.test(again) && text === text.trim();
     }),
-    { numRuns: 1000 },
+    { numRuns: rounds({ short: 200, long: 1000 }) },
   );
   t.end();
 });
@@ -31,7 +32,7 @@ t.test('it allows any object, compact or indented', (t) => {
       fc.pre(short && !/\n {21}/.test(JSON.stringify(value, null, 2)));
       return grammar.reads(written) === 'whole' && grammar.reads(JSON.stringify(value, null, 2)) === 'whole';
     }),
-    { numRuns: 300 },
+    { numRuns: rounds({ short: 100, long: 300 }) },
   );
   t.end();
 });

@@ -7,6 +7,7 @@ import type { CallSyntax } from '../../../engine/protocol/reply-format.js';
 import { TAGGED_SYNTAXES } from '../../support/call-syntaxes.js';
 import { Gbnf } from '../../support/gbnf.js';
 import { readCalls } from '../../support/read-calls.js';
+import { rounds } from '../../support/long-form.js';
 
 const QWEN = TAGGED_SYNTAXES['Qwen3-Coder'];
 
@@ -115,7 +116,7 @@ for (const [model, syntax] of Object.entries(TAGGED_SYNTAXES)) {
           }
         }
       }),
-      { numRuns: 100 },
+      { numRuns: rounds({ short: 30, long: 100 }) },
     );
     t.end();
   });

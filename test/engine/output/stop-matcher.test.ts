@@ -2,6 +2,7 @@ import assert from 'node:assert/strict';
 import fc from 'fast-check';
 import t from 'tap';
 import { StopMatcher } from '../../../engine/output/stop-matcher.js';
+import { rounds } from '../../support/long-form.js';
 
 /** The result of a search over the whole text: the text before the stop that ends first, of those the longest. */
 function reference(text: string, stops: readonly string[]): { shown: string; matched: string | undefined } {
@@ -22,7 +23,7 @@ t.test('equals a search over the whole text, however the text is cut', (t) => {
       const shown = pieces.map((piece) => matcher.push(piece)).join('') + matcher.end();
       assert.deepEqual({ shown, matched: matcher.matched }, reference(pieces.join(''), stops));
     }),
-    { numRuns: 3000 },
+    { numRuns: rounds({ short: 500, long: 3000 }) },
   );
   t.end();
 });

@@ -6,6 +6,7 @@ import assert from 'node:assert/strict';
 import t from 'tap';
 import { FrameReader, pack, Link } from '../../../engine/protocol/link.js';
 import { LinkedChild } from '../../support/linked-child.js';
+import { rounds } from '../../support/long-form.js';
 
 const ECHO = fileURLToPath(new URL('../../support/link-echo.js', import.meta.url));
 
@@ -55,7 +56,7 @@ t.test('messages arrive whole and in order, however their bytes are cut', async 
       }
       assert.deepEqual(heard, sent);
     }),
-    { numRuns: 300 },
+    { numRuns: rounds({ short: 60, long: 300 }) },
   );
 });
 

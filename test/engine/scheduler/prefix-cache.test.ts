@@ -3,6 +3,7 @@ import t from 'tap';
 import { UncleanSequence } from '../../../engine/scheduler/faults.js';
 import { IMAGE_IDS, tokenPrompt } from '../../../engine/protocol/prompt.js';
 import { Bench, job, questions, StepTime, type BenchOptions } from '../../support/step-bench.js';
+import { rounds } from '../../support/long-form.js';
 
 const HOUR = 3_600_000;
 const ROOM = { bytes: 1e9, maxAgeMs: HOUR };
@@ -444,7 +445,7 @@ t.test(
           return on.decoder.saved.size === 0 && on.decoder.violations.length === 0 && on.loop.report.cache.bytes === 0;
         },
       ),
-      { numRuns: 40 },
+      { numRuns: rounds({ short: 15, long: 40 }) },
     );
   },
 );

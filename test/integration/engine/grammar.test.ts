@@ -11,6 +11,7 @@ import { Gbnf, seeded } from '../../support/gbnf.js';
 import { schemas } from '../../support/json-schemas.js';
 import { testModel } from '../../support/models.js';
 import { cpuLlama } from '../../support/llama.js';
+import { rounds } from '../../support/long-form.js';
 
 const GREEDY: Sampling = { temperature: 0, topP: 1, frequencyPenalty: 0, presencePenalty: 0, seed: 1, maxTokens: 400 };
 const THREADS = 1;
@@ -266,7 +267,7 @@ t.test('llama.cpp reads the grammars as the sidecar’s reader does', (t) => {
         if (theirs.isTextCompatible(changed) !== (ours.reads(changed) === 'whole')) throw new Error(changed);
       }
     }),
-    { numRuns: 200 },
+    { numRuns: rounds({ short: 40, long: 200 }) },
   );
   t.end();
 });

@@ -2,6 +2,7 @@ import fc from 'fast-check';
 import t from 'tap';
 import { CreditLedger, type Reservation, parseCreditFile } from '../../../sidecar/access/credit.js';
 import { FileProblem } from '../../../sidecar/lib/checked-file.js';
+import { rounds } from '../../support/long-form.js';
 
 function held(ledger: CreditLedger, account: string, amount: bigint): Reservation {
   const reserved = ledger.reserve(account, amount);
@@ -121,7 +122,7 @@ t.test('however requests overlap: nothing is overspent, nothing leaks', async ()
       }
       return true;
     }),
-    { numRuns: 300 },
+    { numRuns: rounds({ short: 60, long: 300 }) },
   );
 });
 

@@ -2,6 +2,7 @@ import t from 'tap';
 import fc from 'fast-check';
 import { GatewayIdentity } from '../../../sidecar/access/gateway-identity.js';
 import type { Caller, Denied, Identity } from '../../../sidecar/access/identity.js';
+import { rounds } from '../../support/long-form.js';
 
 const SECRET = 's'.repeat(32);
 const SOMEONE: Denied = { kind: 'denied', code: 'revoked_api_key' };
@@ -124,6 +125,6 @@ t.test('whatever the headers contain, they entitle to what they name literally o
       if (found.kind === 'denied') return found.code === 'model_not_entitled';
       return found.models !== 'all' && [...found.models].every((id) => parts.some((part) => part.trim() === id));
     }),
-    { numRuns: 2000 },
+    { numRuns: rounds({ short: 300, long: 2000 }) },
   );
 });

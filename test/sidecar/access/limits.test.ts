@@ -9,6 +9,7 @@ import {
   type LimitResult,
 } from '../../../sidecar/access/limits.js';
 import { FakeClock } from '../../support/fake-clock.js';
+import { rounds } from '../../support/long-form.js';
 
 const NONE = { inFlight: 0, perMinute: 0 };
 const SPEC = { decisions: { inFlight: 32, perMinute: 600 }, chat: NONE, embeddings: NONE, models: NONE };
@@ -175,9 +176,9 @@ t.test('compared with a model that keeps every request', async (t) => {
       }
       if (limited) limitedRuns++;
     }),
-    { numRuns: 500 },
+    { numRuns: rounds({ short: 100, long: 500 }) },
   );
-  t.ok(limitedRuns > 250, 'most runs reach a limit');
+  t.ok(limitedRuns > rounds({ short: 25, long: 250 }), 'many runs reach a limit');
 });
 
 t.test('a request after its Retry-After is admitted, and any 60 s have at most 600', async (t) => {
@@ -216,12 +217,15 @@ t.test('ever new keys within a minute do not fill the memory, and what is in fli
   for (const place of places) place.end(true);
 });
 
-t.test('a million requests of many keys leave nothing behind', async (t) => {
+/** Of which each key has 20; those of three minutes and more. */
+const REQUESTS = rounds({ short: 100_000, long: 1_000_000 });
+
+t.test(`${REQUESTS} requests of many keys leave nothing behind`, async (t) => {
   const clock = new FakeClock();
   const limits = new RequestLimits(clock, { ...SPEC, decisions: { inFlight: 2, perMinute: 5 } });
   let most = 0;
   const running: Permit[] = [];
-  for (let i = 0; i < 1_000_000; i++) {
+  for (let i = 0; i < REQUESTS; i++) {
     if (i % 10 === 0) clock.advance(20);
     // A new key every 20 requests, as with permanent rotation.
     const taken = limits.take({ account: 'a', keyId: String(i / 20 - ((i / 20) % 1)) }, 'decisions');

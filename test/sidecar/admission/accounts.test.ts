@@ -6,6 +6,7 @@ import { Demand, HoldTime, ServiceRate } from '../../../sidecar/admission/measur
 import { SeatQueue } from '../../../sidecar/admission/queue.js';
 import type { Lease, Ticket } from '../../../sidecar/admission/types.js';
 import { FakeClock } from '../../support/fake-clock.js';
+import { rounds } from '../../support/long-form.js';
 
 t.test('the mean moves by a tenth towards the newest lease', async (t) => {
   const hold = new HoldTime();
@@ -197,6 +198,6 @@ t.test('columns keep each account’s numbers while others are added, grow the c
         })
       );
     }),
-    { numRuns: 200 },
+    { numRuns: rounds({ short: 50, long: 200 }) },
   );
 });

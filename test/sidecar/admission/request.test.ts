@@ -1,6 +1,7 @@
 import fc from 'fast-check';
 import t from 'tap';
 import { OrderedList, type ListMember } from '../../../sidecar/admission/request.js';
+import { rounds } from '../../support/long-form.js';
 
 class Member implements ListMember<Member> {
   list: OrderedList<Member> | undefined;
@@ -37,7 +38,7 @@ t.test('it equals a sorted list after any additions and removals', async () => {
       }
       return true;
     }),
-    { numRuns: 500 },
+    { numRuns: rounds({ short: 100, long: 500 }) },
   );
 });
 

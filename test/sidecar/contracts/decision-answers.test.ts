@@ -15,6 +15,7 @@ import {
 import { parseDecisions } from '../../../sidecar/contracts/parse.js';
 import type { DecisionParams } from '../../../sidecar/contracts/requests.js';
 import { bytesOf } from '../../support/bodies.js';
+import { rounds } from '../../support/long-form.js';
 
 const ID = '0b6ad1c0-1b7e-4d1f-9c57-0d8f3b5b9a10';
 
@@ -89,7 +90,7 @@ t.test('confidence', (t) => {
         assert.ok(confidence >= 0 && confidence <= 1);
       }
     }),
-    { numRuns: 200 },
+    { numRuns: rounds({ short: 50, long: 200 }) },
   );
   t.end();
 });

@@ -8,6 +8,7 @@ import {
   type Backlogged,
   type CutReason,
 } from '../../../sidecar/http/backlog.js';
+import { rounds } from '../../support/long-form.js';
 
 /** A stream whose reader has `unread` bytes left, which is known once it was asked. */
 class Stream implements Backlogged {
@@ -154,7 +155,7 @@ t.test('pushed text is taken in order, byte for byte, in parts of any size, and 
       held.clear();
       return held.bytes === 0 && held.first() === undefined && blocks.out === 0;
     }),
-    { numRuns: 300 },
+    { numRuns: rounds({ short: 60, long: 300 }) },
   );
   t.end();
 });

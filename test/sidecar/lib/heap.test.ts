@@ -1,6 +1,7 @@
 import fc from 'fast-check';
 import t from 'tap';
 import { Heap, HeapNode } from '../../../sidecar/lib/heap.js';
+import { rounds } from '../../support/long-form.js';
 
 interface Member {
   rank: number;
@@ -37,7 +38,7 @@ t.test('after any operations the first is the lowest', async () => {
         check(heap, [...model.values()]);
       }
     }),
-    { numRuns: 500 },
+    { numRuns: rounds({ short: 100, long: 500 }) },
   );
 });
 

@@ -3,6 +3,7 @@ import fc from 'fast-check';
 import t from 'tap';
 import { IdMap } from '../../../sidecar/lib/id-map.js';
 import { grownOld } from '../../support/grown-old.js';
+import { rounds } from '../../support/long-form.js';
 
 t.test('it equals a Map, in the order of its keys', (t) => {
   const key = fc.nat({ max: 8 });
@@ -28,7 +29,7 @@ t.test('it equals a Map, in the order of its keys', (t) => {
         assert.deepEqual(table.values(), sorted);
       }
     }),
-    { numRuns: 50 },
+    { numRuns: rounds({ short: 15, long: 50 }) },
   );
   t.end();
 });

@@ -10,6 +10,7 @@ import { readSnapshot, rebuildBalances, writeSnapshot, type BalancesOptions } fr
 import type { DurableSums } from '../../../sidecar/usage/durable-sums.js';
 import { FakeClock } from '../../support/fake-clock.js';
 import { MemorySpool } from '../../support/memory-spool.js';
+import { rounds } from '../../support/long-form.js';
 
 interface Owner {
   teardown(fn: () => Promise<void>): void;
@@ -396,7 +397,7 @@ t.test('whatever happens and whenever the process is killed, balances equal the 
       await life.balances.close();
       return true;
     }),
-    { numRuns: 60 },
+    { numRuns: rounds({ short: 15, long: 60 }) },
   );
-  t.ok(restarts > 100, `${restarts} restarts`);
+  t.ok(restarts > rounds({ short: 10, long: 100 }), `${restarts} restarts`);
 });

@@ -5,6 +5,7 @@ import { CallParser } from '../../../../engine/output/calls/call-parser.js';
 import type { CallConstraint, CallPiece } from '../../../../engine/output/calls/call-text.js';
 import type { CallSyntax } from '../../../../engine/protocol/reply-format.js';
 import { WRAPPED } from '../../../../engine/prompt/call-syntax.js';
+import { rounds } from '../../../support/long-form.js';
 
 const HERMES: CallSyntax = {
   mark: '<tool_call>',
@@ -225,7 +226,7 @@ for (const [name, syntax] of Object.entries(SYNTAXES)) {
       fc.property(text, sizes, (text, sizes) => {
         assert.deepEqual(read(syntax, cuts(text, sizes)), read(syntax, [text]));
       }),
-      { numRuns: 300 },
+      { numRuns: rounds({ short: 60, long: 300 }) },
     );
     t.end();
   });
@@ -242,7 +243,7 @@ for (const [name, syntax] of Object.entries(SYNTAXES)) {
         const text = (syntax.open + inner + syntax.close).replaceAll('\0', 'id0000001');
         assert.deepEqual(read(syntax, cuts(text, sizes)), { content: '', calls, complete: calls.length });
       }),
-      { numRuns: 200 },
+      { numRuns: rounds({ short: 50, long: 200 }) },
     );
     t.end();
   });
