@@ -13,9 +13,11 @@ import { rounds } from '../support/long-form.js';
 import { chatOnly, Sidecar } from '../support/sidecar.js';
 import { readAll } from '../support/usage-records.js';
 
-const ROUNDS = Number(process.argv[2] ?? rounds({ short: 10, long: 200 }));
-/** Lines of the batch that are answered between two kills, at most. */
+const ROUNDS = Number(process.argv[2] ?? rounds({ short: 3, long: 200 }));
+/** Lines of the batch that are answered before a kill is sent, at most. */
 const MOST_ANSWERS = 30;
+/** Answers of the round in which they are sent do not end the batch: so many rounds more than there are kills. */
+const SPARE_ROUNDS = 3;
 
 const dir = t.testdir();
 const { key, stored } = makeKey();
@@ -58,7 +60,9 @@ async function comeAndGoUntilKilled(client: OpenAI): Promise<void> {
 }
 
 t.test(`killed ${ROUNDS} times: each line is answered once and billed once`, async (t) => {
-  const lines = Array.from({ length: ROUNDS * MOST_ANSWERS }, (_, i) => chatLine(String(i), 1 + (i % 5)));
+  const lines = Array.from({ length: (ROUNDS + SPARE_ROUNDS) * MOST_ANSWERS }, (_, i) =>
+    chatLine(String(i), 1 + (i % 5)),
+  );
   let { sidecar, client } = await start();
   const file = await client.files.create({ file: await toFile(Buffer.from(lines.join('\n')), 'in'), purpose: 'batch' });
   const { id } = await client.batches.create({
@@ -74,7 +78,7 @@ t.test(`killed ${ROUNDS} times: each line is answered once and billed once`, asy
     await sidecar.logged('request', 1 + answers, ({ route }) => route === 'chat');
     sidecar.child.kill(round % 3 === 2 ? 'SIGTERM' : 'SIGKILL');
     await sidecar.exited();
-    t.match(await others, /Connection error|50\d|429|404/);
+    t.match(await others, /Connection error|terminated|50\d|429|404/);
     ({ sidecar, client } = await start());
   }
   const batch = await ended(client, id);

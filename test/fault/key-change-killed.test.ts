@@ -5,9 +5,10 @@ import { join } from 'node:path';
 import t from 'tap';
 import { readKeyFile } from '../../sidecar/access/key-file.js';
 import { emptyKeys, KeyOperator } from '../support/key-operator.js';
+import { rounds } from '../support/long-form.js';
 
 /** Rounds: each one ends at another size of the audit, in another place of a change. */
-const ROUNDS = 6;
+const ROUNDS = rounds({ short: 3, long: 6 });
 
 async function sizeOf(file: string): Promise<number> {
   return await stat(file).then(

@@ -10,8 +10,9 @@ import { createInterface } from 'node:readline';
 import { fileURLToPath } from 'node:url';
 import t, { type Test } from 'tap';
 import { lockOwner } from '../../sidecar/usage/lock.js';
+import { rounds } from '../support/long-form.js';
 
-const ROUNDS = Number(process.argv[2] ?? 60);
+const ROUNDS = Number(process.argv[2] ?? rounds({ short: 15, long: 60 }));
 const STARTERS = 4;
 
 /** A lock and a claim of processes that have ended: no process has the id 0. */

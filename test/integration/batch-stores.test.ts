@@ -40,8 +40,10 @@ async function begin(
   });
 }
 
-const LINES = 2000;
-const long = Array.from({ length: LINES }, (_, i) => chatLine(String(i), 200));
+/** Lines of a batch that does not end within a test: after the first ones, four replies at a time of 5 s each. */
+const LINES = 100;
+const QUICK = 4;
+const long = Array.from({ length: LINES }, (_, i) => chatLine(String(i), i < QUICK ? 10 : 400));
 
 t.test('in memory', async (t) => {
   const config = of('memory');
@@ -92,8 +94,9 @@ t.test('in memory', async (t) => {
   });
 
   await t.test('a batch whose content was lost with the process has failed, and nothing of it is left', async (t) => {
+    const seen = sidecar.lines.filter(({ event, route }) => event === 'request' && route === 'chat').length;
     const { id } = await begin(client, long);
-    await sidecar.logged('request', 20, ({ route }) => route === 'chat');
+    await sidecar.logged('request', seen + QUICK, ({ route }) => route === 'chat');
     sidecar.child.kill('SIGKILL');
     await sidecar.exited();
     const again = await Sidecar.start(t, { stub: true, config });
