@@ -45,8 +45,9 @@ t.teardown(() => authorizer.close());
 t.teardown(() => authorizer.closeAllConnections());
 
 const receiver = await OtlpReceiver.start(t);
-const gate = new ProcessGate(t);
+const gate = new ProcessGate(t, { stub: true });
 const sidecar = await Sidecar.start(t, {
+  stub: true,
   seats: 2,
   // Replies that a test cuts must last until then.
   contextPerSeat: 16_384,

@@ -21,9 +21,10 @@ function notifier(t: Test): { readonly path: string; readonly reported: () => st
 
 t.test('systemd is notified once it is ready, and when it stops', async (t) => {
   const { path, reported } = notifier(t);
-  const gate = new ProcessGate(t);
+  const gate = new ProcessGate(t, { stub: true });
   gate.close(ENGINE);
   const sidecar = await Sidecar.start(t, {
+    stub: true,
     config: await chatOnly(1),
     early: true,
     environment: { ...gate.environment, PATH: path, NOTIFY_SOCKET: '@test' },
