@@ -104,12 +104,15 @@ t.test('rankings: the better the pair the earlier, and the same scores each time
   t.ok(Math.abs((same?.relevance_score ?? NaN) - (first?.relevance_score ?? NaN)) < 1e-3);
 });
 
-t.test('a list of 2,048 inputs is whole and in order', async (t) => {
-  const inputs = Array.from({ length: 2048 }, (_, i) => TEXTS[i % 3] ?? '');
+/** More than are answered in one piece: 65,536 numbers. */
+const MANY = 1200;
+
+t.test(`a list of ${MANY} inputs is whole and in order`, async (t) => {
+  const inputs = Array.from({ length: MANY }, (_, i) => TEXTS[i % 3] ?? '');
   const vectors = await vectorsOf('mean', inputs);
-  t.equal(vectors.length, 2048);
+  t.equal(vectors.length, MANY);
   t.notMatch(sidecar.printed, 'Warning', 'uWS has no complaint about how they are written');
-  for (let i = 3; i < 2048; i += 97) t.ok(dot(vectors[i], vectors[i % 3]) > 0.9999);
+  for (let i = 3; i < MANY; i += 97) t.ok(dot(vectors[i], vectors[i % 3]) > 0.9999);
 });
 
 interface Ranking {

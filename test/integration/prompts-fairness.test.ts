@@ -23,7 +23,7 @@ const quantile = (ms: readonly number[], part: number): number =>
   sorted(ms)[Math.min(ms.length - 1, Math.floor(part * ms.length))] ?? 0;
 
 /** For all parts; each begins when the previous one’s requests are answered. */
-const { sidecar, hostile, visitor } = await startForTwoAccounts(t);
+const { sidecar, hostile, visitor } = await startForTwoAccounts(t, {}, true);
 
 /** With so many requests their p99 is that of more than one. */
 const ENOUGH_FOR_P99 = 100;

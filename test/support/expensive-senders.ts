@@ -12,10 +12,11 @@ export const REFUND = JSON.stringify({
   questions: [{ id: 'refund', type: 'yes_no', question: 'Does the customer ask for a refund?' }],
 });
 
-/** A sidecar without limits of requests a minute, with the keys of two accounts, `hostile` and `visitor`. */
+/** A sidecar without limits of requests a minute, with the keys of two accounts, `hostile` and `visitor`. `stub`: its engines are. */
 export async function startForTwoAccounts(
   owner: Parameters<typeof Sidecar.start>[0],
   more: object = {},
+  stub = false,
 ): Promise<{ readonly sidecar: Sidecar; readonly hostile: string; readonly visitor: string }> {
   const folder = await mkdtemp(join(tmpdir(), 'ra-two-accounts-'));
   owner.teardown(() => rm(folder, { recursive: true, force: true }));
@@ -27,6 +28,7 @@ export async function startForTwoAccounts(
   const decide = { ...models[0], id: DECIDE, kind: 'decision', seats: 1 };
   const limits = { chat: { perMinute: 0 }, decisions: { perMinute: 0 } };
   const sidecar = await Sidecar.start(owner, {
+    stub,
     config: { models: [...models, decide], keys: { file }, limits, ...more },
   });
   return { sidecar, hostile: hostile.key, visitor: visitor.key };
