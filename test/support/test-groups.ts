@@ -17,21 +17,27 @@ const SHARING: readonly { readonly name: string; readonly files: RegExp; readonl
     // The sidecar in their own process, and its prompt hosts (shared-lanes.ts).
     name: 'contract',
     files:
-      /^contract\/(admission|agents|billing|bodies|both-contracts|completions|console|embeddings|fields|fields-compatible|fleet|fuzz|gateway|idempotency|images|keys|left-while-closing|limits|messages|openapi|order|security|traces|vision)\./,
-    most: 9,
+      /^contract\/(admission|agents|billing|bodies|both-contracts|completions|console|embeddings|fields|fields-compatible|fleet|fuzz|gateway|idempotency|images|keys|left-while-closing|limits|messages|openapi|operators-keys|order|quotas|security|traces|vision)\./,
+    most: 14,
   },
   {
     // Sidecars as separate processes, and nothing in this process.
     name: 'sidecars',
     files:
-      /^(contract\/http|fault\/(balances|cancel|cold|descriptors|drain|engine-hang|engine-jobs|engine-killed|engine-left|odd-files|prompt-host-killed|replica-killed|sidecar-killed|spool-full|spool-killed|spool-removed)|integration\/(access|call-formats|console|decisions-fairness|first-run|keep-alive|keys-command|lazy-models|load|no-content|no-content-access|no-content-compatible|no-content-crash|no-content-secrets|no-content-usage|operations|otlp|picker-metrics|prompts-fairness|reload|replicas|responses|reuse|sessions|systemd|usage-delivery))\./,
-    most: 7,
+      /^(contract\/http|fault\/(balances|batches-forgotten|batches-full|batches-killed|cancel|cold|descriptors|drain|embeddings|engine-hang|engine-jobs|engine-killed|engine-left|key-change-killed|lock-claims|odd-files|parent-gone|prompt-host-killed|replica-killed|sidecar-killed|spool-full|spool-killed|spool-removed|unread-answers)|integration\/(access|batch-stores|batches|call-formats|console|cores|decisions-fairness|embeddings|first-run|images|keep-alive|keys-command|lazy-models|load|no-content|no-content-access|no-content-compatible|no-content-crash|no-content-secrets|no-content-usage|operations|otlp|otlp-loading|picker-metrics|prefill-ahead|prompts-fairness|quotas|reload|replicas|responses|reuse|sessions|systemd|upgrade|usage-delivery))\./,
+    most: 10,
   },
   {
     // llama.cpp in their own process, and no other process.
     name: 'llama',
     files:
-      /^integration\/(engine\/(calls|checkpoint-reuse|decode-faults|families|forced-calls|grammar|kv-types|masks|reuse)|engine\/(llama\/(bare-vocabulary|checkpoints|decoders|runs)|scheduler\/warm-up)|bench\/models\/(embedded|random-model|vocabulary-own|vocabulary-copy))\./,
+      /^integration\/(engine\/(calls|checkpoint-reuse|decode-faults|families|forced-calls|grammar|kv-types|masks|prefix-cache|reuse)|engine\/(llama\/(bare-vocabulary|checkpoints|decoders|gaps|picker|runs|speculation|split-model)|scheduler\/warm-up)|bench\/models\/(embedded|random-model|vocabulary-own|vocabulary-copy))\./,
+    most: 12,
+  },
+  {
+    // One PostgreSQL (postgres.ts), of which each test has a database.
+    name: 'store',
+    files: /^(contract\/store|sidecar\/commands\/store|sidecar\/store\/(claims|failover|limits))\./,
     most: 12,
   },
   {
