@@ -1,12 +1,13 @@
 /** Many requests at once and one after another, on the embedded model: all are answered, and no memory is retained. */
 import t from 'tap';
-import { rounds } from '../support/long-form.js';
+import { LONG, rounds } from '../support/long-form.js';
 import { childrenOf, residentBytes } from '../support/processes.js';
 import { CHAT, chatOnly, DECIDE, Sidecar } from '../support/sidecar.js';
 
 const MIB = 1024 * 1024;
 
-const REQUESTS = rounds({ short: 400, long: 2000 });
+/** The short form does not look at memory: of 400 requests the bodies would be a tenth of a process, which is below the bound. */
+const REQUESTS = rounds({ short: 80, long: 2000 });
 const WARM_UP = REQUESTS / 4;
 const SAMPLE_EVERY = REQUESTS / 40;
 
@@ -92,7 +93,7 @@ t.test('one sidecar under load', async (t) => {
     t.equal(await sidecar.metric('http_server_request_duration_seconds_count', answered), 32);
   });
 
-  t.test(`${REQUESTS} requests are answered, and memory and seats are as before`, async (t) => {
+  t.test(`${REQUESTS} requests are answered, and ${LONG ? 'memory and ' : ''}seats are as before`, async (t) => {
     // The first long body starts the host for such bodies.
     await (await sidecar.chat({ messages: HELLO, max_tokens: 4, ...ballast(1) })).arrayBuffer();
     const watched = await processesOf(sidecar);
@@ -112,6 +113,7 @@ t.test('one sidecar under load', async (t) => {
     t.same([...statuses], [[200, REQUESTS]]);
     t.same(await held(sidecar), [0, 0]);
     t.same(await processesOf(sidecar), watched, 'nothing was restarted');
+    if (!LONG) return;
 
     for (const [name, sizes] of samples) {
       const warm = sizes.slice(WARM_UP / SAMPLE_EVERY);
@@ -126,24 +128,25 @@ t.test('one sidecar under load', async (t) => {
 t.test('a full queue refuses the excess at once and serves the rest', async (t) => {
   const waiting = 4;
   const sidecar = await Sidecar.start(t, {
+    stub: true,
     // A stopped engine must be considered slow, not hung.
     config: { ...(await chatOnly(1)), queue: { ...PATIENT, waitingPerSeat: waiting }, engine: { hangMs: 3_600_000 } },
   });
-  const ask = (i: number): Promise<Response> => sidecar.chat({ messages: HELLO, max_tokens: 4, seed: i });
+  const ask = (): Promise<Response> => sidecar.chat({ messages: HELLO, max_tokens: 4 });
 
   // No request ends while the engine is stopped, so it is known which are refused, on any machine.
   const engine = sidecar.enginePid(CHAT);
   process.kill(engine, 'SIGSTOP');
   t.teardown(() => process.kill(engine, 'SIGCONT'));
-  const served = [ask(0)];
+  const served = [ask()];
   await sidecar.reaches('ra_sidecar_seats_busy', 1);
-  for (let i = 1; i <= waiting; i++) served.push(ask(i));
+  for (let i = 1; i <= waiting; i++) served.push(ask());
   await sidecar.reaches('ra_sidecar_waiting_requests', waiting);
 
   const tookMs: number[] = [];
   for (let i = 0; i < 20; i++) {
     const from = performance.now();
-    const response = await ask(i);
+    const response = await ask();
     tookMs.push(performance.now() - from);
     t.equal(response.status, 429);
     t.match(await response.json(), { error: { type: 'capacity', code: 'capacity_exceeded', param: null } });
