@@ -9,13 +9,14 @@ import { rounds } from '../support/long-form.js';
 import { eventually } from '../support/processes.js';
 import { PATIENCE, Relay, sharedPostgres } from '../support/postgres.js';
 import { CHAT, chatOnly, Sidecar } from '../support/sidecar.js';
+import { STUB_JOB } from '../support/stub-script.js';
 
 const LEASE_MS = 10_000;
 const TIMEOUT_MS = 250 * PATIENCE;
 /** What an answer may take beyond the time of the store, on a loaded machine, ms. */
 const SLACK_MS = 1000 * PATIENCE;
-/** Tokens of a reply that outlasts a test: 87 s. */
-const SLOW = 7000;
+/** After so long a reply without a token has its head, with a comment, ms. */
+const KEEP_ALIVE_MS = 500;
 
 /** Requests of a burst that are let in, of three times as many. */
 const BURST = rounds({ short: 100, long: 600 });
@@ -47,10 +48,11 @@ async function member(id: string): Promise<Member> {
   const dataDir = join(dir, id);
   mkdirSync(dataDir);
   const config = {
-    ...(await chatOnly(32, 8192)),
+    ...(await chatOnly(32)),
     dataDir,
     keys: { file: join(dir, 'keys.json') },
     queue: { ...PATIENT_QUEUE, waitingPerSeat: 40 },
+    stream: { keepAliveMs: KEEP_ALIVE_MS },
     store: { url: relay.through(url), leaseMs: LEASE_MS, timeoutMs: TIMEOUT_MS },
   };
   const start = (): Promise<Sidecar> => Sidecar.start(t, { stub: true, config });
@@ -82,7 +84,7 @@ async function models({ sidecar }: Member, key: string): Promise<number> {
   return response.status;
 }
 
-/** A reply that has begun, or why not. */
+/** A reply that has begun and does not end by itself, or why not. */
 interface Begun {
   readonly status: number;
   readonly leave: () => void;
@@ -90,7 +92,7 @@ interface Begun {
 
 async function slow({ sidecar }: Member, key: string): Promise<Begun> {
   const leaving = new AbortController();
-  const body = { model: CHAT, messages: [{ role: 'user', content: 'x' }], max_tokens: SLOW, stream: true };
+  const body = { model: CHAT, messages: [{ role: 'user', content: 'x' }], seed: STUB_JOB.hold, stream: true };
   const { status } = await sidecar.post('/chat/completions', body, { key: KEYS[key] ?? '', signal: leaving.signal });
   return { status, leave: () => leaving.abort() };
 }
