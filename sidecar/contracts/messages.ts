@@ -233,9 +233,10 @@ function conversationOf({ system, messages: given }: MessagesBody, keepBilling: 
       const results = turn.filter(({ block }) => block.type === 'tool_result');
       const rest = turn.filter(({ block }) => block.type !== 'tool_result');
       for (const { block, at: place } of results)
-        push({ role: 'tool', content: resultText(block), tool_call_id: block.tool_use_id ?? '' }, place);
+        push({ role: 'tool', content: resultContent(block), tool_call_id: block.tool_use_id ?? '' }, place);
       firstImage ??= rest.find(({ block }) => block.type === 'image')?.at;
-      if (rest.length > 0 || results.length === 0) push({ role, content: userContent(rest) }, at);
+      if (rest.length > 0 || results.length === 0)
+        push({ role, content: contentOf(rest.map(({ block }) => block)) }, at);
     }
   }
   return { messages, places, ...(firstImage !== undefined && { firstImage }) };
@@ -287,9 +288,10 @@ function assistantOf(turn: readonly Placed[]): { readonly message: Message; read
   };
 }
 
-function userContent(turn: readonly Placed[]): string | readonly ContentPart[] {
-  if (!turn.some(({ block }) => block.type === 'image')) return turn.map(({ block }) => textOf(block)).join('\n');
-  return turn.map(({ block }): ContentPart => {
+/** Parts only if there is an image. */
+function contentOf(blocks: readonly Block[]): string | readonly ContentPart[] {
+  if (!blocks.some(({ type }) => type === 'image')) return blocks.map(textOf).join('\n');
+  return blocks.map((block): ContentPart => {
     const url = imageUrl(block);
     return url === undefined ? { type: 'text', text: textOf(block) } : { type: 'image_url', image_url: { url } };
   });
@@ -301,10 +303,11 @@ function imageUrl({ type, source }: Block): string | undefined {
 }
 
 /** A failure is said in words, since templates have no field for it. */
-function resultText({ content, is_error: failed }: Block): string {
-  const text = blocksOf(content).map(textOf).join('\n');
-  return failed === true ? `The call failed.\n${text}` : text;
+function resultContent({ content, is_error: failed }: Block): string | readonly ContentPart[] {
+  return contentOf([...(failed === true ? [FAILED] : []), ...blocksOf(content)]);
 }
+
+const FAILED: Block = { type: 'text', text: 'The call failed.' };
 
 /** A block as text of the conversation: its own text, or words that say what it is. */
 function textOf(block: Block): string {

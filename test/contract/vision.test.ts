@@ -141,6 +141,23 @@ t.test('a model with vision', async (t) => {
     }
     const elsewhere = await sidecar.post('/v1/messages', asked({ type: 'url', url: 'https://127.0.0.1:1/a.png' }));
     t.match(JSON.parse(elsewhere.body), { error: { message: /is an https URL, and no URL is fetched/ } });
+    const resultTokens = async (...blocks: object[]): Promise<number> => {
+      const messages = [
+        { role: 'user', content: 'Look.' },
+        { role: 'assistant', content: [{ type: 'tool_use', id: 'a', name: 'look', input: {} }] },
+        { role: 'user', content: [{ type: 'tool_result', tool_use_id: 'a', content: blocks }] },
+      ];
+      const answer = await sidecar.post('/v1/messages', { model: 'chat', max_tokens: 4, top_k, messages });
+      t.equal(answer.status, 200, answer.body.slice(0, 200));
+      const { usage } = JSON.parse(answer.body) as { usage: { input_tokens: number } };
+      return usage.input_tokens;
+    };
+    const said = { type: 'text', text: 'There.' };
+    const shown = { type: 'image', source: { type: 'base64', media_type: type, data } };
+    t.ok(
+      (await resultTokens(said, shown)) >= (await resultTokens(said)) + stubImageTokens({ width: 300, height: 200 }),
+      'in a result too',
+    );
   });
 
   await t.test('refused before anything of it is decoded', async (t) => {

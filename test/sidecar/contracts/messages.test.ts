@@ -77,6 +77,32 @@ t.test('blocks become messages: results before the rest of their turn, images as
   t.end();
 });
 
+t.test('an image in a result stays a part of it', (t) => {
+  const source = { type: 'base64', media_type: 'image/png', data: 'iVBORw0KGgo=' };
+  const content = [
+    { type: 'text', text: 'shot' },
+    { type: 'image', source },
+  ];
+  const { conversation, params } = accepted({
+    ...SMALL,
+    messages: [
+      { role: 'assistant', content: [{ type: 'tool_use', id: 'c', name: 'f', input: {} }] },
+      { role: 'user', content: [{ type: 'tool_result', tool_use_id: 'c', is_error: true, content }] },
+    ],
+  });
+  t.strictSame(conversation.messages[1], {
+    role: 'tool',
+    content: [
+      { type: 'text', text: 'The call failed.' },
+      { type: 'text', text: 'shot' },
+      { type: 'image_url', image_url: { url: 'data:image/png;base64,iVBORw0KGgo=' } },
+    ],
+    tool_call_id: 'c',
+  });
+  t.equal(params.firstImage, undefined, 'a model without vision is not refused for it');
+  t.end();
+});
+
 t.test('the billing line stays where the setting keeps it', (t) => {
   const [system] = accepted(FULL_MESSAGES, 'messages-billed').conversation.messages;
   t.match(system, { role: 'system', content: /^x-anthropic-billing-header: .*\nBe brief\.$/ });
