@@ -1,4 +1,4 @@
-import { REQUEST_HEADERS, RESPONSE_HEADERS } from '../../sidecar/api/openapi/openapi.js';
+import { MESSAGE_HEADERS, REQUEST_HEADERS, RESPONSE_HEADERS } from '../../sidecar/api/openapi/openapi.js';
 import { code } from './markdown.js';
 import { ROUTES } from '../../sidecar/api/public-routes.js';
 import type { RouteReference } from '../../sidecar/api/route.js';
@@ -61,7 +61,8 @@ All but those marked so need a key. [errors.md](errors.md) has the errors; the O
 ${ALL.map(routeText).join('\n')}
 ## Headers of requests
 
-\`Authorization: Bearer <API_KEY>\` where a key is asked for, \`Content-Type: application/json\` with a body, and:
+\`Authorization: Bearer <API_KEY>\` where a key is asked for, or \`x-api-key\` with the key on the routes of the [Messages API](compatible.md#messages-api),
+\`Content-Type: application/json\` with a body, and:
 
 ${REQUEST_HEADERS.map(({ name, description, schema }) => {
   const bounds = boundsOf(schema);
@@ -71,6 +72,12 @@ ${REQUEST_HEADERS.map(({ name, description, schema }) => {
 ## Headers of answers
 
 ${Object.entries(RESPONSE_HEADERS)
+  .map(([name, { description }]) => `- \`${name}\`: ${description}`)
+  .join('\n')}
+
+Of the Messages API alone:
+
+${Object.entries(MESSAGE_HEADERS)
   .map(([name, { description }]) => `- \`${name}\`: ${description}`)
   .join('\n')}
 

@@ -36,6 +36,7 @@ export function openApiDocument(routes: readonly RouteReference[]): object {
     components: {
       securitySchemes: {
         key: { type: 'http', scheme: 'bearer', description: 'An API key, as `Authorization: Bearer <API_KEY>`.' },
+        apiKey: { type: 'apiKey', in: 'header', name: 'x-api-key', description: 'The same key, by the Messages API.' },
       },
       parameters: Object.fromEntries(
         REQUEST_HEADERS.map(({ id, name, description, schema }) => [
@@ -88,7 +89,7 @@ const PATH_ID = {
 } as const;
 
 function operation(route: RouteReference): object {
-  const { id, tag, summary, description, key, request, other } = route;
+  const { id, tag, summary, description, key, request, other, messageErrors } = route;
   const taken = REQUEST_HEADERS.filter(({ withBody }) => !withBody || request !== undefined);
   return {
     operationId: id,
@@ -96,6 +97,7 @@ function operation(route: RouteReference): object {
     summary,
     description,
     ...(!key && { security: [] }),
+    ...(messageErrors === true && { security: [{ key: [] }, { apiKey: [] }] }),
     parameters: [
       ...(route.path.includes('{id}') ? [PATH_ID] : []),
       ...taken.map((header) => ({ $ref: `#/components/parameters/${header.id}` })),
@@ -128,10 +130,13 @@ const CONTENT = { 'application/octet-stream': { schema: { type: 'string', format
 function success({ request, answer, frames, key, messageErrors }: RouteReference): object {
   return {
     description: frames === undefined ? 'The answer.' : 'The answer, whole or as a stream.',
-    headers: headers([
-      ...(request === undefined ? [] : (['Server-Timing'] as const)),
-      ...(key && messageErrors !== true ? LIMIT_HEADERS : []),
-    ]),
+    headers: {
+      ...headers([
+        ...(request === undefined ? [] : (['Server-Timing'] as const)),
+        ...(key && messageErrors !== true ? LIMIT_HEADERS : []),
+      ]),
+      ...(messageErrors === true && MESSAGE_HEADERS),
+    },
     content: {
       ...(answer === 'Content' ? CONTENT : json(answer)),
       ...(frames !== undefined && { 'text/event-stream': { schema: { oneOf: frames.map(reference) } } }),
@@ -143,13 +148,16 @@ function refusal(status: number, codes: readonly ErrorCode[], { messageErrors, k
   const waits = WAIT_STATUSES.has(status) || codes.some((code) => WAIT_STATUSES.has(CATALOGUE[code].status));
   return {
     description: codes.map((code) => `\`${code}\`: ${CATALOGUE[code].meaning}`).join('\n\n'),
-    headers: headers([
-      ...(waits ? (['Retry-After', 'retry-after-ms'] as const) : []),
-      ...(waits || codes.some((code) => !CATALOGUE[code].retryable) ? (['x-should-retry'] as const) : []),
-      ...(status === 429 ? (['Server-Timing'] as const) : []),
-      ...(codes.includes('capacity_exceeded') ? (['x-queue-position', 'x-expected-wait-ms'] as const) : []),
-      ...(key && messageErrors !== true ? LIMIT_HEADERS : []),
-    ]),
+    headers: {
+      ...headers([
+        ...(waits ? (['Retry-After', 'retry-after-ms'] as const) : []),
+        ...(waits || codes.some((code) => !CATALOGUE[code].retryable) ? (['x-should-retry'] as const) : []),
+        ...(status === 429 ? (['Server-Timing'] as const) : []),
+        ...(codes.includes('capacity_exceeded') ? (['x-queue-position', 'x-expected-wait-ms'] as const) : []),
+        ...(key && messageErrors !== true ? LIMIT_HEADERS : []),
+      ]),
+      ...(messageErrors === true && MESSAGE_HEADERS),
+    },
     content: json(messageErrors === true ? 'MessageError' : 'Error'),
   };
 }
@@ -271,4 +279,16 @@ export type ResponseHeader = keyof typeof RESPONSE_HEADERS;
 /** Those about limits. */
 const LIMIT_HEADERS = (Object.keys(RESPONSE_HEADERS) as ResponseHeader[]).filter((name) =>
   name.startsWith('x-ratelimit-'),
+);
+
+/** Those of the Messages API: in the document of `contract: compatible` alone, and so not among its components. */
+export const MESSAGE_HEADERS = Object.fromEntries(
+  [
+    ['request-id', 'As `x-request-id`.', LINE] as const,
+    ...[['requests', LIMIT_REQUESTS] as const, ['tokens', LIMIT_TOKENS] as const].flatMap(([of, most]) => [
+      [`anthropic-ratelimit-${of}-limit`, `If there is this limit: the most ${most}.`, SECONDS] as const,
+      [`anthropic-ratelimit-${of}-remaining`, LIMIT_LEFT.description, SECONDS] as const,
+      [`anthropic-ratelimit-${of}-reset`, 'When all of them are there again, as RFC 3339 has it.', LINE] as const,
+    ]),
+  ].map(([name, description, schema]) => [name, { description, schema }]),
 );

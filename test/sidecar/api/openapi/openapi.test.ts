@@ -64,6 +64,7 @@ t.test('Redocly’s recommended rules find no error', async (t) => {
       '#/components/schemas/TieredChunk',
       '#/components/schemas/TokenCount',
       '#/components/schemas/UsagePage',
+      '#/components/securitySchemes/apiKey',
     ],
     'known false alarms of the linter',
   );
@@ -80,6 +81,23 @@ t.test('Redocly’s recommended rules find no error', async (t) => {
     (await problemsOf(broken)).some(({ severity }) => severity === 'error'),
     'the linter does check',
   );
+});
+
+t.test('the Messages API has its own key and headers of answers', (t) => {
+  const { paths } = openApiDocument(COMPATIBLE) as {
+    paths: Record<string, { post?: { security?: object[]; responses: Record<string, { headers: object }> } }>;
+  };
+  for (const path of ['/v1/messages', '/v1/messages/count_tokens', '/v1/chat/completions']) {
+    const isOf = path.startsWith('/v1/messages');
+    const { security, responses = {} } = paths[path]?.post ?? {};
+    t.strictSame(security, isOf ? [{ key: [] }, { apiKey: [] }] : undefined, path);
+    for (const status of ['200', '429']) {
+      const names = Object.keys(responses[status]?.headers ?? {});
+      t.equal(names.filter((name) => /^request-id$|^anthropic-ratelimit-/.test(name)).length, isOf ? 7 : 0, status);
+      t.equal(names.filter((name) => name.startsWith('x-ratelimit-')).length, isOf ? 0 : 6, status);
+    }
+  }
+  t.end();
 });
 
 t.test('the document is always equal, and JSON', async (t) => {
