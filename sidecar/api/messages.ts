@@ -268,7 +268,9 @@ export class MessageStreamWriter extends BlockWriter {
     { isBounded, clock, keepAliveMs }: { isBounded: IsBounded; clock: Clock; keepAliveMs: number },
   ) {
     super(context, head, isBounded);
-    const idle = (): void => context.stream().event(PING, 'ping');
+    const idle = (): void => {
+      if (!context.hasEnded) context.stream().event(PING, 'ping');
+    };
     this.#keepAlive = new StreamKeepAlive(clock, keepAliveMs, idle, context.tellPlace);
     context.frames = { named: true };
   }

@@ -372,6 +372,11 @@ export class RequestContext {
     this.ended((this.#stream ?? this.#pieces) ? 200 : 500, refusals.internal());
   }
 
+  /** Its answer is over, though what is recorded of it may still be written. */
+  get hasEnded(): boolean {
+    return this.#ended;
+  }
+
   /** The answer is complete, or its caller has disconnected (499). Only the first call counts. */
   ended(status: number, error?: ContractError): void {
     if (this.#ended) return;

@@ -183,6 +183,7 @@ export class ResponseStreamWriter extends ItemWriter {
   constructor(context: RequestContext, head: ResponseHead, options: { clock: Clock; keepAliveMs: number }) {
     super(context, head);
     const idle = (): void => {
+      if (context.hasEnded) return;
       // Before the first token the first events are sent, since clients accept no other event before these. Later it is an event
       // too: a comment does not end a client's wait for the next event, which Codex bounds by five minutes.
       if (this.#number === 0) this.#greet();

@@ -29,7 +29,7 @@ class Written {
   readonly clock = new FakeClock();
   readonly writer: ResponseStreamWriter;
   readonly #frames: string[] = [];
-  readonly #context: { frames?: FrameOptions };
+  readonly #context: { frames?: FrameOptions; hasEnded?: boolean };
 
   constructor() {
     const stream = {
@@ -51,6 +51,7 @@ class Written {
 
   fail(error: ContractError): void {
     const { errorName = 'error', errorFrame } = this.#context.frames ?? {};
+    this.#context.hasEnded = true;
     this.#frames.push(`event: ${errorName}\ndata: ${errorFrame?.(error) ?? ''}\n\n`);
   }
 
@@ -154,6 +155,8 @@ t.test('a keep-alive before the first token sends the first events, later ones a
   written.clock.advance(KEEP_ALIVE_MS);
   t.match(written.text, /\n\nevent: keepalive\ndata: \{"type":"keepalive","sequence_number":2\}\n\n$/);
   written.fail(contractError('timeout', 'Too late.'));
+  written.clock.advance(KEEP_ALIVE_MS);
+  t.match(written.text, /\n\nevent: response\.failed\n.*\n\n$/, 'none behind the end, while its record is written');
   written.writer.close();
   const failure = written.client.responses.stream(REQUEST).finalResponse();
   await t.rejects(failure, { code: 'timeout', message: /Too late\./ });
