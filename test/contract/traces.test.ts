@@ -66,6 +66,14 @@ t.test('an answered request has a span in each part', async (t) => {
     t.ok(lasts(trace, 'decode') > 0);
   }
   for (const [path, body] of [
+    ['/v1/responses', { model: 'm', input: 'Hello.' }],
+    ['/v1/messages', { model: 'm', max_tokens: 8, messages: [{ role: 'user', content: 'Hello.' }] }],
+  ] as const) {
+    const trace = await ask(path.slice(4), path, body);
+    t.strictSame(names(trace), PARTS, path);
+    t.equal(trace.server.name, 'chat m');
+  }
+  for (const [path, body] of [
     ['/v1/decisions', decisionBody('d')],
     ['/v1/systemone', systemOneBody('d')],
   ] as const) {

@@ -17,6 +17,7 @@ function startWith(config: Readonly<Record<string, unknown>>): Promise<Sidecar> 
     config: {
       models: [{ id: CHAT, kind: 'chat', file, seats: 1, contextPerSeat: 24_000 }],
       stream: { keepAliveMs: 100 },
+      contract: 'compatible',
       ...config,
     },
   });
@@ -40,7 +41,7 @@ async function holdSeat(sidecar: Sidecar): Promise<() => void> {
     seen += read.value;
   }
   const engine = sidecar.enginePid(CHAT);
-  const goOn = (): boolean => process.kill(engine, 'SIGCONT');
+  const goOn = (): boolean => sidecar.enginePid(CHAT) === engine && process.kill(engine, 'SIGCONT');
   t.teardown(goOn);
   process.kill(engine, 'SIGSTOP');
   return () => {
@@ -49,12 +50,15 @@ async function holdSeat(sidecar: Sidecar): Promise<() => void> {
   };
 }
 
-async function ask(sidecar: Sidecar, prompt: string): Promise<RawConnection> {
+async function begin(sidecar: Sidecar, path: string, more: object): Promise<RawConnection> {
   const connection = await RawConnection.open(sidecar.port);
   t.teardown(() => connection.close());
   const headers = { Authorization: `Bearer ${sidecar.key}`, 'Content-Type': 'application/json', TE: 'trailers' };
-  const body = { model: CHAT, messages: [{ role: 'user', content: prompt }], stream: true, max_tokens: 4 };
-  return connection.request('POST', '/v1/chat/completions', headers, JSON.stringify(body));
+  return connection.request('POST', path, headers, JSON.stringify({ model: CHAT, stream: true, ...more }));
+}
+
+function ask(sidecar: Sidecar, prompt: string): Promise<RawConnection> {
+  return begin(sidecar, '/v1/chat/completions', { messages: [{ role: 'user', content: prompt }], max_tokens: 4 });
 }
 
 t.test('a patient queue', async (t) => {
@@ -83,6 +87,30 @@ t.test('a patient queue', async (t) => {
     t.match(body, COMMENTS_THEN_FRAMES);
     t.not(contentOf(chunksOf(body)), '');
   });
+
+  t.test(
+    'a response is kept alive by events, and one whose engine ends has its failure as the last event',
+    async (t) => {
+      const engine = sidecar.enginePid(CHAT);
+      const connection = await begin(sidecar, '/v1/responses', { input: 'Hello' });
+      await connection.until('event: response.output_text.delta\n');
+      process.kill(engine, 'SIGSTOP');
+      await connection.until('event: keepalive\ndata: {"type":"keepalive","sequence_number":');
+      process.kill(engine, 'SIGKILL');
+      const { status, body, trailers } = await connection.response();
+      t.equal(status, 200);
+      t.notMatch(body, /^: keep-alive/m, 'no comments, which do not hold Codex');
+      const [, name, data = '{}'] = [...body.matchAll(/^event: (.*)\ndata: (.*)$/gm)].at(-1) ?? [];
+      t.equal(name, 'response.failed');
+      t.match(JSON.parse(data), {
+        type: 'response.failed',
+        response: { status: 'failed', error: { code: 'server_error', message: /./ } },
+        error: { code: 'bad_gateway' },
+      });
+      t.match(trailers[0]?.join(': '), /^Server-Timing: ra-ttft;dur=[0-9.]+$/);
+      await sidecar.logged('engine forked', 2);
+    },
+  );
 });
 
 t.test('an impatient queue', async (t) => {

@@ -103,6 +103,24 @@ t.test('a call; its result is sent back with the items as they came', async (t) 
   t.match(JSON.parse(done[0] ?? ''), { at: /^[xy]$/ });
 });
 
+t.test(
+  'a function of a namespace is called by both names, whole and streamed, and the call is taken back',
+  async (t) => {
+    const tools = [{ type: 'namespace', name: 'mcp__demo', description: 'Demo.', tools: [LOOK] }];
+    const asked = { ...request, tools, tool_choice: 'required', parallel_tool_calls: false };
+    const called = { type: 'function_call', name: 'look', namespace: 'mcp__demo', arguments: /"[xy]"/ };
+    const whole = await sidecar.post('/responses', asked);
+    const { output } = (await whole.json()) as { output: { call_id?: string }[] };
+    t.match(output.at(-1), called);
+    const streamed = await (await sidecar.post('/responses', { ...asked, stream: true })).text();
+    const done = [...streamed.matchAll(/^event: response\.output_item\.done\ndata: (.*)$/gm)];
+    t.match((JSON.parse(done.at(-1)?.[1] ?? '{}') as { item?: object }).item, called);
+    const result = { type: 'function_call_output', call_id: output.at(-1)?.call_id, output: 'a cat' };
+    const input = [{ role: 'user', content: 'Hello' }, ...output, result];
+    t.equal((await sidecar.post('/responses', { ...request, tools, input })).status, 200);
+  },
+);
+
 t.test('structured output is constrained by its schema', async (t) => {
   const Answer = z.object({ verdict: z.enum(['yes', 'no']), score: z.union([z.literal(1), z.literal(2)]) });
   const response = await client.responses.parse({
