@@ -1,7 +1,7 @@
 /**
  * Coding agents, unmodified and without a terminal, against a sidecar under `contract: compatible`. The model's replies are scripted: a
- * stub stands for the server that computes them, so that each agent meets a call, an interruption, a full context, a 429 and the loss of a
- * reply.
+ * stub stands for the server that computes them, so that each agent meets a call, an interruption, a full context, a 429 and an engine
+ * process that is killed within a reply.
  */
 import { spawn, spawnSync, type ChildProcess } from 'node:child_process';
 import { once } from 'node:events';
@@ -38,6 +38,8 @@ t.setTimeout(8 * RUN_MS);
 install();
 
 const CONTEXT = 65_536;
+/** Longer than a refusal takes on a busy machine: one that comes later is a 200 with an error in it. */
+const KEEP_ALIVE_MS = 5000;
 const SHORT_CONTEXT = 2048;
 const { vocabulary, tokens } = await loadTokenFile(await embeddedTestModel());
 const made = makePromptParts(vocabulary);
@@ -52,7 +54,12 @@ const stubOf = async (context: number): Promise<ServerStub> => {
 const stub = await stubOf(CONTEXT);
 const short = await stubOf(SHORT_CONTEXT);
 const sidecar = await InProcess.start(t, {
-  config: { contract: 'compatible' },
+  // Each agent has the engine killed once.
+  config: {
+    contract: 'compatible',
+    engine: { backoffMinMs: 100, backoffMaxMs: 100 },
+    stream: { keepAliveMs: KEEP_ALIVE_MS },
+  },
   models: [
     { id: 'model', kind: 'chat', seats: 4, contextPerSeat: CONTEXT, engine: { kind: 'llama-server', url: stub.url } },
     {
@@ -80,10 +87,12 @@ function script(...replies: readonly string[]): void {
   stub.reply = () => {
     const prompt = textOf(stub.bodies.at(-1)?.['prompt']);
     // Requests for the title of a session offer none, and come at any time.
-    const reply = (prompt.includes('<tools>') ? left.shift() : undefined) ?? 'Done.';
+    const reply = (offersTools(prompt) ? left.shift() : undefined) ?? 'Done.';
     return [...vocabulary.tokenize(prompt.trimEnd().endsWith('<think>') ? `Hm.\n</think>\n\n${reply}` : reply, true)];
   };
 }
+
+const offersTools = (prompt: string): boolean => prompt.includes('<tools>');
 
 const call = (name: string, given: object): string =>
   `<tool_call>\n{"name": "${name}", "arguments": ${JSON.stringify(given)}}\n</tool_call>`;
@@ -122,7 +131,20 @@ const MOST_REFUSED = 8;
 
 const requests = (status: number): number =>
   sidecar.lines.filter(({ event, status: of }) => event === 'request' && of === status).length;
-const lostReplies = (): number => sidecar.lines.filter(({ code }) => code === 'bad_gateway').length;
+const count = (event: string): number => sidecar.lines.filter((line) => line.event === event).length;
+
+/** The process behind which the stub is. */
+const enginePid = (): number =>
+  Number(sidecar.lines.findLast(({ event, model }) => event === 'engine forked' && model === 'model')?.['pid']);
+
+const FIRST_TOKENS = 'gen_ai_server_time_to_first_token_seconds';
+
+/** Replies of which a token has come. */
+async function begunReplies(): Promise<number> {
+  const page = await fetch(`http://127.0.0.1:${sidecar.app.operatorsPort}/metrics?name[]=${FIRST_TOKENS}`);
+  const counts = [...(await page.text()).matchAll(new RegExp(`^${FIRST_TOKENS}_count\\{.*\\} (\\d+)$`, 'gm'))];
+  return counts.reduce((sum, [, replies]) => sum + Number(replies), 0);
+}
 
 /** How an agent is run: a first turn, and a later one of the same session. */
 interface Agent {
@@ -269,16 +291,48 @@ for (const [name, make] of Object.entries(AGENTS)) {
       t.match(out, /context|prompt is too long/i, out.slice(-2000));
     });
 
-    await t.test('a reply that is lost in the middle', async (t) => {
-      stub.misbehaviour = { resetAfter: 3 };
-      const lost = lostReplies();
-      const { ended } = start(agent.first('Say it.'));
-      await until(() => lostReplies() > lost);
+    /** A turn whose reply hangs behind its first tokens, once they have come. */
+    const startHanging = async (): Promise<ReturnType<typeof begin>> => {
+      stub.misbehaviour = { hangsAfter: 3 };
+      const [begun, from] = [await begunReplies(), stub.bodies.length];
+      const started = start(agent.first('Say it.'));
+      // Those of all requests that run, the turn's own among them.
+      await until(
+        async () =>
+          stub.bodies.slice(from).some(({ prompt }) => offersTools(textOf(prompt))) &&
+          (await begunReplies()) - begun >= stub.bodies.length - from,
+      );
+      return started;
+    };
+
+    await t.test('a reply that is kept alive', async (t) => {
+      script('The answer after a pause.');
+      const { ended } = await startHanging();
+      // It began later: once it was kept alive, so was the agent's.
+      const beside = await sidecar.begin('/v1/responses', { model: 'model', input: 'Wait.', stream: true });
+      await beside.until('event: keepalive\n');
+      stub.misbehaviour = {};
+      stub.resume();
+      const { out } = await ended;
+      beside.close();
+      t.match(out, 'The answer after a pause.', out.slice(-2000));
+    });
+
+    await t.test('an engine that is killed in the middle of a reply', async (t) => {
+      const lost = count('engine lost');
+      const { ended } = await startHanging();
       stub.misbehaviour = {};
       script('The answer of the next try.');
+      process.kill(enginePid(), 'SIGKILL');
       const { out } = await ended;
+      t.equal(count('engine lost'), lost + 1);
       t.match(out, 'The answer of the next try.', out.slice(-2000));
     });
+
+    t.notOk(
+      sidecar.lines.some(({ event, route }) => event === 'request' && route === 'models'),
+      'it asks for no list of models, and so has to be told its context',
+    );
   });
 }
 
@@ -288,9 +342,9 @@ function textOf(prompt: unknown): string {
   return Buffer.concat((prompt as readonly number[]).map((token) => tokens.bytes(token))).toString();
 }
 
-async function until(holds: () => boolean): Promise<void> {
+async function until(holds: () => boolean | Promise<boolean>): Promise<void> {
   const end = Date.now() + RUN_MS;
-  while (!holds()) {
+  while (!(await holds())) {
     if (Date.now() > end) throw new Error('it did not come to pass');
     await new Promise((look) => setTimeout(look, 50));
   }
