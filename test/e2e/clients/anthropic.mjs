@@ -42,13 +42,12 @@ export function anthropicSteps(Anthropic, given, option = 'apiKey') {
       assert.ok(message._request_id);
     },
     async reads() {
-      const { data, response } = await make(given.limited).messages.create(hello).withResponse();
+      const { response } = await make(given.limited).messages.create(hello).withResponse();
       for (const of of ['requests', 'tokens']) {
         const field = (what) => response.headers.get(`anthropic-ratelimit-${of}-${what}`);
         assert.ok(Number(field('remaining')) > 0 && Number(field('remaining')) < Number(field('limit')), of);
         assert.ok(Date.parse(field('reset')) > Date.now() - 1000);
       }
-      assert.equal(typeof data.usage.cost, 'number');
     },
     async streamed() {
       const whole = await client.messages.create({ ...hello, top_k: 1 });
