@@ -231,20 +231,21 @@ function meaningOf(messages: Messages, leading: Leading): string {
   const others = messages.findIndex(({ role }) => role !== 'system');
   const systems = leading === 'own' ? 0 : others < 0 ? messages.length : others;
   const instructions = messages.slice(0, systems).map(textOf).join(' ');
-  // A call's result stands behind the call, so that a message before it may be the last one of the prompt.
-  const end = messages.findLastIndex((_, at) => !done.has(at));
+  // All behind the last reply. A call's result stands behind the call, so that a message before it may be the last one of the prompt.
+  const reply = messages.findLastIndex(({ role }, at) => role === 'assistant' && !done.has(at));
+  const last = [...messages.keys()].filter((at) => at >= systems && at > reply && !done.has(at));
+  const isQuestion = last.some((at) => ['user', 'tool'].includes(messages[at]?.role ?? ''));
   if (leading === 'first question') add('user', squeezed(instructions));
   for (const [at, message] of messages.entries()) {
     const { role, tool_calls: calls = [] } = message;
     if (at < systems || done.has(at)) continue;
     const says = squeezed(textOf(message));
-    const isLast = leading === 'last question' && at === end;
+    if (leading === 'last question' && isQuestion && at === last[0]) add('user', squeezed(instructions));
     if (role === 'tool') add('result', JSON.stringify(says));
-    else if (role === 'user') add(role, isLast ? squeezed(`${instructions} ${says}`) : says);
-    else if (role === 'system') add(role, says);
+    else if (role === 'user' || role === 'system') add(role, says);
     else add('assistant', says);
-    const last = Math.max(...calls.map((call) => results.get(call) ?? -1));
-    for (let next = at + 1; next < last; next++) {
+    const answered = Math.max(...calls.map((call) => results.get(call) ?? -1));
+    for (let next = at + 1; next < answered; next++) {
       const beside = messages[next];
       if (beside?.role !== 'assistant' || (beside.tool_calls ?? []).length > 0) break;
       add('assistant', squeezed(textOf(beside)));
@@ -256,7 +257,7 @@ function meaningOf(messages: Messages, leading: Leading): string {
       add('call', JSON.stringify([name, argumentsOf(given), result ? squeezed(textOf(result)) : NO_RESULT]));
     }
   }
-  const asked = leading !== 'last question' || messages[end]?.role === 'user' || squeezed(instructions) === '';
+  const asked = leading !== 'last question' || isQuestion || squeezed(instructions) === '';
   return JSON.stringify(asked ? events : [{ kind: 'system', says: squeezed(instructions) }, ...events]);
 }
 
