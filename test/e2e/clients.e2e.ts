@@ -131,7 +131,7 @@ const CLIENTS: Readonly<Record<string, readonly string[]>> = {
     'errors',
     ...FAULTS,
   ],
-  llamaindex: ['whole', 'streamed', 'tools', 'agent', 'structured', 'again', 'abort', 'errors', ...FAULTS],
+  llamaindex: ['whole', 'streamed', 'tools', 'agent', 'structured', 'again', 'leaves', 'errors', ...FAULTS],
   mastra: ['whole', 'streamed', 'tools', 'structured', 'again', 'abort', 'errors', ...FAULTS],
   'anthropic-0': [
     'list',
