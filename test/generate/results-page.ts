@@ -10,8 +10,10 @@ const RESULTS = join(sourceRoot, 'bench/results');
 /** Benches whose question is answered and which no page cited: their names, and the last verdict. Their code and result are in the history. */
 const ANSWERED: Readonly<Record<string, string>> = {
   balances: 'the event loop is blocked for 2.6 ms at most while the balances of 100,000 accounts are written (goal 5)',
-  'key-lookup': 'a credential is checked in 5.0 to 5.3 µs whatever comes out of it; that each is hashed and looked up once is a test',
-  'replica-fairness': 'Jain’s index of three accounts is 0.985 with four replicas behind one queue, 0.96 with one engine of all seats',
+  'key-lookup':
+    'a credential is checked in 5.0 to 5.3 µs whatever comes out of it; that each is hashed and looked up once is a test',
+  'replica-fairness':
+    'Jain’s index of three accounts is 0.985 with four replicas behind one queue, 0.96 with one engine of all seats',
   'replica-kills':
     'four replicas of which one is killed every 5 s serve 1.31 times what three do (goal 0.9), and only jobs of the killed engines fail; ' +
     'that is a test',
