@@ -3,11 +3,11 @@ import { ACCOUNT_OPEN, hasEnded, type BatchRecord } from '../batch/batch-store.j
 import { BATCH_REQUEST_BYTES, parseBatchRequest } from '../contracts/batches.js';
 import { contractError } from '../domain/errors.js';
 import { formatUsd, NO_TOKENS } from '../domain/money.js';
-import { BATCH_REFERENCE, forBatches, idOf, isFull, pageOf, type BatchAnswer, type BatchCall } from './files.js';
+import { batchRoute, idOf, isFull, isStop, pageOf, type BatchAnswer, type BatchCall } from './files.js';
 import { isJson } from './preflight.js';
 import * as refusals from './refusals.js';
 import { failed, type Stop } from './request-context.js';
-import { ANY_ERRORS, KEY_ERRORS, type PlainRoute } from './route.js';
+import { ANY_ERRORS, KEY_ERRORS } from './route.js';
 import type { BatchServices } from './services.js';
 
 /** Batches of one page. */
@@ -20,68 +20,52 @@ const CANCEL_PATH = '/v1/batches/{id}/cancel';
 
 const ERRORS = [...ANY_ERRORS, ...KEY_ERRORS];
 
-export const CREATE_BATCH: PlainRoute = {
-  serve: (exchange, services) => forBatches(exchange, services, 'batches', create),
-  reference: {
-    path: BATCHES_PATH,
-    method: 'post',
-    id: 'createBatch',
-    summary: 'Run the requests of a file',
-    description:
-      'All lines of the file are checked first; if one is not valid the batch fails and none runs. Each line is `{"custom_id", "method": ' +
-      '"POST", "url", "body"}`: `url` is the endpoint of the batch, `body` a body of it that does not stream. At most 100,000 lines; of an ' +
-      'account 10 batches that have not ended. The body has at most 64 KiB.',
-    request: 'BatchRequest',
-    answer: 'Batch',
-    errors: [...ERRORS, 'not_found', 'capacity_exceeded', 'payload_too_large', 'spool_unhealthy', 'draining'],
-    ...BATCH_REFERENCE,
-  },
-};
+export const CREATE_BATCH = batchRoute(create, {
+  path: BATCHES_PATH,
+  method: 'post',
+  id: 'createBatch',
+  summary: 'Run the requests of a file',
+  description:
+    'All lines of the file are checked first; if one is not valid the batch fails and none runs. Each line is `{"custom_id", "method": ' +
+    '"POST", "url", "body"}`: `url` is the endpoint of the batch, `body` a body of it that does not stream. At most 100,000 lines; of an ' +
+    'account 10 batches that have not ended. The body has at most 64 KiB.',
+  request: 'BatchRequest',
+  answer: 'Batch',
+  errors: [...ERRORS, 'not_found', 'capacity_exceeded', 'payload_too_large', 'spool_unhealthy', 'draining'],
+});
 
-export const LIST_BATCHES: PlainRoute = {
-  serve: (exchange, services) => forBatches(exchange, services, 'batches', list),
-  reference: {
-    path: BATCHES_PATH,
-    method: 'get',
-    id: 'listBatches',
-    summary: 'The account’s batches',
-    description:
-      'Those of all keys of the account, the newest first. Parameters of the query: `limit` (1 to 100, by default 20), `after` (the id of ' +
-      'the last batch of the page before).',
-    answer: 'BatchList',
-    errors: ERRORS,
-    ...BATCH_REFERENCE,
-  },
-};
+export const LIST_BATCHES = batchRoute(list, {
+  path: BATCHES_PATH,
+  method: 'get',
+  id: 'listBatches',
+  summary: 'The account’s batches',
+  description:
+    'Those of all keys of the account, the newest first. Parameters of the query: `limit` (1 to 100, by default 20), `after` (the id of ' +
+    'the last batch of the page before).',
+  answer: 'BatchList',
+  errors: ERRORS,
+});
 
-export const CANCEL_BATCH: PlainRoute = {
-  serve: (exchange, services) => forBatches(exchange, services, 'batches', cancel),
-  reference: {
-    path: CANCEL_PATH,
-    method: 'post',
-    id: 'cancelBatch',
-    summary: 'Cancel a batch',
-    description:
-      'Lines that run are stopped and cost nothing; answers so far stay. Without effect on a batch that has ended.',
-    answer: 'Batch',
-    errors: [...ERRORS, 'not_found'],
-    ...BATCH_REFERENCE,
-  },
-};
+export const CANCEL_BATCH = batchRoute(cancel, {
+  path: CANCEL_PATH,
+  method: 'post',
+  id: 'cancelBatch',
+  summary: 'Cancel a batch',
+  description:
+    'Lines that run are stopped and cost nothing; answers so far stay. Without effect on a batch that has ended.',
+  answer: 'Batch',
+  errors: [...ERRORS, 'not_found'],
+});
 
-export const SHOW_BATCH: PlainRoute = {
-  serve: (exchange, services) => forBatches(exchange, services, 'batches', show),
-  reference: {
-    path: BATCH_PATH,
-    method: 'get',
-    id: 'showBatch',
-    summary: 'One batch',
-    description: 'With its counts, its usage and its cost so far.',
-    answer: 'Batch',
-    errors: [...ERRORS, 'not_found'],
-    ...BATCH_REFERENCE,
-  },
-};
+export const SHOW_BATCH = batchRoute(show, {
+  path: BATCH_PATH,
+  method: 'get',
+  id: 'showBatch',
+  summary: 'One batch',
+  description: 'With its counts, its usage and its cost so far.',
+  answer: 'Batch',
+  errors: [...ERRORS, 'not_found'],
+});
 
 const NOT_FOUND = contractError(
   'not_found',
@@ -95,10 +79,6 @@ const NO_FILE = contractError(
 
 function batchAt({ exchange, caller, batch }: BatchCall): BatchRecord | Stop {
   return batch.batches.find(caller.account, idOf(exchange.head.path)) ?? failed(NOT_FOUND);
-}
-
-function isStop(found: BatchRecord | Stop): found is Stop {
-  return 'kind' in found;
 }
 
 async function create({ exchange, context, caller, services, batch }: BatchCall): Promise<BatchAnswer> {

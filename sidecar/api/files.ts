@@ -30,85 +30,74 @@ const CONTENT_PATH = '/v1/files/{id}/content';
 
 const ERRORS = [...ANY_ERRORS, ...KEY_ERRORS];
 
-/** What the references of these routes and those of batches have in common. */
-export const BATCH_REFERENCE = { needs: 'batch', tag: 'batches', key: true } as const satisfies Partial<RouteReference>;
+/** A route of files or of batches, for keys that may use them. Its name in the log is that of its path. */
+export function batchRoute(
+  answer: (call: BatchCall) => BatchAnswer | Promise<BatchAnswer>,
+  reference: Omit<RouteReference, 'needs' | 'tag' | 'key'>,
+): PlainRoute {
+  const [, , name = ''] = reference.path.split('/');
+  return {
+    serve: (exchange, services) => forBatches(exchange, services, name, answer),
+    reference: { ...reference, needs: 'batch', tag: 'batches', key: true },
+  };
+}
 
-export const CREATE_FILE: PlainRoute = {
-  serve: (exchange, services) => forBatches(exchange, services, 'files', create),
-  reference: {
-    path: FILES_PATH,
-    method: 'post',
-    id: 'createFile',
-    summary: 'Store a file for a batch',
-    description:
-      'A form (multipart/form-data) with `file`, `purpose` (`batch`), and if wanted `expires_after[anchor]` (`created_at`) and ' +
-      '`expires_after[seconds]` (3,600 to 2,592,000, which is the default). The file has at most 512 MiB, those of an account together ' +
-      '2 GiB. It is stored encrypted, and read by batches of its account alone.',
-    form: 'multipart/form-data',
-    answer: 'File',
-    errors: [...ERRORS, 'payload_too_large', 'capacity_exceeded'],
-    ...BATCH_REFERENCE,
-  },
-};
+export const CREATE_FILE = batchRoute(create, {
+  path: FILES_PATH,
+  method: 'post',
+  id: 'createFile',
+  summary: 'Store a file for a batch',
+  description:
+    'A form (multipart/form-data) with `file`, `purpose` (`batch`), and if wanted `expires_after[anchor]` (`created_at`) and ' +
+    '`expires_after[seconds]` (3,600 to 2,592,000, which is the default). The file has at most 512 MiB, those of an account together ' +
+    '2 GiB. It is stored encrypted, and read by batches of its account alone.',
+  form: 'multipart/form-data',
+  answer: 'File',
+  errors: [...ERRORS, 'payload_too_large', 'capacity_exceeded'],
+});
 
-export const LIST_FILES: PlainRoute = {
-  serve: (exchange, services) => forBatches(exchange, services, 'files', list),
-  reference: {
-    path: FILES_PATH,
-    method: 'get',
-    id: 'listFiles',
-    summary: 'The account’s files',
-    description:
-      'Those of all keys of the account, the newest first. Parameters of the query: `purpose`, `limit` (1 to 10,000), `order` (`asc`, ' +
-      '`desc`), `after` (the id of the last file of the page before).',
-    answer: 'FileList',
-    errors: ERRORS,
-    ...BATCH_REFERENCE,
-  },
-};
+export const LIST_FILES = batchRoute(list, {
+  path: FILES_PATH,
+  method: 'get',
+  id: 'listFiles',
+  summary: 'The account’s files',
+  description:
+    'Those of all keys of the account, the newest first. Parameters of the query: `purpose`, `limit` (1 to 10,000), `order` (`asc`, ' +
+    '`desc`), `after` (the id of the last file of the page before).',
+  answer: 'FileList',
+  errors: ERRORS,
+});
 
-export const FILE_CONTENT: PlainRoute = {
-  serve: (exchange, services) => forBatches(exchange, services, 'files', content),
-  reference: {
-    path: CONTENT_PATH,
-    method: 'get',
-    id: 'downloadFile',
-    summary: 'The content of a file',
-    description: 'As it was stored; of a batch’s answers, one JSON object a line.',
-    answer: 'Content',
-    errors: [...ERRORS, 'not_found'],
-    ...BATCH_REFERENCE,
-  },
-};
+export const FILE_CONTENT = batchRoute(content, {
+  path: CONTENT_PATH,
+  method: 'get',
+  id: 'downloadFile',
+  summary: 'The content of a file',
+  description: 'As it was stored; of a batch’s answers, one JSON object a line.',
+  answer: 'Content',
+  errors: [...ERRORS, 'not_found'],
+});
 
-export const SHOW_FILE: PlainRoute = {
-  serve: (exchange, services) => forBatches(exchange, services, 'files', show),
-  reference: {
-    path: FILE_PATH,
-    method: 'get',
-    id: 'showFile',
-    summary: 'One file',
-    description: 'What a list of files says of it.',
-    answer: 'File',
-    errors: [...ERRORS, 'not_found'],
-    ...BATCH_REFERENCE,
-  },
-};
+export const SHOW_FILE = batchRoute(show, {
+  path: FILE_PATH,
+  method: 'get',
+  id: 'showFile',
+  summary: 'One file',
+  description: 'What a list of files says of it.',
+  answer: 'File',
+  errors: [...ERRORS, 'not_found'],
+});
 
-export const DELETE_FILE: PlainRoute = {
-  serve: (exchange, services) => forBatches(exchange, services, 'files', remove),
-  reference: {
-    path: FILE_PATH,
-    method: 'delete',
-    id: 'deleteFile',
-    summary: 'Delete a file',
-    description:
-      'Its key is destroyed, so that nothing can read it. A file that a batch reads is not deleted: cancel the batch first.',
-    answer: 'DeletedFile',
-    errors: [...ERRORS, 'not_found'],
-    ...BATCH_REFERENCE,
-  },
-};
+export const DELETE_FILE = batchRoute(remove, {
+  path: FILE_PATH,
+  method: 'delete',
+  id: 'deleteFile',
+  summary: 'Delete a file',
+  description:
+    'Its key is destroyed, so that nothing can read it. A file that a batch reads is not deleted: cancel the batch first.',
+  answer: 'DeletedFile',
+  errors: [...ERRORS, 'not_found'],
+});
 
 /** A request of a key that may use files and batches. */
 export interface BatchCall {
@@ -122,8 +111,7 @@ export interface BatchCall {
 /** The body of an answer, nothing if it is answered, or why there is none. */
 export type BatchAnswer = object | Stop | undefined;
 
-/** Serves a request of a key that may use files and batches. */
-export async function forBatches(
+async function forBatches(
   exchange: Exchange,
   services: Services,
   name: string,
@@ -162,7 +150,7 @@ function fileAt({ exchange, caller, batch }: BatchCall): FileRecord | Stop {
   return batch.files.find(caller.account, idOf(exchange.head.path)) ?? failed(NOT_FOUND);
 }
 
-function isStop(found: FileRecord | Stop): found is Stop {
+export function isStop(found: object): found is Stop {
   return 'kind' in found;
 }
 
