@@ -346,7 +346,7 @@ export class NewFile {
     if (refused !== undefined) return refused;
     this.#store.grows(this.account, content.length, 0);
     this.#counted += content.length;
-    await this.pieces.append([{ content, state: 'kept' }]);
+    await this.pieces.append([{ content, state: 'kept' }], false);
     content.fill(0);
     return undefined;
   }

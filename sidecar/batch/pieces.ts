@@ -116,8 +116,11 @@ export class PieceFile {
     return this.#contentBytes;
   }
 
-  /** Appends pieces. Resolves with their offsets once they are durable. After a failure the next call writes over what was left. */
-  async append(pieces: readonly Piece[]): Promise<number[]> {
+  /**
+   * Appends pieces. Resolves with their offsets once they are durable; with `isSynced` false once they are written, and `finish` makes them
+   * durable. After a failure the next call writes over what was left.
+   */
+  async append(pieces: readonly Piece[], isSynced = true): Promise<number[]> {
     let at = this.#end;
     const offsets: number[] = [];
     const parts: Uint8Array[] = [];
@@ -128,7 +131,7 @@ export class PieceFile {
       for (const { length } of sealed) at += length;
     });
     await this.#write(parts, this.#end);
-    await this.#handle.datasync();
+    if (isSynced) await this.#handle.datasync();
     this.#end = at;
     this.#count += pieces.length;
     for (const { content } of pieces) this.#contentBytes += content.length;

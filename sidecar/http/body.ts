@@ -29,6 +29,14 @@ const SILENT_CHUNKS_MS = 6000;
 /** The longest time of a body that is read as it arrives, ms: 512 MiB at 1.2 Mbit/s. */
 const STREAM_MS = 3_600_000;
 
+/**
+ * What waits at most of a body that is read as it arrives, and the bytes of one buffer of it. uSockets reads on, paused or not, while each
+ * read fills its 512 KiB: what the kernel has received (some MiB, bounded by `net.ipv4.tcp_rmem`) comes in one go, and more from a sender that
+ * fills the socket faster than it is read.
+ */
+const STREAM_BYTES = 32 * 1024 * 1024;
+const STREAM_PART_BYTES = 512 * 1024;
+
 /** The memory of all bodies. A part is reserved for short ones, so that a few long ones cannot exclude all others. */
 export class BodyBudget {
   readonly #cap: number;
@@ -209,7 +217,7 @@ export class BodyReader {
   #paused = false;
   #resolve: ((body: BodyResult) => void) | undefined;
   /** Of a body that is read as it arrives: what waits for `next`, bytes that were handed out, and who waits for more. */
-  #pieces: Uint8Array[] | undefined;
+  #pieces: StreamedParts | undefined;
   #taken = 0;
   #wakes: (() => void) | undefined;
   #cancelTimer: (() => void) | undefined;
@@ -259,20 +267,14 @@ export class BodyReader {
       for (const then of this.#afterwards) then();
     } else if (this.#refusal === undefined) {
       this.#cancelTimer ??= this.#clock.after(this.#maxMs, () => this.#source.close());
-      if (
-        this.#limit === undefined
-          ? this.#length > EARLY_BYTES
-          : this.#wakes === undefined && this.#resolve === undefined
-      )
-        this.#pause();
+      if (this.#pieces || (this.#limit === undefined && this.#length > EARLY_BYTES)) this.#pause();
       this.#wake();
     }
   }
 
   /**
    * What has arrived next, in place of `read`: for a body that is never whole in memory. Call it again once it has settled. Until then the
-   * connection is paused. uWS still reads on while a sender fills the socket faster than that takes, so chunks are kept as they come, since
-   * one buffer that grows would take longer. `limit`: bytes of the whole body.
+   * connection is paused; where more than {@link STREAM_BYTES} come all the same, the body is refused. `limit`: bytes of the whole body.
    */
   async next(limit: number): Promise<Uint8Array | WholeBody | BodyEnd> {
     if (this.#limit === undefined) this.#stream(limit);
@@ -284,9 +286,8 @@ export class BodyReader {
       await more;
     }
     if (this.#refusal !== undefined) return this.#refusal;
-    const piece = this.#pieces?.shift();
+    const piece = this.#pieces?.take();
     if (piece === undefined) return { kind: 'complete' };
-    this.#budget.release(piece.length);
     this.#taken += piece.length;
     this.#length -= piece.length;
     return piece;
@@ -294,10 +295,13 @@ export class BodyReader {
 
   #stream(limit: number): void {
     this.#limit = limit;
-    this.#pieces = this.#length > 0 ? [this.#buffer.subarray(0, this.#length)] : [];
-    this.#budget.release(this.#buffer.length - this.#length);
+    if (this.#refusal === undefined && Math.max(this.#declared ?? 0, this.#length) > limit) this.#refuse('too-large');
+    if (this.#refusal !== undefined) return;
+    this.#pieces = new StreamedParts(this.#budget, this.#declared);
+    const isKept = this.#pieces.add(this.#buffer.subarray(0, this.#length));
+    this.#budget.release(this.#buffer.fill(0).length);
     this.#buffer = NO_BYTES;
-    if (Math.max(this.#declared ?? 0, this.#length) > limit) this.#refuse('too-large');
+    if (!isKept) this.#refuse('no-room');
     if (this.complete || this.#refusal !== undefined) return;
     this.#cancelTimer?.();
     this.#cancelTimer = this.#clock.after(STREAM_MS, () => this.#source.close());
@@ -357,12 +361,8 @@ export class BodyReader {
     if (this.#limit !== undefined && this.#taken + needed > this.#limit) {
       this.#refuse('too-large');
     } else if (this.#pieces) {
-      if (chunk.length === 0) return;
-      if (!this.#budget.take(chunk.length, Math.max(needed, this.#declared ?? 0))) this.#refuse('no-room');
-      else {
-        this.#pieces.push(chunk.slice());
-        this.#length = needed;
-      }
+      if (this.#pieces.add(chunk)) this.#length = needed;
+      else this.#refuse('no-room');
     } else if (needed > this.#buffer.length && !this.#grow(needed)) {
       this.#refuse('no-room');
     } else {
@@ -392,8 +392,9 @@ export class BodyReader {
     this.#refusal = refusal;
     this.#cancelTimer?.();
     this.#cancelSilence?.();
-    this.#budget.release(this.#pieces ? this.#length : this.#buffer.length);
+    this.#budget.release(this.#buffer.length);
     this.#buffer = NO_BYTES;
+    this.#pieces?.free();
     this.#pieces = undefined;
     this.#body?.free();
     this.#unpause();
@@ -416,6 +417,69 @@ export class BodyReader {
     if (!this.#paused) return;
     this.#paused = false;
     this.#source.resume();
+  }
+}
+
+/**
+ * What waits of a body that is read as it arrives, in buffers that are filled again and again: memory that was never written takes longer to
+ * write than uSockets takes for the next read, which then finds as much again (see {@link STREAM_BYTES}).
+ */
+class StreamedParts {
+  readonly #budget: BodyBudget;
+  readonly #declared: number | undefined;
+  readonly #partBytes: number;
+  readonly #filled: { readonly buffer: Uint8Array; length: number }[] = [];
+  readonly #spare: Uint8Array[] = [];
+  /** Bytes of all buffers, which the budget counts. */
+  #bytes = 0;
+
+  constructor(budget: BodyBudget, declared: number | undefined) {
+    this.#budget = budget;
+    this.#declared = declared;
+    this.#partBytes = Math.min(STREAM_PART_BYTES, declared ?? Infinity);
+  }
+
+  /** Copies a chunk. Returns false if there is no room for all of it. */
+  add(chunk: Uint8Array): boolean {
+    for (let rest = chunk; rest.length > 0;) {
+      let last = this.#filled.at(-1);
+      if (last === undefined || last.length === last.buffer.length) {
+        const buffer = this.#spare.pop() ?? this.#newBuffer();
+        if (buffer === undefined) return false;
+        last = { buffer, length: 0 };
+        this.#filled.push(last);
+      }
+      const part = rest.subarray(0, last.buffer.length - last.length);
+      last.buffer.set(part, last.length);
+      last.length += part.length;
+      rest = rest.subarray(part.length);
+    }
+    return true;
+  }
+
+  /** A copy of the oldest part, which is overwritten here; undefined if none waits. */
+  take(): Uint8Array | undefined {
+    const first = this.#filled.shift();
+    if (first === undefined) return undefined;
+    const { buffer, length } = first;
+    const piece = buffer.slice(0, length);
+    buffer.fill(0, 0, length);
+    this.#spare.push(buffer);
+    return piece;
+  }
+
+  /** Nothing of it is needed any more. */
+  free(): void {
+    for (const { buffer, length } of this.#filled) buffer.fill(0, 0, length);
+    this.#budget.release(this.#bytes);
+  }
+
+  #newBuffer(): Uint8Array | undefined {
+    const bytes = this.#partBytes;
+    const needed = this.#bytes + bytes;
+    if (needed > STREAM_BYTES || !this.#budget.take(bytes, Math.max(needed, this.#declared ?? 0))) return undefined;
+    this.#bytes = needed;
+    return new Uint8Array(bytes);
   }
 }
 

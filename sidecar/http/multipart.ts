@@ -13,7 +13,7 @@ const FIELD_BYTES = 1024;
 const NAME_BYTES = 200;
 const ENVELOPE_BYTES = 64 * 1024;
 
-/** Takes the pieces of a file, at most a mebibyte each. Resolves with false if no more is wanted. */
+/** Takes the pieces of a file, at most a mebibyte each, which are valid until it resolves: with false if no more is wanted. */
 export type FileTaker = (piece: Uint8Array) => Promise<boolean>;
 
 export type Form =
@@ -29,13 +29,16 @@ export type Form =
  * what `take` rejects with.
  */
 export async function readForm(exchange: Exchange, mostBytes: number, take: FileTaker): Promise<Form> {
-  const reading = await openForm(exchange.head.header('content-type') ?? '', mostBytes, take);
+  // The memory of what was received, which no one else uses: its content is overwritten once it was passed on.
+  const own = new WeakSet<ArrayBufferLike>();
+  const reading = await openForm(exchange.head.header('content-type') ?? '', mostBytes, own, take);
   if (reading === undefined) return { kind: 'malformed' };
   const { busboy, result, isOver } = reading;
   let received: Uint8Array | WholeBody | BodyEnd = { kind: 'complete' };
   while (!isOver()) {
     received = await exchange.receive(mostBytes + ENVELOPE_BYTES);
     if (!(received instanceof Uint8Array)) break;
+    own.add(received.buffer);
     if (!busboy.write(received)) await Promise.race([drained(busboy), result.catch(() => undefined)]);
   }
   if (!(received instanceof Uint8Array) && received.kind !== 'complete') {
@@ -49,6 +52,7 @@ export async function readForm(exchange: Exchange, mostBytes: number, take: File
 async function openForm(
   type: string,
   mostBytes: number,
+  own: WeakSet<ArrayBufferLike>,
   take: FileTaker,
 ): Promise<
   { readonly busboy: BusboyInstance; readonly result: Promise<Form>; readonly isOver: () => boolean } | undefined
@@ -94,7 +98,7 @@ async function openForm(
     busboy.on('file', (name, stream, given) => {
       isMalformed ||= name !== 'file';
       filename = given;
-      file = passOn(stream, take).then((early) => {
+      file = passOn(stream, own, take).then((early) => {
         if (early) end(early);
         return early;
       });
@@ -125,24 +129,30 @@ async function drained(busboy: BusboyInstance): Promise<void> {
 /** Returns how the form ends if not all of the file was passed on. */
 async function passOn(
   stream: NodeJS.ReadableStream & { truncated?: boolean },
+  own: WeakSet<ArrayBufferLike>,
   take: FileTaker,
 ): Promise<Form | undefined> {
-  let parts: Buffer[] = [];
+  const piece = Buffer.allocUnsafeSlow(PIECE_BYTES);
   let bytes = 0;
   const pass = async (): Promise<boolean> => {
-    const piece = parts.length === 1 ? (parts[0] ?? Buffer.alloc(0)) : Buffer.concat(parts);
-    [parts, bytes] = [[], 0];
-    return await take(piece);
+    const isWanted = await take(piece.subarray(0, bytes));
+    bytes = 0;
+    return isWanted;
   };
-  for await (const chunk of stream as AsyncIterable<Buffer>) {
-    for (let rest = chunk; rest.length > 0;) {
-      const part = rest.subarray(0, PIECE_BYTES - bytes);
-      rest = rest.subarray(part.length);
-      parts.push(part);
-      bytes += part.length;
-      if (bytes === PIECE_BYTES && !(await pass())) return { kind: 'stopped' };
+  try {
+    for await (const chunk of stream as AsyncIterable<Buffer>) {
+      for (let rest = chunk; rest.length > 0;) {
+        const copied = rest.copy(piece, bytes);
+        // The parser has constants of its own.
+        if (own.has(rest.buffer)) rest.fill(0, 0, copied);
+        bytes += copied;
+        rest = rest.subarray(copied);
+        if (bytes === PIECE_BYTES && !(await pass())) return { kind: 'stopped' };
+      }
     }
+    if (stream.truncated === true) return { kind: 'too-large' };
+    return bytes > 0 && !(await pass()) ? { kind: 'stopped' } : undefined;
+  } finally {
+    piece.fill(0);
   }
-  if (stream.truncated === true) return { kind: 'too-large' };
-  return bytes > 0 && !(await pass()) ? { kind: 'stopped' } : undefined;
 }

@@ -1,5 +1,7 @@
 /** Files and batches of the whole sidecar with stub engines, by OpenAI's client and by hand. */
+import { once } from 'node:events';
 import { readdirSync, readFileSync, statSync, writeFileSync } from 'node:fs';
+import { request, type IncomingMessage } from 'node:http';
 import { join } from 'node:path';
 import OpenAI, { toFile } from 'openai';
 import t from 'tap';
@@ -236,6 +238,18 @@ t.test('what is no form, too large, or of an unknown purpose is refused', async 
     [form({ purpose: 'batch' }, 'data')],
   ] as const)
     t.equal((await post(body, type)).status, 400);
+  const large = request(`${sidecar.base}/files`, {
+    method: 'POST',
+    headers: {
+      authorization: `Bearer ${own.key}`,
+      'content-type': 'multipart/form-data; boundary=b',
+      'content-length': 513 * 2 ** 20,
+    },
+  });
+  large.on('error', () => undefined).flushHeaders();
+  const [refused] = (await once(large, 'response')) as [IncomingMessage];
+  t.equal(refused.statusCode, 413, 'by its length, before a byte of it came');
+  large.destroy();
 });
 
 t.test('the data folder has nothing that a caller wrote', (t) => {

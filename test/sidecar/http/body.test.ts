@@ -101,6 +101,36 @@ t.test('any split gives the same bytes, and memory is charged and released', asy
   await t.resolves(fc.assert(property));
 });
 
+t.test(
+  'of a body that is read as it arrives a part waits at most, however much comes while it is paused',
+  async (t) => {
+    const length = 512 << 20;
+    const { reader, budget, calls, timers } = setup({ declared: length, cap: length });
+    const chunk = (fill: number): void => {
+      const bytes = new Uint8Array(300_000).fill(fill);
+      reader.push(bytes.buffer, false);
+      bytes.fill(0);
+    };
+    chunk(1);
+    t.same(calls, ['pause'], 'before it is asked for');
+    let next = await reader.next(length);
+    t.same(next, new Uint8Array(300_000).fill(1));
+    const waiting = reader.next(length);
+    t.same(calls, ['pause', 'resume']);
+    chunk(2);
+    next = await waiting;
+    t.same(next, new Uint8Array(300_000).fill(2));
+    t.same(calls, ['pause', 'resume', 'pause']);
+    const free = budget.held;
+    let chunks = 0;
+    for (; budget.held > 0 && chunks < 1000; chunks += 1) chunk(3);
+    t.ok(free < 2 << 20 && chunks * 300_000 > 31 << 20 && chunks * 300_000 < 34 << 20, `${free}, ${chunks}`);
+    t.same(await reader.next(length), { kind: 'no-room' });
+    t.same(calls, ['pause', 'resume', 'pause', 'resume'], 'the rest is not kept');
+    t.equal(timers.size, 0);
+  },
+);
+
 t.test('too large: by its declared length, while reading, or before it was requested', async (t) => {
   const declared = setup({ declared: 11 });
   t.same(await declared.reader.read(10), { kind: 'too-large' });
