@@ -96,11 +96,12 @@ export class LineCheck {
     this.#signal = signal;
   }
 
-  /** Undefined if the line may run. */
+  /** Undefined if the line may run. Its bytes are overwritten then. */
   async problemOf({ bytes }: FileLine): Promise<LineProblem | undefined> {
     const code = 'invalid_json_line';
     if (bytes === undefined) return { code, message: `The line is longer than ${LINE_BYTES} bytes.` };
     const parsed = parseBatchLine(bytes);
+    bytes.fill(0);
     if (parsed.kind === 'invalid') return { code, message: parsed.error.message, param: parsed.error.param };
     const { customId, url, body } = parsed.request;
     if (url !== this.#endpoint)
@@ -110,6 +111,7 @@ export class LineCheck {
       return { code: 'duplicate_custom_id', message, param: 'custom_id' };
     }
     const error = await this.#bodyError(body);
+    body.fill(0);
     if (error === undefined) return undefined;
     return { code: error.code, message: error.message, param: error.param === null ? 'body' : `body.${error.param}` };
   }

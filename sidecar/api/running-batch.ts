@@ -273,6 +273,7 @@ export class RunningBatch {
     for await (const line of this.#input()) {
       if (answers.has(line.number) || line.bytes === undefined) continue;
       const parsed = parseBatchLine(line.bytes);
+      line.bytes.fill(0);
       if (parsed.kind === 'invalid') continue;
       const turn = await this.#turn(parsed.request.model, false);
       if (turn === undefined) return;
@@ -281,7 +282,10 @@ export class RunningBatch {
           this.#fault = fault;
           this.stop('closing');
         })
-        .finally(() => this.#items.delete(item));
+        .finally(() => {
+          parsed.request.body.fill(0);
+          this.#items.delete(item);
+        });
       this.#items.add(item);
     }
   }

@@ -132,7 +132,7 @@ export class Answers {
     return { completed: this.#files.completed?.bytes ?? 0, failed: this.#files.failed?.bytes ?? 0 };
   }
 
-  /** Makes an answer durable, before its usage is closed. Rejects with the system's error if it cannot be. */
+  /** Makes an answer durable, before its usage is closed, and overwrites its content. Rejects with the system's error if it cannot be. */
   async keep(kind: Kind, answer: Answer): Promise<void> {
     const { line, content, attempt, used, picodollars } = answer;
     const file = this.#files[kind];
@@ -140,6 +140,7 @@ export class Answers {
     const { position } = this.#spool;
     const facts = { line, attempt, used, picodollars };
     const { offset } = await file.append({ content, state: 'written', facts });
+    content.fill(0);
     const { files, output, error } = this.#options;
     files.appended(kind === 'failed' ? error : output, content.length);
     this.#unsettled.set(nameOf(answer), { file: file.pieces, offset, length: content.length, position });
