@@ -2,8 +2,8 @@
  * Usage in the columns of FOCUS 1.2 (FinOps Open Cost and Usage Specification), by which cost tools read what providers bill. One row
  * for each day, key, model, tier, version of the price list and kind of tokens. Costs are exact: quantity times unit price, to the last digit.
  */
-import { costOf, costsOf, formatUsd, type Costs, type Rates } from '../domain/money.js';
-import type { PriceList } from './prices.js';
+import { costsOf, formatUsd, type Costs, type Rates } from '../domain/money.js';
+import { BATCH_SUFFIX, type PriceList } from './prices.js';
 import type { TotalsRow } from './totals.js';
 
 /** What an operator chooses. */
@@ -115,7 +115,7 @@ export function* focusRows(
         EffectiveCost: cost,
         ListCost: cost,
         ListUnitPrice: unitPrice,
-        PricingCategory: row.tier === 'flex' ? 'Dynamic' : 'Standard',
+        PricingCategory: row.tier === 'flex' || row.priceVersion.endsWith(BATCH_SUFFIX) ? 'Dynamic' : 'Standard',
         PricingQuantity: String(meter.billed),
         SkuId: row.model,
         SkuMeter: meter.name,
@@ -172,7 +172,8 @@ export function costsOfRow(row: TotalsRow, prices: PriceList): Costs | undefined
   const { billed, picodollars } = row;
   if (picodollars === 0n) return { input: 0n, cachedInput: 0n, output: 0n };
   const rates = ratesOfRow(row, prices);
-  return rates && costOf(rates, billed) === picodollars ? costsOf(rates, billed) : undefined;
+  const costs = rates && costsOf(rates, billed);
+  return costs && costs.input + costs.cachedInput + costs.output === picodollars ? costs : undefined;
 }
 
 /** The rates of a row's version; undefined if the price list does not have them any more. */

@@ -49,7 +49,7 @@ const DECISION_RATE = 42_000n;
 const FREE: Rates = { input: 0n, cachedInput: 0n, output: 0n };
 
 /** Follows the version in records of requests that were priced at the rates of batches. No version can contain it. */
-const BATCH = '/batch';
+export const BATCH_SUFFIX = '/batch';
 
 /** Rates of a model that generates nothing, and whose reused input tokens cost the same. */
 export function inputRates(input: bigint): Rates {
@@ -78,7 +78,7 @@ export class PriceList {
   tariff(model: PricedModel, now: number, isBatch = false): Tariff {
     const version = this.#inForce(now);
     const reduced = isBatch && model.kind === 'chat' ? version?.batch?.get(model.id) : undefined;
-    if (version && reduced) return { version: version.version + BATCH, rates: reduced };
+    if (version && reduced) return { version: version.version + BATCH_SUFFIX, rates: reduced };
     const tariff = this.#tariff(model, now);
     if (!tariff) throw new Error('a model without a price');
     return tariff;
@@ -101,8 +101,8 @@ export class PriceList {
 
   /** The rates of `model` in a version; undefined if the list does not have them. */
   ratesOf(model: PricedModel, version: string): Rates | undefined {
-    const isBatch = version.endsWith(BATCH);
-    const name = isBatch ? version.slice(0, -BATCH.length) : version;
+    const isBatch = version.endsWith(BATCH_SUFFIX);
+    const name = isBatch ? version.slice(0, -BATCH_SUFFIX.length) : version;
     const found = this.#versions.find((each) => each.version === name);
     if (isBatch) return found?.batch?.get(model.id);
     return found && this.#rates(found, model);

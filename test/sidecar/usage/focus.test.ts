@@ -170,5 +170,9 @@ t.test('a row for each kind of tokens, or one if its rates are not known any mor
   t.match(exported({ ...decision, billed: decision.used, picodollars: 4_200_000n }), [
     { BilledCost: '0.0000042', SkuMeter: 'Input Tokens' },
   ]);
+  const categories = [ROW, { ...ROW, tier: 'flex' as const }, { ...ROW, priceVersion: 'v1/batch' }].map((row) => [
+    ...new Set(exported(row).map(({ PricingCategory: category }) => category)),
+  ]);
+  t.strictSame(categories, [['Standard'], ['Dynamic'], ['Dynamic']], 'on lent seats');
   t.equal(exported({ ...decision, billed: decision.used, picodollars: 4_200_000n }).length, 1, 'no row without tokens');
 });
