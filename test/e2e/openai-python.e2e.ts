@@ -33,8 +33,10 @@ function install(): void {
   writeFileSync(join(folder, 'installed'), '');
 }
 
+t.setTimeout(300_000);
+install();
+
 t.test('files and batches by OpenAI’s client for Python', async (t) => {
-  install();
   const dir = t.testdir();
   const [own, other] = [makeKey(), makeKey({ id: 'other', account: 'umbrella' })];
   const keys = join(dir, 'keys.json');
