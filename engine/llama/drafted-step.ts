@@ -63,9 +63,10 @@ export async function* draftedStep(
       const results = await Promise.all(
         parts.map(async (part, i): Promise<PartResult> => {
           const { words = [], drafted = 0, firstRow = 0 } = decoded[i] ?? {};
-          // Its next token waits for a mask, which the round after this one waits for.
-          if (!open[i] || (row > 0 && samplerOf(part).pending)) return NOTHING;
+          if (!open[i]) return NOTHING;
           open[i] = false;
+          // Its next token waits for a mask, which the round after this one waits for: its further rows are dropped.
+          if (row > 0 && samplerOf(part).pending) return NOTHING;
           const result = await samplerOf(part)
             .pickAt(firstRow + row)
             .catch(asFault);

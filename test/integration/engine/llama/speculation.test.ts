@@ -223,6 +223,34 @@ t.test('a reply near its end has no tokens too many, and the others of the step 
   }
 });
 
+t.test('a step of several replies drafts no more than it has time for', async (t) => {
+  known(t, EDITED, EDITED);
+  const draftedIn = async (stepMs: number): Promise<number> => {
+    const made = await loop(t, { stepMs });
+    const step = made.decoder.step.bind(made.decoder);
+    let drafted = 0;
+    made.decoder.step = async function* (parts, run) {
+      const running = step(parts, run);
+      for (;;) {
+        const { value, done } = await running.next();
+        // A reply that is alone in its step drafts by counts alone.
+        for (const each of parts.length > 1 ? value : [])
+          if (each.kind === 'token') drafted += each.speculation?.drafted ?? 0;
+        if (done === true) return value;
+        yield value;
+      }
+    };
+    const both = await Promise.all([0, 1].map((seed) => made.run(edit({ seed }))));
+    t.same(
+      both.map(({ tokens }) => tokens[0]),
+      [EDITED, EDITED],
+    );
+    return drafted;
+  };
+  t.equal(await draftedIn(0.001), 0);
+  t.ok((await draftedIn(1e9)) > 0);
+});
+
 t.test('drafts of another source than the text: they may be right or wrong, and the tokens are the same', async (t) => {
   const novel = Array.from({ length: 120 }, (_, i) => 100 + ((i * 31) % 400));
   known(t, novel);
@@ -302,6 +330,30 @@ t.test('under a grammar the same tokens, and a draft that it forbids ends there'
     [text, text.slice(0, 50)],
     'beside a reply without one',
   );
+});
+
+t.test('a reply whose masks come from another thread has its drafts dropped until its mask is there', async (t) => {
+  const text = [...model.tokenize('the cat and the dog and the bird and the fish '.repeat(4))].map(Number);
+  known(t, EDITED, text);
+  const addon = engineAddon() as { RaStepCosts: EngineAddon['RaStepCosts'] };
+  const Own = addon.RaStepCosts;
+  // Seven drafts in each step that may have some: for one of two replies alone none would be worth it.
+  addon.RaStepCosts = class extends Own {
+    constructor(alone: Float64Array) {
+      super(alone, DRAFT_LENGTHS.indexOf(7));
+    }
+  };
+  const made = await loop(t);
+  addon.RaStepCosts = Own;
+  // So many stacks that each mask is computed beside the steps.
+  const format = { markers: [], grammar: { gbnf: 'root ::= [a-z ]+', stacks: 10_000 } };
+  const masked = generateJob(text, { maxTokens: text.length, seed: 1, format });
+  const both = await Promise.all([edit(), masked].map((job) => made.run(job)));
+  t.same(
+    both.map(({ tokens }) => tokens[0]),
+    [EDITED, text],
+  );
+  t.ok(both[1]!.drafted > 0, 'it shared steps with drafts');
 });
 
 t.test('a call that begins within the drafts constrains the tokens after it', async (t) => {
