@@ -7,12 +7,13 @@
  * queuing, P. Goyal et al., 1996). Jobs of one scope take turns, input by input. So an input of an account that had none is in the
  * next step, however many inputs others have waiting, and accounts that always have some get tokens in the ratio of their weights.
  *
- * A new scope begins at the lowest virtual time of those that have inputs. One that has had some keeps its own, so that an account whose
- * next list arrives a moment after its last one was done loses nothing by the pause, and none gains by pauses. It is forgotten once it is
- * behind the others by more than one step's tokens over its weight.
+ * A new scope begins at the virtual time that the scope which was served last had before that: so it is before that one, also where each of
+ * the other's inputs fills a step. One that has had some keeps its own, so that an account whose next list arrives a moment after its last
+ * one was done loses nothing by the pause, and none gains by pauses. It is forgotten once it is behind the others by more than one step's
+ * tokens over its weight.
  *
- * A step's outputs are sent while the next step computes. No later step can read what an input left in llama.cpp's memory; once the loop
- * has had nothing to do for some time that memory is overwritten.
+ * A step's outputs are sent while the next step computes. No later step can read what an input left in llama.cpp's KV memory; once the
+ * loop has had nothing to do for some time that memory is overwritten. Encoders have none.
  */
 import type { CacheScope } from '../protocol/cache-key.js';
 import { processClock, type Clock } from '../protocol/clock.js';
@@ -85,7 +86,7 @@ export class PoolingLoop {
   readonly #clock: Clock;
   readonly #running = new Map<number, Running>();
   readonly #scopes = new Map<CacheScope, ScopeJobs>();
-  /** The virtual time of the scope that was served last. */
+  /** The virtual time of the scope that was served last, before that. */
   #servedTokens = 0;
   #outputs: Output[] = [];
   #step = 0;
@@ -161,18 +162,14 @@ export class PoolingLoop {
     const known = this.#scopes.get(scope);
     if (known && known.jobs.length > 0) return known;
     this.#forgetIdle();
-    const virtualTokens = this.#scopes.get(scope)?.virtualTokens ?? this.#lowestTokens;
+    const virtualTokens = this.#scopes.get(scope)?.virtualTokens ?? this.#servedTokens;
     const made = { weight, virtualTokens, jobs: [] };
     this.#scopes.set(scope, made);
     return made;
   }
 
-  get #lowestTokens(): number {
-    return this.#lowest()?.virtualTokens ?? this.#servedTokens;
-  }
-
   #forgetIdle(): void {
-    const lowest = this.#lowestTokens;
+    const lowest = this.#lowest()?.virtualTokens ?? this.#servedTokens;
     for (const [scope, { jobs, weight, virtualTokens }] of this.#scopes)
       if (jobs.length === 0 && virtualTokens < lowest - this.#limits.stepTokens / weight) this.#scopes.delete(scope);
   }

@@ -110,7 +110,15 @@ t.test('an input of an account that had none is in the next step', async (t) => 
   pooling.during = (step) => step === 5 && loop.embed(2, jobOf('b', inputs(1, 7)));
   loop.embed(1, jobOf('a', inputs(40, 1)));
   await ends(2);
-  t.same(pooling.steps[5], ['1x4', '7x4']);
+  t.same(pooling.steps[5], ['7x4', '1x4']);
+});
+
+t.test('also where each input of the other account fills a step', async (t) => {
+  const { pooling, loop, ends } = open();
+  pooling.during = (step) => step === 5 && loop.embed(2, jobOf('b', inputs(1, 7)));
+  loop.embed(1, jobOf('a', inputs(20, 1, 8)));
+  await ends(2);
+  t.same(pooling.steps[5], ['7x4'], 'it waits for one step');
 });
 
 t.test(
