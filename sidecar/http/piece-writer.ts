@@ -33,7 +33,8 @@ const KEEP_OPEN_MS = 4000;
  * what waits is then what was written in one go at most, and it is counted as that of other readers (backlog.ts).
  *
  * uWS does not tell when its buffer is empty, only when the socket has room. A space, written then, is taken at once only if nothing was
- * buffered before it.
+ * buffered before it. The response stays open for uWS until then, also at its end: a connection whose caller does not read brings no
+ * further request, and what waits for it stays counted.
  */
 export class PieceWriter implements BodyPieces, Backlogged {
   readonly id: number;
@@ -47,6 +48,8 @@ export class PieceWriter implements BodyPieces, Backlogged {
   #bytes = 0;
   #buffered = 0;
   #over = false;
+  /** All of the body was written. */
+  #isWhole = false;
   #waiting: Promise<void> | undefined;
   #settle: () => void = () => undefined;
   #cancelTimer: () => void = () => undefined;
@@ -77,7 +80,7 @@ export class PieceWriter implements BodyPieces, Backlogged {
   }
 
   write(text: string): void {
-    if (this.#over || text === '') return;
+    if (this.#over || this.#isWhole || text === '') return;
     const bytes = Buffer.from(text);
     this.#bytes += bytes.length;
     for (let at = 0; at < bytes.length; at += CORK_BYTES)
@@ -94,9 +97,13 @@ export class PieceWriter implements BodyPieces, Backlogged {
   }
 
   end(text: string): void {
-    if (this.#over) return;
     this.write(text);
-    if (this.#isOver()) return;
+    if (this.#over || this.#isWhole) return;
+    this.#isWhole = true;
+    if (this.#waiting === undefined) this.#finish();
+  }
+
+  #finish(): void {
     this.abandon();
     this.#res.cork(() => void this.#res.end(undefined, this.#closes));
     this.#owner.ended();
@@ -114,7 +121,7 @@ export class PieceWriter implements BodyPieces, Backlogged {
   }
 
   abort(): void {
-    if (this.#over) return;
+    if (this.#over || this.#isWhole) return;
     this.abandon();
     this.#res.close();
   }
@@ -125,10 +132,6 @@ export class PieceWriter implements BodyPieces, Backlogged {
     this.#cancelTimer();
     this.#count(0);
     this.#settle();
-  }
-
-  #isOver(): boolean {
-    return this.#over;
   }
 
   /** Whether the socket has everything that was written before. */
@@ -146,6 +149,7 @@ export class PieceWriter implements BodyPieces, Backlogged {
     this.#waiting = undefined;
     this.#count(0);
     this.#settle();
+    if (this.#isWhole) this.#finish();
   }
 
   #keepOpen(): void {

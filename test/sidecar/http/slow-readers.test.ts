@@ -1,7 +1,7 @@
 /** Slow readers over real sockets. The kernel’s own buffers fill first: some MiB. */
 import t from 'tap';
 import type { Signal } from '../../../sidecar/lib/abort.js';
-import type { EventStream } from '../../../sidecar/http/exchange.js';
+import type { BodyPieces, EventStream } from '../../../sidecar/http/exchange.js';
 import type { ReaderCut } from '../../../sidecar/http/uws-exchange.js';
 import { deferred, serve } from '../../support/http-server.js';
 import type { RawConnection } from '../../support/raw-http.js';
@@ -115,6 +115,47 @@ t.test('past the total the reader that is furthest behind is cut off', async (t)
   t.match(cuts, [{ reason: 'total' }]);
   t.equal(all.filter(({ gone }) => gone.aborted).length, 1);
 });
+
+t.test(
+  'a body in pieces that has ended and is not read stays counted, and its connection brings no request',
+  async (t) => {
+    let next = deferred<BodyPieces>();
+    const running = await serve(t, (exchange) => next.resolve(exchange.pieces()), { limits: LIMITS });
+    const { server } = running;
+    /** A caller that stops reading before the end. */
+    const unread = async (): Promise<{ caller: RawConnection; count: number }> => {
+      next = deferred();
+      const caller = await running.connect();
+      caller.request('GET', '/');
+      const pieces = await next.promise;
+      caller.socket.pause();
+      pieces.write('[0');
+      let count = 1;
+      for (const before = server.bufferedBytes; server.bufferedBytes === before; count += 1) {
+        pieces.write(`,"${FRAME}"`);
+        await turn();
+      }
+      pieces.end(']');
+      // As a request's context does once its route is done.
+      pieces.abort();
+      await turn();
+      return { caller, count };
+    };
+    const { caller, count } = await unread();
+    t.ok(server.bufferedBytes > 0, 'it waits for the reader');
+    caller.socket.resume();
+    t.equal((JSON.parse((await caller.response()).body) as unknown[]).length, count);
+    t.equal(server.bufferedBytes, 0);
+    caller.request('OPTIONS', '/');
+    t.equal((await caller.response()).status, 204, 'then the connection continues');
+    const { caller: other } = await unread();
+    other.request('OPTIONS', '/');
+    // Two bodies and the request between them.
+    await running.ended(3);
+    t.match(running.ends.at(-1), { outcome: 'gone' }, 'its connection is closed');
+    t.equal(server.bufferedBytes, 0);
+  },
+);
 
 t.test('a sender can ask for the unread bytes, and skip what would wait', async (t) => {
   const { open, cuts } = await streams(t);
