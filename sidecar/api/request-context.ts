@@ -317,7 +317,8 @@ export class RequestContext {
       this.ended(200, error);
       return;
     }
-    if (this.#pieces) {
+    // Nothing of a batch's line is sent before its end.
+    if (this.#pieces && !this.item) {
       this.#pieces.abort();
       this.ended(200, error);
       return;
