@@ -6,6 +6,7 @@
  */
 import type { EmbeddingParams, RerankParams } from '../contracts/requests.js';
 import { vectorsHead, vectorsTail, vectorText, rankedText, type Encoding } from '../contracts/input-answers.js';
+import type { Engine } from '../engine-client/engine.js';
 import type { Clock } from '../lib/clock.js';
 import type { BodyPieces } from '../http/exchange.js';
 import * as refusals from './refusals.js';
@@ -26,10 +27,13 @@ import {
  */
 const PART_MS = 100;
 
-/** Tokens of the first part, and bounds of those of later ones: the time that a token takes is not known, or measured badly. */
+/** Tokens of the first part, at most, and bounds of those of later ones: the time that a token takes is not known, or measured badly. */
 const FIRST_TOKENS = 4096;
 const LEAST_TOKENS = 512;
 const MOST_TOKENS = 65_536;
+
+/** By engine: tokens of a part that would have taken PART_MS, as its last part of LEAST_TOKENS or more took. */
+const lastWanted = new WeakMap<Engine, number>();
 
 /** Numbers of a part's results, unless it has one input: some 7 MB of text, which wait in memory for a caller who reads slowly. */
 const PART_NUMBERS = 524_288;
@@ -144,7 +148,8 @@ function workOf(
       ({ truncated } = tokens);
       context.promptTokens = tokens.tokens.length;
       const inputs = Math.floor(PART_NUMBERS / Math.max(1, model.engine.facts?.width ?? tokens.width));
-      parts = new Parts(tokens, { scope: model.scopeOf(account), weight }, { inputs, clock: services.clock });
+      const { clock } = services;
+      parts = new Parts(tokens, { scope: model.scopeOf(account), weight }, { inputs, clock, engine: model.engine });
       return {
         kind: 'planned',
         needs: {
@@ -183,24 +188,27 @@ class Parts {
   readonly #tokens: InputTokens;
   readonly #common: { readonly scope: string; readonly weight: number };
   readonly #clock: Clock;
+  readonly #engine: Engine;
   readonly #inputs: number;
   /** The first input of the next part, and its first token. */
   #input = 0;
   #token = 0;
   #partTokens = 0;
   #begunAt = 0;
-  #wanted = FIRST_TOKENS;
+  #wanted: number;
 
   /** `inputs`: of a part, at most. */
   constructor(
     tokens: InputTokens,
     common: { readonly scope: string; readonly weight: number },
-    { inputs, clock }: { readonly inputs: number; readonly clock: Clock },
+    { inputs, clock, engine }: { readonly inputs: number; readonly clock: Clock; readonly engine: Engine },
   ) {
     this.#tokens = tokens;
     this.#common = common;
     this.#inputs = inputs;
     this.#clock = clock;
+    this.#engine = engine;
+    this.#wanted = Math.min(FIRST_TOKENS, lastWanted.get(engine) ?? FIRST_TOKENS);
   }
 
   /** The next part, of one input at least; undefined if there is none. */
@@ -238,6 +246,8 @@ class Parts {
     const ms = Math.max(1, this.#clock.now() - this.#begunAt);
     const wanted = (this.#partTokens / ms) * PART_MS;
     this.#wanted = Math.min(MOST_TOKENS, Math.max(LEAST_TOKENS, wanted));
+    // Of a few tokens most of the time is not theirs.
+    if (this.#partTokens >= LEAST_TOKENS) lastWanted.set(this.#engine, this.#wanted);
   }
 }
 

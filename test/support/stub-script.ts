@@ -111,6 +111,9 @@ export const HELD_CACHE: CacheCounts = {
   evictions: { ...NO_CACHE.evictions, room: 5 },
 };
 
+/** After the results of a list with an input that selects `paced` its end comes so late, ms. */
+export const SLOW_LIST_MS = 500;
+
 /** The time of a paced job for a token, ms. */
 export const PACED_MS = 5;
 
