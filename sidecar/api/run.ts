@@ -21,7 +21,15 @@ import type { Lease, ReleaseReason, Ticket, TicketOutcome } from '../admission/t
 import type { Params } from '../contracts/requests.js';
 import type { ContractError } from '../domain/errors.js';
 import { CLASS_WEIGHTS, TIER_CLASSES } from '../domain/service-class.js';
-import type { EmbedJob, EngineJob, GenerateJob, JobFault, JobHandle, ScoreJob } from '../engine-client/engine.js';
+import type {
+  EmbedJob,
+  EngineJob,
+  GenerateJob,
+  JobFault,
+  JobHandle,
+  ProcessHold,
+  ScoreJob,
+} from '../engine-client/engine.js';
 import type { Exchange } from '../http/exchange.js';
 import { AbortHandle } from '../lib/abort.js';
 import type { Tokenized } from '../prompts/prompt-maker.js';
@@ -39,6 +47,12 @@ import { UsageSession } from './usage-session.js';
  * before it has the new prompt.
  */
 const MAX_REMAKES = 4;
+
+/**
+ * How long a process with replaced weights is kept for the next part of a list that waits for its caller to read, or for a seat, ms. The
+ * part that comes later finds other weights, and the list fails.
+ */
+const HOLD_MS = 60_000;
 
 /** How a request ends. */
 type End = { readonly kind: 'done' } | Stop;
@@ -179,6 +193,8 @@ class Run {
   readonly #begun: Begun;
   #plan: Plan | undefined;
   #images: JobImages | undefined;
+  /** Of the process that began its first part. */
+  #hold: ProcessHold | undefined;
 
   constructor(begun: Begun) {
     this.#begun = begun;
@@ -291,6 +307,8 @@ class Run {
           const seated = await this.#afterRecall(lease);
           if ('kind' in seated) return seated;
           lease = seated;
+        } else if (attempt.kind === 'stale' && parts > 0) {
+          return failed(refusals.weightsChanged(), 'failed');
         } else if (attempt.kind === 'stale' && remakes < MAX_REMAKES) {
           remakes += 1;
           const made = await this.#promptAgain(lease.replica);
@@ -307,6 +325,7 @@ class Run {
       }
     } finally {
       this.#images?.close();
+      this.#letGo();
       // The caller's answer does not wait for the engine.
       if (engineStopped) void engineStopped.then(() => lease.release(reason));
       else lease.release(reason);
@@ -315,8 +334,10 @@ class Run {
 
   /** Waits for a seat for the next part of the work. Returns its lease, or why there is none. */
   async #nextTurn(lease: Lease, { job, after }: NextPart): Promise<Lease | Stop> {
-    const { context } = this.#begun;
+    const { context, services } = this.#begun;
+    const cancelTimer = services.clock.after(HOLD_MS, () => this.#letGo());
     const outcome = await lease.nextTurn(after);
+    cancelTimer();
     // A part of the work was done, so that it is not a refusal.
     if (outcome.kind === 'refused' && outcome.reason !== 'deadline')
       return failed(refusals.engineFault({ kind: 'lost', started: true }), 'failed');
@@ -324,6 +345,11 @@ class Run {
     if (this.#plan) this.#plan.job = job;
     context.seatedAgain(outcome.lease);
     return outcome.lease;
+  }
+
+  #letGo(): void {
+    this.#hold?.release();
+    this.#hold = undefined;
   }
 
   /** Its attempt on a lent seat costs nothing and is begun again on the next seat. */
@@ -379,6 +405,7 @@ class Run {
               if (this.#plan) this.#plan.job = undefined;
               prepared.body.begun();
             }
+            if (work.next !== undefined) this.#hold ??= job?.hold?.();
             context.started(cachedTokens);
             work.started?.(weightVersion);
           },
@@ -425,7 +452,7 @@ class Run {
         : results.kind === 'score'
           ? { kind: results.kind, job: sent as ScoreJob, receiver: { ...results, ...events } }
           : { kind: results.kind, job: sent as EmbedJob, receiver: { ...results, ...events } };
-    return engine.run(asked, replica, needs.prefix);
+    return engine.run(asked, replica, needs.prefix, this.#hold);
   }
 }
 

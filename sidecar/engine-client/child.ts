@@ -160,6 +160,7 @@ export class EngineChild {
    */
   close(graceMs: number): Promise<void> {
     this.#over = true;
+    this.mux.end();
     return this.#process.close(graceMs, { v: PROTOCOL_VERSION, kind: 'shutdown' } satisfies ToEngine);
   }
 

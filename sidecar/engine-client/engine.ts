@@ -83,6 +83,17 @@ export interface JobHandle {
   readonly limit?: (limit: ReplyLimit) => void;
   /** The job continues with one seat less, except its last; `seatFreed` is called on its receiver once that seat is free. */
   readonly reduceSeats: () => void;
+  /** Keeps its process for the later parts of the same work. Absent: no job of this kind is a part. */
+  readonly hold?: () => ProcessHold;
+}
+
+/** A process that began a part of a request's work and is kept for the later ones, also once other weights have taken its place. */
+export interface ProcessHold {
+  readonly weightVersion: string;
+  /** As {@link Engine.run} does, on this process; undefined if it has ended. */
+  readonly run: (job: EngineJob) => JobHandle | undefined;
+  /** The process need not be kept any more. Idempotent. */
+  readonly release: () => void;
 }
 
 export type EngineState = 'unloaded' | 'cold' | 'ready' | 'lost';
@@ -122,9 +133,10 @@ export interface Engine {
   wake(): void;
   /**
    * Starts a job on the replica with this index. When that is not ready, the receiver's `failed` is called (lost, not started)
-   * before the next tick ends. `prefix`: its prompt's chain hashes, as the queue had them.
+   * before the next tick ends. `prefix`: its prompt's chain hashes, as the queue had them. `hold`: of the process that began the work of
+   * which it is a part; the job runs there if the replica has other weights by now.
    */
-  run(job: EngineJob, replica: number, prefix: Uint32Array): JobHandle;
+  run(job: EngineJob, replica: number, prefix: Uint32Array, hold?: ProcessHold): JobHandle;
   /**
    * The prefixes from which a job of this replica can start: in its free sequences, its prefix cache and the caches that it can
    * restore from; by the last reports.

@@ -5,7 +5,15 @@
 import { PROTOCOL_VERSION, type ToEngine } from '../../engine/protocol/messages.js';
 import type { Output, ReplyLimit } from '../../engine/protocol/jobs.js';
 import { IdMap } from '../lib/id-map.js';
-import type { EmbedReceiver, EngineJob, GenerationReceiver, JobFault, JobHandle, ScoreReceiver } from './engine.js';
+import type {
+  EmbedReceiver,
+  EngineJob,
+  GenerationReceiver,
+  JobFault,
+  JobHandle,
+  ProcessHold,
+  ScoreReceiver,
+} from './engine.js';
 
 /** Bound of concurrent jobs. Every job holds a seat, so this only catches a bug of a route. */
 export const MAX_JOBS = 1024;
@@ -55,6 +63,9 @@ export class Mux {
   readonly #cancelling = new Map<number, { readonly settle: () => void; readonly confirmed: Promise<void> }>();
   #lastId = 0;
   #onIdle: (() => void) | undefined;
+  /** Lists of inputs that keep the process for their next parts. */
+  #holds = 0;
+  #ended = false;
   /** This and the next are facts that the engine reported (EngineFacts). */
   confirmsCancels = false;
   weightVersion = '';
@@ -83,7 +94,7 @@ export class Mux {
     return this.#jobs.values().filter((job) => job.kind === 'generate' && job.missingImages.size > 0).length;
   }
 
-  /** Calls `fn` once, when all jobs have ended and all cancels are confirmed; perhaps at once. */
+  /** Calls `fn` once, when all jobs have ended, all cancels are confirmed and nothing holds the process; perhaps at once. */
   whenIdle(fn: () => void): void {
     this.#onIdle = fn;
     this.#checkIdle();
@@ -101,6 +112,27 @@ export class Mux {
       reduceSeats: () => this.#reduceSeats(id),
       supply: (image, values) => this.#supply(id, image, values),
       limit: (limit) => this.#limit(id, limit),
+      ...(asked.kind === 'embed' && { hold: () => this.#hold() }),
+    };
+  }
+
+  /** The process takes no further jobs, also from those who hold it. */
+  end(): void {
+    this.#ended = true;
+  }
+
+  #hold(): ProcessHold {
+    let held = true;
+    this.#holds += 1;
+    return {
+      weightVersion: this.weightVersion,
+      run: (job) => (this.#ended ? undefined : this.run(job)),
+      release: () => {
+        if (!held) return;
+        held = false;
+        this.#holds -= 1;
+        this.#checkIdle();
+      },
     };
   }
 
@@ -130,6 +162,7 @@ export class Mux {
    */
   lost(kind: 'lost' | 'protocol'): void {
     const jobs = this.#jobs.values();
+    this.end();
     this.#jobs.clear();
     for (const id of [...this.#cancelling.keys()]) this.#confirmCancelled(id);
     for (const { receiver, started } of jobs) fail(receiver, { kind: started ? kind : 'lost', started }, this.#onThrow);
@@ -164,7 +197,7 @@ export class Mux {
   }
 
   #checkIdle(): void {
-    if (this.#jobs.size + this.#cancelling.size > 0) return;
+    if (this.#jobs.size + this.#cancelling.size + (this.#ended ? 0 : this.#holds) > 0) return;
     const idle = this.#onIdle;
     this.#onIdle = undefined;
     idle?.();

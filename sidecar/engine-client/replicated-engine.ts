@@ -9,6 +9,7 @@ import type {
   EngineJob,
   EngineState,
   JobHandle,
+  ProcessHold,
   Replaced,
 } from './engine.js';
 import { NO_PREFIXES, type PrefixIndex } from './prefixes.js';
@@ -118,10 +119,11 @@ export class ReplicatedEngine implements Engine {
     for (const replica of this.replicas) replica.wake();
   }
 
-  run(job: EngineJob, replica: number, prefix: Uint32Array): JobHandle {
+  run(job: EngineJob, replica: number, prefix: Uint32Array, hold?: ProcessHold): JobHandle {
     for (const each of this.replicas) each.touch();
     const taking = this.#at(replica);
-    return taking.run(this.#withOthers(job, taking, prefix));
+    const isAlike = taking.state === 'ready' && taking.facts?.weightVersion === hold?.weightVersion;
+    return (isAlike ? undefined : hold?.run(job)) ?? taking.run(this.#withOthers(job, taking, prefix));
   }
 
   heldPrefixes(replica: number): PrefixIndex {

@@ -1,11 +1,18 @@
 /** POST /v1/embeddings and POST /v1/rerank over HTTP, with stub engines: bodies, refusals, usage, and answers in pieces. */
+import { randomUUID } from 'node:crypto';
 import { once } from 'node:events';
+import { mkdirSync, symlinkSync } from 'node:fs';
+import type { Socket } from 'node:net';
+import { join } from 'node:path';
+import OpenAI, { toFile } from 'openai';
 import t, { type Test } from 'tap';
+import { answersIn, ended } from '../support/batch-client.js';
 import { errorOf } from '../support/error-answer.js';
-import { ACME, chatBody, decisionBody, type InProcess } from '../support/in-process.js';
+import { ACME, chatBody, decisionBody, InProcess } from '../support/in-process.js';
+import { embeddedTestModel, testModel } from '../support/models.js';
 import { lastClose, startPriced } from '../support/priced-sidecar.js';
 import type { RawResponse } from '../support/raw-http.js';
-import { eventually } from '../support/processes.js';
+import { eventually, isRunning } from '../support/processes.js';
 import { STUB_JOB } from '../support/stub-script.js';
 
 const EMBEDDINGS = '/v1/embeddings';
@@ -188,6 +195,13 @@ t.test('POST /v1/embeddings, beside all other models', async (t) => {
     t.ok(lastClose(sidecar).promptTokens <= 4096, 'the parts that no engine had are not');
   });
 
+  await t.test('the first part of a list is as long as the time that those before it took lets it be', async (t) => {
+    const some = (first: number): number[][] => [[first], ...Array.from({ length: 200 }, () => [7, 8, 8, 8])];
+    t.equal((await ask({ input: some(STUB_JOB.paced) })).usage.prompt_tokens, 801);
+    t.equal((await sidecar.post(EMBEDDINGS, { model: 'embed', input: some(STUB_JOB.fail) })).status, 502);
+    t.ok(lastClose(sidecar).promptTokens <= 512, `${lastClose(sidecar).promptTokens} tokens`);
+  });
+
   await t.test('a caller who leaves gives its seat back between two inputs', async (t) => {
     const left = await sidecar.begin(EMBEDDINGS, { model: 'embed', input: [[7], [STUB_JOB.hold]] });
     await sidecar.until('ra_sidecar_seats_busy{model="embed"}', 1);
@@ -295,7 +309,8 @@ t.test('2,048 vectors of 4,096 numbers', async (t) => {
   /** Their text has 45 MB. */
   const inputs = Array.from({ length: 2048 }, () => [7, 8]);
 
-  await t.test('a slow reader: one part waits in memory, and the next one for the reader', async (t) => {
+  /** A list whose reader has stopped, between two parts. */
+  const unread = async (): Promise<Socket> => {
     const { socket } = await sidecar.begin(EMBEDDINGS, { model: 'embed', input: inputs, encoding_format: 'base64' });
     socket.removeAllListeners('data');
     socket.pause();
@@ -303,21 +318,86 @@ t.test('2,048 vectors of 4,096 numbers', async (t) => {
       'a part waits and nothing is computed',
       async () => (await sidecar.metric(buffered)) > 0 && (await sidecar.metric(busy)) === 0,
     );
+    return socket;
+  };
+  /** Reads all of it, and returns its end. */
+  const read = async (socket: Socket): Promise<string> => {
+    let end = '';
+    socket.on('data', (bytes: Buffer) => (end = (end + bytes.toString('latin1')).slice(-200)));
+    socket.resume();
+    await eventually('it is read, all of it', () => end.endsWith('\r\n0\r\n\r\n'));
+    return end;
+  };
+
+  await t.test('a slow reader: one part waits in memory, and the next one for the reader', async (t) => {
+    const socket = await unread();
     const waits = await sidecar.metric(buffered);
     t.ok(waits < 4 * MIB, `${waits} bytes`);
     // What runs ends as a chat's reply would; what begins is refused.
     sidecar.spool.health = { ok: false, why: 'write' };
     const refused = await sidecar.post(EMBEDDINGS, { model: 'embed', input: 'a' });
     t.match({ status: refused.status, ...errorOf(refused) }, { status: 503, code: 'spool_unhealthy' });
-    let end = '';
-    socket.on('data', (bytes: Buffer) => (end = (end + bytes.toString('latin1')).slice(-200)));
-    socket.resume();
-    await eventually('it is read, all of it', () => end.endsWith('\r\n0\r\n\r\n'));
+    const end = await read(socket);
     t.match(end, /"usage":\{"prompt_tokens":4096,/);
     t.ok(socket.bytesRead > 40 * MIB);
     t.equal(await sidecar.metric('ra_sidecar_readers_cut_total{reason="total"}'), 0);
     sidecar.spool.health = { ok: true };
     t.match(lastClose(sidecar), { outcome: 'done', promptTokens: 4096 });
+  });
+
+  /** Other weights of the model: the stub that they are makes vectors of the same width. `reader`: keeps its connection meanwhile. */
+  const reload = async (file: string, reader: Socket): Promise<void> => {
+    // uWS closes a connection whose caller has read nothing for 10 s.
+    const sips = setInterval(() => {
+      const most = reader.bytesRead + MIB;
+      const pause = (): void => {
+        if (reader.bytesRead >= most) reader.pause().off('data', pause);
+      };
+      reader.on('data', pause).resume();
+    }, 3000);
+    const at = join(sidecar.dir, randomUUID());
+    mkdirSync(at);
+    const path = join(at, JSON.stringify({ width: 4096 }));
+    symlinkSync(file, path);
+    const reloaded = await fetch(`http://127.0.0.1:${sidecar.app.operatorsPort}/models/reload`, {
+      method: 'POST',
+      headers: { 'content-type': 'application/json' },
+      body: JSON.stringify({ model: 'embed', file: path }),
+    });
+    t.match(await reloaded.json(), { replicas: 1, file: path });
+    clearInterval(sips);
+  };
+  const pids = (): number[] =>
+    sidecar.lines.filter(({ event }) => event === 'engine forked').map(({ pid }) => Number(pid));
+
+  await t.test(
+    'weights that are replaced while its answer is sent: the rest is of those that it began with',
+    async (t) => {
+      const socket = await unread();
+      await reload(await testModel(), socket);
+      const next = await sidecar.post(EMBEDDINGS, { model: 'embed', input: inputs.slice(0, 2) });
+      t.equal(next.status, 200, 'others have the new ones');
+      const end = await read(socket);
+      t.match(end, /"usage":\{"prompt_tokens":4096,/);
+      t.match(lastClose(sidecar), { outcome: 'done', promptTokens: 4096 });
+      const [first = NaN] = pids();
+      await eventually('the replaced process ends', () => !isRunning(first));
+    },
+  );
+
+  await t.test('where the process that began it is lost, no vector of other weights follows: it is cut', async (t) => {
+    const socket = await unread();
+    const closed = once(socket, 'end');
+    const [, second = NaN] = pids();
+    await reload(await embeddedTestModel(), socket);
+    process.kill(second, 'SIGKILL');
+    await eventually('it is lost', () => !isRunning(second));
+    socket.resume();
+    await closed;
+    await eventually('it is closed', () => lastClose(sidecar).outcome === 'failed');
+    const { promptTokens, price } = lastClose(sidecar);
+    t.ok(promptTokens < 4096, String(promptTokens));
+    t.equal(price?.picodollars, String(promptTokens * VECTOR_RATE));
   });
 
   await t.test('what is made is sent: its first vectors come while the engine computes the last ones', async (t) => {
@@ -351,6 +431,29 @@ t.test('2,048 vectors of 4,096 numbers', async (t) => {
     t.ok(promptTokens > 400 && promptTokens <= 512, String(promptTokens));
     t.equal(price?.picodollars, String(promptTokens * VECTOR_RATE));
   });
+});
+
+t.test('a line of a batch whose long list fails midway is tried again, and then has its error', async (t) => {
+  const sidecar = await InProcess.start(t, {
+    models: [{ id: 'embed', kind: 'embedding', contextPerSeat: 64, width: 4096 }],
+    config: { contract: 'compatible', batch: { store: 'memory' } },
+  });
+  const client = new OpenAI({ apiKey: 'good', baseURL: `http://127.0.0.1:${sidecar.port}/v1`, maxRetries: 0 });
+  const body = { model: 'embed', input: [...Array.from({ length: 200 }, () => [7]), [STUB_JOB.fail]] };
+  const line = JSON.stringify({ custom_id: 'a', method: 'POST', url: EMBEDDINGS, body });
+  const input = await client.files.create({ file: await toFile(Buffer.from(line), 'in'), purpose: 'batch' });
+  const { id } = await client.batches.create({
+    input_file_id: input.id,
+    endpoint: EMBEDDINGS,
+    completion_window: '24h',
+  });
+  const batch = await ended(client, id);
+  t.match(batch, { status: 'completed', request_counts: { total: 1, completed: 0, failed: 1 } });
+  t.match(await answersIn(client, batch.error_file_id), [{ response: { status_code: 502 } }]);
+  t.same(
+    sidecar.spool.records.filter(({ kind }) => kind === 'close').map(({ outcome }) => outcome),
+    ['failed', 'failed', 'failed'],
+  );
 });
 
 t.test('under the compatible contract quotas count the tokens of inputs', async (t) => {

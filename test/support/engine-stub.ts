@@ -18,6 +18,7 @@ import {
   HELD_TOKENS,
   PACED_MS,
   REUSED_TOKENS,
+  SLOW_LIST_MS,
   STEADY_MS,
   STUB_JOB,
   STUB_TOP_K,
@@ -85,7 +86,7 @@ function start(setup: EngineSetup): void {
     seats: setup.seats,
     contextPerSeat: setup.contextPerSeat,
     vocabulary: 256,
-    weightVersion: 'stub',
+    weightVersion: setup.weights?.version ?? 'stub',
     labelsVerified: true,
     threads: 1,
     gpu: false,
@@ -311,7 +312,7 @@ function score(id: number, job: ScoreJob): void {
 /** A result for each input, one message each; the first token of an input selects what becomes of the job there. */
 function embed(id: number, { tokens, lengths }: EmbedJob): void {
   started(id);
-  let at = 0;
+  let [at, endsMs] = [0, 0];
   for (const length of lengths) {
     const first = tokens[at] ?? 0;
     at += length;
@@ -324,10 +325,12 @@ function embed(id: number, { tokens, lengths }: EmbedJob): void {
       return;
     }
     if (first === STUB_JOB.segv) process.kill(process.pid, 'SIGSEGV');
+    if (first === STUB_JOB.paced) endsMs = SLOW_LIST_MS;
     const values = new Float32Array(width ?? STUB_WIDTH).map((_, i) => (i === 0 ? length / 64 : 0.25));
     emit({ id, kind: 'vectors', count: 1, values });
   }
-  emit({ id, kind: 'done' });
+  if (endsMs === 0) emit({ id, kind: 'done' });
+  else setTimeout(() => emit({ id, kind: 'done' }), endsMs);
 }
 
 function everything(id: number): void {

@@ -3,6 +3,8 @@ import { NO_REPORT } from '../../../engine/protocol/messages.js';
 import { PREFIX_CHUNK } from '../../../engine/protocol/cache-key.js';
 import { tokenPrompt } from '../../../engine/protocol/prompt.js';
 import type {
+  EmbedJob,
+  EmbedReceiver,
   EngineFacts,
   EngineJob,
   EngineState,
@@ -114,6 +116,32 @@ t.test('a job goes to the replica that its lease names, and prevents the others 
     ],
   );
   t.throws(() => engine.run(CHAT, 3, PREFIX), /does not have/);
+});
+
+t.test('a part of a list runs on the process that began the list, where its seat is of other weights', async (t) => {
+  const { engine, replicas } = three();
+  const [replica] = replicas;
+  const part: EngineJob = {
+    kind: 'embed',
+    job: JOB as unknown as EmbedJob,
+    receiver: RECEIVER as unknown as EmbedReceiver,
+  };
+  const handle: JobHandle = { cancel: () => undefined, reduceSeats: () => undefined };
+  let process: JobHandle | undefined = handle;
+  const hold = { weightVersion: 'w', run: () => process, release: () => undefined };
+  const isHeld = (): boolean => engine.run(part, 0, PREFIX, hold) === handle;
+  replica.facts = FACTS;
+  t.ok(isHeld(), 'its seat’s replica is not ready: it makes room for other weights');
+  replica.state = 'ready';
+  t.notOk(isHeld(), 'it has the same weights');
+  replica.facts = { ...FACTS, weightVersion: 'other' };
+  t.ok(isHeld());
+  process = undefined;
+  t.notOk(isHeld(), 'the process has ended');
+  t.strictSame(
+    replica.calls.filter((call) => call !== 'touch'),
+    ['embed', 'embed'],
+  );
 });
 
 t.test('what one replica has saved counts for those with equal states, and jobs name where it is', async (t) => {

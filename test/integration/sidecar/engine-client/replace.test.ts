@@ -5,12 +5,12 @@ import { runChat } from '../../../support/generate-job.js';
 import t, { type Test } from 'tap';
 import type { Clock } from '../../../../sidecar/lib/clock.js';
 import { StartGate } from '../../../../sidecar/engine-client/start-gate.js';
-import type { Replaced } from '../../../../sidecar/engine-client/engine.js';
+import type { EngineJob, JobHandle, ProcessHold, Replaced } from '../../../../sidecar/engine-client/engine.js';
 import type { EngineTiming } from '../../../../sidecar/engine-client/restart-policy.js';
 import { EngineHarness, keepingClock, stubJob, STUB_ENTRY } from '../../../support/engine-harness.js';
 import { eventually } from '../../../support/processes.js';
 import { RecordingReceiver } from '../../../support/recording-receiver.js';
-import { HELD_TOKENS, type StubScript } from '../../../support/stub-script.js';
+import { HELD_TOKENS, STUB_JOB, type StubScript } from '../../../support/stub-script.js';
 
 type More = ConstructorParameters<typeof EngineHarness>[3];
 
@@ -96,6 +96,62 @@ t.test('beside: new jobs go to the new process, and the old one ends with its la
   // This process learns of its end a moment later.
   await eventually('another may be loaded', async () => (await replace(harness)).kind === 'replaced');
   t.same(harness.lost, [], 'none of it is a loss');
+});
+
+/** Starts a part of a list, whose first token selects what the stub does. */
+function part(
+  run: (job: EngineJob) => JobHandle | undefined,
+  first = 7,
+): { readonly receiver: RecordingReceiver; readonly handle: JobHandle | undefined } {
+  const receiver = Object.assign(new RecordingReceiver(), { vectors: () => undefined });
+  const job = { seats: 1, scope: 'a', weight: 1, tokens: Uint32Array.of(first), lengths: Uint32Array.of(1) } as const;
+  return { receiver, handle: run({ kind: 'embed', job, receiver }) };
+}
+
+/** Ends one part of a list, whose next ones may follow. */
+async function held({ engine }: EngineHarness): Promise<ProcessHold> {
+  const { receiver, handle } = part((job) => engine.run(job));
+  t.equal(await receiver.ended, 'done');
+  const found = handle?.hold?.();
+  if (!found) throw new Error('its process cannot be held');
+  return found;
+}
+
+t.test('a list that is between two parts keeps the process that began it, which ends after the list', async (t) => {
+  for (const how of ['beside', 'after'] as const) {
+    const { port, next } = await lifelines(t);
+    const connected = next();
+    const harness = await launched(t, { lifeline: port }, { closeMs: 20_000 });
+    const before = harness.engine.pid ?? NaN;
+    const dead = once(await connected, 'close');
+    const list = await held(harness);
+    const replaced = replace(harness, {}, how);
+    if (how === 'beside') t.same(await replaced, { kind: 'replaced' });
+    const second = part(list.run);
+    t.equal(await second.receiver.ended, 'done', how);
+    t.doesNotThrow(() => process.kill(before, 0), 'a part has ended and the list has not');
+    const last = part(list.run, STUB_JOB.hold);
+    await last.receiver.begun;
+    list.release();
+    list.release();
+    t.doesNotThrow(() => process.kill(before, 0), 'a job runs');
+    void last.handle?.cancel();
+    await dead;
+    t.same(await replaced, { kind: 'replaced' });
+    t.equal(part(list.run).handle, undefined, 'nothing is sent to a process that has ended');
+    await echoed(harness);
+  }
+});
+
+t.test('a process that is lost or closed is held no more', async (t) => {
+  const harness = await launched(t);
+  const list = await held(harness);
+  await replace(harness);
+  process.kill(forkedPids(harness)[0] ?? NaN, 'SIGKILL');
+  await eventually('it is lost', () => Promise.resolve(part(list.run).handle === undefined));
+  const other = await held(harness);
+  await harness.engine.close();
+  t.equal(part(other.run).handle, undefined);
 });
 
 t.test('a further replacement waits until the jobs of the process before the present one have ended', async (t) => {
