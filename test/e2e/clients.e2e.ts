@@ -184,7 +184,7 @@ const CLIENTS: Readonly<Record<string, readonly string[]>> = {
     'errors',
     ...FAULTS,
   ],
-  embeddings: ['openai-5', 'openai-6', 'openai-7', 'langchain', 'llamaindex', 'ai'],
+  embeddings: ['openai-5', 'openai-6', 'openai-7', 'langchain', 'llamaindex', 'ai', 'cohere', 'ai-cohere'],
   instructor: [
     'list',
     'whole',
@@ -222,9 +222,11 @@ install();
 /** The embedded model completes its calls; a model of random weights does not. */
 const file = join(sourceRoot, 'engine/assets/seedling.gguf');
 const EMBED = 'ra-tiny-embed';
+const RANK = 'ra-tiny-rank';
 const models = [
   { id: CHAT, kind: 'chat', file, seats: 2, contextPerSeat: 8192 },
   { id: EMBED, kind: 'embedding', file: await poolingModel('mean'), seats: 8, contextPerSeat: 512 },
+  { id: RANK, kind: 'rerank', file: await poolingModel('rank'), seats: 8, contextPerSeat: 512 },
 ];
 const limited = makeKey({
   limits: { chat: { inFlight: 1, perMinute: 1000 } },
@@ -286,6 +288,7 @@ for (const [client, steps] of Object.entries(CLIENTS)) {
         RA_LIMITED_KEY: limited.key,
         RA_MODEL: CHAT,
         RA_EMBED: EMBED,
+        RA_RANK: RANK,
         RA_CONTROL: controlUrl,
       },
       maxBuffer: 2 ** 26,

@@ -3,6 +3,7 @@ import t from 'tap';
 import type { Check } from '../../sidecar/commands/host-checks.js';
 import { EMBEDDED_MODEL } from '../../sidecar/engine-client/weight-files.js';
 import { runCli } from '../support/cli.js';
+import { poolingModel } from '../support/pooling-models.js';
 import { ENDLESS, frames, OpenStream } from '../support/open-stream.js';
 import { CHAT, Sidecar } from '../support/sidecar.js';
 import { onTwoLavapipes } from './lavapipe.js';
@@ -40,6 +41,35 @@ t.test('auto is one on each device, and both work at once', async (t) => {
   process.kill(sidecar.enginePid(CHAT), 'SIGKILL');
   const ends = await Promise.all(streams.map(async ({ response }) => frames(await response).at(-1) === '[DONE]'));
   t.strictSame(ends.sort(), [false, true], 'the other device’s stream goes on');
+});
+
+t.test('an embedding model is one on each device too, and both make the vectors of the other', async (t) => {
+  const model = {
+    id: 'embed',
+    kind: 'embedding',
+    file: await poolingModel('mean'),
+    contextPerSeat: 512,
+    gpu: 'vulkan',
+  };
+  const sidecar = await Sidecar.start(t, {
+    config: { models: [{ ...model, seats: 1, replicas: 'auto' }] },
+    environment,
+  });
+  for (const replica of [0, 1])
+    t.match(await sidecar.logged('engine ready', 1, (line) => line['replica'] === replica), { backend: 'vulkan' });
+  const input = Array.from({ length: 256 }, (_, i) => Array.from({ length: 64 }, (__, at) => 5 + ((i + at) % 200)));
+  const vectors = async (): Promise<number[][]> => {
+    const response = await sidecar.post('/embeddings', { model: 'embed', input });
+    const { data } = (await response.json()) as { readonly data: readonly { readonly embedding: number[] }[] };
+    return data.map(({ embedding }) => embedding);
+  };
+  const both = Promise.all([vectors(), vectors()]);
+  for (const replica of ['0', '1'])
+    await sidecar.reaches('ra_sidecar_replica_seats_busy', 1, { model: 'embed', replica });
+  const [one = [], other = []] = await both;
+  t.equal(one.length, input.length);
+  const cosines = one.map((vector, i) => vector.reduce((sum, value, at) => sum + value * (other[i]?.[at] ?? NaN), 0));
+  t.ok(Math.min(...cosines) > 0.9999, `the lowest cosine is ${Math.min(...cosines)}`);
 });
 
 t.test('each sees its own device alone, and memory is checked for that', async (t) => {
