@@ -89,6 +89,7 @@ export const PLAN: readonly Bench[] = [
   bench('either', false, 7, 'admission/ablation.bench.js', 'ablation'),
   bench('either', false, 5, 'admission/sessions.bench.js', 'sessions'),
   bench('either', false, 0.7, 'admission/lent.bench.js', 'lent-seats'),
+  bench('either', false, 0.5, 'engine/speculation-gpu.bench.js', 'speculation-gpu'),
   bench('either', false, 7.5, 'soak/soak.js 6 90', 'soak'),
   bench('either', false, 3.3, 'http/conversations.bench.js', 'conversations-http'),
   bench('either', true, 3, 'http/sessions.bench.js', 'sessions-http'),

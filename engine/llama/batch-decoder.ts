@@ -35,7 +35,7 @@ const FILLED = { kind: 'filled' } as const;
  * each token costs less. On a GPU: 8 billion in Q8_0 on an H200, between what
  * a token of so many sequences and a chunk of a prompt took there (bench/results/gpu-steps-8b.md).
  */
-const ALONE_COSTS = { cpu: [1, 4, 5.5, 8.5, 15], gpu: [1, 1.4, 1.85, 2.3, 2.8] } as const;
+export const ALONE_COSTS = { cpu: [1, 4, 5.5, 8.5, 15], gpu: [1, 1.4, 1.85, 2.3, 2.8] } as const;
 
 type Attempt =
   | { readonly kind: 'decoded'; readonly results: PartResult[] }
