@@ -32,14 +32,16 @@ export type Reserved =
   /** The balance is not known yet. */
   | { readonly kind: 'unavailable' };
 
-/** Reserves credit. Never throws, never waits. */
+/** Reserves credit. Never throws, never rejects. */
 export interface Credit {
   /** Whether balances are known; until then priced requests are refused as `unavailable`. */
   readonly known: boolean;
-  /** Free requests need no credit and always pass. */
-  reserve(account: string, picodollars: bigint): Reserved;
-  /** Complete once balances are known. */
-  balance(account: string): Balance;
+  /** Paid from the escrow of a fleet's store, to which it is posted from the spool. */
+  readonly escrow?: true;
+  /** Free requests need no credit and always pass. Waits only for the store of a fleet, no longer than its time. */
+  reserve(account: string, picodollars: bigint): Reserved | Promise<Reserved>;
+  /** Complete once balances are known. Undefined: a store keeps them. */
+  balance(account: string): Balance | undefined;
 }
 
 /** One account's money. */

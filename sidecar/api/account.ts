@@ -267,7 +267,9 @@ function limitsOf(caller: Caller, { keyLimits, quotas, date }: Services): object
 
 function balanceOf({ account, usage }: Caller, { credit }: Services): object | undefined {
   if (usage !== 'account' || credit?.known !== true) return undefined;
-  const { granted, settled, reserved } = credit.balance(account);
+  const balance = credit.balance(account);
+  if (!balance) return undefined;
+  const { granted, settled, reserved } = balance;
   return {
     currency: 'usd',
     granted: formatUsd(granted),

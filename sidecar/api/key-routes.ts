@@ -263,8 +263,9 @@ async function pageOf({ keys, accounts, hasMore }: KeysListed, services: KeysSer
 
 function accountView(account: string, properties: StoredAccount, { credit }: KeysServices): AccountView {
   const { frozen = false, ...quotas } = properties;
-  if (credit?.known !== true) return { account, frozen, quotas, balance: null };
-  const { granted, settled, reserved } = credit.balance(account);
+  const known = credit?.known === true ? credit.balance(account) : undefined;
+  if (!known) return { account, frozen, quotas, balance: null };
+  const { granted, settled, reserved } = known;
   const balance = { granted: formatUsd(granted), available: formatUsd(granted - settled - reserved) };
   return { account, frozen, quotas, balance };
 }

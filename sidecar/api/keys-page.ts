@@ -35,7 +35,7 @@ export interface AccountView {
   readonly frozen: boolean;
   /** The quotas of all its keys together. */
   readonly quotas: Pick<EntitlementView, 'tokensPerMinute' | 'tokensPerDay' | 'tokensPerMonth'>;
-  /** US dollars, as text; null: credit is not checked, or balances are not known yet. */
+  /** US dollars, as text; null: credit is not checked or kept in a store, or balances are not known yet. */
   readonly balance: { readonly granted: string; readonly available: string } | null;
 }
 

@@ -254,7 +254,8 @@ class Run {
     if (tokens.kind !== promptKind) return promptFailed(context, { reason: 'made for another route' });
     const plan = await work.plan(tokens, contexts);
     if (plan.kind !== 'planned') return plan;
-    const unpaid = usage.reserve(context.promptTokens, plan.replies);
+    const reserved = usage.reserve(context.promptTokens, plan.replies);
+    const unpaid = reserved instanceof Promise ? await reserved : reserved;
     if (unpaid) return failed(unpaid);
     this.#images?.close();
     this.#images = plan.images;

@@ -1,6 +1,6 @@
 import { randomUUID } from 'node:crypto';
 import { REQUEST_AHEAD_TOKENS, type ReplyLimit } from '../engine-client/engine.js';
-import type { Reservation } from '../access/credit.js';
+import type { Reservation, Reserved as CreditReserved } from '../access/credit.js';
 import type { Caller } from '../access/identity.js';
 import type { TokenReservation } from '../access/quotas.js';
 import type { ContractError } from '../domain/errors.js';
@@ -102,9 +102,13 @@ export class UsageSession {
   /**
    * Fixes the prices and reserves tokens of the quotas and the price of the request: of its prompt and of a part of each reply, the price
    * of whole ones unless credit is reserved in parts. Returns a refusal if that fails or the spool is unhealthy. A request through a gateway
-   * is never refused: only its end is counted. A second call, for a prompt that was made again, replaces the first one.
+   * is never refused: only its end is counted. A second call, for a prompt that was made again, replaces the first one. Waits only for the
+   * store of a fleet.
    */
-  reserve(promptTokens: number, replies: Replies = NO_REPLIES): ContractError | undefined {
+  reserve(
+    promptTokens: number,
+    replies: Replies = NO_REPLIES,
+  ): ContractError | undefined | Promise<ContractError | undefined> {
     const refusal = this.#refusal();
     if (refusal) return refusal;
     this.#bill?.settle();
@@ -125,14 +129,19 @@ export class UsageSession {
     this.#limit = tokens.limited || (isPrepaid && creditInParts === true) ? part : Infinity;
     if (!isPrepaid) return undefined;
     const completionTokens = count * (creditInParts ? part : maxTokens);
+    const settle = (paid: CreditReserved): ContractError | undefined => {
+      if (paid.kind === 'reserved') {
+        // It may have ended while the store was asked.
+        if (this.#state === 'closed') paid.reservation.settle(0n);
+        else this.#bill = new Bill(tariff, { credit: paid.reservation, ...reserved });
+        return undefined;
+      }
+      tokens.reservation.settle(0);
+      metrics.credit.refused(paid.kind);
+      return paid.kind === 'insufficient' ? refusals.insufficientCredit() : refusals.creditUnavailable();
+    };
     const paid = credit.reserve(account, worstCostOf(tariff.rates, promptTokens, completionTokens));
-    if (paid.kind === 'reserved') {
-      this.#bill = new Bill(tariff, { credit: paid.reservation, ...reserved });
-      return undefined;
-    }
-    tokens.reservation.settle(0);
-    metrics.credit.refused(paid.kind);
-    return paid.kind === 'insufficient' ? refusals.insufficientCredit() : refusals.creditUnavailable();
+    return paid instanceof Promise ? paid.then(settle) : settle(paid);
   }
 
   /** How many tokens each reply may have before {@link extend} is called; undefined if all that it can have are reserved. */
@@ -311,6 +320,7 @@ export class UsageSession {
       ...state.used,
       ...(this.#bill && { price: this.#bill.price(state) }),
       ...(this.#bill?.prepaid === true && { prepaid: true }),
+      ...(this.#bill?.prepaid === true && this.#deps.credit?.escrow && { escrow: true }),
       ...(outcome && { outcome }),
     };
     this.#deps.spool.append(record);

@@ -6,9 +6,11 @@ import type { Clock } from '../lib/clock.js';
 import type { Config } from '../config/config.js';
 import { FollowedFile } from '../lib/followed-file.js';
 import type { Log } from '../telemetry/logger.js';
+import type { StoreCredit } from '../store/credit.js';
+import type { PostedSpool } from '../store/posting.js';
 import type { CreditMetrics } from '../telemetry/access-metrics.js';
 import { rebuildBalances } from '../usage/balances.js';
-import type { CountedSpool, DurableSums } from '../usage/durable-sums.js';
+import type { DurableSums } from '../usage/durable-sums.js';
 import { BUILT_IN_PRICES, readPriceFile, type PriceList } from '../usage/prices.js';
 import { START, type Position } from '../usage/spool-format.js';
 import type { Closer, Closers } from './closers.js';
@@ -25,6 +27,8 @@ export interface BillingOptions {
   readonly metrics: CreditMetrics;
   readonly log: Log;
   readonly closers: Closers;
+  /** Present where credit is in the store of a fleet. */
+  readonly fleet?: StoreCredit | undefined;
 }
 
 /** Prices and credit of one process. */
@@ -39,7 +43,7 @@ export interface Billing {
    * with undefined, or with a line that says why credit will never be available. Never rejects. Call it once. `spool`
    * has recovered; undefined if there is none, and spending is lost with this process.
    */
-  begin(spool: CountedSpool | undefined): Promise<string | undefined>;
+  begin(spool: PostedSpool | undefined): Promise<string | undefined>;
   /** The position from which the spool's records are still needed for the balances; undefined if none is needed. */
   keepFrom(): Position | undefined;
   /** Writes the balances, as far as the spool is durable: to be added once the spool is open, also if `begin` was not called. */
@@ -56,9 +60,18 @@ class Grants implements Gathering<Granted> {
 }
 
 /** Reads the configured files, and follows that of grants. Rejects if one is invalid. */
-export async function openBilling({ config, clock, metrics, log, closers }: BillingOptions): Promise<Billing> {
+export async function openBilling({ config, clock, metrics, log, closers, fleet }: BillingOptions): Promise<Billing> {
   const { models, pricing: prices, credit, dataDir } = config;
   const pricing = prices.file === undefined ? BUILT_IN_PRICES : await readPriceFile(prices.file, models, Date.now());
+  if (fleet) {
+    return {
+      pricing,
+      credit: fleet,
+      begin: (spool) => fleet.begin(spool),
+      keepFrom: () => fleet.keepFrom,
+      closer: { name: 'credit', withinMs: CLOSE_MS, close: () => fleet.close() },
+    };
+  }
   if (credit.file === undefined) {
     return {
       pricing,
@@ -87,7 +100,7 @@ export async function openBilling({ config, clock, metrics, log, closers }: Bill
   const ledger = new CreditLedger(value.byAccount, () => balances?.settled());
   metrics.reservations = () => ledger.outstanding;
 
-  const rebuild = async (spool: CountedSpool): Promise<string | undefined> => {
+  const rebuild = async (spool: PostedSpool): Promise<string | undefined> => {
     const rebuilt = await rebuildBalances({
       clock,
       spool,

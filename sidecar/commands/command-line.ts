@@ -29,6 +29,7 @@ const CONFIGURED: Readonly<Record<string, Configured>> = {
   usage: async ({ config }, args, { stdout, err: say }) =>
     (await import('./usage.js')).usage(config, args, { out: stdout, err: say }),
   store: async ({ config }, args, io) => (await import('./store.js')).store(config, args, io),
+  credit: async ({ config }, args, io) => (await import('./credit.js')).credit(config, args, io),
   models: async ({ config }, args, io) => (await import('./models.js')).models(config, args, io),
   batches: async ({ config }, args, io) => (await import('./batches.js')).batches(config, args, io),
   bench: async ({ config }, args, io) => (await import('./bench.js')).bench(config, args, io),

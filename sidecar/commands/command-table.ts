@@ -133,6 +133,16 @@ const usage = {
   },
 } as const satisfies Group;
 
+const OWNERS_OPTIONS = {
+  url: { type: 'string', value: 'URL', about: 'as store.url, of the owner of the schema; default: store.url' },
+  'password-file': {
+    type: 'string',
+    value: 'F',
+    about: 'file with the owner’s password; default: store.passwordFile',
+    completes: 'file',
+  },
+} as const satisfies Command['options'];
+
 const store = {
   about: 'the PostgreSQL database in which sidecars share limits',
   commands: {
@@ -141,21 +151,66 @@ const store = {
       details: [
         'Run it before the first sidecar of a release starts; sidecars of the release before work on. Connects as the user of --url, who owns the schema and may not be a user of sidecars.',
       ],
-      options: {
-        url: { type: 'string', value: 'URL', about: 'as store.url, of the owner; default: store.url' },
-        'password-file': {
-          type: 'string',
-          value: 'F',
-          about: 'file with the owner’s password; default: store.passwordFile',
-          completes: 'file',
-        },
-      },
+      options: OWNERS_OPTIONS,
       failed: 'the database cannot be reached, or it refuses; nothing is changed then',
     },
     status: {
       about: 'print the version of the schema, and the sidecars that share the store',
       options: { json: JSON_OPTION },
       failed: 'the store does not answer, or its schema is older than this release needs',
+    },
+  },
+} as const satisfies Group;
+
+const LONGEST_OPTION = {
+  type: 'string',
+  value: 'S',
+  about: 'the longest request of that sidecar, in seconds; default: request.timeoutMs, and 600 where that is 0',
+} as const satisfies Option;
+
+const credit = {
+  about: 'prepaid credit in the store of a fleet (docs/store.md)',
+  commands: {
+    grant: {
+      about: 'grant an account credit; a negative amount (--usd=-5.00) is a correction',
+      details: [
+        'Connects as the owner of the schema, as store migrate does. A second grant with the same id changes nothing.',
+      ],
+      operand: { name: 'ACCOUNT', about: 'the account; it need not exist' },
+      options: {
+        usd: { type: 'string', value: 'N', about: 'dollars as decimal text, such as 25.00 (required)' },
+        id: { type: 'string', value: 'ID', about: 'your id for it, such as an invoice’s number (required)' },
+        ...OWNERS_OPTIONS,
+      },
+      failed: 'there is a grant with this id, or the store refuses; nothing is changed then',
+    },
+    balance: {
+      about: 'print what accounts were granted, have spent and have left, and which sidecars hold credit',
+      details: [
+        'HELD is with sidecars: reserved, spent and not posted yet, or drawn ahead. UNCOVERED is what was charged and the store had not held, after a failover that lost draws.',
+      ],
+      operand: { name: 'ACCOUNT', about: 'one account; default: all', optional: true },
+      options: { json: JSON_OPTION },
+      failed: 'the store does not answer, or has no such account',
+    },
+    reconcile: {
+      about: 'post what the data folder of a dead sidecar still has, and give back what that sidecar held',
+      details: [
+        'For a sidecar that will not be started again; a start with the same data folder does this by itself. It waits until the lease of the sidecar and its longest request have ended. A sidecar that goes on with a copy of the folder is fenced: it pays for no further request.',
+      ],
+      options: {
+        'data-dir': { type: 'string', value: 'F', about: 'the data folder; default: dataDir', completes: 'folder' },
+        longest: LONGEST_OPTION,
+      },
+      failed: 'a sidecar uses the folder, it cannot be read, or the store does not answer',
+    },
+    'write-off': {
+      about:
+        'give back what a sidecar held whose data folder is lost; what only its spool had recorded is never charged',
+      details: ['Connects as the owner of the schema. The sidecar must be gone for its longest request. It is fenced.'],
+      operand: { name: 'REPLICA', about: 'its id, as credit balance shows it' },
+      options: { longest: LONGEST_OPTION, ...OWNERS_OPTIONS },
+      failed: 'there is no such sidecar, or it may still run requests; nothing is changed then',
     },
   },
 } as const satisfies Group;
@@ -308,6 +363,7 @@ export const COMMANDS = {
   keys,
   usage,
   store,
+  credit,
   models,
   batches,
   bench,

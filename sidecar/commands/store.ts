@@ -1,7 +1,7 @@
 /** `ra-sidecar store`: the schema of the fleet's database, and the sidecars that share it. */
 import type { Config } from '../config/config.js';
 import { storeAddressOf, type StoreAddress } from '../config/store-schema.js';
-import { connectOnce, reasonOf } from '../store/database.js';
+import { connectOnce, reasonOf, type ConnectionOptions } from '../store/database.js';
 import { migrate, SCHEMA_VERSION } from '../store/migrate.js';
 import { EXIT, parsed, UsageError, type Output } from './command.js';
 import { COMMANDS } from './command-table.js';
@@ -10,7 +10,7 @@ import { columns } from './terminal.js';
 const SPECS = COMMANDS.store.commands;
 
 /** The longest wait for a connection, ms. */
-const CONNECT_MS = 5000;
+export const CONNECT_MS = 5000;
 
 /** Runs `store` with these arguments. Resolves with the exit code; rejects with one line if the store cannot be reached. */
 export async function store(
@@ -31,14 +31,11 @@ export async function store(
 async function migrateStore(settings: Config['store'], args: readonly string[], output: Output): Promise<number> {
   const { values } = parsed(SPECS.migrate, args);
   const role = addressOf(settings.url, 'store.url').user;
-  const address = values.url === undefined ? addressOf(settings.url, 'store.url') : addressOf(values.url, '--url');
-  const passwordFile = values['password-file'] ?? (values.url === undefined ? settings.passwordFile : undefined);
-  const { from, to, granted } = await connectOnce(
-    { ...connectionOf(settings), address, connectMs: CONNECT_MS, ...(passwordFile !== undefined && { passwordFile }) },
-    (client) =>
-      migrate(client, role).catch((error: unknown) => {
-        throw new Error(`the store was not migrated: ${reasonOf(error)}`, { cause: error });
-      }),
+  const connection = ownersConnection(settings, values);
+  const { from, to, granted } = await connectOnce({ ...connection, connectMs: CONNECT_MS }, (client) =>
+    migrate(client, role).catch((error: unknown) => {
+      throw new Error(`the store was not migrated: ${reasonOf(error)}`, { cause: error });
+    }),
   );
   output.err(from === to ? `the schema is at version ${to}\n` : `migrated the schema from version ${from} to ${to}\n`);
   if (granted === undefined)
@@ -57,19 +54,16 @@ interface ReplicaRow {
 }
 
 async function status(settings: Config['store'], json: boolean, { out, err: say }: Output): Promise<number> {
-  const address = addressOf(settings.url, 'store.url');
-  const { version, rows } = await connectOnce(
-    { ...connectionOf(settings), address, connectMs: CONNECT_MS },
-    async (client) => {
-      try {
-        const found = await client.query<{ version: number }>('select * from ra_sidecar.schema_version()');
-        const { rows } = await client.query<ReplicaRow>('select * from ra_sidecar.replicas()');
-        return { version: found.rows[0]?.version ?? 0, rows };
-      } catch (error) {
-        throw new Error(`the store is not migrated: ${reasonOf(error)}`, { cause: error });
-      }
-    },
-  );
+  const connection = { ...storeConnection(settings), connectMs: CONNECT_MS };
+  const { version, rows } = await connectOnce(connection, async (client) => {
+    try {
+      const found = await client.query<{ version: number }>('select * from ra_sidecar.schema_version()');
+      const { rows } = await client.query<ReplicaRow>('select * from ra_sidecar.replicas()');
+      return { version: found.rows[0]?.version ?? 0, rows };
+    } catch (error) {
+      throw new Error(`the store is not migrated: ${reasonOf(error)}`, { cause: error });
+    }
+  });
   const replicas = rows.map(({ id, host, release, epoch, joined_at: joined, lease_ms: leaseMs }) => ({
     id,
     host,
@@ -97,6 +91,25 @@ function addressOf(url: string | undefined, name: string): StoreAddress {
   return address;
 }
 
-function connectionOf({ passwordFile, caFile }: Config['store']): { passwordFile?: string; caFile?: string } {
-  return { ...(passwordFile !== undefined && { passwordFile }), ...(caFile !== undefined && { caFile }) };
+/** As sidecars connect. Throws {@link UsageError} if `store.url` is missing. */
+export function storeConnection({ url, passwordFile, caFile }: Config['store']): ConnectionOptions {
+  return {
+    address: addressOf(url, 'store.url'),
+    ...(passwordFile !== undefined && { passwordFile }),
+    ...(caFile !== undefined && { caFile }),
+  };
+}
+
+/** As the owner of the schema connects: with `--url` and `--password-file`, each of which may be absent. */
+export function ownersConnection(
+  settings: Config['store'],
+  options: { readonly url?: string; readonly 'password-file'?: string },
+): ConnectionOptions {
+  const { url, passwordFile, caFile } = settings;
+  const file = options['password-file'] ?? (options.url === undefined ? passwordFile : undefined);
+  return {
+    address: options.url === undefined ? addressOf(url, 'store.url') : addressOf(options.url, '--url'),
+    ...(file !== undefined && { passwordFile: file }),
+    ...(caFile !== undefined && { caFile }),
+  };
 }

@@ -72,7 +72,7 @@ export function contradictions(config: Config): string[] {
       ],
     ]),
     ...authorizerProblems(authorizer),
-    ...storeProblems(config.store),
+    ...storeProblems(config),
     ...deliveryProblems(config.delivery),
     ...brokenOf([
       [
@@ -106,8 +106,8 @@ export function hints({
     ...(mode !== 'authorizer' && authorizer.url !== undefined
       ? [unused('authorizer.url', 'no authorizer is asked')]
       : []),
-    ...(mode === 'gateway' && credit.file !== undefined
-      ? [unused('credit.file', 'the gateway is responsible for credit')]
+    ...(mode === 'gateway' && (credit.file !== undefined || credit.source === 'store')
+      ? [unused(credit.source === 'store' ? 'credit.source' : 'credit.file', 'the gateway is responsible for credit')]
       : []),
     ...(mode === 'gateway' ? changedLimits(limits) : []).map((path) =>
       unused(path, 'the gateway is responsible for limits'),
@@ -238,12 +238,16 @@ function deliveryProblems({ url, nats, backoffMinMs, backoffMaxMs }: Config['del
   ]);
 }
 
-function storeProblems({ url, passwordFile, caFile }: Config['store']): string[] {
+function storeProblems({ store: { url, passwordFile, caFile }, credit }: Config): string[] {
+  const isStored = credit.source === 'store';
   const isUsable = url === undefined || storeAddressOf(url) !== undefined;
   return brokenOf([
     [!isUsable, 'store.url must name user, host and database, no password, and no parameter but sslmode=verify-full'],
     [url === undefined && passwordFile !== undefined, 'store.url must be set for store.passwordFile'],
     [url === undefined && caFile !== undefined, 'store.url must be set for store.caFile'],
+    [isStored && url === undefined, 'store.url must be set where credit.source is store'],
+    [isStored && credit.file !== undefined, 'credit.file must not be set where credit.source is store'],
+    [isStored && credit.reserve !== 'whole', 'credit.reserve must be whole where credit.source is store'],
   ]);
 }
 

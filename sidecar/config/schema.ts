@@ -94,6 +94,10 @@ const pricingSchema = section({
 
 /** The section `credit`. */
 const creditSchema = section({
+  source: text(
+    'Where prepaid credit is kept. `file`: in this sidecar, with the grants of `credit.file`. `store`: in the store, for all its sidecars (docs/store.md#prepaid-credit).',
+    { enum: ['file', 'store'], default: 'file' },
+  ),
   file: path('The credit file: grants of each account (docs/accounts.md#prepaid-credit).', {
     defaultText: 'none: no credit is checked',
   }),

@@ -35,6 +35,8 @@ export interface UsageRecord {
   };
   /** Paid from credit that this sidecar keeps; balances are sums over these records. Absent: settled elsewhere. */
   readonly prepaid?: true;
+  /** It is paid from credit in the store of a fleet, to which its close is posted. No part of the events of usage. */
+  readonly escrow?: true;
   readonly outcome?: Outcome;
   /** What its Idempotency-Key is claimed by in the store of a fleet; absent without a store. No part of the events of usage. */
   readonly claim?: string;

@@ -16,7 +16,7 @@ import { join } from 'node:path';
 import pg from 'pg';
 import { Breaker } from '../access/authorizer-client.js';
 import type { StoreAddress } from '../config/store-schema.js';
-import type { Clock } from '../lib/clock.js';
+import { withTimeout, type Clock } from '../lib/clock.js';
 
 /** After this many failed calls in a row none is made for {@link OPEN_MS}, ms; then one tests the store. */
 const FAILURES = 5;
@@ -32,16 +32,23 @@ const IDLE_MS = 60_000;
 /** How long a connection is kept while the server is asked to cancel its call, ms. */
 const CANCEL_MS = 500;
 
+/** The wait before a lost connection for notifications is made again, and the longest one for it, ms. */
+const LISTEN_AGAIN_MS = 1000;
+const LISTEN_CONNECT_MS = 5000;
+
 /** The code of a cancel request in PostgreSQL's protocol. */
 const CANCEL_REQUEST = 80_877_102;
 
 /** PostgreSQL's code for a lock that was not free in time: the server works. */
 const LOCK_NOT_AVAILABLE = '55P03';
 
-export interface DatabaseOptions {
+export interface ConnectionOptions {
   readonly address: StoreAddress;
   readonly passwordFile?: string;
   readonly caFile?: string;
+}
+
+export interface DatabaseOptions extends ConnectionOptions {
   readonly connections: number;
   /** From a call to its answer, ms, unless the call says how long. */
   readonly timeoutMs: number;
@@ -74,6 +81,7 @@ export type Answer<Row> =
 export class Database {
   readonly #clock: Clock;
   readonly #options: DatabaseOptions;
+  readonly #ca: string | undefined;
   readonly #pool: pg.Pool;
   readonly #leasePool: pg.Pool;
   readonly #breaker: Breaker;
@@ -82,6 +90,7 @@ export class Database {
   private constructor(clock: Clock, options: DatabaseOptions, ca: string | undefined) {
     this.#clock = clock;
     this.#options = options;
+    this.#ca = ca;
     const pool = (max: number): pg.Pool => {
       const made = new pg.Pool({
         ...connectionOptions(options, ca),
@@ -201,6 +210,42 @@ export class Database {
     socket.resume().end(request);
   }
 
+  /**
+   * Calls `told` with the payload of each notification, on a connection of its own that is made again when it is lost. Nothing arrives
+   * meanwhile, and through PgBouncer never: what must not be missed is asked for too. Returns what ends it.
+   */
+  listen(channel: string, told: (payload: string) => void): () => Promise<void> {
+    let client: pg.Client | undefined;
+    let over = false;
+    let cancelTimer = (): void => undefined;
+    const begin = (): void => {
+      const made = new pg.Client({
+        ...connectionOptions(this.#options, this.#ca),
+        connectionTimeoutMillis: LISTEN_CONNECT_MS,
+      });
+      client = made;
+      let lost = false;
+      const again = (): void => {
+        if (lost || over) return;
+        lost = true;
+        made.end().catch(() => undefined);
+        cancelTimer = this.#clock.after(LISTEN_AGAIN_MS, begin);
+      };
+      made.on('error', again).on('end', again);
+      made.on('notification', ({ payload = '' }) => told(payload));
+      made
+        .connect()
+        .then(() => made.query(`listen ${channel}`))
+        .catch(again);
+    };
+    begin();
+    return async () => {
+      over = true;
+      cancelTimer();
+      if (client) await withTimeout(this.#clock, CANCEL_MS, client.end()).catch(() => undefined);
+    };
+  }
+
   /** Closes all connections; calls in flight fail. Idempotent. */
   async close(): Promise<void> {
     await Promise.all([this.#pool, this.#leasePool].map(async (pool) => pool.ending || (await pool.end())));
@@ -217,7 +262,7 @@ export async function sweep(database: Database, fn: string): Promise<void> {
 
 /** One connection of an operator's command, for statements of any length. Rejects with one line if there is none. */
 export async function connectOnce<T>(
-  options: Omit<DatabaseOptions, 'timeoutMs' | 'connections'> & { readonly connectMs: number },
+  options: ConnectionOptions & { readonly connectMs: number },
   use: (client: pg.Client) => Promise<T>,
 ): Promise<T> {
   const { address, connectMs } = options;
@@ -239,7 +284,7 @@ export async function connectOnce<T>(
 }
 
 function connectionOptions(
-  { address, passwordFile, caFile }: Pick<DatabaseOptions, 'address' | 'passwordFile' | 'caFile'>,
+  { address, passwordFile, caFile }: ConnectionOptions,
   ca: string | undefined,
 ): pg.ClientConfig {
   const { tls, ...server } = address;
@@ -253,7 +298,7 @@ function connectionOptions(
   };
 }
 
-async function caOf({ caFile }: Pick<DatabaseOptions, 'caFile'>): Promise<string | undefined> {
+async function caOf({ caFile }: Pick<ConnectionOptions, 'caFile'>): Promise<string | undefined> {
   return caFile === undefined ? undefined : await readFile(caFile, 'utf8');
 }
 

@@ -3,16 +3,20 @@ import type { KeyLimiter } from '../access/limits.js';
 import type { Config } from '../config/config.js';
 import { storeAddressOf } from '../config/store-schema.js';
 import type { Clock } from '../lib/clock.js';
-import type { StoreMetrics } from '../telemetry/access-metrics.js';
+import type { CreditMetrics, StoreMetrics } from '../telemetry/access-metrics.js';
 import type { Log } from '../telemetry/logger.js';
 import { StoreClaims } from './claims.js';
+import { StoreCredit } from './credit.js';
 import { Database } from './database.js';
 import { StoreLimits } from './limits.js';
+import { Posting } from './posting.js';
 import { placeIn, Replica } from './replica.js';
 
 export interface Store {
   readonly keyLimits: KeyLimiter;
   readonly claims: StoreClaims;
+  /** Undefined unless credit is in the store. It is closed before the spool, which it reads. */
+  readonly credit: StoreCredit | undefined;
   readonly replica: Pick<Replica, 'fenced'>;
   /**
    * Joins the fleet. Call it once, when nothing else can end the start: it takes the place of another process with this data folder.
@@ -23,12 +27,14 @@ export interface Store {
   close(): Promise<void>;
 }
 
+type StoreSettings = Pick<Config, 'store' | 'limits' | 'idempotency' | 'credit' | 'dataDir'>;
+
 /** Prepares what the store is used for, and connects to nothing yet. Rejects with one line if `dataDir` cannot be written. */
 export async function openStore(
-  { store, limits, idempotency, dataDir }: Pick<Config, 'store' | 'limits' | 'idempotency' | 'dataDir'>,
+  { store, limits, idempotency, credit: settings, dataDir }: StoreSettings,
   clock: Clock,
   log: Log,
-  metrics: StoreMetrics,
+  metrics: { readonly store: StoreMetrics; readonly credit: CreditMetrics },
 ): Promise<Store> {
   const address = storeAddressOf(store.url ?? '');
   if (!address) throw new Error('store.url is no address of a store');
@@ -40,7 +46,7 @@ export async function openStore(
     ...(store.caFile !== undefined && { caFile: store.caFile }),
     opened: (reason, retryAfterMs) => log.warn('store is left alone', { reason, retryAfterMs }),
     closed: () => log.info('store answers again'),
-    called: metrics.called,
+    called: metrics.store.called,
   });
   const replica = new Replica({ clock, log, database, place: await placeIn(dataDir), leaseMs: store.leaseMs });
   const keyLimits = new StoreLimits({
@@ -52,14 +58,16 @@ export async function openStore(
     timeoutMs: store.timeoutMs,
   });
   const claims = new StoreClaims({ clock, log, database, replica, keepMs: idempotency.keepMs });
-  metrics.fleet = () => ({
+  const credit =
+    settings.source === 'store' ? openCredit({ clock, log, database, replica }, settings, metrics.credit) : undefined;
+  metrics.store.fleet = () => ({
     state: replica.fenced ? 'fenced' : replica.session ? 'joined' : 'apart',
     replicas: replica.replicas,
     places: keyLimits.size,
     keys: claims.size,
   });
   const close = async (): Promise<void> => {
-    await Promise.all([keyLimits.close(), claims.close()]);
+    await Promise.all([keyLimits.close(), claims.close(), credit?.close()]);
     await replica.close();
     await database.close();
   };
@@ -67,5 +75,18 @@ export async function openStore(
     const unprepared = await replica.begin();
     if (unprepared !== undefined) throw new Error(unprepared);
   };
-  return { keyLimits, claims, replica, begin, close };
+  return { keyLimits, claims, credit, replica, begin, close };
+}
+
+function openCredit(
+  parts: { readonly clock: Clock; readonly log: Log; readonly database: Database; readonly replica: Replica },
+  { onLostBalances: onLost }: Config['credit'],
+  metrics: CreditMetrics,
+): StoreCredit {
+  const { uncovered, recalled: recalling } = metrics;
+  const posting = new Posting({ ...parts, onLost, uncovered, opened: () => credit.reopened() });
+  const credit = new StoreCredit({ ...parts, posting, recalling });
+  metrics.reservations = () => credit.outstanding;
+  metrics.fleet = () => ({ accounts: credit.accounts, lagMs: posting.lagMs });
+  return credit;
 }

@@ -99,6 +99,9 @@ export class Replica {
   #session: Session | undefined;
   /** The highest epoch that this process knows of. */
   #epoch = 0;
+  #run: number | undefined;
+  /** Clock reading at which the lease ends, by this process's clock: never after it ends by the store's. */
+  #leaseEnds = -Infinity;
   #replicas: number | undefined;
   #sweptAt = -Infinity;
   #fenced = false;
@@ -119,6 +122,16 @@ export class Replica {
   /** Undefined while this replica has not joined, and once it was fenced. */
   get session(): Session | undefined {
     return this.#session;
+  }
+
+  /** The first epoch of this process, which tells it from all others with this data folder; undefined while it has not joined. */
+  get run(): number | undefined {
+    return this.#run;
+  }
+
+  /** Whether its lease runs. Once it has ended the store may give away what was held for this replica. */
+  get leased(): boolean {
+    return this.#session !== undefined && this.#options.clock.now() < this.#leaseEnds;
   }
 
   /** Replicas with a lease, as of the last answer to this data folder's; undefined if there was none. */
@@ -176,8 +189,9 @@ export class Replica {
 
   /** Returns why it has not joined. */
   async #join(): Promise<string | undefined> {
-    const { place, leaseMs } = this.#options;
+    const { clock, place, leaseMs } = this.#options;
     const known = await this.#call<{ version: number }>('schema_version', []);
+    const from = clock.now();
     const version = known.kind === 'rows' ? (known.rows[0]?.version ?? 0) : undefined;
     const joined =
       known.kind === 'down'
@@ -191,12 +205,13 @@ export class Replica {
       return joined.why;
     }
     const [row] = joined.rows;
-    if (row) this.#answered(row);
+    if (row) this.#answered(row, from);
     return undefined;
   }
 
   async #beat({ no, epoch }: Session): Promise<void> {
-    const { leaseMs, log } = this.#options;
+    const { clock, leaseMs, log } = this.#options;
+    const from = clock.now();
     const answer = await this.#call<Omit<Joined, 'no'>>('beat', [no, epoch, leaseMs, this.oldest()]);
     if (answer.kind === 'down') {
       this.#failed(answer.why);
@@ -205,7 +220,7 @@ export class Replica {
     }
     const [row] = answer.rows;
     if (row?.epoch === epoch) {
-      this.#answered({ no, ...row });
+      this.#answered({ no, ...row }, from);
     } else if (row && row.epoch > epoch) {
       this.#fenced = true;
       this.#session = undefined;
@@ -219,11 +234,14 @@ export class Replica {
     }
   }
 
-  #answered({ no, epoch, beat, replicas }: Joined): void {
+  /** `from`: clock reading before the store was asked. */
+  #answered({ no, epoch, beat, replicas }: Joined, from: number): void {
     if (this.#trouble !== undefined || !this.#session) this.#options.log.info('store answers', { count: replicas });
     this.#trouble = undefined;
     this.#session = { no, epoch, beat };
     this.#epoch = epoch;
+    this.#run ??= epoch;
+    this.#leaseEnds = from + this.#options.leaseMs;
     if (replicas !== this.#replicas) void this.#options.place.keep(replicas);
     this.#replicas = replicas;
     for (const follower of this.#followers) follower(this.#session);

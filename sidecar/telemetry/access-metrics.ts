@@ -110,7 +110,7 @@ export function storeMetrics(section: Section) {
     name: 'ra_sidecar_store_call_duration_seconds',
     unit: 'seconds',
     labels: ['function', 'outcome'],
-    help: 'Time of a call of the store, from the wait for a connection to the answer. `take` counts requests, `claim` an Idempotency-Key, `release` and `finish` what has ended, `beat` says that the sidecar is alive.',
+    help: 'Time of a call of the store, from the wait for a connection to the answer. `take` counts requests, `claim` an Idempotency-Key, `release` and `finish` what has ended, `draw` draws credit, `post` posts charges, `beat` says that the sidecar is alive.',
     advice:
       '`failed`: the log’s `store is left alone` or `store does not answer` has the reason. `take` and `claim` above some milliseconds: docs/incidents.md.',
     buckets: STORE_SECONDS,
@@ -181,6 +181,40 @@ export function creditMetrics(section: Section) {
     advice:
       '`unavailable`: balances are still being summed up. An authorizer’s 402s are only in `http_server_request_duration_seconds`.',
   });
+  const recalls = section.counter({
+    name: 'ra_sidecar_credit_recalls_total',
+    unit: 'recalls',
+    help: 'Waits of this sidecar for the others of its fleet to return credit that they do not use; 0 unless credit is in the store.',
+    advice: 'At most one in 250 ms for each account over the fleet. Many: accounts are nearly used up.',
+  });
+  const uncovered = section.counter({
+    name: 'ra_sidecar_credit_uncovered_total',
+    unit: 'posts',
+    help: 'Posts of charges that exceeded what the store held for them; 0 unless credit is in the store.',
+    advice:
+      'Above 0: a failover or a restored backup of the store has lost draws, and balances may be below 0. `ra-sidecar credit balance` shows by how much each account was overdrawn.',
+  });
+  section.gauge({
+    name: 'ra_sidecar_credit_escrow_accounts',
+    unit: 'accounts',
+    help: 'Accounts of which this sidecar holds credit that was drawn from the store; absent unless credit is in the store.',
+    advice: 'Above 0 on a sidecar without requests for some seconds: the store does not answer.',
+    collect() {
+      const fleet = credit.fleet();
+      if (fleet) this.set(fleet.accounts);
+    },
+  });
+  section.gauge({
+    name: 'ra_sidecar_credit_posting_lag_seconds',
+    unit: 'seconds',
+    help: 'For how long charges have waited to be posted to the store; absent unless credit is in the store.',
+    advice:
+      'Above some seconds: the store does not answer. What waits stays held, so no account overspends; the spool keeps it.',
+    collect() {
+      const fleet = credit.fleet();
+      if (fleet) this.set(fleet.lagMs / 1000);
+    },
+  });
   section.gauge({
     name: 'ra_sidecar_credit_reservations',
     unit: 'requests',
@@ -193,6 +227,10 @@ export function creditMetrics(section: Section) {
   const credit = {
     /** Read at each scrape. */
     reservations: (): number => 0,
+    /** Read at each scrape; undefined unless credit is in the store of a fleet. `lagMs`: how long charges have waited to be posted. */
+    fleet: (): { readonly accounts: number; readonly lagMs: number } | undefined => undefined,
+    recalled: (): void => recalls.inc(),
+    uncovered: (): void => uncovered.inc(),
     /** `insufficient`: the balance is too small; `unavailable`: it is not known yet. */
     refused: (reason: CreditLabel): void => refusals.inc({ reason }),
   };

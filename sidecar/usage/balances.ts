@@ -96,11 +96,11 @@ function gap(
 }
 
 /**
- * Adds the price of a `close` to its account, if it was paid from credit kept here. A free request adds no account: an
+ * Adds the price of a `close` to its account, if it was paid from credit kept here and in no store. A free request adds no account: an
  * authorizer may report any number of them, while only those with a grant can pay.
  */
-function add(sums: Map<string, bigint>, { account, prepaid, price }: UsageRecord): void {
-  if (prepaid !== true || !price) return;
+function add(sums: Map<string, bigint>, { account, prepaid, escrow, price }: UsageRecord): void {
+  if (prepaid !== true || escrow === true || !price) return;
   const paid = parsePicodollars(price.picodollars) ?? 0n;
   if (paid > 0n) sums.set(account, (sums.get(account) ?? 0n) + paid);
 }

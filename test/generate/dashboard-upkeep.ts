@@ -93,6 +93,15 @@ export const UPKEEP_ROWS: readonly Row[] = [
         unit: 'reqps',
         queries: one(rate('ra_sidecar_credit_refusals_total', HERE, 'reason'), '{{reason}}'),
       },
+      {
+        title: 'Credit in the store',
+        description: 'Accounts of which a sidecar holds credit, and waits for others to return what they hold.',
+        unit: 'short',
+        queries: [
+          { expr: gauge('ra_sidecar_credit_escrow_accounts', HERE, 'instance'), legend: '{{instance}} accounts' },
+          { expr: rate('ra_sidecar_credit_recalls_total', HERE, 'instance'), legend: '{{instance}} recalls a second' },
+        ],
+      },
     ],
   },
   {

@@ -11,7 +11,7 @@ export const LABELS: Readonly<Record<string, string>> = {
   end: 'of `session_keeps`: `continued`: by the next turn; `expired`: its time was over; `taken`: by another account; `lost`: with the engine; of `lent_seats_ended`: `ended`: with its request; `recalled`: for another request; `queued`: none was given',
   error_type:
     'a code of [errors.md](errors.md); absent without an error. On HTTP it names the error of any status, and of a stream that ended early after its 200',
-  function: 'of the store: `take`, `claim`, `release`, `finish`, `beat`',
+  function: 'of the store: `take`, `claim`, `release`, `finish`, `beat`, `draw`, `return_escrow`, `post`',
   gen_ai_operation_name: '`chat`; `decisions` for both decision routes; `embeddings` for embeddings and rerank',
   gen_ai_provider_name: '`ra-sidecar`',
   gen_ai_request_model: 'a configured model’s id',

@@ -76,6 +76,7 @@ export class KeyOperator {
         pollMs: 60_000,
         onLostBalances: 'refuse' as const,
         reserve: 'whole' as const,
+        source: 'file' as const,
       },
       models: [],
     };

@@ -208,14 +208,20 @@ export async function replicaAt(
   t: Owner,
   url: string,
   id: string,
-  { leaseMs = 60_000, timeoutMs = 5000, connections = 4, replicas = undefined as number | undefined } = {},
+  {
+    leaseMs = 60_000,
+    timeoutMs = 5000,
+    connections = 4,
+    replicas = undefined as number | undefined,
+    clock = systemClock,
+  } = {},
 ): Promise<{ readonly log: RecordingLog; readonly database: Database; readonly replica: Replica }> {
   const address = storeAddressOf(url);
   if (!address) throw new Error('no address');
   const log = new RecordingLog();
   const database = await Database.open(systemClock, { address, connections, timeoutMs });
   const place = { id, replicas, keep: () => Promise.resolve() };
-  const replica = new Replica({ clock: systemClock, log, database, place, leaseMs });
+  const replica = new Replica({ clock, log, database, place, leaseMs });
   t.teardown(async () => {
     await replica.close();
     await database.close();

@@ -22,10 +22,11 @@ export interface UsageEvent {
   readonly data: CloseRecord;
 }
 
-/** The event of a `close`. A usage record contains no text and no secret, so it is sent completely, but for its claim in the store. */
+/** The event of a `close`. A usage record contains no text and no secret, so it is sent completely, but for what only the store needs. */
 export function usageEvent(record: CloseRecord, source: string): UsageEvent {
-  const data: CloseRecord & { claim?: unknown } = { ...record };
+  const data: CloseRecord & { claim?: unknown; escrow?: unknown } = { ...record };
   delete data.claim;
+  delete data.escrow;
   return {
     specversion: '1.0',
     id: data.id,

@@ -78,7 +78,7 @@ t.test('without settings: every default', async (t) => {
       closeWaitMs: 10_000,
     },
     pricing: {},
-    credit: { pollMs: 2000, onLostBalances: 'refuse', reserve: 'whole' },
+    credit: { source: 'file', pollMs: 2000, onLostBalances: 'refuse', reserve: 'whole' },
     fleet: { pickerMetrics: false, loadReport: 'off' },
     drain: { noticeMs: 0, timeoutMs: 30_000 },
     engine: {
@@ -520,6 +520,15 @@ t.test('a key and its certificate are set together, for a port', async (t) => {
   const socket = { RA_LISTEN_TCP: 'false', RA_LISTEN_SOCKET: 'ra.sock' };
   t.match(line({ ...both, ...socket }), /tls\.keyFile must not be set/);
   t.same(loaded(both).tls, { keyFile: join(process.cwd(), 'key.pem'), certFile: join(process.cwd(), 'cert.pem') });
+});
+
+t.test('prepaid credit in the store', async (t) => {
+  const source = { RA_CREDIT_SOURCE: 'store' };
+  const stored = { ...source, RA_STORE_URL: 'postgresql://u@%2Ftmp/db' };
+  t.equal(loaded(stored).credit.source, 'store');
+  t.match(line(source), /store\.url must be set where credit\.source is store/);
+  t.match(line({ ...stored, RA_CREDIT_FILE: 'c.json' }), /credit\.file must not be set/);
+  t.match(line({ ...stored, RA_CREDIT_RESERVE: 'parts' }), /credit\.reserve must be whole/);
 });
 
 t.test('a chat template and a tool format', (t) => {

@@ -1,0 +1,481 @@
+/**
+ * Prepaid credit of a fleet (migrations/credit.ts). Of each account that pays for requests here, this replica has an escrow in the
+ * store, and runs its ledger on that:
+ *
+ *     in hand = drawn − settled − reserved − being returned
+ *
+ * A request that what is in hand covers asks nobody. Before it runs out, more is drawn in the background: what was reserved in the last
+ * seconds, or a share of what the account has left. What no request needed for {@link WINDOW_MS} is returned.
+ *
+ *     reserve ──covered──> reserved
+ *        └──> waiting ──draw──> reserved, or short ──others return what they do not use──> draw ──> reserved, insufficient
+ *
+ * So a request pays with the account's last dollar, wherever that is in hand. Requests of an account that wait are served in their order, by
+ * one call at a time. The store counts a recall of an account once in 250 ms; for that long an account that was short is refused here.
+ *
+ * The escrow is used while the lease runs by this process's clock, and this run is open at the store (posting.ts). Each answer of the store
+ * has all that was drawn, so that a lost answer, or a draw that a failover lost, is made good by the next one.
+ */
+import type { Balance, Credit, Reservation, Reserved } from '../access/credit.js';
+import type { Clock } from '../lib/clock.js';
+import type { Database } from './database.js';
+import type { Posting, PostedSpool } from './posting.js';
+import type { Replica } from './replica.js';
+import { START, type Position } from '../usage/spool-format.js';
+
+/** What is in hand is looked at this often; what none needed since the last look is returned, ms. */
+const WINDOW_MS = 2000;
+
+/** How long others have to return what they do not use, ms. */
+const RECALL_MS = 50;
+
+/** How long it is remembered that an account was short, ms. The store has the same bound for recalls. */
+const SHORT_MS = 250;
+
+/** How often the store is asked for recalls while something is in hand, ms: notifications may not arrive. */
+const POLL_MS = 1000;
+
+/** Accounts of one return; the others follow in the next. */
+const TOGETHER = 1000;
+
+/** Accounts that are remembered and have drawn nothing: callers may name any number. */
+const MOST_EMPTY = 10_000;
+
+/** Draws in a row that were answered and did not cover what they were for, since a failover had lost others. */
+const MOST_REPEATED = 3;
+
+const CHANNEL = 'ra_sidecar_recall';
+
+/** A request that waits for a draw. */
+interface Waiting {
+  readonly picodollars: bigint;
+  readonly answered: (kind: Reserved['kind']) => void;
+}
+
+/** One account at this replica. Amounts are picodollars since this process began. */
+interface Purse {
+  readonly account: string;
+  drawn: bigint;
+  settled: bigint;
+  reserved: bigint;
+  /** Sent back, or perhaps: the answer is not there. */
+  returning: bigint;
+  /** An answer was lost: the store may have drawn more, or less. */
+  unsure: boolean;
+  /** A call about it is in flight. */
+  busy: boolean;
+  /** Others asked for what is not used, while a call was in flight. */
+  recalled: boolean;
+  readonly waiting: Waiting[];
+  /** Reserved in this window and in the last one. */
+  recent: bigint;
+  before: bigint;
+  /** The least that was in hand in this window. */
+  lowest: bigint;
+  /** A need was not covered: until then, a clock reading, the store has no more than so much. */
+  short: { readonly until: number; readonly available: bigint } | undefined;
+  /** Clock reading before which nothing is drawn ahead. */
+  aheadFrom: number;
+}
+
+interface DrawRow {
+  readonly outcome: 'drawn' | 'short' | 'recalled' | 'fenced' | 'closed' | 'lease';
+  readonly drawn: string;
+  readonly available: string;
+}
+
+export interface StoreCreditOptions {
+  readonly clock: Clock;
+  readonly database: Database;
+  readonly replica: Replica;
+  readonly posting: Posting;
+  /** Another replica was asked for what it does not use. */
+  readonly recalling: () => void;
+}
+
+/** The credit of a fleet, at this replica. Owned by what opens the store, which closes it. */
+export class StoreCredit implements Credit {
+  readonly #options: StoreCreditOptions;
+  readonly #purses = new Map<string, Purse>();
+  /** Those with something in hand or reserved lately. */
+  readonly #active = new Set<Purse>();
+  /** Those that have drawn nothing, the oldest first. */
+  readonly #empty = new Set<Purse>();
+  #outstanding = 0;
+  /** The number of the last call about an escrow. */
+  #seq = 0;
+  #stopListening: (() => Promise<void>) | undefined;
+  #cancelTimers: (() => void)[] = [];
+  readonly #calls = new Set<Promise<void>>();
+  #closed = false;
+
+  constructor(options: StoreCreditOptions) {
+    this.#options = options;
+  }
+
+  readonly escrow = true;
+
+  get known(): boolean {
+    return this.#options.posting.isOpen;
+  }
+
+  /** Reservations that have not ended. */
+  get outstanding(): number {
+    return this.#outstanding;
+  }
+
+  /** Accounts of which this replica holds something that no request has used. */
+  get accounts(): number {
+    let count = 0;
+    for (const { drawn, settled } of this.#active) if (drawn > settled) count += 1;
+    return count;
+  }
+
+  /** The position from which the spool's records are still needed. */
+  get keepFrom(): Position {
+    return this.#options.posting.keepFrom;
+  }
+
+  /** As {@link Posting.begin}; without a spool what is spent is not posted. Call it once. */
+  begin(spool: PostedSpool = NO_SPOOL): Promise<string | undefined> {
+    const { database } = this.#options;
+    this.#stopListening = database.listen(CHANNEL, (account) => this.#recall(account));
+    this.#every(WINDOW_MS, () => this.#look());
+    this.#every(POLL_MS, () => this.#poll());
+    return this.#options.posting.begin(spool);
+  }
+
+  reserve(account: string, picodollars: bigint): Reserved | Promise<Reserved> {
+    if (picodollars <= 0n) return { kind: 'reserved', reservation: FREE };
+    if (!this.#isUsable) return { kind: 'unavailable' };
+    const purse = this.#purseOf(account);
+    if (purse.waiting.length === 0 && inHand(purse) >= picodollars) {
+      const reservation = this.#reserve(purse, picodollars);
+      if (inHand(purse) < chunkOf(purse) / 2n && this.#options.clock.now() >= purse.aheadFrom) this.#draw(purse);
+      return { kind: 'reserved', reservation };
+    }
+    if (this.#isShort(purse, picodollars)) return { kind: 'insufficient' };
+    return new Promise((resolve) => {
+      purse.waiting.push({
+        picodollars,
+        answered: (kind) =>
+          resolve(kind === 'reserved' ? { kind, reservation: this.#reserve(purse, picodollars) } : { kind }),
+      });
+      this.#draw(purse);
+    });
+  }
+
+  /** Balances are the store's; a replica knows what it has drawn. */
+  balance(): Balance | undefined {
+    return undefined;
+  }
+
+  /** Posts what is durable, and returns what is in hand, if the store answers. To be called before the spool closes. */
+  async close(): Promise<void> {
+    if (this.#closed) return;
+    this.#closed = true;
+    for (const cancel of this.#cancelTimers) cancel();
+    await this.#stopListening?.();
+    await Promise.all(this.#calls);
+    await this.#options.posting.close();
+    this.#giveBack([...this.#active].map((purse) => [purse, inHand(purse)] as const));
+    await Promise.all(this.#calls);
+  }
+
+  /** The store has opened this run, perhaps in an earlier state: asks what it holds for this replica. */
+  reopened(): void {
+    this.#giveBack(
+      [...this.#active].map((purse) => [purse, 0n] as const),
+      true,
+    );
+  }
+
+  get #isUsable(): boolean {
+    const { posting, replica } = this.#options;
+    return !this.#closed && posting.isOpen && replica.leased;
+  }
+
+  #every(ms: number, fn: () => void): void {
+    const at = this.#cancelTimers.length;
+    const again = (): void => {
+      this.#cancelTimers[at] = this.#options.clock.after(ms, () => {
+        fn();
+        if (!this.#closed) again();
+      });
+    };
+    again();
+  }
+
+  #purseOf(account: string): Purse {
+    const found = this.#purses.get(account);
+    if (found) return found;
+    const purse: Purse = {
+      account,
+      drawn: 0n,
+      settled: 0n,
+      reserved: 0n,
+      returning: 0n,
+      unsure: false,
+      busy: false,
+      recalled: false,
+      waiting: [],
+      recent: 0n,
+      before: 0n,
+      lowest: 0n,
+      short: undefined,
+      aheadFrom: -Infinity,
+    };
+    this.#purses.set(account, purse);
+    this.#empty.add(purse);
+    if (this.#empty.size > MOST_EMPTY) {
+      for (const old of this.#empty) {
+        if (old === purse || old.busy || old.unsure) continue;
+        this.#empty.delete(old);
+        this.#purses.delete(old.account);
+        break;
+      }
+    }
+    return purse;
+  }
+
+  /** What covers it is in hand. */
+  #reserve(purse: Purse, picodollars: bigint): Reservation {
+    purse.reserved += picodollars;
+    purse.recent += picodollars;
+    this.#active.add(purse);
+    this.#outstanding += 1;
+    sink(purse);
+    let over = false;
+    let held = picodollars;
+    return {
+      extend: (wanted) => {
+        if (over) return false;
+        const more = wanted - held;
+        if (more <= 0n) return true;
+        if (!this.#isUsable || inHand(purse) < more) return false;
+        purse.reserved += more;
+        held = wanted;
+        sink(purse);
+        return true;
+      },
+      settle: (actual) => {
+        if (over) return;
+        over = true;
+        this.#outstanding -= 1;
+        purse.reserved -= held;
+        purse.settled += actual;
+      },
+    };
+  }
+
+  /** Whether the store could not cover so much a moment ago. */
+  #isShort(purse: Purse, picodollars: bigint): boolean {
+    const { short } = purse;
+    return (
+      short !== undefined && this.#options.clock.now() < short.until && picodollars > short.available + inHand(purse)
+    );
+  }
+
+  /** Draws for those that wait, or ahead of those that come. */
+  #draw(purse: Purse): void {
+    if (purse.busy) return;
+    purse.busy = true;
+    this.#track(
+      this.#drawAll(purse).then(() => {
+        purse.busy = false;
+        if (purse.waiting.length > 0) this.#draw(purse);
+        else if (purse.recalled) this.#giveBack([[purse, inHand(purse)]]);
+        purse.recalled = false;
+      }),
+    );
+  }
+
+  /** One call after the other until none waits. */
+  async #drawAll(purse: Purse): Promise<void> {
+    const { clock, recalling } = this.#options;
+    let isAhead = purse.waiting.length === 0;
+    let mayRecall = true;
+    let repeated = 0;
+    for (;;) {
+      this.#serve(purse);
+      const short = purse.waiting.filter(({ picodollars }) => this.#isShort(purse, picodollars));
+      this.#answer(purse, short, 'insufficient');
+      if (!isAhead && purse.waiting.length === 0) return;
+      isAhead = false;
+      const asked = [...purse.waiting];
+      const row = await this.#ask(purse, asked, mayRecall);
+      if (row) this.#hear(purse, row.drawn);
+      purse.aheadFrom = clock.now() + SHORT_MS;
+      if (!row || !this.#isUsable || repeated > MOST_REPEATED) {
+        this.#answer(purse, purse.waiting, 'unavailable');
+        return;
+      }
+      this.#serve(purse);
+      const left = asked.filter((each) => purse.waiting.includes(each));
+      if (row.outcome === 'recalled' && mayRecall && left.length > 0) {
+        recalling();
+        mayRecall = false;
+        await new Promise<void>((resolve) => clock.after(RECALL_MS, resolve));
+      } else if (row.outcome === 'drawn') {
+        repeated = left.length > 0 ? repeated + 1 : 0;
+      } else {
+        mayRecall = true;
+        purse.short = { until: clock.now() + SHORT_MS, available: BigInt(row.available) };
+        this.#answer(purse, left, 'insufficient');
+      }
+    }
+  }
+
+  /** What the store says of an account; undefined: nothing that can be used. */
+  async #ask(purse: Purse, asked: readonly Waiting[], mayRecall: boolean): Promise<DrawRow | undefined> {
+    const { database, replica } = this.#options;
+    const { session, run } = replica;
+    if (!session || run === undefined || !this.#isUsable) return undefined;
+    const needs = asked.map(({ picodollars }) => `${picodollars}`);
+    this.#seq += 1;
+    const args = [session.no, session.epoch, run, this.#seq, purse.account, `${inHand(purse)}`, needs];
+    const answer = await database.call<DrawRow>('draw', [...args, `${chunkOf(purse)}`, mayRecall]);
+    const row = answer.kind === 'rows' ? answer.rows[0] : undefined;
+    if (answer.kind === 'down' && answer.sent) this.#doubt(purse);
+    if (row?.outcome === 'closed') this.#options.posting.closedByStore();
+    if (row?.outcome === 'fenced' || row?.outcome === 'lease') replica.hurry();
+    return row && ['drawn', 'short', 'recalled'].includes(row.outcome) ? row : undefined;
+  }
+
+  /** The store has said what is drawn of an account. */
+  #hear(purse: Purse, drawn: string): void {
+    purse.drawn = BigInt(drawn);
+    purse.returning = 0n;
+    purse.unsure = false;
+    if (purse.drawn === 0n) return;
+    this.#active.add(purse);
+    this.#empty.delete(purse);
+  }
+
+  /** The answer of a call was lost. */
+  #doubt(purse: Purse): void {
+    purse.unsure = true;
+    this.#active.add(purse);
+  }
+
+  /** Gives what is in hand to those that wait, in their order. */
+  #serve(purse: Purse): void {
+    if (!this.#isUsable) return;
+    for (const waiting of [...purse.waiting]) {
+      if (waiting.picodollars <= inHand(purse)) this.#answer(purse, [waiting], 'reserved');
+    }
+  }
+
+  #answer(purse: Purse, answered: readonly Waiting[], kind: Reserved['kind']): void {
+    for (const waiting of [...answered]) {
+      purse.waiting.splice(purse.waiting.indexOf(waiting), 1);
+      waiting.answered(kind);
+    }
+  }
+
+  /** Returns what no request needed since the last look, but for a half of what is spent in a window. */
+  #look(): void {
+    const idle: (readonly [Purse, bigint])[] = [];
+    for (const purse of this.#active) {
+      const spare = purse.lowest - (purse.recent === 0n ? 0n : chunkOf(purse) / 2n);
+      // What it really has is to be heard first.
+      if (!purse.busy && (spare > 0n || purse.unsure)) idle.push([purse, purse.unsure ? 0n : spare]);
+      purse.before = purse.recent;
+      purse.recent = 0n;
+      purse.lowest = inHand(purse);
+      if (purse.before === 0n && purse.drawn === purse.settled && !purse.unsure) this.#active.delete(purse);
+    }
+    this.#giveBack(idle);
+  }
+
+  /** An account is scarce elsewhere. */
+  #recall(account: string): void {
+    const purse = this.#purses.get(account);
+    if (!purse || this.#closed) return;
+    if (purse.busy) purse.recalled = true;
+    else if (inHand(purse) > 0n) this.#giveBack([[purse, inHand(purse)]]);
+  }
+
+  #poll(): void {
+    const { database, replica } = this.#options;
+    const { session } = replica;
+    if (!session || ![...this.#active].some((purse) => inHand(purse) > 0n)) return;
+    this.#track(
+      database.call<{ account: string }>('recalls', [session.no]).then((answer) => {
+        if (answer.kind === 'rows') for (const { account } of answer.rows) this.#recall(account);
+      }),
+    );
+  }
+
+  /** Sends back so much of each account, at most what is in hand. `anew`: what was drawn is to be heard again. */
+  #giveBack(amounts: readonly (readonly [Purse, bigint])[], anew = false): void {
+    const free = amounts.filter(([purse, amount]) => !purse.busy && (amount > 0n || purse.unsure || anew));
+    for (let at = 0; at < free.length; at += TOGETHER) this.#track(this.#return(free.slice(at, at + TOGETHER)));
+  }
+
+  async #return(amounts: readonly (readonly [Purse, bigint])[]): Promise<void> {
+    const { database, replica } = this.#options;
+    const { session, run } = replica;
+    if (!session || run === undefined || !this.#options.posting.isOpen) return;
+    for (const [purse, amount] of amounts) {
+      purse.busy = true;
+      purse.returning += amount;
+      sink(purse);
+    }
+    this.#seq += 1;
+    const answer = await database.call<{ account: string; drawn: string }>('return_escrow', [
+      session.no,
+      session.epoch,
+      run,
+      this.#seq,
+      amounts.map(([{ account }]) => account),
+      amounts.map(([, amount]) => `${amount}`),
+    ]);
+    const drawn = new Map(answer.kind === 'rows' ? answer.rows.map((row) => [row.account, row.drawn]) : []);
+    for (const [purse, amount] of amounts) {
+      const now = drawn.get(purse.account);
+      if (now !== undefined) this.#hear(purse, now);
+      else if (answer.kind === 'down' && answer.sent) this.#doubt(purse);
+      else purse.returning -= amount;
+      purse.busy = false;
+      if (purse.waiting.length > 0) this.#draw(purse);
+    }
+  }
+
+  /** `call` never rejects. */
+  #track(call: Promise<void>): void {
+    this.#calls.add(call);
+    void call.then(() => this.#calls.delete(call));
+  }
+}
+
+function inHand({
+  drawn,
+  settled,
+  reserved,
+  returning,
+}: Pick<Purse, 'drawn' | 'settled' | 'reserved' | 'returning'>): bigint {
+  return drawn - settled - reserved - returning;
+}
+
+/** What is drawn ahead: as much as was reserved in a window. */
+function chunkOf({ recent, before }: Pick<Purse, 'recent' | 'before'>): bigint {
+  return recent > before ? recent : before;
+}
+
+/** What is in hand has become less. */
+function sink(purse: Purse): void {
+  const now = inHand(purse);
+  if (now < purse.lowest) purse.lowest = now;
+}
+
+/** Of a request that costs nothing. */
+const FREE: Reservation = { extend: (wanted) => wanted <= 0n, settle: () => undefined };
+
+const NO_SPOOL: PostedSpool = {
+  estimated: [],
+  position: START,
+  oldest: () => Promise.resolve(START),
+  read: async function* () {},
+  sync: () => Promise.resolve(true),
+};

@@ -1,0 +1,160 @@
+/** `ra-sidecar credit` on a real PostgreSQL. */
+import { randomUUID } from 'node:crypto';
+import { mkdirSync, writeFileSync } from 'node:fs';
+import { join } from 'node:path';
+import t, { type Test } from 'tap';
+import { credit } from '../../../sidecar/commands/credit.js';
+import { loadConfig, type Config } from '../../../sidecar/config/config.js';
+import { systemClock } from '../../../sidecar/lib/clock.js';
+import { Posting } from '../../../sidecar/store/posting.js';
+import { placeIn } from '../../../sidecar/store/replica.js';
+import { lockDir } from '../../../sidecar/usage/lock.js';
+import { Spool } from '../../../sidecar/usage/spool.js';
+import { MemorySpool } from '../../support/memory-spool.js';
+import { replicaAt, sharedPostgres } from '../../support/postgres.js';
+import { usageRecord } from '../../support/usage-records.js';
+
+async function desk(t: Test) {
+  const server = await sharedPostgres();
+  const { name, url, ownersUrl } = await server.database();
+  const loaded = loadConfig({ RA_STORE_URL: url, RA_STORE_LEASE_MS: '3000', RA_DATA_DIR: join(t.testdir(), 'data') });
+  if (loaded.kind === 'invalid') throw new Error(loaded.line);
+  const { config } = loaded;
+  const ran = async (...args: string[]) => {
+    const texts = { out: '', err: '' };
+    const code = await credit(config, args, { out: (text) => (texts.out += text), err: (text) => (texts.err += text) });
+    return { code, ...texts };
+  };
+  const grant = (account: string, usd: string, id: string) =>
+    ran('grant', account, `--usd=${usd}`, '--id', id, '--url', ownersUrl);
+  return { server, name, url, ownersUrl, config, ran, grant };
+}
+
+/** A replica that has joined, has posted what its spool has, and draws so much. */
+async function drawing(t: Test, url: string, id: string, picodollars: bigint): Promise<void> {
+  const { log, database, replica } = await replicaAt(t, url, id);
+  t.equal(await replica.begin(), undefined);
+  const none = (): void => undefined;
+  const posting = new Posting({
+    ...{ clock: systemClock, log, database, replica },
+    onLost: 'refuse',
+    uncovered: none,
+    opened: none,
+  });
+  t.equal(await posting.begin(new MemorySpool()), undefined);
+  const { session, run } = replica;
+  const args = [session?.no, session?.epoch, run, 1, 'acme', '0', [`${picodollars}`], '0', false];
+  t.match(await database.call('draw', args), { rows: [{ outcome: 'drawn' }] });
+  await posting.close();
+  // As if it were killed: it says nothing of its end.
+  await database.close();
+}
+
+t.test('grants, of which each id counts once, and balances', async (t) => {
+  const { grant, ran, server, name, url } = await desk(t);
+  t.match(await grant('acme', '25.000000000001', 'g1'), { code: 0, err: 'granted 25.000000000001 USD\n' });
+  t.match(await grant('acme', '99', 'g1'), { code: 1, err: /a grant with this id/ });
+  t.match(await grant('acme', '-5', 'correction'), { code: 0 });
+  t.match(await grant('globex', '1', 'g2'), { code: 0 });
+  await drawing(t, url, 'r', 10n ** 12n);
+  t.strictSame(JSON.parse((await ran('balance', 'acme', '--json')).out), {
+    accounts: [
+      {
+        ...{ account: 'acme', granted: '20.000000000001', settled: '0', held: '1' },
+        ...{ available: '19.000000000001', uncovered: '0' },
+      },
+    ],
+    replicas: [
+      {
+        id: 'r',
+        host: (await server.sql('select host from ra_sidecar.replica', name)).rows[0]?.['host'],
+        live: true,
+        held: '1',
+      },
+    ],
+  });
+  t.match(
+    (await ran('balance')).out,
+    /^ACCOUNT .*\nacme .* 19\.000000000001 .*\nglobex .*\n\nHELD BY .*\nr .* live +1\n$/,
+  );
+  t.match(await ran('balance', 'nobody'), { code: 1, err: /no such account/ });
+  const { rows } = await server.sql(
+    'select action, account, amount::text, detail from ra_sidecar.audit order by id',
+    name,
+  );
+  t.strictSame(rows.map(Object.values), [
+    ['grant', 'acme', '25000000000001', 'g1'],
+    ['grant', 'acme', '-5000000000000', 'correction'],
+    ['grant', 'globex', '1000000000000', 'g2'],
+  ]);
+});
+
+t.test('what is wrong with the command line; the role of sidecars may not grant', async (t) => {
+  const { ran } = await desk(t);
+  await t.rejects(ran('grant', 'acme', '--usd', '1', '--id', 'g'), /the store refuses: permission denied/);
+  await t.rejects(ran('write-off', 'r'), /the store refuses: permission denied/);
+  await t.rejects(ran('grant', 'acme', '--usd', '1'), /--usd and --id are needed/);
+  await t.rejects(ran('grant', 'acme', '--usd', '1e3', '--id', 'g'), /must be dollars/);
+  await t.rejects(ran('write-off', 'r', '--longest', '1h'), /whole seconds/);
+  await t.rejects(ran(), /a command is required/);
+  await t.rejects(ran('pay'), /unknown command/);
+});
+
+t.test('a write-off gives back what a lost replica held, and is noted', async (t) => {
+  const { grant, ran, server, name, url, ownersUrl } = await desk(t);
+  await grant('acme', '3', 'g');
+  await drawing(t, url, 'lost', 2n * 10n ** 12n);
+  const owner = ['--url', ownersUrl];
+  t.match(await ran('write-off', 'unknown', ...owner), { code: 1, err: /knows no such replica/ });
+  t.match(await ran('write-off', 'lost', ...owner), { code: 1, err: /may last for \d+ s more/ });
+  await server.sql(`update ra_sidecar.replica set lease_until = now() - interval '1 hour'`, name);
+  t.match(await ran('write-off', 'lost', ...owner), {
+    code: 0,
+    err: '2 USD that lost held are given back to their accounts\n',
+  });
+  t.match(JSON.parse((await ran('balance', '--json')).out), {
+    accounts: [{ held: '0', available: '3' }],
+    replicas: [],
+  });
+  const { rows } = await server.sql(
+    `select replica, amount::text from ra_sidecar.audit where action = 'write-off'`,
+    name,
+  );
+  t.strictSame(rows.map(Object.values), [['lost', '2000000000000']]);
+});
+
+t.test('reconcile posts what the folder of a dead replica has', async (t) => {
+  const { grant, ran, server, name, url, config } = await desk(t);
+  await grant('acme', '3', 'g');
+  await t.rejects(ran('reconcile'), /has no replica-id/);
+  mkdirSync(join(config.dataDir, 'usage'), { recursive: true });
+  const { id } = await placeIn(config.dataDir);
+  await drawing(t, url, id, 2n * 10n ** 12n);
+  // What its spool has: a request that ended, and one that ran when it was killed.
+  const opened = await Spool.open(join(config.dataDir, 'usage'), config.usage, { clock: systemClock });
+  if (opened.kind !== 'open') throw new Error(opened.kind);
+  const price = (picodollars: string) =>
+    ({ price: { version: 'v', picodollars }, prepaid: true, escrow: true }) as const;
+  opened.spool.append(usageRecord(randomUUID(), 'close', price('500000000000')));
+  opened.spool.append(usageRecord(randomUUID(), 'progress', price('7')));
+  t.equal(await opened.spool.close(), 0);
+  const lock = await lockDir(join(config.dataDir, 'usage'));
+  await t.rejects(ran('reconcile'), /is written by process/);
+  if (lock.kind === 'locked') await lock.release();
+  await server.sql(`update ra_sidecar.replica set lease_until = now() - interval '1 hour'`, name);
+  const { code, err } = await ran('reconcile');
+  t.equal(code, 0, err);
+  t.match(err, / is reconciled: 1\.499999999993 USD that it had drawn and not spent are given back\n$/);
+  t.match(JSON.parse((await ran('balance', '--json')).out), { accounts: [{ settled: '0.500000000007', held: '0' }] });
+  t.match((await ran('reconcile', '--longest', '0')).err, /is reconciled: 0 USD/, 'again changes nothing');
+});
+
+t.test('a folder that cannot be used', async (t) => {
+  const { ran, config } = await desk(t);
+  mkdirSync(config.dataDir, { recursive: true });
+  writeFileSync(join(config.dataDir, 'replica-id'), `${randomUUID()}\n`);
+  await t.rejects(ran('reconcile'), /ENOENT|cannot/);
+  const without: Pick<Config, 'store'> & Config = { ...config, store: {} as Config['store'] };
+  const output = { out: () => undefined, err: () => undefined };
+  await t.rejects(credit(without, ['balance'], output), /store.url is not set/);
+});

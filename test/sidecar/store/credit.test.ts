@@ -1,0 +1,306 @@
+/** Prepaid credit over three replicas, on a real PostgreSQL: what a replica draws, returns and posts. */
+import { randomUUID } from 'node:crypto';
+import t, { type Test } from 'tap';
+import type { Reservation, Reserved } from '../../../sidecar/access/credit.js';
+import { systemClock } from '../../../sidecar/lib/clock.js';
+import { StoreCredit } from '../../../sidecar/store/credit.js';
+import type { Database } from '../../../sidecar/store/database.js';
+import { Posting } from '../../../sidecar/store/posting.js';
+import type { Replica } from '../../../sidecar/store/replica.js';
+import type { RecordingLog } from '../../support/in-process.js';
+import { MemorySpool } from '../../support/memory-spool.js';
+import { eventually } from '../../support/processes.js';
+import { replicaAt, sharedPostgres, type Postgres } from '../../support/postgres.js';
+import { usageRecord } from '../../support/usage-records.js';
+
+interface StartOptions {
+  readonly spool?: MemorySpool;
+  readonly clock?: typeof systemClock;
+  readonly onLost?: 'refuse' | 'begin';
+  /** Whether it hears notifications. */
+  readonly listens?: boolean;
+}
+
+class Member {
+  readonly database: Database;
+  readonly replica: Replica;
+  readonly credit: StoreCredit;
+  readonly posting: Posting;
+  readonly spool: MemorySpool;
+  readonly log: RecordingLog;
+  /** Calls of the store, by function. */
+  readonly calls: string[] = [];
+  recalls = 0;
+  uncovered = 0;
+
+  private constructor(
+    { log, database, replica }: Awaited<ReturnType<typeof replicaAt>>,
+    spool: MemorySpool,
+    clock: typeof systemClock,
+    onLost: 'refuse' | 'begin',
+  ) {
+    this.log = log;
+    this.database = database;
+    this.replica = replica;
+    this.spool = spool;
+    const call = database.call.bind(database);
+    database.call = (fn, ...rest) => {
+      this.calls.push(fn);
+      return call(fn, ...rest) as never;
+    };
+    const parts = { clock, log, database, replica };
+    const uncovered = (): void => void (this.uncovered += 1);
+    this.posting = new Posting({ ...parts, onLost, uncovered, opened: () => this.credit.reopened() });
+    this.credit = new StoreCredit({ ...parts, posting: this.posting, recalling: () => void (this.recalls += 1) });
+  }
+
+  /** Joined, and open unless `problem` says why not. */
+  static async start(
+    t: Test,
+    url: string,
+    id: string,
+    { spool = new MemorySpool(), clock = systemClock, onLost = 'refuse', listens = true }: StartOptions = {},
+  ): Promise<{ readonly member: Member; readonly problem: string | undefined }> {
+    const member = new Member(await replicaAt(t, url, id, { clock }), spool, clock, onLost);
+    if (!listens) member.database.listen = () => () => Promise.resolve();
+    t.equal(await member.replica.begin(), undefined);
+    t.teardown(() => member.credit.close());
+    return { member, problem: await member.credit.begin(spool) };
+  }
+
+  async ask(picodollars: bigint, account = 'acme'): Promise<Reserved['kind']> {
+    return (await this.credit.reserve(account, picodollars)).kind;
+  }
+
+  /** A request that runs. */
+  async reserve(picodollars: bigint, account = 'acme'): Promise<Reservation> {
+    const reserved = await this.credit.reserve(account, picodollars);
+    if (reserved.kind !== 'reserved') throw new Error(reserved.kind);
+    return reserved.reservation;
+  }
+
+  /** It ends with this price. */
+  end(reservation: Reservation, picodollars: bigint, account = 'acme'): void {
+    reservation.settle(picodollars);
+    const price = { version: 'v', picodollars: `${picodollars}` };
+    this.spool.append(usageRecord(randomUUID(), 'close', { account, price, prepaid: true, escrow: true }));
+    this.spool.flush();
+  }
+
+  /** As a kill of its process. */
+  async kill(): Promise<void> {
+    await this.database.close();
+  }
+}
+
+interface Sums {
+  readonly settled: number;
+  readonly held: number;
+  readonly uncovered: number;
+}
+
+async function fleet(t: Test, granted: bigint, own: StartOptions = {}) {
+  const server = await sharedPostgres();
+  const { name, url } = await server.database();
+  await grant(server, name, granted);
+  const started = await Promise.all(['a', 'b', 'c'].map((id) => Member.start(t, url, id, { ...own })));
+  const members = started.map(({ member }) => member) as [Member, Member, Member];
+  const owner = await server.connect(name);
+  t.teardown(() => owner.end());
+  const sums = async (): Promise<Sums> => {
+    const { rows } = await owner.query<Sums>(
+      `select settled::float8, held::float8, uncovered::float8 from ra_sidecar.account where name = 'acme'`,
+    );
+    return rows[0] as Sums;
+  };
+  return { server, name, url, members, sums };
+}
+
+async function grant(server: Postgres, name: string, granted: bigint): Promise<void> {
+  await server.sql(
+    `insert into ra_sidecar.account as a (name, granted) values ('acme', $1)
+     on conflict (name) do update set granted = a.granted + excluded.granted`,
+    name,
+    [`${granted}`],
+  );
+}
+
+async function until(t: Test, what: string, holds: () => Promise<boolean> | boolean): Promise<void> {
+  await eventually(what, holds);
+  t.pass(what);
+}
+
+t.test('an ample balance: few round trips; what is idle is returned, what was spent is posted', async (t) => {
+  const { members, sums } = await fleet(t, 10n ** 12n);
+  const [a] = members;
+  for (let i = 0; i < 200; i++) a.end(await a.reserve(1000n), 400n);
+  const draws = a.calls.filter((fn) => fn === 'draw').length;
+  t.ok(draws < 20, `${draws} draws for 200 requests`);
+  await until(t, 'all is posted, nothing is held', async () => {
+    const { settled, held } = await sums();
+    return settled === 200 * 400 && held === 0;
+  });
+  t.match(await sums(), { uncovered: 0 });
+  t.equal(a.credit.outstanding, 0);
+  t.equal(await a.ask(1n, 'nobody'), 'insufficient', 'an account without a grant');
+  t.equal((await a.credit.reserve('nobody', 0n)).kind, 'reserved', 'what is free needs none');
+});
+
+/** One by which nothing is returned since it is idle, nor the store asked for recalls. */
+const notified: typeof systemClock = {
+  now: () => systemClock.now(),
+  after: (ms, fn) => (ms === 1000 || ms === 2000 ? () => undefined : systemClock.after(ms, fn)),
+};
+
+t.test('the last dollar: what is idle elsewhere pays, and the next request is refused', async (t) => {
+  const { members, sums } = await fleet(t, 100n, { clock: notified });
+  const [a, b, c] = members;
+  const first = await a.reserve(60n);
+  const second = await b.reserve(40n);
+  t.equal(await c.ask(1n), 'insufficient');
+  t.equal(c.recalls, 1, 'others were asked');
+  const kinds = await Promise.all(Array.from({ length: 50 }, () => c.ask(1n)));
+  t.ok(kinds.every((kind) => kind === 'insufficient'));
+  t.ok(c.calls.filter((fn) => fn === 'draw').length < 10, 'which is remembered for a moment');
+  // Both now have what no request needs.
+  a.end(first, 10n);
+  b.end(second, 5n);
+  await until(t, 'their rest pays for one at the third', async () => (await c.ask(85n)) === 'reserved');
+  t.equal(await a.ask(1n), 'insufficient');
+  t.equal(await b.ask(1n), 'insufficient');
+  await until(t, 'the sums are right', async () => {
+    const { settled, held } = await sums();
+    return settled === 15 && held === 85;
+  });
+});
+
+t.test('a burst on a poor account: as many as it can pay, and few recalls', async (t) => {
+  const { members } = await fleet(t, 1000n);
+  const kinds = await Promise.all(Array.from({ length: 300 }, (_, i) => (members[i % 3] as Member).ask(10n)));
+  t.equal(kinds.filter((kind) => kind === 'reserved').length, 100);
+  t.equal(kinds.filter((kind) => kind === 'insufficient').length, 200);
+  const recalls = members.reduce((sum, { recalls }) => sum + recalls, 0);
+  t.ok(recalls <= 3 * 4, `${recalls} waits for a recall`);
+});
+
+t.test('without notifications the store is asked for recalls', async (t) => {
+  const { members } = await fleet(t, 100n, { listens: false });
+  const [a, b] = members;
+  const running = await a.reserve(50n);
+  a.end(running, 0n);
+  t.equal(await a.ask(20n), 'reserved', 'it is not idle');
+  await until(t, 'what is in hand at one pays at the other', async () => (await b.ask(80n)) === 'reserved');
+  t.ok(a.calls.includes('recalls'));
+});
+
+t.test('what is in hand is not used after the lease by its own clock', async (t) => {
+  let skew = 0;
+  const clock = { now: () => systemClock.now() + skew, after: systemClock.after.bind(systemClock) };
+  const { members } = await fleet(t, 1000n, { clock });
+  const [a] = members;
+  const running = await a.reserve(100n);
+  running.settle(0n);
+  t.equal(await a.ask(10n), 'reserved', 'from what is in hand');
+  skew = 60_000;
+  t.equal(await a.ask(10n), 'unavailable');
+  a.replica.hurry();
+  await until(t, 'it beats again', async () => (await a.ask(10n)) === 'reserved');
+});
+
+t.test('a crash of the store that lost a post: it is posted again, also without further requests', async (t) => {
+  let skew = 0;
+  const clock = { now: () => systemClock.now() + skew, after: systemClock.after.bind(systemClock) };
+  const { members, sums, server, name } = await fleet(t, 1000n, { clock });
+  const [a] = members;
+  a.end(await a.reserve(100n), 30n);
+  await until(t, 'it is posted', async () => (await sums()).settled === 30);
+  await server.sql(
+    `delete from ra_sidecar.charge; update ra_sidecar.account set settled = 0, held = held + 30;
+     update ra_sidecar.escrow set posted = 0; update ra_sidecar.spool_position set segment = 1, byte = 0`,
+    name,
+  );
+  skew = 10_001;
+  await until(t, 'it is posted again', async () => (await sums()).settled === 30);
+  t.match(await sums(), { uncovered: 0 });
+});
+
+t.test('killed: the next start posts what the spool has and gives back the rest', async (t) => {
+  const { members, sums, url } = await fleet(t, 1000n);
+  const [a, b] = members;
+  a.end(await a.reserve(100n), 30n);
+  await a.reserve(200n);
+  const price = { version: 'v', picodollars: '120' };
+  a.spool.append(usageRecord(randomUUID(), 'progress', { price, prepaid: true, escrow: true }));
+  a.spool.flush();
+  await a.kill();
+  t.equal(await b.ask(900n), 'insufficient', 'its escrow stays held');
+  a.spool.restart();
+  const { member: again } = await Member.start(t, url, 'a', { spool: a.spool });
+  t.match(await sums(), { settled: 150, held: 0, uncovered: 0 });
+  t.equal(again.credit.known, true);
+  await until(t, 'the rest can be spent', async () => (await b.ask(850n)) === 'reserved');
+});
+
+t.test('a failover that lost draws: charges are not refused, and the overdraft is told', async (t) => {
+  const { members, sums, server, name } = await fleet(t, 100n);
+  const [a] = members;
+  const running = await a.reserve(80n);
+  // The standby had not heard of it, nor of the start.
+  await server.sql(`delete from ra_sidecar.escrow; update ra_sidecar.account set held = 0`, name);
+  await server.sql(`update ra_sidecar.spool_position set epoch = epoch - 1`, name);
+  const [, b] = members;
+  a.end(running, 80n);
+  await until(t, 'it is posted', async () => (await sums()).settled === 80);
+  t.match(await sums(), { uncovered: 80, held: 0 });
+  t.equal(a.uncovered, 1);
+  t.ok(a.log.lines.some(({ event }) => event === 'credit was charged that the store does not hold'));
+  await until(t, 'what is left is exact', async () => (await b.ask(20n)) === 'reserved');
+  t.equal(await b.ask(1n), 'insufficient');
+});
+
+t.test('records that are gone, or a spool that is older than the store', async (t) => {
+  const { members, url, server, name } = await fleet(t, 1000n);
+  const [a] = members;
+  a.end(await a.reserve(100n), 30n);
+  await until(t, 'it is posted', async () => {
+    const { rows } = await server.sql('select 1 from ra_sidecar.charge', name);
+    return rows.length === 1;
+  });
+  await a.credit.close();
+  await a.replica.close();
+  const older = new MemorySpool();
+  const { problem } = await Member.start(t, url, 'a', { spool: older });
+  t.match(problem, /credit: the store has posted more than the spool holds; see credit.onLostBalances/);
+  const { member, problem: none } = await Member.start(t, url, 'a', { spool: older, onLost: 'begin' });
+  t.equal(none, undefined);
+  t.equal(await member.ask(10n), 'reserved');
+});
+
+t.test('a draw whose answer is lost is returned', async (t) => {
+  const { members, sums } = await fleet(t, 100n);
+  const [a, b] = members;
+  const call = a.database.call.bind(a.database);
+  a.database.call = async (fn, ...rest) => {
+    const answer = await call(fn, ...rest);
+    return (fn === 'draw' ? { kind: 'down', why: 'timeout', retryAfterMs: 1, sent: true } : answer) as never;
+  };
+  t.equal(await a.ask(80n), 'unavailable');
+  t.match(await sums(), { held: 80 });
+  await until(t, 'it is returned', async () => (await sums()).held === 0);
+  t.equal(await b.ask(100n), 'reserved');
+  // One that arrives later than a return changes nothing, also if it was the first of its account.
+  const { session, run } = a.replica;
+  const returned = [session?.no, session?.epoch, run, 99, ['acme'], ['0']];
+  t.match(await call('return_escrow', returned), { rows: [{ account: 'acme', drawn: '0' }] });
+  const late = [session?.no, session?.epoch, run, 98, 'acme', '0', ['1'], '0', false];
+  t.match(await call('draw', late), { rows: [{ outcome: 'short' }] });
+});
+
+t.test('while the store does not answer, what is in hand pays', async (t) => {
+  const { members } = await fleet(t, 10_000n);
+  const [a] = members;
+  (await a.reserve(100n)).settle(0n);
+  a.database.call = () => Promise.resolve({ kind: 'down', why: 'timeout', retryAfterMs: 1, sent: true });
+  t.equal(await a.ask(60n), 'reserved');
+  t.equal(await a.ask(60n), 'unavailable');
+});
