@@ -169,7 +169,10 @@ export const architectureRules: IFlattenedRuleSet = {
       // PostgreSQL's client, for the few sidecars that share a store.
       name: 'the store is loaded when it is configured',
       severity: 'error',
-      from: { path: '^sidecar/', pathNot: ['sidecar/store', 'sidecar/commands/store.ts'].map(pathOf) },
+      from: {
+        path: '^sidecar/',
+        pathNot: ['sidecar/store', 'sidecar/commands/store.ts', 'sidecar/commands/credit.ts'].map(pathOf),
+      },
       to: { path: pathOf('sidecar/store'), dynamic: false, dependencyTypesNot: ['type-only'] },
     },
     {
