@@ -80,8 +80,9 @@ export function mappedFiles(pid: number): string[] {
 
 /** Where each thread of a process may run, as Linux writes it (`0-3,8`), the main one first. */
 export function threadCores(pid: number): string[] {
-  const threads = readdirSync(`/proc/${pid}/task`).sort((a, b) => Number(a) - Number(b));
-  return threads.map((thread) => {
+  // Numbers begin again after the kernel's largest one, so the main thread need not have the smallest.
+  const others = readdirSync(`/proc/${pid}/task`).filter((thread) => thread !== String(pid));
+  return [String(pid), ...others].map((thread) => {
     const status = readFileSync(`/proc/${pid}/task/${thread}/status`, 'utf8');
     return /^Cpus_allowed_list:\s*(\S+)$/m.exec(status)?.[1] ?? '';
   });
