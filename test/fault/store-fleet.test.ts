@@ -86,6 +86,8 @@ async function models({ sidecar }: Member, key: string): Promise<number> {
 
 /** A reply that has begun and does not end by itself, or why not. */
 interface Begun {
+  /** Held, since `fetch` leaves an answer whose object was collected. */
+  readonly response: Response;
   readonly status: number;
   readonly leave: () => void;
 }
@@ -93,8 +95,8 @@ interface Begun {
 async function slow({ sidecar }: Member, key: string): Promise<Begun> {
   const leaving = new AbortController();
   const body = { model: CHAT, messages: [{ role: 'user', content: 'x' }], seed: STUB_JOB.hold, stream: true };
-  const { status } = await sidecar.post('/chat/completions', body, { key: KEYS[key] ?? '', signal: leaving.signal });
-  return { status, leave: () => leaving.abort() };
+  const response = await sidecar.post('/chat/completions', body, { key: KEYS[key] ?? '', signal: leaving.signal });
+  return { response, status: response.status, leave: () => leaving.abort() };
 }
 
 const count = (statuses: readonly number[], wanted: number): number => statuses.filter((one) => one === wanted).length;
