@@ -23,6 +23,9 @@ export const FILE_BYTES = 512 * 1024 * 1024;
 export const ACCOUNT_BYTES = 2 * 1024 * 1024 * 1024;
 export const ACCOUNT_FILES = 1000;
 
+/** An upload's content is made durable each time that so many bytes were written, so that no call has to write a whole file to the disk. */
+const SYNC_BYTES = 16 * 1024 * 1024;
+
 /** How often it is looked which files' time is over, ms. */
 const SWEEP_MS = 60_000;
 
@@ -326,6 +329,8 @@ export class NewFile {
   readonly pieces: PieceFile;
   readonly #store: FileStore;
   #counted = 0;
+  /** Of these, those that are not durable. */
+  #unsynced = 0;
   #over = false;
 
   constructor(store: FileStore, id: string, account: string, key: Uint8Array, pieces: PieceFile) {
@@ -346,7 +351,10 @@ export class NewFile {
     if (refused !== undefined) return refused;
     this.#store.grows(this.account, content.length, 0);
     this.#counted += content.length;
-    await this.pieces.append([{ content, state: 'kept' }], false);
+    this.#unsynced += content.length;
+    const isSynced = this.#unsynced >= SYNC_BYTES;
+    await this.pieces.append([{ content, state: 'kept' }], isSynced);
+    if (isSynced) this.#unsynced = 0;
     content.fill(0);
     return undefined;
   }

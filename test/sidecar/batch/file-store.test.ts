@@ -109,6 +109,22 @@ t.test('uploads that were cut off leave nothing', async (t) => {
   t.same(await contents(dir), []);
 });
 
+t.test('an upload is made durable as it grows, so that its end does not wait for all of it', async (t) => {
+  const files = await open({ dir: t.testdir() });
+  const file = await files.create('a');
+  const synced: number[] = [];
+  const append = file.pieces.append.bind(file.pieces);
+  file.pieces.append = async (pieces, isSynced) => {
+    const offsets = await append(pieces, isSynced);
+    if (isSynced !== false) synced.push(file.pieces.contentBytes / 2 ** 20);
+    return offsets;
+  };
+  for (let i = 0; i < 33; i += 1) await file.append(Buffer.alloc(2 ** 20));
+  t.same(synced, [16, 32]);
+  await file.discard();
+  await files.end();
+});
+
 t.test('bounds of an account and of the store', async (t) => {
   const dir = t.testdir();
   const files = await open({ dir, maxBytes: 10 });
