@@ -48,12 +48,6 @@ import { UsageSession } from './usage-session.js';
  */
 const MAX_REMAKES = 4;
 
-/**
- * How long a process with replaced weights is kept for the next part of a list that waits for its caller to read, or for a seat, ms. The
- * part that comes later finds other weights, and the list fails.
- */
-const HOLD_MS = 60_000;
-
 /** How a request ends. */
 type End = { readonly kind: 'done' } | Stop;
 
@@ -193,7 +187,7 @@ class Run {
   readonly #begun: Begun;
   #plan: Plan | undefined;
   #images: JobImages | undefined;
-  /** Of the process that began its first part. */
+  /** Of the process that began its last part: another one can be replaced without a wait for the rest. */
   #hold: ProcessHold | undefined;
 
   constructor(begun: Begun) {
@@ -326,7 +320,7 @@ class Run {
       }
     } finally {
       this.#images?.close();
-      this.#letGo();
+      this.#holdOnly(undefined);
       // The caller's answer does not wait for the engine.
       if (engineStopped) void engineStopped.then(() => lease.release(reason));
       else lease.release(reason);
@@ -335,10 +329,8 @@ class Run {
 
   /** Waits for a seat for the next part of the work. Returns its lease, or why there is none. */
   async #nextTurn(lease: Lease, { job, after }: NextPart): Promise<Lease | Stop> {
-    const { context, services } = this.#begun;
-    const cancelTimer = services.clock.after(HOLD_MS, () => this.#letGo());
+    const { context } = this.#begun;
     const outcome = await lease.nextTurn(after);
-    cancelTimer();
     // A part of the work was done, so that it is not a refusal.
     if (outcome.kind === 'refused' && outcome.reason !== 'deadline')
       return failed(refusals.engineFault({ kind: 'lost', started: true }), 'failed');
@@ -348,9 +340,9 @@ class Run {
     return outcome.lease;
   }
 
-  #letGo(): void {
+  #holdOnly(hold: ProcessHold | undefined): void {
     this.#hold?.release();
-    this.#hold = undefined;
+    this.#hold = hold;
   }
 
   /** Its attempt on a lent seat costs nothing and is begun again on the next seat. */
@@ -406,7 +398,7 @@ class Run {
               if (this.#plan) this.#plan.job = undefined;
               prepared.body.begun();
             }
-            if (work.next !== undefined) this.#hold ??= job?.hold?.();
+            if (work.next !== undefined) this.#holdOnly(job?.hold?.());
             context.started(cachedTokens);
             work.started?.(weightVersion);
           },

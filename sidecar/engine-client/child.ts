@@ -30,6 +30,12 @@ const MIN_POOL_THREADS = 4;
 /** More threads would only wait: a step samples at most one token per seat, and they share the memory bandwidth. */
 const MAX_POOL_THREADS = 64;
 
+/**
+ * How long lists of inputs keep a process that other weights are to replace, ms: while one computes, and while it waits for its caller to
+ * read or for a seat. Parts that come later find other weights, and their lists fail.
+ */
+const HOLD_MS = 60_000;
+
 export interface ChildTiming {
   /** From the fork to `ready`, or from when its weights were hashed, ms. */
   readonly startTimeoutMs: number;
@@ -75,6 +81,7 @@ export class EngineChild {
   readonly mux: Mux;
   readonly #events: EngineChildEvents;
   readonly #process: ChildProcess;
+  readonly #clock: Clock;
   #held: HeldPrefixes | undefined;
   #facts: EngineFacts | undefined;
   #over = false;
@@ -94,6 +101,7 @@ export class EngineChild {
   /** Forks at once; nothing is reported before the next tick. */
   constructor({ entry, setup, timing, clock, environment: own }: EngineChildOptions, events: EngineChildEvents) {
     this.#events = events;
+    this.#clock = clock;
     this.#follow = setup.weightsFollow ?? false;
     this.mux = new Mux(
       (message) => this.#process.send(message),
@@ -155,12 +163,26 @@ export class EngineChild {
   }
 
   /**
+   * Other weights are to take its place, so that it is sent no other jobs but the next parts of lists, for {@link HOLD_MS} at most.
+   * `keep`: it stays in its place, and lists keep it as before.
+   */
+  endJobs(): { readonly jobsEnded: Promise<void>; readonly keep: () => void } {
+    const cancel = this.#clock.after(HOLD_MS, () => this.mux.letHold(false));
+    const jobsEnded = new Promise<void>((ended) => this.mux.whenIdle(ended)).finally(cancel);
+    const keep = (): void => {
+      cancel();
+      this.mux.letHold(true);
+    };
+    return { jobsEnded, keep };
+  }
+
+  /**
    * Ends the child without a report: `shutdown`, then SIGKILL after `graceMs`, or at once while it loads. Settles when
    * it has ended, or 2 s after SIGKILL. Fail the mux's jobs first.
    */
   close(graceMs: number): Promise<void> {
     this.#over = true;
-    this.mux.end();
+    this.mux.letHold(false);
     return this.#process.close(graceMs, { v: PROTOCOL_VERSION, kind: 'shutdown' } satisfies ToEngine);
   }
 

@@ -65,7 +65,7 @@ export class Mux {
   #onIdle: (() => void) | undefined;
   /** Lists of inputs that keep the process for their next parts. */
   #holds = 0;
-  #ended = false;
+  #letsHold = true;
   /** This and the next are facts that the engine reported (EngineFacts). */
   confirmsCancels = false;
   weightVersion = '';
@@ -116,9 +116,10 @@ export class Mux {
     };
   }
 
-  /** The process takes no further jobs, also from those who hold it. */
-  end(): void {
-    this.#ended = true;
+  /** Whether those who hold the process keep it, and may send it jobs. */
+  letHold(letsHold: boolean): void {
+    this.#letsHold = letsHold;
+    this.#checkIdle();
   }
 
   #hold(): ProcessHold {
@@ -126,7 +127,7 @@ export class Mux {
     this.#holds += 1;
     return {
       weightVersion: this.weightVersion,
-      run: (job) => (this.#ended ? undefined : this.run(job)),
+      run: (job) => (this.#letsHold ? this.run(job) : undefined),
       release: () => {
         if (!held) return;
         held = false;
@@ -162,7 +163,7 @@ export class Mux {
    */
   lost(kind: 'lost' | 'protocol'): void {
     const jobs = this.#jobs.values();
-    this.end();
+    this.#letsHold = false;
     this.#jobs.clear();
     for (const id of [...this.#cancelling.keys()]) this.#confirmCancelled(id);
     for (const { receiver, started } of jobs) fail(receiver, { kind: started ? kind : 'lost', started }, this.#onThrow);
@@ -197,7 +198,7 @@ export class Mux {
   }
 
   #checkIdle(): void {
-    if (this.#jobs.size + this.#cancelling.size + (this.#ended ? 0 : this.#holds) > 0) return;
+    if (this.#jobs.size + this.#cancelling.size + (this.#letsHold ? this.#holds : 0) > 0) return;
     const idle = this.#onIdle;
     this.#onIdle = undefined;
     idle?.();

@@ -438,13 +438,14 @@ export class EngineReplica {
     this.state = 'cold';
     this.problem = 'it loads other weights';
     events.seats(0);
-    const jobsEnded = new Promise<void>((ended) => child.mux.whenIdle(ended));
+    const { jobsEnded, keep } = child.endJobs();
     if (await withTimeout(clock, timing.reloadWaitMs, jobsEnded)) {
       this.#cancelIdle();
       await child.close(this.#closeMs);
       return true;
     }
     if (this.#closed) return false;
+    keep();
     this.state = 'ready';
     this.problem = undefined;
     events.seats(this.facts?.seats ?? 0);
@@ -482,10 +483,9 @@ export class EngineReplica {
 
   #retire(child: EngineChild): void {
     this.#retired = child;
-    child.mux.whenIdle(() => {
-      void child.close(this.#closeMs).then(() => {
-        if (this.#retired === child) this.#retired = undefined;
-      });
+    void child.endJobs().jobsEnded.then(async () => {
+      await child.close(this.#closeMs);
+      if (this.#retired === child) this.#retired = undefined;
     });
   }
 

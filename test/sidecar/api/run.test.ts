@@ -10,7 +10,7 @@ import type { ChatTokens, WorkRoute } from '../../../sidecar/api/route.js';
 import { run } from '../../../sidecar/api/run.js';
 import { SeatBoard, type HostedModel, type SeatHolder } from '../../../sidecar/api/services.js';
 import type { Params } from '../../../sidecar/contracts/requests.js';
-import type { EngineJob, GenerateJob, JobHandle } from '../../../sidecar/engine-client/engine.js';
+import type { EngineJob, GenerateJob, JobHandle, ProcessHold } from '../../../sidecar/engine-client/engine.js';
 import { Body } from '../../../sidecar/http/body.js';
 import type { Signal } from '../../../sidecar/lib/abort.js';
 import type { Tokenized } from '../../../sidecar/prompts/prompt-maker.js';
@@ -45,6 +45,8 @@ class Seated {
   readonly body = new Body(new Uint8Array(2), 2, 0);
   /** Makes each prompt but the first one. */
   tokenizeAgain: (signal: Signal) => Promise<Tokenized> = () => Promise.resolve(PROMPT);
+  /** Parts of the work that follow the first one; undefined: it has no parts. */
+  further: number | undefined;
   readonly #timeoutMs: number;
 
   constructor(timeoutMs = 0, seats = 1) {
@@ -73,6 +75,9 @@ class Seated {
         seatsWanted: wanted,
         plan: () => ({ kind: 'planned', needs, completionTokens: 1, job, ...(images && { images }) }),
         results: { kind: 'generate', piece: nothing, call: nothing, finished: nothing },
+        ...(this.further !== undefined && {
+          next: () => ((this.further = (this.further ?? 0) - 1) < 0 ? undefined : { kind: 'next', job }),
+        }),
         answer: () => context.reply({ status: 200 }),
       }),
     };
@@ -304,6 +309,32 @@ t.test('a job may end before its start returns', async (t) => {
     seated.disconnect.abort();
     t.match(seated.queue.snapshot(), { busy: 0 });
   }
+});
+
+t.test('a list keeps the process of its last part, and no other', async (t) => {
+  const seated = new Seated();
+  const { engine } = seated;
+  seated.further = 1;
+  const kept = new Set<number>();
+  const start = engine.run.bind(engine);
+  engine.run = (asked) => {
+    const index = engine.generations.length;
+    const release = (): void => void kept.delete(index);
+    const hold = (): ProcessHold => {
+      kept.add(index);
+      return { weightVersion: '', run: () => undefined, release };
+    };
+    return { ...start(asked), hold };
+  };
+  const end = seated.run();
+  (await engine.generation(0)).started().done();
+  const second = await engine.generation(1);
+  t.same([...kept], [0]);
+  second.started();
+  t.same([...kept], [1]);
+  second.done();
+  t.equal(await end, 'done');
+  t.same([...kept], []);
 });
 
 t.test('a seated request is on the board until it ends, and no longer', async (t) => {

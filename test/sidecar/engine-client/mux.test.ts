@@ -339,3 +339,26 @@ t.test('requests for embeddings are a violation before the start, twice, and of 
     t.equal(mux.apply(outputs), violation);
   }
 });
+
+t.test('those who hold the process keep it until it is to let go of them, or they release it', (t) => {
+  const { mux } = setup();
+  const receiver = Object.assign(new RecordingReceiver(), { vectors: () => undefined });
+  const part = { seats: 1, scope: ALL_ACCOUNTS, weight: 1, tokens: Uint32Array.of(7), lengths: Uint32Array.of(1) };
+  const asked = { kind: 'embed', job: part, receiver } as const;
+  const held = mux.run(asked).hold?.();
+  mux.apply([started(1), { id: 1, kind: 'vectors', count: 1, values: new Float32Array(2) }, { id: 1, kind: 'done' }]);
+  const idle: string[] = [];
+  mux.whenIdle(() => idle.push('let go'));
+  t.same(idle, []);
+  mux.letHold(false);
+  t.same(idle, ['let go']);
+  t.equal(held?.run(asked), undefined);
+  mux.letHold(true);
+  mux.whenIdle(() => idle.push('released'));
+  t.same(idle, ['let go']);
+  void held?.run(asked)?.cancel();
+  t.same(idle, ['let go']);
+  held?.release();
+  t.same(idle, ['let go', 'released']);
+  t.end();
+});

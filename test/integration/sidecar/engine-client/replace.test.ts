@@ -143,6 +143,32 @@ t.test('a list that is between two parts keeps the process that began it, which 
   }
 });
 
+t.test('a list keeps a process that is to be replaced for a minute in all, however often it has a part', async (t) => {
+  const minutes: (() => void)[] = [];
+  const clock: Clock = {
+    ...keepingClock,
+    after: (ms, fn) => {
+      if (ms !== 60_000) return keepingClock.after(ms, fn);
+      minutes.push(fn);
+      return () => undefined;
+    },
+  };
+  const harness = await launched(t, {}, {}, { clock });
+  const first = await held(harness);
+  t.same(await replace(harness), { kind: 'replaced' });
+  t.equal(await part(first.run).receiver.ended, 'done');
+  t.equal(minutes.length, 1);
+  minutes[0]?.();
+  t.equal(part(first.run).handle, undefined);
+  const second = await held(harness);
+  const replaced = replace(harness, {}, 'after');
+  await eventually('it waits for the list alone', () => Promise.resolve(minutes.length === 2));
+  minutes[1]?.();
+  t.same(await replaced, { kind: 'replaced' });
+  t.equal(part(second.run).handle, undefined);
+  await echoed(harness);
+});
+
 t.test('a process that is lost or closed is held no more', async (t) => {
   const harness = await launched(t);
   const list = await held(harness);
