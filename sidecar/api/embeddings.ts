@@ -32,7 +32,10 @@ const FIRST_TOKENS = 4096;
 const LEAST_TOKENS = 512;
 const MOST_TOKENS = 65_536;
 
-/** By engine: tokens of a part that would have taken PART_MS, as its last part of LEAST_TOKENS or more took. */
+/**
+ * By engine: tokens of a part that would have taken PART_MS, as its last part of LEAST_TOKENS or more took. A shorter one only makes it
+ * more, and only if its next input was too long for it: else it would stay at LEAST_TOKENS where inputs are so long that no part has as many.
+ */
 const lastWanted = new WeakMap<Engine, number>();
 
 /** Numbers of a part's results, unless it has one input: some 7 MB of text, which wait in memory for a caller who reads slowly. */
@@ -194,6 +197,8 @@ class Parts {
   #input = 0;
   #token = 0;
   #partTokens = 0;
+  /** The next input was too long for it. */
+  #isCut = false;
   #begunAt = 0;
   #wanted: number;
 
@@ -217,8 +222,8 @@ class Parts {
     const [from, first] = [this.#token, this.#input];
     while (this.#input < lengths.length) {
       const length = lengths[this.#input] ?? 0;
-      const isFull = this.#input - first >= this.#inputs || this.#token + length - from > this.#wanted;
-      if (this.#input > first && isFull) break;
+      this.#isCut = this.#token + length - from > this.#wanted;
+      if (this.#input > first && (this.#isCut || this.#input - first >= this.#inputs)) break;
       this.#token += length;
       this.#input += 1;
     }
@@ -247,7 +252,8 @@ class Parts {
     const wanted = (this.#partTokens / ms) * PART_MS;
     this.#wanted = Math.min(MOST_TOKENS, Math.max(LEAST_TOKENS, wanted));
     // Of a few tokens most of the time is not theirs.
-    if (this.#partTokens >= LEAST_TOKENS) lastWanted.set(this.#engine, this.#wanted);
+    const isMore = this.#isCut && this.#wanted > (lastWanted.get(this.#engine) ?? Infinity);
+    if (isMore || this.#partTokens >= LEAST_TOKENS) lastWanted.set(this.#engine, this.#wanted);
   }
 }
 
