@@ -4,7 +4,7 @@
 import type { Caller } from '../access/identity.js';
 import type { BatchProblem } from '../batch/batch-store.js';
 import type { BatchEndpoint } from '../contracts/batch-schemas.js';
-import { parseBatchLine } from '../contracts/batches.js';
+import { parseBatchLine, type BatchLine } from '../contracts/batches.js';
 import type { Params } from '../contracts/requests.js';
 import type { ContractError, ErrorCode } from '../domain/errors.js';
 import { CLASS_WEIGHTS } from '../domain/service-class.js';
@@ -103,7 +103,14 @@ export class LineCheck {
     const parsed = parseBatchLine(bytes);
     bytes.fill(0);
     if (parsed.kind === 'invalid') return { code, message: parsed.error.message, param: parsed.error.param };
-    const { customId, url, body } = parsed.request;
+    try {
+      return await this.#requestProblem(parsed.request);
+    } finally {
+      parsed.request.body.fill(0);
+    }
+  }
+
+  async #requestProblem({ customId, url, body }: BatchLine): Promise<LineProblem | undefined> {
     if (url !== this.#endpoint)
       return { code: 'invalid_url', message: 'url must be the endpoint of the batch', param: 'url' };
     if (this.#names.size === this.#names.add(customId).size) {
@@ -111,7 +118,6 @@ export class LineCheck {
       return { code: 'duplicate_custom_id', message, param: 'custom_id' };
     }
     const error = await this.#bodyError(body);
-    body.fill(0);
     if (error === undefined) return undefined;
     return { code: error.code, message: error.message, param: error.param === null ? 'body' : `body.${error.param}` };
   }

@@ -276,7 +276,10 @@ export class RunningBatch {
       line.bytes.fill(0);
       if (parsed.kind === 'invalid') continue;
       const turn = await this.#turn(parsed.request.model, false);
-      if (turn === undefined) return;
+      if (turn === undefined) {
+        parsed.request.body.fill(0);
+        return;
+      }
       const item: Promise<void> = this.#runItem(answers, line.number, parsed.request, turn)
         .catch((fault: unknown) => {
           this.#fault = fault;
