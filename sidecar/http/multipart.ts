@@ -1,7 +1,7 @@
 /** Forms with one file (multipart/form-data), whose file is passed on as it arrives. The only importer of the multipart parser. */
 import { once } from 'node:events';
 import type { BusboyInstance } from '@fastify/busboy';
-import type { BodyEnd, WholeBody } from './body.js';
+import type { BodyEnd } from './body.js';
 import type { Exchange } from './exchange.js';
 
 /** Bytes of the file that are passed on at a time. */
@@ -25,28 +25,39 @@ export type Form =
   | BodyEnd;
 
 /**
- * Reads a form. Its file's pieces go to `take`, one at a time; meanwhile the connection is paused. `mostBytes`: of the file. Rejects with
- * what `take` rejects with.
+ * Reads a form. Its file's pieces go to `take`, one at a time; meanwhile nothing more is received. `mostBytes`: of the file. Rejects with
+ * what `take` rejects with. However it settles, no call of `take` runs then, and none follows.
  */
-export async function readForm(exchange: Exchange, mostBytes: number, take: FileTaker): Promise<Form> {
+export async function readForm(
+  exchange: Pick<Exchange, 'head' | 'receive'>,
+  mostBytes: number,
+  take: FileTaker,
+): Promise<Form> {
   // The memory of what was received, which no one else uses: its content is overwritten once it was passed on.
   const own = new WeakSet<ArrayBufferLike>();
   const reading = await openForm(exchange.head.header('content-type') ?? '', mostBytes, own, take);
   if (reading === undefined) return { kind: 'malformed' };
-  const { busboy, result, isOver } = reading;
-  let received: Uint8Array | WholeBody | BodyEnd = { kind: 'complete' };
-  while (!isOver()) {
-    received = await exchange.receive(mostBytes + ENVELOPE_BYTES);
-    if (!(received instanceof Uint8Array)) break;
-    own.add(received.buffer);
-    if (!busboy.write(received)) await Promise.race([drained(busboy), result.catch(() => undefined)]);
+  const { busboy, result, isOver, stop } = reading;
+  let last: Uint8Array | undefined;
+  try {
+    while (!isOver()) {
+      const received = await exchange.receive(mostBytes + ENVELOPE_BYTES);
+      if (received instanceof Uint8Array) {
+        last = received;
+        own.add(received.buffer);
+        if (!busboy.write(received)) await Promise.race([drained(busboy), result.catch(() => undefined)]);
+      } else if (received.kind === 'complete') break;
+      else {
+        busboy.destroy();
+        return received;
+      }
+    }
+    busboy.end();
+    return await result;
+  } finally {
+    await stop();
+    last?.fill(0);
   }
-  if (!(received instanceof Uint8Array) && received.kind !== 'complete') {
-    busboy.destroy();
-    return received;
-  }
-  busboy.end();
-  return await result;
 }
 
 async function openForm(
@@ -55,7 +66,14 @@ async function openForm(
   own: WeakSet<ArrayBufferLike>,
   take: FileTaker,
 ): Promise<
-  { readonly busboy: BusboyInstance; readonly result: Promise<Form>; readonly isOver: () => boolean } | undefined
+  | {
+      readonly busboy: BusboyInstance;
+      readonly result: Promise<Form>;
+      readonly isOver: () => boolean;
+      /** Nothing more of the file is passed on. Resolves once what is being passed on has been. */
+      readonly stop: () => Promise<void>;
+    }
+  | undefined
 > {
   if (!/^multipart\/form-data\s*;/i.test(type)) return undefined;
   // Most sidecars take no forms.
@@ -81,8 +99,9 @@ async function openForm(
   let filename: string | undefined;
   let isMalformed = false;
   let over = false;
+  let file: Promise<Form | undefined> = Promise.resolve(undefined);
+  let stop = (): void => undefined;
   const result = new Promise<Form>((resolve, reject) => {
-    let file: Promise<Form | undefined> = Promise.resolve(undefined);
     const end = (form: Form): void => {
       over = true;
       resolve(form);
@@ -98,6 +117,7 @@ async function openForm(
     busboy.on('file', (name, stream, given) => {
       isMalformed ||= name !== 'file';
       filename = given;
+      stop = () => void stream.destroy();
       file = passOn(stream, own, take).then((early) => {
         if (early) end(early);
         return early;
@@ -118,7 +138,15 @@ async function openForm(
   });
   // Of a caller that disconnects it is never read.
   result.catch(() => undefined);
-  return { busboy, result, isOver: () => over };
+  return {
+    busboy,
+    result,
+    isOver: () => over,
+    stop: async () => {
+      stop();
+      await file.catch(() => undefined);
+    },
+  };
 }
 
 /** An error, after which there is no more room, settles it too. */

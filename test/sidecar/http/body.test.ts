@@ -1,6 +1,8 @@
 import fc from 'fast-check';
 import t from 'tap';
 import { Body, BodyBudget, BodyReader, type BodyResult } from '../../../sidecar/http/body.js';
+import { readForm } from '../../../sidecar/http/multipart.js';
+import { postHead } from '../../support/request-head.js';
 
 /** A reader whose socket and clock the test controls. */
 function setup({
@@ -130,6 +132,37 @@ t.test(
     t.equal(timers.size, 0);
   },
 );
+
+t.test('a form whose caller leaves ends once the piece that is being taken is, and is overwritten', async (t) => {
+  const head = '--b\r\nContent-Disposition: form-data; name="file"; filename="f"\r\n\r\n';
+  const sent = Buffer.from(`${head}${'x'.repeat((1 << 20) + 1000)}`);
+  const parts = [0, 1, 2].map((i) =>
+    Uint8Array.from(sent.subarray((i * sent.length) / 3, ((i + 1) * sent.length) / 3)),
+  );
+  const coming = [...parts];
+  let leave = (): void => undefined;
+  const left = new Promise<void>((resolve) => (leave = resolve));
+  const receive = (): Promise<Uint8Array | { kind: 'gone' }> => {
+    const next = coming.shift();
+    if (next === undefined) leave();
+    return Promise.resolve(next ?? { kind: 'gone' });
+  };
+  const happened: string[] = [];
+  const exchange = { head: postHead(() => 'multipart/form-data; boundary=b'), receive };
+  const form = await readForm(exchange, 4 << 20, async ({ length }) => {
+    await left;
+    await new Promise((resolve) => setImmediate(resolve));
+    happened.push(`${length} bytes are taken`);
+    return true;
+  });
+  happened.push(form.kind);
+  await new Promise((resolve) => setImmediate(resolve));
+  t.same(happened, ['1048576 bytes are taken', 'gone']);
+  t.ok(
+    parts[2]?.every((byte) => byte === 0),
+    'with what was not taken',
+  );
+});
 
 t.test('too large: by its declared length, while reading, or before it was requested', async (t) => {
   const declared = setup({ declared: 11 });
