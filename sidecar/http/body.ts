@@ -267,14 +267,17 @@ export class BodyReader {
       for (const then of this.#afterwards) then();
     } else if (this.#refusal === undefined) {
       this.#cancelTimer ??= this.#clock.after(this.#maxMs, () => this.#source.close());
-      if (this.#pieces || (this.#limit === undefined && this.#length > EARLY_BYTES)) this.#pause();
+      // Not at each chunk: a connection that goes on is given 10 s anew, and then no rate would be asked of a slow one.
+      const most = this.#pieces ? STREAM_PART_BYTES : this.#limit === undefined ? EARLY_BYTES : Infinity;
+      if (this.#length > most) this.#pause();
       this.#wake();
     }
   }
 
   /**
-   * What has arrived next, in place of `read`: for a body that is never whole in memory. Call it again once it has settled. Until then the
-   * connection is paused; where more than {@link STREAM_BYTES} come all the same, the body is refused. `limit`: bytes of the whole body.
+   * What has arrived next, in place of `read`: for a body that is never whole in memory. Call it again once it has settled. While more
+   * than {@link STREAM_PART_BYTES} wait, the connection is paused; where more than {@link STREAM_BYTES} come all the same, the body is
+   * refused. `limit`: bytes of the whole body.
    */
   async next(limit: number): Promise<Uint8Array | WholeBody | BodyEnd> {
     if (this.#limit === undefined) this.#stream(limit);

@@ -46,8 +46,8 @@ export interface Exchange {
   /** The whole body, with the limit of its route. Call it once. The body is the caller's to free. */
   body(limitBytes: number): Promise<BodyResult>;
   /**
-   * The next piece of the body, in place of `body`: for bodies that are never whole in memory. The connection is paused while the caller
-   * works on a piece. Call it again once it has settled, until it has not resolved with bytes.
+   * The next piece of the body, in place of `body`: for bodies that are never whole in memory. The connection is paused while more
+   * than half a mebibyte waits for the caller. Call it again once it has settled, until it has not resolved with bytes.
    */
   receive(limitBytes: number): Promise<Uint8Array | WholeBody | BodyEnd>;
   /** Answers with a whole body. CORS and x-request-id are added. */

@@ -122,6 +122,9 @@ t.test(
     chunk(2);
     next = await waiting;
     t.same(next, new Uint8Array(300_000).fill(2));
+    chunk(3);
+    t.same(calls, ['pause', 'resume'], 'not while less than a part waits');
+    chunk(3);
     t.same(calls, ['pause', 'resume', 'pause']);
     const free = budget.held;
     let chunks = 0;
@@ -132,6 +135,17 @@ t.test(
     t.equal(timers.size, 0);
   },
 );
+
+t.test('the rate that uWS asks of a connection is asked of a body that is read as it arrives, too', async (t) => {
+  const { reader, push, calls } = setup({ declared: 100 });
+  for (const byte of ['a', 'b', 'c', 'd']) {
+    const isAwaited = byte < 'c';
+    const early = isAwaited ? reader.next(100) : undefined;
+    push(byte);
+    t.same(await (early ?? reader.next(100)), new TextEncoder().encode(byte));
+  }
+  t.same(calls, [], 'to go on after a pause would begin its time anew');
+});
 
 t.test('a form whose caller leaves ends once the piece that is being taken is, and is overwritten', async (t) => {
   const head = '--b\r\nContent-Disposition: form-data; name="file"; filename="f"\r\n\r\n';
