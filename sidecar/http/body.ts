@@ -37,6 +37,9 @@ const STREAM_MS = 3_600_000;
 const STREAM_BYTES = 32 * 1024 * 1024;
 const STREAM_PART_BYTES = 512 * 1024;
 
+/** Buffers of such a body that are kept though nothing waits in them: 4 MiB. */
+const SPARE_PARTS = 8;
+
 /** The memory of all bodies. A part is reserved for short ones, so that a few long ones cannot exclude all others. */
 export class BodyBudget {
   readonly #cap: number;
@@ -467,7 +470,11 @@ class StreamedParts {
     const { buffer, length } = first;
     const piece = buffer.slice(0, length);
     buffer.fill(0, 0, length);
-    this.#spare.push(buffer);
+    if (this.#spare.length < SPARE_PARTS) this.#spare.push(buffer);
+    else {
+      this.#bytes -= buffer.length;
+      this.#budget.release(buffer.length);
+    }
     return piece;
   }
 

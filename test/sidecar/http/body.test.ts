@@ -147,6 +147,21 @@ t.test('the rate that uWS asks of a connection is asked of a body that is read a
   t.same(calls, [], 'to go on after a pause would begin its time anew');
 });
 
+t.test('what waited of a body that is read as it arrives is not counted to its end', async (t) => {
+  const length = 512 << 20;
+  const PART = 512 << 10;
+  const { reader, budget } = setup({ declared: length, cap: length });
+  const first = reader.next(length);
+  for (let i = 0; i < 40; i += 1) reader.push(new ArrayBuffer(PART), false);
+  await first;
+  const most = budget.held;
+  for (let i = 1; i < 40; i += 1) await reader.next(length);
+  t.equal(most, 40 * PART);
+  t.ok(budget.held > 0 && budget.held <= 4 << 20, `${budget.held} bytes`);
+  reader.close();
+  t.equal(budget.held, 0);
+});
+
 t.test('a form whose caller leaves ends once the piece that is being taken is, and is overwritten', async (t) => {
   const head = '--b\r\nContent-Disposition: form-data; name="file"; filename="f"\r\n\r\n';
   const sent = Buffer.from(`${head}${'x'.repeat((1 << 20) + 1000)}`);
