@@ -103,11 +103,7 @@ export class LineCheck {
     const parsed = parseBatchLine(bytes);
     bytes.fill(0);
     if (parsed.kind === 'invalid') return { code, message: parsed.error.message, param: parsed.error.param };
-    try {
-      return await this.#requestProblem(parsed.request);
-    } finally {
-      parsed.request.body.fill(0);
-    }
+    return await this.#requestProblem(parsed.request).finally(() => parsed.request.body.fill(0));
   }
 
   async #requestProblem({ customId, url, body }: BatchLine): Promise<LineProblem | undefined> {

@@ -32,10 +32,8 @@ const FIRST_TOKENS = 4096;
 const LEAST_TOKENS = 512;
 const MOST_TOKENS = 65_536;
 
-/**
- * By engine: tokens of a part that would have taken PART_MS, as its last part of LEAST_TOKENS or more took. A shorter one only makes it
- * more, and only if its next input was too long for it: else it would stay at LEAST_TOKENS where inputs are so long that no part has as many.
- */
+// By engine: tokens of a part that would have taken PART_MS, as its last part of LEAST_TOKENS or more took. A shorter one only makes it
+// more, and only if its next input was too long for it: where inputs are long, no part may have as many as LEAST_TOKENS.
 const lastWanted = new WeakMap<Engine, number>();
 
 /** Numbers of a part's results, unless it has one input: some 7 MB of text, which wait in memory for a caller who reads slowly. */

@@ -329,8 +329,6 @@ export class NewFile {
   readonly pieces: PieceFile;
   readonly #store: FileStore;
   #counted = 0;
-  /** Of these, those that are not durable. */
-  #unsynced = 0;
   #over = false;
 
   constructor(store: FileStore, id: string, account: string, key: Uint8Array, pieces: PieceFile) {
@@ -350,11 +348,9 @@ export class NewFile {
     const refused = await this.#store.roomFor(this.account, content.length, 0);
     if (refused !== undefined) return refused;
     this.#store.grows(this.account, content.length, 0);
+    const isSynced = (this.#counted % SYNC_BYTES) + content.length >= SYNC_BYTES;
     this.#counted += content.length;
-    this.#unsynced += content.length;
-    const isSynced = this.#unsynced >= SYNC_BYTES;
     await this.pieces.append([{ content, state: 'kept' }], isSynced);
-    if (isSynced) this.#unsynced = 0;
     content.fill(0);
     return undefined;
   }

@@ -30,10 +30,7 @@ const MIN_POOL_THREADS = 4;
 /** More threads would only wait: a step samples at most one token per seat, and they share the memory bandwidth. */
 const MAX_POOL_THREADS = 64;
 
-/**
- * How long lists of inputs keep a process that other weights are to replace, ms: while one computes, and while it waits for its caller to
- * read or for a seat. Parts that come later find other weights, and their lists fail.
- */
+/** How long lists of inputs keep a process that other weights are to replace, ms. Later parts find those, and their lists fail. */
 const HOLD_MS = 60_000;
 
 export interface ChildTiming {

@@ -16,6 +16,8 @@ const ENVELOPE_BYTES = 64 * 1024;
 /** Takes the pieces of a file, at most a mebibyte each, which are valid until it resolves: with false if no more is wanted. */
 export type FileTaker = (piece: Uint8Array) => Promise<boolean>;
 
+type Sender = Pick<Exchange, 'head' | 'receive'>;
+
 export type Form =
   | { readonly kind: 'form'; readonly fields: ReadonlyMap<string, string>; readonly filename: string | undefined }
   /** It is no form, or its file is not in the field `file`. */
@@ -28,20 +30,16 @@ export type Form =
  * Reads a form. Its file's pieces go to `take`, one at a time; meanwhile nothing more is received. `mostBytes`: of the file. Rejects with
  * what `take` rejects with. However it settles, no call of `take` runs then, and none follows.
  */
-export async function readForm(
-  exchange: Pick<Exchange, 'head' | 'receive'>,
-  mostBytes: number,
-  take: FileTaker,
-): Promise<Form> {
+export async function readForm(from: Sender, mostBytes: number, take: FileTaker): Promise<Form> {
   // The memory of what was received, which no one else uses: its content is overwritten once it was passed on.
   const own = new WeakSet<ArrayBufferLike>();
-  const reading = await openForm(exchange.head.header('content-type') ?? '', mostBytes, own, take);
+  const reading = await openForm(from.head.header('content-type') ?? '', mostBytes, own, take);
   if (reading === undefined) return { kind: 'malformed' };
   const { busboy, result, isOver, stop } = reading;
   let last: Uint8Array | undefined;
   try {
     while (!isOver()) {
-      const received = await exchange.receive(mostBytes + ENVELOPE_BYTES);
+      const received = await from.receive(mostBytes + ENVELOPE_BYTES);
       if (received instanceof Uint8Array) {
         last = received;
         own.add(received.buffer);
@@ -60,21 +58,7 @@ export async function readForm(
   }
 }
 
-async function openForm(
-  type: string,
-  mostBytes: number,
-  own: WeakSet<ArrayBufferLike>,
-  take: FileTaker,
-): Promise<
-  | {
-      readonly busboy: BusboyInstance;
-      readonly result: Promise<Form>;
-      readonly isOver: () => boolean;
-      /** Nothing more of the file is passed on. Resolves once what is being passed on has been. */
-      readonly stop: () => Promise<void>;
-    }
-  | undefined
-> {
+async function openForm(type: string, mostBytes: number, own: WeakSet<ArrayBufferLike>, take: FileTaker) {
   if (!/^multipart\/form-data\s*;/i.test(type)) return undefined;
   // Most sidecars take no forms.
   const { Busboy } = await import('@fastify/busboy');
@@ -99,9 +83,9 @@ async function openForm(
   let filename: string | undefined;
   let isMalformed = false;
   let over = false;
-  let file: Promise<Form | undefined> = Promise.resolve(undefined);
-  let stop = (): void => undefined;
+  let stop = (): Promise<unknown> => Promise.resolve();
   const result = new Promise<Form>((resolve, reject) => {
+    let file: Promise<Form | undefined> = Promise.resolve(undefined);
     const end = (form: Form): void => {
       over = true;
       resolve(form);
@@ -117,12 +101,16 @@ async function openForm(
     busboy.on('file', (name, stream, given) => {
       isMalformed ||= name !== 'file';
       filename = given;
-      stop = () => void stream.destroy();
       file = passOn(stream, own, take).then((early) => {
         if (early) end(early);
         return early;
       });
       file.catch(fail);
+      // Nothing more is passed on. It resolves once what is being passed on has been.
+      stop = () => {
+        stream.destroy();
+        return Promise.allSettled([file]);
+      };
     });
     for (const limit of ['partsLimit', 'filesLimit', 'fieldsLimit'] as const)
       busboy.on(limit, () => {
@@ -138,15 +126,7 @@ async function openForm(
   });
   // Of a caller that disconnects it is never read.
   result.catch(() => undefined);
-  return {
-    busboy,
-    result,
-    isOver: () => over,
-    stop: async () => {
-      stop();
-      await file.catch(() => undefined);
-    },
-  };
+  return { busboy, result, isOver: () => over, stop: () => stop() };
 }
 
 /** An error, after which there is no more room, settles it too. */
