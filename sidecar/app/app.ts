@@ -189,9 +189,14 @@ export async function startApp(config: Config, identity: Identity, log: Log, ove
 }
 
 /** Loaded here, since few sidecars share a store. */
-async function openStoreOf(config: Config, metrics: Metrics, { clock, log, closers }: Opening): Promise<Store> {
+async function openStoreOf(
+  config: Config,
+  metrics: Metrics,
+  readiness: Readiness,
+  { clock, log, closers }: Opening,
+): Promise<Store> {
   const { openStore } = await import('../store/open.js');
-  const store = await openStore(config, clock, log, metrics);
+  const store = await openStore(config, clock, log, metrics, (line) => readiness.never(line));
   closers.add({ name: 'store', close: () => store.close() });
   return store;
 }
@@ -233,7 +238,7 @@ async function openApp(
   log.info('operators listening', { host: config.operators.host, port: operatorsAt.port });
   // Closed after all parts that count metrics, but for the operators' listener.
   const tracing = await openOtlpExport(config, metrics, log, closers);
-  const store = config.store.url === undefined ? undefined : await openStoreOf(config, metrics, opening);
+  const store = config.store.url === undefined ? undefined : await openStoreOf(config, metrics, readiness, opening);
   const billing = await openBilling({ config, metrics: metrics.credit, fleet: store?.credit, ...opening });
   const opened: { batch?: OpenBatches } = {};
   // Until they are read, batches may need all of it.

@@ -226,17 +226,19 @@ async function reconcile(
     if (opened.kind === 'held') throw new Error('the usage spool is in use');
     ({ spool } = opened);
     let released: bigint | undefined;
+    let problem: string | undefined;
     const posting = new Posting({
       ...{ clock: systemClock, log: logTo(say), database, replica, onLost },
       operator: operator(),
       opened: (amount) => (released = amount),
       uncovered: () => say('warning: what was charged exceeds what the store held for it: see credit balance\n'),
+      lost: (line) => (problem = line),
     });
-    const problem = await posting.begin(spool);
-    if (problem !== undefined) throw new Error(problem);
+    await posting.begin(spool);
     let seen = posting.posted;
     let silentAt = systemClock.now() + SILENCE_MS;
     while (!posting.isOpen) {
+      if (problem !== undefined) throw new Error(problem);
       if (replica.fenced)
         throw new Error('another sidecar has started with this data folder: it posts what the spool has');
       if (posting.posted !== seen) silentAt = systemClock.now() + SILENCE_MS;

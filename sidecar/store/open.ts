@@ -29,12 +29,16 @@ export interface Store {
 
 type StoreSettings = Pick<Config, 'store' | 'limits' | 'idempotency' | 'credit' | 'dataDir'>;
 
-/** Prepares what the store is used for, and connects to nothing yet. Rejects with one line if `dataDir` cannot be written. */
+/**
+ * Prepares what the store is used for, and connects to nothing yet. Rejects with one line if `dataDir` cannot be written. `lost`: credit
+ * will not be available, for the reason in the line; it may come long after the start, once the store answers.
+ */
 export async function openStore(
   { store, limits, idempotency, credit: settings, dataDir }: StoreSettings,
   clock: Clock,
   log: Log,
   metrics: { readonly store: StoreMetrics; readonly credit: CreditMetrics },
+  lost: (line: string) => void,
 ): Promise<Store> {
   const address = storeAddressOf(store.url ?? '');
   if (!address) throw new Error('store.url is no address of a store');
@@ -59,7 +63,9 @@ export async function openStore(
   });
   const claims = new StoreClaims({ clock, log, database, replica, keepMs: idempotency.keepMs });
   const credit =
-    settings.source === 'store' ? openCredit({ clock, log, database, replica }, settings, metrics.credit) : undefined;
+    settings.source === 'store'
+      ? openCredit({ clock, log, database, replica, lost }, settings, metrics.credit)
+      : undefined;
   metrics.store.fleet = () => ({
     state: replica.fenced ? 'fenced' : replica.session ? 'joined' : 'apart',
     replicas: replica.replicas,
@@ -79,12 +85,21 @@ export async function openStore(
 }
 
 function openCredit(
-  parts: { readonly clock: Clock; readonly log: Log; readonly database: Database; readonly replica: Replica },
+  {
+    lost,
+    ...parts
+  }: {
+    readonly clock: Clock;
+    readonly log: Log;
+    readonly database: Database;
+    readonly replica: Replica;
+    readonly lost: (line: string) => void;
+  },
   { onLostBalances: onLost }: Config['credit'],
   metrics: CreditMetrics,
 ): StoreCredit {
   const { uncovered, recalled: recalling } = metrics;
-  const posting = new Posting({ ...parts, onLost, uncovered, opened: () => credit.reopened() });
+  const posting = new Posting({ ...parts, onLost, uncovered, lost, opened: () => credit.reopened() });
   const credit = new StoreCredit({ ...parts, posting, recalling });
   metrics.reservations = () => credit.outstanding;
   metrics.fleet = () => ({ accounts: credit.accounts, lagMs: posting.lagMs });

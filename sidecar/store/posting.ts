@@ -69,6 +69,8 @@ export interface PostingOptions {
   readonly operator?: string;
   /** Charges exceeded the escrow: the store had lost draws. */
   readonly uncovered: () => void;
+  /** The store will not open this run, since records are missing: a line for the operator. It may come after {@link Posting.begin}. */
+  readonly lost: (line: string) => void;
 }
 
 /** The posting of one process. Owned by the store's credit, which closes it. */
@@ -188,7 +190,7 @@ export class Posting {
 
   /** Asks up to where the spool is posted. False: it is not known. */
   async #locate({ no, epoch }: Session): Promise<boolean> {
-    const { database, replica, onLost, log } = this.#options;
+    const { database, replica, onLost, log, lost } = this.#options;
     const [spool, begin] = [this.#spool, this.#begin];
     if (!spool || !begin) return false;
     const answer = await database.call<PositionRow & { outcome: string }>('open_position', [
@@ -210,8 +212,13 @@ export class Posting {
         ? 'records that the store has not posted are gone from the spool'
         : undefined;
     if (why !== undefined && onLost === 'refuse') {
-      if (this.#problem === undefined) log.error('credit is not available', { reason: why });
-      this.#problem = `credit: ${why}; see credit.onLostBalances`;
+      const line = `credit: ${why}; see credit.onLostBalances`;
+      const isNew = this.#problem === undefined;
+      this.#problem = line;
+      if (isNew) {
+        log.error('credit is not available', { reason: why });
+        lost(line);
+      }
       return false;
     }
     if (why !== undefined) log.warn('credit is posted from what is left', { reason: why });

@@ -39,6 +39,7 @@ async function drawing(t: Test, url: string, id: string, picodollars: bigint): P
     ...{ clock: systemClock, log, database, replica },
     onLost: 'refuse',
     uncovered: none,
+    lost: none,
     opened: none,
   });
   t.equal(await posting.begin(new MemorySpool()), undefined);

@@ -19,6 +19,8 @@ interface StartOptions {
   readonly onLost?: 'refuse' | 'begin';
   /** Whether it hears notifications. */
   readonly listens?: boolean;
+  /** The store answers nothing about credit until this. */
+  readonly answers?: Promise<void>;
 }
 
 class Member {
@@ -32,6 +34,8 @@ class Member {
   readonly calls: string[] = [];
   recalls = 0;
   uncovered = 0;
+  /** Why credit will not be available, each time that this was told. */
+  readonly lost: string[] = [];
 
   private constructor(
     { log, database, replica }: Awaited<ReturnType<typeof replicaAt>>,
@@ -50,7 +54,8 @@ class Member {
     };
     const parts = { clock, log, database, replica };
     const uncovered = (): void => void (this.uncovered += 1);
-    this.posting = new Posting({ ...parts, onLost, uncovered, opened: () => this.credit.reopened() });
+    const lost = (line: string): void => void this.lost.push(line);
+    this.posting = new Posting({ ...parts, onLost, uncovered, lost, opened: () => this.credit.reopened() });
     this.credit = new StoreCredit({ ...parts, posting: this.posting, recalling: () => void (this.recalls += 1) });
   }
 
@@ -59,12 +64,17 @@ class Member {
     t: Test,
     url: string,
     id: string,
-    { spool = new MemorySpool(), clock = systemClock, onLost = 'refuse', listens = true }: StartOptions = {},
+    { spool = new MemorySpool(), clock = systemClock, onLost = 'refuse', listens = true, answers }: StartOptions = {},
   ): Promise<{ readonly member: Member; readonly problem: string | undefined }> {
     const member = new Member(await replicaAt(t, url, id, { clock }), spool, clock, onLost);
     if (!listens) member.database.listen = () => () => Promise.resolve();
     t.equal(await member.replica.begin(), undefined);
     t.teardown(() => member.credit.close());
+    if (answers) {
+      const call = member.database.call;
+      member.database.call = () => Promise.resolve({ kind: 'down', why: 'timeout', retryAfterMs: 1 });
+      void answers.then(() => (member.database.call = call));
+    }
     return { member, problem: await member.credit.begin(spool) };
   }
 
@@ -271,6 +281,14 @@ t.test('records that are gone, or a spool that is older than the store', async (
   const older = new MemorySpool();
   const { problem } = await Member.start(t, url, 'a', { spool: older });
   t.match(problem, /credit: the store has posted more than the spool holds; see credit.onLostBalances/);
+  // The store answers after the start: what it says is reported then.
+  let answer = (): void => undefined;
+  const answers = new Promise<void>((resolve) => (answer = resolve));
+  const { member: late, problem: unknown } = await Member.start(t, url, 'a', { spool: older, answers });
+  t.equal(unknown, undefined);
+  answer();
+  await until(t, 'it is told once the store answers', () => late.lost.length > 0);
+  t.match(late.lost, [/^credit: the store has posted more than the spool holds/]);
   const { member, problem: none } = await Member.start(t, url, 'a', { spool: older, onLost: 'begin' });
   t.equal(none, undefined);
   t.equal(await member.ask(10n), 'reserved');
