@@ -11,8 +11,9 @@ import type { PostedSpool } from '../store/posting.js';
 import type { CreditMetrics } from '../telemetry/access-metrics.js';
 import { rebuildBalances } from '../usage/balances.js';
 import type { DurableSums } from '../usage/durable-sums.js';
+import { CursorFile, postedFile } from '../usage/delivery/files.js';
 import { BUILT_IN_PRICES, readPriceFile, type PriceList } from '../usage/prices.js';
-import { START, type Position } from '../usage/spool-format.js';
+import { comparePositions, START, type Position } from '../usage/spool-format.js';
 import type { Closer, Closers } from './closers.js';
 
 /**
@@ -60,8 +61,9 @@ class Grants implements Gathering<Granted> {
 }
 
 /** Reads the configured files, and follows that of grants. Rejects if one is invalid. */
-export async function openBilling({ config, clock, metrics, log, closers, fleet }: BillingOptions): Promise<Billing> {
-  const { models, pricing: prices, credit, dataDir } = config;
+export async function openBilling(options: BillingOptions): Promise<Billing> {
+  const { config, fleet } = options;
+  const { models, pricing: prices, dataDir } = config;
   const pricing = prices.file === undefined ? BUILT_IN_PRICES : await readPriceFile(prices.file, models, Date.now());
   if (fleet) {
     return {
@@ -72,6 +74,52 @@ export async function openBilling({ config, clock, metrics, log, closers, fleet 
       closer: { name: 'credit', withinMs: CLOSE_MS, close: () => fleet.close() },
     };
   }
+  return await withoutStore(await openLocal(options, pricing), dataDir, options.log);
+}
+
+/**
+ * Of a data folder whose credit was in the store of a fleet: it begins only if the spool has nothing that the store has not posted, since
+ * nothing posts that now, and it would be pruned.
+ */
+async function withoutStore(local: Billing, dataDir: string, log: Log): Promise<Billing> {
+  const dir = join(dataDir, 'usage');
+  const posted = await postedFile(dir).load();
+  if (posted.kind === 'none') return local;
+  // So that the next start need not read what this one has.
+  const looked = new CursorFile(join(dir, 'posted-looked.json'));
+  let isPosted = false;
+  const look = async (spool: PostedSpool): Promise<boolean> => {
+    const before = await looked.load();
+    const from = [posted, before].flatMap((each) => (each.kind === 'at' ? each.position : [])).sort(comparePositions);
+    const last = from.findLast((position) => comparePositions(position, spool.position) <= 0) ?? START;
+    const { hasCharges } = await import('../store/posting.js');
+    if (await hasCharges(spool, last)) return false;
+    await looked.save(spool.position);
+    return true;
+  };
+  const begin = async (spool: PostedSpool): Promise<string | undefined> => {
+    try {
+      isPosted = await look(spool);
+    } catch (fault) {
+      log.error('spool cannot be searched for credit that is not posted', { fault });
+      return 'credit: the spool cannot be read or its position not be saved';
+    }
+    if (isPosted) return await local.begin(spool);
+    return `credit: the store may not have posted all that this data folder has charged; run ra-sidecar credit reconcile --data-dir ${dataDir}, or set credit.source to store`;
+  };
+  return {
+    ...local,
+    begin: (spool) => (spool ? begin(spool) : local.begin(spool)),
+    keepFrom: () => (isPosted ? local.keepFrom() : START),
+  };
+}
+
+/** Prices, and the credit that this sidecar keeps for itself. */
+async function openLocal(
+  { config, clock, metrics, log, closers }: BillingOptions,
+  pricing: PriceList,
+): Promise<Billing> {
+  const { credit, dataDir } = config;
   if (credit.file === undefined) {
     return {
       pricing,

@@ -15,6 +15,7 @@ import { connectOnce, Database, reasonOf, type ConnectionOptions } from '../stor
 import { Posting } from '../store/posting.js';
 import { placeIn, Replica } from '../store/replica.js';
 import type { Log } from '../telemetry/logger.js';
+import { postedFile } from '../usage/delivery/files.js';
 import { lockDir } from '../usage/lock.js';
 import { Spool } from '../usage/spool.js';
 import { EXIT, parsed, UsageError, type Output } from './command.js';
@@ -228,7 +229,7 @@ async function reconcile(
     let released: bigint | undefined;
     let problem: string | undefined;
     const posting = new Posting({
-      ...{ clock: systemClock, log: logTo(say), database, replica, onLost },
+      ...{ clock: systemClock, log: logTo(say), database, replica, onLost, saved: postedFile(dir) },
       operator: operator(),
       opened: (amount) => (released = amount),
       uncovered: () => say('warning: what was charged exceeds what the store held for it: see credit balance\n'),

@@ -1,15 +1,17 @@
 /** Opens the store of a fleet. app.ts loads this file only where `store.url` is set. */
+import { join } from 'node:path';
 import type { KeyLimiter } from '../access/limits.js';
 import type { Config } from '../config/config.js';
 import { storeAddressOf } from '../config/store-schema.js';
 import type { Clock } from '../lib/clock.js';
 import type { CreditMetrics, StoreMetrics } from '../telemetry/access-metrics.js';
 import type { Log } from '../telemetry/logger.js';
+import { postedFile } from '../usage/delivery/files.js';
 import { StoreClaims } from './claims.js';
 import { StoreCredit } from './credit.js';
 import { Database } from './database.js';
 import { StoreLimits } from './limits.js';
-import { Posting } from './posting.js';
+import { Posting, type PostingOptions } from './posting.js';
 import { placeIn, Replica } from './replica.js';
 
 export interface Store {
@@ -64,7 +66,11 @@ export async function openStore(
   const claims = new StoreClaims({ clock, log, database, replica, keepMs: idempotency.keepMs });
   const credit =
     settings.source === 'store'
-      ? openCredit({ clock, log, database, replica, lost }, settings, metrics.credit)
+      ? openCredit(
+          { clock, log, database, replica, lost, saved: postedFile(join(dataDir, 'usage')) },
+          settings,
+          metrics.credit,
+        )
       : undefined;
   metrics.store.fleet = () => ({
     state: replica.fenced ? 'fenced' : replica.session ? 'joined' : 'apart',
@@ -85,21 +91,12 @@ export async function openStore(
 }
 
 function openCredit(
-  {
-    lost,
-    ...parts
-  }: {
-    readonly clock: Clock;
-    readonly log: Log;
-    readonly database: Database;
-    readonly replica: Replica;
-    readonly lost: (line: string) => void;
-  },
+  { lost, saved, ...parts }: Omit<PostingOptions, 'onLost' | 'opened' | 'operator' | 'uncovered'>,
   { onLostBalances: onLost }: Config['credit'],
   metrics: CreditMetrics,
 ): StoreCredit {
   const { uncovered, recalled: recalling } = metrics;
-  const posting = new Posting({ ...parts, onLost, uncovered, lost, opened: () => credit.reopened() });
+  const posting = new Posting({ ...parts, onLost, uncovered, lost, saved, opened: () => credit.reopened() });
   const credit = new StoreCredit({ ...parts, posting, recalling });
   metrics.reservations = () => credit.outstanding;
   metrics.fleet = () => ({ accounts: credit.accounts, lagMs: posting.lagMs });

@@ -8,10 +8,14 @@
  *
  * The position moves by compare-and-set. A post whose answer was lost is sent again: if it had run, the store answers with the position,
  * from where this goes on. So it does when a failover has moved the position back, for which the spool keeps what was posted for a while.
+ *
+ * Before a record may be pruned, a position after it is saved beside the spool, so that what is missing after the saved one was pruned by
+ * a sidecar whose credit is not in the store: app/billing.ts lets one start only if nothing after it is to be posted.
  */
 import type { UsageRecord } from '../domain/usage-record.js';
 import type { Clock } from '../lib/clock.js';
 import type { Log } from '../telemetry/logger.js';
+import type { CursorFile } from '../usage/delivery/files.js';
 import { comparePositions, START, type Position } from '../usage/spool-format.js';
 import type { Spool } from '../usage/spool.js';
 import { sweep, type Database } from './database.js';
@@ -63,6 +67,8 @@ export interface PostingOptions {
   readonly replica: Replica;
   /** What to do if the spool no longer has all records that are not posted, or has fewer than were posted. */
   readonly onLost: 'refuse' | 'begin';
+  /** Where a position up to which all is posted is saved. */
+  readonly saved: Pick<CursorFile, 'load' | 'save'>;
   /** The store has opened this run, or opened it again after an earlier state of it was restored. `released`: what earlier runs held. */
   readonly opened: (released: bigint) => void;
   /** Who has the store note what is given back in its audit. Absent: a start of a sidecar, which is not noted. */
@@ -152,7 +158,10 @@ export class Posting {
     this.#tried();
     this.#cancelTimer();
     await this.#working;
-    if (this.isOpen) await this.#postAll().catch(() => undefined);
+    if (!this.isOpen) return;
+    await this.#postAll().catch(() => undefined);
+    // If it cannot be saved, the one before it is right as well.
+    await this.#options.saved.save(this.#posted).catch(() => undefined);
   }
 
   #later(ms: number): void {
@@ -190,7 +199,7 @@ export class Posting {
 
   /** Asks up to where the spool is posted. False: it is not known. */
   async #locate({ no, epoch }: Session): Promise<boolean> {
-    const { database, replica, onLost, log, lost } = this.#options;
+    const { clock, database, replica, onLost, log, lost, saved } = this.#options;
     const [spool, begin] = [this.#spool, this.#begin];
     if (!spool || !begin) return false;
     const answer = await database.call<PositionRow & { outcome: string }>('open_position', [
@@ -208,7 +217,7 @@ export class Posting {
     const isAhead = comparePositions(posted, spool.position) > 0;
     const why = isAhead
       ? 'the store has posted more than the spool holds'
-      : comparePositions(posted, await spool.oldest()) < 0
+      : comparePositions(posted, await spool.oldest()) < 0 && (await isBefore(posted, saved))
         ? 'records that the store has not posted are gone from the spool'
         : undefined;
     if (why !== undefined && onLost === 'refuse') {
@@ -224,9 +233,12 @@ export class Posting {
     if (why !== undefined) log.warn('credit is posted from what is left', { reason: why });
     this.#problem = undefined;
     this.#isOpen = false;
+    // Before anything is charged.
+    await saved.save(isAhead ? spool.position : posted);
     this.#epoch = epoch;
     this.#at(posted);
     this.#kept = [posted, posted];
+    this.#keptAt = clock.now();
     // Nothing that was posted is posted again.
     if (isAhead && !(await this.#post({ charges: [], to: spool.position }))) this.#epoch = 0;
     return this.#epoch === epoch;
@@ -294,7 +306,7 @@ export class Posting {
     if (row?.outcome === 'posted') {
       this.#savedAt = clock.now();
       this.#at(to);
-      this.#keep(to);
+      await this.#keep(to);
       if (row.uncovered !== '0') {
         uncovered();
         log.error('credit was charged that the store does not hold', {
@@ -347,11 +359,15 @@ export class Posting {
     this.#read = position;
   }
 
-  #keep(posted: Position): void {
-    const now = this.#options.clock.now();
+  /** Rejects if the disk fails: then the spool keeps its records. */
+  async #keep(posted: Position): Promise<void> {
+    const { clock, saved } = this.#options;
+    const now = clock.now();
     if (now < this.#keptAt + KEEP_MS) return;
+    const [, earlier] = this.#kept;
+    await saved.save(earlier);
     this.#keptAt = now;
-    this.#kept = [this.#kept[1], posted];
+    this.#kept = [earlier, posted];
   }
 
   #sweep(): void {
@@ -360,6 +376,21 @@ export class Posting {
     this.#sweptAt = now;
     void sweep(this.#options.database, 'sweep_charges');
   }
+}
+
+/** Whether a position is before the one that was saved, or none was. Rejects if the disk fails. */
+async function isBefore(position: Position, saved: PostingOptions['saved']): Promise<boolean> {
+  const found = await saved.load();
+  return found.kind !== 'at' || comparePositions(position, found.position) < 0;
+}
+
+/** Whether the spool, which has recovered, has something to post from a position on. Rejects if it cannot be read. */
+export async function hasCharges(spool: PostedSpool, from: Position): Promise<boolean> {
+  if (spool.estimated.some(chargeOf)) return true;
+  for await (const item of spool.read(from, spool.position)) {
+    if (item.kind === 'record' && chargeOf(item.record)) return true;
+  }
+  return false;
 }
 
 /** What a record charges to an account of the store; undefined if nothing. */

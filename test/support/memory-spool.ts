@@ -1,4 +1,5 @@
 import type { UsageRecord } from '../../sidecar/domain/usage-record.js';
+import type { CursorFile } from '../../sidecar/usage/delivery/files.js';
 import type { CountedSpool } from '../../sidecar/usage/durable-sums.js';
 import type { Read } from '../../sidecar/usage/reader.js';
 import type { Position } from '../../sidecar/usage/spool-format.js';
@@ -16,6 +17,12 @@ export class MemorySpool implements CountedSpool {
   /** Lines that were pruned. */
   #pruned = 0;
   estimated: readonly UsageRecord[] = [];
+  /** A position that is kept over restarts, as in a file beside the spool. */
+  #cursor: Position | undefined;
+  readonly cursor: Pick<CursorFile, 'load' | 'save'> = {
+    load: () => Promise.resolve(this.#cursor ? { kind: 'at', position: this.#cursor } : { kind: 'none' }),
+    save: (position) => Promise.resolve(void (this.#cursor = position)),
+  };
   /** Rejects every read. */
   broken = false;
 

@@ -1,6 +1,6 @@
-/** The two files that delivery keeps beside the spool. Only the holder of the spool's lock writes them. */
+/** What is kept beside the spool of the positions in it, and what delivery cannot send. Only the holder of the spool's lock writes them. */
 import { open, readFile, type FileHandle } from 'node:fs/promises';
-import { dirname } from 'node:path';
+import { dirname, join } from 'node:path';
 import { replaceFile } from '../../lib/replace-file.js';
 import { isMissing, systemDisk } from '../disk.js';
 import { isPosition, type Position } from '../spool-format.js';
@@ -12,7 +12,7 @@ export type LoadedCursor =
   | { readonly kind: 'none' }
   | { readonly kind: 'lost'; readonly why: string };
 
-/** The position of delivery in the spool, kept over restarts in a JSON file that is replaced atomically. */
+/** A position in the spool, of delivery or of another reader, kept over restarts in a JSON file that is replaced atomically. */
 export class CursorFile {
   readonly #file: string;
 
@@ -39,6 +39,14 @@ export class CursorFile {
       draft.writeFile(`${JSON.stringify({ version: 1, segment, offset })}\n`);
     await replaceFile(this.#file, write, { soleWriter: true });
   }
+}
+
+/**
+ * Of a data folder whose credit is or was in the store of a fleet: a position up to which the store has posted its spool, some time ago.
+ * In a spool that was pruned without regard to the store, what is missing after it charges nothing.
+ */
+export function postedFile(dir: string): CursorFile {
+  return new CursorFile(join(dir, 'posted.json'));
 }
 
 function parsed(text: string): Position | undefined {

@@ -1,4 +1,5 @@
-import { mkdtemp, rm, writeFile } from 'node:fs/promises';
+import { randomUUID } from 'node:crypto';
+import { mkdir, mkdtemp, rm, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import t, { type Test } from 'tap';
@@ -7,10 +8,13 @@ import { Closers } from '../../../sidecar/app/closers.js';
 import { loadConfig } from '../../../sidecar/config/config.js';
 import { Metrics } from '../../../sidecar/telemetry/metrics.js';
 import { writeSnapshot } from '../../../sidecar/usage/balances.js';
+import { postedFile } from '../../../sidecar/usage/delivery/files.js';
 import { BUILT_IN_PRICES } from '../../../sidecar/usage/prices.js';
+import { START } from '../../../sidecar/usage/spool-format.js';
 import { FakeClock } from '../../support/fake-clock.js';
 import { RecordingLog } from '../../support/in-process.js';
 import { MemorySpool } from '../../support/memory-spool.js';
+import { usageRecord } from '../../support/usage-records.js';
 
 const NO_SUCH_FILE = '/nowhere/file.json';
 const GRANTED = 10n ** 12n;
@@ -51,6 +55,41 @@ t.test('without files there are the built-in prices and no credit', async (t) =>
   t.equal(billing.keepFrom(), undefined, 'the spool is not needed');
   await options.closers.close();
   t.equal(options.clock.pending, 0);
+});
+
+t.test('credit was in a store: it begins without it only once all is posted', async (t) => {
+  const options = await desk(t, { granted: false });
+  const spool = new MemorySpool();
+  const price = { version: 'v', picodollars: '7' };
+  const charge = (): void => {
+    spool.append(usageRecord(randomUUID(), 'close', { price, prepaid: true, escrow: true }));
+    spool.flush();
+  };
+  const folder = join(options.config.dataDir, 'usage');
+  await mkdir(folder);
+  charge();
+  await postedFile(folder).save(spool.position);
+  charge();
+  const early = await opened(options);
+  t.match(
+    await early.begin(spool),
+    /^credit: the store may not have posted all .*; run ra-sidecar credit reconcile --/,
+  );
+  t.strictSame(early.keepFrom(), START, 'nothing is pruned');
+  // As credit reconcile leaves it.
+  await postedFile(folder).save(spool.position);
+  const billing = await opened(options);
+  t.strictSame(billing.keepFrom(), START);
+  t.equal(await billing.begin(spool), undefined);
+  t.equal(billing.keepFrom(), undefined);
+  spool.append(usageRecord(randomUUID(), 'close', { price, prepaid: true }));
+  t.equal(await (await opened(options)).begin(spool), undefined, 'nor later');
+  // A request of a run that was killed.
+  spool.append(usageRecord(randomUUID(), 'progress', { price, prepaid: true, escrow: true }));
+  spool.flush();
+  spool.restart();
+  t.match(await (await opened(options)).begin(spool), /credit reconcile/);
+  await options.closers.close();
 });
 
 t.test('a file that cannot be used ends the start, and nothing is left open', async (t) => {

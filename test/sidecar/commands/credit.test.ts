@@ -35,14 +35,15 @@ async function drawing(t: Test, url: string, id: string, picodollars: bigint): P
   const { log, database, replica } = await replicaAt(t, url, id);
   t.equal(await replica.begin(), undefined);
   const none = (): void => undefined;
+  const spool = new MemorySpool();
   const posting = new Posting({
-    ...{ clock: systemClock, log, database, replica },
+    ...{ clock: systemClock, log, database, replica, saved: spool.cursor },
     onLost: 'refuse',
     uncovered: none,
     lost: none,
     opened: none,
   });
-  t.equal(await posting.begin(new MemorySpool()), undefined);
+  t.equal(await posting.begin(spool), undefined);
   const { session, run } = replica;
   const args = [session?.no, session?.epoch, run, 1, 'acme', '0', [`${picodollars}`], '0', false];
   t.match(await database.call('draw', args), { rows: [{ outcome: 'drawn' }] });

@@ -5,7 +5,7 @@ import type { Reservation, Reserved } from '../../../sidecar/access/credit.js';
 import { systemClock } from '../../../sidecar/lib/clock.js';
 import { StoreCredit } from '../../../sidecar/store/credit.js';
 import type { Database } from '../../../sidecar/store/database.js';
-import { Posting } from '../../../sidecar/store/posting.js';
+import { hasCharges, Posting } from '../../../sidecar/store/posting.js';
 import type { Replica } from '../../../sidecar/store/replica.js';
 import type { RecordingLog } from '../../support/in-process.js';
 import { MemorySpool } from '../../support/memory-spool.js';
@@ -55,7 +55,8 @@ class Member {
     const parts = { clock, log, database, replica };
     const uncovered = (): void => void (this.uncovered += 1);
     const lost = (line: string): void => void this.lost.push(line);
-    this.posting = new Posting({ ...parts, onLost, uncovered, lost, opened: () => this.credit.reopened() });
+    const own = { onLost, uncovered, lost, saved: spool.cursor };
+    this.posting = new Posting({ ...parts, ...own, opened: () => this.credit.reopened() });
     this.credit = new StoreCredit({ ...parts, posting: this.posting, recalling: () => void (this.recalls += 1) });
   }
 
@@ -292,6 +293,34 @@ t.test('records that are gone, or a spool that is older than the store', async (
   const { member, problem: none } = await Member.start(t, url, 'a', { spool: older, onLost: 'begin' });
   t.equal(none, undefined);
   t.equal(await member.ask(10n), 'reserved');
+});
+
+t.test('credit is in the store, in a file, and in the store again', async (t) => {
+  const { members, sums, url, server, name } = await fleet(t, 1000n);
+  const [{ spool, credit, replica }] = members;
+  const [a] = members;
+  a.end(await a.reserve(100n), 30n);
+  await credit.close();
+  await replica.close();
+  t.equal((await sums()).settled, 30);
+  const posted = spool.position;
+  t.match(await spool.cursor.load(), { kind: 'at', position: posted }, 'all is posted');
+  // The file pays meanwhile; what it has charged is pruned, and so is more of what the store has posted.
+  const price = { version: 'v', picodollars: '7' };
+  for (let i = 0; i < 25; i++) spool.append(usageRecord(randomUUID(), 'close', { price, prepaid: true }));
+  spool.flush();
+  t.equal(await hasCharges(spool, posted), false);
+  spool.prune(spool.position);
+  const { member: again, problem } = await Member.start(t, url, 'a', { spool });
+  t.equal(problem, undefined);
+  again.end(await again.reserve(100n), 40n);
+  t.equal(await hasCharges(spool, posted), true);
+  await until(t, 'the store goes on with the sum', async () => (await sums()).settled === 70);
+  await again.credit.close();
+  await again.replica.close();
+  // An earlier state of the store is restored, and what it had posted is gone from the spool.
+  await server.sql(`update ra_sidecar.spool_position set segment = 1, byte = 0`, name);
+  t.match((await Member.start(t, url, 'a', { spool })).problem, /records that the store has not posted are gone/);
 });
 
 t.test('a draw whose answer is lost is returned', async (t) => {
