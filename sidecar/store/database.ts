@@ -29,6 +29,9 @@ const WAITING_EACH = 64;
 const LIFETIME_S = 600;
 const IDLE_MS = 60_000;
 
+/** What a call may take that no request waits for, ms. It may delay those of others, so it is not much longer than theirs. */
+export const BACKGROUND_MS = 2000;
+
 /** How long a connection is kept while the server is asked to cancel its call, ms. */
 const CANCEL_MS = 500;
 
@@ -255,7 +258,7 @@ export class Database {
 /** Calls a function that removes what is over, some at a time, until there is none or the store does not answer. Never rejects. */
 export async function sweep(database: Database, fn: string): Promise<void> {
   for (;;) {
-    const answer = await database.call<{ more: boolean }>(fn, []);
+    const answer = await database.call<{ more: boolean }>(fn, [], { withinMs: BACKGROUND_MS });
     if (answer.kind === 'down' || answer.rows[0]?.more !== true) return;
   }
 }

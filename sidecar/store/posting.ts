@@ -18,14 +18,14 @@ import type { Log } from '../telemetry/logger.js';
 import type { CursorFile } from '../usage/delivery/files.js';
 import { comparePositions, START, type Position } from '../usage/spool-format.js';
 import type { Spool } from '../usage/spool.js';
-import { sweep, type Database } from './database.js';
+import { BACKGROUND_MS, sweep, type Database } from './database.js';
 import type { Replica, Session } from './replica.js';
 
 /** How often the spool is looked at, and the wait after a call that failed, ms; and that after the spool could not be read. */
 const POST_MS = 250;
 const UNREAD_MS = 5000;
 
-/** Charges of one call, and records that are read for it. */
+/** Charges of one call at most, and records that are read for it. After a call that failed or was slow, half as many are sent. */
 const TOGETHER = 1000;
 const MOST_READ = 20_000;
 
@@ -38,6 +38,9 @@ const SAVE_MS = 10_000;
 /** How long the spool keeps what was posted, at least, ms: a failover may move the position back. */
 const KEEP_MS = 600_000;
 
+/** How long the store may take to give back what earlier runs of this replica held, ms: perhaps of very many accounts. */
+const OPEN_MS = 10_000;
+
 /** The time between two removals of old charges by one replica, ms. */
 const SWEEP_MS = 600_000;
 
@@ -47,6 +50,8 @@ interface Charge {
   readonly id: string;
   readonly account: string;
   readonly picodollars: string;
+  /** The position after its record. */
+  readonly after: Position;
 }
 
 /** A part of the spool: its charges, and the position after it. */
@@ -91,6 +96,10 @@ export class Posting {
   /** Up to where the store says that it has posted, and up to where this has read without finding a charge. */
   #posted = START;
   #read = START;
+  /** What was read and is not posted: while the store does not answer, the spool is not read again. */
+  #part: Part | undefined;
+  /** How many charges the next call may have. */
+  #together = TOGETHER;
   #savedAt = -Infinity;
   /** Posted at the last change of `#keptAt`, and at the one before. */
   #kept: readonly [earlier: Position, later: Position] = [START, START];
@@ -252,14 +261,16 @@ export class Posting {
     for (;;) {
       if (!this.#isOpen && comparePositions(this.#posted, begin) >= 0 && !(await this.#open())) return;
       const from = clock.now();
-      const part = await this.#next(spool, this.#isOpen ? spool.position : begin);
+      const part = (this.#part ??= await this.#next(spool, this.#isOpen ? spool.position : begin));
       const isDue =
         !this.#isOpen ||
         part.charges.length > 0 ||
         part.to.segment !== this.#posted.segment ||
         from > this.#savedAt + SAVE_MS;
-      if (!isDue) this.#read = part.to;
-      else if (!(await this.#post(part))) return;
+      if (!isDue) {
+        this.#read = part.to;
+        this.#part = undefined;
+      } else if (!(await this.#post(part))) return;
       if (!this.#isOpen || comparePositions(this.#read, spool.position) < 0) continue;
       this.#doneAt = from;
       return;
@@ -279,19 +290,22 @@ export class Posting {
       }
       to = item.after;
       const charge = chargeOf(item.record);
-      if (charge) charges.push(charge);
+      if (charge) charges.push({ ...charge, after: to });
       if (charges.length >= TOGETHER || read >= MOST_READ) return { charges, to };
     }
     return { charges, to: comparePositions(to, until) < 0 ? until : to };
   }
 
-  /** Whether the store has posted a part. */
-  async #post({ charges, to }: Part): Promise<boolean> {
+  /** Whether the store has posted a part, or as much of it as one call may have. */
+  async #post(part: Part): Promise<boolean> {
     const { clock, database, replica, log, uncovered } = this.#options;
     const { session } = replica;
     if (!session || session.epoch !== this.#epoch) return false;
     const from = this.#posted;
-    const answer = await database.call<PositionRow & { outcome: string; uncovered: string }>('post', [
+    const charges = part.charges.slice(0, this.#together);
+    const rest = part.charges.slice(charges.length);
+    const to = (rest.length > 0 ? charges.at(-1)?.after : undefined) ?? part.to;
+    const args = [
       session.no,
       session.epoch,
       from.segment,
@@ -301,11 +315,20 @@ export class Posting {
       charges.map(({ id }) => id),
       charges.map(({ account }) => account),
       charges.map(({ picodollars }) => picodollars),
-    ]);
+    ];
+    const sentAt = clock.now();
+    const answer = await database.call<PositionRow & { outcome: string; uncovered: string }>('post', args, {
+      withinMs: BACKGROUND_MS,
+    });
+    // The same ones together may take too long each time; and draws of their accounts wait meanwhile.
+    const isSlow = answer.kind === 'down' || clock.now() > sentAt + POST_MS;
+    if (!isSlow) this.#together = Math.min(TOGETHER, this.#together * 2);
+    else if (charges.length > 0) this.#together = Math.ceil(charges.length / 2);
     const row = answer.kind === 'rows' ? answer.rows[0] : undefined;
     if (row?.outcome === 'posted') {
       this.#savedAt = clock.now();
       this.#at(to);
+      if (rest.length > 0) this.#part = { charges: rest, to: part.to };
       await this.#keep(to);
       if (row.uncovered !== '0') {
         uncovered();
@@ -340,7 +363,9 @@ export class Posting {
     if (!session || session.epoch !== this.#epoch || run === undefined) return false;
     const { segment, offset } = this.#posted;
     const args = [session.no, session.epoch, run, segment, offset, operator ?? null];
-    const answer = await database.call<{ outcome: string; released: string }>('open_escrow', args);
+    const answer = await database.call<{ outcome: string; released: string }>('open_escrow', args, {
+      withinMs: OPEN_MS,
+    });
     const row = answer.kind === 'rows' ? answer.rows[0] : undefined;
     if (row?.outcome === 'open') {
       this.#isOpen = true;
@@ -357,6 +382,7 @@ export class Posting {
   #at(position: Position): void {
     this.#posted = position;
     this.#read = position;
+    this.#part = undefined;
   }
 
   /** Rejects if the disk fails: then the spool keeps its records. */
@@ -394,7 +420,7 @@ export async function hasCharges(spool: PostedSpool, from: Position): Promise<bo
 }
 
 /** What a record charges to an account of the store; undefined if nothing. */
-function chargeOf({ kind, id, account, escrow, price }: UsageRecord): Charge | undefined {
+function chargeOf({ kind, id, account, escrow, price }: UsageRecord): Omit<Charge, 'after'> | undefined {
   if (kind !== 'close' || escrow !== true || !price || price.picodollars === '0') return undefined;
   return { id, account, picodollars: price.picodollars };
 }

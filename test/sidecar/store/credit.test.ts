@@ -235,6 +235,32 @@ t.test('a crash of the store that lost a post: it is posted again, also without 
   t.match(await sums(), { uncovered: 0 });
 });
 
+t.test('what takes the store too long is posted in smaller parts, and the spool is read once for it', async (t) => {
+  const { members, sums } = await fleet(t, 1000n);
+  const [a] = members;
+  const running = await Promise.all(Array.from({ length: 8 }, () => a.reserve(10n)));
+  const call = a.database.call.bind(a.database);
+  const sent: number[] = [];
+  a.database.call = (fn, args, ...rest) => {
+    const ids = fn === 'post' ? (args[6] as string[]) : [];
+    if (ids.length > 0) sent.push(ids.length);
+    if (ids.length <= 2) return call(fn, args, ...rest) as never;
+    return Promise.resolve({ kind: 'down', why: 'timeout', retryAfterMs: 1, sent: true }) as never;
+  };
+  const read = a.spool.read.bind(a.spool);
+  let charges = 0;
+  a.spool.read = async function* (from, to) {
+    for await (const item of read(from, to)) {
+      charges += 1;
+      yield item;
+    }
+  };
+  for (const reservation of running) a.end(reservation, 5n);
+  await until(t, 'all is posted', async () => (await sums()).settled === 40);
+  t.strictSame(sent.slice(0, 3), [8, 4, 2]);
+  t.equal(charges, 8, 'each record was read once');
+});
+
 t.test('killed: the next start posts what the spool has and gives back the rest', async (t) => {
   const { members, sums, url } = await fleet(t, 1000n);
   const [a, b] = members;
