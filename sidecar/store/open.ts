@@ -11,7 +11,7 @@ import { StoreClaims } from './claims.js';
 import { StoreCredit } from './credit.js';
 import { Database } from './database.js';
 import { StoreLimits } from './limits.js';
-import { Posting, type PostingOptions } from './posting.js';
+import { keepBytesOf, Posting, type PostingOptions } from './posting.js';
 import { placeIn, Replica } from './replica.js';
 
 export interface Store {
@@ -29,14 +29,14 @@ export interface Store {
   close(): Promise<void>;
 }
 
-type StoreSettings = Pick<Config, 'store' | 'limits' | 'idempotency' | 'credit' | 'dataDir'>;
+type StoreSettings = Pick<Config, 'store' | 'limits' | 'idempotency' | 'credit' | 'dataDir' | 'usage'>;
 
 /**
  * Prepares what the store is used for, and connects to nothing yet. Rejects with one line if `dataDir` cannot be written. `lost`: credit
  * will not be available, for the reason in the line; it may come long after the start, once the store answers.
  */
 export async function openStore(
-  { store, limits, idempotency, credit: settings, dataDir }: StoreSettings,
+  { store, limits, idempotency, credit: settings, dataDir, usage }: StoreSettings,
   clock: Clock,
   log: Log,
   metrics: { readonly store: StoreMetrics; readonly credit: CreditMetrics },
@@ -67,7 +67,15 @@ export async function openStore(
   const credit =
     settings.source === 'store'
       ? openCredit(
-          { clock, log, database, replica, lost, saved: postedFile(join(dataDir, 'usage')) },
+          {
+            clock,
+            log,
+            database,
+            replica,
+            lost,
+            saved: postedFile(join(dataDir, 'usage')),
+            keepBytes: keepBytesOf(usage),
+          },
           settings,
           metrics.credit,
         )
@@ -91,12 +99,12 @@ export async function openStore(
 }
 
 function openCredit(
-  { lost, saved, ...parts }: Omit<PostingOptions, 'onLost' | 'opened' | 'operator' | 'uncovered'>,
+  { lost, saved, keepBytes, ...parts }: Omit<PostingOptions, 'onLost' | 'opened' | 'operator' | 'uncovered'>,
   { onLostBalances: onLost }: Config['credit'],
   metrics: CreditMetrics,
 ): StoreCredit {
   const { uncovered, recalled: recalling } = metrics;
-  const posting = new Posting({ ...parts, onLost, uncovered, lost, saved, opened: () => credit.reopened() });
+  const posting = new Posting({ ...parts, onLost, uncovered, lost, saved, keepBytes, opened: () => credit.reopened() });
   const credit = new StoreCredit({ ...parts, posting, recalling });
   metrics.reservations = () => credit.outstanding;
   metrics.fleet = () => ({ accounts: credit.accounts, lagMs: posting.lagMs });

@@ -35,7 +35,7 @@ const MOST_READ = 20_000;
  */
 const SAVE_MS = 10_000;
 
-/** How long the spool keeps what was posted, at least, ms: a failover may move the position back. */
+/** How long the spool keeps what was posted while it has room, at least, ms: a failover may move the position back. */
 const KEEP_MS = 600_000;
 
 /** How long the store may take to give back what earlier runs of this replica held, ms: perhaps of very many accounts. */
@@ -44,7 +44,8 @@ const OPEN_MS = 10_000;
 /** The time between two removals of old charges by one replica, ms. */
 const SWEEP_MS = 600_000;
 
-export type PostedSpool = Pick<Spool, 'estimated' | 'position' | 'oldest' | 'read' | 'sync'>;
+export type PostedSpool = Pick<Spool, 'estimated' | 'position' | 'oldest' | 'read' | 'sync'> &
+  Partial<Pick<Spool, 'bytesFrom'>>;
 
 interface Charge {
   readonly id: string;
@@ -74,6 +75,8 @@ export interface PostingOptions {
   readonly onLost: 'refuse' | 'begin';
   /** Where a position up to which all is posted is saved. */
   readonly saved: Pick<CursorFile, 'load' | 'save'>;
+  /** A spool with more bytes keeps nothing that is posted. */
+  readonly keepBytes: number;
   /** The store has opened this run, or opened it again after an earlier state of it was restored. `released`: what earlier runs held. */
   readonly opened: (released: bigint) => void;
   /** Who has the store note what is given back in its audit. Absent: a start of a sidecar, which is not noted. */
@@ -387,13 +390,16 @@ export class Posting {
 
   /** Rejects if the disk fails: then the spool keeps its records. */
   async #keep(posted: Position): Promise<void> {
-    const { clock, saved } = this.#options;
+    const { clock, saved, keepBytes } = this.#options;
     const now = clock.now();
-    if (now < this.#keptAt + KEEP_MS) return;
-    const [, earlier] = this.#kept;
-    await saved.save(earlier);
+    const [from, earlier] = this.#kept;
+    // Only whole segments are pruned.
+    const isLarge = posted.segment !== from.segment && (this.#spool?.bytesFrom?.(START) ?? 0) > keepBytes;
+    if (!isLarge && now < this.#keptAt + KEEP_MS) return;
+    const next = isLarge ? posted : earlier;
+    await saved.save(next);
     this.#keptAt = now;
-    this.#kept = [earlier, posted];
+    this.#kept = [next, posted];
   }
 
   #sweep(): void {
@@ -417,6 +423,11 @@ export async function hasCharges(spool: PostedSpool, from: Position): Promise<bo
     if (item.kind === 'record' && chargeOf(item.record)) return true;
   }
   return false;
+}
+
+/** How much of a spool's room may be taken before it keeps nothing that is posted, bytes. */
+export function keepBytesOf({ maxBacklogBytes }: { readonly maxBacklogBytes: number }): number {
+  return maxBacklogBytes / 2;
 }
 
 /** What a record charges to an account of the store; undefined if nothing. */

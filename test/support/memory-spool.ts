@@ -77,6 +77,11 @@ export class MemorySpool implements CountedSpool {
     this.#pruned = 0;
   }
 
+  /** Each line is a byte. */
+  bytesFrom(from: Position): number {
+    return this.#durable - Math.max(index(from), this.#pruned);
+  }
+
   oldest(): Promise<Position> {
     return Promise.resolve(place(this.#pruned));
   }

@@ -37,7 +37,7 @@ async function drawing(t: Test, url: string, id: string, picodollars: bigint): P
   const none = (): void => undefined;
   const spool = new MemorySpool();
   const posting = new Posting({
-    ...{ clock: systemClock, log, database, replica, saved: spool.cursor },
+    ...{ clock: systemClock, log, database, replica, saved: spool.cursor, keepBytes: Infinity },
     onLost: 'refuse',
     uncovered: none,
     lost: none,

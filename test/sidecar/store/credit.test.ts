@@ -7,6 +7,7 @@ import { StoreCredit } from '../../../sidecar/store/credit.js';
 import type { Database } from '../../../sidecar/store/database.js';
 import { hasCharges, Posting } from '../../../sidecar/store/posting.js';
 import type { Replica } from '../../../sidecar/store/replica.js';
+import { START } from '../../../sidecar/usage/spool-format.js';
 import type { RecordingLog } from '../../support/in-process.js';
 import { MemorySpool } from '../../support/memory-spool.js';
 import { eventually } from '../../support/processes.js';
@@ -55,7 +56,7 @@ class Member {
     const parts = { clock, log, database, replica };
     const uncovered = (): void => void (this.uncovered += 1);
     const lost = (line: string): void => void this.lost.push(line);
-    const own = { onLost, uncovered, lost, saved: spool.cursor };
+    const own = { onLost, uncovered, lost, saved: spool.cursor, keepBytes: 40 };
     this.posting = new Posting({ ...parts, ...own, opened: () => this.credit.reopened() });
     this.credit = new StoreCredit({ ...parts, posting: this.posting, recalling: () => void (this.recalls += 1) });
   }
@@ -319,6 +320,17 @@ t.test('records that are gone, or a spool that is older than the store', async (
   const { member, problem: none } = await Member.start(t, url, 'a', { spool: older, onLost: 'begin' });
   t.equal(none, undefined);
   t.equal(await member.ask(10n), 'reserved');
+});
+
+t.test('a spool that becomes large keeps nothing that is posted', async (t) => {
+  const { members, sums } = await fleet(t, 1000n);
+  const [a] = members;
+  for (let i = 0; i < 40; i++) a.end(await a.reserve(1n), 1n);
+  await until(t, 'it is posted', async () => (await sums()).settled === 40);
+  t.strictSame(a.credit.keepFrom, START);
+  a.end(await a.reserve(1n), 1n);
+  await until(t, 'no segment but the last is kept', () => a.credit.keepFrom.segment === a.spool.position.segment);
+  t.equal((await sums()).settled, 41);
 });
 
 t.test('credit is in the store, in a file, and in the store again', async (t) => {
