@@ -212,6 +212,8 @@ async function reconcile(
     leaseMs: Math.max(store.leaseMs, LEASE_MS),
   });
   let spool: Spool | undefined;
+  let posting: Posting | undefined;
+  let released = 0n;
   try {
     const [row] = await withStore(connection, (query) =>
       query<{ lease_ms: number }>('select lease_ms from ra_sidecar.replicas() where id = $1', [id]),
@@ -226,9 +228,8 @@ async function reconcile(
     const opened = await Spool.open(dir, usage, { clock: systemClock, lock: () => Promise.resolve(lock) });
     if (opened.kind === 'held') throw new Error('the usage spool is in use');
     ({ spool } = opened);
-    let released: bigint | undefined;
     let problem: string | undefined;
-    const posting = new Posting({
+    posting = new Posting({
       ...{ clock: systemClock, log: logTo(say), database, replica, onLost },
       ...{ saved: postedFile(dir), keepBytes: keepBytesOf(usage) },
       operator: operator(),
@@ -248,14 +249,14 @@ async function reconcile(
       seen = posting.posted;
       await sleep(LOOK_MS);
     }
-    await posting.close();
-    say(`${id} is reconciled: ${formatUsd(released ?? 0n)} USD that it had drawn and not spent are given back\n`);
-    return EXIT.done;
   } finally {
+    await posting?.close();
     await (spool?.close() ?? lock.release());
     await replica.close();
     await database.close();
   }
+  say(`${id} is reconciled: ${formatUsd(released)} USD that it had drawn and not spent are given back\n`);
+  return EXIT.done;
 }
 
 /** Warnings and errors of the parts that a command uses, for people. */

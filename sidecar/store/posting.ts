@@ -332,13 +332,13 @@ export class Posting {
       this.#savedAt = clock.now();
       this.#at(to);
       if (rest.length > 0) this.#part = { charges: rest, to: part.to };
-      await this.#keep(to);
       if (row.uncovered !== '0') {
         uncovered();
         log.error('credit was charged that the store does not hold', {
           reason: 'a failover or a restored backup of the store has lost what was drawn; balances may be below 0',
         });
       }
+      await this.#keep(to);
       return true;
     }
     if (row?.outcome === 'moved') {
