@@ -52,13 +52,13 @@ import {
 import { earliest, openUsage } from './usage.js';
 import { reloader } from './weight-reload.js';
 
-/** Names of the prompt host and of credit in the readiness; a model's id cannot contain a space. */
 /**
  * A file of weights of which not a byte could be read for this long, as on a network share that does not answer, is not hashed, ms: a
  * reload fails, and a start is left to `engine.startTimeoutMs`. Several times what lies between two reports of the thread that reads it.
  */
 const FILE_SILENCE_MS = 120_000;
 
+/** Names of the prompt host and of credit in the readiness; a model's id cannot contain a space. */
 const PROMPTS = 'prompt host';
 const CREDIT = 'prepaid credit';
 
@@ -189,14 +189,10 @@ export async function startApp(config: Config, identity: Identity, log: Log, ove
 }
 
 /** Loaded here, since few sidecars share a store. */
-async function openStoreOf(
-  config: Config,
-  metrics: Metrics,
-  readiness: Readiness,
-  { clock, log, closers }: Opening,
-): Promise<Store> {
+async function openStoreOf(config: Config, metrics: Metrics, opening: Opening, ready: Readiness): Promise<Store> {
+  const { clock, log, closers } = opening;
   const { openStore } = await import('../store/open.js');
-  const store = await openStore(config, clock, log, metrics, (line) => readiness.never(line));
+  const store = await openStore(config, clock, log, metrics, (line) => ready.never(line));
   closers.add({ name: 'store', close: () => store.close() });
   return store;
 }
@@ -238,7 +234,7 @@ async function openApp(
   log.info('operators listening', { host: config.operators.host, port: operatorsAt.port });
   // Closed after all parts that count metrics, but for the operators' listener.
   const tracing = await openOtlpExport(config, metrics, log, closers);
-  const store = config.store.url === undefined ? undefined : await openStoreOf(config, metrics, readiness, opening);
+  const store = config.store.url === undefined ? undefined : await openStoreOf(config, metrics, opening, readiness);
   const billing = await openBilling({ config, metrics: metrics.credit, fleet: store?.credit, ...opening });
   const opened: { batch?: OpenBatches } = {};
   // Until they are read, batches may need all of it.

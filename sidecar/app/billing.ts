@@ -88,28 +88,23 @@ async function withoutStore(local: Billing, dataDir: string, log: Log): Promise<
   // So that the next start need not read what this one has.
   const looked = new CursorFile(join(dir, 'posted-looked.json'));
   let isPosted = false;
-  const look = async (spool: PostedSpool): Promise<boolean> => {
-    const before = await looked.load();
-    const from = [posted, before].flatMap((each) => (each.kind === 'at' ? each.position : [])).sort(comparePositions);
-    const last = from.findLast((position) => comparePositions(position, spool.position) <= 0) ?? START;
-    const { hasCharges } = await import('../store/posting.js');
-    if (await hasCharges(spool, last)) return false;
-    await looked.save(spool.position);
-    return true;
-  };
   const begin = async (spool: PostedSpool): Promise<string | undefined> => {
-    try {
-      isPosted = await look(spool);
-    } catch (fault) {
-      log.error('spool cannot be searched for credit that is not posted', { fault });
-      return 'credit: the spool cannot be read or its position not be saved';
-    }
-    if (isPosted) return await local.begin(spool);
-    return `credit: the store may not have posted all that this data folder has charged; run ra-sidecar credit reconcile --data-dir ${dataDir}, or set credit.source to store`;
+    const { hasCharges } = await import('../store/posting.js');
+    const found = [posted, await looked.load()].flatMap((each) => (each.kind === 'at' ? each.position : []));
+    const before = found.filter((position) => comparePositions(position, spool.position) <= 0);
+    if (await hasCharges(spool, before.sort(comparePositions).at(-1) ?? START))
+      return `credit: the store may not have posted all that this data folder has charged; run ra-sidecar credit reconcile --data-dir ${dataDir}, or set credit.source to store`;
+    await looked.save(spool.position);
+    isPosted = true;
+    return await local.begin(spool);
+  };
+  const failed = (fault: unknown): string => {
+    log.error('spool cannot be searched for credit that is not posted', { fault });
+    return 'credit: the spool cannot be read or its position not be saved';
   };
   return {
     ...local,
-    begin: (spool) => (spool ? begin(spool) : local.begin(spool)),
+    begin: (spool) => (spool ? begin(spool).catch(failed) : local.begin(spool)),
     keepFrom: () => (isPosted ? local.keepFrom() : START),
   };
 }

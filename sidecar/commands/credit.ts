@@ -12,7 +12,7 @@ import { isGrant } from '../access/credit.js';
 import { formatUsd, parseUsd } from '../domain/money.js';
 import { systemClock } from '../lib/clock.js';
 import { connectOnce, Database, reasonOf, type ConnectionOptions } from '../store/database.js';
-import { keepBytesOf, Posting } from '../store/posting.js';
+import { Posting } from '../store/posting.js';
 import { placeIn, Replica } from '../store/replica.js';
 import type { Log } from '../telemetry/logger.js';
 import { postedFile } from '../usage/delivery/files.js';
@@ -231,7 +231,7 @@ async function reconcile(
     let problem: string | undefined;
     posting = new Posting({
       ...{ clock: systemClock, log: logTo(say), database, replica, onLost },
-      ...{ saved: postedFile(dir), keepBytes: keepBytesOf(usage) },
+      ...{ saved: postedFile(dir), keepBytes: usage.maxBacklogBytes / 2 },
       operator: operator(),
       opened: (amount) => (released = amount),
       uncovered: () => say('warning: what was charged exceeds what the store held for it: see credit balance\n'),

@@ -11,7 +11,7 @@ import { StoreClaims } from './claims.js';
 import { StoreCredit } from './credit.js';
 import { Database } from './database.js';
 import { StoreLimits } from './limits.js';
-import { keepBytesOf, Posting, type PostingOptions } from './posting.js';
+import { Posting } from './posting.js';
 import { placeIn, Replica } from './replica.js';
 
 export interface Store {
@@ -55,31 +55,22 @@ export async function openStore(
     called: metrics.store.called,
   });
   const replica = new Replica({ clock, log, database, place: await placeIn(dataDir), leaseMs: store.leaseMs });
-  const keyLimits = new StoreLimits({
-    clock,
-    database,
-    replica,
-    defaults: limits,
-    whenDown: store.whenDown,
-    timeoutMs: store.timeoutMs,
-  });
-  const claims = new StoreClaims({ clock, log, database, replica, keepMs: idempotency.keepMs });
-  const credit =
-    settings.source === 'store'
-      ? openCredit(
-          {
-            clock,
-            log,
-            database,
-            replica,
-            lost,
-            saved: postedFile(join(dataDir, 'usage')),
-            keepBytes: keepBytesOf(usage),
-          },
-          settings,
-          metrics.credit,
-        )
-      : undefined;
+  const parts = { clock, log, database, replica };
+  const { whenDown, timeoutMs } = store;
+  const keyLimits = new StoreLimits({ ...parts, defaults: limits, whenDown, timeoutMs });
+  const claims = new StoreClaims({ ...parts, keepMs: idempotency.keepMs });
+  const openCredit = (): StoreCredit => {
+    const { onLostBalances: onLost } = settings;
+    const { uncovered, recalled: recalling } = metrics.credit;
+    const kept = { saved: postedFile(join(dataDir, 'usage')), keepBytes: usage.maxBacklogBytes / 2 };
+    const opened = (): void => credit.reopened();
+    const posting = new Posting({ ...parts, ...kept, onLost, uncovered, lost, opened });
+    const credit = new StoreCredit({ ...parts, posting, recalling });
+    metrics.credit.reservations = () => credit.outstanding;
+    metrics.credit.fleet = () => ({ accounts: credit.accounts, lagMs: posting.lagMs });
+    return credit;
+  };
+  const credit = settings.source === 'store' ? openCredit() : undefined;
   metrics.store.fleet = () => ({
     state: replica.fenced ? 'fenced' : replica.session ? 'joined' : 'apart',
     replicas: replica.replicas,
@@ -96,17 +87,4 @@ export async function openStore(
     if (unprepared !== undefined) throw new Error(unprepared);
   };
   return { keyLimits, claims, credit, replica, begin, close };
-}
-
-function openCredit(
-  { lost, saved, keepBytes, ...parts }: Omit<PostingOptions, 'onLost' | 'opened' | 'operator' | 'uncovered'>,
-  { onLostBalances: onLost }: Config['credit'],
-  metrics: CreditMetrics,
-): StoreCredit {
-  const { uncovered, recalled: recalling } = metrics;
-  const posting = new Posting({ ...parts, onLost, uncovered, lost, saved, keepBytes, opened: () => credit.reopened() });
-  const credit = new StoreCredit({ ...parts, posting, recalling });
-  metrics.reservations = () => credit.outstanding;
-  metrics.fleet = () => ({ accounts: credit.accounts, lagMs: posting.lagMs });
-  return credit;
 }

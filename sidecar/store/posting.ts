@@ -214,12 +214,8 @@ export class Posting {
     const { clock, database, replica, onLost, log, lost, saved } = this.#options;
     const [spool, begin] = [this.#spool, this.#begin];
     if (!spool || !begin) return false;
-    const answer = await database.call<PositionRow & { outcome: string }>('open_position', [
-      no,
-      epoch,
-      begin.segment,
-      begin.offset,
-    ]);
+    const args = [no, epoch, begin.segment, begin.offset];
+    const answer = await database.call<PositionRow & { outcome: string }>('open_position', args);
     const row = answer.kind === 'rows' ? answer.rows[0] : undefined;
     if (row?.outcome !== 'opened') {
       if (row) replica.hurry();
@@ -234,12 +230,11 @@ export class Posting {
         : undefined;
     if (why !== undefined && onLost === 'refuse') {
       const line = `credit: ${why}; see credit.onLostBalances`;
-      const isNew = this.#problem === undefined;
-      this.#problem = line;
-      if (isNew) {
+      if (this.#problem !== line) {
         log.error('credit is not available', { reason: why });
         lost(line);
       }
+      this.#problem = line;
       return false;
     }
     if (why !== undefined) log.warn('credit is posted from what is left', { reason: why });
@@ -308,17 +303,8 @@ export class Posting {
     const charges = part.charges.slice(0, this.#together);
     const rest = part.charges.slice(charges.length);
     const to = (rest.length > 0 ? charges.at(-1)?.after : undefined) ?? part.to;
-    const args = [
-      session.no,
-      session.epoch,
-      from.segment,
-      from.offset,
-      to.segment,
-      to.offset,
-      charges.map(({ id }) => id),
-      charges.map(({ account }) => account),
-      charges.map(({ picodollars }) => picodollars),
-    ];
+    const columns = (['id', 'account', 'picodollars'] as const).map((name) => charges.map((charge) => charge[name]));
+    const args = [session.no, session.epoch, from.segment, from.offset, to.segment, to.offset, ...columns];
     const sentAt = clock.now();
     const answer = await database.call<PositionRow & { outcome: string; uncovered: string }>('post', args, {
       withinMs: BACKGROUND_MS,
@@ -366,9 +352,8 @@ export class Posting {
     if (!session || session.epoch !== this.#epoch || run === undefined) return false;
     const { segment, offset } = this.#posted;
     const args = [session.no, session.epoch, run, segment, offset, operator ?? null];
-    const answer = await database.call<{ outcome: string; released: string }>('open_escrow', args, {
-      withinMs: OPEN_MS,
-    });
+    const within = { withinMs: OPEN_MS };
+    const answer = await database.call<{ outcome: string; released: string }>('open_escrow', args, within);
     const row = answer.kind === 'rows' ? answer.rows[0] : undefined;
     if (row?.outcome === 'open') {
       this.#isOpen = true;
@@ -423,11 +408,6 @@ export async function hasCharges(spool: PostedSpool, from: Position): Promise<bo
     if (item.kind === 'record' && chargeOf(item.record)) return true;
   }
   return false;
-}
-
-/** How much of a spool's room may be taken before it keeps nothing that is posted, bytes. */
-export function keepBytesOf({ maxBacklogBytes }: { readonly maxBacklogBytes: number }): number {
-  return maxBacklogBytes / 2;
 }
 
 /** What a record charges to an account of the store; undefined if nothing. */
