@@ -73,7 +73,7 @@ class Member {
     t.equal(await member.replica.begin(), undefined);
     t.teardown(() => member.credit.close());
     if (answers) {
-      const call = member.database.call;
+      const call = member.database.call.bind(member.database);
       member.database.call = () => Promise.resolve({ kind: 'down', why: 'timeout', retryAfterMs: 1 });
       void answers.then(() => (member.database.call = call));
     }
