@@ -146,8 +146,8 @@ begin
 end $$;
 
 -- A run of a replica begins, once all records of earlier runs are posted, which the position says: what these had drawn and not
--- spent is given back. outcome: open, moved, closed, fenced. released: how much was given back. p_operator: who has it noted in the
--- audit; null: nobody.
+-- spent is given back. outcome: open, moved, closed, fenced; no row: it has removed some of the escrows that were spent, and is to be
+-- called again. released: how much was given back. p_operator: who has it noted in the audit; null: nobody.
 create function ra_sidecar.open_escrow(p_no int, p_epoch int, p_run int, p_segment bigint, p_byte bigint, p_operator text)
 returns table (outcome text, released numeric)
 language plpgsql security definer set search_path = ra_sidecar, pg_temp set lock_timeout = '200ms' as $$
@@ -155,6 +155,7 @@ declare
   v_epoch int;
   v_position spool_position;
   v_released numeric;
+  v_count int;
 begin
   perform must_write();
   perform pg_advisory_xact_lock(7265, p_no);
@@ -170,6 +171,12 @@ begin
   elsif v_position.segment <> p_segment or v_position.byte <> p_byte then
     return query select 'moved', 0::numeric; return;
   end if;
+  -- There is one of each account that paid here, however long ago.
+  delete from escrow e where e.replica = p_no and e.account in (
+    select s.account from escrow s where s.replica = p_no and s.drawn = s.posted limit 10000
+  );
+  get diagnostics v_count = row_count;
+  if v_count = 10000 then return; end if;
   if p_operator is not null then
     insert into audit (operator, action, account, replica, amount)
       select p_operator, 'reconcile', e.account, r.id, e.drawn - e.posted
@@ -186,9 +193,13 @@ language plpgsql set search_path = ra_sidecar, pg_temp as $$
 declare
   v_released numeric;
 begin
-  perform 1 from account a where a.name in (select e.account from escrow e where e.replica = p_no) order by a.name for update;
-  update account a set held = a.held - (e.drawn - e.posted) from escrow e where e.replica = p_no and a.name = e.account;
-  with gone as (delete from escrow e where e.replica = p_no returning e.drawn - e.posted as held)
+  perform 1 from account a
+    where a.name in (select e.account from escrow e where e.replica = p_no and e.drawn > e.posted) order by a.name for update;
+  with gone as (
+    delete from escrow e where e.replica = p_no and e.drawn > e.posted returning e.account, e.drawn - e.posted as held
+  ), given as (
+    update account a set held = a.held - g.held from gone g where a.name = g.account
+  )
   select coalesce(sum(g.held), 0) into v_released from gone g;
   return v_released;
 end $$;

@@ -44,6 +44,11 @@ class Store {
     return rows[0] ?? {};
   }
 
+  /** Runs statements as the owner. */
+  async sql(text: string): Promise<void> {
+    await this.#owner.query(text);
+  }
+
   async reset(): Promise<void> {
     await this.#owner.query(`truncate ${TABLES.map((table) => `ra_sidecar.${table}`).join()}`);
     for (const account of ACCOUNTS)
@@ -339,4 +344,26 @@ t.test('an earlier start of a replica changes nothing once another has begun', a
   t.match(await store.account('acme'), { held: 0n, settled: 0n });
   await next.draw('acme', 10n, 0n, 'answered');
   t.match(await store.account('acme'), { held: 10n });
+});
+
+t.test('a run opens beside many spent escrows: some are removed at a time, and no account is locked', async (t) => {
+  const store = await Store.open(t);
+  await store.reset();
+  const earlier = new Model(store, 'a');
+  await earlier.start();
+  await earlier.draw('acme', 100n, 0n, 'answered');
+  await store.sql(`
+    insert into ra_sidecar.escrow
+      select no, n::text, 1, 1, 0 from ra_sidecar.replica, generate_series(1, 10000) n where id = 'a';
+    insert into ra_sidecar.escrow select no, 'globex', 1, 1, 0 from ra_sidecar.replica where id = 'a'`);
+  const { no, epoch } = await store.call('join_fleet', ['a', 'host', '1', 0, 60_000]);
+  await store.call('open_position', [no, epoch, 1, 0]);
+  const open = (): Promise<Row> => store.call('open_escrow', [no, epoch, epoch, 1, 0, null]);
+  t.strictSame(await open(), {}, 'to be called again');
+  t.match(await store.account('acme'), { held: 100n });
+  await store.sql(`begin; select 1 from ra_sidecar.account where name = 'globex' for update`);
+  t.match(await open(), { outcome: 'open', released: '100' });
+  await store.sql('commit');
+  t.match(await store.account('acme'), { held: 0n });
+  t.equal(await store.problem(true), undefined);
 });
