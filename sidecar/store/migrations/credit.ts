@@ -268,11 +268,10 @@ begin
   end if;
   if v_take > 0 then
     update account a set held = a.held + v_take where a.name = p_account;
-    insert into escrow as e (replica, account, drawn, posted, seq) values (p_no, p_account, v_take, 0, p_seq)
-      on conflict (replica, account) do update set drawn = e.drawn + v_take, seq = p_seq;
-  else
-    update escrow e set seq = p_seq where e.replica = p_no and e.account = p_account;
   end if;
+  -- Also without anything: an earlier draw that is still on its way finds that it is too late.
+  insert into escrow as e (replica, account, drawn, posted, seq) values (p_no, p_account, v_take, 0, p_seq)
+    on conflict (replica, account) do update set drawn = e.drawn + v_take, seq = p_seq;
   return query select v_outcome, coalesce(v_escrow.drawn, 0) + v_take, greatest(0, v_free - v_take);
 end $$;
 

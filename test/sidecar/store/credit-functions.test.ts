@@ -367,3 +367,14 @@ t.test('a run opens beside many spent escrows: some are removed at a time, and n
   t.match(await store.account('acme'), { held: 0n });
   t.equal(await store.problem(true), undefined);
 });
+
+t.test('a draw that arrives after a later one which got nothing draws nothing', async (t) => {
+  const store = await Store.open(t);
+  await store.reset();
+  const replica = new Model(store, 'a');
+  await replica.start();
+  await replica.draw('acme', 100n, 0n, 'late');
+  await replica.draw('acme', GRANTED + 1n, 0n, 'answered');
+  await replica.deliver();
+  t.match(await store.account('acme'), { held: 0n });
+});
