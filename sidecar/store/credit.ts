@@ -10,6 +10,7 @@
  *     reserve ──covered──> reserved
  *        └──> waiting ──draw──> reserved, or short ──others return what they do not use──> draw ──> reserved, insufficient
  *
+ * Where two replicas are short at once, the one that was first keeps what it has, and the other one returns that before it draws again.
  * So a request pays with the account's last dollar, wherever that is in hand. Requests of an account that wait are served in their order, by
  * one call at a time. The store counts a recall of an account once in 250 ms; for that long an account that was short is refused here.
  *
@@ -79,7 +80,7 @@ interface Purse {
 }
 
 interface DrawRow {
-  readonly outcome: 'drawn' | 'short' | 'recalled' | 'fenced' | 'closed' | 'lease';
+  readonly outcome: 'drawn' | 'short' | 'recalled' | 'yield' | 'fenced' | 'closed' | 'lease';
   readonly drawn: string;
   readonly available: string;
 }
@@ -312,9 +313,10 @@ export class StoreCredit implements Credit {
       }
       this.#serve(purse);
       const left = asked.filter((each) => purse.waiting.includes(each));
-      if (row.outcome === 'recalled' && mayRecall && left.length > 0) {
+      if ((row.outcome === 'recalled' || row.outcome === 'yield') && mayRecall && left.length > 0) {
         recalling();
         mayRecall = false;
+        if (row.outcome === 'yield' && inHand(purse) > 0n) await this.#sendBack([[purse, inHand(purse)]]);
         await new Promise<void>((resolve) => clock.after(RECALL_MS, resolve));
       } else if (row.outcome === 'drawn') {
         repeated = left.length > 0 ? repeated + 1 : 0;
@@ -339,7 +341,7 @@ export class StoreCredit implements Credit {
     if (answer.kind === 'down' && answer.sent) this.#doubt(purse);
     if (row?.outcome === 'closed') this.#options.posting.closedByStore();
     if (row?.outcome === 'fenced' || row?.outcome === 'lease') replica.hurry();
-    return row && ['drawn', 'short', 'recalled'].includes(row.outcome) ? row : undefined;
+    return row && ['drawn', 'short', 'recalled', 'yield'].includes(row.outcome) ? row : undefined;
   }
 
   /** The store has said what is drawn of an account. */
@@ -414,11 +416,20 @@ export class StoreCredit implements Credit {
   }
 
   async #return(amounts: readonly (readonly [Purse, bigint])[]): Promise<void> {
+    for (const [purse] of amounts) purse.busy = true;
+    await this.#sendBack(amounts);
+    for (const [purse] of amounts) {
+      purse.busy = false;
+      if (purse.waiting.length > 0) this.#draw(purse);
+    }
+  }
+
+  /** The same, of accounts about which no other call is in flight. */
+  async #sendBack(amounts: readonly (readonly [Purse, bigint])[]): Promise<void> {
     const { database, replica } = this.#options;
     const { session, run } = replica;
     if (!session || run === undefined || !this.#options.posting.isOpen) return;
     for (const [purse, amount] of amounts) {
-      purse.busy = true;
       purse.returning += amount;
       sink(purse);
     }
@@ -437,8 +448,6 @@ export class StoreCredit implements Credit {
       if (now !== undefined) this.#hear(purse, now);
       else if (answer.kind === 'down' && answer.sent) this.#doubt(purse);
       else purse.returning -= amount;
-      purse.busy = false;
-      if (purse.waiting.length > 0) this.#draw(purse);
     }
   }
 

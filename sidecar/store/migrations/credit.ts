@@ -207,7 +207,8 @@ end $$;
 -- Draws for requests that wait. p_in_hand: what the replica has of the account and no request has reserved, which is below each of
 -- p_needs; below 0 if a failover lost draws. Each need that the account can cover is drawn, in their order; if all are, up to p_chunk more,
 -- and at most a share of what is left. outcome: drawn; short (a need was not covered); recalled (the same, and others were asked to
--- return what they do not use, up to 50 ms ago); fenced, closed, lease: nothing was done. drawn: what the replica has drawn in all.
+-- return what they do not use); yield (the same, but another call asked that up to 50 ms ago, and is to have what this replica has in hand);
+-- fenced, closed, lease: nothing was done. drawn: what the replica has drawn in all.
 create function ra_sidecar.draw(
   p_no int, p_epoch int, p_run int, p_seq bigint, p_account text, p_in_hand numeric, p_needs numeric[], p_chunk numeric,
   p_recall bool
@@ -263,7 +264,7 @@ begin
       perform pg_notify('ra_sidecar_recall', p_account);
       v_outcome := 'recalled';
     elsif v_account.recalled_at > v_now - interval '50 ms' then
-      v_outcome := 'recalled';
+      v_outcome := 'yield';
     end if;
   end if;
   if v_take > 0 then

@@ -37,6 +37,8 @@ class Member {
   uncovered = 0;
   /** Why credit will not be available, each time that this was told. */
   readonly lost: string[] = [];
+  /** Tells it of a recall, if it hears no notifications. */
+  told: (account: string) => void = () => undefined;
 
   private constructor(
     { log, database, replica }: Awaited<ReturnType<typeof replicaAt>>,
@@ -69,7 +71,12 @@ class Member {
     { spool = new MemorySpool(), clock = systemClock, onLost = 'refuse', listens = true, answers }: StartOptions = {},
   ): Promise<{ readonly member: Member; readonly problem: string | undefined }> {
     const member = new Member(await replicaAt(t, url, id, { clock }), spool, clock, onLost);
-    if (!listens) member.database.listen = () => () => Promise.resolve();
+    if (!listens) {
+      member.database.listen = (_channel, told) => {
+        member.told = told;
+        return () => Promise.resolve();
+      };
+    }
     t.equal(await member.replica.begin(), undefined);
     t.teardown(() => member.credit.close());
     if (answers) {
@@ -193,6 +200,15 @@ t.test('a burst on a poor account: as many as it can pay, and few recalls', asyn
   t.equal(kinds.filter((kind) => kind === 'insufficient').length, 200);
   const recalls = members.reduce((sum, { recalls }) => sum + recalls, 0);
   t.ok(recalls <= 3 * 4, `${recalls} waits for a recall`);
+});
+
+t.test('two that are short at once do not refuse each other: what one has in hand pays at the other', async (t) => {
+  const { members } = await fleet(t, 100n, { clock: notified, listens: false });
+  const [a, b] = members;
+  for (const member of [a, b]) (await member.reserve(50n)).settle(0n);
+  await until(t, 'one of them is served', async () =>
+    (await Promise.all([a.ask(100n), b.ask(100n)])).includes('reserved'),
+  );
 });
 
 t.test('without notifications the store is asked for recalls', async (t) => {
