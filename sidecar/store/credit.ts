@@ -281,14 +281,17 @@ export class StoreCredit implements Credit {
   #draw(purse: Purse): void {
     if (purse.busy) return;
     purse.busy = true;
-    this.#track(
-      this.#drawAll(purse).then(() => {
-        purse.busy = false;
-        if (purse.waiting.length > 0) this.#draw(purse);
-        else if (purse.recalled) this.#giveBack([[purse, inHand(purse)]]);
-        purse.recalled = false;
-      }),
-    );
+    this.#track(this.#drawAll(purse).then(() => this.#goOn(purse)));
+  }
+
+  /** A call about it has ended: what came meanwhile is next. */
+  #goOn(purse: Purse): void {
+    purse.busy = false;
+    if (purse.waiting.length > 0) this.#draw(purse);
+    else if (purse.recalled) {
+      purse.recalled = false;
+      this.#giveBack([[purse, inHand(purse)]]);
+    }
   }
 
   /** One call after the other until none waits. */
@@ -320,6 +323,7 @@ export class StoreCredit implements Credit {
         await new Promise<void>((resolve) => clock.after(RECALL_MS, resolve));
       } else if (row.outcome === 'drawn') {
         repeated = left.length > 0 ? repeated + 1 : 0;
+        mayRecall = true;
       } else {
         mayRecall = true;
         purse.short = { until: clock.now() + SHORT_MS, available: BigInt(row.available) };
@@ -411,17 +415,16 @@ export class StoreCredit implements Credit {
 
   /** Sends back so much of each account, at most what is in hand. `anew`: what was drawn is to be heard again. */
   #giveBack(amounts: readonly (readonly [Purse, bigint])[], anew = false): void {
-    const free = amounts.filter(([purse, amount]) => !purse.busy && (amount > 0n || purse.unsure || anew));
+    const free = amounts
+      .filter(([purse, amount]) => !purse.busy && (amount > 0n || purse.unsure || anew))
+      .map(([purse, amount]) => [purse, amount > 0n ? amount : 0n] as const);
     for (let at = 0; at < free.length; at += TOGETHER) this.#track(this.#return(free.slice(at, at + TOGETHER)));
   }
 
   async #return(amounts: readonly (readonly [Purse, bigint])[]): Promise<void> {
     for (const [purse] of amounts) purse.busy = true;
     await this.#sendBack(amounts);
-    for (const [purse] of amounts) {
-      purse.busy = false;
-      if (purse.waiting.length > 0) this.#draw(purse);
-    }
+    for (const [purse] of amounts) this.#goOn(purse);
   }
 
   /** The same, of accounts about which no other call is in flight. */

@@ -211,6 +211,26 @@ t.test('two that are short at once do not refuse each other: what one has in han
   );
 });
 
+t.test('a recall that comes while something is returned is answered afterwards', async (t) => {
+  const { members, sums } = await fleet(t, 100n, { clock: notified, listens: false });
+  const [a] = members;
+  const [first, second] = [await a.reserve(30n), await a.reserve(30n)];
+  const call = a.database.call.bind(a.database);
+  let go = (): void => undefined;
+  const held = new Promise<void>((resolve) => (go = resolve));
+  a.database.call = async (fn, ...rest) => {
+    const answer = await call(fn, ...rest);
+    if (fn === 'return_escrow') await held;
+    return answer as never;
+  };
+  first.settle(0n);
+  a.told('acme');
+  second.settle(0n);
+  a.told('acme');
+  go();
+  await until(t, 'all is returned', async () => (await sums()).held === 0);
+});
+
 t.test('without notifications the store is asked for recalls', async (t) => {
   const { members } = await fleet(t, 100n, { listens: false });
   const [a, b] = members;
