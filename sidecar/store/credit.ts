@@ -90,6 +90,8 @@ export interface StoreCreditOptions {
   readonly database: Database;
   readonly replica: Replica;
   readonly posting: Posting;
+  /** How long a request waits for the store in all, ms. */
+  readonly timeoutMs: number;
   /** Another replica was asked for what it does not use. */
   readonly recalling: () => void;
 }
@@ -157,11 +159,17 @@ export class StoreCredit implements Credit {
     }
     if (this.#isShort(purse, picodollars)) return { kind: 'insufficient' };
     return new Promise((resolve) => {
-      purse.waiting.push({
+      const { clock, timeoutMs } = this.#options;
+      const waiting: Waiting = {
         picodollars,
-        answered: (kind) =>
-          resolve(kind === 'reserved' ? { kind, reservation: this.#reserve(purse, picodollars) } : { kind }),
-      });
+        answered: (kind) => {
+          cancelTimer();
+          resolve(kind === 'reserved' ? { kind, reservation: this.#reserve(purse, picodollars) } : { kind });
+        },
+      };
+      // What is drawn for it after that is returned.
+      const cancelTimer = clock.after(timeoutMs, () => this.#answer(purse, [waiting], 'unavailable'));
+      purse.waiting.push(waiting);
       this.#draw(purse);
     });
   }

@@ -65,7 +65,7 @@ export async function openStore(
     const kept = { saved: postedFile(join(dataDir, 'usage')), keepBytes: usage.maxBacklogBytes / 2 };
     const opened = (): void => credit.reopened();
     const posting = new Posting({ ...parts, ...kept, onLost, uncovered, lost, opened });
-    const credit = new StoreCredit({ ...parts, posting, recalling });
+    const credit = new StoreCredit({ ...parts, posting, timeoutMs, recalling });
     metrics.credit.reservations = () => credit.outstanding;
     metrics.credit.fleet = () => ({ accounts: credit.accounts, lagMs: posting.lagMs });
     return credit;

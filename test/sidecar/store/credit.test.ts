@@ -22,6 +22,8 @@ interface StartOptions {
   readonly listens?: boolean;
   /** The store answers nothing about credit until this. */
   readonly answers?: Promise<void>;
+  /** How long a request waits, ms. */
+  readonly timeoutMs?: number;
 }
 
 class Member {
@@ -45,6 +47,7 @@ class Member {
     spool: MemorySpool,
     clock: typeof systemClock,
     onLost: 'refuse' | 'begin',
+    timeoutMs: number,
   ) {
     this.log = log;
     this.database = database;
@@ -60,7 +63,8 @@ class Member {
     const lost = (line: string): void => void this.lost.push(line);
     const own = { onLost, uncovered, lost, saved: spool.cursor, keepBytes: 40 };
     this.posting = new Posting({ ...parts, ...own, opened: () => this.credit.reopened() });
-    this.credit = new StoreCredit({ ...parts, posting: this.posting, recalling: () => void (this.recalls += 1) });
+    const recalling = (): void => void (this.recalls += 1);
+    this.credit = new StoreCredit({ ...parts, posting: this.posting, timeoutMs, recalling });
   }
 
   /** Joined, and open unless `problem` says why not. */
@@ -68,9 +72,16 @@ class Member {
     t: Test,
     url: string,
     id: string,
-    { spool = new MemorySpool(), clock = systemClock, onLost = 'refuse', listens = true, answers }: StartOptions = {},
+    {
+      spool = new MemorySpool(),
+      clock = systemClock,
+      onLost = 'refuse',
+      listens = true,
+      timeoutMs = 5000,
+      answers,
+    }: StartOptions = {},
   ): Promise<{ readonly member: Member; readonly problem: string | undefined }> {
-    const member = new Member(await replicaAt(t, url, id, { clock }), spool, clock, onLost);
+    const member = new Member(await replicaAt(t, url, id, { clock }), spool, clock, onLost, timeoutMs);
     if (!listens) {
       member.database.listen = (_channel, told) => {
         member.told = told;
@@ -424,4 +435,21 @@ t.test('while the store does not answer, what is in hand pays', async (t) => {
   a.database.call = () => Promise.resolve({ kind: 'down', why: 'timeout', retryAfterMs: 1, sent: true });
   t.equal(await a.ask(60n), 'reserved');
   t.equal(await a.ask(60n), 'unavailable');
+});
+
+t.test('a request waits no longer than its time, whatever is called for others, and what came later is returned', async (t) => {
+  const { members, sums } = await fleet(t, 100n, { timeoutMs: 250 });
+  const [a] = members;
+  const call = a.database.call.bind(a.database);
+  let go = (): void => undefined;
+  const held = new Promise<void>((resolve) => (go = resolve));
+  a.database.call = async (fn, ...rest) => {
+    const answer = await call(fn, ...rest);
+    if (fn === 'draw') await held;
+    return answer as never;
+  };
+  t.strictSame(await Promise.all([a.ask(80n), a.ask(10n)]), ['unavailable', 'unavailable']);
+  go();
+  await until(t, 'what was drawn is returned', async () => (await sums()).held === 0);
+  t.equal(a.credit.outstanding, 0);
 });
