@@ -273,6 +273,7 @@ export class StoreCredit implements Credit {
         this.#outstanding -= 1;
         purse.reserved -= held;
         purse.settled += actual;
+        sink(purse);
       },
     };
   }
@@ -361,6 +362,7 @@ export class StoreCredit implements Credit {
     purse.drawn = BigInt(drawn);
     purse.returning = 0n;
     purse.unsure = false;
+    sink(purse);
     if (purse.drawn === 0n) return;
     this.#active.add(purse);
     this.#empty.delete(purse);

@@ -232,8 +232,8 @@ t.test('a dead data folder is reconciled, and its sidecar is fenced when it goes
   t.equal(await status(c, 1), 503);
   leaving.abort();
   const { rows } = await server.sql(
-    `select action, operator, replica from ra_sidecar.audit where action = 'reconcile'`,
+    `select action, operator, replica, detail from ra_sidecar.audit where action = 'reconcile'`,
     database,
   );
-  t.match(rows, [{ operator: /^uid:\d+@/, replica: id.replicas[0]?.id }]);
+  t.match(rows, [{ operator: /^uid:\d+@/, replica: id.replicas[0]?.id, detail: 'role ra_replica' }]);
 });

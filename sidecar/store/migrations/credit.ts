@@ -67,7 +67,7 @@ create table ra_sidecar.spool_position (
   byte bigint not null
 ) with (fillfactor = 50);
 
--- What operators did. Only the schema's owner writes it.
+-- What operators did. Only the schema's owner, and open_escrow, write it.
 create table ra_sidecar.audit (
   id bigint generated always as identity primary key,
   at timestamptz not null default clock_timestamp(),
@@ -147,7 +147,8 @@ end $$;
 
 -- A run of a replica begins, once all records of earlier runs are posted, which the position says: what these had drawn and not
 -- spent is given back. outcome: open, moved, closed, fenced; no row: it has removed some of the escrows that were spent, and is to be
--- called again. released: how much was given back. p_operator: who has it noted in the audit; null: nobody.
+-- called again. released: how much was given back. p_operator: who says to have it noted in the audit; null: nobody. The sidecars' role may
+-- call it, so the audit also says which role did.
 create function ra_sidecar.open_escrow(p_no int, p_epoch int, p_run int, p_segment bigint, p_byte bigint, p_operator text)
 returns table (outcome text, released numeric)
 language plpgsql security definer set search_path = ra_sidecar, pg_temp set lock_timeout = '200ms' as $$
@@ -178,8 +179,8 @@ begin
   get diagnostics v_count = row_count;
   if v_count = 10000 then return; end if;
   if p_operator is not null then
-    insert into audit (operator, action, account, replica, amount)
-      select p_operator, 'reconcile', e.account, r.id, e.drawn - e.posted
+    insert into audit (operator, action, account, replica, amount, detail)
+      select p_operator, 'reconcile', e.account, r.id, e.drawn - e.posted, 'role ' || session_user
       from escrow e join replica r on r.no = e.replica where e.replica = p_no and e.drawn > e.posted;
   end if;
   v_released := release_escrow(p_no);
@@ -187,12 +188,13 @@ begin
   return query select 'open', v_released;
 end $$;
 
--- Gives back what a replica holds; its advisory lock is held. Returns how much.
+-- Gives back what a replica holds, and lets no earlier start post; its advisory lock is held. Returns how much.
 create function ra_sidecar.release_escrow(p_no int) returns numeric
 language plpgsql set search_path = ra_sidecar, pg_temp as $$
 declare
   v_released numeric;
 begin
+  update spool_position s set epoch = r.epoch from replica r where s.replica = p_no and r.no = p_no;
   perform 1 from account a
     where a.name in (select e.account from escrow e where e.replica = p_no and e.drawn > e.posted) order by a.name for update;
   with gone as (

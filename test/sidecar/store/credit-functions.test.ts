@@ -378,3 +378,18 @@ t.test('a draw that arrives after a later one which got nothing draws nothing', 
   await replica.deliver();
   t.match(await store.account('acme'), { held: 0n });
 });
+
+t.test('a replica that was written off posts nothing more', async (t) => {
+  const store = await Store.open(t);
+  await store.reset();
+  const replica = new Model(store, 'a');
+  await replica.start();
+  await replica.draw('acme', 100n, 0n, 'answered');
+  replica.settle('acme', 100n);
+  // As credit write-off does.
+  await store.sql(`
+    update ra_sidecar.replica set epoch = epoch + 1 where id = 'a';
+    select ra_sidecar.release_escrow(no) from ra_sidecar.replica where id = 'a'`);
+  await replica.post('answered');
+  t.match(await store.account('acme'), { settled: 0n, held: 0n });
+});

@@ -437,19 +437,22 @@ t.test('while the store does not answer, what is in hand pays', async (t) => {
   t.equal(await a.ask(60n), 'unavailable');
 });
 
-t.test('a request waits no longer than its time, whatever is called for others, and what came later is returned', async (t) => {
-  const { members, sums } = await fleet(t, 100n, { timeoutMs: 250 });
-  const [a] = members;
-  const call = a.database.call.bind(a.database);
-  let go = (): void => undefined;
-  const held = new Promise<void>((resolve) => (go = resolve));
-  a.database.call = async (fn, ...rest) => {
-    const answer = await call(fn, ...rest);
-    if (fn === 'draw') await held;
-    return answer as never;
-  };
-  t.strictSame(await Promise.all([a.ask(80n), a.ask(10n)]), ['unavailable', 'unavailable']);
-  go();
-  await until(t, 'what was drawn is returned', async () => (await sums()).held === 0);
-  t.equal(a.credit.outstanding, 0);
-});
+t.test(
+  'a request waits no longer than its time, whatever is called for others, and what came later is returned',
+  async (t) => {
+    const { members, sums } = await fleet(t, 100n, { timeoutMs: 250 });
+    const [a] = members;
+    const call = a.database.call.bind(a.database);
+    let go = (): void => undefined;
+    const held = new Promise<void>((resolve) => (go = resolve));
+    a.database.call = async (fn, ...rest) => {
+      const answer = await call(fn, ...rest);
+      if (fn === 'draw') await held;
+      return answer as never;
+    };
+    t.strictSame(await Promise.all([a.ask(80n), a.ask(10n)]), ['unavailable', 'unavailable']);
+    go();
+    await until(t, 'what was drawn is returned', async () => (await sums()).held === 0);
+    t.equal(a.credit.outstanding, 0);
+  },
+);
