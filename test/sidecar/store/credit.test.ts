@@ -450,7 +450,11 @@ t.test(
       if (fn === 'draw') await held;
       return answer as never;
     };
-    t.strictSame(await Promise.all([a.ask(80n), a.ask(10n)]), ['unavailable', 'unavailable']);
+    t.teardown(() => go());
+    const kinds: string[] = [];
+    for (const need of [80n, 10n]) void a.ask(need).then((kind) => kinds.push(kind));
+    await until(t, 'both are answered', () => kinds.length === 2);
+    t.strictSame(kinds, ['unavailable', 'unavailable']);
     go();
     await until(t, 'what was drawn is returned', async () => (await sums()).held === 0);
     t.equal(a.credit.outstanding, 0);
