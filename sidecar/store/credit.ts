@@ -471,17 +471,12 @@ export class StoreCredit implements Credit {
   }
 }
 
-function inHand({
-  drawn,
-  settled,
-  reserved,
-  returning,
-}: Pick<Purse, 'drawn' | 'settled' | 'reserved' | 'returning'>): bigint {
+function inHand({ drawn, settled, reserved, returning }: Purse): bigint {
   return drawn - settled - reserved - returning;
 }
 
 /** What is drawn ahead: as much as was reserved in a window. */
-function chunkOf({ recent, before }: Pick<Purse, 'recent' | 'before'>): bigint {
+function chunkOf({ recent, before }: Purse): bigint {
   return recent > before ? recent : before;
 }
 
