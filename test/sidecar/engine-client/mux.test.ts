@@ -343,8 +343,8 @@ t.test('requests for embeddings are a violation before the start, twice, and of 
 t.test('those who hold the process keep it until it is to let go of them, or they release it', (t) => {
   const { mux } = setup();
   const receiver = Object.assign(new RecordingReceiver(), { vectors: () => undefined });
-  const part = { seats: 1, scope: ALL_ACCOUNTS, weight: 1, tokens: Uint32Array.of(7), lengths: Uint32Array.of(1) };
-  const asked = { kind: 'embed', job: part, receiver } as const;
+  const tokens = { tokens: Uint32Array.of(7), lengths: Uint32Array.of(1) };
+  const asked = { kind: 'embed', job: { seats: 1, scope: ALL_ACCOUNTS, weight: 1, ...tokens }, receiver } as const;
   const held = mux.run(asked).hold?.();
   mux.apply([started(1), { id: 1, kind: 'vectors', count: 1, values: new Float32Array(2) }, { id: 1, kind: 'done' }]);
   const idle: string[] = [];
