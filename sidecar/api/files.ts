@@ -38,7 +38,7 @@ export function batchRoute(
   const [, , name = ''] = reference.path.split('/');
   return {
     serve: (exchange, services) => forBatches(exchange, services, name, answer),
-    reference: { ...reference, needs: 'batch', tag: 'batches', key: true },
+    reference: { needs: 'batch', tag: 'batches', key: true, ...reference },
   };
 }
 

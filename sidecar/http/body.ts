@@ -309,7 +309,7 @@ export class BodyReader {
     this.#budget.release(this.#buffer.fill(0).length);
     this.#buffer = NO_BYTES;
     if (!isKept) this.#refuse('no-room');
-    if (this.complete || this.#refusal !== undefined) return;
+    if (!isKept || this.complete) return;
     this.#cancelTimer?.();
     this.#cancelTimer = this.#clock.after(STREAM_MS, () => this.#source.close());
     if (this.#declared !== undefined) return;
