@@ -32,8 +32,8 @@ const STREAM_MS = 3_600_000;
 /**
  * What waits at most of a body that is read as it arrives, and the bytes of one buffer of it. uSockets reads on, paused or not, while each
  * read fills its 512 KiB: what the kernel has received (some MiB, bounded by `net.ipv4.tcp_rmem`) comes in one go, and more from a sender that
- * fills the socket faster than it is read: OpenAI's client for Node on a busy host had more than 32 MiB waiting of a file of 50. So the bound
- * leaves a part of `bodies.totalBytes` to others.
+ * fills the socket faster than it is read, as OpenAI's client for Node on the same host does. The bound leaves a part of `bodies.totalBytes` to
+ * other requests.
  */
 const STREAM_BYTES = 256 * 1024 * 1024;
 const STREAM_PART_BYTES = 512 * 1024;

@@ -4,8 +4,8 @@
  *
  *     in hand = drawn − settled − reserved − being returned
  *
- * A request that what is in hand covers asks nobody. Before it runs out, more is drawn in the background: what was reserved in the last
- * seconds, or a share of what the account has left. What no request needed for {@link WINDOW_MS} is returned.
+ * A request is admitted without a call of the store if what the sidecar has in hand covers it. Before that runs out, the sidecar draws more in
+ * the background: what it reserved in the last seconds, or a share of what the account has left. What no request needed for {@link WINDOW_MS} is returned.
  *
  *     reserve ──covered──> reserved
  *        └──> waiting ──draw──> reserved, or short ──others return what they do not use──> draw ──> reserved, insufficient
@@ -341,7 +341,7 @@ export class StoreCredit implements Credit {
     }
   }
 
-  /** What the store says of an account; undefined: nothing that can be used. */
+  /** Draws from the store for these requests of an account. Returns its answer; undefined if that decides nothing. */
   async #ask(purse: Purse, asked: readonly Waiting[], mayRecall: boolean): Promise<DrawRow | undefined> {
     const { database, replica } = this.#options;
     const { session, run } = replica;
@@ -423,7 +423,7 @@ export class StoreCredit implements Credit {
     );
   }
 
-  /** Sends back so much of each account, at most what is in hand. `anew`: what was drawn is to be heard again. */
+  /** Returns these picodollars of each account to the store, at most what is in hand. `anew`: ask for the amounts drawn even if none is returned. */
   #giveBack(amounts: readonly (readonly [Purse, bigint])[], anew = false): void {
     const free = amounts
       .filter(([purse, amount]) => !purse.busy && (amount > 0n || purse.unsure || anew))

@@ -147,8 +147,8 @@ end $$;
 
 -- A run of a replica begins, once all records of earlier runs are posted, which the position says: what these had drawn and not
 -- spent is given back. outcome: open, moved, closed, fenced; no row: it has removed some of the escrows that were spent, and is to be
--- called again. released: how much was given back. p_operator: who says to have it noted in the audit; null: nobody. The sidecars' role may
--- call it, so the audit also says which role did.
+-- called again. released: how much was given back. p_operator: the name that an audit row gets, null for no row. The sidecars' role may
+-- call this function with any name, so the row also has the role.
 create function ra_sidecar.open_escrow(p_no int, p_epoch int, p_run int, p_segment bigint, p_byte bigint, p_operator text)
 returns table (outcome text, released numeric)
 language plpgsql security definer set search_path = ra_sidecar, pg_temp set lock_timeout = '200ms' as $$

@@ -48,7 +48,7 @@ async function drawing(t: Test, url: string, id: string, picodollars: bigint): P
   const args = [session?.no, session?.epoch, run, 1, 'acme', '0', [`${picodollars}`], '0', false];
   t.match(await database.call('draw', args), { rows: [{ outcome: 'drawn' }] });
   await posting.close();
-  // As if it were killed: it says nothing of its end.
+  // As if its process were killed: the replica does not tell the store that it ends.
   await database.close();
 }
 
