@@ -63,6 +63,7 @@ const server = await LlamaServer.start(file, {
   slots: INPUTS,
   contextPerSlot: POOLING_CONTEXT,
   more: ['--embedding', '-ub', String(POOLING_CONTEXT), '-b', '2048'],
+  libraries: 'npm',
 });
 teardowns.teardown(() => server.close());
 

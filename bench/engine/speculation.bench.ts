@@ -206,7 +206,8 @@ async function ours(file: string, replays: readonly Replay[], callers: number, s
 /** The same of llama-server over HTTP, whole replies. */
 async function theirs(file: string, replays: readonly Replay[], callers: number, type: string): Promise<number> {
   const more = [...NO_PROMPT_CACHE, '-ngl', '0', ...(type === 'none' ? [] : ['--spec-type', type])];
-  const server = await LlamaServer.start(file, { threads: THREADS, slots: callers, contextPerSlot: CONTEXT, more });
+  const size = { threads: THREADS, slots: callers, contextPerSlot: CONTEXT };
+  const server = await LlamaServer.start(file, { ...size, more, libraries: 'npm' });
   const ask = async ({ prompt }: Replay, tokens: number, slot: number): Promise<number> => {
     const body = { prompt, n_predict: tokens, temperature: 0, cache_prompt: true, ignore_eos: true, id_slot: slot };
     const answer = await fetch(`http://127.0.0.1:${server.port}/completion`, {
@@ -324,7 +325,7 @@ await keep(NAME, {
   about: [
     `Tokens a second of replies whose prompts were evaluated before; medians of ${RUNS} runs, 150 million random weights in Q8_0 with GPT-2’s vocabulary, ${THREADS} compute thread(s). \`off\` and \`auto\` are the setting \`speculation\`. A section may have been measured by itself, at another hour.`,
     'edits: edits of TypeScript files from this repository’s history, the same ones in each run; the prompt is the old file and the subject of the commit, the reply is the new file. Random weights say no such text, so each pick is replaced by the text’s next token after it was made: costs are those of a model, and which drafts come is the real text’s. llama-batched-bench decodes prompts and replies of the same mean lengths, and picks nothing.',
-    'beside: the same edits for llama-server, which cannot be made to say a text. A model of the same shape always says the next id, so texts are written with ids that count upwards: lines that the old file has too have the same ids there, all others have ids of their own. Greedy; llama-server over HTTP with whole replies, ours the engine process; none, ngram-simple and ngram-mod are its `--spec-type`, otherwise as they come.',
+    'beside: the same edits for llama-server, which cannot be made to say a text. A model of the same shape always says the next id, so texts are written with ids that count upwards: lines that the old file has too have the same ids there, all others have ids of their own. Greedy; llama-server over HTTP with whole replies, on the same libraries of llama.cpp; ours the engine process; none, ngram-simple and ngram-mod are its `--spec-type`, otherwise as they come.',
     'novel: random tokens, which never repeat. chosen: replies with a share of tokens as in the prompt and others in place of the rest, with each fixed number of drafts, one of several callers being the same for all, and as it is chosen.',
   ],
   rows,

@@ -31,21 +31,26 @@ function peer(name: 'llama-server' | 'llama-batched-bench'): string {
 }
 
 /**
- * A folder with llama-batched-bench in which the dynamic linker finds the libraries of node-llama-cpp's package for this processor, in
- * place of those of `make peers`: ggml looks for its backends beside the program. Made anew at each call.
+ * A folder with the peers in which the dynamic linker finds the libraries of node-llama-cpp's package for this processor, in place of
+ * those of `make peers`: ggml looks for its backends beside the program. Made anew at each call.
  */
 function onNpmLibraries(): string {
   const name = `linux-${process.arch}`;
   const libraries = join(dirname(fileURLToPath(import.meta.resolve(`@node-llama-cpp/${name}`))), '..', 'bins', name);
   rmSync(ON_NPM, { recursive: true, force: true });
   mkdirSync(ON_NPM);
-  copyFileSync(peer('llama-batched-bench'), join(ON_NPM, 'llama-batched-bench'));
+  for (const name of ['llama-batched-bench', 'llama-server']) copyFileSync(peer(name), join(ON_NPM, name));
   for (const file of readdirSync(libraries).filter((each) => each.endsWith('.so'))) {
     symlinkSync(join(libraries, file), join(ON_NPM, file));
     const soname = /^(libllama|libggml|libggml-base|libllama-common)(\.v[\d.]+)?\.so$/.exec(file)?.[1];
     if (soname !== undefined) symlinkSync(join(libraries, file), join(ON_NPM, `${soname}.so.0`));
   }
   return ON_NPM;
+}
+
+/** This process's environment, in which the dynamic linker looks into `folder` first. */
+function withLibraries(folder: string): NodeJS.ProcessEnv {
+  return { ...process.env, LD_LIBRARY_PATH: `${folder}:${BIN}` };
 }
 
 export interface BatchedRun {
@@ -104,7 +109,7 @@ export async function batchedBench(file: string, options: BatchedOptions): Promi
     ],
     {
       maxBuffer: 1 << 24,
-      env: { ...process.env, ...environment, ...(npm !== undefined && { LD_LIBRARY_PATH: `${npm}:${BIN}` }) },
+      env: { ...(npm === undefined ? process.env : withLibraries(npm)), ...environment },
     },
   );
   let peak = 0;
@@ -155,18 +160,21 @@ export class LlamaServer {
       more?: readonly string[];
       /** Absent: a free one. */
       port?: number;
+      /** Whose build of llama.cpp's libraries it runs on: that of `make peers`, or of the npm package. */
+      libraries?: 'peers' | 'npm';
     },
   ): Promise<LlamaServer> {
-    const { threads, slots, contextPerSlot, cores, more = [] } = options;
+    const { threads, slots, contextPerSlot, cores, more = [], libraries } = options;
+    const npm = libraries === 'npm' ? onNpmLibraries() : undefined;
     const port = options.port ?? (await freePort());
     const child = spawn(
-      peer('llama-server'),
+      npm === undefined ? peer('llama-server') : join(npm, 'llama-server'),
       [
         ...['-m', file, '--host', '127.0.0.1', '--port', `${port}`, '-np', `${slots}`],
         ...['-c', `${slots * contextPerSlot}`, '-t', `${threads}`, '-tb', `${threads}`, '--no-webui', '--log-disable'],
         ...more,
       ],
-      { stdio: ['ignore', 'ignore', 'ignore'] },
+      { stdio: 'ignore', ...(npm !== undefined && { env: withLibraries(npm) }) },
     );
     const server = new LlamaServer(child, port);
     const until = performance.now() + START_MS;
