@@ -69,17 +69,25 @@ teardowns.teardown(() => server.close());
 
 const agent = new Agent({ keepAlive: true });
 
-/** Posts inputs, and settles once the whole answer is read. `reads`: told of its bytes as they come. */
+interface PostOptions {
+  readonly model?: string;
+  /** Told of the answer's bytes as they come. */
+  readonly reads?: (bytes: number) => void;
+  /** Ends the request. */
+  readonly signal?: AbortSignal;
+}
+
+/** Posts inputs, and settles once the whole answer is read. */
 function post(
   port: number,
   key: string,
   input: unknown,
-  { model = MODEL, reads = () => undefined }: { model?: string; reads?: (bytes: number) => void } = {},
+  { model = MODEL, reads = () => undefined, signal }: PostOptions = {},
 ): Promise<void> {
   const body = JSON.stringify({ model, input, encoding_format: 'base64' });
   return new Promise((resolve, reject) => {
     const sent = request(
-      { port, path: '/v1/embeddings', method: 'POST', agent, headers: headersOf(key, body) },
+      { port, path: '/v1/embeddings', method: 'POST', agent, headers: headersOf(key, body), ...(signal && { signal }) },
       (response) => {
         const { statusCode = 0 } = response;
         let start = '';
@@ -154,16 +162,21 @@ await server.close();
 /** Endless lists of an account, {@link AT_ONCE} of them. `bytes`: read so far, which are as many for each vector. */
 interface Lists {
   readonly bytes: number;
+  /** Leaves the lists: their ends would take minutes. */
   stop(): Promise<void>;
 }
 
 function lists(key: string, model: string): Lists {
-  let over = false;
+  const leaving = new AbortController();
+  const { signal } = leaving;
   let bytes = 0;
   const all = Array.from({ length: AT_ONCE }, async () => {
-    while (!over) {
+    while (!signal.aborted) {
       const inputs = Array.from({ length: LIST }, () => inputOf(LIST_TOKENS));
-      await post(sidecar.port, key, inputs, { model, reads: (more) => (bytes += more) });
+      const posted = post(sidecar.port, key, inputs, { model, reads: (more) => (bytes += more), signal });
+      await posted.catch((fault: unknown) => {
+        if (!signal.aborted) throw fault;
+      });
     }
   });
   return {
@@ -171,7 +184,7 @@ function lists(key: string, model: string): Lists {
       return bytes;
     },
     stop: async () => {
-      over = true;
+      leaving.abort();
       await Promise.all(all);
     },
   };
