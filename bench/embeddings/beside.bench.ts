@@ -226,6 +226,7 @@ await begun(...shares);
 const before = shares.map(({ bytes }) => bytes);
 await new Promise((resolve) => setTimeout(resolve, SHARES_MS));
 const [standard = NaN, batch = NaN] = shares.map(({ bytes }, i) => bytes - (before[i] ?? 0));
+await Promise.all(shares.map((each) => each.stop()));
 const part = standard / (standard + batch);
 const off = Math.abs(part / (WEIGHTS / (WEIGHTS + 1)) - 1);
 rows.push({
