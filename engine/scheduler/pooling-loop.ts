@@ -7,10 +7,10 @@
  * queuing, P. Goyal et al., 1996). Jobs of one scope take turns, input by input. So an input of an account that had none is in the
  * next step, however many inputs others have waiting, and accounts that always have some get tokens in the ratio of their weights.
  *
- * A new scope begins at the virtual time that the scope which was served last had before that: so it is before that one, also where each of
- * the other's inputs fills a step. One that has had some keeps its own, so that an account whose next list arrives a moment after its last
- * one was done loses nothing by the pause, and none gains by pauses. It is forgotten once it is behind the others by more than one step's
- * tokens over its weight.
+ * A new scope begins at the lowest virtual time. One that has had some keeps its own, so that an account whose next list arrives a moment
+ * after its last one was done loses nothing by the pause, and none gains by pauses: it then has steps for itself until it has its share
+ * again. It is forgotten once it is behind by more than two steps add to the one with the least weight. A scope that had no inputs may be
+ * as far before the others, and its first one is still in the next step, so that a single input does not wait for those who catch up.
  *
  * A step's outputs are sent while the next step computes. No later step can read what an input left in llama.cpp's KV memory; once the
  * loop has had nothing to do for some time that memory is overwritten. Encoders have none.
@@ -24,6 +24,9 @@ import type { Emit } from './outbox.js';
 
 /** Idle time after which the memory is overwritten, ms: it may take some 200 ms, which a request that comes then waits. */
 export const CLEAR_MS = 5000;
+
+/** Steps for which an account's share is made up for, or is given before it is due. */
+const ALLOWED_STEPS = 2;
 
 /** What computes. Made by engine/llama/pooling.ts. */
 export interface Pooling {
@@ -65,6 +68,8 @@ interface Running {
 interface ScopeJobs {
   readonly weight: number;
   virtualTokens: number;
+  /** No step has had an input of it since it had none. */
+  isFirst: boolean;
   /** The first one is next. */
   readonly jobs: Running[];
 }
@@ -86,7 +91,7 @@ export class PoolingLoop {
   readonly #clock: Clock;
   readonly #running = new Map<number, Running>();
   readonly #scopes = new Map<CacheScope, ScopeJobs>();
-  /** The virtual time of the scope that was served last, before that. */
+  /** The lowest virtual time when an input was chosen last. */
   #servedTokens = 0;
   #outputs: Output[] = [];
   #step = 0;
@@ -163,15 +168,21 @@ export class PoolingLoop {
     if (known && known.jobs.length > 0) return known;
     this.#forgetIdle();
     const virtualTokens = this.#scopes.get(scope)?.virtualTokens ?? this.#servedTokens;
-    const made = { weight, virtualTokens, jobs: [] };
+    const made = { weight, virtualTokens, isFirst: true, jobs: [] };
     this.#scopes.set(scope, made);
     return made;
   }
 
   #forgetIdle(): void {
-    const lowest = this.#lowest()?.virtualTokens ?? this.#servedTokens;
-    for (const [scope, { jobs, weight, virtualTokens }] of this.#scopes)
-      if (jobs.length === 0 && virtualTokens < lowest - this.#limits.stepTokens / weight) this.#scopes.delete(scope);
+    const least = (this.#lowest()?.virtualTokens ?? this.#servedTokens) - this.#allowance();
+    for (const [scope, { jobs, virtualTokens }] of this.#scopes)
+      if (jobs.length === 0 && virtualTokens < least) this.#scopes.delete(scope);
+  }
+
+  /** How far a scope's virtual time may be from the lowest one and be kept, or be served first. */
+  #allowance(): number {
+    const weights = Array.from(this.#scopes.values(), ({ weight }) => weight);
+    return (ALLOWED_STEPS * this.#limits.stepTokens) / Math.min(...weights);
   }
 
   /** The inputs of the next step, by job. Each job that begins emits `started`. */
@@ -180,9 +191,13 @@ export class PoolingLoop {
     const parts = new Map<Running, InputRun>();
     let [tokens, inputs] = [0, 0];
     while (inputs < stepInputs) {
-      const scope = this.#lowest();
-      const [running] = scope?.jobs ?? [];
-      if (!scope || !running) break;
+      const lowest = this.#lowest();
+      if (!lowest) break;
+      const first = this.#lowest(true);
+      const isNext = first !== undefined && first.virtualTokens <= lowest.virtualTokens + this.#allowance();
+      const scope = isNext ? first : lowest;
+      const [running] = scope.jobs;
+      if (!running) break;
       const { id, job } = running;
       const length = job.lengths[running.taken] ?? 0;
       // It is first in the next step. Shorter inputs of others don't fill this one: they would get more than their share.
@@ -194,8 +209,9 @@ export class PoolingLoop {
       part.tokens += length;
       running.taken += 1;
       running.takenTokens += length;
-      this.#servedTokens = scope.virtualTokens;
+      this.#servedTokens = lowest.virtualTokens;
       scope.virtualTokens += length / scope.weight;
+      scope.isFirst = false;
       scope.jobs.shift();
       if (running.taken < job.lengths.length) scope.jobs.push(running);
       inputs += 1;
@@ -204,11 +220,12 @@ export class PoolingLoop {
     return [...parts.values()];
   }
 
-  /** The scope with the lowest virtual time of those that have inputs. */
-  #lowest(): ScopeJobs | undefined {
+  /** The scope with the lowest virtual time of those that have inputs, or of those of them that had none. */
+  #lowest(isFirst = false): ScopeJobs | undefined {
     let lowest: ScopeJobs | undefined;
     for (const scope of this.#scopes.values()) {
-      if (scope.jobs.length > 0 && (lowest === undefined || scope.virtualTokens < lowest.virtualTokens)) lowest = scope;
+      if (scope.jobs.length === 0 || (isFirst && !scope.isFirst)) continue;
+      if (lowest === undefined || scope.virtualTokens < lowest.virtualTokens) lowest = scope;
     }
     return lowest;
   }

@@ -159,6 +159,116 @@ t.test('an account gains nothing by short lists with pauses, and loses nothing b
   t.ok(outputs.length > 0);
 });
 
+/** Accounts with endless lists and with single inputs, in time: a step takes a millisecond for each token. */
+class Simulation {
+  readonly clock = new FakeClock();
+  /** Tokens that were computed, by the first token of their inputs. */
+  readonly computed = new Map<number, number>();
+  readonly #ends = new Map<number, () => void>();
+  readonly #loop: PoolingLoop;
+  #last = 0;
+
+  constructor(stepTokens: number) {
+    const pooling: Pooling = {
+      width: 1,
+      decode: async (tokens, lengths) => {
+        let at = 0;
+        for (const length of lengths) {
+          const first = tokens[at] ?? 0;
+          this.computed.set(first, (this.computed.get(first) ?? 0) + length);
+          at += length;
+        }
+        await this.wait(tokens.length);
+        return new Float32Array(lengths.length);
+      },
+      clear: () => undefined,
+    };
+    this.#loop = new PoolingLoop(
+      pooling,
+      { stepTokens, stepInputs: 128, contextPerSeat: stepTokens, vocabulary: 100 },
+      (_, outputs) => {
+        for (const { id, kind } of outputs) if (kind === 'done') this.#ends.get(id)?.();
+      },
+      this.clock,
+    );
+  }
+
+  wait(ms: number): Promise<void> {
+    return new Promise((resolve) => void this.clock.after(ms, resolve));
+  }
+
+  /** Settles once its results are sent. */
+  embed(job: EmbedJob): Promise<void> {
+    this.#last += 1;
+    const id = this.#last;
+    return new Promise((resolve) => {
+      this.#ends.set(id, resolve);
+      this.#loop.embed(id, job);
+    });
+  }
+
+  /** An account's endless lists, one after another, by parts of 8,192 tokens with a millisecond between two. */
+  lists(
+    scope: string,
+    first: number,
+    { length, weight = 1 }: { readonly length: number; readonly weight?: number },
+  ): void {
+    const part = jobOf(scope, inputs(8192 / length, first, length), weight);
+    const list = async (): Promise<void> => {
+      for (;;) {
+        await this.embed({ ...part, tokens: part.tokens.slice() });
+        await this.wait(1);
+      }
+    };
+    void list();
+  }
+
+  /** Lets time pass until `over` settles. */
+  async until(over: Promise<void>): Promise<void> {
+    let ended = false;
+    void over.then(() => (ended = true));
+    const isOver = (): boolean => ended;
+    while (!isOver()) {
+      for (let turn = 0; turn < 2; turn += 1) await new Promise(setImmediate);
+      if (this.clock.pending > 0) this.clock.step(Infinity);
+    }
+  }
+}
+
+t.test('single inputs beside the endless lists of others take two steps at most', async (t) => {
+  const STEP = 512;
+  const times = async (simulation: Simulation): Promise<number[]> => {
+    const all: number[] = [];
+    const single = async (): Promise<void> => {
+      for (let i = 0; i < 300; i += 1) {
+        await simulation.wait((i * 137) % 1000);
+        const from = simulation.clock.now();
+        await simulation.embed(jobOf('one', inputs(1, 7, 16)));
+        all.push(simulation.clock.now() - from);
+      }
+    };
+    await simulation.until(single());
+    return all;
+  };
+  const idle = await times(new Simulation(STEP));
+  t.same(new Set(idle), new Set([16]));
+  const busy = new Simulation(STEP);
+  busy.lists('other', 1, { length: 32, weight: 4 });
+  busy.lists('third', 2, { length: 128 });
+  const beside = await times(busy);
+  t.ok(Math.max(...beside) <= 2 * STEP, `${Math.max(...beside)} ms`);
+  t.ok((busy.computed.get(1) ?? 0) > 300 * STEP, 'the lists were never idle');
+});
+
+t.test('endless lists of two accounts have shares by weight within 2 %', async (t) => {
+  const simulation = new Simulation(512);
+  simulation.lists('standard', 1, { length: 32, weight: 4 });
+  simulation.lists('batch', 2, { length: 128 });
+  await simulation.until(simulation.wait(1_000_000));
+  const [standard = NaN, batch = NaN] = [1, 2].map((first) => simulation.computed.get(first));
+  t.ok(Math.abs(standard / batch / 4 - 1) < 0.02, `${standard} and ${batch} tokens`);
+});
+
 t.test('a cancel ends a job between two inputs, and it emits nothing more', async (t) => {
   const { pooling, loop, outputs, ends } = open();
   pooling.during = (step) => step === 3 && loop.cancel(1);
