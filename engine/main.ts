@@ -58,7 +58,7 @@ async function start(setup: EngineSetup): Promise<void> {
   }
 }
 
-const tries = (backend: GpuBackend): void => shell.send({ kind: 'tries', backend });
+const tries = (backend: GpuBackend | false): void => shell.send({ kind: 'tries', backend });
 
 /** A model that makes vectors or scores. */
 async function startPooling(setup: EngineSetup, weights: LoadedWeights): Promise<void> {

@@ -38,8 +38,8 @@ const vramPadding = (total: number): number => Math.floor(Math.min(total * 0.08,
 
 /** With `auto`. */
 export interface Among extends Pick<EngineSetup, 'failedBackends'> {
-  /** Called before a GPU's backend is loaded, which may end this process. */
-  readonly tries?: (backend: GpuBackend) => void;
+  /** Called before a backend is loaded, which may end this process. */
+  readonly tries?: (backend: GpuBackend | false) => void;
 }
 
 /**
@@ -60,7 +60,7 @@ export async function openLlama(gpu: EngineSetup['gpu'], log?: LlamaLog, among: 
       : [gpu];
   let problem = '';
   for (const backend of backends) {
-    if (backend !== false) tries(backend);
+    tries(backend);
     const found = findAddon(backend);
     const opened = found ? await openAddon(found, logs) : 'none';
     if (opened === 'none') problem = `there is no llama.cpp for the backend ${String(backend)} on this machine`;

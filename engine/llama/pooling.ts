@@ -35,7 +35,10 @@ export interface PoolingRuntime extends Pick<
 }
 
 /** As {@link loadRuntime}, for the kinds `embedding` and `rerank`. */
-export async function loadPooling(setup: EngineSetup, tries?: (backend: GpuBackend) => void): Promise<PoolingRuntime> {
+export async function loadPooling(
+  setup: EngineSetup,
+  tries?: (backend: GpuBackend | false) => void,
+): Promise<PoolingRuntime> {
   const opened = await openBackend(setup, tries);
   const { llama, info, threads, log } = opened;
   const { model, addon, limits, gpuLayers } = await load(opened, setup).catch(async (error: unknown) => {

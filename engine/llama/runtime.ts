@@ -60,10 +60,10 @@ export interface Runtime {
 }
 
 /**
- * Loads model and context. `tries` is called before a GPU's backend is loaded. Rejects with a {@link LoadFailure} if the model cannot be
+ * Loads model and context. `tries` is called before a backend is loaded. Rejects with a {@link LoadFailure} if the model cannot be
  * served.
  */
-export async function loadRuntime(setup: EngineSetup, tries?: (backend: GpuBackend) => void): Promise<Runtime> {
+export async function loadRuntime(setup: EngineSetup, tries?: (backend: GpuBackend | false) => void): Promise<Runtime> {
   const opened = await openBackend(setup, tries);
   const { info, llama, threads, log } = opened;
   const { model, context, plan, checkpointsOf, prefixCacheBytes } = await load(opened, setup).catch(
@@ -117,7 +117,10 @@ export interface OpenedBackend {
 }
 
 /** Checks what is known of a model without loading it, and opens llama.cpp for it. As {@link loadRuntime}. */
-export async function openBackend(setup: EngineSetup, tries?: (backend: GpuBackend) => void): Promise<OpenedBackend> {
+export async function openBackend(
+  setup: EngineSetup,
+  tries?: (backend: GpuBackend | false) => void,
+): Promise<OpenedBackend> {
   const file = checkModelFile(setup.file);
   if (file.kind === 'bad') throw new LoadFailure(file.problem, file.mayMend);
   if (file.tensors === 0) throw new LoadFailure('the file holds a vocabulary and no weights');

@@ -110,8 +110,8 @@ export type FromEngine = { readonly v: number } & (
   | { readonly kind: 'ready'; readonly facts: EngineFacts }
   /** Of a setup whose weights follow: the key of the file that it begins to load. Absent: its attributes cannot be read. */
   | { readonly kind: 'opens'; readonly key?: string }
-  /** It begins to use a GPU's backend: what ends the process before `ready` may be the backend's fault. */
-  | { readonly kind: 'tries'; readonly backend: GpuBackend }
+  /** It begins to use a backend, false: the CPU. What ends the process before `ready` may be the fault of a GPU's. */
+  | { readonly kind: 'tries'; readonly backend: GpuBackend | false }
   /**
    * The model cannot be served; the process exits. `reason` is one line; `mayMend`: a later attempt may succeed; `noStep`: the model has
    * loaded, and its first step failed.

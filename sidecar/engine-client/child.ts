@@ -84,8 +84,8 @@ export class EngineChild {
   #over = false;
   /** It has yet to report which file it begins to load. */
   #follow: boolean;
-  /** The GPU's backend that it uses or tried last. */
-  #backend: GpuBackend | undefined;
+  /** The backend that it uses or tried last; false: the CPU. */
+  #backend: GpuBackend | false = false;
   /** Its model has loaded, and its first step failed. */
   #noStep = false;
   #report = NO_REPORT;
@@ -151,7 +151,8 @@ export class EngineChild {
   backendFailure(end: ChildEnd): GpuBackend | undefined {
     const { reason, hint, detail = '' } = end;
     if (this.#facts || hint === 'out-of-memory' || OF_MEMORY.test(detail)) return undefined;
-    return reason === 'aborted' || reason === 'crashed' || this.#noStep ? this.#backend : undefined;
+    const failed = reason === 'aborted' || reason === 'crashed' || this.#noStep;
+    return failed ? this.#backend || undefined : undefined;
   }
 
   /** Keeps nothing that requests of this scope left. */

@@ -6,7 +6,7 @@ import {
   type HeldPrefix,
   type HeldTokens,
 } from '../../engine/protocol/messages.js';
-import type { EngineFacts } from '../../engine/protocol/setup.js';
+import type { EngineFacts, GpuBackend } from '../../engine/protocol/setup.js';
 import type { Output } from '../../engine/protocol/jobs.js';
 import type { SharedState } from '../../engine/protocol/cache-key.js';
 import { isCount, isFields, isPositive, type Fields } from '../lib/child-process.js';
@@ -26,6 +26,8 @@ export function readMessage(raw: unknown): FromEngine | Violation {
   return isMessage(raw) ? raw : { violation: 'malformed' };
 }
 
+const BACKENDS: ReadonlySet<unknown> = new Set<GpuBackend | false>(['cuda', 'vulkan', 'metal', false]);
+
 function isMessage(raw: Fields): raw is Fields & FromEngine {
   switch (raw['kind']) {
     case 'ready':
@@ -35,7 +37,7 @@ function isMessage(raw: Fields): raw is Fields & FromEngine {
     case 'unable':
       return typeof raw['reason'] === 'string' && typeof raw['mayMend'] === 'boolean' && isFlag(raw['noStep']);
     case 'tries':
-      return raw['backend'] === 'cuda' || raw['backend'] === 'vulkan' || raw['backend'] === 'metal';
+      return BACKENDS.has(raw['backend']);
     case 'serverProblem':
       return typeof raw['reason'] === 'string';
     case 'step':

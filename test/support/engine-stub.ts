@@ -137,6 +137,7 @@ function triesGpu(
   if (fail === 'no-step') send({ v, kind: 'unable', reason: 'cannot decode: no kernel', mayMend: true, noStep: true });
   else if (fail === 'no-memory') send({ v, kind: 'unable', reason: 'failed to allocate', mayMend: true, noStep: true });
   else {
+    if (fail === 'on-cpu') send({ v, kind: 'tries', backend: false });
     process.stderr.write('CUDA error: the provided PTX was compiled with an unsupported toolchain.\n');
     process.abort();
   }

@@ -20,8 +20,11 @@ export interface StubScript {
     | 'exit'
     /** Prints an assertion and aborts. */
     | 'abort';
-  /** GPU backends that it has, best first: each fails so, and without one it computes on the CPU. */
-  readonly gpus?: { readonly names: readonly GpuBackend[]; readonly fail: 'abort' | 'no-step' | 'no-memory' };
+  /** GPU backends that it has, best first: each fails so (`on-cpu`: the CPU, after it found no device), and without one it computes on the CPU. */
+  readonly gpus?: {
+    readonly names: readonly GpuBackend[];
+    readonly fail: 'abort' | 'no-step' | 'no-memory' | 'on-cpu';
+  };
   /** A generate job’s seed selects what it does, not the first token of its prompt. */
   readonly bySeed?: boolean;
   /** Every generate job is `steady`, but for one with the seed of `hold`, and signals to its process group do not end it: as an engine with a model. */

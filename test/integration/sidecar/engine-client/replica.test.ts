@@ -406,17 +406,23 @@ for (const fail of ['abort', 'no-step'] as const)
     t.match(await harness.loss(), { reason: 'killed' });
   });
 
-t.test('a backend that was named, lack of memory and named devices do not lead to another backend', async (t) => {
-  const names = ['cuda', 'vulkan'] as const;
-  const named = launch(t, { gpus: { names, fail: 'abort' } }, {}, STUB_ENTRY, { gpu: 'cuda' });
-  t.match(await named.loss(3), { final: true, detail: /crash \(aborted: device-error\)/ });
-  const full = launch(t, { gpus: { names, fail: 'no-memory' } }, {}, STUB_ENTRY, { gpu: 'auto' });
-  t.match(await full.loss(), { final: true, detail: 'failed to allocate' });
-  const devices = { gpu: 'auto', devices: ['0'] } as const;
-  const pinned = launch(t, { gpus: { names, fail: 'abort' } }, {}, STUB_ENTRY, devices);
-  t.match(await pinned.loss(3), { final: true });
-  for (const { logs } of [named, full, pinned]) t.notOk(logs.some((line) => line.startsWith('GPU backend failed')));
-});
+t.test(
+  'a backend that was named, lack of memory, named devices and a CPU do not lead to another backend',
+  async (t) => {
+    const names = ['cuda', 'vulkan'] as const;
+    const named = launch(t, { gpus: { names, fail: 'abort' } }, {}, STUB_ENTRY, { gpu: 'cuda' });
+    t.match(await named.loss(3), { final: true, detail: /crash \(aborted: device-error\)/ });
+    const full = launch(t, { gpus: { names, fail: 'no-memory' } }, {}, STUB_ENTRY, { gpu: 'auto' });
+    t.match(await full.loss(), { final: true, detail: 'failed to allocate' });
+    const devices = { gpu: 'auto', devices: ['0'] } as const;
+    const pinned = launch(t, { gpus: { names, fail: 'abort' } }, {}, STUB_ENTRY, devices);
+    t.match(await pinned.loss(3), { final: true });
+    const last = launch(t, { gpus: { names, fail: 'on-cpu' } }, {}, STUB_ENTRY, { gpu: 'auto' });
+    t.match(await last.loss(3), { final: true }, 'no device was found before');
+    for (const { logs } of [named, full, pinned, last])
+      t.notOk(logs.some((line) => line.startsWith('GPU backend failed')));
+  },
+);
 
 t.test('on one device they load in turn, so that memory adds up, and on two at once', async (t) => {
   const gate = new StartGate();
