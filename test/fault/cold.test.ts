@@ -1,13 +1,16 @@
-import { mkdtemp, open, rename, rm, truncate, writeFile, copyFile } from 'node:fs/promises';
+import { createHash } from 'node:crypto';
+import { createReadStream, readFileSync } from 'node:fs';
+import { mkdtemp, open, rename, rm, stat, truncate, writeFile, copyFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import t, { type Test } from 'tap';
+import { changedWithin, fileKey } from '../../engine/protocol/file-key.js';
 import { writeKeyFile } from '../../sidecar/access/key-file.js';
 import { brokenModel } from '../support/broken-models.js';
 import { PATIENT_QUEUE, REFUSES_COLD } from '../support/config-parts.js';
 import { makeKey } from '../support/keys.js';
 import { embeddedTestModel, testModel } from '../support/models.js';
-import { cases } from '../support/long-form.js';
+import { cases, LONG } from '../support/long-form.js';
 import { SHORT } from '../support/open-stream.js';
 import { eventually, groupMembers } from '../support/processes.js';
 import { CHAT, chatOnly, Sidecar } from '../support/sidecar.js';
@@ -166,3 +169,42 @@ t.test('a file that is truncated under its engine: first a lost engine, then the
   t.match(await sidecar.logged('engine lost'), { reason: 'crashed', signal: 'SIGBUS' });
   t.match(await sidecar.logged('engine cannot serve its model'), { reason: /^unable: the file is / });
 });
+
+/** Of a sparse file, whose zeros after the tensors take no place on the disk. */
+const LARGE_BYTES = (LONG ? 8 : 0.25) * 2 ** 30;
+
+/** A start keeps the hash of a file that was not changed for so long, ms. */
+const SETTLED_MS = 2000;
+
+t.test(
+  'a large file: its engine is forked before its hash is known, and the next start reads nothing of it',
+  async (t) => {
+    const dir = await folder(t);
+    const [file, dataDir] = [join(dir, 'large.gguf'), join(dir, 'data')];
+    await copyFile(await testModel(), file);
+    await truncate(file, LARGE_BYTES);
+    await eventually('it is an old file', () => !changedWithin(fileKey(file) ?? '', SETTLED_MS));
+    const models = [{ id: CHAT, kind: 'chat', file, seats: 1, contextPerSeat: 2048 }];
+    /** `forkedAt`: Unix time, ms; `read`: bytes that the sidecar's process read, all of its threads. */
+    const serve = async (): Promise<{ forkedAt: number; version: string; read: number }> => {
+      const from = Date.now();
+      const sidecar = await Sidecar.start(t, { config: { dataDir, models } });
+      const forkedAt = Date.parse(String((await sidecar.logged('engine forked'))['time']));
+      t.comment(`${LARGE_BYTES / 2 ** 30} GiB: the engine is forked after ${forkedAt - from} ms`);
+      const reply = (await (await sidecar.chat(SHORT)).json()) as { metadata: { weight_version: string } };
+      const [, read] = /^rchar: ([0-9]+)$/m.exec(readFileSync(`/proc/${sidecar.pid}/io`, 'latin1')) ?? [];
+      sidecar.child.kill('SIGTERM');
+      await sidecar.exited();
+      return { forkedAt, version: reply.metadata.weight_version, read: Number(read) };
+    };
+    const first = await serve();
+    t.ok((await stat(join(dataDir, 'weights.json'))).mtimeMs > first.forkedAt, 'it was hashed beside the load');
+    t.ok(first.read > LARGE_BYTES, `${first.read} bytes`);
+    const second = await serve();
+    t.ok(second.read < LARGE_BYTES / 4, `${second.read} bytes`);
+    const hash = createHash('sha256');
+    for await (const chunk of createReadStream(file)) hash.update(chunk as Buffer);
+    const version = hash.digest('hex');
+    t.strictSame([first.version, second.version], [version, version]);
+  },
+);
