@@ -2,6 +2,7 @@
 import OpenAI from 'openai';
 import t from 'tap';
 import { canary, MARK } from '../support/canaries.js';
+import { PATIENT_QUEUE } from '../support/config-parts.js';
 import { counted } from '../support/counted.js';
 import { LeakSearch } from '../support/leak-search.js';
 import { POOLING_CONTEXT, poolingModel } from '../support/pooling-models.js';
@@ -20,8 +21,9 @@ const sidecar = await Sidecar.start(t, {
       { id: 'cls', kind: 'embedding', file: await poolingModel('cls'), ...common },
       { id: 'last', kind: 'embedding', file: await poolingModel('last'), ...common },
       { id: 'rank', kind: 'rerank', file: await poolingModel('rank'), ...common },
-      { id: 'judge', kind: 'rerank', file: await poolingModel('judge'), ...common },
+      { id: 'judge', kind: 'rerank', file: await poolingModel('judge'), load: 'lazy', ...common },
     ],
+    queue: PATIENT_QUEUE,
   },
 });
 const client = new OpenAI({ apiKey: sidecar.key, baseURL: sidecar.base, maxRetries: 0 });
@@ -76,6 +78,7 @@ t.test('probabilities, of a decoder with a template for pairs', async (t) => {
     t.equal(response.status, 200);
     return (await response.json()) as Ranking;
   };
+  t.throws(() => sidecar.enginePid('judge'), 'it is lazy: its first request loads it');
   const ranked = await rank(TEXTS);
   t.equal(ranked.score_type, 'probability');
   const scores = ranked.results.map(({ relevance_score: score }) => score);
