@@ -259,7 +259,7 @@ const EMBEDDINGS = closed(['object', 'data', 'model', 'usage'], {
   usage: INPUTS_USAGE,
 });
 
-const RANKING = closed(['object', 'model', 'score_type', 'results', 'usage'], {
+const RANKING = closed(['object', 'model', 'score_type', 'results', 'usage', 'meta'], {
   object: { const: 'list' },
   model: MODEL,
   score_type: { enum: ['logit', 'probability'] },
@@ -274,6 +274,7 @@ const RANKING = closed(['object', 'model', 'score_type', 'results', 'usage'], {
   },
   truncated: TRUNCATED,
   usage: INPUTS_USAGE,
+  meta: closed(['tokens'], { tokens: closed(['input_tokens'], { input_tokens: COUNT }) }),
 });
 
 const ERROR = closed(['error'], {

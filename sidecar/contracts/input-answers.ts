@@ -26,7 +26,10 @@ export function vectorsTail(model: string, { promptTokens, truncated }: InputsUs
   return `],"model":${JSON.stringify(model)},${truncatedText(truncated)}"usage":${usageText(promptTokens)}}`;
 }
 
-/** The answer of POST /rerank. `scores`: of the documents, in their order; throws where there are not as many as documents. */
+/**
+ * The answer of POST /rerank. `scores`: of the documents, in their order; throws where there are not as many as documents. Jina and
+ * llama-server have `usage`; AI SDK's provider of Cohere reads no answer without `meta`.
+ */
 export function rankedText(
   { model, inputs, top, documents }: RerankParams,
   scores: readonly number[],
@@ -41,7 +44,7 @@ export function rankedText(
   });
   return (
     `{"object":"list","model":${JSON.stringify(model)},"score_type":"${scale}","results":${JSON.stringify(results)},` +
-    `${truncatedText(truncated)}"usage":${usageText(promptTokens)}}`
+    `${truncatedText(truncated)}"usage":${usageText(promptTokens)},"meta":{"tokens":{"input_tokens":${promptTokens}}}}`
   );
 }
 

@@ -184,7 +184,7 @@ const CLIENTS: Readonly<Record<string, readonly string[]>> = {
     'errors',
     ...FAULTS,
   ],
-  embeddings: ['openai-5', 'openai-6', 'openai-7', 'langchain', 'llamaindex', 'ai', 'cohere'],
+  embeddings: ['openai-5', 'openai-6', 'openai-7', 'langchain', 'llamaindex', 'ai', 'cohere', 'ai-cohere'],
   instructor: [
     'list',
     'whole',

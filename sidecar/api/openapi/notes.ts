@@ -217,6 +217,7 @@ const INPUT_NOTES: Notes = {
     results: 'The best first, of equal scores the first document.',
     truncated: TRUNCATED,
     usage: 'Tokens of all pairs: the query counts with each document.',
+    meta: 'The same number where Cohere’s clients look for it.',
   },
   RankedDocument: {
     index: 'Of the document.',

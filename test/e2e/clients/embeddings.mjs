@@ -3,8 +3,9 @@ import assert from 'node:assert/strict';
 import { env } from 'node:process';
 import { OpenAIEmbeddings } from '@langchain/openai';
 import { OpenAIEmbedding } from '@llamaindex/openai';
+import { createCohere } from '@ai-sdk/cohere';
 import { createOpenAICompatible } from '@ai-sdk/openai-compatible';
-import { embed, embedMany } from 'ai';
+import { embed, embedMany, rerank } from 'ai';
 import { CohereClient, CohereError } from 'cohere-ai';
 import OpenAI5 from 'openai-5';
 import OpenAI6 from 'openai-6';
@@ -75,6 +76,19 @@ export default ({ base, key }) => {
         client.rerank({ ...asked, model }),
         (error) => error instanceof CohereError && error.statusCode === 400,
       );
+    },
+    async 'ai-cohere'() {
+      const made = createCohere({ baseURL: base, apiKey: key }).reranking(rank);
+      const { ranking, rerankedDocuments } = await rerank({
+        model: made,
+        query: QUERY,
+        documents: TEXTS,
+        maxRetries: 0,
+      });
+      ranks(ranking.map(({ originalIndex: index, score }) => ({ index, score })));
+      assert.equal(rerankedDocuments[0], TEXTS[ranking[0].originalIndex]);
+      const [only] = (await rerank({ model: made, query: QUERY, documents: TEXTS, topN: 1, maxRetries: 0 })).ranking;
+      assert.equal(only.originalIndex, ranking[0].originalIndex);
     },
   };
 };
