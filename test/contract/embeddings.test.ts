@@ -517,7 +517,7 @@ t.test('a full queue refuses a list as it refuses a reply, and says when to come
     models: [{ id: 'embed', kind: 'embedding', seats: 1 }],
     config: { queue: { waitingPerSeat: 1, maxWaitMs: PATIENT_MS } },
   });
-  const ask = (): Promise<RawResponse> => sidecar.post(EMBEDDINGS, { model: 'embed', input: [[7], [8]] });
+  const ask = (): Promise<RawResponse> => sidecar.post(EMBEDDINGS, { model: 'embed', input: [[7], [7]] });
   const held = await sidecar.begin(EMBEDDINGS, { model: 'embed', input: [[STUB_JOB.hold]] });
   await sidecar.until('ra_sidecar_seats_busy{model="embed"}', 1);
   const waits = ask();
