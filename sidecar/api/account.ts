@@ -8,7 +8,7 @@ import { LIMIT_GROUPS } from '../access/limits.js';
 import type { QuotaLeft, QuotaScope } from '../access/quotas.js';
 import type { ContractError } from '../domain/errors.js';
 import type { LimitLeft } from '../domain/limit-left.js';
-import { addTokens, formatUsd, NO_TOKENS, type Costs, type TokenCounts } from '../domain/money.js';
+import { addTokens, formatUsd, type Costs, type TokenCounts } from '../domain/money.js';
 import type { Exchange } from '../http/exchange.js';
 import { costsOfRow } from '../usage/focus.js';
 import type { Totals, TotalsRow } from '../usage/totals.js';
@@ -30,8 +30,8 @@ export const USAGE: PlainRoute = {
     description:
       'Served under `contract: compatible`. The sums of the usage records that are durable, so they are what is billed. Parameters of the query: `start_time` ' +
       'and `end_time` (Unix time in seconds, widened to whole UTC days; by default the last 7 days), `bucket_width` (`1d`), `group_by` ' +
-      '(`model`, `api_key_id`, `service_tier`; several, or separated by commas), `limit` (1 to 31 days of a page, by default 7; one of more than 500 results has fewer), `page` (the `next_page` of ' +
-      'the page before). Of a key with the entitlement `usage: account`: the usage of all keys of its account. 92 days are kept.',
+      '(`model`, `api_key_id`, `service_tier`; several, or separated by commas), `limit` (1 to 31 days of a page, by default 7; a page ends after 500 results, and the next one ' +
+      'may begin with further keys of the same day), `page` (the `next_page` of the page before). Of a key with the entitlement `usage: account`: the usage of all keys of its account. 92 days are kept.',
     key: true,
     answer: 'UsagePage',
     errors: [...ANY_ERRORS, ...KEY_ERRORS, 'cold'],
@@ -79,7 +79,7 @@ const DAY_S = 86_400;
 /** Days of a page. */
 const DEFAULT_DAYS = 7;
 const MOST_DAYS_OF_A_PAGE = 31;
-/** A page with more ends with the day that has them: they hold up the event loop for some milliseconds. */
+/** A page ends with the key that has the last of them, since more would hold up the event loop for milliseconds. */
 const MOST_RESULTS = 500;
 
 const GROUPS = ['model', 'api_key_id', 'service_tier'] as const;
@@ -91,6 +91,8 @@ interface UsageQuery {
   readonly from: number;
   readonly to: number;
   readonly days: number;
+  /** Keys of the first day that are on earlier pages. A day's keys keep their order: a new one is the last. */
+  readonly keys: number;
   readonly groups: ReadonlySet<Group>;
 }
 
@@ -103,16 +105,19 @@ async function usageText(caller: Caller, services: Services, query: string): Pro
   if (!totals) return failed(refusals.usageUnknown());
   await totals.sums.readOn();
   const data: object[] = [];
-  let end = asked.from;
-  for (let left = MOST_RESULTS; end < Math.min(asked.to, asked.from + asked.days) && left > 0; end += 1) {
-    const day = end;
+  let day = asked.from;
+  let { keys } = asked;
+  const end = Math.min(asked.to, asked.from + asked.days);
+  for (let left = MOST_RESULTS; day < end && left > 0;) {
     const rows = rowsOf(totals, caller, asked.groups, new Date(day * DAY_S * 1000).toISOString().slice(0, 10));
-    const results = resultsOf(rows, asked.groups, pricing);
-    left -= results.length;
-    data.push({ object: 'bucket', start_time: day * DAY_S, end_time: (day + 1) * DAY_S, results });
+    const page = resultsOf(rows, asked.groups, pricing, keys, left);
+    left -= page.results.length;
+    data.push({ object: 'bucket', start_time: day * DAY_S, end_time: (day + 1) * DAY_S, results: page.results });
+    keys = page.next;
+    if (keys === 0) day += 1;
   }
-  const more = end < asked.to;
-  const next = more ? String(end * DAY_S) : null;
+  const more = day < asked.to;
+  const next = more ? `${day * DAY_S}${keys === 0 ? '' : `.${keys}`}` : null;
   return JSON.stringify({ object: 'page', data, has_more: more, next_page: next, as_of: now });
 }
 
@@ -136,17 +141,37 @@ interface Sum {
   costs: Costs | undefined;
 }
 
-function resultsOf(rows: Iterable<TotalsRow>, groups: UsageQuery['groups'], pricing: Services['pricing']): object[] {
+/** The results of a day from the keys after `skip` ones on, at most `most` and those of one key. */
+function resultsOf(
+  rows: Iterable<TotalsRow>,
+  groups: UsageQuery['groups'],
+  pricing: Services['pricing'],
+  skip: number,
+  most: number,
+): { readonly results: readonly object[]; readonly next: number } {
   const sums = new Map<string, Sum>();
+  let keyId: string | undefined;
+  let keys = 0;
+  let next = 0;
   for (const row of rows) {
+    if (row.keyId !== keyId) {
+      next = sums.size >= most ? keys : 0;
+      if (next > 0) break;
+      ({ keyId } = row);
+      keys += 1;
+    }
+    if (keys <= skip) continue;
     const id = JSON.stringify([
       groups.has('model') && row.model,
       groups.has('api_key_id') && row.keyId,
       groups.has('service_tier') && row.tier,
     ]);
-    const sum = sums.get(id) ?? { row, requests: 0, used: NO_TOKENS, picodollars: 0n, costs: NO_COSTS };
-    sums.set(id, sum);
     const costs = costsOfRow(row, pricing);
+    const sum = sums.get(id);
+    if (!sum) {
+      sums.set(id, { row, requests: row.requests, used: row.used, picodollars: row.picodollars, costs });
+      continue;
+    }
     sum.requests += row.requests;
     sum.picodollars += row.picodollars;
     sum.used = addTokens(sum.used, row.used);
@@ -157,7 +182,7 @@ function resultsOf(rows: Iterable<TotalsRow>, groups: UsageQuery['groups'], pric
         output: sum.costs.output + costs.output,
       };
   }
-  return Array.from(sums.values(), ({ row, requests, used, picodollars, costs }) => ({
+  const results = Array.from(sums.values(), ({ row, requests, used, picodollars, costs }) => ({
     object: 'usage.result',
     input_tokens: used.promptTokens,
     input_cached_tokens: used.cachedTokens,
@@ -174,11 +199,12 @@ function resultsOf(rows: Iterable<TotalsRow>, groups: UsageQuery['groups'], pric
       output: costs ? formatUsd(costs.output) : null,
     },
   }));
+  return { results, next };
 }
 
-const NO_COSTS: Costs = { input: 0n, cachedInput: 0n, output: 0n };
-
 const SECONDS = /^(?:0|[1-9]\d{0,10})$/;
+/** Of the day, and the keys of the day that are on earlier pages. */
+const PAGE = /^(?:0|[1-9]\d{0,10})(?:\.[1-9]\d{0,6})?$/;
 
 /** `now`: Unix time in seconds. */
 function parseQuery(
@@ -204,7 +230,7 @@ function parseQuery(
     else values.set(field, value);
   }
   for (const name of ['start_time', 'end_time', 'page']) {
-    if (values.has(name) && !SECONDS.test(values.get(name) ?? ''))
+    if (values.has(name) && !(name === 'page' ? PAGE : SECONDS).test(values.get(name) ?? ''))
       return refused(
         name,
         name === 'page' ? 'must be the next_page of an answer' : 'must be Unix time in whole seconds',
@@ -215,10 +241,10 @@ function parseQuery(
   if (!(Number.isInteger(days) && days >= 1 && days <= MOST_DAYS_OF_A_PAGE))
     return refused('limit', `must be 1 to ${MOST_DAYS_OF_A_PAGE}`);
   const to = Math.ceil(Number(values.get('end_time') ?? now + 1) / DAY_S);
-  const start = values.get('page') ?? values.get('start_time');
+  const [start, keys = '0'] = (values.get('page') ?? values.get('start_time'))?.split('.') ?? [];
   const from = start === undefined ? to - DEFAULT_DAYS : Math.floor(Number(start) / DAY_S);
   if (from >= to) return refused('start_time', 'must be before end_time');
-  return { kind: 'query', from, to, days, groups };
+  return { kind: 'query', from, to, days, keys: Number(keys), groups };
 }
 
 const PARAMETERS: ReadonlySet<string> = new Set(['start_time', 'end_time', 'bucket_width', 'limit', 'page']);

@@ -259,12 +259,26 @@ t.test('pages, and what a query must be', async (t) => {
   const own = { ...services, totals: () => many };
   const query = `start_time=${start}&end_time=${start + 2 * DAY_S}&group_by=api_key_id`;
   const { data, next_page: next } = (await ask(USAGE, OWNER, own, query)).body as Page;
-  t.match([data.length, data[0]?.results.length, next], [1, 501, String(start + DAY_S)], 'a page of many results');
-  t.equal((await usageOf(OWNER, own, query)).flatMap(({ results }) => results).length, 1002);
+  t.match([data.length, data[0]?.results.length, next], [1, 500, `${start}.500`], 'a page of many results');
+  const rest = (await ask(USAGE, OWNER, own, `${query}&page=${next}`)).body as Page;
+  const keysOf = ({ results }: Page['data'][number]): number[] =>
+    results.map(({ api_key_id: id }) => Number(id?.slice('key-'.length)));
+  t.strictSame([days(rest), rest.data[0] && keysOf(rest.data[0])], [[0, 1], [499]], 'the rest of the day');
+  const shown = (await usageOf(OWNER, own, query)).flatMap((bucket) =>
+    keysOf(bucket).map((key) => `${bucket.start_time - start} ${key}`),
+  );
+  t.match([shown.length, new Set(shown).size], [1002, 1002], 'each key of each day once');
+  t.strictSame(
+    (await page(`${query}&page=${start + DAY_S}.9`)).data,
+    [{ ...data[0], start_time: start + DAY_S, end_time: start + 2 * DAY_S, results: [] }],
+    'of a key with one sum',
+  );
   for (const [query, param, says] of [
     ['start_time=soon', 'start_time', /whole seconds/],
     ['end_time=1.5', 'end_time', /whole seconds/],
     ['page=a', 'page', /next_page/],
+    [`page=${start}.0`, 'page', /next_page/],
+    [`page=${start}.1.1`, 'page', /next_page/],
     ['bucket_width=1h', 'bucket_width', /1d/],
     ['limit=32', 'limit', /1 to 31/],
     ['limit=0', 'limit', /1 to 31/],
