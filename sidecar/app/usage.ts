@@ -116,7 +116,11 @@ function startTotals(
       incomplete: (reason) => log.warn('usage totals are incomplete', { reason }),
     },
   })
-    .then((made) => {
+    .then(async (made) => {
+      // Quotas go on from them, also from what the requests used that a kill ended.
+      const last = spool.estimated.at(-1);
+      if (last) await spool.sync(last);
+      await made.sums.readOn();
       totals = made;
       // Until now the whole spool was needed.
       saved();

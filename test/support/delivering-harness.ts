@@ -9,6 +9,7 @@ import { openUsage } from '../../sidecar/app/usage.js';
 import { Metrics } from '../../sidecar/telemetry/metrics.js';
 import type { Position } from '../../sidecar/usage/spool-format.js';
 import type { UsageRecorder } from '../../sidecar/usage/spool.js';
+import type { Totals } from '../../sidecar/usage/totals.js';
 import { RecordingLog } from './in-process.js';
 import { usageRecord } from './usage-records.js';
 
@@ -17,6 +18,8 @@ export interface DeliveringHarness {
   readonly dir: string;
   readonly log: RecordingLog;
   readonly spool: UsageRecorder;
+  /** Undefined while earlier usage is read. */
+  readonly totals: () => Totals | undefined;
   /** Makes closes durable, one after another. */
   bill(...ids: readonly string[]): Promise<void>;
   stop(): Promise<void>;
@@ -59,7 +62,7 @@ export async function openHarness(
   t.teardown(() => closers.close());
   const configured = configure({ RA_DATA_DIR: dir, ...environment });
   const config = { ...configured, usage: { ...configured.usage, ...(probeMs !== undefined && { probeMs }) } };
-  const { spool } = await openUsage(config, metrics, log, closers, keepFrom).catch(async (fault: unknown) => {
+  const { spool, totals } = await openUsage(config, metrics, log, closers, keepFrom).catch(async (fault: unknown) => {
     await closers.close();
     throw fault;
   });
@@ -67,6 +70,7 @@ export async function openHarness(
     dir: join(dir, 'usage'),
     log,
     spool,
+    totals,
     bill: async (...ids) => {
       for (const id of ids) {
         spool.append(usageRecord(id, 'open'));

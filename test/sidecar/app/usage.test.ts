@@ -14,6 +14,7 @@ import {
 import { join } from 'node:path';
 import { START, type Position } from '../../../sidecar/usage/spool-format.js';
 import { folder, openHarness } from '../../support/delivering-harness.js';
+import { usageRecord } from '../../support/usage-records.js';
 import { deadPort, UsageSink, type SinkRequest } from '../../support/usage-sink.js';
 
 const SECRET = 'sink-secret-canary';
@@ -174,6 +175,24 @@ t.test('a stop does not wait longer than its bound for a disk that hangs', async
   await harness.stop();
   await harness.log.seen('usage delivery not stopped in time');
   t.notOk(existsSync(join(harness.dir, 'cursor.json')));
+});
+
+t.test('the sums of a start have the requests that the last run left open, from which quotas go on', async (t) => {
+  const dir = folder(t);
+  const first = await openHarness(t, dir, {});
+  first.spool.append(usageRecord('killed', 'open'));
+  const progress = usageRecord('killed', 'progress', { price: { version: 'v', picodollars: '7' } });
+  first.spool.append(progress);
+  await first.spool.sync(progress);
+  await first.stop();
+  const second = await openHarness(t, dir, {});
+  let totals = second.totals();
+  while (!totals) {
+    await new Promise(setImmediate);
+    totals = second.totals();
+  }
+  const { at, account, keyId, promptTokens, completionTokens } = progress;
+  t.equal(totals.billedTokens(at.slice(0, 'YYYY-MM-DD'.length), account, keyId), promptTokens + completionTokens);
 });
 
 t.test('delivered segments are deleted', async (t) => {
