@@ -82,7 +82,7 @@ const PAGE_FIELDS = {
   object: { const: 'page' },
   data: { type: 'array', items: USAGE_BUCKET },
   has_more: { type: 'boolean' },
-  next_page: { type: ['string', 'null'], maxLength: 16 },
+  next_page: { type: ['string', 'null'], maxLength: 20 },
   as_of: COUNT,
 } as const;
 
