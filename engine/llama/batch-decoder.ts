@@ -29,13 +29,12 @@ import { stateFacts } from './state-file.js';
 const FILLED = { kind: 'filled' } as const;
 
 /**
- * What a step of one sequence with 0, 3, 7, 15 or 31 drafts costs over one without (DRAFT_LENGTHS in engine/native/speculation.h).
+ * What a step of one sequence with 0, 3, 7, 15, 31 or 63 drafts costs over one without (DRAFT_LENGTHS in engine/native/speculation.h).
  * Fixed, so that a request that runs alone drafts as much each time. On a CPU: between what 150 million weights in Q8_0 took on one
- * thread and on two, where a few tokens more cost as many steps; larger models and more threads wait longer for weights, and
- * each token costs less. On a GPU: 8 billion in Q8_0 on an H200, between what
+ * thread of two machines, on one of which the step without drafts took twice as long as on the other, and each with drafts as long. On a GPU: 8 billion in Q8_0 on an H200, between what
  * a token of so many sequences and a chunk of a prompt took there (bench/results/gpu-steps-8b.md).
  */
-export const ALONE_COSTS = { cpu: [1, 4, 5.5, 8.5, 15], gpu: [1, 1.4, 1.85, 2.3, 2.8] } as const;
+export const ALONE_COSTS = { cpu: [1, 2.8, 4.1, 7.4, 15, 20], gpu: [1, 1.4, 1.85, 2.3, 2.8, 3.6] } as const;
 
 type Attempt =
   | { readonly kind: 'decoded'; readonly results: PartResult[] }

@@ -351,7 +351,9 @@ class Picks {
             if (last == 0) return 0;
             ByDraftLength expected{};
             for (size_t i = 0; i < rows.size(); i++) {
-                const ByDraftLength tokens_of = drafts[i] == nullptr ? ByDraftLength{1, 1, 1, 1, 1} : drafts[i]->expected();
+                ByDraftLength tokens_of;
+                if (drafts[i] == nullptr) tokens_of.fill(1);
+                else tokens_of = drafts[i]->expected();
                 for (size_t choice = 0; choice <= last; choice++) expected[choice] += std::min<double>(tokens_of[choice], left[i]);
             }
             return costs->costs.choose(fed.size(), expected, last, most_ms);

@@ -217,11 +217,14 @@ size_t StepCosts::choose(size_t sequences, const ByDraftLength & expected, size_
     if (only) return std::min(*only, most);
     const bool fixed = sequences == 1;
     const Learned & known = learned[bucket_of(sequences)];
-    const double plain = fixed || known.ms[0] == 0 ? 1 : known.ms[0];
+    double ms = fixed || known.ms[0] == 0 ? 1 : known.ms[0];
     size_t best = 0;
-    double rate = LEAST_GAIN * expected[0] / plain;
+    double rate = LEAST_GAIN * expected[0] / ms;
     for (size_t choice = 1; choice <= most; choice++) {
-        const double ms = fixed || known.ms[choice] == 0 ? plain * estimated(sequences, choice) : known.ms[choice];
+        // A number that is not known is estimated from the one before it, which may be: so it is tried where its estimate over a step
+        // without drafts would be too high for that.
+        if (fixed || known.ms[choice] == 0) ms *= estimated(sequences, choice) / estimated(sequences, choice - 1);
+        else ms = known.ms[choice];
         if (!fixed && ms > most_ms) break;
         if (expected[choice] / ms <= rate) continue;
         best = choice;

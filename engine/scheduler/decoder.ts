@@ -98,7 +98,7 @@ export interface Speculated {
 }
 
 /** Tokens that a step chooses for a part at most: one, and those that were drafted. */
-export const MOST_STEP_TOKENS = 32;
+export const MOST_STEP_TOKENS = 64;
 
 /**
  * Steps without JavaScript in between: all parts are next tokens of replies, and each step's last chosen tokens are the next

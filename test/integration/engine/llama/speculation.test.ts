@@ -140,21 +140,21 @@ t.test('the state after a reply is that of its tokens: the next turn starts from
 t.test(
   'it ends at its most tokens, at an end token and at a stop string, wherever in the drafts that is',
   async (t) => {
-    const text = [...EDITED];
+    const text = [...OLD];
     known(t, text);
     const made = await loop(t, { end: END });
-    for (let at = 1; at < 70; at += rounds({ short: 6, long: 1 })) {
+    for (let at = 1; at < 100; at += rounds({ short: 9, long: 1 })) {
       const [cut] = (await made.run(edit({ maxTokens: at }))).tokens;
-      t.same(cut, EDITED.slice(0, at), `${at} tokens`);
+      t.same(cut, OLD.slice(0, at), `${at} tokens`);
     }
-    // One step drafts 31 at most, and all places within its drafts occur.
-    for (let at = 20; at < 55; at += rounds({ short: 2, long: 1 })) {
-      const stops = [`${EDITED[at]} ${EDITED[at + 1]}`];
-      const [cut] = (await made.run(edit({ stops, maxTokens: 70 }))).tokens;
-      t.same(cut, EDITED.slice(0, at), `a stop string at ${at}`);
+    // One step drafts 63 at most, and all places within its drafts occur.
+    for (let at = 20; at < 90; at += rounds({ short: 4, long: 1 })) {
+      const stops = [`${OLD[at]} ${OLD[at + 1]}`];
+      const [cut] = (await made.run(edit({ stops, maxTokens: 110 }))).tokens;
+      t.same(cut, OLD.slice(0, at), `a stop string at ${at}`);
     }
-    for (let at = 20; at < 55; at += rounds({ short: 4, long: 1 })) {
-      t.same(await ended(made, text, at), [EDITED.slice(0, at), 0], `an end token at ${at}`);
+    for (let at = 20; at < 90; at += rounds({ short: 8, long: 1 })) {
+      t.same(await ended(made, text, at), [OLD.slice(0, at), 0], `an end token at ${at}`);
     }
   },
 );
@@ -163,8 +163,8 @@ t.test(
 async function ended(made: RealLoop, text: number[], at: number): Promise<[readonly number[] | undefined, number]> {
   text[at] = END;
   const prompt = [...OLD.slice(0, at), END, ...OLD.slice(at + 1)];
-  const { tokens, drafted, accepted } = await made.run(generateJob(prompt, { maxTokens: 70, seed: 0 }));
-  text[at] = EDITED[at] ?? 0;
+  const { tokens, drafted, accepted } = await made.run(generateJob(prompt, { maxTokens: 110, seed: 0 }));
+  text[at] = OLD[at] ?? 0;
   return [tokens[0], Number(accepted > drafted)];
 }
 
@@ -484,7 +484,11 @@ t.test('what is drafted: the text after the longest earlier occurrence, and afte
   const prompt = [1, 2, 3, 4, 5, 6, 7, 9, 9, 3, 4, 11, 12, 13, 14, 15, 16];
   const drafts = new RaDrafts(Uint32Array.from(prompt), 64);
   const at = prompt.length;
-  t.same([[...drafts.draft(4)], [...drafts.expected()]], [[], [1, 1, 1, 1, 1]], 'nothing before the reply has begun');
+  t.same(
+    [[...drafts.draft(4)], [...drafts.expected()]],
+    [[], DRAFT_LENGTHS.map(() => 1)],
+    'nothing before the reply has begun',
+  );
   say(drafts, at, 3, 4);
   t.same([...drafts.draft(3)], [11, 12, 13], 'of two places with as much in common the later one');
   say(drafts, at + 2, 99);
