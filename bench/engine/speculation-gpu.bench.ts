@@ -38,6 +38,9 @@ function stepMs(tokens: number): number {
   return fromMs + ((tokens - fromTokens) / (toTokens - fromTokens)) * (toMs - fromMs);
 }
 
+/** Of a step with drafts, as in engine/native/next-token.cpp. */
+const MOST_DECODES = 2;
+
 /** A prompt, and a reply that is known before. */
 interface Replay {
   readonly prompt: readonly number[];
@@ -63,7 +66,9 @@ const { RaDrafts, RaStepCosts } = engineAddon();
 /** Replies one after another on so many sequences. `only`: the index of the one number of drafts; absent: the engine's choice. */
 function simulate(replays: readonly Replay[], sequences: number, vocabulary: number, only?: number): Simulated {
   const costs = new RaStepCosts(Float64Array.from(ALONE_COSTS.gpu), only);
-  const last = DRAFT_LENGTHS.findLastIndex((drafts) => sequences * (drafts + 1) <= MOST_LOGITS / vocabulary);
+  // Sequences of one decode with so many drafts.
+  const together = (drafts: number): number => Math.floor(MOST_LOGITS / vocabulary / (drafts + 1));
+  const last = DRAFT_LENGTHS.findLastIndex((drafts) => sequences <= MOST_DECODES * together(drafts));
   const waiting = Array.from({ length: Math.max(REPLIES, sequences) }, (_, i) => replays[i % replays.length]);
   let running: Running[] = [];
   let [ms, tokens, steps, drafting, turns] = [0, 0, 0, 0, 0];
@@ -84,7 +89,8 @@ function simulate(replays: readonly Replay[], sequences: number, vocabulary: num
     }
     const choice = last <= 0 ? 0 : costs.choose(sequences, expected, last, STEP_MS);
     const count = DRAFT_LENGTHS[choice] ?? 0;
-    const took = stepMs(sequences * (count + 1));
+    const first = count === 0 ? sequences : Math.min(sequences, together(count));
+    const took = stepMs(first * (count + 1)) + (first < sequences ? stepMs((sequences - first) * (count + 1)) : 0);
     costs.learn(sequences, choice, took);
     for (const each of running) {
       const { drafts, prompt, reply, said } = each;
@@ -174,7 +180,7 @@ await keep('speculation-gpu', {
   title: 'Speculation with the costs of a GPU, simulated',
   about: [
     'Replies whose text is known, each token of which comes as the engine would pick it: the drafts, the expectation of each reply and the choice of the number of drafts are those of engine/native/speculation.cpp. A step takes what a step of as many tokens took on an H200 with 8 billion weights in Q8_0 ([gpu-steps-8b](gpu-steps-8b.md)), on a clock of the bench. It is not known what several tokens of several sequences take there in one decode: a token of a further sequence and one more of the same sequence count alike.',
-    `edits: the new file of edits from this repository’s history, after the old one, GPT-2’s vocabulary. Others: random tokens, of which a share is as in the prompt. The logits of a step with drafts are at most ${MOST_LOGITS.toLocaleString('en')}, so that a larger vocabulary allows fewer drafts with many sequences. The best fixed number drafts as many in each step.`,
+    `edits: the new file of edits from this repository’s history, after the old one, GPT-2’s vocabulary. Others: random tokens, of which a share is as in the prompt. The logits of a decode with drafts are at most ${MOST_LOGITS.toLocaleString('en')}, and a step has two decodes at most, so that a larger vocabulary allows fewer drafts with many sequences. The best fixed number drafts as many in each step.`,
   ],
   rows,
   conclusions: [

@@ -282,7 +282,9 @@ async function chosen(): Promise<Row[]> {
     [8, 128, 1],
   ] as const) {
     const loops = new Loops();
-    const lengths = DRAFT_LENGTHS.filter((drafts) => callers * (drafts + 1) * VOCABULARY <= MOST_LOGITS);
+    const lengths = DRAFT_LENGTHS.filter(
+      (drafts) => callers <= 2 * Math.floor(MOST_LOGITS / VOCABULARY / (drafts + 1)),
+    );
     const fixed = [];
     for (const only of lengths.keys()) fixed.push(await loops.make(file, callers, 'auto', only));
     const auto = await loops.make(file, callers, 'auto');

@@ -35,7 +35,7 @@ export interface AddonDrafts {
 /** Numbers of drafts that each sequence of a step may have, as in engine/native/speculation.h. */
 export const DRAFT_LENGTHS = [0, 3, 7, 15, 31, MOST_STEP_TOKENS - 1] as const;
 
-/** Logits of a step with drafts, at most: 64 MiB, which llama.cpp keeps from then on. The addon's runs have the same bound. */
+/** Logits of a decode with drafts, at most: 64 MiB, which llama.cpp keeps from then on. The addon's runs have the same bound. */
 export const MOST_LOGITS = 1 << 24;
 
 /** What the steps of a context cost, by which the number of drafts is chosen. Runs use it themselves; not to be called during one. */

@@ -304,8 +304,10 @@ class Picks {
         // The last of them.
         static constexpr int32_t GAP = 2;
         static constexpr int32_t ALL_LOGITS = 3;
-        // Logits of one step with drafts, at most: 64 MiB, which llama.cpp keeps from then on.
+        // Logits of one decode with drafts, at most: 64 MiB, which llama.cpp keeps from then on.
         static constexpr size_t MOST_LOGITS = 1 << 24;
+        // Of one step with drafts: where they have no room in one decode, some of the sequences are decoded after the others.
+        static constexpr size_t MOST_DECODES = 2;
 
         template <typename Wrapped> static Wrapped * unwrapped(const Napi::Value & value) {
             return value.IsObject() ? Napi::ObjectWrap<Wrapped>::Unwrap(value.As<Napi::Object>()) : nullptr;
@@ -326,13 +328,20 @@ class Picks {
             const size_t choice = speculates ? choose() : 0;
             more = DRAFT_LENGTHS[choice];
             drafted.assign(rows.size(), 0);
-            if (more > 0) widen();
+            picks.assign(rows.size(), {});
+            scores.assign(rows.size(), {});
             const auto from = std::chrono::steady_clock::now();
-            const int result = decode(more > 0 ? wide : fed);
-            if (result == 1) throw std::runtime_error("could not find a KV slot for the batch");
-            if (result != 0) throw std::runtime_error("Eval has failed");
-            llama_synchronize(context->ctx);
-            pick();
+            const size_t together = more > 0 ? most_tokens() / (more + 1) : fed.size();
+            kept.clear();
+            for (size_t i = 0; together < fed.size() && i < pickers.size(); i++) kept.push_back(pickers[i]->state());
+            for (first = 0; first < fed.size(); first += together) {
+                if (more > 0) widen(std::min(first + together, fed.size()));
+                const int result = decode(more > 0 ? wide : fed);
+                if (result == 1) throw std::runtime_error("could not find a KV slot for the batch");
+                if (result != 0) throw std::runtime_error("Eval has failed");
+                llama_synchronize(context->ctx);
+                pick();
+            }
             if (!speculates) return;
             const std::chrono::duration<double, std::milli> took = std::chrono::steady_clock::now() - from;
             costs->costs.learn(fed.size(), choice, took.count());
@@ -341,11 +350,11 @@ class Picks {
 
         // The index of how many tokens each sequence drafts. A part that may have fewer gains less by them, and the others do not wait.
         size_t choose() const {
-            const size_t tokens = std::min<size_t>(llama_n_batch(context->ctx), MOST_LOGITS / llama_vocab_n_tokens(vocabulary()));
             size_t last = 0;
             for (size_t choice = 1; choice < DRAFT_CHOICES; choice++) {
                 const auto length = static_cast<size_t>(DRAFT_LENGTHS[choice]);
-                if (fed.size() * (length + 1) > tokens || !has_room(length)) break;
+                const size_t together = most_tokens() / (length + 1);
+                if (fed.size() > MOST_DECODES * together || !has_room(length)) break;
                 last = choice;
             }
             if (last == 0) return 0;
@@ -359,6 +368,11 @@ class Picks {
             return costs->costs.choose(fed.size(), expected, last, most_ms);
         }
 
+        // Of one decode with drafts.
+        size_t most_tokens() const {
+            return std::min<size_t>(llama_n_batch(context->ctx), MOST_LOGITS / llama_vocab_n_tokens(vocabulary()));
+        }
+
         // Whether each sequence can hold so many drafts after its token.
         bool has_room(size_t length) const {
             const size_t cells = llama_n_ctx_seq(context->ctx);
@@ -367,13 +381,14 @@ class Picks {
             });
         }
 
-        // After each sequence's token as many drafts; where there are too few, any tokens, which hardly ever are what is picked.
-        void widen() {
+        // After each sequence's token as many drafts, of the sequences from `first` to `end`; where there are too few, any tokens, which
+        // hardly ever are what is picked.
+        void widen(size_t end) {
             wide.clear();
-            wide.reserve(fed.size() * (more + 1));
+            wide.reserve((end - first) * (more + 1));
             std::vector<llama_token> words(more);
-            size_t part = 0;
-            for (size_t at = 0; at < fed.size(); at++) {
+            size_t part = std::lower_bound(rows.begin(), rows.end(), static_cast<int32_t>(first)) - rows.begin();
+            for (size_t at = first; at < end; at++) {
                 const bool gap = part >= rows.size() || rows[part] != static_cast<int32_t>(at);
                 std::fill(words.begin(), words.end(), fed.tokens[at]);
                 if (!gap && drafts[part] != nullptr) {
@@ -405,8 +420,10 @@ class Picks {
             }
         }
 
-        // Each sequence ends again where it did before the last step.
+        // Each sequence ends again where it did before the last step, and each picker knows no more of it.
         void take_back() {
+            for (size_t i = 0; i < kept.size(); i++) pickers[i]->restore(std::move(kept[i]));
+            kept.clear();
             auto * memory = llama_get_memory(context->ctx);
             for (size_t i = 0; i < fed.size(); i++) llama_memory_seq_rm(memory, fed.sequences[i], fed.positions[i], -1);
         }
@@ -428,18 +445,20 @@ class Picks {
         void pick() {
             const int n = llama_vocab_n_tokens(vocabulary());
             const size_t width = more + 1;
-            picks.assign(rows.size(), {});
-            scores.assign(rows.size(), {});
-            std::vector<float *> logits(rows.size() * width, nullptr);
-            for (size_t i = 0; i < rows.size(); i++) {
+            const size_t decoded = more > 0 ? wide.size() / width : fed.size();
+            const auto part_at = [&](size_t at) { return std::lower_bound(rows.begin(), rows.end(), static_cast<int32_t>(at)) - rows.begin(); };
+            const size_t from = part_at(first);
+            const size_t to = part_at(first + decoded);
+            std::vector<float *> logits((to - from) * width, nullptr);
+            for (size_t i = from; i < to; i++) {
                 if (fed.wanted[rows[i]] == 0) continue;
                 for (size_t j = 0; j < width; j++) {
-                    logits[i * width + j] = llama_get_logits_ith(context->ctx, static_cast<int32_t>(rows[i] * width + j));
+                    logits[(i - from) * width + j] = llama_get_logits_ith(context->ctx, static_cast<int32_t>((rows[i] - first) * width + j));
                 }
             }
-            std::atomic<size_t> next = 0;
+            std::atomic<size_t> next = from;
             const auto work = [&] {
-                for (size_t i; (i = next++) < rows.size();) picks[i] = picks_of(i, &logits[i * width], n);
+                for (size_t i; (i = next++) < to;) picks[i] = picks_of(i, &logits[(i - from) * width], n);
             };
             const size_t worth = logits.size() * n / spread.logits;
             helpers().run(worth < 2 ? 0 : std::min<size_t>(spread.threads, worth - 1), work);
@@ -455,11 +474,11 @@ class Picks {
                 return {-1};
             }
             std::vector<int32_t> made;
-            const auto first = static_cast<size_t>(rows[i]) * (more + 1);
+            const size_t token = (rows[i] - first) * (more + 1);
             const int32_t last = std::min<int32_t>(more, left[i] - 1);
             for (int32_t j = 0; j <= last && logits[j] != nullptr; j++) {
                 made.push_back(pickers[i]->pick(logits[j], n, allowed[i].empty() ? nullptr : allowed[i].data()));
-                if (j == last || made.back() != wide.tokens[first + j + 1] || llama_vocab_is_eog(vocabulary(), made.back())) break;
+                if (j == last || made.back() != wide.tokens[token + j + 1] || llama_vocab_is_eog(vocabulary(), made.back())) break;
             }
             return made;
         }
@@ -493,6 +512,10 @@ class Picks {
         // Whether its steps may have drafts, and how many each sequence has in the last one.
         bool speculates = false;
         int32_t more = 0;
+        // The index in `fed` of the first token of the last decode.
+        size_t first = 0;
+        // Of pickers before a step of several decodes, a later one of which may fail.
+        std::vector<RaPicker::State> kept;
 };
 
 // State shared by a run and the thread that polls it.

@@ -249,6 +249,21 @@ class RaPicker : public Napi::ObjectWrap<RaPicker> {
             told = 0;
         }
 
+        // What picks change, to pick again as if none had been.
+        struct State {
+            std::mt19937 random;
+            std::unordered_map<int32_t, int32_t> counts;
+            int32_t counted;
+            size_t told;
+        };
+        State state() const { return {random, counts, counted, told}; }
+        void restore(State state) {
+            random = state.random;
+            counts = std::move(state.counts);
+            counted = state.counted;
+            told = state.told;
+        }
+
     private:
         struct Block {
             // The highest logit.

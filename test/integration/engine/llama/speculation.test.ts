@@ -5,7 +5,7 @@ import { DRAFT_LENGTHS, engineAddon, type AddonDrafts, type EngineAddon } from '
 import { loadRuntime } from '../../../../engine/llama/runtime.js';
 import type { GenerateJob, Output } from '../../../../engine/protocol/jobs.js';
 import type { Speculation } from '../../../../engine/protocol/setup.js';
-import { decodeOnce } from '../../../../engine/scheduler/decoder.js';
+import { decodeOnce, type PartResult } from '../../../../engine/scheduler/decoder.js';
 import type { Emit } from '../../../../engine/scheduler/outbox.js';
 import { StepLoop } from '../../../../engine/scheduler/step-loop.js';
 import { sameDistribution } from '../../../support/chi-square.js';
@@ -222,6 +222,78 @@ t.test('a reply near its end has no tokens too many, and the others of the step 
     sampler.dispose();
   }
 });
+
+t.test(
+  'drafts that have no room in one decode come from two, and where the second fails nothing was picked',
+  async (t) => {
+    const texts = Array.from({ length: 4 }, () => OLD);
+    known(t, ...texts);
+    // 31 drafts in each step that may have some, of which a decode of 68 tokens has room for two sequences' ones.
+    const addon = engineAddon() as { RaStepCosts: EngineAddon['RaStepCosts'] };
+    const Own = addon.RaStepCosts;
+    addon.RaStepCosts = class extends Own {
+      constructor(alone: Float64Array) {
+        super(alone, DRAFT_LENGTHS.indexOf(31));
+      }
+    };
+    const made = await loop(t, { prefillTokensPerStep: 64 });
+    const { decoder } = await loop(t, { prefillTokensPerStep: 64 });
+    addon.RaStepCosts = Own;
+    const step = made.decoder.step.bind(made.decoder);
+    let most = 0;
+    made.decoder.step = async function* (parts, run) {
+      const running = step(parts, run);
+      for (;;) {
+        const { value, done } = await running.next();
+        for (const each of parts.length === texts.length ? value : [])
+          if (each.kind === 'token' && each.speculation)
+            most = Math.max(most, each.speculation.drafted / each.speculation.steps);
+        if (done === true) return value;
+        yield value;
+      }
+    };
+    const ran = await Promise.all(texts.map((_, seed) => made.run(generateJob(OLD, { maxTokens: OLD.length, seed }))));
+    t.same(
+      ran.map(({ tokens }) => tokens[0]),
+      texts,
+    );
+    t.ok(most > 17, `${most} drafts of each, where one decode has room for 17 tokens of each`);
+
+    const picked: PartResult[][] = [];
+    for (const spoilt of [true, false]) {
+      const parts = texts.map((_, sequence) => ({
+        kind: 'sample' as const,
+        sequence,
+        sampler: decoder.sampler({
+          ...edit({ seed: 10 + sequence }),
+          frequencyPenalty: 1,
+          draftFrom: Uint32Array.from(OLD),
+        }),
+        tokens: Uint32Array.of(spoilt && sequence === 3 ? 1e6 : (OLD.at(-1) ?? 0)),
+      }));
+      for (const { sequence } of parts) {
+        await decoder.states.truncate(sequence, 0);
+        for (let at = 0; at < OLD.length; at += 50)
+          await decodeOnce(decoder, [{ kind: 'prefill', sequence, tokens: Uint32Array.from(OLD.slice(at, at + 50)) }]);
+      }
+      // Each alone where none is spoilt, as they are made again after the fault.
+      const steps = spoilt ? [parts] : parts.map((part) => [part]);
+      const results: PartResult[] = [];
+      for (const step of steps) {
+        const run = spoilt ? { most: step.map(() => 100), everyMs: 0, once: true } : undefined;
+        results.push(...(await decoder.step(step, run).next()).value);
+      }
+      picked.push(results);
+      for (const { sampler } of parts) sampler.dispose();
+    }
+    const [after = [], without = []] = picked;
+    t.equal(after[3]?.kind, 'fault');
+    t.same(
+      after.slice(0, 3).map((result) => result.kind === 'token' && result.token),
+      without.slice(0, 3).map((result) => result.kind === 'token' && result.token),
+    );
+  },
+);
 
 t.test('a step of several replies drafts no more than it has time for', async (t) => {
   known(t, EDITED, EDITED);
