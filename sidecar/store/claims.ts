@@ -9,7 +9,7 @@ import { comparePositions, START, type Position } from '../usage/spool-format.js
 import type { Clock } from '../lib/clock.js';
 import type { Log } from '../telemetry/logger.js';
 import type { CountedSpool } from '../usage/durable-sums.js';
-import { sweep, type Database } from './database.js';
+import type { Database } from './database.js';
 import { Ends } from './ends.js';
 import type { Replica, Session } from './replica.js';
 
@@ -50,22 +50,19 @@ export interface StoreClaimsOptions {
 /** The used keys of all replicas. */
 export class StoreClaims implements IdempotencyClaims {
   readonly #options: StoreClaimsOptions;
-  readonly #ends: Ends;
+  readonly #ends: Ends<boolean>;
   readonly #holdUntil: number;
   #spool: ReadSpool | undefined;
   /** The epoch whose predecessors' keys were looked for. */
   #settled = 0;
   #settling = false;
-  #sweptAt = -Infinity;
 
   constructor(options: StoreClaimsOptions) {
     this.#options = options;
-    this.#ends = new Ends({ ...options, fn: 'finish' });
+    this.#ends = new Ends({ ...options, fn: 'finish', none: false });
     this.#holdUntil = options.clock.now() + HOLD_MS;
-    options.replica.onBeat((session) => {
-      this.#sweep();
-      void this.#settle(session);
-    });
+    options.replica.sweeps('sweep_claims', SWEEP_MS);
+    options.replica.onBeat((session) => void this.#settle(session));
   }
 
   /** Keys for which the store holds something, or may hold something. */
@@ -93,7 +90,7 @@ export class StoreClaims implements IdempotencyClaims {
     const { no, epoch, beat } = session;
     const id = createHash('sha256').update(`${account}\0${key}`).digest('hex').slice(0, 32);
     const from = this.#spool?.position ?? START;
-    const request = this.#ends.begin(id, beat, from);
+    const request = this.#ends.begin([id], beat, from);
     const print = Buffer.from(fingerprint, 'binary');
     const claim = [no, epoch, beat, request, id, print, keepMs, from.segment, from.offset];
     const answer = await database.call<Row>('claim', claim);
@@ -116,13 +113,6 @@ export class StoreClaims implements IdempotencyClaims {
   /** Sends the ends that are known, if the store answers. */
   close(): Promise<void> {
     return this.#ends.close();
-  }
-
-  #sweep(): void {
-    const now = this.#options.clock.now();
-    if (now < this.#sweptAt + SWEEP_MS) return;
-    this.#sweptAt = now;
-    void sweep(this.#options.database, 'sweep_claims');
   }
 
   /** Ends what earlier starts of this replica left in flight, once for each epoch. Tried again with the next beat if it fails. */

@@ -1,15 +1,13 @@
 /**
- * What the store holds for requests of this sidecar until they end: places of limits, Idempotency-Keys.
+ * What the store holds for requests of this sidecar until they end: places of limits, tokens of quotas, Idempotency-Keys.
  *
  *     begin ──> held ──end──> ended ──the store has answered──> gone
  *       ├──none: the store holds nothing for it
- *       └──lost: no answer ──two beats later──> ended, as not completed
+ *       └──lost: no answer ──two beats later──> ended, with `none`
  *
  * Ends are sent together, in the background, again and again until the store has answered: nothing waits for them. A call whose
  * answer was lost may still arrive at the store. It is void once the store has counted two beats more of this replica, and only then
  * is taken back what it may have left. What is remembered is bounded by the requests that the store let in.
- *
- * Requests are numbered from epoch * 2^32 on, so that no two of all starts of this replica have the same number.
  */
 import type { Clock } from '../lib/clock.js';
 import type { Position } from '../usage/spool-format.js';
@@ -24,44 +22,42 @@ const AGAIN_MS = 250;
 
 const VOID_AFTER_BEATS = 2;
 
-/** Numbers of one epoch. Those of 2^21 epochs are exact in a number. */
-const NUMBERS = 2 ** 32;
-
 /** What is held for one request. */
 interface Held {
-  /** What it is held by: 128 bits in hexadecimal. */
-  readonly key: string;
+  /** What it is held by: 128 bits in hexadecimal each. */
+  readonly keys: readonly string[];
   /** The store's count of beats when it was asked. */
   readonly beat: number;
   /** Where the spool was; the request's records come after it. */
   readonly from: Position | undefined;
 }
 
-interface Ended extends Held {
-  readonly completed: boolean;
+interface Ended<T> extends Held {
+  readonly how: T;
 }
 
-export interface EndsOptions {
+export interface EndsOptions<T> {
   readonly clock: Clock;
   readonly database: Database;
   readonly replica: Replica;
   /** The function of the store that takes ends. */
-  readonly fn: 'release' | 'finish';
+  readonly fn: 'release' | 'finish' | 'settle_tokens';
+  /** How a request ends of which it is not known whether the store held something. */
+  readonly none: T;
 }
 
-/** The requests of this sidecar that hold something of one kind. */
-export class Ends {
-  readonly #options: EndsOptions;
+/** The requests of this sidecar that hold something of one kind. `T`: how they end. */
+export class Ends<T extends boolean | number> {
+  readonly #options: EndsOptions<T>;
   /** In the order of their numbers. */
   readonly #live = new Map<number, Held>();
-  readonly #ended = new Map<number, Ended>();
+  readonly #ended = new Map<number, Ended<T>>();
   readonly #lost = new Set<number>();
-  #last = 0;
   #epoch = 0;
   #sending: Promise<void> | undefined;
   #cancelTimer = (): void => undefined;
 
-  constructor(options: EndsOptions) {
+  constructor(options: EndsOptions<T>) {
     this.#options = options;
     options.replica.onBeat((session) => this.#beaten(session));
   }
@@ -73,7 +69,7 @@ export class Ends {
 
   /** The lowest number of these; above all numbers so far if there are none. */
   get oldest(): number {
-    return this.#live.keys().next().value ?? this.#last + 1;
+    return this.#live.keys().next().value ?? this.#options.replica.lastNumber + 1;
   }
 
   /** Where the spool was when the oldest of these began; undefined if there are none. */
@@ -82,10 +78,10 @@ export class Ends {
   }
 
   /** The number of a request for which the store is asked now; below those of later calls. */
-  begin(key: string, beat: number, from?: Position): number {
-    this.#last += 1;
-    this.#live.set(this.#last, { key, beat, from });
-    return this.#last;
+  begin(keys: readonly string[], beat: number, from?: Position): number {
+    const request = this.#options.replica.number();
+    this.#live.set(request, { keys, beat, from });
+    return request;
   }
 
   /** The store holds nothing for it. */
@@ -100,10 +96,10 @@ export class Ends {
   }
 
   /** It has ended. Call it once. */
-  end(request: number, completed: boolean): void {
+  end(request: number, how: T): void {
     const held = this.#live.get(request);
     if (!held) return;
-    this.#ended.set(request, { ...held, completed });
+    this.#ended.set(request, { ...held, how });
     this.#send();
   }
 
@@ -119,7 +115,6 @@ export class Ends {
     if (epoch !== this.#epoch) {
       // What an earlier epoch held is no longer this one's.
       this.#epoch = epoch;
-      this.#last = epoch * NUMBERS;
       this.#live.clear();
       this.#ended.clear();
       this.#lost.clear();
@@ -128,7 +123,7 @@ export class Ends {
       .map((request) => [request, this.#live.get(request)] as const)
       .filter(([, held]) => held !== undefined && beat >= held.beat + VOID_AFTER_BEATS)
       .slice(0, TOGETHER)
-      .map(([request, held]) => [request, { ...(held as Held), completed: false }] as const);
+      .map(([request, held]) => [request, { ...(held as Held), how: this.#options.none }] as const);
     if (due.length > 0) void this.#tell(due, true);
   }
 
@@ -150,16 +145,16 @@ export class Ends {
   }
 
   /** Whether the store has answered. `doubtful`: calls of these may run now. */
-  async #tell(ends: readonly (readonly [request: number, ended: Ended])[], doubtful: boolean): Promise<boolean> {
+  async #tell(ends: readonly (readonly [request: number, ended: Ended<T>])[], doubtful: boolean): Promise<boolean> {
     const { database, replica, fn } = this.#options;
     const { session } = replica;
     if (!session) return false;
     const answer = await database.call(fn, [
       session.no,
       session.epoch,
-      ends.map(([request]) => request),
-      ends.map(([, { key }]) => key),
-      ends.map(([, { completed }]) => completed),
+      ends.flatMap(([request, { keys }]) => keys.map(() => request)),
+      ends.flatMap(([, { keys }]) => keys),
+      ends.flatMap(([, { keys, how }]) => keys.map(() => how)),
       doubtful,
     ]);
     if (answer.kind === 'down') return false;

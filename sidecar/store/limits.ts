@@ -25,18 +25,18 @@ import {
 } from '../access/limits.js';
 import type { LimitLeft } from '../domain/limit-left.js';
 import type { Clock } from '../lib/clock.js';
-import { sweep, type Database } from './database.js';
+import type { Database } from './database.js';
 import { Ends } from './ends.js';
 import type { Replica } from './replica.js';
 
 /** The wait of a caller over its limit in flight, and of one while the store does not answer, ms. */
-const RETRY_MS = 1000;
+export const RETRY_MS = 1000;
 
 /** The time between two removals of old stamps by one replica, ms. */
 const SWEEP_MS = 5000;
 
 /** The part of a call's time in which it may wait for others of its key: an answer that it waited too long is better than none. */
-const LOCK_PART = 0.8;
+export const LOCK_PART = 0.8;
 
 /** Requests that one call takes; the others follow in the next. */
 const TOGETHER = 1000;
@@ -95,21 +95,20 @@ export interface StoreLimitsOptions {
 /** Requests of each key over all replicas. */
 export class StoreLimits implements KeyLimiter {
   readonly #options: StoreLimitsOptions;
-  readonly #ends: Ends;
+  readonly #ends: Ends<boolean>;
   readonly #seen = new Map<string, Seen>();
   /** Those with a call in flight, by id and limits. */
   readonly #asked = new Map<string, Counted>();
   /** Counts this sidecar's own requests, for while the store is down. */
   readonly #own: RequestLimits;
-  #sweptAt = -Infinity;
 
   constructor(options: StoreLimitsOptions) {
     this.#options = options;
     const { clock, defaults, replica, database } = options;
     this.#own = new RequestLimits(clock, defaults);
-    this.#ends = new Ends({ clock, database, replica, fn: 'release' });
-    replica.oldest = () => this.#ends.oldest;
-    replica.onBeat(() => this.#sweep());
+    this.#ends = new Ends({ clock, database, replica, fn: 'release', none: false });
+    replica.oldest.push(() => this.#ends.oldest);
+    replica.sweeps('sweep', SWEEP_MS);
   }
 
   /** Requests that have a place in the store, or may have one. */
@@ -195,7 +194,7 @@ export class StoreLimits implements KeyLimiter {
     const { session } = replica;
     if (!session) return down(RETRY_MS);
     const { no, epoch, beat } = session;
-    const requests = together.map(() => this.#ends.begin(key, beat));
+    const requests = together.map(() => this.#ends.begin([key], beat));
     const withinMs = Math.max(1, timeoutMs - (clock.now() - (together[0]?.since ?? 0)));
     const lockMs = Math.ceil(withinMs * LOCK_PART);
     const args = [no, epoch, beat, requests, key, limit.inFlight, limit.perMinute, lockMs];
@@ -248,13 +247,6 @@ export class StoreLimits implements KeyLimiter {
     if (this.#seen.size <= MOST_KEYS) return;
     const [oldest] = this.#seen.keys();
     if (oldest !== undefined) this.#seen.delete(oldest);
-  }
-
-  #sweep(): void {
-    const now = this.#options.clock.now();
-    if (now < this.#sweptAt + SWEEP_MS) return;
-    this.#sweptAt = now;
-    void sweep(this.#options.database, 'sweep');
   }
 }
 

@@ -18,7 +18,7 @@ import type { Log } from '../telemetry/logger.js';
 import type { CursorFile } from '../usage/delivery/files.js';
 import { comparePositions, START, type Position } from '../usage/spool-format.js';
 import type { Spool } from '../usage/spool.js';
-import { BACKGROUND_MS, sweep, type Database } from './database.js';
+import { BACKGROUND_MS, type Database } from './database.js';
 import type { Replica, Session } from './replica.js';
 
 /** How often the spool is looked at, and the wait after a call that failed, ms; and that after the spool could not be read. */
@@ -109,7 +109,6 @@ export class Posting {
   #keptAt = -Infinity;
   /** Clock reading at which all that was durable was posted. */
   #doneAt: number;
-  #sweptAt = -Infinity;
   #problem: string | undefined;
   #tried!: () => void;
   readonly #firstTry = new Promise<void>((resolve) => (this.#tried = resolve));
@@ -121,6 +120,7 @@ export class Posting {
     this.#options = options;
     this.#doneAt = options.clock.now();
     options.replica.onBeat(() => void this.#work());
+    options.replica.sweeps('sweep_charges', SWEEP_MS);
   }
 
   /** Whether the store has opened this run, for the present epoch. */
@@ -206,7 +206,6 @@ export class Posting {
     if (!session) return;
     if (this.#epoch !== session.epoch && !(await this.#locate(session))) return;
     await this.#postAll();
-    this.#sweep();
   }
 
   /** Asks up to where the spool is posted. False: it is not known. */
@@ -385,13 +384,6 @@ export class Posting {
     await saved.save(next);
     this.#keptAt = now;
     this.#kept = [next, posted];
-  }
-
-  #sweep(): void {
-    const now = this.#options.clock.now();
-    if (now < this.#sweptAt + SWEEP_MS) return;
-    this.#sweptAt = now;
-    void sweep(this.#options.database, 'sweep_charges');
   }
 }
 

@@ -16,7 +16,7 @@ import type { Clock } from '../lib/clock.js';
 import { replaceFile } from '../lib/replace-file.js';
 import { VERSION } from '../lib/version.js';
 import type { Log } from '../telemetry/logger.js';
-import type { Answer, Database } from './database.js';
+import { sweep, type Answer, type Database } from './database.js';
 import { SCHEMA_VERSION } from './migrate.js';
 
 /** Beats in the time of a lease, so that one may be lost. */
@@ -28,6 +28,9 @@ const AGAIN = 1 / 10;
 
 /** The time between two removals of replicas that are gone, by one replica, ms. */
 const SWEEP_MS = 600_000;
+
+/** Numbers of requests of one epoch. Those of 2^21 epochs are exact in a number. */
+const NUMBERS = 2 ** 32;
 
 /** Replicas' ids: 122 random bits each, in `dataDir`. */
 const ID_FILE = 'replica-id';
@@ -103,7 +106,7 @@ export class Replica {
   /** Clock reading at which the lease ends, by this process's clock: never after it ends by the store's. */
   #leaseEnds = -Infinity;
   #replicas: number | undefined;
-  #sweptAt = -Infinity;
+  #lastNumber = 0;
   #fenced = false;
   #closed = false;
   #trouble: string | undefined;
@@ -111,12 +114,13 @@ export class Replica {
   #running: Promise<void> | undefined;
   readonly #followers: ((session: Session) => void)[] = [];
 
-  /** The lowest number of a request that still has a place; set by what counts them. */
-  oldest = (): number => 0;
+  /** Of what counts places: the lowest number of a request that still has one. */
+  readonly oldest: (() => number)[] = [];
 
   constructor(options: ReplicaOptions) {
     this.#options = options;
     this.#replicas = options.place.replicas;
+    this.sweeps('sweep_replicas', SWEEP_MS);
   }
 
   /** Undefined while this replica has not joined, and once it was fenced. */
@@ -146,6 +150,27 @@ export class Replica {
   /** `fn` is called each time that the store has answered that it knows this replica: after joining, and after each beat. */
   onBeat(fn: (session: Session) => void): void {
     this.#followers.push(fn);
+  }
+
+  /** Calls a function of the store that removes what is over after beats, at least so many ms apart. */
+  sweeps(fn: string, everyMs: number): void {
+    let at = -Infinity;
+    this.onBeat(() => {
+      const now = this.#options.clock.now();
+      if (now < at + everyMs) return;
+      at = now;
+      void sweep(this.#options.database, fn);
+    });
+  }
+
+  /** The number of a request for which the store is asked now: above all of this replica so far, also of its earlier starts. */
+  number(): number {
+    return (this.#lastNumber += 1);
+  }
+
+  /** The number of the last request. */
+  get lastNumber(): number {
+    return this.#lastNumber;
   }
 
   /**
@@ -212,7 +237,12 @@ export class Replica {
   async #beat({ no, epoch }: Session): Promise<void> {
     const { clock, leaseMs, log } = this.#options;
     const from = clock.now();
-    const answer = await this.#call<Omit<Joined, 'no'>>('beat', [no, epoch, leaseMs, this.oldest()]);
+    const answer = await this.#call<Omit<Joined, 'no'>>('beat', [
+      no,
+      epoch,
+      leaseMs,
+      Math.min(...this.oldest.map((oldest) => oldest()), this.#lastNumber + 1),
+    ]);
     if (answer.kind === 'down') {
       this.#failed(answer.why);
       this.#later(leaseMs * AGAIN);
@@ -239,6 +269,7 @@ export class Replica {
     if (this.#trouble !== undefined || !this.#session) this.#options.log.info('store answers', { count: replicas });
     this.#trouble = undefined;
     this.#session = { no, epoch, beat };
+    if (epoch !== this.#epoch) this.#lastNumber = epoch * NUMBERS;
     this.#epoch = epoch;
     this.#run ??= epoch;
     this.#leaseEnds = from + this.#options.leaseMs;
@@ -246,14 +277,6 @@ export class Replica {
     this.#replicas = replicas;
     for (const follower of this.#followers) follower(this.#session);
     this.#later(this.#options.leaseMs / BEATS);
-    this.#sweep();
-  }
-
-  #sweep(): void {
-    const { clock, database } = this.#options;
-    if (clock.now() < this.#sweptAt + SWEEP_MS) return;
-    this.#sweptAt = clock.now();
-    void database.call('sweep_replicas', []);
   }
 
   #call<Row>(fn: string, args: readonly unknown[]): Promise<Answer<Row>> {
