@@ -19,8 +19,8 @@ import { inParts, type LargeFormat } from './large-file.js';
 
 /** Picodollars reserved by one request. Its owner must settle it; only the first call counts. */
 export interface Reservation {
-  /** Reserves so many in all, never fewer than before. Returns false if the balance is too small: what was reserved then stays so. */
-  extend(picodollars: bigint): boolean;
+  /** Reserves so many in all, never fewer than before. Returns how many are reserved then: fewer if the balance is too small. */
+  extend(picodollars: bigint): bigint | Promise<bigint>;
   /** Settles the actual price; the rest of the reservation is released. 0: nothing is paid. */
   settle(picodollars: bigint): void;
 }
@@ -109,15 +109,15 @@ export class CreditLedger implements Credit {
     this.#outstanding += 1;
     let over = false;
     let held = picodollars;
-    const extend = (wanted: bigint): boolean => {
-      if (over) return false;
-      const more = wanted - held;
-      if (more <= 0n) return true;
+    const extend = (wanted: bigint): bigint => {
+      if (over || wanted <= held) return held;
       const { granted, settled, reserved } = this.balance(account);
-      if (granted - settled - reserved < more) return false;
+      const free = granted - settled - reserved;
+      const more = wanted - held < free ? wanted - held : free;
+      if (more <= 0n) return held;
       this.#spendingOf(account).reserved += more;
-      held = wanted;
-      return true;
+      held += more;
+      return held;
     };
     const settle = (actual: bigint): void => {
       if (over) return;

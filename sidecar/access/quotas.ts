@@ -9,7 +9,8 @@
  * The day and the month of a request are those in which it ends, as in the totals of usage: what is reserved at midnight counts in the new
  * day. In the minute a token counts from the extension after it was generated, or from the request's end, for 60 seconds.
  *
- * A count begins at what the totals of usage have. The minute begins at zero with the process. Sidecars do not share their counts.
+ * A count begins at what the totals of usage have. The minute begins at zero with the process. Sidecars share their counts only through a
+ * store (store/quotas.ts).
  */
 import type { LimitLeft } from '../domain/limit-left.js';
 import type { Clock } from '../lib/clock.js';
@@ -25,26 +26,42 @@ export interface QuotaLeft extends LimitLeft {
 }
 
 /** Tokens reserved by one request. Its owner must settle it; only the first call counts. */
-export interface TokenReservation {
+export interface TokenReservation<Extended = number | Promise<number>> {
   /**
-   * Changes it to `tokens` in all, more or fewer, of which `used` are used by now. Returns false if a quota does not allow that: what was
-   * reserved then stays so.
+   * Changes it to `tokens` in all, more or fewer, of which `used` are used by now. Returns how many are reserved then: fewer than `tokens` if
+   * a quota has no more.
    */
-  extend(tokens: number, used: number): boolean;
+  extend(tokens: number, used: number): Extended;
   /** Settles the tokens that are billed; the rest is released. */
   settle(tokens: number): void;
 }
 
-export type TokensReserved =
+export type TokensReserved<R = TokenReservation> =
   | {
       readonly kind: 'reserved';
-      readonly reservation: TokenReservation;
+      readonly reservation: R;
       /** A quota applies. */
       readonly limited: boolean;
     }
   | QuotaExceeded
   /** Earlier usage of the day and the month is not known yet. */
   | { readonly kind: 'unknown' };
+
+/** What a store of a fleet's counts answers: it may not answer. */
+export type FleetTokensReserved = TokensReserved | { readonly kind: 'unavailable'; readonly retryAfterMs: number };
+
+/** Why tokens are not reserved. */
+export type TokensRefused = Exclude<FleetTokensReserved, { readonly kind: 'reserved' }>;
+
+/** Quotas of tokens: of this process ({@link QuotaLedger}), or of a fleet (store/quotas.ts). Never throws or rejects. */
+export interface TokenQuotas {
+  /** Why so many tokens cannot be reserved now, as far as is known without asking a store; undefined if they can. */
+  problem(caller: LimitedCaller, tokens: number): TokensRefused | undefined;
+  /** Reserves tokens in all quotas, or in none. */
+  reserve(caller: LimitedCaller, tokens: number): FleetTokensReserved | Promise<FleetTokensReserved>;
+  /** Each quota that applies to a caller, those of its key first. None while earlier usage is not known. */
+  left(caller: LimitedCaller): QuotaLeft[];
+}
 
 export interface QuotaExceeded {
   readonly kind: 'exceeded';
@@ -64,7 +81,7 @@ const MINUTE_MS = 60_000;
 const DAY_MS = 86_400_000;
 
 /** The end of running requests is unknown; clients wait a second by default. */
-const RUNNING_RETRY_MS = 1000;
+export const RUNNING_RETRY_MS = 1000;
 
 /** Meters that are checked for one that can be forgotten; those of running requests cannot. */
 const FORGET_TRIES = 16;
@@ -109,7 +126,7 @@ interface Share {
  * The quotas of this process. At most {@link MOST_KEYS} keys and accounts without a running request are remembered: of further ones
  * that which ended a request longest ago is forgotten, and begins again at what the totals have.
  */
-export class QuotaLedger {
+export class QuotaLedger implements TokenQuotas {
   readonly #clock: Clock;
   readonly #date: () => Date;
   readonly #earlier: () => EarlierTokens | undefined;
@@ -138,14 +155,12 @@ export class QuotaLedger {
     return this.#outstanding;
   }
 
-  /** Why so many tokens cannot be reserved now; undefined if they can. */
   problem(caller: LimitedCaller, tokens: number): Exclude<TokensReserved, { kind: 'reserved' }> | undefined {
     const metered = this.#metered(caller);
     return metered === 'unknown' ? { kind: 'unknown' } : this.#exceeded(metered, tokens);
   }
 
-  /** Reserves tokens in all quotas, or in none. */
-  reserve(caller: LimitedCaller, tokens: number): TokensReserved {
+  reserve(caller: LimitedCaller, tokens: number): TokensReserved<TokenReservation<number>> {
     const metered = this.#metered(caller);
     if (metered === 'unknown') return { kind: 'unknown' };
     const exceeded = this.#exceeded(metered, tokens);
@@ -166,15 +181,14 @@ export class QuotaLedger {
       limited: metered.length > 0,
       reservation: {
         extend: (wanted, used) => {
-          if (over) return false;
+          if (over) return reserved;
           for (const share of shares) this.#count(share, used);
           // Those that a minute has counted stay reserved: they leave it before the request's end.
           mostUsed = Math.max(mostUsed, used);
-          const further = Math.max(wanted, mostUsed) - reserved;
-          if (further > 0 && this.#exceeded(metered, further)) return false;
+          const further = Math.min(Math.max(wanted, mostUsed) - reserved, this.#free(metered));
           for (const { meter } of metered) meter.reserved += further;
           reserved += further;
-          return true;
+          return reserved;
         },
         settle: (used) => {
           if (over) return;
@@ -186,7 +200,6 @@ export class QuotaLedger {
     };
   }
 
-  /** Each quota that applies to a caller, those of its key first. None while earlier usage is not known. */
   left(caller: LimitedCaller): QuotaLeft[] {
     const metered = this.#metered(caller);
     if (metered === 'unknown') return [];
@@ -205,7 +218,7 @@ export class QuotaLedger {
   #metered(caller: LimitedCaller): readonly Metered[] | 'unknown' {
     const metered: Metered[] = [];
     for (const scope of SCOPES) {
-      const limits = scope === 'key' ? caller : (caller.accountTokens ?? NO_QUOTAS);
+      const limits = limitsIn(caller, scope);
       if (namesIn(limits).length === 0) continue;
       const meter = this.#meterOf(caller, scope);
       if (!meter) return 'unknown';
@@ -258,6 +271,17 @@ export class QuotaLedger {
       }
     }
     return found;
+  }
+
+  /** Tokens that all quotas have left. */
+  #free(metered: readonly Metered[]): number {
+    const now = this.#clock.now();
+    this.#turn();
+    return metered.reduce((free, { limits, meter }) => {
+      this.#turned(meter);
+      const left = namesIn(limits).map((name) => (limits[name] ?? 0) - usedOf(meter, name, now));
+      return Math.max(0, Math.min(free, ...left));
+    }, Infinity);
   }
 
   /** When no more than `most` tokens are settled in the time of the quota, ms. */
@@ -334,9 +358,15 @@ export class QuotaLedger {
   }
 }
 
-const SCOPES = ['key', 'account'] as const;
+/** Those of the key come first. */
+export const SCOPES = ['key', 'account'] as const satisfies readonly QuotaScope[];
 const NO_QUOTAS: TokenLimits = {};
 const NOTHING: EarlierTokens = () => 0;
+
+/** The quotas of one scope. */
+export function limitsIn(caller: LimitedCaller, scope: QuotaScope): TokenLimits {
+  return scope === 'key' ? caller : (caller.accountTokens ?? NO_QUOTAS);
+}
 
 function namesIn(limits: TokenLimits): (keyof TokenLimits)[] {
   return TOKEN_LIMITS.filter((name) => limits[name] !== undefined);
@@ -348,7 +378,8 @@ function usedOf({ minute, day, month, reserved, counted }: Meter, name: keyof To
   return reserved + (name === 'tokensPerDay' ? day : month);
 }
 
-function idOf({ account, keyId }: LimitedCaller, scope: QuotaScope): string {
+/** Names whose tokens are counted together. */
+export function idOf({ account, keyId }: LimitedCaller, scope: QuotaScope): string {
   return JSON.stringify(scope === 'key' ? [account, keyId] : [account]);
 }
 

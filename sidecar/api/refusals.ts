@@ -5,7 +5,7 @@
 import type { Claimed } from '../access/idempotency.js';
 import type { Denied } from '../access/identity.js';
 import type { Limit, TokenLimits } from '../access/limits.js';
-import type { QuotaScope, TokensReserved } from '../access/quotas.js';
+import type { QuotaScope, TokensRefused } from '../access/quotas.js';
 import type { Refused } from '../admission/types.js';
 import { contractError, overContextError, type ContractError, type ErrorCode } from '../domain/errors.js';
 import { REFUSALS } from '../domain/refusal-reasons.js';
@@ -66,9 +66,10 @@ const TIMES: Record<keyof TokenLimits, readonly [time: string, renewed: string]>
   tokensPerMonth: ['a month', 'A new month begins on its first day at 00:00 UTC. '],
 };
 
-/** A quota lacks tokens that a request needs, or is not known yet. */
-export function quotaExceeded(problem: Exclude<TokensReserved, { kind: 'reserved' }>): ContractError {
+/** A quota lacks tokens that a request needs, or is not known. */
+export function quotaExceeded(problem: TokensRefused): ContractError {
   if (problem.kind === 'unknown') return usageUnknown();
+  if (problem.kind === 'unavailable') return limitsUnknown(problem.retryAfterMs);
   const { scope, name, limit } = problem.quota;
   const [time, renewed] = TIMES[name];
   const quota = `the quota of ${SCOPES[scope]}, ${limit} tokens in ${time}`;

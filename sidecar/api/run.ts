@@ -406,7 +406,11 @@ class Run {
           seatFreed: () => lease.freeSeat(),
           done: () => end({ kind: 'done' }),
           failed: end,
-          needsTokens: (tokens) => job?.limit?.(usage.extend(tokens)),
+          needsTokens: (tokens) => {
+            const limit = usage.extend(tokens);
+            if (limit instanceof Promise) void limit.then((told) => job?.limit?.(told));
+            else job?.limit?.(limit);
+          },
           ...(images && { needsImage: (image) => void supply(image) }),
         });
         job = started;

@@ -2,7 +2,7 @@ import type { Credit } from '../access/credit.js';
 import type { IdempotencyClaims } from '../access/idempotency.js';
 import type { Identity } from '../access/identity.js';
 import type { KeyLimiter } from '../access/limits.js';
-import type { QuotaLedger } from '../access/quotas.js';
+import type { TokenQuotas } from '../access/quotas.js';
 import type { SeatQueue } from '../admission/queue.js';
 import type { Lease } from '../admission/types.js';
 import type { BatchSums } from '../batch/answers.js';
@@ -102,7 +102,7 @@ export interface Services {
   /** Whether another process has this one's place in the fleet; absent: there is no store. */
   readonly fenced?: () => boolean;
   /** Tokens, by key and by account. */
-  readonly quotas: QuotaLedger;
+  readonly quotas: TokenQuotas;
   readonly limits: {
     readonly chatBytes: number;
     /** The longest body that may be parsed on this event loop. */

@@ -2,7 +2,7 @@ import { randomUUID } from 'node:crypto';
 import { REQUEST_AHEAD_TOKENS, type ReplyLimit } from '../engine-client/engine.js';
 import type { Reservation, Reserved as CreditReserved } from '../access/credit.js';
 import type { Caller } from '../access/identity.js';
-import type { TokenReservation } from '../access/quotas.js';
+import type { FleetTokensReserved, TokenReservation } from '../access/quotas.js';
 import type { ContractError } from '../domain/errors.js';
 import { costOf, costsOf, NO_TOKENS, worstCostOf, type Costs, type TokenCounts } from '../domain/money.js';
 import type { ServiceTier } from '../domain/service-class.js';
@@ -68,6 +68,8 @@ export class UsageSession {
   #limit = Infinity;
   #isCut = false;
   #cutAt: number | undefined;
+  /** More is reserved for the replies: a store is asked. */
+  #extending: Promise<ReplyLimit> | undefined;
   /** Replies of this attempt that have ended. */
   #ended = { count: 0, tokens: 0 };
 
@@ -112,7 +114,7 @@ export class UsageSession {
     const refusal = this.#refusal();
     if (refusal) return refusal;
     this.#bill?.settle();
-    const { pricing, credit, creditInParts, quotas, date, metrics } = this.#deps;
+    const { pricing, quotas, date } = this.#deps;
     const tariff =
       this.#tier?.tariff ?? pricing.tariff(this.#model, date().getTime(), this.#context.item !== undefined);
     this.#bill = new Bill(tariff);
@@ -122,8 +124,28 @@ export class UsageSession {
     // A gateway's caller is refused by no quota, but its account may have one, in which its tokens count.
     const { account, keyId, vouched } = this.#caller;
     const tokens = quotas.reserve(vouched ? { account, keyId } : this.#caller, needed);
+    const pay = (reserved: FleetTokensReserved): ContractError | undefined | Promise<ContractError | undefined> =>
+      this.#pay(tariff, promptTokens, part, reserved);
+    return tokens instanceof Promise ? tokens.then(pay) : pay(tokens);
+  }
+
+  /** Reserves the price, once the tokens are reserved. `part`: of each reply. */
+  #pay(
+    tariff: Tariff,
+    promptTokens: number,
+    part: number,
+    tokens: FleetTokensReserved,
+  ): ContractError | undefined | Promise<ContractError | undefined> {
     if (tokens.kind !== 'reserved') return refusals.quotaExceeded(tokens);
-    const reserved: Reserved = { tokens: tokens.reservation, needed };
+    // It may have ended while the store was asked, also below.
+    if (this.#isClosed) {
+      tokens.reservation.settle(0);
+      return undefined;
+    }
+    const { credit, creditInParts, metrics } = this.#deps;
+    const { count, maxTokens } = this.#replies;
+    const { account, vouched } = this.#caller;
+    const reserved: Reserved = { tokens: tokens.reservation };
     this.#bill = new Bill(tariff, reserved);
     const isPrepaid = credit !== undefined && !vouched;
     this.#limit = tokens.limited || (isPrepaid && creditInParts === true) ? part : Infinity;
@@ -131,8 +153,7 @@ export class UsageSession {
     const completionTokens = count * (creditInParts ? part : maxTokens);
     const settle = (paid: CreditReserved): ContractError | undefined => {
       if (paid.kind === 'reserved') {
-        // It may have ended while the store was asked.
-        if (this.#state === 'closed') paid.reservation.settle(0n);
+        if (this.#isClosed) paid.reservation.settle(0n);
         else this.#bill = new Bill(tariff, { credit: paid.reservation, ...reserved });
         return undefined;
       }
@@ -153,29 +174,36 @@ export class UsageSession {
    * A reply has `tokens` and has nearly used what it may have: reserves the next part of all that run, or if there are too few tokens, those
    * that are left.
    */
-  extend(tokens: number): ReplyLimit {
+  extend(tokens: number): ReplyLimit | Promise<ReplyLimit> {
     const { maxTokens } = this.#replies;
+    if (this.#extending) return this.#extending;
     // Another reply may have asked a moment before.
     if (this.#limit - tokens > REQUEST_AHEAD_TOKENS) return { tokens: this.#limit, last: this.#limit >= maxTokens };
-    const before = this.#limit;
-    let tooMany = Math.min(PART_TOKENS, maxTokens - before);
-    if (this.#reserve(before + tooMany)) return { tokens: this.#limit, last: this.#limit >= maxTokens };
-    this.#isCut = true;
-    while (tooMany - (this.#limit - before) > 1) {
-      const middle = (tooMany + this.#limit - before) >> 1;
-      if (!this.#reserve(before + middle)) tooMany = middle;
-    }
-    return { tokens: this.#limit, last: true };
+    const wanted = Math.min(this.#limit + PART_TOKENS, maxTokens);
+    const extended = this.#bill?.extend(this.#needs(wanted), this.#used(), this.#deps.creditInParts === true);
+    if (!(extended instanceof Promise)) return this.#extended(wanted, extended);
+    this.#extending = extended.then((most) => {
+      this.#extending = undefined;
+      return this.#extended(wanted, most);
+    });
+    return this.#extending;
   }
 
-  /** Reserves so many tokens for each reply that runs. */
-  #reserve(limit: number): boolean {
+  /** `most`: so many tokens of all replies are reserved; undefined: all that are wanted. */
+  #extended(wanted: number, most = Infinity): ReplyLimit {
+    const running = this.#replies.count - this.#ended.count;
+    const each = Math.floor((most - this.#ended.tokens) / Math.max(1, running));
+    this.#isCut = each < wanted;
+    // What they may have so far is reserved in any case.
+    this.#limit = Math.max(this.#limit, Math.min(wanted, each));
+    if (this.#isCut) this.#bill?.shrink(this.#needs(this.#limit), this.#used());
+    return { tokens: this.#limit, last: this.#isCut || this.#limit >= this.#replies.maxTokens };
+  }
+
+  /** The tokens of all replies, if each that runs may have so many. */
+  #needs(limit: number): TokenCounts {
     const completionTokens = this.#ended.tokens + (this.#replies.count - this.#ended.count) * limit;
-    const { promptTokens } = this.#context;
-    const wanted = { promptTokens, cachedTokens: 0, completionTokens };
-    const isReserved = this.#bill?.extend(wanted, this.#used(), this.#deps.creditInParts === true) !== false;
-    if (isReserved) this.#limit = limit;
-    return isReserved;
+    return { promptTokens: this.#context.promptTokens, cachedTokens: 0, completionTokens };
   }
 
   /** Whether the replies end at what is reserved for them, since no more could be. */
@@ -280,6 +308,10 @@ export class UsageSession {
     if (record) await this.#deps.spool.sync(record);
   }
 
+  get #isClosed(): boolean {
+    return this.#state === 'closed';
+  }
+
   #refusal(): ContractError | undefined {
     return this.#deps.spool.health.ok ? undefined : refusals.spoolUnhealthy();
   }
@@ -371,8 +403,6 @@ function billable({ outcome, used, delivered }: PricedState): TokenCounts {
 /** What a request has reserved. */
 interface Reserved {
   readonly tokens: TokenReservation;
-  /** Those of the beginning. */
-  readonly needed: number;
   /** Absent: no credit is reserved. */
   readonly credit?: Reservation;
 }
@@ -381,14 +411,11 @@ interface Reserved {
 class Bill {
   readonly #tariff: Tariff;
   readonly #reserved: Reserved | undefined;
-  /** Reserved of the quotas. */
-  #tokens: number;
 
   /** Owns what is reserved; undefined if nothing is. */
   constructor(tariff: Tariff, reserved?: Reserved) {
     this.#tariff = tariff;
     this.#reserved = reserved;
-    this.#tokens = reserved?.needed ?? 0;
   }
 
   /** Whether it is paid from prepaid credit. */
@@ -400,17 +427,27 @@ class Bill {
     return { version: this.#tariff.version, picodollars: String(this.#cost(state)) };
   }
 
-  /** Reserves so many tokens in all, and with `price` their price. `used`: those that are used by now. False: there are too few. */
-  extend(wanted: TokenCounts, used: TokenCounts, price: boolean): boolean {
+  /**
+   * Reserves so many tokens in all, and with `price` their price. `used`: those that are used by now. Returns how many tokens of replies are
+   * reserved then: fewer than wanted if there are too few.
+   */
+  extend(wanted: TokenCounts, used: TokenCounts, price: boolean): number | Promise<number> {
     const { tokens, credit } = this.#reserved ?? {};
-    if (tokens?.extend(sumOf(wanted), sumOf(used)) === false) return false;
-    const { promptTokens, completionTokens } = wanted;
-    if (price && credit?.extend(worstCostOf(this.#tariff.rates, promptTokens, completionTokens)) === false) {
-      tokens?.extend(this.#tokens, sumOf(used));
-      return false;
-    }
-    this.#tokens = sumOf(wanted);
-    return true;
+    const { promptTokens } = wanted;
+    const pay = (all: number): number | Promise<number> => {
+      const most = Math.min(all - promptTokens, wanted.completionTokens);
+      if (!price || !credit || most <= 0) return most;
+      const costAt = (replies: number): bigint => worstCostOf(this.#tariff.rates, promptTokens, replies);
+      const paid = credit.extend(costAt(most));
+      return paid instanceof Promise ? paid.then((held) => within(held, costAt, most)) : within(paid, costAt, most);
+    };
+    const extended = tokens?.extend(sumOf(wanted), sumOf(used)) ?? sumOf(wanted);
+    return extended instanceof Promise ? extended.then(pay) : pay(extended);
+  }
+
+  /** Releases the tokens past so many in all. */
+  shrink(wanted: TokenCounts, used: TokenCounts): void {
+    void this.#reserved?.tokens.extend(sumOf(wanted), sumOf(used));
   }
 
   /** Ends the reservations. Only the first call counts; without a state nothing is charged. */
@@ -430,6 +467,17 @@ class Bill {
   #cost(state: PricedState): bigint {
     return costOf(this.#tariff.rates, billable(state));
   }
+}
+
+/** The largest number, up to `most`, whose cost is not above `held`. */
+function within(held: bigint, costAt: (tokens: number) => bigint, most: number): number {
+  let [least, tooMany] = [0, most + 1];
+  while (tooMany - least > 1) {
+    const middle = Math.floor((least + tooMany) / 2);
+    if (costAt(middle) <= held) least = middle;
+    else tooMany = middle;
+  }
+  return least;
 }
 
 function sumOf({ promptTokens, completionTokens }: TokenCounts): number {

@@ -247,7 +247,6 @@ function storeProblems({ store: { url, passwordFile, caFile }, credit }: Config)
     [url === undefined && caFile !== undefined, 'store.url must be set for store.caFile'],
     [isStored && url === undefined, 'store.url must be set where credit.source is store'],
     [isStored && credit.file !== undefined, 'credit.file must not be set where credit.source is store'],
-    [isStored && credit.reserve !== 'whole', 'credit.reserve must be whole where credit.source is store'],
   ]);
 }
 

@@ -21,6 +21,7 @@ import type { Balance, Credit, Reservation, Reserved } from '../access/credit.js
 import type { Clock } from '../lib/clock.js';
 import type { Database } from './database.js';
 import type { Posting, PostedSpool } from './posting.js';
+import { chunkOf, emptyPurse, hold, inHand, isShort, sink, type Purse, type Waiting } from './purse.js';
 import type { Replica } from './replica.js';
 import { START, type Position } from '../usage/spool-format.js';
 
@@ -46,38 +47,6 @@ const MOST_EMPTY = 10_000;
 const MOST_REPEATED = 3;
 
 const CHANNEL = 'ra_sidecar_recall';
-
-/** A request that waits for a draw. */
-interface Waiting {
-  readonly picodollars: bigint;
-  readonly answered: (kind: Reserved['kind']) => void;
-}
-
-/** One account at this replica. Amounts are picodollars since this process began. */
-interface Purse {
-  readonly account: string;
-  drawn: bigint;
-  settled: bigint;
-  reserved: bigint;
-  /** Sent back, or perhaps: the answer is not there. */
-  returning: bigint;
-  /** An answer was lost: the store may have drawn more, or less. */
-  unsure: boolean;
-  /** A call about it is in flight. */
-  busy: boolean;
-  /** Others asked for what is not used, while a call was in flight. */
-  recalled: boolean;
-  readonly waiting: Waiting[];
-  /** Reserved in this window and in the last one. */
-  recent: bigint;
-  before: bigint;
-  /** The least that was in hand in this window. */
-  lowest: bigint;
-  /** A need was not covered: until then, a clock reading, the store has no more than so much. */
-  short: { readonly until: number; readonly available: bigint } | undefined;
-  /** Clock reading before which nothing is drawn ahead. */
-  aheadFrom: number;
-}
 
 interface DrawRow {
   readonly outcome: 'drawn' | 'short' | 'recalled' | 'yield' | 'fenced' | 'closed' | 'lease';
@@ -150,28 +119,11 @@ export class StoreCredit implements Credit {
 
   reserve(account: string, picodollars: bigint): Reserved | Promise<Reserved> {
     if (picodollars <= 0n) return { kind: 'reserved', reservation: FREE };
-    if (!this.#isUsable) return { kind: 'unavailable' };
     const purse = this.#purseOf(account);
-    if (purse.waiting.length === 0 && inHand(purse) >= picodollars) {
-      const reservation = this.#reserve(purse, picodollars);
-      if (inHand(purse) < chunkOf(purse) / 2n && this.#options.clock.now() >= purse.aheadFrom) this.#draw(purse);
-      return { kind: 'reserved', reservation };
-    }
-    if (this.#isShort(purse, picodollars)) return { kind: 'insufficient' };
-    return new Promise((resolve) => {
-      const { clock, timeoutMs } = this.#options;
-      const waiting: Waiting = {
-        picodollars,
-        answered: (kind) => {
-          cancelTimer();
-          resolve(kind === 'reserved' ? { kind, reservation: this.#reserve(purse, picodollars) } : { kind });
-        },
-      };
-      // What is drawn for it after that is returned.
-      const cancelTimer = clock.after(timeoutMs, () => this.#answer(purse, [waiting], 'unavailable'));
-      purse.waiting.push(waiting);
-      this.#draw(purse);
-    });
+    const answer = (kind: Reserved['kind']): Reserved =>
+      kind === 'reserved' ? { kind, reservation: this.#reservation(purse, picodollars) } : { kind };
+    const taken = this.#take(purse, picodollars);
+    return taken instanceof Promise ? taken.then(answer) : answer(taken);
   }
 
   /** Balances are the store's; a replica knows what it has drawn. */
@@ -218,22 +170,7 @@ export class StoreCredit implements Credit {
   #purseOf(account: string): Purse {
     const found = this.#purses.get(account);
     if (found) return found;
-    const purse: Purse = {
-      account,
-      drawn: 0n,
-      settled: 0n,
-      reserved: 0n,
-      returning: 0n,
-      unsure: false,
-      busy: false,
-      recalled: false,
-      waiting: [],
-      recent: 0n,
-      before: 0n,
-      lowest: 0n,
-      short: undefined,
-      aheadFrom: -Infinity,
-    };
+    const purse = emptyPurse(account);
     this.#purses.set(account, purse);
     this.#empty.add(purse);
     if (this.#empty.size > MOST_EMPTY) {
@@ -247,26 +184,58 @@ export class StoreCredit implements Credit {
     return purse;
   }
 
-  /** What covers it is in hand. */
-  #reserve(purse: Purse, picodollars: bigint): Reservation {
-    purse.reserved += picodollars;
-    purse.recent += picodollars;
+  /** Holds so much of what is in hand, which is drawn first where it is not. */
+  #take(purse: Purse, picodollars: bigint): Reserved['kind'] | Promise<Reserved['kind']> {
+    const { clock, timeoutMs } = this.#options;
+    if (!this.#isUsable) return 'unavailable';
+    if (purse.waiting.length === 0 && inHand(purse) >= picodollars) {
+      this.#hold(purse, picodollars);
+      if (inHand(purse) < chunkOf(purse) / 2n && clock.now() >= purse.aheadFrom) this.#draw(purse);
+      return 'reserved';
+    }
+    if (isShort(purse, picodollars, clock.now())) return 'insufficient';
+    return new Promise((resolve) => {
+      const waiting: Waiting = {
+        picodollars,
+        answered: (kind) => {
+          cancelTimer();
+          if (kind === 'reserved') this.#hold(purse, picodollars);
+          resolve(kind);
+        },
+      };
+      // What is drawn for it after that is returned.
+      const cancelTimer = clock.after(timeoutMs, () => this.#answer(purse, [waiting], 'unavailable'));
+      purse.waiting.push(waiting);
+      this.#draw(purse);
+    });
+  }
+
+  #hold(purse: Purse, picodollars: bigint): void {
+    hold(purse, picodollars);
     this.#active.add(purse);
+  }
+
+  /** Of so much that is held. */
+  #reservation(purse: Purse, picodollars: bigint): Reservation {
     this.#outstanding += 1;
-    sink(purse);
     let over = false;
     let held = picodollars;
+    /** What is short gets what is left, by a second call. */
+    const extend = (more: bigint, again: boolean): bigint | Promise<bigint> => {
+      const end = (kind: Reserved['kind']): bigint | Promise<bigint> => {
+        if (kind === 'reserved' && over) purse.reserved -= more;
+        else if (kind === 'reserved') held += more;
+        else if (again && !over) {
+          const rest = inHand(purse) + (kind === 'insufficient' ? (purse.short?.available ?? 0n) : 0n);
+          if (rest > 0n && rest < more) return extend(rest, false);
+        }
+        return held;
+      };
+      const taken = this.#take(purse, more);
+      return taken instanceof Promise ? taken.then(end) : end(taken);
+    };
     return {
-      extend: (wanted) => {
-        if (over) return false;
-        const more = wanted - held;
-        if (more <= 0n) return true;
-        if (!this.#isUsable || inHand(purse) < more) return false;
-        purse.reserved += more;
-        held = wanted;
-        sink(purse);
-        return true;
-      },
+      extend: (wanted) => (over || wanted <= held ? held : extend(wanted - held, true)),
       settle: (actual) => {
         if (over) return;
         over = true;
@@ -276,14 +245,6 @@ export class StoreCredit implements Credit {
         sink(purse);
       },
     };
-  }
-
-  /** Whether the store could not cover so much a moment ago. */
-  #isShort(purse: Purse, picodollars: bigint): boolean {
-    const { short } = purse;
-    return (
-      short !== undefined && this.#options.clock.now() < short.until && picodollars > short.available + inHand(purse)
-    );
   }
 
   /** Draws for those that wait, or ahead of those that come. */
@@ -311,7 +272,7 @@ export class StoreCredit implements Credit {
     let repeated = 0;
     for (;;) {
       this.#serve(purse);
-      const short = purse.waiting.filter(({ picodollars }) => this.#isShort(purse, picodollars));
+      const short = purse.waiting.filter(({ picodollars }) => isShort(purse, picodollars, clock.now()));
       this.#answer(purse, short, 'insufficient');
       if (!isAhead && purse.waiting.length === 0) return;
       isAhead = false;
@@ -471,23 +432,8 @@ export class StoreCredit implements Credit {
   }
 }
 
-function inHand({ drawn, settled, reserved, returning }: Purse): bigint {
-  return drawn - settled - reserved - returning;
-}
-
-/** What is drawn ahead: as much as was reserved in a window. */
-function chunkOf({ recent, before }: Purse): bigint {
-  return recent > before ? recent : before;
-}
-
-/** What is in hand has become less. */
-function sink(purse: Purse): void {
-  const now = inHand(purse);
-  if (now < purse.lowest) purse.lowest = now;
-}
-
 /** Of a request that costs nothing. */
-const FREE: Reservation = { extend: (wanted) => wanted <= 0n, settle: () => undefined };
+const FREE: Reservation = { extend: (wanted) => wanted, settle: () => undefined };
 
 const NO_SPOOL: PostedSpool = {
   estimated: [],

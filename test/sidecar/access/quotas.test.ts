@@ -17,7 +17,7 @@ function open(start = START): { clock: FakeClock; quotas: QuotaLedger } {
   return { clock, quotas: new QuotaLedger(clock, () => new Date(start + clock.now())) };
 }
 
-function held(reserved: TokensReserved): TokenReservation {
+function held(reserved: TokensReserved<TokenReservation<number>>): TokenReservation<number> {
   if (reserved.kind !== 'reserved') throw new Error(reserved.kind);
   return reserved.reservation;
 }
@@ -29,7 +29,7 @@ function remaining(quotas: QuotaLedger, caller: LimitedCaller): number[] {
 /** What a request of the model has. */
 interface Running {
   readonly caller: LimitedCaller;
-  readonly reservation: TokenReservation;
+  readonly reservation: TokenReservation<number>;
   reserved: number;
   /** Tokens that it used, by time. */
   used: { at: number; tokens: number }[];
@@ -140,10 +140,11 @@ t.test('no quota is ever passed, nothing stays reserved, and what is left is exa
             if (used > before) running.used.push({ at: clock.now(), tokens: used - before });
             if (each.kind === 'grow') {
               const further = Math.max(running.reserved + each.tokens, used) - running.reserved;
-              const expected = further <= 0 || fits(running.caller, further);
+              const free = quotasOf(running.caller).map(({ limit, used: taken }) => limit - taken);
+              const expected = running.reserved + Math.min(further, ...free);
               const extended = running.reservation.extend(running.reserved + each.tokens, used);
               if (extended !== expected) throw new Error(`expected ${expected}`);
-              if (extended) running.reserved += further;
+              running.reserved = extended;
             } else {
               running.reservation.settle(used);
               running.reservation.settle(used + 1);

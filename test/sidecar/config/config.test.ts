@@ -528,7 +528,6 @@ t.test('prepaid credit in the store', async (t) => {
   t.equal(loaded(stored).credit.source, 'store');
   t.match(line(source), /store\.url must be set where credit\.source is store/);
   t.match(line({ ...stored, RA_CREDIT_FILE: 'c.json' }), /credit\.file must not be set/);
-  t.match(line({ ...stored, RA_CREDIT_RESERVE: 'parts' }), /credit\.reserve must be whole/);
 });
 
 t.test('a chat template and a tool format', (t) => {
