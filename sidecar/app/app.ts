@@ -246,6 +246,8 @@ async function openApp(
         earliest(store?.claims.keepFrom, billing.keepFrom(), batchesFrom()),
       );
   if (spool instanceof Spool) store?.claims.recovered(spool);
+  const ownQuotas = new QuotaLedger(clock, () => new Date(), totals && (() => totals()?.billedTokens));
+  store?.quotas.begin(ownQuotas, spool instanceof Spool ? spool.estimated : []);
   closers.add(billing.closer);
   const inFlight = new InFlight();
   const batch = await openBatches(config, opening, {
@@ -289,7 +291,7 @@ async function openApp(
     idempotency: store?.claims ?? new IdempotencyKeys(clock, config.idempotency),
     ...(store && { fenced: () => store.replica.fenced }),
     keyLimits: store?.keyLimits ?? new RequestLimits(clock, config.limits),
-    quotas: new QuotaLedger(clock, () => new Date(), totals && (() => totals()?.billedTokens)),
+    quotas: store?.quotas ?? ownQuotas,
     limits: {
       chatBytes: config.bodies.chatBytes,
       inlineBytes: config.bodies.inlineBytes,

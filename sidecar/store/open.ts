@@ -12,11 +12,13 @@ import { StoreCredit } from './credit.js';
 import { Database } from './database.js';
 import { StoreLimits } from './limits.js';
 import { Posting } from './posting.js';
+import { StoreQuotas } from './quotas.js';
 import { placeIn, Replica } from './replica.js';
 
 export interface Store {
   readonly keyLimits: KeyLimiter;
   readonly claims: StoreClaims;
+  readonly quotas: StoreQuotas;
   /** Undefined unless credit is in the store. It is closed before the spool, which it reads. */
   readonly credit: StoreCredit | undefined;
   readonly replica: Pick<Replica, 'fenced'>;
@@ -59,6 +61,7 @@ export async function openStore(
   const { whenDown, timeoutMs } = store;
   const keyLimits = new StoreLimits({ ...parts, defaults: limits, whenDown, timeoutMs });
   const claims = new StoreClaims({ ...parts, keepMs: idempotency.keepMs });
+  const quotas = new StoreQuotas({ ...parts, whenDown, timeoutMs });
   const openCredit = (): StoreCredit => {
     const { onLostBalances: onLost } = settings;
     const { uncovered, recalled: recalling } = metrics.credit;
@@ -76,9 +79,10 @@ export async function openStore(
     replicas: replica.replicas,
     places: keyLimits.size,
     keys: claims.size,
+    tokens: quotas.size,
   });
   const close = async (): Promise<void> => {
-    await Promise.all([keyLimits.close(), claims.close(), credit?.close()]);
+    await Promise.all([keyLimits.close(), claims.close(), quotas.close(), credit?.close()]);
     await replica.close();
     await database.close();
   };
@@ -86,5 +90,5 @@ export async function openStore(
     const unprepared = await replica.begin();
     if (unprepared !== undefined) throw new Error(unprepared);
   };
-  return { keyLimits, claims, credit, replica, begin, close };
+  return { keyLimits, claims, quotas, credit, replica, begin, close };
 }

@@ -110,7 +110,7 @@ export function storeMetrics(section: Section) {
     name: 'ra_sidecar_store_call_duration_seconds',
     unit: 'seconds',
     labels: ['function', 'outcome'],
-    help: 'Time of a call of the store, from the wait for a connection to the answer. `take` counts requests, `claim` an Idempotency-Key, `release` and `finish` what has ended, `draw` draws credit, `post` posts charges, `beat` says that the sidecar is alive.',
+    help: 'Time of a call of the store, from the wait for a connection to the answer. `take` counts requests, `take_tokens` reserves tokens of quotas, `claim` an Idempotency-Key, `release`, `settle_tokens` and `finish` what has ended, `draw` draws credit, `post` posts charges, `beat` says that the sidecar is alive.',
     advice:
       '`failed`: the log’s `store is left alone` or `store does not answer` has the reason. `take` and `claim` above some milliseconds: docs/incidents.md.',
     buckets: STORE_SECONDS,
@@ -142,7 +142,7 @@ export function storeMetrics(section: Section) {
     name: 'ra_sidecar_store_held',
     unit: 'requests',
     labels: ['what'],
-    help: 'Requests of this sidecar for which the store holds a place (`places`) or an Idempotency-Key (`keys`), or may hold one; absent without a store.',
+    help: 'Requests of this sidecar for which the store holds a place (`places`), tokens of a quota (`tokens`) or an Idempotency-Key (`keys`), or may hold them; absent without a store.',
     advice:
       'At most the running requests, and for some milliseconds those that have just ended; more: the store does not answer.',
     collect() {
@@ -150,6 +150,7 @@ export function storeMetrics(section: Section) {
       if (now === undefined) return;
       this.set({ what: 'places' }, now.places);
       this.set({ what: 'keys' }, now.keys);
+      this.set({ what: 'tokens' }, now.tokens);
     },
   });
   const store = {
@@ -167,6 +168,7 @@ export interface FleetReading {
   readonly replicas: number | undefined;
   readonly places: number;
   readonly keys: number;
+  readonly tokens: number;
 }
 
 export type StoreMetrics = ReturnType<typeof storeMetrics>;

@@ -287,6 +287,12 @@ const KINDS: Readonly<Record<string, PricedModel['kind']>> = {
 };
 
 /** One request. */
+/** Tokens of a close that are charged. */
+export function billedTokensOf(close: UsageRecord): number {
+  const { promptTokens, completionTokens } = rowOf(close).billed;
+  return promptTokens + completionTokens;
+}
+
 function rowOf(close: UsageRecord): TotalsRow {
   const {
     account,

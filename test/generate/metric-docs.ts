@@ -41,7 +41,7 @@ export const LABELS: Readonly<Record<string, string>> = {
   url_scheme: '`https`: the listener terminated TLS; `http`: it did not',
   use: '`running`: of requests with a seat; `kept`: of free sequences, for reuse',
   version: 'of the sidecar',
-  what: '`places` of requests in flight, `keys`: Idempotency-Keys',
+  what: '`places` of requests in flight, `tokens` of quotas, `keys`: Idempotency-Keys',
 };
 
 /** The text of docs/metrics.md. */

@@ -1,0 +1,250 @@
+/**
+ * Quotas of tokens over all replicas. A row (`token_flight`) for each request that runs and each quota's owner, a key or an account: the
+ * tokens that it has reserved, which count while its replica's lease runs. A stamp (`token_stamp`) for what was used: an extension stamps
+ * the tokens since the one before for the minute, the end of a request stamps the rest, and all that is billed for the day and the month.
+ *
+ *     minute = stamps of 60 s + reserved - those of the reserved that have a stamp      day, month = totals + stamps + reserved
+ *
+ * There is no counter that each request changes, for the reason in limits.ts: the sweep moves stamps that have left the minute into the
+ * totals of days (`token_total`). A statement that reads both sees them before or after that.
+ *
+ * The day of a request is that of the store's clock at its end, UTC. `take_tokens` holds the locks of its keys while it counts and reserves;
+ * an end only turns what is reserved into as many stamps or fewer, in one statement, and needs none.
+ */
+export const QUOTAS = `
+create table ra_sidecar.token_flight (
+  key uuid not null,
+  replica int not null,
+  request bigint not null,
+  epoch int not null,
+  tokens bigint not null,
+  -- Of these, the tokens that have a stamp.
+  counted bigint not null,
+  primary key (key, replica, request, epoch)
+) with (fillfactor = 50);
+
+create table ra_sidecar.token_stamp (
+  key uuid not null,
+  at timestamptz not null,
+  replica int not null,
+  request bigint not null,
+  -- Tokens of the minute, and of the day and the month.
+  minute bigint not null,
+  day bigint not null,
+  primary key (key, at, replica, request)
+);
+create index token_stamp_at on ra_sidecar.token_stamp (at);
+
+create table ra_sidecar.token_total (
+  key uuid not null,
+  day date not null,
+  tokens bigint not null,
+  primary key (key, day)
+) with (fillfactor = 50);
+create index token_total_day on ra_sidecar.token_total (day);
+insert into ra_sidecar.swept values ('token', '-infinity');
+
+-- Requests of one caller, whose quotas are those of p_keys: three limits for each, of the minute, the day and the month; null: none. For each
+-- request p_tokens in all; p_used is null if it begins, otherwise those that are used by now. A request that begins gets all or nothing, one
+-- that runs as many as are left. granted: the tokens that each has then; -1: none was reserved, or it does not run. taken: what each quota
+-- has used or reserved then; reset_ms: until all of it is there again. lacking: of the first request that begins and got nothing, the quota
+-- that has enough last, by its place in p_limits, in retry_ms. outcome: done, or fenced, lease, late, as for take.
+create function ra_sidecar.take_tokens(
+  p_no int, p_epoch int, p_beat int, p_keys uuid[], p_limits bigint[], p_requests bigint[], p_tokens bigint[], p_used bigint[],
+  p_wait_ms int
+) returns table (outcome text, granted bigint[], taken bigint[], reset_ms bigint[], lacking int, retry_ms bigint)
+language plpgsql security definer set search_path = ra_sidecar, pg_temp set lock_timeout = '200ms' as $$
+declare
+  v_clock timestamptz;
+  v_now timestamptz;
+  v_day timestamptz;
+  v_month timestamptz;
+  v_ends timestamptz[];
+  v_replica replica;
+  v_sums record;
+  v_row token_flight;
+  v_granted bigint[] := '{}';
+  v_settled bigint[] := '{}';
+  v_taken bigint[] := '{}';
+  v_reset bigint[] := '{}';
+  v_need bigint;
+  v_free bigint;
+  v_more bigint;
+  v_used bigint;
+  v_wait bigint;
+begin
+  perform must_write();
+  perform set_config('synchronous_commit', 'off', true);
+  perform set_config('lock_timeout', p_wait_ms::text, true);
+  perform pg_advisory_xact_lock(lock) from (
+    select distinct uuid_hash_extended(k, 2) as lock from unnest(p_keys) k order by 1
+  ) locks;
+  v_clock := clock_timestamp();
+  -- The clock of the host may have been set back.
+  select greatest(v_clock, max(newest.at)) into v_now from unnest(p_keys) k,
+    lateral (select max(s.at) as at from token_stamp s where s.key = k) newest;
+  select * into v_replica from replica r where r.no = p_no;
+  if v_replica.epoch is distinct from p_epoch then
+    outcome := 'fenced';
+  elsif v_replica.lease_until <= v_clock then
+    outcome := 'lease';
+  elsif v_replica.beat > p_beat + 1 then
+    outcome := 'late';
+  end if;
+  if outcome is not null then
+    return query select outcome, v_granted, v_taken, v_reset, 0, 0::bigint; return;
+  end if;
+  outcome := 'done';
+  v_day := date_trunc('day', v_now, 'UTC');
+  v_month := date_trunc('month', v_now, 'UTC');
+  v_ends := array[v_now, v_day + interval '24 hours',
+    ((v_month at time zone 'UTC') + interval '1 month') at time zone 'UTC'];
+  for i in 1..cardinality(p_keys) loop
+    select * into v_sums from (
+      select coalesce(sum(s.minute) filter (where s.at > v_now - interval '60 seconds'), 0)::bigint as minute,
+        max(s.at) filter (where s.minute > 0) as newest,
+        coalesce(sum(s.day) filter (where s.at >= v_day), 0)::bigint as day,
+        coalesce(sum(s.day) filter (where s.at >= v_month), 0)::bigint as month
+      from swept w join token_stamp s on s.key = p_keys[i] and s.at >= least(w.until, v_now - interval '60 seconds')
+      where w.what = 'token'
+    ) stamps, (
+      select coalesce(sum(t.tokens) filter (where t.day >= (v_day at time zone 'UTC')::date), 0)::bigint as days,
+        coalesce(sum(t.tokens), 0)::bigint as months
+      from token_total t where t.key = p_keys[i] and t.day >= (v_month at time zone 'UTC')::date
+    ) totals, (
+      select coalesce(sum(f.tokens), 0)::bigint as reserved, coalesce(sum(f.counted), 0)::bigint as counted
+      from fleet e, replica r join token_flight f
+        on f.key = p_keys[i] and f.replica = r.no and f.epoch = r.epoch and f.request >= r.oldest
+      where r.lease_until > v_clock or (e.grace_until > v_clock and r.lease_until > e.grace_from)
+    ) flights;
+    v_settled := v_settled || array[v_sums.minute, v_sums.day + v_sums.days, v_sums.month + v_sums.months];
+    v_taken := v_taken || array[v_sums.minute + v_sums.reserved - v_sums.counted,
+      v_sums.day + v_sums.days + v_sums.reserved, v_sums.month + v_sums.months + v_sums.reserved];
+    v_ends[1] := coalesce(v_sums.newest + interval '60 seconds', v_now);
+    v_reset := v_reset || array(select greatest(0, ceil(extract(epoch from e - v_now) * 1000))::bigint from unnest(v_ends) e);
+  end loop;
+  for i in 1..cardinality(p_requests) loop
+    select min(l - t) into v_free from unnest(p_limits, v_taken) as quota(l, t);
+    v_more := 0;
+    if p_used[i] is null then
+      if p_tokens[i] > v_free then
+        v_need := coalesce(v_need, p_tokens[i]);
+        v_granted := v_granted || -1::bigint;
+      else
+        v_more := p_tokens[i];
+        insert into token_flight select k, p_no, p_requests[i], p_epoch, v_more, 0 from unnest(p_keys) k;
+        v_granted := v_granted || v_more;
+      end if;
+    else
+      select * into v_row from token_flight f
+        where f.key = p_keys[1] and f.replica = p_no and f.request = p_requests[i] and f.epoch = p_epoch;
+      if not found then
+        v_granted := v_granted || -1::bigint;
+      else
+        v_used := greatest(p_used[i], v_row.counted);
+        insert into token_stamp as s select k, v_now, p_no, p_requests[i], v_used - v_row.counted, 0 from unnest(p_keys) k
+          where v_used > v_row.counted
+          on conflict (key, at, replica, request) do update set minute = s.minute + excluded.minute;
+        -- What has a stamp stays reserved: it leaves the minute before the request's end.
+        v_more := greatest(p_tokens[i], v_used) - v_row.tokens;
+        v_more := least(v_more, greatest(0, coalesce(v_free, v_more)));
+        update token_flight f set tokens = f.tokens + v_more, counted = v_used
+          where f.key = any(p_keys) and f.replica = p_no and f.request = p_requests[i] and f.epoch = p_epoch;
+        v_granted := v_granted || (v_row.tokens + v_more);
+      end if;
+    end if;
+    v_taken := array(select t + v_more from unnest(v_taken) with ordinality as quota(t, n) order by n);
+  end loop;
+  lacking := 0;
+  retry_ms := 0;
+  for i in 1..cardinality(p_limits) loop
+    continue when v_need is null or p_limits[i] is null or v_taken[i] + v_need <= p_limits[i];
+    if i % 3 <> 1 then
+      v_wait := case when v_settled[i] + v_need <= p_limits[i] then 1000 else v_reset[i] end;
+    else
+      select ceil(extract(epoch from w.at + interval '60 seconds' - v_now) * 1000) into v_wait from (
+        select s.at, sum(s.minute) over (order by s.at desc, s.replica, s.request) as tokens from token_stamp s
+        where s.key = p_keys[(i + 2) / 3] and s.at > v_now - interval '60 seconds'
+      ) w where w.tokens + v_need > p_limits[i] order by w.at desc limit 1;
+      v_wait := greatest(1000, coalesce(v_wait, 0));
+    end if;
+    if v_wait > retry_ms then
+      lacking := i;
+      retry_ms := v_wait;
+    end if;
+  end loop;
+  return query select outcome, v_granted, v_taken, v_reset, lacking, retry_ms;
+end $$;
+
+-- Requests have ended, with the tokens that are billed: of a reply that is not billed nothing counts. p_doubtful: whether anything was
+-- reserved for them is not known.
+create function ra_sidecar.settle_tokens(
+  p_no int, p_epoch int, p_requests bigint[], p_keys uuid[], p_used bigint[], p_doubtful bool
+) returns table (done bool)
+language plpgsql security definer set search_path = ra_sidecar, pg_temp set lock_timeout = '200ms' as $$
+begin
+  perform set_config('synchronous_commit', 'off', true);
+  if p_doubtful then
+    -- A call that runs now has ended before its row is looked for.
+    perform pg_advisory_xact_lock(lock) from (
+      select distinct uuid_hash_extended(k, 2) as lock from unnest(p_keys) k order by 1
+    ) locks;
+  end if;
+  with gone as (
+    delete from token_flight f using unnest(p_requests, p_keys, p_used) as e(request, key, used)
+      where f.key = e.key and f.replica = p_no and f.request = e.request and f.epoch = p_epoch
+      returning f.key, f.request, f.counted, e.used
+  ), unbilled as (
+    delete from token_stamp s using gone g where g.used < g.counted and s.key = g.key and s.replica = p_no
+      and s.request = g.request and s.at > clock_timestamp() - interval '61 seconds'
+  )
+  insert into token_stamp as t
+    select g.key, greatest(clock_timestamp(), (select max(s.at) from token_stamp s where s.key = g.key)), p_no, min(g.request),
+      sum(case when g.used < g.counted then g.used else g.used - g.counted end), sum(g.used)
+    from gone g where g.used > 0 group by g.key
+    on conflict (key, at, replica, request) do update set minute = t.minute + excluded.minute, day = t.day + excluded.day;
+  return query select true;
+end $$;
+
+-- Moves stamps older than a minute into the totals of their days, some at a time; more: there are others. Removes totals of earlier months.
+create function ra_sidecar.sweep_tokens() returns table (more bool)
+language plpgsql security definer set search_path = ra_sidecar, pg_temp set lock_timeout = '200ms' as $$
+declare
+  v_from timestamptz;
+  v_until timestamptz := clock_timestamp() - interval '61 seconds';
+  v_last timestamptz;
+  v_count int;
+begin
+  perform set_config('synchronous_commit', 'off', true);
+  select s.until into v_from from swept s where s.what = 'token' for update skip locked;
+  if v_from is null or (v_from <= v_until and v_from > v_until - interval '1 second') then
+    return query select false; return;
+  end if;
+  with old as (
+    select s.key, s.at, s.replica, s.request from token_stamp s where s.at >= v_from and s.at <= v_until order by s.at limit 10000
+  ), gone as (
+    delete from token_stamp s using old o
+      where s.key = o.key and s.at = o.at and s.replica = o.replica and s.request = o.request returning s.key, s.at, s.day
+  ), added as (
+    insert into token_total as t
+      select g.key, (g.at at time zone 'UTC')::date, sum(g.day) from gone g where g.day > 0 group by 1, 2
+      on conflict (key, day) do update set tokens = t.tokens + excluded.tokens
+  )
+  select count(*), max(g.at) into v_count, v_last from gone g;
+  -- Below v_from if the clock of the host was set back.
+  update swept s set until = case when v_count = 10000 then v_last else v_until end where s.what = 'token';
+  delete from token_total t where t.day < (v_until at time zone 'UTC')::date - 40;
+  return query select v_count = 10000;
+end $$;
+
+-- Removes what earlier starts and replicas that are gone for a day had reserved. It reads all rows, so it is called seldom.
+create function ra_sidecar.sweep_reserved_tokens() returns table (more bool)
+language plpgsql security definer set search_path = ra_sidecar, pg_temp set lock_timeout = '200ms' as $$
+begin
+  perform set_config('synchronous_commit', 'off', true);
+  delete from token_flight f where not exists (
+    select 1 from replica r where r.no = f.replica and r.epoch = f.epoch and r.lease_until > clock_timestamp() - interval '1 day'
+  );
+  return query select false;
+end $$;
+`;

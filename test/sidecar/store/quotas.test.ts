@@ -1,0 +1,324 @@
+/** Quotas of tokens over three replicas, on a real PostgreSQL. */
+import fc from 'fast-check';
+import t, { type Test } from 'tap';
+import { TOKEN_LIMITS, type LimitedCaller } from '../../../sidecar/access/limits.js';
+import { idOf, QuotaLedger, type FleetTokensReserved, type TokenReservation } from '../../../sidecar/access/quotas.js';
+import { systemClock, type Clock } from '../../../sidecar/lib/clock.js';
+import type { Database } from '../../../sidecar/store/database.js';
+import { uuidOf } from '../../../sidecar/store/limits.js';
+import { StoreQuotas } from '../../../sidecar/store/quotas.js';
+import type { Replica } from '../../../sidecar/store/replica.js';
+import type { UsageRecord } from '../../../sidecar/domain/usage-record.js';
+import { rounds } from '../../support/long-form.js';
+import { eventually } from '../../support/processes.js';
+import { replicaAt, sharedPostgres } from '../../support/postgres.js';
+import { usageRecord } from '../../support/usage-records.js';
+
+const KEY: LimitedCaller = { account: 'acme', keyId: 'k' };
+
+interface Member {
+  readonly database: Database;
+  readonly replica: Replica;
+  readonly quotas: StoreQuotas;
+  /** Calls of the store, by function. */
+  readonly calls: string[];
+}
+
+interface Own {
+  readonly leaseMs?: number;
+  readonly whenDown?: 'refuse' | 'share';
+  readonly recovered?: readonly UsageRecord[];
+  /** Of the quotas alone. */
+  readonly clock?: Clock;
+  /** Tokens that a sidecar has used today, by its own totals. */
+  readonly used?: () => number;
+}
+
+async function member(t: Test, url: string, id: string, own: Own = {}): Promise<Member> {
+  const { whenDown = 'refuse', recovered = [], clock = systemClock, leaseMs = 60_000, used = () => 0 } = own;
+  const { database, replica } = await replicaAt(t, url, id, { leaseMs });
+  const calls: string[] = [];
+  const call = database.call.bind(database);
+  database.call = (fn, ...rest) => {
+    calls.push(fn);
+    return call(fn, ...rest) as never;
+  };
+  const quotas = new StoreQuotas({ clock, database, replica, whenDown, timeoutMs: 5000 });
+  const totals = (day: string): number => (day === new Date().toISOString().slice(0, 10) ? used() : 0);
+  quotas.begin(
+    new QuotaLedger(
+      systemClock,
+      () => new Date(),
+      () => totals,
+    ),
+    recovered,
+  );
+  t.equal(await replica.begin(), undefined);
+  t.teardown(() => quotas.close());
+  return { database, replica, quotas, calls };
+}
+
+async function fleet(t: Test, own: Own = {}) {
+  const server = await sharedPostgres();
+  const { name, url } = await server.database();
+  const members = await Promise.all(['a', 'b', 'c'].map((id) => member(t, url, id, own)));
+  const sql = async (text: string, values: unknown[] = []) => (await server.sql(text, name, values)).rows;
+  const count = async (from: string): Promise<number> =>
+    Number((await sql(`select count(*) as n from ra_sidecar.${from}`))[0]?.['n']);
+  return { server, name, url, members: members as [Member, Member, Member], sql, count };
+}
+
+function held(reserved: FleetTokensReserved): TokenReservation {
+  if (reserved.kind !== 'reserved') throw new Error(reserved.kind);
+  return reserved.reservation;
+}
+
+const reserve = async ({ quotas }: Member, caller: LimitedCaller, tokens: number): Promise<FleetTokensReserved> =>
+  await quotas.reserve(caller, tokens);
+
+/** What the store says now. */
+async function remaining(of: Member, caller: LimitedCaller): Promise<number[]> {
+  const reserved = await of.quotas.reserve(caller, 0);
+  if (reserved.kind === 'reserved') reserved.reservation.settle(0);
+  await settled(of);
+  return of.quotas.left(caller).map((left) => left.remaining);
+}
+
+async function settled(...members: readonly Member[]): Promise<void> {
+  await eventually('each end is sent', () => Promise.resolve(members.every(({ quotas }) => quotas.size === 0)));
+}
+
+t.test('512 at once over three, against each quota: as many begin as fit, and all is given back', async (t) => {
+  const { members, count } = await fleet(t);
+  for (const scope of ['key', 'account'] as const) {
+    for (const name of TOKEN_LIMITS) {
+      const limit = { [name]: 1000 };
+      const of = (i: number): LimitedCaller =>
+        scope === 'key'
+          ? { account: 'acme', keyId: name, ...limit }
+          : { account: name, keyId: `k${i % 4}`, accountTokens: limit };
+      const asked = await Promise.all(
+        Array.from({ length: 512 }, (_, i) => reserve(members[i % 3] as Member, of(i), 30)),
+      );
+      const begun = asked.filter(({ kind }) => kind === 'reserved').map(held);
+      t.equal(begun.length, 33, `${scope} ${name}`);
+      const refused = asked.filter(({ kind }) => kind === 'exceeded');
+      t.equal(refused.length, 512 - 33);
+      t.match(refused[0], { quota: { scope, name, limit: 1000 }, retryAfterMs: 1000 });
+      for (const each of begun) each.settle(10);
+      await settled(...members);
+      t.equal(await count('token_flight'), 0);
+      t.same(await remaining(members[0], of(0)), [1000 - 330]);
+    }
+  }
+});
+
+t.test('each answer is that of the ledger of one sidecar', async (t) => {
+  let steps = 0;
+  // No refusal is remembered, since the other key of the account may have given something back.
+  const clock = { ...systemClock, now: () => systemClock.now() + 300 * (steps += 1) };
+  const {
+    members: [a],
+  } = await fleet(t, { clock });
+  const event = fc.record({
+    kind: fc.constantFrom('begin', 'begin', 'grow', 'end', 'fail'),
+    of: fc.nat(),
+    tokens: fc.integer({ min: 1, max: 400 }),
+  });
+  let refused = 0;
+  let walks = 0;
+  await fc.assert(
+    fc.asyncProperty(fc.array(event, { minLength: 20, maxLength: 40 }), async (walk) => {
+      walks += 1;
+      const account = `walk-${walks}`;
+      const callers = [
+        { account, keyId: 'a', tokensPerMinute: 500, tokensPerDay: 1100, accountTokens: { tokensPerMonth: 900 } },
+        { account, keyId: 'b', accountTokens: { tokensPerMonth: 900 } },
+      ];
+      const ledger = new QuotaLedger(systemClock, () => new Date());
+      const running: { own: TokenReservation; fleet: TokenReservation; reserved: number; used: number }[] = [];
+      for (const { kind, of, tokens } of walk) {
+        const caller = callers[of % 2] ?? KEY;
+        if (kind === 'begin') {
+          const own = ledger.reserve(caller, tokens);
+          const fleet = await reserve(a, caller, tokens);
+          if (own.kind !== fleet.kind) throw new Error(`${own.kind}, not ${fleet.kind}`);
+          if (own.kind !== 'reserved' || fleet.kind !== 'reserved') {
+            refused += 1;
+            continue;
+          }
+          running.push({ own: own.reservation, fleet: fleet.reservation, reserved: tokens, used: 0 });
+          const left = [ledger, a.quotas].map((each) => String(each.left(caller).map((one) => one.remaining)));
+          if (left[0] !== left[1]) throw new Error(`${left[0]}, not ${left[1]}`);
+        } else {
+          const one = running[of % Math.max(1, running.length)];
+          if (!one) continue;
+          const used = Math.min(one.reserved, one.used + Math.floor(tokens / 2));
+          if (kind === 'grow') {
+            const own = one.own.extend(one.reserved + tokens, used);
+            const fleet = await one.fleet.extend(one.reserved + tokens, used);
+            if (own !== fleet) throw new Error(`${String(own)}, not ${fleet}`);
+            Object.assign(one, { reserved: fleet, used });
+          } else {
+            running.splice(running.indexOf(one), 1);
+            for (const each of [one.own, one.fleet]) each.settle(kind === 'fail' ? 0 : used);
+            await eventually('its end is sent', () => Promise.resolve(a.quotas.size === running.length));
+          }
+        }
+      }
+      for (const { fleet } of running) fleet.settle(0);
+      await settled(a);
+    }),
+    { numRuns: rounds({ short: 8, long: 200 }) },
+  );
+  t.ok(refused > 0, `${refused} refusals in ${walks} walks`);
+});
+
+t.test(
+  'a reply grows by a round trip for each part, up to what is left; its tokens count as they are used',
+  async (t) => {
+    const { members, sql } = await fleet(t);
+    const [a, b] = members;
+    const caller = { ...KEY, tokensPerMinute: 1000, tokensPerDay: 2000 };
+    const one = held(await reserve(a, caller, 300));
+    t.equal(await one.extend(556, 200), 556);
+    t.equal(await one.extend(812, 500), 812);
+    t.same(await remaining(b, caller), [188, 1188]);
+    t.equal(await one.extend(1068, 700), 1000, 'all that is left');
+    t.equal(await one.extend(900, 700), 900, 'and something of it back');
+    t.equal(a.calls.filter((fn) => fn === 'take_tokens').length, 5);
+    t.same(await remaining(b, caller), [100, 1100]);
+    // A minute later those that were counted have left it, and stay reserved for the day.
+    await sql(`update ra_sidecar.token_stamp set at = at - interval '61 seconds'`);
+    t.same(await remaining(b, caller), [800, 1100]);
+    one.settle(850);
+    one.settle(1);
+    await settled(a);
+    t.same(await remaining(b, caller), [850, 1150]);
+    t.equal(await one.extend(1200, 900), 900, 'it is over');
+
+    const failed = held(await reserve(a, caller, 300));
+    await failed.extend(400, 250);
+    failed.settle(0);
+    await settled(a);
+    t.same(await remaining(b, caller), [850, 1150], 'of a reply that is not billed nothing counts');
+  },
+);
+
+t.test('what a replica had reserved is free when its lease ends, and at its next start', async (t) => {
+  const { members, sql, url } = await fleet(t);
+  const [a, b] = members;
+  const caller = { ...KEY, accountTokens: { tokensPerDay: 1000 } };
+  held(await reserve(a, caller, 600));
+  t.equal((await reserve(b, caller, 600)).kind, 'exceeded');
+  await a.database.close();
+  await sql(`update ra_sidecar.replica set lease_until = now() where id = 'a'`);
+  await eventually('it is free', async () => (await reserve(b, caller, 600)).kind === 'reserved');
+  const used = { account: 'acme', keyId: 'k', promptTokens: 100, completionTokens: 50, outcome: 'cancelled' } as const;
+  const price = { version: 'v', picodollars: '1' };
+  const recovered = [
+    usageRecord('r1', 'close', { ...used, price }),
+    usageRecord('r2', 'close', { ...used, price, outcome: 'refused' }),
+  ];
+  const again = await member(t, url, 'a', { recovered });
+  await eventually(
+    'what ran when it was killed counts',
+    async () => String(await remaining(again, caller)) === String([1000 - 600 - 150]),
+  );
+});
+
+t.test('an answer that is lost leaves nothing reserved; a late call reserves nothing', async (t) => {
+  const { members, count, sql } = await fleet(t);
+  const [a] = members;
+  const call = a.database.call.bind(a.database);
+  a.database.call = async (fn, ...rest) => {
+    const answer = await call(fn, ...rest);
+    return (fn === 'take_tokens' ? { kind: 'down', why: 'timeout', retryAfterMs: 1000, sent: true } : answer) as never;
+  };
+  const caller = { ...KEY, tokensPerDay: 1000 };
+  t.match(await reserve(a, caller, 900), { kind: 'unavailable', retryAfterMs: 1000 });
+  t.equal(await count('token_flight'), 1);
+  a.database.call = call;
+  await eventually('it is free', () => {
+    a.replica.hurry();
+    return Promise.resolve(a.quotas.size === 0);
+  });
+  t.equal(await count('token_flight'), 0);
+  const { no, epoch, beat } = a.replica.session ?? { no: 0, epoch: 0, beat: 0 };
+  const taken = (e: number, b: number) =>
+    call('take_tokens', [no, e, b, [uuidOf('x')], [null, null, null], [9], [1], [null], 200]);
+  t.match(await taken(epoch, beat - 2), { rows: [{ outcome: 'late' }] });
+  t.match(await taken(epoch - 1, beat), { rows: [{ outcome: 'fenced' }] });
+  await sql(`update ra_sidecar.replica set lease_until = now()`);
+  t.match(await taken(epoch, beat + 9), { rows: [{ outcome: 'lease' }] });
+});
+
+t.test('days and months are those of the store; what leaves the minute is summed up', async (t) => {
+  const { members, sql, count } = await fleet(t);
+  const [a, b] = members;
+  const caller = { ...KEY, tokensPerMinute: 5000, tokensPerDay: 1000, tokensPerMonth: 3000 };
+  const key = uuidOf(idOf(caller, 'key'));
+  const use = async (tokens: number): Promise<void> => {
+    held(await reserve(a, caller, tokens)).settle(tokens);
+    await settled(a);
+  };
+  await use(100);
+  await use(200);
+  await sql(`update ra_sidecar.token_stamp set at = at - interval '2 minutes'`);
+  await sql(`update ra_sidecar.swept set until = '-infinity' where what = 'token'`);
+  // Midnight UTC may have been between.
+  const [{ today } = {}] = await sql(
+    `select coalesce(sum(day) filter (where at >= date_trunc('day', now(), 'UTC')), 0)::int as today from ra_sidecar.token_stamp`,
+  );
+  const before = await remaining(b, caller);
+  t.same(before.slice(0, 2), [5000, 1000 - Number(today)]);
+  await a.database.call('sweep_tokens', []);
+  t.equal(await count('token_stamp'), 0);
+  t.same(await remaining(b, caller), before);
+  await sql(
+    `insert into ra_sidecar.token_total select $1::uuid, (date_trunc('month', now(), 'UTC') at time zone 'UTC')::date - 1, 777`,
+    [key],
+  );
+  t.same(await remaining(b, caller), before, 'not those of last month');
+  await sql(`update ra_sidecar.token_total set tokens = 999 where day = (now() at time zone 'UTC')::date`);
+  const refused = await reserve(b, caller, 500);
+  t.match(refused, { kind: 'exceeded', quota: { name: 'tokensPerDay' } });
+  const tomorrow = 86_400_000 - (Date.now() % 86_400_000);
+  t.ok(refused.kind === 'exceeded' && Math.abs(refused.retryAfterMs - tomorrow) < 10_000);
+  t.match(b.quotas.problem(caller, 500), { kind: 'exceeded' }, 'as is remembered for a moment');
+  t.equal(b.quotas.problem(caller, 1), undefined);
+  t.match(await reserve(b, caller, 1001), { kind: 'exceeded', retryAfterMs: Infinity }, 'more than there ever is');
+  await sql(`insert into ra_sidecar.token_flight values ($1, 999, 1, 1, 5, 0)`, [key]);
+  await a.database.call('sweep_reserved_tokens', []);
+  t.equal(await count('token_flight where replica = 999'), 0);
+});
+
+t.test('while the store is down: refused, or a share; a reply that runs goes on and counts at its end', async (t) => {
+  let used = 0;
+  const { members, sql, url } = await fleet(t, { whenDown: 'share', used: () => used });
+  const strict = await member(t, url, 'd');
+  const [a, b] = members;
+  for (const { replica } of [a, b]) replica.hurry();
+  await eventually('each knows how many there are', () =>
+    Promise.resolve([a, b].every(({ replica }) => replica.replicas === 4)),
+  );
+  const caller = { ...KEY, tokensPerDay: 4000 };
+  const first = held(await reserve(a, caller, 300));
+  const strictly = held(await reserve(strict, caller, 100));
+  await sql(`revoke usage on schema ra_sidecar from ra_replica`);
+  t.match(await reserve(strict, caller, 1), { kind: 'unavailable' });
+  t.equal(await strictly.extend(2000, 100), 2000);
+  first.settle(250);
+  used = 250;
+  t.equal((await reserve(a, caller, 751)).kind, 'exceeded', 'a fourth, with what the store let in');
+  t.equal((await reserve(a, caller, 750)).kind, 'reserved');
+  used = 0;
+  t.equal((await reserve(b, caller, 1000)).kind, 'reserved');
+  strictly.settle(1500);
+  await sql(`grant usage on schema ra_sidecar to ra_replica`);
+  await eventually('it is counted', async () => {
+    for (const { replica } of [a, strict]) replica.hurry();
+    return a.quotas.size + strict.quotas.size === 0;
+  });
+  t.same(await remaining(b, caller), [4000 - 250 - 1500]);
+});
