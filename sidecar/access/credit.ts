@@ -40,13 +40,15 @@ export interface Credit {
   readonly escrow?: true;
   /** Free requests need no credit and always pass. Waits only for the store of a fleet, no longer than its time. */
   reserve(account: string, picodollars: bigint): Reserved | Promise<Reserved>;
-  /** Complete once balances are known. Undefined: a store keeps them. */
-  balance(account: string): Balance | undefined;
+  /** Those of these accounts, once balances are known. An account is missing if a store did not answer. */
+  balances(accounts: readonly string[]): ReadonlyMap<string, Balance> | Promise<ReadonlyMap<string, Balance>>;
 }
 
-/** One account's money. */
+/** One account's money. In a store, `reserved` is what its sidecars have drawn and not posted yet. */
 export interface Balance extends Readonly<Spending> {
   readonly granted: bigint;
+  /** So long ago a store was asked, ms; absent: it is the present balance. */
+  readonly ageMs?: number;
 }
 
 /** What an account has spent, and what its running requests may. */
@@ -131,6 +133,10 @@ export class CreditLedger implements Credit {
       this.#onSettled();
     };
     return { kind: 'reserved', reservation: { extend, settle } };
+  }
+
+  balances(accounts: readonly string[]): ReadonlyMap<string, Balance> {
+    return new Map(accounts.map((account) => [account, this.balance(account)]));
   }
 
   balance(account: string): Balance {

@@ -249,9 +249,9 @@ function parseQuery(
 
 const PARAMETERS: ReadonlySet<string> = new Set(['start_time', 'end_time', 'bucket_width', 'limit', 'page']);
 
-function accountText(caller: Caller, services: Services): string {
+async function accountText(caller: Caller, services: Services): Promise<string> {
   const { account, keyId } = caller;
-  const balance = balanceOf(caller, services);
+  const balance = await balanceOf(caller, services);
   return JSON.stringify({
     object: 'account',
     id: account,
@@ -291,16 +291,17 @@ function limitsOf(caller: Caller, { keyLimits, quotas, date }: Services): object
   return limits;
 }
 
-function balanceOf({ account, usage }: Caller, { credit }: Services): object | undefined {
+async function balanceOf({ account, usage }: Caller, { credit }: Services): Promise<object | undefined> {
   if (usage !== 'account' || credit?.known !== true) return undefined;
-  const balance = credit.balance(account);
+  const balance = (await credit.balances([account])).get(account);
   if (!balance) return undefined;
-  const { granted, settled, reserved } = balance;
+  const { granted, settled, reserved, ageMs } = balance;
   return {
     currency: 'usd',
     granted: formatUsd(granted),
     settled: formatUsd(settled),
     reserved: formatUsd(reserved),
     available: formatUsd(granted - settled - reserved),
+    ...(ageMs !== undefined && { age_ms: ageMs }),
   };
 }

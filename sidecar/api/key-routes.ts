@@ -6,7 +6,7 @@
  * The sidecar has a change in force before it answers. The text of a new key is in this one answer alone.
  */
 import { join } from 'node:path';
-import { isGrant } from '../access/credit.js';
+import { isGrant, type Balance } from '../access/credit.js';
 import type { KeysInForce } from '../access/key-identity.js';
 import { bearerOf } from '../access/identity.js';
 import { CHANGEABLE, hashKey, problemOf, type DescribedKey, type StoredAccount } from '../access/key-file.js';
@@ -174,7 +174,10 @@ async function change(
   if (refusal) return refusal;
   await followed.reload();
   const { problem } = (task.kind === 'grant' ? grants?.inForce : await keysFile?.inForce()) ?? {};
-  return { kind: 'answer', body: { ...answerOf(end, task, services()), ...(problem !== undefined && { problem }) } };
+  return {
+    kind: 'answer',
+    body: { ...(await answerOf(end, task, services())), ...(problem !== undefined && { problem }) },
+  };
 }
 
 const BUSY = contractError('capacity_exceeded', 'Another change of this file is being made. Try again shortly.');
@@ -209,13 +212,15 @@ function refusalOf(end: KeyTaskEnd, task: KeyTask): ContractError | undefined {
   }
 }
 
-function answerOf(end: KeyTaskEnd, task: KeyTask, services: KeysServices): object {
+async function answerOf(end: KeyTaskEnd, task: KeyTask, services: KeysServices): Promise<object> {
   // The only answer with a key.
   if ('key' in end) return { key: end.key, ...end.entry };
   if ('entry' in end) return end.entry;
+  if (task.kind !== 'grant' && (task.kind !== 'account' || end.kind !== 'account')) return {};
+  const balance = (await balancesOf([task.account], services)).get(task.account);
   if (task.kind === 'grant')
-    return { id: task.grant.id, usd: task.grant.usd, ...accountView(task.account, {}, services) };
-  return task.kind === 'account' && end.kind === 'account' ? accountView(task.account, end.account, services) : {};
+    return { id: task.grant.id, usd: task.grant.usd, ...accountView(task.account, {}, balance) };
+  return accountView(task.account, end.kind === 'account' ? end.account : {}, balance);
 }
 
 /**
@@ -251,22 +256,33 @@ async function list(
 
 async function pageOf({ keys, accounts, hasMore }: KeysListed, services: KeysServices): Promise<Partial<KeysView>> {
   const used = await lastUse(keys, services);
-  const names = new Set(keys.flatMap(({ account }) => account ?? []));
+  const names = [...new Set(keys.flatMap(({ account }) => account ?? []))];
+  const balances = await balancesOf(names, services);
   return {
     data: keys.map((key): KeyView => Object.assign({}, key, { lastUsed: used.get(key.id) ?? null })),
-    accounts: Array.from(names, (name) =>
-      accountView(name, (Object.hasOwn(accounts, name) ? accounts[name] : undefined) ?? {}, services),
+    accounts: names.map((name) =>
+      accountView(name, (Object.hasOwn(accounts, name) ? accounts[name] : undefined) ?? {}, balances.get(name)),
     ),
     hasMore,
   };
 }
 
-function accountView(account: string, properties: StoredAccount, { credit }: KeysServices): AccountView {
+async function balancesOf(
+  accounts: readonly string[],
+  { credit }: KeysServices,
+): Promise<ReadonlyMap<string, Balance>> {
+  return credit?.known === true ? await credit.balances(accounts) : new Map<string, Balance>();
+}
+
+function accountView(account: string, properties: StoredAccount, known: Balance | undefined): AccountView {
   const { frozen = false, ...quotas } = properties;
-  const known = credit?.known === true ? credit.balance(account) : undefined;
   if (!known) return { account, frozen, quotas, balance: null };
-  const { granted, settled, reserved } = known;
-  const balance = { granted: formatUsd(granted), available: formatUsd(granted - settled - reserved) };
+  const { granted, settled, reserved, ageMs } = known;
+  const balance = {
+    granted: formatUsd(granted),
+    available: formatUsd(granted - settled - reserved),
+    ...(ageMs !== undefined && { ageMs }),
+  };
   return { account, frozen, quotas, balance };
 }
 

@@ -35,8 +35,11 @@ export interface AccountView {
   readonly frozen: boolean;
   /** The quotas of all its keys together. */
   readonly quotas: Pick<EntitlementView, 'tokensPerMinute' | 'tokensPerDay' | 'tokensPerMonth'>;
-  /** US dollars, as text; null: credit is not checked or kept in a store, or balances are not known yet. */
-  readonly balance: { readonly granted: string; readonly available: string } | null;
+  /**
+   * US dollars, as text; null: credit is not checked, or balances are not known. `ageMs`: so long ago a fleet's store was asked; absent: it
+   * is the present balance.
+   */
+  readonly balance: { readonly granted: string; readonly available: string; readonly ageMs?: number } | null;
 }
 
 /** The answer of GET /keys. */

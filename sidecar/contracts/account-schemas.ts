@@ -109,7 +109,7 @@ const BALANCE_FIELDS = {
   available: USD_TEXT,
 } as const;
 
-export const ACCOUNT_BALANCE = closed(Object.keys(BALANCE_FIELDS), BALANCE_FIELDS);
+export const ACCOUNT_BALANCE = closed(Object.keys(BALANCE_FIELDS), { ...BALANCE_FIELDS, age_ms: COUNT });
 
 const ACCOUNT_NEEDS = {
   object: { const: 'account' },

@@ -17,8 +17,9 @@
  * The escrow is used while the lease runs by this process's clock, and this run is open at the store (posting.ts). Each answer of the store
  * has all that was drawn, so that a lost answer, or a draw that a failover lost, is made good by the next one.
  */
-import type { Balance, Credit, Reservation, Reserved } from '../access/credit.js';
+import type { Credit, Reservation, Reserved } from '../access/credit.js';
 import type { Clock } from '../lib/clock.js';
+import { balancesIn } from './balances.js';
 import type { Database } from './database.js';
 import type { Posting, PostedSpool } from './posting.js';
 import { chunkOf, emptyPurse, hold, inHand, isShort, sink, type Purse, type Waiting } from './purse.js';
@@ -83,9 +84,11 @@ export class StoreCredit implements Credit {
 
   constructor(options: StoreCreditOptions) {
     this.#options = options;
+    this.balances = balancesIn(options);
   }
 
   readonly escrow = true;
+  readonly balances: Credit['balances'];
 
   get known(): boolean {
     return this.#options.posting.isOpen;
@@ -124,11 +127,6 @@ export class StoreCredit implements Credit {
       kind === 'reserved' ? { kind, reservation: this.#reservation(purse, picodollars) } : { kind };
     const taken = this.#take(purse, picodollars);
     return taken instanceof Promise ? taken.then(answer) : answer(taken);
-  }
-
-  /** Balances are the store's; a replica knows what it has drawn. */
-  balance(): Balance | undefined {
-    return undefined;
   }
 
   /** Posts what is durable, and returns what is in hand, if the store answers. To be called before the spool closes. */

@@ -7,13 +7,13 @@
  */
 import type { Client } from 'pg';
 import { CLAIMS } from './migrations/claims.js';
-import { CREDIT } from './migrations/credit.js';
+import { BALANCES, CREDIT } from './migrations/credit.js';
 import { LIMITS } from './migrations/limits.js';
 import { QUOTAS } from './migrations/quotas.js';
 import { REPLICAS } from './migrations/replicas.js';
 
 /** In order: the first is number 1. */
-const MIGRATIONS: readonly string[] = [REPLICAS, LIMITS, CLAIMS, CREDIT, QUOTAS];
+const MIGRATIONS: readonly string[] = [REPLICAS, LIMITS, CLAIMS, CREDIT, QUOTAS + BALANCES];
 
 /** The number of the last step that this release knows, and needs. */
 export const SCHEMA_VERSION = MIGRATIONS.length;

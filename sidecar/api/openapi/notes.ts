@@ -327,8 +327,10 @@ const ACCOUNT_NOTES: Notes = {
     currency: 'Of all amounts, which are exact text.',
     granted: 'The sum of the account’s grants.',
     settled: 'What its requests have cost.',
-    reserved: 'The most that its running requests can cost.',
+    reserved:
+      'The most that its running requests can cost; where a fleet shares the balance, what its sidecars have drawn for requests and not charged yet.',
     available: 'What is left for further requests.',
+    age_ms: 'Where a fleet shares the balance: so long ago its store was asked, ms.',
   },
 };
 

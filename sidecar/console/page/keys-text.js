@@ -127,10 +127,11 @@ export function endInWords({ expires, rotated, revoked }) {
  * @param {NonNullable<AccountView['balance']>} balance
  * @returns {string}
  */
-export function balanceInWords({ granted, available }) {
+export function balanceInWords({ granted, available, ageMs = 0 }) {
   const [all, left] = [Number(granted), Number(available)];
   if (all === 0 && left === 0) return 'no credit granted';
-  return `${left < 0 ? '−' : ''}${cents(Math.abs(left))} left of ${cents(all)} granted`;
+  const age = ageMs < 2000 ? '' : `, ${Math.round(ageMs / 1000)} s ago`;
+  return `${left < 0 ? '−' : ''}${cents(Math.abs(left))} left of ${cents(all)} granted${age}`;
 }
 
 /** @param {number} usd */

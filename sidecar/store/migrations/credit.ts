@@ -388,3 +388,12 @@ begin
   return query select true;
 end $$;
 `;
+
+/** A later step: balances for callers and operators. */
+export const BALANCES = `
+create function ra_sidecar.balances_of(p_accounts text[])
+returns table (account text, granted numeric, settled numeric, held numeric)
+language sql stable security definer set search_path = ra_sidecar, pg_temp as $$
+  select name, granted, settled, held from ra_sidecar.account where name = any(p_accounts);
+$$;
+`;

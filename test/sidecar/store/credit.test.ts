@@ -204,6 +204,32 @@ t.test('the last dollar: what is idle elsewhere pays, and the next request is re
   });
 });
 
+t.test('a reply that grows draws more; what is short gets what is left, and balances say what is held', async (t) => {
+  const { members, server, name } = await fleet(t, 100n, { clock: notified });
+  const [a, b] = members;
+  const grows = await a.reserve(10n);
+  t.equal(await grows.extend(5n), 10n, 'never fewer');
+  t.equal(await grows.extend(40n), 40n);
+  const other = await b.reserve(50n);
+  t.equal(await grows.extend(80n), 50n, 'all that is left');
+  t.equal(await grows.extend(60n), 50n);
+  const held = { granted: 100n, settled: 0n, reserved: 100n };
+  const read = await b.credit.balances(['acme', 'nobody']);
+  t.match(read.get('acme'), held);
+  t.match(read.get('nobody'), { granted: 0n, settled: 0n, reserved: 0n });
+  b.end(other, 20n);
+  await until(t, 'what another returned pays for more', async () => (await grows.extend(75n)) === 75n);
+  await server.sql('revoke usage on schema ra_sidecar from ra_replica', name);
+  const more = await b.credit.balances(['acme', 'other']);
+  t.notOk(more.has('other'), 'never read');
+  t.ok((more.get('acme')?.ageMs ?? -1) >= 0);
+  t.equal(await grows.extend(90n), 75n, 'the store does not answer');
+  grows.settle(60n);
+  t.equal(await grows.extend(90n), 75n, 'it is over');
+  const inHand = await a.reserve(5n);
+  t.equal(await inHand.extend(90n), 15n, 'what is in hand');
+});
+
 t.test('a burst on a poor account: as many as it can pay, and few recalls', async (t) => {
   const { members } = await fleet(t, 1000n);
   const kinds = await Promise.all(Array.from({ length: 300 }, (_, i) => (members[i % 3] as Member).ask(10n)));
