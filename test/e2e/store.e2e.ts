@@ -1,5 +1,6 @@
 /** The store on Debian's PostgreSQL, behind PgBouncer that pools transactions. */
 import { spawn } from 'node:child_process';
+import { randomUUID } from 'node:crypto';
 import { once } from 'node:events';
 import { chownSync, existsSync, readdirSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
@@ -8,15 +9,20 @@ import { systemClock } from '../../sidecar/lib/clock.js';
 import { store } from '../../sidecar/commands/store.js';
 import { loadConfig } from '../../sidecar/config/config.js';
 import { StoreClaims } from '../../sidecar/store/claims.js';
+import { StoreCredit } from '../../sidecar/store/credit.js';
 import { StoreLimits } from '../../sidecar/store/limits.js';
+import { Posting } from '../../sidecar/store/posting.js';
+import { StoreQuotas } from '../../sidecar/store/quotas.js';
+import { MemorySpool } from '../support/memory-spool.js';
 import { eventually } from '../support/processes.js';
 import { AS, Postgres, replicaAt } from '../support/postgres.js';
 import { shortDir } from '../support/short-dir.js';
+import { usageRecord } from '../support/usage-records.js';
 
 const ALL = '/usr/lib/postgresql';
 const NONE = { inFlight: 0, perMinute: 0 };
 
-t.test('limits and keys of three replicas through two pooled connections', async (t) => {
+t.test('limits, quotas, keys and credit of three replicas through two pooled connections', async (t) => {
   const [version = ''] = readdirSync(ALL).sort();
   const server = await Postgres.start({ programs: join(ALL, version, 'bin') });
   t.teardown(() => server.stop());
@@ -68,8 +74,17 @@ t.test('limits and keys of three replicas through two pooled connections', async
         defaults,
       });
       const claims = new StoreClaims({ clock: systemClock, log, database, replica, keepMs: 60_000 });
+      const parts = { clock: systemClock, log, database, replica, timeoutMs: 5000 };
+      const quotas = new StoreQuotas({ ...parts, whenDown: 'refuse' });
+      const spool = new MemorySpool();
+      const none = (): void => undefined;
+      const events = { opened: none, uncovered: none, lost: (line: string): void => void t.fail(line) };
+      const posting = new Posting({ ...parts, ...events, onLost: 'refuse', saved: spool.cursor, keepBytes: 1000 });
+      const credit = new StoreCredit({ ...parts, posting, recalling: none });
+      t.teardown(() => credit.close());
       t.equal(await replica.begin(), undefined);
-      return { limits, claims };
+      t.equal(await credit.begin(spool), undefined);
+      return { limits, claims, quotas, credit, spool };
     }),
   );
   const key = { account: 'acme', keyId: 'k' };
@@ -88,4 +103,33 @@ t.test('limits and keys of three replicas through two pooled connections', async
   t.equal(admitted, 600, 'of 900');
   const claimed = await Promise.all(members.map(({ claims }) => claims.claim('acme', 'k', 'print')));
   t.strictSame(claimed.map(({ kind }) => kind).sort(), ['claimed', 'in-flight', 'in-flight']);
+
+  const caller = { ...key, tokensPerDay: 1000 };
+  const reserved = await Promise.all(
+    Array.from({ length: 60 }, async (_, i) => await members[i % 3]?.quotas.reserve(caller, 30)),
+  );
+  const held = reserved.flatMap((one) => (one?.kind === 'reserved' ? [one.reservation] : []));
+  t.equal(held.length, 33, 'of 60');
+  for (const reservation of held) reservation.settle(30);
+  await eventually('they have ended', () => members.every(({ quotas }) => quotas.size === 0));
+
+  await server.sql(`insert into ra_sidecar.account (name, granted) values ('acme', 1000)`, 'pooled');
+  let paid = 0;
+  for (let round = 0; round < 30; round++) {
+    for (const { credit, spool } of members) {
+      // What is idle at another comes without a notification, when that asks.
+      const one = await credit.reserve('acme', 30n);
+      if (one.kind !== 'reserved') continue;
+      paid += 1;
+      one.reservation.settle(20n);
+      const price = { version: 'v', picodollars: '20' };
+      spool.append(usageRecord(randomUUID(), 'close', { account: 'acme', price, prepaid: true, escrow: true }));
+      spool.flush();
+    }
+  }
+  t.ok(paid > 30 && paid <= 50, `${paid} were paid`);
+  await eventually('all is posted, and nothing is held', async () => {
+    const { rows } = await server.sql(`select settled, held from ra_sidecar.account`, 'pooled');
+    return Number(rows[0]?.['settled']) === 20 * paid && Number(rows[0]?.['held']) === 0;
+  });
 });

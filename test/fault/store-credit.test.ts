@@ -2,7 +2,7 @@
  * Prepaid credit of three sidecars in processes of their own that share a PostgreSQL: sidecars and the database are killed under load, an
  * account's last dollar is spent, a data folder is reconciled while its sidecar is stopped.
  */
-import { cpSync, mkdirSync, rmSync, writeFileSync } from 'node:fs';
+import { cpSync, rmSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { setTimeout as wait } from 'node:timers/promises';
 import t, { type Test } from 'tap';
@@ -12,11 +12,12 @@ import { formatUsd } from '../../sidecar/domain/money.js';
 import { readFrom } from '../../sidecar/usage/reader.js';
 import { START } from '../../sidecar/usage/spool-format.js';
 import { PATIENT_QUEUE } from '../support/config-parts.js';
+import { calm, disturb, fleetMember, type FleetMember } from '../support/fleet-member.js';
 import { makeKey } from '../support/keys.js';
 import { rounds } from '../support/long-form.js';
 import { eventually } from '../support/processes.js';
 import { PATIENCE, Postgres } from '../support/postgres.js';
-import { CHAT, chatOnly, Sidecar } from '../support/sidecar.js';
+import { CHAT, chatOnly } from '../support/sidecar.js';
 
 const LEASE_MS = 10_000;
 const TIMEOUT_MS = 250 * PATIENCE;
@@ -36,39 +37,16 @@ const chat = { [CHAT]: { input: '0.6', cachedInput: '0.6', output: '0.6' } };
 const prices = [{ version: 'v', effective: '2026-01-01T00:00:00Z', decisions: '0.042', chat }];
 writeFileSync(join(dir, 'prices.json'), JSON.stringify({ version: 1, prices }));
 
-interface Member {
-  readonly dataDir: string;
-  sidecar: Sidecar;
-  restart(): Promise<void>;
-}
-
-async function member(id: string): Promise<Member> {
-  const dataDir = join(dir, id);
-  mkdirSync(dataDir);
-  const config = {
-    ...(await chatOnly(8, 8192)),
-    dataDir,
-    keys: { file: join(dir, 'keys.json') },
-    pricing: { file: join(dir, 'prices.json') },
-    credit: { source: 'store' },
-    queue: { ...PATIENT_QUEUE, waitingPerSeat: 40 },
-    store: { url, leaseMs: LEASE_MS, timeoutMs: TIMEOUT_MS },
-  };
-  const start = (): Promise<Sidecar> => Sidecar.start(t, { stub: true, config });
-  const made: Member = {
-    dataDir,
-    sidecar: await start(),
-    restart: async () => {
-      made.sidecar.child.kill('SIGKILL');
-      await made.sidecar.exited();
-      made.sidecar = await start();
-    },
-  };
-  return made;
-}
-
-const fleet = await Promise.all(['a', 'b', 'c'].map(member));
-const [a, b, c] = fleet as [Member, Member, Member];
+const config = {
+  ...(await chatOnly(8, 8192)),
+  keys: { file: join(dir, 'keys.json') },
+  pricing: { file: join(dir, 'prices.json') },
+  credit: { source: 'store' },
+  queue: { ...PATIENT_QUEUE, waitingPerSeat: 40 },
+  store: { url, leaseMs: LEASE_MS, timeoutMs: TIMEOUT_MS },
+};
+const fleet = await Promise.all(['a', 'b', 'c'].map((id) => fleetMember(t, server, join(dir, id), config)));
+const [a, b, c] = fleet as [FleetMember, FleetMember, FleetMember];
 
 /** `ra-sidecar credit`. */
 async function command(...args: string[]): Promise<{ code: number; out: string; err: string }> {
@@ -125,7 +103,7 @@ async function closed(t: Test): Promise<bigint> {
   return [...seen.values()].reduce((sum, one) => sum + one, 0n);
 }
 
-function ask({ sidecar }: Member, tokens: number, signal?: AbortSignal): Promise<Response> {
+function ask({ sidecar }: FleetMember, tokens: number, signal?: AbortSignal): Promise<Response> {
   const body = {
     model: CHAT,
     messages: [{ role: 'user', content: 'x' }],
@@ -136,7 +114,7 @@ function ask({ sidecar }: Member, tokens: number, signal?: AbortSignal): Promise
 }
 
 /** The status of a whole reply; 0: the sidecar was killed. */
-async function status(of: Member, tokens: number): Promise<number> {
+async function status(of: FleetMember, tokens: number): Promise<number> {
   try {
     const answer = await ask(of, tokens);
     await answer.arrayBuffer();
@@ -144,6 +122,48 @@ async function status(of: Member, tokens: number): Promise<number> {
   } catch {
     return 0;
   }
+}
+
+/** Those that were stopped, which answer late. */
+const stopped = new Set<FleetMember>();
+
+/** Requests at each sidecar, one after the other, with some costs. */
+function begin(t: Test): { readonly statuses: ReadonlyMap<number, number>; readonly end: () => Promise<void> } {
+  const statuses = new Map<number, number>();
+  let longest = 0;
+  let over = false;
+  const load = async (of: FleetMember): Promise<void> => {
+    for (let i = 0; !over; i += 1) {
+      const tokens = 1 + ((i * 7) % 23);
+      const from = performance.now();
+      const seen = await status(of, tokens);
+      if (!stopped.has(of)) longest = Math.max(longest, performance.now() - from - tokens * 20);
+      statuses.set(seen, (statuses.get(seen) ?? 0) + 1);
+      if (seen !== 200) await wait(20);
+    }
+  };
+  t.teardown(() => {
+    over = true;
+  });
+  const loads = fleet.map(load);
+  return {
+    statuses,
+    // What was charged is what was closed, and no more than was granted.
+    end: async () => {
+      over = true;
+      await Promise.all(loads);
+      await settled(t);
+      const { granted, settled: sum, charges, uncovered } = await sums();
+      t.equal(sum, charges);
+      t.ok(sum <= granted, `${sum} of ${granted}`);
+      t.equal(uncovered, 0n);
+      t.strictSame(
+        [...statuses.keys()].filter((one) => ![0, 200, 402, 503].includes(one)),
+        [],
+      );
+      t.ok(longest < 2 * TIMEOUT_MS + SLACK_MS, `the longest took ${Math.round(longest)} ms`);
+    },
+  };
 }
 
 async function settled(t: Test): Promise<void> {
@@ -155,23 +175,8 @@ async function settled(t: Test): Promise<void> {
 
 t.test('sidecars and the database are killed under load: the sums are exact to the picodollar', async (t) => {
   await leave(1_000_000n * OUTPUT);
-  const statuses = new Map<number, number>();
-  let longest = 0;
-  let over = false;
-  const load = async (of: Member): Promise<void> => {
-    for (let i = 0; !over; i += 1) {
-      const tokens = 1 + ((i * 7) % 23);
-      const from = performance.now();
-      const seen = await status(of, tokens);
-      longest = Math.max(longest, performance.now() - from - tokens * 20);
-      statuses.set(seen, (statuses.get(seen) ?? 0) + 1);
-      if (seen !== 200) await wait(20);
-    }
-  };
-  t.teardown(() => {
-    over = true;
-  });
-  const loads = fleet.map(load);
+  const load = begin(t);
+  const { statuses } = load;
   for (let round = 0; round < rounds({ short: 1, long: 50 }); round += 1) {
     await fleet[round % 3]?.restart();
     await server.kill();
@@ -181,19 +186,32 @@ t.test('sidecars and the database are killed under load: the sums are exact to t
   }
   await leave(1000n * OUTPUT);
   await eventually('the account is used up', () => Promise.resolve((statuses.get(402) ?? 0) > 10));
-  over = true;
-  await Promise.all(loads);
-  await settled(t);
-  const { granted, settled: sum, charges, uncovered } = await sums();
-  t.equal(sum, charges);
-  t.ok(sum <= granted, `${sum} of ${granted}`);
-  t.equal(uncovered, 0n);
+  await load.end();
+  const { granted, settled: sum } = await sums();
   t.ok(granted - sum < 1000n * OUTPUT, 'it was used up');
-  t.strictSame(
-    [...statuses.keys()].filter((one) => ![0, 200, 402, 503].includes(one)),
-    [],
-  );
-  t.ok(longest < 2 * TIMEOUT_MS + SLACK_MS, `the longest took ${Math.round(longest)} ms`);
+});
+
+t.test('a network that drops, delays and half-opens, and a stop past the lease: nothing is spent twice', async (t) => {
+  await leave(50_000n * OUTPUT);
+  const load = begin(t);
+  const { statuses } = load;
+  for (let round = 0; round < rounds({ short: 10, long: 60 }); round += 1) {
+    disturb(fleet, round);
+    await wait(TIMEOUT_MS / 4);
+  }
+  calm(fleet);
+  const leaving = new AbortController();
+  await eventually('one has something in hand', async () => (await ask(b, 400, leaving.signal)).status === 200);
+  stopped.add(b);
+  b.sidecar.child.kill('SIGSTOP');
+  const isOver = `select 1 from ra_sidecar.replica where lease_until < clock_timestamp() - interval '1 second'`;
+  await eventually('its lease is over', async () => (await server.sql(isOver, database)).rows.length > 0);
+  b.sidecar.child.kill('SIGCONT');
+  const before = statuses.get(200) ?? 0;
+  await eventually('it goes on', async () => [200, 402].includes(await status(b, 1)));
+  leaving.abort();
+  await eventually('requests are served', () => Promise.resolve((statuses.get(200) ?? 0) > before + 5));
+  await load.end();
 });
 
 t.test('the last dollar: what is idle at another pays, and the next request gets 402', async (t) => {

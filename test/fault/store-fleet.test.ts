@@ -1,13 +1,14 @@
 /** Three sidecars in processes of their own, each with a relay to the PostgreSQL that they share: bursts, kills, stops, a bad network. */
-import { mkdirSync, writeFileSync } from 'node:fs';
+import { writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import t from 'tap';
 import type { KeyLimits } from '../../sidecar/access/limits.js';
 import { PATIENT_QUEUE } from '../support/config-parts.js';
+import { calm, disturb, fleetMember, type FleetMember } from '../support/fleet-member.js';
 import { makeKey } from '../support/keys.js';
 import { rounds } from '../support/long-form.js';
 import { eventually } from '../support/processes.js';
-import { PATIENCE, Relay, sharedPostgres } from '../support/postgres.js';
+import { PATIENCE, sharedPostgres } from '../support/postgres.js';
 import { CHAT, chatOnly, Sidecar } from '../support/sidecar.js';
 import { STUB_JOB } from '../support/stub-script.js';
 
@@ -32,44 +33,25 @@ const LIMITS: Readonly<Record<string, KeyLimits>> = {
   network: { models: { perMinute: 60, inFlight: 8 } },
   idempotent: {},
 };
+/** Tokens in a day, of the keys with that quota alone. */
+const QUOTA = 5000;
 const made = Object.entries(LIMITS).map(([id, limits]) => ({ id, ...makeKey({ id, limits }) }));
+for (const id of ['quota', 'reserved']) {
+  const entitlements = { development: { models: 'all', tokensPerDay: QUOTA } } as const;
+  made.push({ id, ...makeKey({ id, account: id, entitlements }) });
+}
 const KEYS = Object.fromEntries(made.map(({ id, key }) => [id, key]));
 writeFileSync(join(dir, 'keys.json'), JSON.stringify({ version: 1, keys: made.map(({ stored }) => stored) }));
 
-interface Member {
-  readonly relay: Relay;
-  sidecar: Sidecar;
-  /** The same data folder and relay, after it was killed. */
-  restart(): Promise<void>;
-}
-
-async function member(id: string): Promise<Member> {
-  const relay = await new Relay(t, server).listen();
-  const dataDir = join(dir, id);
-  mkdirSync(dataDir);
-  const config = {
-    ...(await chatOnly(32)),
-    dataDir,
-    keys: { file: join(dir, 'keys.json') },
-    queue: { ...PATIENT_QUEUE, waitingPerSeat: 40 },
-    stream: { keepAliveMs: KEEP_ALIVE_MS },
-    store: { url: relay.through(url), leaseMs: LEASE_MS, timeoutMs: TIMEOUT_MS },
-  };
-  const start = (): Promise<Sidecar> => Sidecar.start(t, { stub: true, config });
-  const made: Member = {
-    relay,
-    sidecar: await start(),
-    restart: async () => {
-      made.sidecar.child.kill('SIGKILL');
-      await made.sidecar.exited();
-      made.sidecar = await start();
-    },
-  };
-  return made;
-}
-
-const fleet = await Promise.all(['a', 'b', 'c'].map(member));
-const [a, b, c] = fleet as [Member, Member, Member];
+const config = {
+  ...(await chatOnly(32)),
+  keys: { file: join(dir, 'keys.json') },
+  queue: { ...PATIENT_QUEUE, waitingPerSeat: 40 },
+  stream: { keepAliveMs: KEEP_ALIVE_MS },
+  store: { url, leaseMs: LEASE_MS, timeoutMs: TIMEOUT_MS },
+};
+const fleet = await Promise.all(['a', 'b', 'c'].map((id) => fleetMember(t, server, join(dir, id), config)));
+const [a, b, c] = fleet as [FleetMember, FleetMember, FleetMember];
 
 async function rows(from: string): Promise<number> {
   return Number((await server.sql(`select count(*) as n from ra_sidecar.${from}`, database)).rows[0]?.['n']);
@@ -78,7 +60,7 @@ async function rows(from: string): Promise<number> {
 /** The places that count. */
 const PLACES = 'flight f join ra_sidecar.replica r on r.no = f.replica and r.epoch = f.epoch and f.request >= r.oldest';
 
-async function models({ sidecar }: Member, key: string): Promise<number> {
+async function models({ sidecar }: FleetMember, key: string): Promise<number> {
   const response = await fetch(`${sidecar.base}/models`, { headers: { authorization: `Bearer ${KEYS[key]}` } });
   await response.arrayBuffer();
   return response.status;
@@ -92,7 +74,7 @@ interface Begun {
   readonly leave: () => void;
 }
 
-async function slow({ sidecar }: Member, key: string): Promise<Begun> {
+async function slow({ sidecar }: FleetMember, key: string): Promise<Begun> {
   const leaving = new AbortController();
   const body = { model: CHAT, messages: [{ role: 'user', content: 'x' }], seed: STUB_JOB.hold, stream: true };
   const response = await sidecar.post('/chat/completions', body, { key: KEYS[key] ?? '', signal: leaving.signal });
@@ -113,7 +95,7 @@ async function over(what: string, from: string): Promise<void> {
 
 t.test(`${3 * BURST} requests on one key over three: ${BURST} are let in`, async (t) => {
   await joined();
-  const asked = Array.from({ length: 3 * BURST }, (_, i) => models(fleet[i % 3] as Member, 'burst'));
+  const asked = Array.from({ length: 3 * BURST }, (_, i) => models(fleet[i % 3] as FleetMember, 'burst'));
   const statuses = await Promise.all(asked);
   t.equal(count(statuses, 200), BURST);
   t.equal(count(statuses, 429), 2 * BURST);
@@ -123,7 +105,7 @@ t.test(`${3 * BURST} requests on one key over three: ${BURST} are let in`, async
 t.test('96 slow requests: 32 run; the places of one that is killed return with its lease', async (t) => {
   await joined();
   const own = await Promise.all(Array.from({ length: 8 }, () => slow(c, 'running')));
-  const others = await Promise.all(Array.from({ length: 88 }, (_, i) => slow(fleet[i % 2] as Member, 'running')));
+  const others = await Promise.all(Array.from({ length: 88 }, (_, i) => slow(fleet[i % 2] as FleetMember, 'running')));
   const begun = [...own, ...others];
   const running = begun.map(({ status }) => status);
   t.equal(count(running, 200), 32);
@@ -149,7 +131,7 @@ t.test(
   'one Idempotency-Key to three at once: one runs; killed after its close, the next start tells that it did',
   async (t) => {
     await joined();
-    const post = async ({ sidecar }: Member, name: string, tokens: number) => {
+    const post = async ({ sidecar }: FleetMember, name: string, tokens: number) => {
       const body = { model: CHAT, messages: [{ role: 'user', content: 'x' }], max_tokens: tokens };
       const headers = { 'Idempotency-Key': name };
       const response = await sidecar.post('/chat/completions', body, { key: KEYS['idempotent'] ?? '', headers });
@@ -219,23 +201,17 @@ t.test('stopped past its lease and continued: its places are given to others, th
 
 t.test('a network that drops, delays and half-opens: the limit holds, and no answer outlasts its time', async (t) => {
   await joined();
-  const faults = ['none', 'delay', 'hold', 'refuse', 'delay'] as const;
   const statuses: number[] = [];
   let longest = 0;
-  const ask = async (of: Member): Promise<void> => {
+  const ask = async (of: FleetMember): Promise<void> => {
     const from = performance.now();
     statuses.push(await models(of, 'network'));
     longest = Math.max(longest, performance.now() - from);
   };
   const from = Date.now();
   for (let round = 0; round < rounds({ short: 10, long: 60 }) && Date.now() - from < 50_000; round += 1) {
-    for (const [i, { relay }] of fleet.entries()) {
-      const fault = faults[(round * 2 + i * 3) % faults.length] ?? 'none';
-      if (relay.fault === 'hold') relay.deliver();
-      relay.fault = fault;
-      if (fault === 'refuse') relay.cut();
-    }
-    await Promise.all(Array.from({ length: 12 }, (_, i) => ask(fleet[i % 3] as Member)));
+    disturb(fleet, round);
+    await Promise.all(Array.from({ length: 12 }, (_, i) => ask(fleet[i % 3] as FleetMember)));
   }
   t.ok(longest < TIMEOUT_MS + SLACK_MS, `the longest took ${Math.round(longest)} ms`);
   t.strictSame(
@@ -243,12 +219,60 @@ t.test('a network that drops, delays and half-opens: the limit holds, and no ans
     [],
   );
   t.ok(count(statuses, 200) <= 60, `${count(statuses, 200)} of ${statuses.length} were let in`);
-  for (const { relay } of fleet) {
-    relay.deliver();
-    relay.cut();
-  }
+  calm(fleet);
   await eventually('what no answer was heard of is free', async () => {
     return (await rows(PLACES)) === 0;
   });
   t.pass('what no answer was heard of is free');
+});
+
+t.test('one quota over three, 512 requests at once: none passes it, nothing stays reserved', async (t) => {
+  await joined();
+  const body = { model: CHAT, messages: [{ role: 'user', content: 'x' }], max_tokens: 4 };
+  const answers = await Promise.all(
+    Array.from({ length: 512 }, async (_, i) => {
+      const { sidecar } = fleet[i % 3] as FleetMember;
+      const response = await sidecar.post('/chat/completions', body, { key: KEYS['quota'] ?? '' });
+      const { usage } = (await response.json()) as { usage?: { total_tokens: number } };
+      return { status: response.status, tokens: usage?.total_tokens ?? 0, headers: response.headers };
+    }),
+  );
+  const statuses = answers.map(({ status }) => status);
+  const each = Math.max(...answers.map(({ tokens }) => tokens));
+  t.equal(count(statuses, 200), Math.floor(QUOTA / each));
+  t.equal(count(statuses, 429), 512 - Math.floor(QUOTA / each));
+  await over('nothing stays reserved', 'token_flight');
+  const used = answers.reduce((sum, { tokens }) => sum + tokens, 0);
+  const counted = `(select day from ra_sidecar.token_stamp union all select tokens from ra_sidecar.token_total) s`;
+  const { rows: sums } = await server.sql(`select sum(day) as n from ${counted}`, database);
+  t.equal(Number(sums[0]?.['n']), used, 'the store has what was used');
+  const next = await a.sidecar.post('/chat/completions', { ...body, max_tokens: 300 }, { key: KEYS['quota'] ?? '' });
+  t.equal(next.status, 429);
+  t.equal(next.headers.get('x-ratelimit-limit-tokens'), `${QUOTA}`);
+  t.equal(next.headers.get('x-ratelimit-remaining-tokens'), `${QUOTA - used}`);
+  await next.arrayBuffer();
+});
+
+t.test('tokens that one had reserved when it was killed return with its lease; what it used counts', async (t) => {
+  await joined();
+  const own: Begun[] = [];
+  for (let status = 200; status === 200;) {
+    const one = await slow(c, 'reserved');
+    status = one.status;
+    own.push(one);
+  }
+  t.equal(own.length - 1, Math.floor(QUOTA / 270), 'with 256 tokens and a prompt each');
+  t.equal((await slow(a, 'reserved')).status, 429);
+  c.sidecar.child.kill('SIGKILL');
+  const from = performance.now();
+  let after: Begun | undefined;
+  await eventually('they return', async () => {
+    after = await slow(b, 'reserved');
+    return after.status === 200;
+  });
+  const ms = Math.round(performance.now() - from);
+  t.ok(ms < LEASE_MS + SLACK_MS, `after ${ms} ms`);
+  after?.leave();
+  await c.restart();
+  await over('all have ended', 'token_flight f join ra_sidecar.replica r on r.no = f.replica and r.epoch = f.epoch');
 });
