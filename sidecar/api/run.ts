@@ -143,9 +143,14 @@ function begin<P extends Params>(
   // For as long as the request lives, since a request whose engine was lost waits a second time. While it has a seat, `cancel`
   // only records when its caller left.
   const { gone } = context.exchange;
-  if (gone.aborted) ticket.cancel('disconnected');
-  else gone.addEventListener('abort', () => ticket.cancel('disconnected'));
-  context.onClose(() => ticket.cancel());
+  const leave = (): void => ticket.cancel('disconnected');
+  if (gone.aborted) leave();
+  else gone.addEventListener('abort', leave);
+  context.onClose(() => {
+    // All lines of a batch have one signal.
+    gone.removeEventListener('abort', leave);
+    ticket.cancel();
+  });
   return { kind: 'begun', context, services, prepared, promptKind: route.kind, usage, work, again, ticket };
 }
 

@@ -2,6 +2,7 @@
 import t from 'tap';
 import { PART_TOKENS } from '../../../sidecar/api/usage-session.js';
 import type { BatchRecord } from '../../../sidecar/batch/batch-store.js';
+import { AbortHandle } from '../../../sidecar/lib/abort.js';
 import { BatchHarness, line } from '../../support/batch-harness.js';
 import { ACME } from '../../support/in-process.js';
 
@@ -36,6 +37,23 @@ t.test('a window that ends while lines are checked leaves no answers, and no cou
   const batch = await harness.submit(lines(10));
   const ended = await harness.has(batch, 'expired');
   t.match(ended, { lines: 0, sums: { completed: 0, failed: 0 }, files: { output: false, error: false } });
+});
+
+t.test('a batch keeps nothing of its lines that have ended', async (t) => {
+  const listeners = new Set<() => void>();
+  const { addEventListener: add, removeEventListener: remove } = AbortHandle.prototype;
+  t.teardown(() => Object.assign(AbortHandle.prototype, { addEventListener: add, removeEventListener: remove }));
+  AbortHandle.prototype.addEventListener = function (type, fn) {
+    listeners.add(fn);
+    add.call(this, type, fn);
+  };
+  AbortHandle.prototype.removeEventListener = function (type, fn) {
+    listeners.delete(fn);
+    remove.call(this, type, fn);
+  };
+  const harness = await BatchHarness.start(t);
+  await harness.has(await harness.submit(lines(200)), 'completed');
+  t.ok(listeners.size < 20, `${listeners.size} listeners of 200 lines`);
 });
 
 t.test('without credit one line is tried each time, no further one begins, and callers see why', async (t) => {
