@@ -2,7 +2,9 @@
  * The lines of a batch's input, and their check before any of them runs: each by the contract of its route, as the route's own requests are.
  */
 import type { Caller } from '../access/identity.js';
-import type { BatchProblem } from '../batch/batch-store.js';
+import type { BatchProblem, BatchRecord } from '../batch/batch-store.js';
+import type { FileStore } from '../batch/file-store.js';
+import { DamagedPieces } from '../batch/pieces.js';
 import type { BatchEndpoint } from '../contracts/batch-schemas.js';
 import { parseBatchLine, type BatchLine } from '../contracts/batches.js';
 import type { Params } from '../contracts/requests.js';
@@ -39,20 +41,39 @@ export interface FileLine {
 
 const NEWLINE = 0x0a;
 
-/** The lines that are not blank, in order. */
+/** The lines of a batch's input that are not blank, in order. Throws {@link DamagedPieces} if it is damaged or missing. */
+export async function* inputOf(
+  files: FileStore,
+  { account, inputFile }: Pick<BatchRecord, 'account' | 'inputFile'>,
+): AsyncGenerator<FileLine> {
+  const record = files.find(account, inputFile) ?? files.held(inputFile);
+  const reader = record && (await files.read(record));
+  if (!record || !reader) throw new DamagedPieces('the input file of a batch is missing');
+  try {
+    yield* linesOf(reader.contents(record.bytes));
+  } finally {
+    await reader.close();
+  }
+}
+
+/** The lines that are not blank, in order. What it read of the pieces is overwritten. */
 export async function* linesOf(pieces: AsyncIterable<Uint8Array>): AsyncGenerator<FileLine> {
   let number = 1;
-  let parts: Uint8Array[] = [];
+  const parts: Uint8Array[] = [];
   let length = 0;
+  const overwriteParts = (): void => {
+    for (const part of parts.splice(0)) part.fill(0);
+  };
   const line = (): FileLine | undefined => {
     const bytes = length > LINE_BYTES ? undefined : Buffer.concat(parts);
-    [parts, length] = [[], 0];
+    overwriteParts();
+    length = 0;
     return bytes !== undefined && isBlank(bytes) ? undefined : { number, bytes };
   };
   const add = (part: Uint8Array): void => {
     length += part.length;
-    if (length <= LINE_BYTES) parts.push(part);
-    else parts = [];
+    parts.push(part);
+    if (length > LINE_BYTES) overwriteParts();
   };
   for await (const piece of pieces) {
     let from = 0;

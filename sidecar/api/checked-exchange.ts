@@ -116,8 +116,8 @@ class CheckedExchange implements Exchange {
     return this.#inner.body(limitBytes);
   }
 
-  receive(limitBytes: number): Promise<Uint8Array | WholeBody | BodyEnd> {
-    return this.#inner.receive(limitBytes);
+  receive(limitBytes: number, after?: Promise<unknown>): Promise<Uint8Array | WholeBody | BodyEnd> {
+    return this.#inner.receive(limitBytes, after);
   }
 
   file(file: FileBody): Promise<void> {

@@ -3,7 +3,7 @@
  * other account there is no such file. Only served where `batch.store` is set.
  */
 import { mayUse, type Caller } from '../access/identity.js';
-import { FILE_BYTES, type FileRecord, type FileStore, type NewFile, type NoRoom } from '../batch/file-store.js';
+import { FILE_BYTES, type FileRecord, type FileStore, type NewFile } from '../batch/file-store.js';
 import { LEAST_LIFE_S, MOST_LIFE_S } from '../contracts/batch-schemas.js';
 import { contractError, type ContractError } from '../domain/errors.js';
 import type { Exchange } from '../http/exchange.js';
@@ -173,21 +173,17 @@ async function create(call: BatchCall): Promise<BatchAnswer> {
 
 async function upload({ exchange, context, caller, batch: { files } }: BatchCall): Promise<BatchAnswer> {
   let file: NewFile | undefined;
-  let refused: NoRoom | undefined;
   try {
-    const form = await readForm(exchange, FILE_BYTES, async (piece) => {
-      file ??= await files.create(caller.account);
-      refused = await file.append(piece);
-      return refused === undefined;
-    });
+    file = await files.create(caller.account);
+    const form = await readForm(exchange, FILE_BYTES, file);
     if (form.kind === 'gone') return { kind: 'cancelled' };
     if (form.kind === 'too-large') return failed(refusals.tooLarge(FILE_BYTES));
     if (form.kind === 'silent') return failed(refusals.silentBody());
     if (form.kind === 'no-room') return failed(refusals.noRoom());
-    if (form.kind === 'stopped') return failed(refusals.noFileRoom(refused ?? 'store'));
+    if (form.kind === 'stopped') return failed(refusals.noFileRoom(form.refusal));
     const problem = form.kind === 'malformed' ? refusals.malformedForm() : problemOf(form.fields);
     if (problem) return failed(problem);
-    if (form.kind === 'malformed' || file === undefined)
+    if (form.kind === 'malformed' || file.pieces.contentBytes === 0)
       return failed(refusals.badQuery('file', 'must be a file that is not empty'));
     const lifeS = Number(form.fields.get(SECONDS) ?? MOST_LIFE_S);
     const name = (form.filename ?? '').slice(0, NAME_CHARACTERS);

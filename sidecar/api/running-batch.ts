@@ -20,12 +20,15 @@ import { Answers, type AnswersOptions, type BatchSums, type RecordedUsage } from
 import {
   BATCH_LINES,
   callerOf,
+  NO_SUMS,
+  UNREADABLE,
   type BatchChange,
   type BatchProblem,
   type BatchRecord,
   type BatchStore,
 } from '../batch/batch-store.js';
 import type { FileStore } from '../batch/file-store.js';
+import { DamagedPieces } from '../batch/pieces.js';
 import type { BatchEndpoint } from '../contracts/batch-schemas.js';
 import { parseBatchLine, type BatchLine } from '../contracts/batches.js';
 import type { ContractError, ErrorCode } from '../domain/errors.js';
@@ -33,7 +36,7 @@ import { NO_TOKENS } from '../domain/money.js';
 import { CLASS_WEIGHTS } from '../domain/service-class.js';
 import { AbortHandle } from '../lib/abort.js';
 import type { Clock } from '../lib/clock.js';
-import { LineCheck, linesOf, NO_ROOM, type FileLine } from './batch-check.js';
+import { inputOf, LineCheck, NO_ROOM } from './batch-check.js';
 import { answerLine, errorLine, ItemExchange, unsentLine, type BatchAttempt } from './batch-item.js';
 import { BatchGate, pause, type BatchSlots, type Turn } from './batch-slots.js';
 import { CHAT } from './chat.js';
@@ -191,9 +194,12 @@ export class RunningBatch {
       if (this.#why === 'closing' || this.#why === 'leaving') await answers.mark();
       else await this.#finish(answers);
     } catch (fault) {
+      const isClosing = this.#why === 'closing';
       this.stop('closing');
       await Promise.all(this.#items);
-      throw fault;
+      if (isClosing || !(fault instanceof DamagedPieces)) throw fault;
+      this.#options.onFault(fault);
+      await this.#lose();
     } finally {
       cancelExpiry();
       marking();
@@ -230,7 +236,7 @@ export class RunningBatch {
     );
     let lines = 0;
     let since = performance.now();
-    for await (const line of this.#input()) {
+    for await (const line of inputOf(this.#options.files, this.#record)) {
       if (this.#stopped.aborted || problems.length >= MOST_PROBLEMS) break;
       lines += 1;
       if (lines > BATCH_LINES) {
@@ -256,21 +262,9 @@ export class RunningBatch {
     return false;
   }
 
-  async *#input(): AsyncGenerator<FileLine> {
-    const { files } = this.#options;
-    const record = files.find(this.#record.account, this.#record.inputFile) ?? files.held(this.#record.inputFile);
-    const reader = record && (await files.read(record));
-    if (!record || !reader) throw new Error('the input file of a batch is missing');
-    try {
-      yield* linesOf(reader.contents(record.bytes));
-    } finally {
-      await reader.close();
-    }
-  }
-
   async #runLines(answers: Answers): Promise<void> {
     if (this.#leaving.aborted) return;
-    for await (const line of this.#input()) {
+    for await (const line of inputOf(this.#options.files, this.#record)) {
       if (answers.has(line.number) || line.bytes === undefined) continue;
       const parsed = parseBatchLine(line.bytes);
       line.bytes.fill(0);
@@ -347,7 +341,7 @@ export class RunningBatch {
   async #attempt(answers: Answers, line: number, { customId, body }: BatchLine, part?: number): Promise<AttemptEnd> {
     const services = this.#options.services();
     if (!this.#mayCall(services)) return { kind: 'stopped' };
-    const lack = await this.#options.files.roomFor(this.account, 1, 0);
+    const lack = this.#options.files.roomFor(this.account, 1, 0);
     if (lack !== undefined) {
       this.#gate.pause(STORE_PAUSE_MS, problemOf(refusals.noFileRoom(lack)));
       return { kind: 'waits' };
@@ -428,7 +422,6 @@ export class RunningBatch {
 
   /** All lines have ended, or the batch stops for good. */
   async #finish(answers: Answers): Promise<void> {
-    const { files } = this.#options;
     // A start that finds it finalizing does nothing else.
     const isExpired = this.#why === 'expired' && this.#record.status !== 'finalizing';
     if (isExpired) await this.#expireLines(answers);
@@ -436,6 +429,21 @@ export class RunningBatch {
     const isCancelled = this.#why === 'cancelled';
     if (!isCancelled && !isExpired && this.#record.status !== 'finalizing')
       await this.#change({ status: 'finalizing' });
+    await this.#endWith(answers, {
+      status: isCancelled ? 'cancelled' : isExpired ? 'expired' : 'completed',
+      ...(this.#denied && { problems: [this.#denied] }),
+    });
+  }
+
+  /** Its input, or the answers so far, cannot be read any more, and never will be: it ends with the answers that there are. */
+  async #lose(): Promise<void> {
+    const change = { status: 'failed', problems: [UNREADABLE] } as const;
+    if (this.#answers) await this.#endWith(this.#answers, change);
+    else await this.#ended({ ...change, sums: NO_SUMS });
+  }
+
+  async #endWith(answers: Answers, change: BatchChange): Promise<void> {
+    const { files } = this.#options;
     const { bytes, sums } = answers;
     await answers.finish();
     const until = Math.floor(this.#now() / 1000) + this.#record.outputLifeS;
@@ -444,10 +452,9 @@ export class RunningBatch {
     await files.close(errorFile, bytes.failed, until);
     const { completed, failed, used, picodollars } = sums;
     await this.#ended({
-      status: isCancelled ? 'cancelled' : isExpired ? 'expired' : 'completed',
+      ...change,
       sums: { completed, failed, used, picodollars: String(picodollars) },
       files: { output: bytes.completed > 0, error: bytes.failed > 0 },
-      ...(this.#denied && { problems: [this.#denied] }),
     });
   }
 
@@ -455,7 +462,7 @@ export class RunningBatch {
   async #expireLines(answers: Answers): Promise<void> {
     if (this.#record.lines === 0) return;
     let group: Promise<void>[] = [];
-    for await (const line of this.#input()) {
+    for await (const line of inputOf(this.#options.files, this.#record)) {
       if (answers.has(line.number) || line.bytes === undefined) continue;
       const parsed = parseBatchLine(line.bytes);
       if (parsed.kind === 'ok') group.push(this.#keepError(answers, line.number, unsentLine(parsed.request.customId)));
@@ -474,7 +481,8 @@ export class RunningBatch {
     this.#isDone = true;
     const { inputFile, outputFile, errorFile } = this.#record;
     files.release(inputFile);
-    if (change.status !== 'failed') return;
+    // Otherwise they are its caller's.
+    if (change.files !== undefined) return;
     for (const id of [outputFile, errorFile]) await files.remove(id);
   }
 }

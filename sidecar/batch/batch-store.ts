@@ -21,7 +21,7 @@ import { Records, type StoredRecord, type Vault } from './records.js';
 /** Lines of one batch. */
 export const BATCH_LINES = 100_000;
 
-/** Batches of one account that have not ended, and that are remembered. */
+/** Batches of one account that have not ended, and all of them; a new one takes the place of the oldest that has ended. */
 export const ACCOUNT_OPEN = 10;
 const ACCOUNT_BATCHES = 1000;
 
@@ -183,7 +183,10 @@ export class BatchStore {
 
   async #create(caller: Caller, request: BatchRequest, position: Position): Promise<BatchRecord | undefined> {
     const { account } = caller;
-    if (this.unfinished().filter((record) => record.account === account).length >= ACCOUNT_OPEN) return undefined;
+    const own = this.list(account);
+    if (own.filter((record) => !hasEnded(record)).length >= ACCOUNT_OPEN) return undefined;
+    for (const record of own.filter(hasEnded).slice(ACCOUNT_BATCHES - ACCOUNT_OPEN))
+      await this.#records.remove(record.id);
     const { files, vault } = this.#options;
     const id = `batch_${randomBytes(16).toString('hex')}`;
     const [createdAt, never] = [this.#now, Number.MAX_SAFE_INTEGER];
@@ -265,24 +268,27 @@ export class BatchStore {
     });
   }
 
-  /** Removes records that are too old, or too many. */
+  /** Removes records that are too old. */
   async #sweep(): Promise<void> {
-    const counts = new Map<string, number>();
-    for (const record of this.list()) {
-      const count = (counts.get(record.account) ?? 0) + 1;
-      counts.set(record.account, count);
-      const isOld = record.createdAt + WINDOW_S + KEPT_S < this.#now;
-      if (hasEnded(record) && (isOld || count > ACCOUNT_BATCHES)) await this.#records.remove(record.id);
-    }
+    for (const record of this.list())
+      if (hasEnded(record) && record.createdAt + WINDOW_S + KEPT_S < this.#now) await this.#records.remove(record.id);
   }
 }
 
-const NO_SUMS = { completed: 0, failed: 0, used: NO_TOKENS, picodollars: '0' } as const;
+export const NO_SUMS = { completed: 0, failed: 0, used: NO_TOKENS, picodollars: '0' } as const;
 
 const CONTENT_LOST: BatchProblem = {
   code: 'content_lost',
   message:
     'The server was restarted and keeps files in memory alone (batch.store). Store the file again and begin a new batch.',
+  param: null,
+  line: null,
+};
+
+/** Of a batch whose content is damaged or missing. */
+export const UNREADABLE: BatchProblem = {
+  code: 'content_lost',
+  message: 'What was stored of the batch cannot be read any more. Store the file again and begin a new batch.',
   param: null,
   line: null,
 };

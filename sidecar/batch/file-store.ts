@@ -11,11 +11,12 @@
  * can be read after this process has ended.
  */
 import { randomBytes } from 'node:crypto';
-import { lstat, mkdir, readdir, rm, stat, statfs } from 'node:fs/promises';
+import { statfsSync } from 'node:fs';
+import { lstat, mkdir, readdir, rm, stat } from 'node:fs/promises';
 import { freemem } from 'node:os';
 import { join } from 'node:path';
 import type { Clock } from '../lib/clock.js';
-import { PieceFile, type PieceHead } from './pieces.js';
+import { DamagedPieces, PieceFile, type PieceHead } from './pieces.js';
 import { Records, type StoredRecord, type Vault } from './records.js';
 
 /** The longest file, bytes, and the most bytes and files of one account. */
@@ -23,7 +24,7 @@ export const FILE_BYTES = 512 * 1024 * 1024;
 export const ACCOUNT_BYTES = 2 * 1024 * 1024 * 1024;
 export const ACCOUNT_FILES = 1000;
 
-/** An upload's content is made durable each time that so many bytes were written, so that no call has to write a whole file to the disk. */
+/** An upload is made durable when so many bytes were written since the last time, so that no call has to write a whole file to the disk. */
 const SYNC_BYTES = 16 * 1024 * 1024;
 
 /** How often it is looked which files' time is over, ms. */
@@ -144,24 +145,28 @@ export class FileStore {
     return new NewFile(this, id, account, key, pieces);
   }
 
-  /** Why an account may not store so many bytes more, and so many files; undefined if it may. Rejects with the system's error. */
-  async roomFor(account: string, bytes: number, files = 1): Promise<NoRoom | undefined> {
+  /** Why an account may not store so many bytes more, and so many files; undefined if it may. Throws the system's error. */
+  roomFor(account: string, bytes: number, files = 1): NoRoom | undefined {
     const own = this.#used.get(account) ?? { bytes: 0, files: 0 };
     if (own.bytes + bytes > ACCOUNT_BYTES || own.files + files > ACCOUNT_FILES) return 'account';
-    return this.#bytes + bytes > this.#options.maxBytes || !(await this.#hasSpace()) ? 'store' : undefined;
+    return this.#bytes + bytes > this.#options.maxBytes || !this.#hasSpace() ? 'store' : undefined;
   }
 
-  /** Whether the disk, or the memory, has room for more. Rejects with the system's error. */
-  async #hasSpace(): Promise<boolean> {
-    const { bavail, bsize } = await statfs(this.#options.contentDir);
+  /** Whether the disk, or the memory, has room for more. Throws the system's error. */
+  #hasSpace(): boolean {
+    const { bavail, bsize } = statfsSync(this.#options.contentDir);
     if (!this.#options.isMemory) return bavail * bsize > RESERVE_BYTES;
     return bavail > 0 && freemem() > RESERVE_BYTES;
   }
 
   /** Opens a ready file for reading; the caller closes it. Undefined if it was deleted meanwhile. */
   async read(record: FileRecord): Promise<PieceFile | undefined> {
-    if (this.#records.get(record.id) === undefined) return undefined;
-    return await PieceFile.read(this.#contentOf(record.id), this.#keyOf(record));
+    try {
+      if (this.has(record.id)) return await PieceFile.read(this.#contentOf(record.id), this.#keyOf(record));
+    } catch (error) {
+      if (this.has(record.id)) throw error;
+    }
+    return undefined;
   }
 
   /** Begins a file that a batch appends to, with its record. */
@@ -181,7 +186,7 @@ export class FileStore {
   /** Opens it. `found` is called for each piece that it has. Rejects if it is not there. */
   async continue(id: string, found: (head: PieceHead) => void): Promise<PieceFile> {
     const record = this.#records.get(id);
-    if (record === undefined) throw new Error('a stored file is missing');
+    if (record === undefined) throw new DamagedPieces('a stored file is missing');
     const file = await PieceFile.continue(this.#contentOf(id), this.#keyOf(record), found);
     this.#counts(record.account, id, file.contentBytes);
     return file;
@@ -329,6 +334,10 @@ export class NewFile {
   readonly pieces: PieceFile;
   readonly #store: FileStore;
   #counted = 0;
+  #unsynced = 0;
+  #pending: Promise<unknown> | undefined;
+  /** Kept, since the system names a failure to make content durable once. */
+  #fault: unknown;
   #over = false;
 
   constructor(store: FileStore, id: string, account: string, key: Uint8Array, pieces: PieceFile) {
@@ -341,22 +350,37 @@ export class NewFile {
   }
 
   /**
-   * Appends content, at most a piece, which is overwritten then. Resolves with why it is not taken, or undefined. Rejects with the system's
-   * error.
+   * Appends content, at most a piece, before it returns, and overwrites it then. Returns why it is not taken, or undefined. Throws the
+   * system's error, also of what is {@link pending}.
    */
-  async append(content: Uint8Array): Promise<NoRoom | undefined> {
-    const refused = await this.#store.roomFor(this.account, content.length, 0);
+  append(content: Uint8Array): NoRoom | undefined {
+    if (this.#fault !== undefined) throw this.#fault as Error;
+    const refused = this.#store.roomFor(this.account, content.length, 0);
     if (refused !== undefined) return refused;
     this.#store.grows(this.account, content.length, 0);
-    const isSynced = (this.#counted % SYNC_BYTES) + content.length >= SYNC_BYTES;
     this.#counted += content.length;
-    await this.pieces.append([{ content, state: 'kept' }], isSynced);
+    this.pieces.appendSync({ content, state: 'kept' });
     content.fill(0);
+    this.#unsynced += content.length;
+    if (this.#unsynced >= SYNC_BYTES && !this.#pending) {
+      this.#unsynced = 0;
+      this.#pending = this.pieces
+        .sync()
+        .catch((fault: unknown) => (this.#fault = fault))
+        .finally(() => (this.#pending = undefined));
+    }
     return undefined;
+  }
+
+  /** Set while a part of what was appended is made durable. Never rejects. */
+  get pending(): Promise<unknown> | undefined {
+    return this.#pending;
   }
 
   /** Writes its record: it is ready. */
   async finish(about: { readonly name: string; readonly lifeS: number }): Promise<FileRecord> {
+    await this.#pending;
+    if (this.#fault !== undefined) throw this.#fault as Error;
     await this.pieces.finish();
     const record = await this.#store.finish(this, about);
     this.#over = true;

@@ -14,7 +14,7 @@
  * A crash leaves at most an incomplete piece at the end, which `open` truncates.
  */
 import { createCipheriv, createDecipheriv, randomBytes } from 'node:crypto';
-import { constants } from 'node:fs';
+import { constants, writeSync } from 'node:fs';
 import { open, type FileHandle } from 'node:fs/promises';
 import type { TokenCounts } from '../domain/money.js';
 
@@ -68,7 +68,7 @@ export interface PieceHead extends PieceFacts {
   readonly index: number;
 }
 
-/** An encrypted file that was damaged or cut. */
+/** An encrypted file that was damaged or cut, or is missing. */
 export class DamagedPieces extends Error {
   override readonly name = 'DamagedPieces';
 }
@@ -95,12 +95,12 @@ export class PieceFile {
 
   /** Opens a file for reading alone. */
   static async read(path: string, key: Uint8Array): Promise<PieceFile> {
-    return new PieceFile(await open(path, constants.O_RDONLY), key);
+    return new PieceFile(await openPresent(path, constants.O_RDONLY), key);
   }
 
   /** Opens a file that grows on, after its last complete piece. `found` is called for each piece. */
   static async continue(path: string, key: Uint8Array, found: (head: PieceHead) => void): Promise<PieceFile> {
-    const file = new PieceFile(await open(path, constants.O_RDWR), key);
+    const file = new PieceFile(await openPresent(path, constants.O_RDWR), key);
     for await (const head of file.heads()) {
       found(head);
       file.#end = endOf(head);
@@ -117,10 +117,9 @@ export class PieceFile {
   }
 
   /**
-   * Appends pieces. Resolves with their offsets once they are durable; with `isSynced` false once they are written, and `finish` makes them
-   * durable. After a failure the next call writes over what was left.
+   * Appends pieces. Resolves with their offsets once they are durable. After a failure the next call writes over what was left.
    */
-  async append(pieces: readonly Piece[], isSynced = true): Promise<number[]> {
+  async append(pieces: readonly Piece[]): Promise<number[]> {
     let at = this.#end;
     const offsets: number[] = [];
     const parts: Uint8Array[] = [];
@@ -131,11 +130,34 @@ export class PieceFile {
       for (const { length } of sealed) at += length;
     });
     await this.#write(parts, this.#end);
-    if (isSynced) await this.#handle.datasync();
+    await this.sync();
     this.#end = at;
     this.#count += pieces.length;
     for (const { content } of pieces) this.#contentBytes += content.length;
     return offsets;
+  }
+
+  /**
+   * Appends a piece before it returns; {@link sync} and {@link finish} make it durable. Throws the system's error, after which the next call
+   * writes over what was left.
+   */
+  appendSync(piece: Piece): void {
+    let at = this.#end;
+    for (const part of this.#seal(piece, this.#count))
+      for (let rest: Uint8Array = part; rest.length > 0;) {
+        const written = writeSync(this.#handle.fd, rest, 0, rest.length, at);
+        if (written === 0) throw new Error('nothing was written');
+        rest = rest.subarray(written);
+        at += written;
+      }
+    this.#end = at;
+    this.#count += 1;
+    this.#contentBytes += piece.content.length;
+  }
+
+  /** Makes durable what was written before. */
+  async sync(): Promise<void> {
+    await this.#handle.datasync();
   }
 
   /** Sets the states of pieces; durable once it resolves. */
@@ -251,6 +273,15 @@ export class PieceFile {
       if (bytesWritten === 0) throw new Error('nothing was written');
       done += bytesWritten;
     }
+  }
+}
+
+async function openPresent(path: string, flags: number): Promise<FileHandle> {
+  try {
+    return await open(path, flags);
+  } catch (error) {
+    if ((error as NodeJS.ErrnoException).code !== 'ENOENT') throw error;
+    throw new DamagedPieces('an encrypted file is missing');
   }
 }
 

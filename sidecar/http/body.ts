@@ -1,4 +1,5 @@
 import type { Clock } from '../lib/clock.js';
+import { MUCH_BYTES, PART_BYTES, StreamedParts } from './streamed-parts.js';
 
 const NO_BYTES = new Uint8Array(0);
 
@@ -28,18 +29,6 @@ const SILENT_CHUNKS_MS = 6000;
 
 /** The longest time of a body that is read as it arrives, ms: 512 MiB at 1.2 Mbit/s. */
 const STREAM_MS = 3_600_000;
-
-/**
- * What waits at most of a body that is read as it arrives, and the bytes of one buffer of it. uSockets reads on, paused or not, while each
- * read fills its 512 KiB: what the kernel has received (some MiB, bounded by `net.ipv4.tcp_rmem`) comes in one go, and more from a sender that
- * fills the socket faster than it is read, as OpenAI's client for Node on the same host does. The bound leaves a part of `bodies.totalBytes` to
- * other requests.
- */
-const STREAM_BYTES = 256 * 1024 * 1024;
-const STREAM_PART_BYTES = 512 * 1024;
-
-/** Buffers of such a body that are kept though nothing waits in them: 4 MiB. */
-const SPARE_PARTS = 8;
 
 /** The memory of all bodies. A part is reserved for short ones, so that a few long ones cannot exclude all others. */
 export class BodyBudget {
@@ -224,6 +213,8 @@ export class BodyReader {
   #pieces: StreamedParts | undefined;
   #taken = 0;
   #wakes: (() => void) | undefined;
+  /** It is woken once more than so many bytes wait. */
+  #wakesOver = 0;
   #cancelTimer: (() => void) | undefined;
   /** When the last chunk of a chunked body came, or `read` was called. */
   #lastChunkAt = 0;
@@ -257,9 +248,11 @@ export class BodyReader {
     return this.#taken + this.#length;
   }
 
-  /** Adds uWS's chunk, which is copied, since its memory is only valid during this call. */
+  /** Adds uWS's chunk, which is copied, since its memory is only valid during this call; there it is overwritten. */
   push(chunk: ArrayBuffer, last: boolean): void {
-    if (this.#refusal === undefined) this.#keep(new Uint8Array(chunk));
+    const bytes = new Uint8Array(chunk);
+    if (this.#refusal === undefined) this.#keep(bytes);
+    bytes.fill(0);
     if (this.#declared === undefined) this.#lastChunkAt = this.#clock.now();
     if (last) {
       this.#cancelTimer?.();
@@ -272,25 +265,30 @@ export class BodyReader {
     } else if (this.#refusal === undefined) {
       this.#cancelTimer ??= this.#clock.after(this.#maxMs, () => this.#source.close());
       // Not at each chunk: a connection that goes on is given 10 s anew, and then no rate would be asked of a slow one.
-      const most = this.#pieces ? STREAM_PART_BYTES : this.#limit === undefined ? EARLY_BYTES : Infinity;
+      const most = this.#pieces ? PART_BYTES : this.#limit === undefined ? EARLY_BYTES : Infinity;
       if (this.#length > most) this.#pause();
-      this.#wake();
+      if (this.#length > this.#wakesOver) this.#wake();
     }
   }
 
   /**
    * What has arrived next, in place of `read`: for a body that is never whole in memory. Call it again once it has settled. While more
-   * than {@link STREAM_PART_BYTES} wait, the connection is paused; where more than {@link STREAM_BYTES} come all the same, the body is
-   * refused. `limit`: bytes of the whole body.
+   * than {@link PART_BYTES} wait, the connection is paused. Each piece has a turn of the event loop of its own, after `after` has settled;
+   * where more than {@link MUCH_BYTES} wait nevertheless (streamed-parts.ts says why), it is handed out at once. `limit`: bytes of the whole
+   * body.
    */
-  async next(limit: number): Promise<Uint8Array | WholeBody | BodyEnd> {
+  async next(limit: number, after?: Promise<unknown>): Promise<Uint8Array | WholeBody | BodyEnd> {
     if (this.#limit === undefined) this.#stream(limit);
     // uWS gives an empty chunk with a head that came alone.
     while (this.#refusal === undefined && this.#length === 0 && this.#receivedAt === undefined) {
-      const more = new Promise<void>((resolve) => (this.#wakes = resolve));
+      const more = this.#over(0);
       this.#lastChunkAt = this.#clock.now();
       this.#unpause();
       await more;
+    }
+    if (this.#refusal === undefined && this.#length > 0 && this.#length <= MUCH_BYTES) {
+      const turn = new Promise((resolve) => setImmediate(resolve));
+      await Promise.race([this.#over(MUCH_BYTES), Promise.allSettled([turn, after])]);
     }
     if (this.#refusal !== undefined) return this.#refusal;
     const piece = this.#pieces?.take();
@@ -304,7 +302,7 @@ export class BodyReader {
     this.#limit = limit;
     if (this.#refusal === undefined && Math.max(this.#declared ?? 0, this.#length) > limit) this.#refuse('too-large');
     if (this.#refusal !== undefined) return;
-    this.#pieces = new StreamedParts(this.#budget, this.#declared);
+    this.#pieces = new StreamedParts(this.#budget);
     const isKept = this.#pieces.add(this.#buffer.subarray(0, this.#length));
     this.#budget.release(this.#buffer.fill(0).length);
     this.#buffer = NO_BYTES;
@@ -315,6 +313,12 @@ export class BodyReader {
     if (this.#declared !== undefined) return;
     this.#lastChunkAt = this.#clock.now();
     this.#watchSilence();
+  }
+
+  /** Resolves once more than so many bytes wait, or no more come. */
+  #over(bytes: number): Promise<void> {
+    this.#wakesOver = bytes;
+    return new Promise((resolve) => (this.#wakes = resolve));
   }
 
   #wake(): void {
@@ -357,7 +361,8 @@ export class BodyReader {
   /** A chunk sets no timer: the one that is set looks when the last chunk came. */
   #watchSilence(ms = SILENT_CHUNKS_MS): void {
     this.#cancelSilence = this.#clock.after(ms, () => {
-      const leftMs = this.#lastChunkAt + SILENT_CHUNKS_MS - this.#clock.now();
+      // While it is paused nothing can come.
+      const leftMs = this.#paused ? SILENT_CHUNKS_MS : this.#lastChunkAt + SILENT_CHUNKS_MS - this.#clock.now();
       if (leftMs <= 0) this.#refuse('silent');
       else this.#watchSilence(leftMs);
     });
@@ -424,73 +429,6 @@ export class BodyReader {
     if (!this.#paused) return;
     this.#paused = false;
     this.#source.resume();
-  }
-}
-
-/**
- * What waits of a body that is read as it arrives, in buffers that are filled again and again: memory that was never written takes longer to
- * write than uSockets takes for the next read, which then finds as much again (see {@link STREAM_BYTES}).
- */
-class StreamedParts {
-  readonly #budget: BodyBudget;
-  readonly #declared: number | undefined;
-  readonly #partBytes: number;
-  readonly #filled: { readonly buffer: Uint8Array; length: number }[] = [];
-  readonly #spare: Uint8Array[] = [];
-  /** Bytes of all buffers, which the budget counts. */
-  #bytes = 0;
-
-  constructor(budget: BodyBudget, declared: number | undefined) {
-    this.#budget = budget;
-    this.#declared = declared;
-    this.#partBytes = Math.min(STREAM_PART_BYTES, declared ?? Infinity);
-  }
-
-  /** Copies a chunk. Returns false if there is no room for all of it. */
-  add(chunk: Uint8Array): boolean {
-    for (let rest = chunk; rest.length > 0;) {
-      let last = this.#filled.at(-1);
-      if (last === undefined || last.length === last.buffer.length) {
-        const buffer = this.#spare.pop() ?? this.#newBuffer();
-        if (buffer === undefined) return false;
-        last = { buffer, length: 0 };
-        this.#filled.push(last);
-      }
-      const part = rest.subarray(0, last.buffer.length - last.length);
-      last.buffer.set(part, last.length);
-      last.length += part.length;
-      rest = rest.subarray(part.length);
-    }
-    return true;
-  }
-
-  /** A copy of the oldest part, which is overwritten here; undefined if none waits. */
-  take(): Uint8Array | undefined {
-    const first = this.#filled.shift();
-    if (first === undefined) return undefined;
-    const { buffer, length } = first;
-    const piece = buffer.slice(0, length);
-    buffer.fill(0, 0, length);
-    if (this.#spare.length < SPARE_PARTS) this.#spare.push(buffer);
-    else {
-      this.#bytes -= buffer.length;
-      this.#budget.release(buffer.length);
-    }
-    return piece;
-  }
-
-  /** Nothing of it is needed any more. */
-  free(): void {
-    for (const { buffer, length } of this.#filled) buffer.fill(0, 0, length);
-    this.#budget.release(this.#bytes);
-  }
-
-  #newBuffer(): Uint8Array | undefined {
-    const bytes = this.#partBytes;
-    const needed = this.#bytes + bytes;
-    if (needed > STREAM_BYTES || !this.#budget.take(bytes, Math.max(needed, this.#declared ?? 0))) return undefined;
-    this.#bytes = needed;
-    return new Uint8Array(bytes);
   }
 }
 

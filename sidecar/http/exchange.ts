@@ -47,9 +47,10 @@ export interface Exchange {
   body(limitBytes: number): Promise<BodyResult>;
   /**
    * The next piece of the body, in place of `body`: for bodies that are never whole in memory. The connection is paused while more
-   * than half a mebibyte waits for the caller. Call it again once it has settled, until it has not resolved with bytes.
+   * than half a mebibyte waits for the caller. Call it again once it has settled, until it has not resolved with bytes. `after`: until
+   * it settles the next piece is not asked for, unless so much waits that memory would fill: then the sender is faster than what reads.
    */
-  receive(limitBytes: number): Promise<Uint8Array | WholeBody | BodyEnd>;
+  receive(limitBytes: number, after?: Promise<unknown>): Promise<Uint8Array | WholeBody | BodyEnd>;
   /** Answers with a whole body. CORS and x-request-id are added. */
   reply(reply: Reply): void;
   /** Answers with an error of the catalogue and its headers. `headers` adds to them. */

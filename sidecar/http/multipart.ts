@@ -13,33 +13,41 @@ const FIELD_BYTES = 1024;
 const NAME_BYTES = 200;
 const ENVELOPE_BYTES = 64 * 1024;
 
-/** Takes the pieces of a file, at most a mebibyte each, which are valid until it resolves: with false if no more is wanted. */
-export type FileTaker = (piece: Uint8Array) => Promise<boolean>;
+/** Takes a file. */
+export interface FileTaker<Refusal> {
+  /** The next piece, at most a mebibyte, which is valid during the call. Returns why no more is wanted, or undefined. */
+  append(piece: Uint8Array): Refusal | undefined;
+  /** Set while what was taken becomes durable: until it settles no more is asked of the sender. */
+  readonly pending: Promise<unknown> | undefined;
+}
 
 type Sender = Pick<Exchange, 'head' | 'receive'>;
 
-export type Form =
+export type Form<Refusal> =
   | { readonly kind: 'form'; readonly fields: ReadonlyMap<string, string>; readonly filename: string | undefined }
   /** It is no form, or its file is not in the field `file`. */
   | { readonly kind: 'malformed' }
-  /** {@link FileTaker} wanted no more. */
-  | { readonly kind: 'stopped' }
+  | { readonly kind: 'stopped'; readonly refusal: Refusal }
   | BodyEnd;
 
 /**
- * Reads a form. Its file's pieces go to `take`, one at a time; meanwhile nothing more is received. `mostBytes`: of the file. Rejects with
- * what `take` rejects with. However it settles, no call of `take` runs then, and none follows.
+ * Reads a form, whose file goes to `taker` in the turn of the event loop in which it arrives. `mostBytes`: of the file. Rejects with what
+ * `append` throws. Once it has settled, no call of `append` follows.
  */
-export async function readForm(from: Sender, mostBytes: number, take: FileTaker): Promise<Form> {
+export async function readForm<Refusal>(
+  from: Sender,
+  mostBytes: number,
+  taker: FileTaker<Refusal>,
+): Promise<Form<Refusal>> {
   // The memory of what was received, which no one else uses: its content is overwritten once it was passed on.
   const own = new WeakSet<ArrayBufferLike>();
-  const reading = await openForm(from.head.header('content-type') ?? '', mostBytes, own, take);
+  const reading = await openForm(from.head.header('content-type') ?? '', mostBytes, own, taker);
   if (reading === undefined) return { kind: 'malformed' };
   const { busboy, result, isOver, stop } = reading;
   let last: Uint8Array | undefined;
   try {
     while (!isOver()) {
-      const received = await from.receive(mostBytes + ENVELOPE_BYTES);
+      const received = await from.receive(mostBytes + ENVELOPE_BYTES, taker.pending);
       if (received instanceof Uint8Array) {
         last = received;
         own.add(received.buffer);
@@ -58,7 +66,12 @@ export async function readForm(from: Sender, mostBytes: number, take: FileTaker)
   }
 }
 
-async function openForm(type: string, mostBytes: number, own: WeakSet<ArrayBufferLike>, take: FileTaker) {
+async function openForm<Refusal>(
+  type: string,
+  mostBytes: number,
+  own: WeakSet<ArrayBufferLike>,
+  taker: FileTaker<Refusal>,
+) {
   if (!/^multipart\/form-data\s*;/i.test(type)) return undefined;
   // Most sidecars take no forms.
   const { Busboy } = await import('@fastify/busboy');
@@ -84,9 +97,9 @@ async function openForm(type: string, mostBytes: number, own: WeakSet<ArrayBuffe
   let isMalformed = false;
   let over = false;
   let stop = (): Promise<unknown> => Promise.resolve();
-  const result = new Promise<Form>((resolve, reject) => {
-    let file: Promise<Form | undefined> = Promise.resolve(undefined);
-    const end = (form: Form): void => {
+  const result = new Promise<Form<Refusal>>((resolve, reject) => {
+    let file: Promise<Form<Refusal> | undefined> = Promise.resolve(undefined);
+    const end = (form: Form<Refusal>): void => {
       over = true;
       resolve(form);
     };
@@ -101,7 +114,7 @@ async function openForm(type: string, mostBytes: number, own: WeakSet<ArrayBuffe
     busboy.on('file', (name, stream, given) => {
       isMalformed ||= name !== 'file';
       filename = given;
-      file = passOn(stream, own, take).then((early) => {
+      file = passOn(stream, own, taker).then((early) => {
         if (early) end(early);
         return early;
       });
@@ -135,17 +148,17 @@ async function drained(busboy: BusboyInstance): Promise<void> {
 }
 
 /** Returns how the form ends if not all of the file was passed on. */
-async function passOn(
+async function passOn<Refusal>(
   stream: NodeJS.ReadableStream & { truncated?: boolean },
   own: WeakSet<ArrayBufferLike>,
-  take: FileTaker,
-): Promise<Form | undefined> {
+  taker: FileTaker<Refusal>,
+): Promise<Form<Refusal> | undefined> {
   const piece = Buffer.allocUnsafeSlow(PIECE_BYTES);
   let bytes = 0;
-  const pass = async (): Promise<boolean> => {
-    const isWanted = await take(piece.subarray(0, bytes));
+  const pass = (): Form<Refusal> | undefined => {
+    const refusal = taker.append(piece.subarray(0, bytes));
     bytes = 0;
-    return isWanted;
+    return refusal === undefined ? undefined : { kind: 'stopped', refusal };
   };
   try {
     for await (const chunk of stream as AsyncIterable<Buffer>) {
@@ -155,11 +168,12 @@ async function passOn(
         if (own.has(rest.buffer)) rest.fill(0, 0, copied);
         bytes += copied;
         rest = rest.subarray(copied);
-        if (bytes === PIECE_BYTES && !(await pass())) return { kind: 'stopped' };
+        const stopped = bytes === PIECE_BYTES ? pass() : undefined;
+        if (stopped) return stopped;
       }
     }
     if (stream.truncated === true) return { kind: 'too-large' };
-    return bytes > 0 && !(await pass()) ? { kind: 'stopped' } : undefined;
+    return bytes > 0 ? pass() : undefined;
   } finally {
     piece.fill(0);
   }

@@ -154,8 +154,8 @@ export class UwsExchange implements Exchange {
     return Promise.resolve(emptyBody(this.#arrivedAt));
   }
 
-  receive(limitBytes: number): Promise<Uint8Array | WholeBody | BodyEnd> {
-    if (this.#reader !== undefined) return this.#reader.next(limitBytes);
+  receive(limitBytes: number, after?: Promise<unknown>): Promise<Uint8Array | WholeBody | BodyEnd> {
+    if (this.#reader !== undefined) return this.#reader.next(limitBytes, after);
     return Promise.resolve({ kind: this.#state === 'gone' ? 'gone' : 'complete' });
   }
 

@@ -55,6 +55,10 @@ export class BatchHarness {
   tokenized = 0;
   /** Of each line that is checked. */
   onCheck: () => void | Promise<void> = () => undefined;
+  /** A batch could not go on. */
+  onFault = (fault: unknown): void => {
+    throw fault;
+  };
   /** What the keys file says of the key. */
   now: ReturnType<NonNullable<Identity['ofKey']>>;
 
@@ -76,9 +80,7 @@ export class BatchHarness {
       spool: { position: { segment: 1, offset: 0 }, read: async function* () {} },
       services: () => services,
       counted: (work) => work(),
-      onFault: (fault) => {
-        throw fault;
-      },
+      onFault: (fault) => this.onFault(fault),
     });
   }
 
@@ -110,7 +112,7 @@ export class BatchHarness {
   async submit(lines: readonly string[], caller: Partial<Caller> = {}): Promise<BatchRecord> {
     const by = { ...ACME, ...caller };
     const file = await this.files.create(by.account);
-    await file.append(Buffer.from(lines.join('\n')));
+    file.append(Buffer.from(lines.join('\n')));
     const { id } = await file.finish({ name: 'in', lifeS: 86_400 });
     const request = { inputFile: id, endpoint: '/v1/chat/completions', metadata: null } as const;
     const record = await this.store.create(by, request, { segment: 1, offset: 0 });

@@ -39,6 +39,32 @@ t.test('a window that ends while lines are checked leaves no answers, and no cou
   t.match(ended, { lines: 0, sums: { completed: 0, failed: 0 }, files: { output: false, error: false } });
 });
 
+t.test('a batch whose input is missing ends, with the answers that it has, and says why', async (t) => {
+  const harness = await BatchHarness.start(t);
+  const faults: unknown[] = [];
+  harness.onFault = (fault) => void faults.push(fault);
+  harness.engine.script = {};
+  const batch = await harness.submit(lines(20));
+  const job = await harness.engine.generation(0);
+  job.started().piece(5).finished().done();
+  await harness.until(() => harness.runner.sumsOf(batch.id)?.completed === 1, 'an answer');
+  await harness.files.remove(batch.inputFile);
+  harness.clock.advance(DAY_MS);
+  const ended = await harness.has(batch, 'failed');
+  t.match(ended, { problems: [{ code: 'content_lost' }], sums: { completed: 1 }, files: { output: true } });
+  t.equal((await harness.answersOf(ended, ended.outputFile)).length, 1);
+  const file = await harness.files.create('acme');
+  file.append(Buffer.from(line('0')));
+  const { id } = await file.finish({ name: 'in', lifeS: 86_400 });
+  const request = { inputFile: id, endpoint: '/v1/chat/completions', metadata: null } as const;
+  const unread = await harness.store.create(ACME, request, { segment: 1, offset: 0 });
+  // As by a deletion at the same time.
+  await harness.files.remove(id);
+  harness.runner.submitted();
+  t.match(unread && (await harness.has(unread, 'failed')), { problems: [{ code: 'content_lost' }], lines: 0 });
+  t.equal(faults.length, 2);
+});
+
 t.test('a batch keeps nothing of its lines that have ended', async (t) => {
   const listeners = new Set<() => void>();
   const { addEventListener: add, removeEventListener: remove } = AbortHandle.prototype;

@@ -1,3 +1,4 @@
+import { writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import t, { type Test } from 'tap';
 import { ACCOUNT_OPEN, BatchStore, type BatchRecord } from '../../../sidecar/batch/batch-store.js';
@@ -33,7 +34,7 @@ async function open(
     await files.end();
   });
   const input = await files.create('acme');
-  await input.append(Buffer.from('x'));
+  input.append(Buffer.from('x'));
   const { id: inputFile } = await input.finish({ name: 'in', lifeS: 3600 });
   const request = { inputFile, endpoint: '/v1/chat/completions', metadata: null } as const;
   return { files, store, create: () => store.create(ACME, request, AT) };
@@ -44,6 +45,25 @@ t.test('however many are created at once, an account has ten that have not ended
   const created = await Promise.all(Array.from({ length: 15 }, create));
   t.equal(created.filter((record) => record !== undefined).length, ACCOUNT_OPEN);
   t.equal(store.unfinished().length, ACCOUNT_OPEN);
+});
+
+t.test('however fast batches fail, a thousand of an account are remembered', async (t) => {
+  const dir = t.testdir();
+  const first = await open(t, dir);
+  const failed = await first.create();
+  if (!failed) throw new Error('none was created');
+  const made = Array.from({ length: 1100 }, (_, i) => `batch_${String(i).padStart(4, '0')}`);
+  for (const [i, id] of made.entries())
+    writeFileSync(
+      join(dir, 'batches', `${id}.json`),
+      JSON.stringify({ ...failed, id, status: 'failed', createdAt: failed.createdAt + i }),
+    );
+  const { store, create } = await open(t, dir);
+  await store.change(failed.id, () => ({ status: 'failed' }));
+  for (let i = 0; i < ACCOUNT_OPEN; i += 1) t.ok(await create());
+  const left = store.list('acme');
+  t.equal(left.length, 1000);
+  t.equal(left.filter(({ status }) => status === 'failed').at(-1)?.id, made[110], 'the oldest ones are not');
 });
 
 t.test('a start removes answers’ files that no batch writes to', async (t) => {
@@ -57,8 +77,8 @@ t.test('a start removes answers’ files that no batch writes to', async (t) => 
   t.ok(again.has(going.outputFile) && again.has(going.errorFile));
   t.notOk(again.has(failed.outputFile) || again.has(failed.errorFile));
   const { length } = again.list('acme');
-  t.equal(await again.roomFor('acme', 0, 1000 - 2 - length), undefined, 'and counts them no more');
-  t.equal(await again.roomFor('acme', 0, 1001 - 2 - length), 'account');
+  t.equal(again.roomFor('acme', 0, 1000 - 2 - length), undefined, 'and counts them no more');
+  t.equal(again.roomFor('acme', 0, 1001 - 2 - length), 'account');
 });
 
 t.test('the spool is needed by a batch once it runs', async (t) => {

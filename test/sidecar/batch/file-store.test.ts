@@ -39,7 +39,7 @@ function open({
 
 async function store(files: FileStore, account: string, text: string, lifeS = 3600): Promise<FileRecord> {
   const file = await files.create(account);
-  await file.append(Buffer.from(text));
+  file.append(Buffer.from(text));
   return await file.finish({ name: `name of ${account}`, lifeS });
 }
 
@@ -100,8 +100,8 @@ t.test('uploads that were cut off leave nothing', async (t) => {
   const dir = t.testdir();
   const files = await open({ dir });
   const [crashed, discarded] = [await files.create('a'), await files.create('a')];
-  await crashed.append(Buffer.from('x'));
-  await discarded.append(Buffer.from('y'));
+  crashed.append(Buffer.from('x'));
+  discarded.append(Buffer.from('y'));
   await discarded.discard();
   t.same(await contents(dir), [crashed.id]);
   await files.end();
@@ -112,15 +112,34 @@ t.test('uploads that were cut off leave nothing', async (t) => {
 t.test('an upload is made durable as it grows, so that its end does not wait for all of it', async (t) => {
   const files = await open({ dir: t.testdir() });
   const file = await files.create('a');
-  const synced: number[] = [];
-  const append = file.pieces.append.bind(file.pieces);
-  file.pieces.append = async (pieces, isSynced) => {
-    const offsets = await append(pieces, isSynced);
-    if (isSynced !== false) synced.push(file.pieces.contentBytes / 2 ** 20);
-    return offsets;
+  const syncs: { at: number; end: (fault?: Error) => void }[] = [];
+  file.pieces.sync = () =>
+    new Promise((resolve, reject) =>
+      syncs.push({
+        at: file.pieces.contentBytes / 2 ** 20,
+        end: (fault) => (fault ? reject(fault) : resolve()),
+      }),
+    );
+  const append = (mib: number): void => {
+    for (let i = 0; i < mib; i += 1) file.append(Buffer.alloc(2 ** 20));
   };
-  for (let i = 0; i < 33; i += 1) await file.append(Buffer.alloc(2 ** 20));
-  t.same(synced, [16, 32]);
+  append(15);
+  t.equal(file.pending, undefined);
+  append(20);
+  t.ok(file.pending, 'no more is to be sent meanwhile; what comes all the same is written');
+  t.same(
+    syncs.map(({ at }) => at),
+    [16],
+    'one after another',
+  );
+  syncs[0]?.end();
+  await file.pending;
+  append(1);
+  t.equal(syncs[1]?.at, 36);
+  syncs[1]?.end(new Error('EIO'));
+  await file.pending;
+  t.throws(() => append(1), /EIO/, 'the system says it once');
+  await t.rejects(file.finish({ name: 'a', lifeS: 3600 }), /EIO/);
   await file.discard();
   await files.end();
 });
@@ -128,17 +147,17 @@ t.test('an upload is made durable as it grows, so that its end does not wait for
 t.test('bounds of an account and of the store', async (t) => {
   const dir = t.testdir();
   const files = await open({ dir, maxBytes: 10 });
-  t.equal(await files.roomFor('a', 10), undefined);
-  t.equal(await files.roomFor('a', 11), 'store');
-  t.equal(await files.roomFor('a', 3 * 2 ** 30), 'account');
+  t.equal(files.roomFor('a', 10), undefined);
+  t.equal(files.roomFor('a', 11), 'store');
+  t.equal(files.roomFor('a', 3 * 2 ** 30), 'account');
   const growing = await files.create('a');
-  t.equal(await growing.append(Buffer.alloc(6)), undefined);
-  t.equal(await files.roomFor('b', 5), 'store', 'what is being stored counts');
-  t.equal(await growing.append(Buffer.alloc(5)), 'store');
+  t.equal(growing.append(Buffer.alloc(6)), undefined);
+  t.equal(files.roomFor('b', 5), 'store', 'what is being stored counts');
+  t.equal(growing.append(Buffer.alloc(5)), 'store');
   await growing.discard();
-  t.equal(await files.roomFor('b', 5), undefined);
+  t.equal(files.roomFor('b', 5), undefined);
   for (let i = 0; i < ACCOUNT_FILES; i += 1) files.grows('a', 0, 1);
-  t.equal(await files.roomFor('a', 1), 'account');
+  t.equal(files.roomFor('a', 1), 'account');
   await files.end();
 });
 
@@ -150,18 +169,18 @@ t.test('answers count while they grow, after a restart, and no more once they ar
   const file = await files.continue(id, () => undefined);
   await file.append([{ content: Buffer.alloc(2000), state: 'kept' }]);
   files.appended(id, 2000);
-  t.equal(await files.roomFor('a', 1000), undefined);
-  t.equal(await files.roomFor('b', 1001), 'store');
+  t.equal(files.roomFor('a', 1000), undefined);
+  t.equal(files.roomFor('b', 1001), 'store');
   await file.close();
   await files.end();
   const again = await open(options);
-  t.equal(await again.roomFor('b', 1001), 'store');
+  t.equal(again.roomFor('b', 1001), 'store');
   await again.close(id, 2000, 3600);
-  t.equal(await again.roomFor('b', 1000), undefined);
-  t.equal(await again.roomFor('b', 1001), 'store');
+  t.equal(again.roomFor('b', 1000), undefined);
+  t.equal(again.roomFor('b', 1001), 'store');
   await Promise.all([again.remove(id), again.remove(id)]);
-  t.equal(await again.roomFor('b', 3000, ACCOUNT_FILES), undefined);
-  t.equal(await again.roomFor('b', 3001), 'store');
+  t.equal(again.roomFor('b', 3000, ACCOUNT_FILES), undefined);
+  t.equal(again.roomFor('b', 3001), 'store');
   await again.end();
 });
 
