@@ -1,5 +1,5 @@
 /** Keys, the authorizer, the store of a fleet, prepaid credit. */
-import type { Section } from './instruments.js';
+import { stateSamples, type Section } from './instruments.js';
 
 /** An authorizer is asked before all other checks, within `authorizer.timeoutMs`. */
 const ASK_SECONDS = [0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10] as const;
@@ -23,15 +23,11 @@ export type CreditMetrics = ReturnType<typeof creditMetrics>;
 
 /** Declares the metrics of the keys file. */
 export function keysMetrics(section: Section) {
-  const failures = section.counter({
-    name: 'ra_sidecar_keys_reload_failures_total',
-    unit: 'reloads',
+  const failures = section.counter('ra_sidecar_keys_reload_failures_total', 'reloads', {
     help: 'Reloads of the keys file that failed.',
     advice: 'As `ra_sidecar_keys_file_valid`: a revoked key may still work.',
   });
-  const valid = section.gauge({
-    name: 'ra_sidecar_keys_file_valid',
-    unit: '0 or 1',
+  const valid = section.gauge('ra_sidecar_keys_file_valid', '0 or 1', {
     help: '0: the keys file is invalid or was removed.',
     advice: '0: the last valid keys stay in force; the log’s `keys file refused` has the error.',
   });
@@ -48,40 +44,31 @@ export function keysMetrics(section: Section) {
 }
 
 export function authorizerMetrics(section: Section) {
-  const lookups = section.counter({
-    name: 'ra_sidecar_authorizer_lookups_total',
-    unit: 'requests',
+  const lookups = section.counter('ra_sidecar_authorizer_lookups_total', 'requests', {
     labels: { result: LOOKUPS },
     help: 'How callers were resolved: from the cache, by joining a lookup in flight, by a lookup, or refused without one.',
     advice:
       'A low share of `cached`: raise `authorizer.cache.ttlMs` or `entries`. `left_alone`: as `ra_sidecar_authorizer_stale_total`.',
   });
-  const stale = section.counter({
-    name: 'ra_sidecar_authorizer_stale_total',
-    unit: 'requests',
+  const stale = section.counter('ra_sidecar_authorizer_stale_total', 'requests', {
     help: 'Callers accepted from an expired cache entry, because the authorizer failed or could not be asked.',
     advice:
       'The authorizer is failing, or `authorizer.concurrency` lookups are in flight; after `authorizer.cache.staleMs` its callers are refused.',
   });
-  const asks = section.histogram({
-    name: 'ra_sidecar_authorizer_request_duration_seconds',
-    unit: 'seconds',
+  const asks = section.histogram('ra_sidecar_authorizer_request_duration_seconds', 'seconds', {
     labels: { outcome: OUTCOMES },
     help: 'Time of a lookup at the authorizer, from the request to the complete answer.',
     advice:
       '`failed`, `invalid`: the log line `authorizer is left alone` has the reason. `overloaded`: it sent 429 or 503.',
     buckets: ASK_SECONDS,
   });
-  section.gauge({
-    name: 'ra_sidecar_authorizer_breaker_state',
-    unit: '0 or 1',
+  section.gauge('ra_sidecar_authorizer_breaker_state', '0 or 1', {
     labels: ['state'],
     help: 'State of the authorizer’s circuit breaker: 1 for the current state, 0 for the others; absent without an authorizer.',
     advice: '`open`: keys that are not in the cache are refused with 503 until the authorizer answers again.',
     collect() {
       const now = authorizer.breakerState();
-      if (now === undefined) return;
-      for (const state of BREAKER_STATES) this.set({ state }, state === now ? 1 : 0);
+      return now && stateSamples(BREAKER_STATES, now);
     },
   });
   const authorizer = {
@@ -106,51 +93,41 @@ const STORE_SECONDS = [0.0005, 0.001, 0.002, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25
 
 /** Declares the metrics of the store of a fleet. */
 export function storeMetrics(section: Section) {
-  const calls = section.histogram({
-    name: 'ra_sidecar_store_call_duration_seconds',
-    unit: 'seconds',
+  const calls = section.histogram('ra_sidecar_store_call_duration_seconds', 'seconds', {
     labels: ['function', 'outcome'],
     help: 'Time of a call of the store, from the wait for a connection to the answer. `take` counts requests, `take_tokens` reserves tokens of quotas, `claim` an Idempotency-Key, `release`, `settle_tokens` and `finish` what has ended, `draw` draws credit, `post` posts charges, `beat` says that the sidecar is alive.',
     advice:
       '`failed`: the log’s `store is left alone` or `store does not answer` has the reason. `take` and `claim` above some milliseconds: docs/incidents.md.',
     buckets: STORE_SECONDS,
   });
-  section.gauge({
-    name: 'ra_sidecar_store_state',
-    unit: '0 or 1',
+  section.gauge('ra_sidecar_store_state', '0 or 1', {
     labels: ['state'],
     help: 'Place of this sidecar in its fleet: 1 for the current state, 0 for the others; absent without a store.',
     advice:
       '`apart`: the store has not answered since the start. `fenced`: another process has this one’s place (docs/store.md#replicas).',
     collect() {
       const now = store.fleet();
-      if (now === undefined) return;
-      for (const state of FLEET_STATES) this.set({ state }, state === now.state ? 1 : 0);
+      return now && stateSamples(FLEET_STATES, now.state);
     },
   });
-  section.gauge({
-    name: 'ra_sidecar_store_replicas',
-    unit: 'replicas',
+  section.gauge('ra_sidecar_store_replicas', 'replicas', {
     help: 'Sidecars that the store counts, as of its last answer; absent without a store, and before its first answer.',
     advice: 'Not what is deployed: a sidecar does not reach the store, or has another `store.url`.',
-    collect() {
-      const replicas = store.fleet()?.replicas;
-      if (replicas !== undefined) this.set(replicas);
-    },
+    collect: () => store.fleet()?.replicas,
   });
-  section.gauge({
-    name: 'ra_sidecar_store_held',
-    unit: 'requests',
+  section.gauge('ra_sidecar_store_held', 'requests', {
     labels: ['what'],
     help: 'Requests of this sidecar for which the store holds a place (`places`), tokens of a quota (`tokens`) or an Idempotency-Key (`keys`), or may hold them; absent without a store.',
     advice:
       'At most the running requests, and for some milliseconds those that have just ended; more: the store does not answer.',
     collect() {
       const now = store.fleet();
-      if (now === undefined) return;
-      this.set({ what: 'places' }, now.places);
-      this.set({ what: 'keys' }, now.keys);
-      this.set({ what: 'tokens' }, now.tokens);
+      if (now === undefined) return undefined;
+      return [
+        [{ what: 'places' }, now.places],
+        [{ what: 'keys' }, now.keys],
+        [{ what: 'tokens' }, now.tokens],
+      ];
     },
   });
   const store = {
@@ -175,56 +152,39 @@ export type StoreMetrics = ReturnType<typeof storeMetrics>;
 
 /** Declares the metrics of prepaid credit. Amounts are not exported, since Prometheus values are floating-point. */
 export function creditMetrics(section: Section) {
-  const refusals = section.counter({
-    name: 'ra_sidecar_credit_refusals_total',
-    unit: 'requests',
+  const refusals = section.counter('ra_sidecar_credit_refusals_total', 'requests', {
     labels: { reason: CREDIT_REASONS },
     help: 'Requests refused by this sidecar’s own balances: for lack of credit, or because the balance was not known.',
     advice:
       '`unavailable`: balances are still being summed up. An authorizer’s 402s are only in `http_server_request_duration_seconds`.',
   });
-  const recalls = section.counter({
-    name: 'ra_sidecar_credit_recalls_total',
-    unit: 'recalls',
+  const recalls = section.counter('ra_sidecar_credit_recalls_total', 'recalls', {
     help: 'Waits of this sidecar for the others of its fleet to return credit that they do not use; 0 unless credit is in the store.',
     advice: 'At most one in 250 ms for each account over the fleet. Many: accounts are nearly used up.',
   });
-  const uncovered = section.counter({
-    name: 'ra_sidecar_credit_uncovered_total',
-    unit: 'posts',
+  const uncovered = section.counter('ra_sidecar_credit_uncovered_total', 'posts', {
     help: 'Posts of charges that exceeded what the store held for them; 0 unless credit is in the store.',
     advice:
       'Above 0: a failover or a restored backup of the store has lost draws, and balances may be below 0. `ra-sidecar credit balance` shows by how much each account was overdrawn.',
   });
-  section.gauge({
-    name: 'ra_sidecar_credit_escrow_accounts',
-    unit: 'accounts',
+  section.gauge('ra_sidecar_credit_escrow_accounts', 'accounts', {
     help: 'Accounts of which this sidecar holds credit that was drawn from the store; absent unless credit is in the store.',
     advice: 'Above 0 on a sidecar without requests for some seconds: the store does not answer.',
-    collect() {
-      const fleet = credit.fleet();
-      if (fleet) this.set(fleet.accounts);
-    },
+    collect: () => credit.fleet()?.accounts,
   });
-  section.gauge({
-    name: 'ra_sidecar_credit_posting_lag_seconds',
-    unit: 'seconds',
+  section.gauge('ra_sidecar_credit_posting_lag_seconds', 'seconds', {
     help: 'For how long charges have waited to be posted to the store; absent unless credit is in the store.',
     advice:
       'Above some seconds: the store does not answer. What waits stays held, so no account overspends; the spool keeps it.',
     collect() {
       const fleet = credit.fleet();
-      if (fleet) this.set(fleet.lagMs / 1000);
+      return fleet && fleet.lagMs / 1000;
     },
   });
-  section.gauge({
-    name: 'ra_sidecar_credit_reservations',
-    unit: 'requests',
+  section.gauge('ra_sidecar_credit_reservations', 'requests', {
     help: 'Requests with reserved credit.',
     advice: 'At most the number of waiting and running requests; more is a fault: report it.',
-    collect() {
-      this.set(credit.reservations());
-    },
+    collect: () => credit.reservations(),
   });
   const credit = {
     /** Read at each scrape. */

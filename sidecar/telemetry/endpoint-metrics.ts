@@ -35,54 +35,36 @@ export function endpointMetrics(
   models: ReadonlyMap<string, { readonly load: ModelLoad }>,
 ): void {
   const now = instruments.onceAScrape(() => endpointLoad(models));
-  section.gauge({
-    name: 'ra_sidecar_endpoint_waiting_requests',
-    unit: 'requests',
+  section.gauge('ra_sidecar_endpoint_waiting_requests', 'requests', {
     help: 'Requests in the queues of all models (TotalQueuedRequests).',
     advice: 'Above 0 for long on all sidecars: add sidecars.',
-    collect() {
-      this.set(now().waiting);
-    },
+    collect: () => now().waiting,
   });
-  section.gauge({
-    name: 'ra_sidecar_endpoint_running_requests',
-    unit: 'requests',
+  section.gauge('ra_sidecar_endpoint_running_requests', 'requests', {
     help: 'Seats held over all models (TotalRunningRequests).',
     advice: 'As `ra_sidecar_seats_busy`.',
-    collect() {
-      this.set(now().running);
-    },
+    collect: () => now().running,
   });
-  section.gauge({
-    name: 'ra_sidecar_endpoint_kv_usage_ratio',
-    unit: 'ratio',
+  section.gauge('ra_sidecar_endpoint_kv_usage_ratio', 'ratio', {
     help: 'Tokens of running requests over all that the KV memory of the ready engines can hold, 0 to 1.',
     advice: 'Near 1: conversations are as long as their seats allow.',
-    collect() {
-      this.set(now().kvUsage);
-    },
+    collect: () => now().kvUsage,
   });
-  section.gauge({
-    name: 'ra_sidecar_endpoint_seat_usage_ratio',
-    unit: 'ratio',
+  section.gauge('ra_sidecar_endpoint_seat_usage_ratio', 'ratio', {
     help: 'Seats held over all seats, 0 to 1 (KVCacheUtilization).',
     advice: 'At 1 the next request waits: docs/kubernetes.md.',
-    collect() {
-      this.set(now().seatUsage);
-    },
+    collect: () => now().seatUsage,
   });
-  section.gauge({
-    name: 'ra_sidecar_endpoint_cache_info',
-    unit: '1',
+  section.gauge('ra_sidecar_endpoint_cache_info', '1', {
     labels: ['block_size', 'num_gpu_blocks'],
     help: 'Always 1; its labels describe prefix reuse (CacheInfo).',
     advice: 'It is the configuration.',
     collect() {
       const [model] = models.values();
-      if (model === undefined) return;
+      if (model === undefined) return undefined;
       const { blockTokens } = model.load;
       const blocks = Math.floor(now().capacityTokens / blockTokens);
-      this.set({ block_size: String(blockTokens), num_gpu_blocks: String(blocks) }, 1);
+      return [[{ block_size: String(blockTokens), num_gpu_blocks: String(blocks) }, 1]];
     },
   });
 }

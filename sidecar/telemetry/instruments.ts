@@ -43,13 +43,10 @@ export const UNITS = {
   tokens: '{token}',
   traces: '{trace}',
 } as const;
+type Unit = keyof typeof UNITS;
 
-/** What all kinds of metrics are declared with. */
+/** What all kinds of metrics are declared with, besides name and unit. */
 interface Declaration<L extends string> {
-  /** Begins with `ra_sidecar_` unless OpenTelemetry defines it. */
-  readonly name: string;
-  /** Unit of its values: seconds, bytes, or what is counted. */
-  readonly unit: keyof typeof UNITS;
   /** The labels' names; of labels with few known values also these: then each combination exists from the start, at 0. */
   readonly labels?: readonly L[] | Readonly<Record<L, readonly string[]>>;
   /** Its meaning in one sentence: the page's HELP. */
@@ -60,8 +57,16 @@ interface Declaration<L extends string> {
   readonly convention?: { readonly name: string; readonly unit: string };
 }
 
+/** What is read at a scrape: a value, or of a metric with labels several. Undefined: the metric has no sample. */
+type Samples<L extends string> = number | undefined | Iterable<Sample<L>>;
+type Sample<L extends string> = readonly [labels: Partial<Record<L, string>>, value: number];
+
 /** A metric as the reference has it. */
 export interface MetricDefinition extends Omit<Declaration<string>, 'labels'> {
+  /** Begins with `ra_sidecar_` unless OpenTelemetry defines it. */
+  readonly name: string;
+  /** Unit of its values: seconds, bytes, or what is counted. */
+  readonly unit: Unit;
   readonly type: 'counter' | 'gauge' | 'histogram';
   readonly labels: readonly string[];
   /** Upper bounds, of a histogram. */
@@ -79,30 +84,39 @@ export class Section {
     this.#registers = [registry];
   }
 
-  /** Values that only increase. `collect` runs before they are read. */
+  /** Values that only increase. `collect` runs before they are read, and returns by how much they increase. */
   counter<const L extends string = never>(
-    declared: Declaration<L> & { readonly collect?: (this: Counter<NoInfer<L>>) => void },
+    name: string,
+    unit: Unit,
+    { collect, ...declared }: Declaration<L> & { readonly collect?: () => Samples<NoInfer<L>> },
   ): Counter<L> {
-    const { collect } = declared;
-    const counter = new Counter<L>({ ...this.#config('counter', declared), ...(collect && { collect }) });
+    const counter = new Counter<L>({
+      ...this.#config('counter', name, unit, declared),
+      ...(collect && {
+        collect() {
+          for (const [labels, value] of each(collect())) this.inc(labels, value);
+        },
+      }),
+    });
     for (const labels of combinations(declared.labels)) counter.inc(labels, 0);
     return counter;
   }
 
-  /** Values that increase and decrease. With `collect` it has those that this sets, and no others. */
+  /** Values that increase and decrease. With `collect` it has those that this returns, and no others. */
   gauge<const L extends string = never>(
-    declared: Declaration<L> & { readonly collect?: (this: Gauge<NoInfer<L>>) => void },
+    name: string,
+    unit: Unit,
+    { collect, ...declared }: Declaration<L> & { readonly collect?: () => Samples<NoInfer<L>> },
   ): Gauge<L> {
-    const { collect } = declared;
     const zero = (gauge: Gauge<L>): void => combinations(declared.labels).forEach((labels) => gauge.set(labels, 0));
     const gauge = new Gauge<L>({
-      ...this.#config('gauge', declared),
+      ...this.#config('gauge', name, unit, declared),
       ...(collect && {
         collect() {
           this.reset();
           if (declared.labels === undefined) this.remove();
           zero(this);
-          collect.call(this);
+          for (const [labels, value] of each(collect())) this.set(labels, value);
         },
       }),
     });
@@ -112,9 +126,12 @@ export class Section {
 
   /** Values that are counted in buckets. */
   histogram<const L extends string = never>(
+    name: string,
+    unit: Unit,
     declared: Declaration<L> & { readonly buckets: readonly number[] },
   ): Histogram<L> {
-    const histogram = new Histogram<L>({ ...this.#config('histogram', declared), buckets: [...declared.buckets] });
+    const about = this.#config('histogram', name, unit, declared);
+    const histogram = new Histogram<L>({ ...about, buckets: [...declared.buckets] });
     for (const labels of combinations(declared.labels)) histogram.zero(labels);
     return histogram;
   }
@@ -122,17 +139,33 @@ export class Section {
   /** What prom-client makes the metric of; it is in the reference from now on. */
   #config<L extends string>(
     type: MetricDefinition['type'],
+    name: string,
+    unit: Unit,
     declared: Declaration<L> & { readonly buckets?: readonly number[] },
   ) {
     const { labels, ...about } = declared;
     const labelNames = (isList(labels) ? labels : Object.keys(labels ?? {})) as readonly L[];
-    this.metrics.push({ ...about, type, labels: labelNames });
-    return { name: about.name, help: about.help, labelNames, registers: this.#registers };
+    this.metrics.push({ name, unit, ...about, type, labels: labelNames });
+    return { name, help: about.help, labelNames, registers: this.#registers };
   }
 }
 
 function isList<T>(labels: readonly T[] | object | undefined): labels is readonly T[] {
   return Array.isArray(labels);
+}
+
+function each<L extends string>(samples: Samples<L>): Iterable<Sample<L>> {
+  if (samples === undefined) return [];
+  return typeof samples === 'number' ? [[{}, samples]] : samples;
+}
+
+/** A sample for each of `states`: 1 for the one that is, 0 for the others. */
+export function stateSamples<S extends string, L extends string>(
+  states: readonly S[],
+  now: S,
+  labels?: Record<L, string>,
+): Sample<L | 'state'>[] {
+  return states.map((state) => [Object.assign({}, labels, { state }), state === now ? 1 : 0]);
 }
 
 /** Each combination of the labels' known values; none of labels without. */

@@ -133,9 +133,7 @@ export class Metrics {
 }
 
 function programMetrics(section: Section): void {
-  const build = section.gauge({
-    name: 'ra_sidecar_build_info',
-    unit: '1',
+  const build = section.gauge('ra_sidecar_build_info', '1', {
     labels: ['version'],
     help: 'Always 1; its label is the version of the sidecar.',
     advice: 'Several versions for long: an upgrade has not reached all hosts.',
@@ -145,16 +143,12 @@ function programMetrics(section: Section): void {
 
 /** Exports to an OTLP endpoint, and traces lost on the way. */
 function otlpMetrics(section: Section) {
-  const exports = section.counter({
-    name: 'ra_sidecar_otlp_exports_total',
-    unit: 'exports',
+  const exports = section.counter('ra_sidecar_otlp_exports_total', 'exports', {
     labels: { signal: ['traces', 'metrics'], outcome: ['ok', 'failed'] },
     help: 'Exports to the OTLP endpoint, by outcome.',
     advice: '`failed`: the log line `otlp export fails` has the reason. Requests are not affected.',
   });
-  const dropped = section.counter({
-    name: 'ra_sidecar_otlp_traces_dropped_total',
-    unit: 'traces',
+  const dropped = section.counter('ra_sidecar_otlp_traces_dropped_total', 'traces', {
     labels: { reason: ['queue_full', 'export_failed'] },
     help: 'Traces that were not delivered.',
     advice:

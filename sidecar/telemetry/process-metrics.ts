@@ -1,5 +1,5 @@
 /** The engines and the prompt hosts, which are separate processes, and the engines' prefix caches in host memory. */
-import type { Instruments, Section } from './instruments.js';
+import { stateSamples, type Instruments, type Section } from './instruments.js';
 
 /** An engine's states, as in engine-client/engine.ts. */
 const ENGINE_STATES = ['unloaded', 'cold', 'ready', 'lost'] as const;
@@ -42,114 +42,76 @@ export function processMetrics(
       read().map((reading, index) => ({ labels: { model, replica: String(index) }, ...reading })),
     ),
   );
-  section.gauge({
-    name: 'ra_sidecar_engine_state',
-    unit: '0 or 1',
+  section.gauge('ra_sidecar_engine_state', '0 or 1', {
     labels: ['model', 'state'],
     help: 'State of the engine (of several replicas the best one): 1 for the current state, 0 for the others.',
     advice: '`lost`: its model cannot be served; the log and `/readyz` on the operators’ listener have the reason.',
-    collect() {
-      for (const { model, state: now } of engines()) {
-        for (const state of ENGINE_STATES) this.set({ model, state }, state === now ? 1 : 0);
-      }
-    },
+    collect: () => engines().flatMap(({ model, state }) => stateSamples(ENGINE_STATES, state, { model })),
   });
-  section.gauge({
-    name: 'ra_sidecar_replica_state',
-    unit: '0 or 1',
+  section.gauge('ra_sidecar_replica_state', '0 or 1', {
     labels: ['model', 'replica', 'state'],
     help: 'State of each engine process of a model: 1 for the current state, 0 for the others.',
     advice: '`lost`, or `cold` for long: `/readyz` on the operators’ listener has the reason.',
-    collect() {
-      for (const { labels, state: now } of replicas()) {
-        for (const state of ENGINE_STATES) this.set({ ...labels, state }, state === now ? 1 : 0);
-      }
-    },
+    collect: () => replicas().flatMap(({ labels, state }) => stateSamples(ENGINE_STATES, state, labels)),
   });
-  section.gauge({
-    name: 'ra_sidecar_replica_seats',
-    unit: 'seats',
+  section.gauge('ra_sidecar_replica_seats', 'seats', {
     labels: ['model', 'replica'],
     help: 'Seats that each engine process of a model offers; 0 while it is not ready.',
     advice: 'Their sum is what `ra_sidecar_seats` has while one of them is ready.',
-    collect() {
-      for (const { labels, seats } of replicas()) this.set(labels, seats);
-    },
+    collect: () => replicas().map(({ labels, seats }) => [labels, seats]),
   });
-  section.gauge({
-    name: 'ra_sidecar_replica_seats_busy',
-    unit: 'seats',
+  section.gauge('ra_sidecar_replica_seats_busy', 'seats', {
     labels: ['model', 'replica'],
     help: 'Seats of each engine process of a model that requests hold.',
     advice: 'Uneven: conversations stay where their past turns are.',
-    collect() {
-      for (const { labels, busy } of replicas()) this.set(labels, busy);
-    },
+    collect: () => replicas().map(({ labels, busy }) => [labels, busy]),
   });
-  section.gauge({
-    name: 'ra_sidecar_replica_token_time_ratio',
-    unit: 'ratio',
+  section.gauge('ra_sidecar_replica_token_time_ratio', 'ratio', {
     labels: ['model', 'replica'],
     help: 'How many times as long a token of a reply takes on each engine process of a model as on the average one with as many busy seats; absent until it is known.',
     advice: 'One far above the others: a slower device, or one that other work uses too.',
-    collect() {
+    *collect() {
       for (const { labels, tokenTimeRatio } of replicas()) {
-        if (tokenTimeRatio !== undefined) this.set(labels, tokenTimeRatio);
+        if (tokenTimeRatio !== undefined) yield [labels, tokenTimeRatio];
       }
     },
   });
-  const replicaRestarts = section.counter({
-    name: 'ra_sidecar_replica_restarts_total',
-    unit: 'restarts',
+  const replicaRestarts = section.counter('ra_sidecar_replica_restarts_total', 'restarts', {
     labels: ['model', 'replica'],
     help: 'The same of each engine process.',
     advice: 'One far above the others: its device, or its cores; see `engine lost` in the log.',
-    collect() {
-      // Their number is not known before.
-      for (const { labels } of replicas()) this.inc(labels, 0);
-    },
+    // Their number is not known before.
+    collect: () => replicas().map(({ labels }) => [labels, 0]),
   });
-  const restarts = section.counter({
-    name: 'ra_sidecar_engine_restarts_total',
-    unit: 'restarts',
+  const restarts = section.counter('ra_sidecar_engine_restarts_total', 'restarts', {
     labels: { model: ids },
     help: 'Engine processes that ended and are started again, failed loads too.',
     advice: 'The log line `engine lost` has the reason: out of memory, a hang, a crash of llama.cpp.',
   });
-  const unconfirmed = section.counter({
-    name: 'ra_sidecar_engine_unconfirmed_cancels_total',
-    unit: 'replies',
+  const unconfirmed = section.counter('ra_sidecar_engine_unconfirmed_cancels_total', 'replies', {
     labels: { model: ids },
     help: 'Cancelled replies whose end an external server did not confirm within `models[].engine.cancelWaitMs`.',
     advice:
       'More than a few: the server continues to compute for callers who disconnected, or has other clients (docs/engines.md).',
   });
-  section.gauge({
-    name: 'ra_sidecar_kv_tokens',
-    unit: 'tokens',
+  section.gauge('ra_sidecar_kv_tokens', 'tokens', {
     labels: ['model', 'use'],
     help: 'Tokens in the KV memory of the engine’s ready replicas, as of their last heartbeats.',
     advice: '`running` near the capacity: conversations are as long as their seats allow.',
-    collect() {
+    *collect() {
       for (const { model, running, kept } of engines()) {
-        this.set({ model, use: 'running' }, running);
-        this.set({ model, use: 'kept' }, kept);
+        yield [{ model, use: 'running' }, running];
+        yield [{ model, use: 'kept' }, kept];
       }
     },
   });
-  section.gauge({
-    name: 'ra_sidecar_kv_capacity_tokens',
-    unit: 'tokens',
+  section.gauge('ra_sidecar_kv_capacity_tokens', 'tokens', {
     labels: ['model'],
     help: 'Tokens that the KV memory of the engine’s ready replicas can hold: seats times the context of each; 0 while none is ready.',
     advice: 'It is the configuration: `models[].seats` and `models[].contextPerSeat`.',
-    collect() {
-      for (const { model, capacity } of engines()) this.set({ model }, capacity);
-    },
+    collect: () => engines().map(({ model, capacity }) => [{ model }, capacity]),
   });
-  const promptRestarts = section.counter({
-    name: 'ra_sidecar_prompt_host_restarts_total',
-    unit: 'restarts',
+  const promptRestarts = section.counter('ra_sidecar_prompt_host_restarts_total', 'restarts', {
     help: 'Restarts of prompt hosts.',
     advice: 'The log line `prompt host restarts` has the reason; requests whose prompt was lost got `internal`.',
   });
@@ -184,69 +146,39 @@ export function cacheMetrics(
   const readings = instruments.onceAScrape(() =>
     Array.from(models, ([model, { caches }]) => ({ model, caches: caches() })),
   );
-  const hits = growth();
-  const restored = growth();
+  const grown = (count: (cache: CacheReading) => number) => {
+    const by = growth();
+    return () => readings().map(({ model, caches }) => [{ model }, by(model, caches.map(count))] as const);
+  };
   const evicted = growth();
-  section.counter({
-    name: 'ra_sidecar_prefix_cache_hits_total',
-    unit: 'requests',
+  section.counter('ra_sidecar_prefix_cache_hits_total', 'requests', {
     labels: { model: ids },
     help: 'Requests that continued from a prefix that was restored from host memory.',
     advice: 'Few, with many evictions for `room`: docs/sizing.md#memory-by-hand.',
-    collect() {
-      for (const { model, caches } of readings())
-        this.inc(
-          { model },
-          hits(
-            model,
-            caches.map(({ hits: all }) => all),
-          ),
-        );
-    },
+    collect: grown(({ hits }) => hits),
   });
-  section.counter({
-    name: 'ra_sidecar_prefix_cache_restored_tokens_total',
-    unit: 'tokens',
+  section.counter('ra_sidecar_prefix_cache_restored_tokens_total', 'tokens', {
     labels: { model: ids },
     help: 'Prompt tokens that were restored from host memory, a part of `ra_sidecar_cached_tokens_total`.',
     advice: 'What the cache saves: these tokens were not evaluated again.',
-    collect() {
-      for (const { model, caches } of readings()) {
-        this.inc(
-          { model },
-          restored(
-            model,
-            caches.map(({ restoredTokens }) => restoredTokens),
-          ),
-        );
-      }
-    },
+    collect: grown(({ restoredTokens }) => restoredTokens),
   });
-  section.gauge({
-    name: 'ra_sidecar_prefix_cache_bytes',
-    unit: 'bytes',
+  section.gauge('ra_sidecar_prefix_cache_bytes', 'bytes', {
     labels: ['model'],
     help: 'Host memory of saved prefixes, of all replicas. Each replica counts a prefix that it shares with others.',
     advice: 'Far below `prefixCache.bytes` for each replica: a smaller bound would do.',
-    collect() {
-      for (const { model, caches } of readings())
-        this.set(
-          { model },
-          caches.reduce((sum, { bytes }) => sum + bytes, 0),
-        );
-    },
+    collect: () =>
+      readings().map(({ model, caches }) => [{ model }, caches.reduce((sum, { bytes }) => sum + bytes, 0)]),
   });
-  section.counter({
-    name: 'ra_sidecar_prefix_cache_evictions_total',
-    unit: 'prefixes',
+  section.counter('ra_sidecar_prefix_cache_evictions_total', 'prefixes', {
     labels: { model: ids, reason: EVICTION_REASONS },
     help: 'Saved prefixes that were dropped: for `room`, `replaced` by one that contains them, for `age`, `forgotten` with their account, `failed` to be restored.',
     advice: '`failed`: a restored state differed from the saved one: check the machine’s memory.',
-    collect() {
+    *collect() {
       for (const { model, caches } of readings()) {
         for (const reason of EVICTION_REASONS) {
           const counts = caches.map(({ evictions }) => evictions[reason]);
-          this.inc({ model, reason }, evicted(`${model} ${reason}`, counts));
+          yield [{ model, reason }, evicted(`${model} ${reason}`, counts)];
         }
       }
     },

@@ -4,7 +4,7 @@
  */
 import { REFUSAL_REASONS, type RefusalReason } from '../domain/refusal-reasons.js';
 import { SERVICE_CLASSES, type ServiceClass } from '../domain/service-class.js';
-import type { Gauge, Instruments, Section } from './instruments.js';
+import type { Instruments, Section } from './instruments.js';
 
 /** The longest are of classes that wait for minutes (`queue.maxWaitMs`). */
 const WAIT_SECONDS = [0.001, 0.005, 0.025, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 120, 300, 600] as const;
@@ -91,230 +91,176 @@ export function queueMetrics(
   const readings = instruments.onceAScrape(() =>
     Array.from(models, ([model, { queue }]) => ({ model, ...queue(NAMED_ACCOUNTS) })),
   );
-  section.gauge({
-    name: 'ra_sidecar_seats',
-    unit: 'seats',
+  /** No sample of a model where the value is null. */
+  const byModel = (value: (reading: QueueReading) => number | null) =>
+    function* () {
+      for (const { model, ...reading } of readings()) {
+        const now = value(reading);
+        if (now !== null) yield [{ model }, now] as const;
+      }
+    };
+  const byModelAnd =
+    <L extends string, V extends string>(
+      label: L,
+      values: readonly V[],
+      counts: (reading: QueueReading) => Readonly<Record<V, number>>,
+    ) =>
+    () =>
+      readings().flatMap(({ model, ...reading }) =>
+        values.map(
+          (value) => [{ model, [label]: value } as Record<L | 'model', string>, counts(reading)[value]] as const,
+        ),
+      );
+  section.gauge('ra_sidecar_seats', 'seats', {
     labels: ['model'],
     help: 'Seats of the engine’s replicas that are ready; of all of them while none is.',
     advice:
       'Below what is configured: a replica is not ready, see `ra_sidecar_replica_state`, or is an external server that has too much (docs/engines.md).',
-    collect() {
-      for (const { model, seats } of readings()) this.set({ model }, seats);
-    },
+    collect: byModel(({ seats }) => seats),
   });
-  section.gauge({
-    name: 'ra_sidecar_seats_busy',
-    unit: 'seats',
+  section.gauge('ra_sidecar_seats_busy', 'seats', {
     labels: ['model'],
     help: 'Seats that requests hold.',
     advice: 'At the number of seats for long, with waiting requests: the machine is full.',
-    collect() {
-      for (const { model, busy } of readings()) this.set({ model }, busy);
-    },
+    collect: byModel(({ busy }) => busy),
   });
-  section.gauge({
-    name: 'ra_sidecar_seats_kept',
-    unit: 'seats',
+  section.gauge('ra_sidecar_seats_kept', 'seats', {
     labels: ['model'],
     help: 'Seats that no request holds and that are kept for sessions between two turns.',
     advice: 'Near 7/8 of the seats for long: more agents work than there are seats.',
-    collect() {
-      for (const { model, kept } of readings()) this.set({ model }, kept);
-    },
+    collect: byModel(({ kept }) => kept),
   });
-  section.gauge({
-    name: 'ra_sidecar_session_turns',
-    unit: 'requests',
+  section.gauge('ra_sidecar_session_turns', 'requests', {
     labels: ['model', 'seat'],
     help: 'Turns of sessions since the start, by the seat that they got.',
     advice:
       'Many `cold` beside `kept`: seats are kept too briefly or taken; more seats, or a longer `sessions.keepMaxMs`.',
-    collect() {
-      for (const { model, sessions } of readings())
-        for (const seat of TURNS) this.set({ model, seat }, sessions.turns[seat]);
-    },
+    collect: byModelAnd('seat', TURNS, ({ sessions }) => sessions.turns),
   });
-  section.gauge({
-    name: 'ra_sidecar_session_keeps',
-    unit: 'seats',
+  section.gauge('ra_sidecar_session_keeps', 'seats', {
     labels: ['model', 'end'],
     help: 'Kept seats since the start, by how that ended.',
     advice: 'Mostly `expired`: clients pause for longer than a prompt takes to compute; that is no fault.',
-    collect() {
-      for (const { model, sessions } of readings())
-        for (const end of KEEPS) this.set({ model, end }, sessions.keeps[end]);
-    },
+    collect: byModelAnd('end', KEEPS, ({ sessions }) => sessions.keeps),
   });
-  section.gauge({
-    name: 'ra_sidecar_seats_lent',
-    unit: 'seats',
+  section.gauge('ra_sidecar_seats_lent', 'seats', {
     labels: ['model'],
     help: 'Seats that requests of class `batch` use while no other request needs them; they do not count as busy.',
     advice: '0 for long while requests wait for lent seats: other requests use the seats.',
-    collect() {
-      for (const { model, lent } of readings()) this.set({ model }, lent.seats);
-    },
+    collect: byModel(({ lent }) => lent.seats),
   });
-  section.gauge({
-    name: 'ra_sidecar_lent_waiting_requests',
-    unit: 'requests',
+  section.gauge('ra_sidecar_lent_waiting_requests', 'requests', {
     labels: ['model'],
     help: 'Requests of class batch that wait for a lent seat. `ra_sidecar_waiting_requests` does not count them.',
     advice: 'No action: callers of class `batch` accept any wait.',
-    collect() {
-      for (const { model, lent } of readings()) this.set({ model }, lent.waiting);
-    },
+    collect: byModel(({ lent }) => lent.waiting),
   });
-  section.gauge({
-    name: 'ra_sidecar_lent_seats_ended',
-    unit: 'seats',
+  section.gauge('ra_sidecar_lent_seats_ended', 'seats', {
     labels: ['model', 'end'],
     help: 'Lent seats since the start, by how that ended, and requests that entered the queue.',
     advice: 'Many `recalled` beside `ended`: raise `batch.headroomPercent`, or send shorter batch requests.',
-    collect() {
-      for (const { model, lent } of readings()) for (const end of LENT_ENDS) this.set({ model, end }, lent.ends[end]);
-    },
+    collect: byModelAnd('end', LENT_ENDS, ({ lent }) => lent.ends),
   });
-  section.gauge({
-    name: 'ra_sidecar_lent_seat_seconds',
-    unit: 'seconds',
+  section.gauge('ra_sidecar_lent_seat_seconds', 'seconds', {
     labels: ['model', 'attempt'],
     help: 'Seat time of lent seats so far.',
     advice: 'As `ra_sidecar_lent_seats_ended`.',
-    collect() {
+    *collect() {
       for (const { model, lent } of readings()) {
-        this.set({ model, attempt: 'kept' }, (lent.seatMs - lent.recalledMs) / 1000);
-        this.set({ model, attempt: 'recalled' }, lent.recalledMs / 1000);
+        yield [{ model, attempt: 'kept' }, (lent.seatMs - lent.recalledMs) / 1000];
+        yield [{ model, attempt: 'recalled' }, lent.recalledMs / 1000];
       }
     },
   });
-  section.gauge({
-    name: 'ra_sidecar_waiting_requests',
-    unit: 'requests',
+  section.gauge('ra_sidecar_waiting_requests', 'requests', {
     labels: { model: ids, class: SERVICE_CLASSES },
     help: 'Requests in the queue.',
     advice: 'At `queue.waitingPerSeat` for each seat the account with the longest queue loses its newest request.',
-    collect() {
-      for (const { model, waitingBy } of readings()) {
-        for (const name of SERVICE_CLASSES) this.set({ model, class: name }, waitingBy[name]);
-      }
-    },
+    collect: byModelAnd('class', SERVICE_CLASSES, ({ waitingBy }) => waitingBy),
   });
-  section.gauge({
-    name: 'ra_sidecar_waiting_bytes',
-    unit: 'bytes',
+  section.gauge('ra_sidecar_waiting_bytes', 'bytes', {
     labels: ['model'],
     help: 'Body bytes of waiting requests.',
     advice: 'Near `queue.waitingBytes`: raise it if memory allows.',
-    collect() {
-      for (const { model, waitingBytes } of readings()) this.set({ model }, waitingBytes);
-    },
+    collect: byModel(({ waitingBytes }) => waitingBytes),
   });
-  const waits = section.histogram({
-    name: 'ra_sidecar_queue_wait_seconds',
-    unit: 'seconds',
+  const waits = section.histogram('ra_sidecar_queue_wait_seconds', 'seconds', {
     // From the start, so that a rate does not miss the first values.
     labels: { model: ids, class: SERVICE_CLASSES },
     help: 'Wait for the first seat, of requests that got one.',
     advice: 'High for all classes: too few seats for the load. For `batch` only: expected.',
     buckets: WAIT_SECONDS,
   });
-  const errors = section.histogram({
-    name: 'ra_sidecar_queue_wait_error_seconds',
-    unit: 'seconds',
+  const errors = section.histogram('ra_sidecar_queue_wait_error_seconds', 'seconds', {
     labels: ['model'],
     help: 'The actual wait for the first seat less the predicted wait, for requests where one of them is above 0.',
     advice:
       'Far above 0: Retry-After is too short; far below: requests are refused although they would have been served in time.',
     buckets: ERROR_SECONDS,
   });
-  const refusals = section.counter({
-    name: 'ra_sidecar_refusals_total',
-    unit: 'requests',
+  const refusals = section.counter('ra_sidecar_refusals_total', 'requests', {
     labels: { model: ids, reason: REFUSAL_REASONS },
     help: 'Requests that the seat queue refused.',
     advice: 'By reason: docs/admission.md#what-a-429-means. `engine-lost`, `no-engine`: see the log.',
   });
-  const retries = section.counter({
-    name: 'ra_sidecar_retry_times_total',
-    unit: 'requests',
+  const retries = section.counter('ra_sidecar_retry_times_total', 'requests', {
     labels: { model: ids, time: RETRY_KINDS },
     help: 'Refusals of the seat queue by where Retry-After came from.',
     advice: '`none` growing for long: far more requests arrive than the seats can serve; add seats or machines.',
   });
-  section.gauge({
-    name: 'ra_sidecar_patience_seconds',
-    unit: 'seconds',
+  section.gauge('ra_sidecar_patience_seconds', 'seconds', {
     labels: ['model', 'awaits', 'quantile'],
     help: 'The time by which this share of callers has left, before the first token of a stream or the end of a whole reply.',
     advice: 'No action: it is a property of the callers. Absent if fewer leave.',
-    collect() {
+    *collect() {
       for (const { model, overload } of readings()) {
         for (const awaits of ['first-token', 'end'] as const) {
           for (const [quantile, name] of QUANTILES) {
             const ms = overload.patience[awaits][name];
-            if (ms !== null) this.set({ model, awaits, quantile }, ms / 1000);
+            if (ms !== null) yield [{ model, awaits, quantile }, ms / 1000];
           }
         }
       }
     },
   });
-  section.gauge({
-    name: 'ra_sidecar_left_seat_seconds',
-    unit: 'seconds',
+  section.gauge('ra_sidecar_left_seat_seconds', 'seconds', {
     labels: ['model'],
     help: 'Seat time so far of requests whose callers left before they had what they waited for.',
     advice: 'Growing fast beside `ra_sidecar_account_seat_seconds`: callers are less patient than replies are long.',
-    collect() {
-      for (const { model, overload } of readings()) this.set({ model }, overload.leftMs / 1000);
-    },
+    collect: byModel(({ overload }) => overload.leftMs / 1000),
   });
-  section.gauge({
-    name: 'ra_sidecar_queue_standing',
-    unit: '0 or 1',
+  section.gauge('ra_sidecar_queue_standing', '0 or 1', {
     labels: ['model'],
     help: '1: for some time more requests have arrived than the seats can serve.',
     advice: '1 for long: add seats or machines.',
-    collect() {
-      for (const { model, overload } of readings()) this.set({ model }, overload.standing ? 1 : 0);
-    },
+    collect: byModel(({ overload }) => (overload.standing ? 1 : 0)),
   });
-  section.gauge({
-    name: 'ra_sidecar_fairness_index',
-    unit: 'ratio',
+  section.gauge('ra_sidecar_fairness_index', 'ratio', {
     labels: ['model'],
     help: 'Jain’s fairness index of seat time in the last minute, over accounts with a backlog.',
     advice: 'Below 0.9 for long with equal weights: report it, with `/admission`. Absent with fewer than two accounts.',
-    collect() {
-      for (const { model, fairness } of readings()) if (fairness !== null) this.set({ model }, fairness);
-    },
+    collect: byModel(({ fairness }) => fairness),
   });
   const byAccount = (value: (reading: AccountReading) => number) =>
-    function (this: Gauge<(typeof ACCOUNT)[number]>): void {
+    function* () {
       for (const { model, accounts, others } of readings()) {
-        for (const each of accounts) this.set({ model, account: each.account, rest: 'false' }, value(each));
-        this.set({ model, account: '', rest: 'true' }, value(others));
+        for (const each of accounts) yield [{ model, account: each.account, rest: 'false' }, value(each)] as const;
+        yield [{ model, account: '', rest: 'true' }, value(others)] as const;
       }
     };
-  section.gauge({
-    name: 'ra_sidecar_account_waiting_requests',
-    unit: 'requests',
+  section.gauge('ra_sidecar_account_waiting_requests', 'requests', {
     labels: ACCOUNT,
     help: 'Requests in the queue, by account.',
     advice: 'One account far above the others delays only itself.',
     collect: byAccount(({ waiting }) => waiting),
   });
-  section.gauge({
-    name: 'ra_sidecar_account_seats_busy',
-    unit: 'seats',
+  section.gauge('ra_sidecar_account_seats_busy', 'seats', {
     labels: ACCOUNT,
     help: 'Seats held, by account.',
     advice: 'As `ra_sidecar_account_waiting_requests`.',
     collect: byAccount(({ running }) => running),
   });
-  section.gauge({
-    name: 'ra_sidecar_account_seat_seconds',
-    unit: 'seconds',
+  section.gauge('ra_sidecar_account_seat_seconds', 'seconds', {
     labels: ACCOUNT,
     help: 'Seat time held so far, by account.',
     advice: 'Shows how the machine is shared. It grows while an account is named.',

@@ -1,6 +1,6 @@
 /** The usage spool, and the delivery of usage to its sink. */
 import type { UsageRecord } from '../domain/usage-record.js';
-import type { Gauge, Section } from './instruments.js';
+import type { Section } from './instruments.js';
 
 const SYNC_SECONDS = [0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10] as const;
 
@@ -23,74 +23,53 @@ interface DeliveryState {
 export type SpoolMetrics = ReturnType<typeof spoolMetrics>;
 
 export function spoolMetrics(section: Section) {
-  const records = section.counter({
-    name: 'ra_sidecar_usage_records_total',
-    unit: 'records',
+  const records = section.counter('ra_sidecar_usage_records_total', 'records', {
     labels: { kind: KINDS },
     help: 'Usage records, by kind.',
     advice: 'No action.',
   });
-  const syncs = section.histogram({
-    name: 'ra_sidecar_spool_sync_seconds',
-    unit: 'seconds',
+  const syncs = section.histogram('ra_sidecar_spool_sync_seconds', 'seconds', {
     help: 'Write and sync of one group of records.',
     advice: 'Every reply waits for one: put `dataDir` on a faster disk.',
     buckets: SYNC_SECONDS,
   });
-  const errors = section.counter({
-    name: 'ra_sidecar_spool_errors_total',
-    unit: 'errors',
+  const errors = section.counter('ra_sidecar_spool_errors_total', 'errors', {
     help: 'Writes and syncs of the spool that failed.',
     advice: 'The log line `usage spool failed` has the operating system’s error.',
   });
-  const filesRemoved = section.counter({
-    name: 'ra_sidecar_spool_files_removed_total',
-    unit: 'files',
+  const filesRemoved = section.counter('ra_sidecar_spool_files_removed_total', 'files', {
     help: 'Files of the spool, including its lock, that another process removed, renamed, replaced or truncated.',
     advice: 'See docs/usage.md#when-its-files-are-removed.',
   });
-  const lateCloses = section.counter({
-    name: 'ra_sidecar_spool_late_closes_total',
-    unit: 'replies',
+  const lateCloses = section.counter('ra_sidecar_spool_late_closes_total', 'replies', {
     help: 'Replies that were sent before their usage was durable.',
     advice: 'A crash now may lose their usage: see `ra_sidecar_spool_sync_seconds`.',
   });
-  const progressDropped = section.counter({
-    name: 'ra_sidecar_spool_progress_dropped_total',
-    unit: 'records',
+  const progressDropped = section.counter('ra_sidecar_spool_progress_dropped_total', 'records', {
     help: 'Progress records dropped because too many waited.',
     advice: 'The disk is too slow; a crash may lose more usage.',
   });
   /** No sample until the spool is open: while it is read at the start, 0 would mean unhealthy. */
-  const ofState = (value: (state: SpoolState) => number) =>
-    function (this: Gauge<never>): void {
-      const state = spool.state();
-      if (state !== undefined) this.set(value(state));
-    };
-  section.gauge({
-    name: 'ra_sidecar_spool_unsynced_records',
-    unit: 'records',
+  const ofState = (value: (state: SpoolState) => number) => (): number | undefined => {
+    const state = spool.state();
+    return state && value(state);
+  };
+  section.gauge('ra_sidecar_spool_unsynced_records', 'records', {
     help: 'Records that are not durable yet.',
     advice: 'As `ra_sidecar_spool_sync_seconds`.',
     collect: ofState(({ unsynced }) => unsynced),
   });
-  section.gauge({
-    name: 'ra_sidecar_spool_oldest_unsynced_seconds',
-    unit: 'seconds',
+  section.gauge('ra_sidecar_spool_oldest_unsynced_seconds', 'seconds', {
     help: 'Age of the oldest record that is not durable.',
     advice: 'Above a second: the disk hangs. Past `usage.maxUnsyncedMs` new work is refused with `spool_unhealthy`.',
     collect: ofState(({ oldestMs }) => oldestMs / 1000),
   });
-  section.gauge({
-    name: 'ra_sidecar_spool_bytes',
-    unit: 'bytes',
+  section.gauge('ra_sidecar_spool_bytes', 'bytes', {
     help: 'Bytes of the spool’s segments.',
     advice: 'At `usage.maxBacklogBytes` new work is refused: deliver it, or make room.',
     collect: ofState(({ bytes }) => bytes),
   });
-  section.gauge({
-    name: 'ra_sidecar_spool_healthy',
-    unit: '0 or 1',
+  section.gauge('ra_sidecar_spool_healthy', '0 or 1', {
     help: '1: new billable work is accepted; 0: refused.',
     advice: '0: `/readyz` on the operators’ listener and the log line `usage spool unhealthy` have the reason.',
     collect: ofState(({ health }) => (health.ok ? 1 : 0)),
@@ -109,45 +88,29 @@ export function spoolMetrics(section: Section) {
 }
 
 export function deliveryMetrics(section: Section) {
-  const events = section.counter({
-    name: 'ra_sidecar_usage_delivered_total',
-    unit: 'events',
+  const events = section.counter('ra_sidecar_usage_delivered_total', 'events', {
     help: 'Usage events that the sink accepted.',
     advice: 'No action; repeated events are counted too.',
   });
-  const deadLetters = section.counter({
-    name: 'ra_sidecar_usage_dead_letters_total',
-    unit: 'events',
+  const deadLetters = section.counter('ra_sidecar_usage_dead_letters_total', 'events', {
     help: 'Usage events that the sink rejected permanently.',
     advice: 'Should stay 0: they are in `dead-letters.jsonl` beside the spool.',
   });
-  const retries = section.counter({
-    name: 'ra_sidecar_usage_delivery_retries_total',
-    unit: 'batches',
+  const retries = section.counter('ra_sidecar_usage_delivery_retries_total', 'batches', {
     help: 'Batches that are sent again because the sink did not take them, or because there was no room for dead letters.',
     advice: 'The log’s `usage delivery waits` has the reason.',
   });
-  section.gauge({
-    name: 'ra_sidecar_usage_backlog_bytes',
-    unit: 'bytes',
+  section.gauge('ra_sidecar_usage_backlog_bytes', 'bytes', {
     help: 'Bytes of the spool that are not delivered yet.',
     advice: 'If it grows for long, the sink is down or slower than the load.',
-    collect() {
-      this.set(delivery.state().backlogBytes);
-    },
+    collect: () => delivery.state().backlogBytes,
   });
-  section.gauge({
-    name: 'ra_sidecar_usage_oldest_seconds',
-    unit: 'seconds',
+  section.gauge('ra_sidecar_usage_oldest_seconds', 'seconds', {
     help: 'Age of the oldest undelivered usage event; 0: none waits.',
     advice: 'The lag of delivery: as for `ra_sidecar_usage_backlog_bytes`.',
-    collect() {
-      this.set(delivery.state().oldestMs / 1000);
-    },
+    collect: () => delivery.state().oldestMs / 1000,
   });
-  const lastSuccess = section.gauge({
-    name: 'ra_sidecar_usage_delivery_last_success_timestamp_seconds',
-    unit: 'seconds since 1970',
+  const lastSuccess = section.gauge('ra_sidecar_usage_delivery_last_success_timestamp_seconds', 'seconds since 1970', {
     help: 'When the sink last accepted usage; 0: not since the start.',
     advice: 'Long ago, with a backlog: the sink does not answer.',
   });
