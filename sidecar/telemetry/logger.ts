@@ -10,60 +10,68 @@ import { Writable } from 'node:stream';
 import { destination as stdoutDestination, pino, stdTimeFunctions, type Logger as Pino } from 'pino';
 import { describeFault, scrub, type Fault } from './scrub.js';
 
+const TEXT = 'string';
+const NUMBER = 'number';
+
 /** The fields of a line besides its event. Texts are constants, ids and names, never text of a caller. */
-export interface LogFields {
-  readonly model?: string;
+const FIELDS = {
+  model: TEXT,
   /** Which of the model's engine processes, where there are several. */
-  readonly replica?: number;
-  readonly route?: string;
-  readonly account?: string;
-  readonly keyId?: string;
-  readonly status?: number;
+  replica: NUMBER,
+  route: TEXT,
+  account: TEXT,
+  keyId: TEXT,
+  status: NUMBER,
   /** A code of the error catalogue, or of the operating system. */
-  readonly code?: string;
+  code: TEXT,
   /** A short constant text: the reason of an event. */
-  readonly reason?: string;
-  readonly outcome?: string;
-  readonly phase?: string;
+  reason: TEXT,
+  outcome: TEXT,
+  phase: TEXT,
   /** Which of the two prompt hosts. */
-  readonly lane?: string;
-  readonly durationMs?: number;
-  readonly queueMs?: number;
-  readonly ttftMs?: number;
-  readonly retryAfterMs?: number;
-  readonly promptTokens?: number;
-  readonly cachedTokens?: number;
-  readonly completionTokens?: number;
-  readonly draftedTokens?: number;
-  readonly acceptedTokens?: number;
+  lane: TEXT,
+  durationMs: NUMBER,
+  queueMs: NUMBER,
+  ttftMs: NUMBER,
+  retryAfterMs: NUMBER,
+  promptTokens: NUMBER,
+  cachedTokens: NUMBER,
+  completionTokens: NUMBER,
+  draftedTokens: NUMBER,
+  acceptedTokens: NUMBER,
   /** A usage record's id. */
-  readonly usageId?: string;
-  readonly bytes?: number;
-  readonly count?: number;
+  usageId: TEXT,
+  bytes: NUMBER,
+  count: NUMBER,
   /** Requests that a drain ended before they were finished. */
-  readonly aborted?: number;
-  readonly seats?: number;
+  aborted: NUMBER,
+  seats: NUMBER,
   /** The device that an engine computes on: `cpu`, `cuda`, `vulkan`, `metal`. */
-  readonly backend?: string;
-  readonly pid?: number;
-  readonly exitCode?: number;
-  readonly signal?: string;
-  readonly host?: string;
-  readonly port?: number;
-  readonly file?: string;
-  readonly version?: string;
+  backend: TEXT,
+  pid: NUMBER,
+  exitCode: NUMBER,
+  signal: TEXT,
+  host: TEXT,
+  port: NUMBER,
+  file: TEXT,
+  version: TEXT,
   /** Where the configuration comes from. */
-  readonly config?: string;
+  config: TEXT,
   /** Ids of the request's trace, with OpenTelemetry's names. */
-  readonly trace_id?: string;
-  readonly span_id?: string;
+  trace_id: TEXT,
+  span_id: TEXT,
   /** `traces` or `metrics`, for exports to an OTLP endpoint. */
-  readonly otlp?: string;
+  otlp: TEXT,
+} as const;
+
+export type LogFields = {
+  readonly [Name in keyof typeof FIELDS]?: (typeof FIELDS)[Name] extends typeof TEXT ? string : number;
+} & {
   /** Any thrown value. Its message is kept only if it comes from the operating system. */
   readonly fault?: unknown;
   /** Written as `fault`: what was thrown in a child process, which has described it. */
   readonly childFault?: Fault;
-}
+};
 
 /** The log that all parts use. `event` is a constant such as `engine restarted`. */
 export interface Log {
@@ -86,46 +94,6 @@ export interface LogTarget {
   once?(event: 'close' | 'error', fn: () => void): unknown;
   on?(event: 'error', fn: (error: NodeJS.ErrnoException) => void): unknown;
 }
-
-const FIELDS: Readonly<Record<Exclude<keyof LogFields, 'fault' | 'childFault'>, true>> = {
-  model: true,
-  replica: true,
-  route: true,
-  account: true,
-  keyId: true,
-  status: true,
-  code: true,
-  reason: true,
-  outcome: true,
-  phase: true,
-  lane: true,
-  durationMs: true,
-  queueMs: true,
-  ttftMs: true,
-  retryAfterMs: true,
-  promptTokens: true,
-  cachedTokens: true,
-  completionTokens: true,
-  draftedTokens: true,
-  acceptedTokens: true,
-  usageId: true,
-  bytes: true,
-  count: true,
-  aborted: true,
-  seats: true,
-  backend: true,
-  pid: true,
-  exitCode: true,
-  signal: true,
-  host: true,
-  port: true,
-  file: true,
-  version: true,
-  config: true,
-  trace_id: true,
-  span_id: true,
-  otlp: true,
-};
 
 /** Bytes of lines that may wait while stdout's reader has stopped; further lines are dropped to bound memory. */
 const MAX_WAITING_BYTES = 4 * 1024 * 1024;
