@@ -6,10 +6,13 @@ import {
   type HeldPrefix,
   type HeldTokens,
 } from '../../engine/protocol/messages.js';
-import type { EngineFacts, GpuBackend } from '../../engine/protocol/setup.js';
+import type { EngineFacts } from '../../engine/protocol/setup.js';
 import type { Output } from '../../engine/protocol/jobs.js';
 import type { SharedState } from '../../engine/protocol/cache-key.js';
-import { isCount, isFields, isPositive, type Fields } from '../lib/child-process.js';
+import { isCount, isFields, isPositive } from '../lib/child-process.js';
+
+type Test = (value: unknown) => boolean;
+type FieldTest = readonly [name: string, test: Test];
 
 /** A protocol violation of an engine, as a short constant for logs; never data that it sent. */
 export interface Violation {
@@ -23,170 +26,144 @@ export interface Violation {
 export function readMessage(raw: unknown): FromEngine | Violation {
   if (!isFields(raw)) return { violation: 'not-a-message' };
   if (raw['v'] !== PROTOCOL_VERSION) return { violation: 'version' };
-  return isMessage(raw) ? raw : { violation: 'malformed' };
+  return MESSAGE(raw) ? (raw as unknown as FromEngine) : { violation: 'malformed' };
 }
 
-const BACKENDS: ReadonlySet<unknown> = new Set<GpuBackend | false>(['cuda', 'vulkan', 'metal', false]);
+/** A test for each field of a message but its version, its kind and the job's id. */
+type Tests<M> = { readonly [Name in keyof Omit<M, 'v' | 'kind' | 'id'>]-?: Test };
 
-function isMessage(raw: Fields): raw is Fields & FromEngine {
-  switch (raw['kind']) {
-    case 'ready':
-      return isFacts(raw['facts']);
-    case 'opens':
-      return raw['key'] === undefined || typeof raw['key'] === 'string';
-    case 'unable':
-      return typeof raw['reason'] === 'string' && typeof raw['mayMend'] === 'boolean' && isFlag(raw['noStep']);
-    case 'tries':
-      return BACKENDS.has(raw['backend']);
-    case 'serverProblem':
-      return typeof raw['reason'] === 'string';
-    case 'step':
-      // Copied, since `every` skips the holes of a sparse array.
-      return (
-        isCount(raw['step']) &&
-        Array.isArray(raw['outputs']) &&
-        Array.from<unknown>(raw['outputs']).every(isOutput) &&
-        Array.isArray(raw['held']) &&
-        Array.from<unknown>(raw['held']).every(isHeld)
-      );
-    case 'capacity':
-      return isPositive(raw['seats']) && isCount(raw['unconfirmed']);
-    case 'heartbeat':
-      return isCount(raw['step']) && isCount(raw['live']) && isHeldTokens(raw['tokens']) && isCacheCounts(raw['cache']);
-    default:
-      return false;
-  }
+/** An object whose fields pass these tests. */
+function fields<M>(tests: Tests<M>): Test {
+  const all: readonly FieldTest[] = Object.entries<Test>(tests);
+  return (raw) => {
+    if (!isFields(raw)) return false;
+    for (const [name, test] of all) if (!test(raw[name])) return false;
+    return true;
+  };
 }
 
-function isOutput(raw: unknown): raw is Output {
-  if (!isFields(raw) || !isCount(raw['id'])) return false;
-  switch (raw['kind']) {
-    case 'started':
-      return isCount(raw['cachedTokens']);
-    case 'needsImage':
-      return isCount(raw['image']);
-    case 'needsTokens':
-      return isCount(raw['choice']) && isCount(raw['tokens']);
-    case 'piece':
-      return (
-        isCount(raw['choice']) && isChannel(raw['channel']) && typeof raw['text'] === 'string' && isCount(raw['tokens'])
-      );
-    case 'call':
-      return (
-        isCount(raw['choice']) &&
-        isCount(raw['index']) &&
-        (raw['name'] === undefined || typeof raw['name'] === 'string') &&
-        typeof raw['arguments'] === 'string' &&
-        isCount(raw['tokens'])
-      );
-    case 'finished':
-      return (
-        isCount(raw['choice']) &&
-        isFinishReason(raw['reason']) &&
-        isMatchedStop(raw['matchedStop']) &&
-        isCount(raw['completionTokens']) &&
-        isCount(raw['reasoningTokens']) &&
-        (raw['draftedTokens'] === undefined || isCount(raw['draftedTokens'])) &&
-        (raw['acceptedTokens'] === undefined || isCount(raw['acceptedTokens']))
-      );
-    case 'answer':
-      return (
-        isCount(raw['question']) &&
-        raw['probabilities'] instanceof Float64Array &&
-        raw['probabilities'].every(isShare) &&
-        isShare(raw['labelMass'])
-      );
-    case 'vectors':
-      return (
-        isPositive(raw['count']) &&
-        raw['values'] instanceof Float32Array &&
-        raw['values'].length > 0 &&
-        raw['values'].length % raw['count'] === 0 &&
-        raw['values'].every(Number.isFinite)
-      );
-    case 'cached':
-      return isCount(raw['tokens']);
-    case 'seatFreed':
-    case 'done':
-    case 'returned':
-    case 'cancelled':
-      return true;
-    case 'failed':
-      return typeof raw['reason'] === 'string';
-    default:
-      return false;
-  }
+/** An object with one of these kinds, each of which has its own fields. */
+function oneOf<M extends { readonly kind: string }>(kinds: {
+  readonly [Kind in M['kind']]: Tests<Extract<M, { readonly kind: Kind }>>;
+}): Test {
+  const tests = new Map(Object.entries<Tests<object>>(kinds).map(([kind, each]) => [kind, fields(each)]));
+  return (raw) => isFields(raw) && (tests.get(raw['kind'] as string)?.(raw) ?? false);
 }
 
-function isHeld(raw: unknown): raw is HeldPrefix {
-  return (
-    isFields(raw) &&
-    isCount(raw['sequence']) &&
-    raw['hashes'] instanceof Uint32Array &&
-    (raw['state'] === undefined || isSharedState(raw['state']))
-  );
+/** Copied, since `every` skips the holes of a sparse array. */
+function listOf(test: Test): Test {
+  return (raw) => Array.isArray(raw) && Array.from<unknown>(raw).every(test);
 }
 
-function isSharedState(raw: unknown): raw is SharedState {
-  if (!isFields(raw)) return false;
-  return [raw['file'], raw['inode'], raw['bytes'], raw['tokens'], raw['ends'], raw['changedAt']].every(isCount);
+function optional(test: Test): Test {
+  return (raw) => raw === undefined || test(raw);
 }
 
-function isHeldTokens(raw: unknown): raw is HeldTokens {
-  return isFields(raw) && isCount(raw['running']) && isCount(raw['kept']);
+function among(...values: readonly unknown[]): Test {
+  return (raw) => values.includes(raw);
 }
 
-function isCacheCounts(raw: unknown): raw is CacheCounts {
-  if (!isFields(raw) || !isFields(raw['evictions'])) return false;
-  const { evictions } = raw;
-  const sums = [raw['hits'], raw['restoredTokens'], raw['bytes'], raw['entries']];
-  return sums.every(isCount) && EVICTIONS.every((why) => isCount(evictions[why]));
-}
-
-function isFacts(raw: unknown): raw is EngineFacts {
-  return (
-    isFields(raw) &&
-    typeof raw['model'] === 'string' &&
-    isPositive(raw['seats']) &&
-    isPositive(raw['contextPerSeat']) &&
-    isPositive(raw['vocabulary']) &&
-    typeof raw['weightVersion'] === 'string' &&
-    (raw['promptVersion'] === undefined || typeof raw['promptVersion'] === 'string') &&
-    typeof raw['labelsVerified'] === 'boolean' &&
-    isCount(raw['threads']) &&
-    (typeof raw['gpu'] === 'string' || raw['gpu'] === false) &&
-    (raw['repackedBytes'] === undefined || isCount(raw['repackedBytes'])) &&
-    (raw['prefixCacheBytes'] === undefined || isCount(raw['prefixCacheBytes'])) &&
-    (raw['states'] === undefined || typeof raw['states'] === 'string') &&
-    isFlag(raw['confirmsCancels']) &&
-    (raw['width'] === undefined || isPositive(raw['width'])) &&
-    (raw['scores'] === undefined || raw['scores'] === 'logit' || raw['scores'] === 'probability') &&
-    (raw['warnings'] === undefined || isTexts(raw['warnings']))
-  );
-}
-
-function isTexts(raw: unknown): boolean {
-  return Array.isArray(raw) && Array.from<unknown>(raw).every((text) => typeof text === 'string');
-}
-
+const isText: Test = (raw) => typeof raw === 'string';
+const isBoolean: Test = (raw) => typeof raw === 'boolean';
 /** Set, or absent. */
-function isFlag(raw: unknown): boolean {
-  return raw === undefined || raw === true;
-}
-
+const isFlag = among(undefined, true);
 /** Rounding may make a sum slightly larger than 1. */
-function isShare(raw: unknown): raw is number {
-  return typeof raw === 'number' && raw >= 0 && raw <= 1 + 1e-6;
+const isShare: Test = (raw) => typeof raw === 'number' && raw >= 0 && raw <= 1 + 1e-6;
+
+const OUTPUT_FIELDS = oneOf<Output>({
+  started: { cachedTokens: isCount },
+  needsImage: { image: isCount },
+  needsTokens: { choice: isCount, tokens: isCount },
+  piece: { choice: isCount, channel: among('content', 'reasoning'), text: isText, tokens: isCount },
+  call: { choice: isCount, index: isCount, name: optional(isText), arguments: isText, tokens: isCount },
+  finished: {
+    choice: isCount,
+    reason: among('stop', 'length', 'tool_calls'),
+    matchedStop: optional((raw) => isText(raw) || isCount(raw)),
+    completionTokens: isCount,
+    reasoningTokens: isCount,
+    draftedTokens: optional(isCount),
+    acceptedTokens: optional(isCount),
+  },
+  answer: {
+    question: isCount,
+    probabilities: (raw) => raw instanceof Float64Array && raw.every(isShare),
+    labelMass: isShare,
+  },
+  vectors: {
+    count: isPositive,
+    values: (raw) => raw instanceof Float32Array && raw.length > 0 && raw.every(Number.isFinite),
+  },
+  cached: { tokens: isCount },
+  seatFreed: {},
+  done: {},
+  returned: {},
+  cancelled: {},
+  failed: { reason: isText },
+});
+
+function isOutput(raw: unknown): boolean {
+  if (!isFields(raw) || !isCount(raw['id']) || !OUTPUT_FIELDS(raw)) return false;
+  return raw['kind'] !== 'vectors' || (raw['values'] as Float32Array).length % (raw['count'] as number) === 0;
 }
 
-function isChannel(raw: unknown): boolean {
-  return raw === 'content' || raw === 'reasoning';
-}
-
-function isFinishReason(raw: unknown): boolean {
-  return raw === 'stop' || raw === 'length' || raw === 'tool_calls';
-}
-
-function isMatchedStop(raw: unknown): boolean {
-  return raw === undefined || typeof raw === 'string' || isCount(raw);
-}
+const MESSAGE = oneOf<FromEngine>({
+  ready: {
+    facts: fields<EngineFacts>({
+      model: isText,
+      seats: isPositive,
+      contextPerSeat: isPositive,
+      tokens: optional(isPositive),
+      vocabulary: isPositive,
+      weightVersion: isText,
+      promptVersion: optional(isText),
+      width: optional(isPositive),
+      scores: among(undefined, 'logit', 'probability'),
+      labelsVerified: isBoolean,
+      threads: isCount,
+      gpu: (raw) => isText(raw) || raw === false,
+      confirmsCancels: isFlag,
+      repackedBytes: optional(isCount),
+      prefixCacheBytes: optional(isCount),
+      states: optional(isText),
+      warnings: optional(listOf(isText)),
+    }),
+  },
+  opens: { key: optional(isText) },
+  unable: { reason: isText, mayMend: isBoolean, noStep: isFlag },
+  tries: { backend: among('cuda', 'vulkan', 'metal', false) },
+  serverProblem: { reason: isText },
+  step: {
+    step: isCount,
+    outputs: listOf(isOutput),
+    held: listOf(
+      fields<HeldPrefix>({
+        sequence: isCount,
+        hashes: (raw) => raw instanceof Uint32Array,
+        state: optional(
+          fields<SharedState>({
+            file: isCount,
+            inode: isCount,
+            bytes: isCount,
+            tokens: isCount,
+            ends: isCount,
+            changedAt: isCount,
+          }),
+        ),
+      }),
+    ),
+  },
+  capacity: { seats: isPositive, unconfirmed: isCount },
+  heartbeat: {
+    step: isCount,
+    live: isCount,
+    tokens: fields<HeldTokens>({ running: isCount, kept: isCount }),
+    cache: fields<CacheCounts>({
+      hits: isCount,
+      restoredTokens: isCount,
+      bytes: isCount,
+      entries: isCount,
+      evictions: fields(Object.fromEntries(EVICTIONS.map((why) => [why, isCount]))),
+    }),
+  },
+});
