@@ -11,6 +11,11 @@ import { contractError, overContextError, type ContractError, type ErrorCode } f
 import { REFUSALS } from '../domain/refusal-reasons.js';
 import type { Engine, JobFault, ModelKind } from '../engine-client/engine.js';
 
+/** A refusal whose message is always the same. */
+function always(...refusal: Parameters<typeof contractError>): () => ContractError {
+  return () => contractError(...refusal);
+}
+
 const INSUFFICIENT = 'The balance of the account cannot cover this request. Add credit, then send it again.';
 const CREDIT_UNKNOWN = 'The credit of the account cannot be checked now. Try again shortly.';
 
@@ -95,27 +100,21 @@ export function draining(retryAfterMs: number): ContractError {
   return refused({ reason: 'drain', retryAfterMs });
 }
 
-export function spoolUnhealthy(): ContractError {
-  return contractError(
-    'spool_unhealthy',
-    'Usage cannot be recorded durably now, so no new work is taken. Try again shortly.',
-  );
-}
+export const spoolUnhealthy = always(
+  'spool_unhealthy',
+  'Usage cannot be recorded durably now, so no new work is taken. Try again shortly.',
+);
 
-export function wrongContentType(): ContractError {
-  return contractError('bad_request', 'The content type must be application/json.', { status: 415 });
-}
+export const wrongContentType = always('bad_request', 'The content type must be application/json.', { status: 415 });
 
-export function encodedBody(): ContractError {
-  return contractError('bad_request', 'Send the body without Content-Encoding: it is not decoded.', { status: 415 });
-}
+export const encodedBody = always('bad_request', 'Send the body without Content-Encoding: it is not decoded.', {
+  status: 415,
+});
 
-export function compatibleOnly(): ContractError {
-  return contractError(
-    'not_found',
-    'This path is served under `contract: compatible` alone. Send messages to /v1/chat/completions; GET /v1/models lists the models.',
-  );
-}
+export const compatibleOnly = always(
+  'not_found',
+  'This path is served under `contract: compatible` alone. Send messages to /v1/chat/completions; GET /v1/models lists the models.',
+);
 
 /** `served`: method and path of each route that asks for a key. `slash`: the path would be one of theirs without a slash too many. */
 export function notServed(served: readonly string[], slash: boolean): ContractError {
@@ -123,19 +122,15 @@ export function notServed(served: readonly string[], slash: boolean): ContractEr
   return contractError('not_found', `${what} Served are ${served.join(', ')}; GET /v1/openapi.json describes them.`);
 }
 
-export function batchesOff(): ContractError {
-  return contractError(
-    'not_found',
-    'Files and batches are not served here: the operator has to set batch.store to memory or disk.',
-  );
-}
+export const batchesOff = always(
+  'not_found',
+  'Files and batches are not served here: the operator has to set batch.store to memory or disk.',
+);
 
-export function tooManyUploads(): ContractError {
-  return contractError(
-    'user_rate_limited',
-    'Too many files are being uploaded at once. Wait for one of them to end, then send it again.',
-  );
-}
+export const tooManyUploads = always(
+  'user_rate_limited',
+  'Too many files are being uploaded at once. Wait for one of them to end, then send it again.',
+);
 
 export function tooManyBatches(most: number): ContractError {
   const message = `The account has ${most} batches that have not ended. Wait for one of them to end, or cancel one.`;
@@ -156,19 +151,15 @@ export function noFileRoom(why: keyof typeof NO_FILE_ROOM): ContractError {
   return contractError(code, message, { retryAfterMs: FILE_RETRY_MS });
 }
 
-export function malformedForm(): ContractError {
-  return contractError(
-    'bad_request',
-    'The body must be a form (multipart/form-data) with the file in its field `file`, no field twice and none above 1,024 bytes.',
-  );
-}
+export const malformedForm = always(
+  'bad_request',
+  'The body must be a form (multipart/form-data) with the file in its field `file`, no field twice and none above 1,024 bytes.',
+);
 
-export function fileInUse(): ContractError {
-  return contractError(
-    'bad_request',
-    'A batch that has not ended reads this file. Cancel it first, or wait for its end.',
-  );
-}
+export const fileInUse = always(
+  'bad_request',
+  'A batch that has not ended reads this file. Cancel it first, or wait for its end.',
+);
 
 export function tooLarge(limitBytes: number): ContractError {
   return contractError(
@@ -177,32 +168,22 @@ export function tooLarge(limitBytes: number): ContractError {
   );
 }
 
-export function silentBody(): ContractError {
-  return contractError(
-    'bad_request',
-    'The chunked body does not go on. Chunk extensions are not read: send the body without them, or with Content-Length.',
-  );
-}
+export const silentBody = always(
+  'bad_request',
+  'The chunked body does not go on. Chunk extensions are not read: send the body without them, or with Content-Length.',
+);
 
-export function noRoom(): ContractError {
-  return contractError('capacity_exceeded', 'Too many request bytes are being held at once. Try again shortly.');
-}
+export const noRoom = always('capacity_exceeded', 'Too many request bytes are being held at once. Try again shortly.');
 
 /** The same for models that are not hosted and not entitled, so that a caller cannot find out which models exist. */
-export function notEntitled(): ContractError {
-  return contractError('model_not_entitled', NOT_ENTITLED, { param: 'model' });
-}
+export const notEntitled = always('model_not_entitled', NOT_ENTITLED, { param: 'model' });
 
-export function notInCohort(): ContractError {
-  return contractError('not_in_cohort', NOT_IN_COHORT, { param: 'model' });
-}
+export const notInCohort = always('not_in_cohort', NOT_IN_COHORT, { param: 'model' });
 
-export function routeNotEntitled(): ContractError {
-  return contractError(
-    'model_not_entitled',
-    'This key may not call this route. Use another key, or have this one entitled.',
-  );
-}
+export const routeNotEntitled = always(
+  'model_not_entitled',
+  'This key may not call this route. Use another key, or have this one entitled.',
+);
 
 export function wrongEndpoint(kind: ModelKind): ContractError {
   return contractError('unsupported_endpoint', ENDPOINTS[kind], { param: 'model' });
@@ -228,12 +209,10 @@ export function starting({ state, readyInMs }: Pick<Engine, 'state' | 'readyInMs
     : contractError('cold', 'The model is still loading. Try again after the time given.', { retryAfterMs: readyInMs });
 }
 
-export function malformedIdempotencyKey(): ContractError {
-  return contractError(
-    'bad_request',
-    'The header Idempotency-Key must be 1 to 255 visible ASCII characters, bare or in double quotes.',
-  );
-}
+export const malformedIdempotencyKey = always(
+  'bad_request',
+  'The header Idempotency-Key must be 1 to 255 visible ASCII characters, bare or in double quotes.',
+);
 
 const REUSED: Record<Exclude<Claimed['kind'], 'claimed'>, string> = {
   'in-flight':
@@ -305,21 +284,15 @@ export function dimensions(width: number, least: number | undefined): ContractEr
 }
 
 /** Some of a list's vectors are of other weights than the others. */
-export function weightsChanged(): ContractError {
-  return contractError(
-    'bad_gateway',
-    'The weights of the model were replaced while it worked on this list. Send it again.',
-  );
-}
+export const weightsChanged = always(
+  'bad_gateway',
+  'The weights of the model were replaced while it worked on this list. Send it again.',
+);
 
 /** The message contains neither balance nor price, since the key's user may not be the account's owner. */
-export function insufficientCredit(): ContractError {
-  return contractError('insufficient_credit', INSUFFICIENT);
-}
+export const insufficientCredit = always('insufficient_credit', INSUFFICIENT);
 
-export function creditUnavailable(): ContractError {
-  return contractError('credit_gate_unavailable', CREDIT_UNKNOWN);
-}
+export const creditUnavailable = always('credit_gate_unavailable', CREDIT_UNKNOWN);
 
 /** `name`: of the parameter; `predicate`: what it must be. */
 export function badQuery(name: string, predicate: string): ContractError {
@@ -327,11 +300,9 @@ export function badQuery(name: string, predicate: string): ContractError {
 }
 
 /** The sums of earlier usage are not known yet. */
-export function usageUnknown(): ContractError {
-  return contractError('cold', 'The usage records are still being read. Try again shortly.', {
-    retryAfterMs: USAGE_RETRY_MS,
-  });
-}
+export const usageUnknown = always('cold', 'The usage records are still being read. Try again shortly.', {
+  retryAfterMs: USAGE_RETRY_MS,
+});
 
 export function engineFault({ kind }: JobFault): ContractError {
   return kind === 'protocol'
@@ -343,24 +314,18 @@ export function engineFault({ kind }: JobFault): ContractError {
 }
 
 /** Not `draining`, which means that nothing ran, so that proxies would send the request again. */
-export function shutDownError(): ContractError {
-  return contractError('bad_gateway', 'The server shut down while it worked on this request. Try again.');
-}
+export const shutDownError = always('bad_gateway', 'The server shut down while it worked on this request. Try again.');
 
-export function timedOut(): ContractError {
-  return contractError(
-    'timeout',
-    'The deadline of the request passed before its answer was complete. ' +
-      'Ask for fewer tokens, or name a later deadline if the request named one.',
-  );
-}
+export const timedOut = always(
+  'timeout',
+  'The deadline of the request passed before its answer was complete. ' +
+    'Ask for fewer tokens, or name a later deadline if the request named one.',
+);
 
-export function internal(): ContractError {
-  return contractError(
-    'internal',
-    'A fault in this server. Quote the x-request-id of this response when you report it.',
-  );
-}
+export const internal = always(
+  'internal',
+  'A fault in this server. Quote the x-request-id of this response when you report it.',
+);
 
 /** The refusals of requests with images. */
 
@@ -384,6 +349,4 @@ export function imageUnreadable(param: string): ContractError {
   return contractError('bad_request', `${param} has an image that cannot be decoded: its data is damaged.`, { param });
 }
 
-export function imageFailed(): ContractError {
-  return contractError('bad_gateway', 'An image of this request could not be processed. Try again shortly.');
-}
+export const imageFailed = always('bad_gateway', 'An image of this request could not be processed. Try again shortly.');
