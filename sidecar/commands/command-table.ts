@@ -2,6 +2,11 @@
 import { MODEL_KINDS } from '../config/model-schema.js';
 import type { Command, Group, Option } from './command.js';
 
+/** An option with a value. `value`: its placeholder in a help text. */
+function takes(value: string, about: string, more: Pick<Option, 'choices' | 'completes'> = {}) {
+  return { type: 'string', value, about, ...more } as const satisfies Option;
+}
+
 const JSON_OPTION = { type: 'boolean', about: 'print JSON' } as const satisfies Option;
 
 const serve = {
@@ -35,45 +40,26 @@ const keys = {
     create: {
       about: 'create a key and print it once; only its hash is stored',
       options: {
-        account: { type: 'string', value: 'A', about: 'the account that the key belongs to (required)' },
-        environment: {
-          type: 'string',
-          value: 'E',
-          about: 'the environment that the entitlements apply to; default: the configured one',
-        },
-        models: { type: 'string', value: 'a,b|all', about: 'default: all' },
-        routes: {
-          type: 'string',
-          value: 'chat,...',
-          about: 'of chat, decisions, systemone, embeddings, rerank, batch; default: all',
-        },
-        cohort: { type: 'string', value: 'C', about: 'the cohort whose restricted models it may call' },
-        expires: {
-          type: 'string',
-          value: 'T',
-          about: 'a time (2027-01-31T00:00:00Z) or a duration from now (30d, 12h, 90m); default: never',
-        },
-        class: {
-          type: 'string',
-          value: 'C',
-          about: 'service class, the weight when seats are shared; default: standard',
+        account: takes('A', 'the account that the key belongs to (required)'),
+        environment: takes('E', 'the environment that the entitlements apply to; default: the configured one'),
+        models: takes('a,b|all', 'default: all'),
+        routes: takes('chat,...', 'of chat, decisions, systemone, embeddings, rerank, batch; default: all'),
+        cohort: takes('C', 'the cohort whose restricted models it may call'),
+        expires: takes('T', 'a time (2027-01-31T00:00:00Z) or a duration from now (30d, 12h, 90m); default: never'),
+        class: takes('C', 'service class, the weight when seats are shared; default: standard', {
           choices: ['interactive', 'standard', 'batch'],
-        },
-        limits: {
-          type: 'string',
-          value: 'G=N/M,...',
-          about: 'N requests in flight and M a minute for decisions, chat, embeddings or models; 0: no limit',
-        },
-        usage: {
-          type: 'string',
-          value: 'U',
-          about: 'account: it sees the usage and the balance of its account; default: its own usage',
+        }),
+        limits: takes(
+          'G=N/M,...',
+          'N requests in flight and M a minute for decisions, chat, embeddings or models; 0: no limit',
+        ),
+        usage: takes('U', 'account: it sees the usage and the balance of its account; default: its own usage', {
           choices: ['account'],
-        },
-        tiers: { type: 'string', value: 'T,...', about: 'of flex and priority: it may ask for them; default: none' },
-        'tokens-per-minute': { type: 'string', value: 'N', about: 'prompt and completion tokens in any 60 seconds' },
-        'tokens-per-day': { type: 'string', value: 'N', about: 'the same from one midnight UTC to the next' },
-        'tokens-per-month': { type: 'string', value: 'N', about: 'the same in a calendar month, UTC' },
+        }),
+        tiers: takes('T,...', 'of flex and priority: it may ask for them; default: none'),
+        'tokens-per-minute': takes('N', 'prompt and completion tokens in any 60 seconds'),
+        'tokens-per-day': takes('N', 'the same from one midnight UTC to the next'),
+        'tokens-per-month': takes('N', 'the same in a calendar month, UTC'),
       },
       failed: 'the keys file is invalid or cannot be written; a missing one is created',
     },
@@ -95,7 +81,7 @@ const keys = {
       about: 'create a new key with the rights of the old one; the old one is revoked, now or after the grace',
       operand: { name: 'ID', about: 'id of the old key' },
       options: {
-        grace: { type: 'string', value: '24h', about: 'how long the old key still works; default: not at all' },
+        grace: takes('24h', 'how long the old key still works; default: not at all'),
       },
       failed: 'there is no such valid key, or the keys file is invalid',
     },
@@ -117,16 +103,12 @@ const usage = {
         'With --format focus: the sums of each UTC day, key, model and kind of tokens, as CSV with the columns of FOCUS 1.2, also of days whose records are deleted (92 days with usage). A day is within the times if it begins within them.',
       ],
       options: {
-        from: { type: 'string', value: 'TIME', about: 'from then on' },
-        to: { type: 'string', value: 'TIME', about: 'before then' },
-        account: { type: 'string', value: 'A', about: 'only this account' },
-        format: { type: 'string', value: 'F', about: 'default: jsonl', choices: ['jsonl', 'csv', 'focus'] },
-        provider: {
-          type: 'string',
-          value: 'NAME',
-          about: 'with focus: provider, publisher and issuer; default: ra-sidecar',
-        },
-        'billing-account': { type: 'string', value: 'ID', about: 'with focus: whose bill it is; default: default' },
+        from: takes('TIME', 'from then on'),
+        to: takes('TIME', 'before then'),
+        account: takes('A', 'only this account'),
+        format: takes('F', 'default: jsonl', { choices: ['jsonl', 'csv', 'focus'] }),
+        provider: takes('NAME', 'with focus: provider, publisher and issuer; default: ra-sidecar'),
+        'billing-account': takes('ID', 'with focus: whose bill it is; default: default'),
       },
       failed: 'there is no spool, damaged bytes were skipped, or stdout was closed early',
     },
@@ -134,13 +116,8 @@ const usage = {
 } as const satisfies Group;
 
 const OWNERS_OPTIONS = {
-  url: { type: 'string', value: 'URL', about: 'as store.url, of the owner of the schema; default: store.url' },
-  'password-file': {
-    type: 'string',
-    value: 'F',
-    about: 'file with the owner’s password; default: store.passwordFile',
-    completes: 'file',
-  },
+  url: takes('URL', 'as store.url, of the owner of the schema; default: store.url'),
+  'password-file': takes('F', 'file with the owner’s password; default: store.passwordFile', { completes: 'file' }),
 } as const satisfies Command['options'];
 
 const store = {
@@ -162,11 +139,10 @@ const store = {
   },
 } as const satisfies Group;
 
-const LONGEST_OPTION = {
-  type: 'string',
-  value: 'S',
-  about: 'the longest request of that sidecar, in seconds; default: request.timeoutMs, and 600 where that is 0',
-} as const satisfies Option;
+const LONGEST_OPTION = takes(
+  'S',
+  'the longest request of that sidecar, in seconds; default: request.timeoutMs, and 600 where that is 0',
+);
 
 const credit = {
   about: 'prepaid credit in the store of a fleet (docs/store.md)',
@@ -178,8 +154,8 @@ const credit = {
       ],
       operand: { name: 'ACCOUNT', about: 'the account; it need not exist' },
       options: {
-        usd: { type: 'string', value: 'N', about: 'dollars as decimal text, such as 25.00 (required)' },
-        id: { type: 'string', value: 'ID', about: 'your id for it, such as an invoice’s number (required)' },
+        usd: takes('N', 'dollars as decimal text, such as 25.00 (required)'),
+        id: takes('ID', 'your id for it, such as an invoice’s number (required)'),
         ...OWNERS_OPTIONS,
       },
       failed: 'there is a grant with this id, or the store refuses; nothing is changed then',
@@ -199,7 +175,7 @@ const credit = {
         'For a sidecar that will not be started again; a start with the same data folder does this by itself. It waits until the lease of the sidecar and its longest request have ended. A sidecar that goes on with a copy of the folder is fenced: it pays for no further request.',
       ],
       options: {
-        'data-dir': { type: 'string', value: 'F', about: 'the data folder; default: dataDir', completes: 'folder' },
+        'data-dir': takes('F', 'the data folder; default: dataDir', { completes: 'folder' }),
         longest: LONGEST_OPTION,
       },
       failed: 'a sidecar uses the folder, it cannot be read, or the store does not answer',
@@ -230,7 +206,7 @@ const models = {
       ],
       operand: { name: 'URI', about: 'URI of the model, or a path', completes: 'file' },
       options: {
-        dir: { type: 'string', value: 'FOLDER', about: 'default: models in dataDir', completes: 'folder' },
+        dir: takes('FOLDER', 'default: models in dataDir', { completes: 'folder' }),
         json: JSON_OPTION,
       },
       failed: 'it cannot be downloaded, or the file cannot be served',
@@ -247,28 +223,14 @@ const models = {
         completes: 'file',
       },
       options: {
-        kind: {
-          type: 'string',
-          value: 'K',
-          about: 'the kind of model that a file is checked for; default: chat',
-          choices: MODEL_KINDS,
-        },
-        seats: { type: 'string', value: 'N', about: 'in place of the configured number; for a file: 8' },
-        context: {
-          type: 'string',
-          value: 'N',
-          about: 'tokens of one seat, in place of the configured number; for a file: 8192',
-        },
-        memory: {
-          type: 'string',
-          value: 'SIZE',
-          about: 'check against this much host memory (24GiB) instead of what is free',
-        },
-        'gpu-memory': {
-          type: 'string',
-          value: 'SIZE',
-          about: 'check against a GPU with this much free memory (80GiB), which this machine may lack',
-        },
+        kind: takes('K', 'the kind of model that a file is checked for; default: chat', { choices: MODEL_KINDS }),
+        seats: takes('N', 'in place of the configured number; for a file: 8'),
+        context: takes('N', 'tokens of one seat, in place of the configured number; for a file: 8192'),
+        memory: takes('SIZE', 'check against this much host memory (24GiB) instead of what is free'),
+        'gpu-memory': takes(
+          'SIZE',
+          'check against a GPU with this much free memory (80GiB), which this machine may lack',
+        ),
         json: JSON_OPTION,
       },
       failed: 'a model cannot be served; the line has the reason and the numbers',
@@ -280,7 +242,7 @@ const models = {
       ],
       operand: { name: 'ID', about: 'a configured model' },
       options: {
-        file: { type: 'string', value: 'F', about: 'a GGUF file; default: the present path', completes: 'file' },
+        file: takes('F', 'a GGUF file; default: the present path', { completes: 'file' }),
         json: JSON_OPTION,
       },
       failed: 'no sidecar runs, or a replica keeps its present weights; the line has the reason',
@@ -331,7 +293,7 @@ const bench = {
   ],
   operand: { name: 'ID', about: 'a configured model; default: all', optional: true, many: true },
   options: {
-    seconds: { type: 'string', value: 'N', about: 'how long each figure is measured, 1 to 60; default: 3' },
+    seconds: takes('N', 'how long each figure is measured, 1 to 60; default: 3'),
     json: JSON_OPTION,
   },
   failed: 'a model cannot be loaded or does not answer',
