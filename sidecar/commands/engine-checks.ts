@@ -8,7 +8,7 @@ import { EMBEDDED_MODEL } from '../engine-client/weight-files.js';
 import { inspect, readServerKey, type Inspected, type MachineFacts } from '../engine-client/inspector.js';
 import { CACHE_SHARE, MEMORY_FILES, MOST_CACHE_BYTES } from '../engine-client/engine.js';
 import type { Io } from './command.js';
-import { guarded, isRunning, type Check } from './host-checks.js';
+import { fail, guarded, isRunning, ok, warn, type Check } from './host-checks.js';
 import {
   isExternal,
   binariesText,
@@ -51,6 +51,8 @@ const FINDINGS = [
   { kind: 'images', name: 'images', advice: 'docs/vision.md' },
 ] as const;
 
+const DEVICES_ADVICE = 'the devices that there are stand at backend above';
+
 const SERVER_ADVICE = 'start the server, or correct the engine settings of the model (docs/engines.md)';
 
 /** All of them, in the order in which they are printed. */
@@ -59,7 +61,7 @@ export async function engineChecks(config: Config, io: Io): Promise<Check[]> {
   let machine: MachineFacts | undefined;
   for (const gpu of new Set(config.models.filter((model) => !isExternal(model)).map((model) => model.gpu))) {
     const asked = await inspect('machine', { gpu }, io);
-    if (asked.kind === 'failed') checks.push(noBackend(asked.reason));
+    if (asked.kind === 'failed') checks.push(fail('backend', asked.reason, GPU_ADVICE));
     else {
       if (!machine) checks.push(...memoryChecks(asked.answer));
       machine = asked.answer;
@@ -83,14 +85,10 @@ async function modelChecks(config: Config, machine: MachineFacts | undefined, io
   return [
     ...(machine ? [coresCheck(machine, sizings)] : []),
     await cacheCheck(found.map(({ model }) => model)),
-    ...wanted.flatMap((one) => (one.kind === 'unfit' ? [unfitCheck(one.model, one.why)] : [])),
+    ...wanted.flatMap((one) => (one.kind === 'unfit' ? [fail(`model ${one.model.id}`, one.why, DEVICES_ADVICE)] : [])),
     ...(await Promise.all(config.models.filter(isExternal).map((model) => externalChecks(model, io)))).flat(),
     ...sizings.flatMap((sizing, i) => [modelCheck(found[i]?.model, sizing), ...findingChecks(sizing)]),
   ];
-}
-
-function noBackend(reason: string): Check {
-  return { what: 'backend', level: 'fail', says: reason, advice: GPU_ADVICE };
 }
 
 /** How many GPUs NVIDIA’s kernel driver has. A container sees all of the host's, also those that it may not use. */
@@ -110,22 +108,17 @@ export function backendCheck(gpu: ModelConfig['gpu'], facts: MachineFacts, nvidi
   const binaries = binariesText(facts);
   if (gpu === 'auto' && facts.gpu === false && nvidia > 0) {
     const says = `CPU (${why}), but NVIDIA’s driver has ${nvidia === 1 ? 'a GPU' : `${nvidia} GPUs`}; ${binaries}`;
-    return { what: 'backend', level: 'warn', says, advice: LIBRARY_ADVICE };
+    return warn('backend', says, LIBRARY_ADVICE);
   }
   if (gpu === 'auto' && facts.gpu === false && available.some((name) => name !== false)) {
-    return {
-      what: 'backend',
-      level: 'warn',
-      says: `CPU (${why}; no device was found), ${binaries}`,
-      advice: DEVICE_ADVICE,
-    };
+    return warn('backend', `CPU (${why}; no device was found), ${binaries}`, DEVICE_ADVICE);
   }
   const used = [...features.matchAll(/(\w+) = 1/g)].map(([, name]) => name).join(' ');
   const says =
     facts.gpu === false
       ? `CPU (${why}), ${binaries}: ${used}`
       : `${facts.gpu} on ${devices.join(', ')} (${why}), ${binaries}`;
-  return { what: 'backend', level: 'ok', says };
+  return ok('backend', says);
 }
 
 /** Whether kernels run on the device: a library may be loaded, and its device found, without one that the driver can run. */
@@ -135,19 +128,16 @@ export function computeCheck(
 ): Check {
   const what = 'GPU kernels';
   if (computed.kind === 'answer') {
-    return { what, level: 'ok', says: `the first step of a small model took ${computed.answer.ms.toFixed(0)} ms` };
+    return ok(what, `the first step of a small model took ${computed.answer.ms.toFixed(0)} ms`);
   }
   // Another process, such as a running sidecar, may hold all GPU memory.
-  if (/memory|alloc/i.test(computed.reason)) return { what, level: 'warn', says: computed.reason, advice: ROOM_ADVICE };
-  return { what, level: 'fail', says: computed.reason, advice: KERNELS_ADVICE(gpu, build) };
+  if (/memory|alloc/i.test(computed.reason)) return warn(what, computed.reason, ROOM_ADVICE);
+  return fail(what, computed.reason, KERNELS_ADVICE(gpu, build));
 }
 
 function memoryChecks({ memory, gpuMemory }: MachineFacts): Check[] {
   const line = ({ total, free }: { total: number; free: number }): string => `${size(free)} free of ${size(total)}`;
-  return [
-    { what: 'memory', level: 'ok', says: line(memory) },
-    ...(gpuMemory ? [{ what: 'GPU memory', level: 'ok', says: line(gpuMemory) } as const] : []),
-  ];
+  return [ok('memory', line(memory)), ...(gpuMemory ? [ok('GPU memory', line(gpuMemory))] : [])];
 }
 
 /** Engines share the cores, and the sidecar needs one too. */
@@ -162,15 +152,11 @@ export function coresCheck({ cores, quota }: Pick<MachineFacts, 'cores' | 'quota
   const says = `${found}, for ${threads} compute threads of ${sizings.length} engines together`;
   // Compute threads spin while they wait for each other: if one is delayed by other work, all are.
   if (cores > 1 && onCpu.some((each) => each >= cores)) {
-    return { what: 'cores', level: 'warn', says, advice: 'leave one core free: set threads to 0 or a lower number' };
+    return warn('cores', says, 'leave one core free: set threads to 0 or a lower number');
   }
-  if (onCpu.length === 0 || threads <= cores) return { what: 'cores', level: 'ok', says };
+  if (onCpu.length === 0 || threads <= cores) return ok('cores', says);
   const advice = 'engines that run at the same time slow each other down: set threads of each model';
-  return { what: 'cores', level: 'warn', says, advice };
-}
-
-function unfitCheck({ id }: ModelConfig, why: string): Check {
-  return { what: `model ${id}`, level: 'fail', says: why, advice: 'the devices that there are stand at backend above' };
+  return warn('cores', says, advice);
 }
 
 /** Whether seats are longer than what the model was trained for, how it calls tools, and how confined its vision process is. */
@@ -179,10 +165,7 @@ export function findingChecks({ id, inspected }: Pick<Sizing, 'id' | 'inspected'
   return FINDINGS.flatMap(({ kind, name, advice }) =>
     findings
       .filter(({ what }) => what === kind)
-      .map(({ ok, says }): Check => {
-        const what = `${name} of ${id}`;
-        return ok ? { what, level: 'ok', says } : { what, level: 'warn', says, advice };
-      }),
+      .map((found) => (found.ok ? ok(`${name} of ${id}`, found.says) : warn(`${name} of ${id}`, found.says, advice))),
   );
 }
 
@@ -196,7 +179,7 @@ function modelCheck(model: ModelConfig | undefined, sizing: Sizing): Check {
   }
   const short = shortOfMemory(sizing);
   if (short !== undefined) {
-    return { what, level: 'warn', says: short, advice: 'to be sure, run this again while that sidecar is stopped' };
+    return warn(what, short, 'to be sure, run this again while that sidecar is stopped');
   }
   const { memory, gpuMemory, sizes } = inspected.answer;
   const most = sizes.find(({ contextPerSeat }) => contextPerSeat >= setup.contextPerSeat)?.seats;
@@ -209,7 +192,7 @@ function modelCheck(model: ModelConfig | undefined, sizing: Sizing): Check {
     `${setup.seats} seats of ${setup.contextPerSeat.toLocaleString('en')} tokens (${most === undefined ? 'more would fit' : seatsText(most, ' would fit')}) ` +
     `on ${loadText(inspected.answer) ?? ''}; takes ${needs.filter(Boolean).join(' and ')}` +
     (cached > 0 ? `, and up to ${size(cached)} for its prefix cache` : ', without a prefix cache');
-  return { what, level: 'ok', says };
+  return ok(what, says);
 }
 
 /** Whether the prefix caches have room. `engines`: the settings of each engine process. */
@@ -233,11 +216,11 @@ export function cacheRoomCheck(
   const what = 'prefix caches';
   const asked = engines.reduce((sum, engine) => sum + askedBytes(engine), 0);
   const sharing = engines.filter(sharesCacheRoom).length;
-  if (asked === 0 && sharing === 0) return { what, level: 'ok', says: 'no model has one' };
-  if (room === undefined) return { what, level: 'ok', says: `none, since this system has no ${MEMORY_FILES}` };
+  if (asked === 0 && sharing === 0) return ok(what, 'no model has one');
+  if (room === undefined) return ok(what, `none, since this system has no ${MEMORY_FILES}`);
   const says = `${size(room.free)} free of ${size(room.total)} in ${MEMORY_FILES}`;
   const shared = Math.min(CACHE_SHARE * free, sharing * MOST_CACHE_BYTES);
-  if (room.total >= asked + shared) return { what, level: 'ok', says };
+  if (room.total >= asked + shared) return ok(what, says);
   const parts = [
     ...(asked > 0 ? [`prefixCache.bytes of all engines is ${size(asked)}`] : []),
     ...(shared > 0 ? [`a quarter of what is free, at most 8 GiB an engine, is ${size(shared)}`] : []),
@@ -245,7 +228,7 @@ export function cacheRoomCheck(
   const advice =
     `they take no more than that, and ${parts.join(', and ')}: in a container set --shm-size, or mount a volume of medium Memory ` +
     '(docs/deploy.md#in-a-container)';
-  return { what, level: 'warn', says, advice };
+  return warn(what, says, advice);
 }
 
 /** What is set for an engine's cache; 0: nothing is, or it has none. */
@@ -257,10 +240,10 @@ function askedBytes({ engine, prefixReuse, prefixCache }: CacheSettings): number
 export async function externalChecks(model: ModelConfig, io: Pick<Io, 'clock'>): Promise<Check[]> {
   const what = `model ${model.id}`;
   const problem = await fileProblem(model);
-  if (problem !== undefined) return [{ what, level: 'fail', says: problem }];
+  if (problem !== undefined) return [fail(what, problem)];
   const { file, kind, seats, contextPerSeat } = withFile(model);
   const plan = await planReplicas({ ...model, file });
-  if (plan.kind === 'unfit') return [{ what, level: 'fail', says: plan.why }];
+  if (plan.kind === 'unfit') return [fail(what, plan.why)];
   const setup = { file, kind, seats, contextPerSeat, template: templateOf(model) };
   const checks = plan.replicas.map(async ({ server }) => {
     const remote = server && remoteSetup(model, server);
@@ -278,8 +261,8 @@ function serverChecks({ id, load, engine }: ModelConfig, where: string, asked: I
     return [{ what, level: load === 'lazy' ? 'warn' : 'fail', says: problem, advice: SERVER_ADVICE }];
   const warnings = asked.kind === 'answer' && asked.answer.kind === 'serves' ? asked.answer.warnings : [];
   return [
-    { what, level: 'ok', says: `computed by ${engine.kind} at ${where}, whose prompts are equal to the sidecar’s` },
-    ...warnings.map((says): Check => ({ what, level: 'warn', says })),
+    ok(what, `computed by ${engine.kind} at ${where}, whose prompts are equal to the sidecar’s`),
+    ...warnings.map((says) => warn(what, says)),
   ];
 }
 

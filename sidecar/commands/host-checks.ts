@@ -32,6 +32,14 @@ export interface Check {
   readonly advice?: string;
 }
 
+type Line = (what: string, says: string, advice?: string) => Check;
+
+const line =
+  (level: Check['level']): Line =>
+  (what, says, advice) => ({ what, level, says, ...(advice !== undefined && { advice }) });
+
+export const [ok, warn, fail] = [line('ok'), line('warn'), line('fail')];
+
 /** Below this number, connections are refused long before seats are the limit. */
 const LEAST_FILES = 4096;
 
@@ -50,7 +58,7 @@ const PAST_END_OF_LIFE: ReadonlySet<number> = new Set([20]);
 export async function hostChecks(config: Config, clock: Clock): Promise<Check[]> {
   const running = await isRunning(config);
   return [
-    { what: 'ra-sidecar', level: 'ok', says: VERSION },
+    ok('ra-sidecar', VERSION),
     nodeCheck(process.versions.node),
     await httpCheck(),
     contractCheck(config),
@@ -74,7 +82,7 @@ export async function guarded(what: string, look: () => Promise<Check[]>): Promi
     return await look();
   } catch (error) {
     const why = error instanceof Error ? error.message : 'unknown failure';
-    return [{ what, level: 'fail', says: `the check itself failed: ${why}` }];
+    return [fail(what, `the check itself failed: ${why}`)];
   }
 }
 
@@ -84,7 +92,7 @@ function contractCheck({ contract }: Pick<Config, 'contract'>): Check {
     contract === 'strict'
       ? 'strict: fields and JSON schemas outside docs/contract.md are refused; compatible accepts those of clients and agent frameworks'
       : 'compatible: accepts the fields and JSON schemas of clients and agent frameworks, and POST /v1/responses';
-  return { what: 'contract', level: 'ok', says };
+  return ok('contract', says);
 }
 
 function textOf(file: string): string {
@@ -105,31 +113,30 @@ function swapLimit(): string | undefined {
 export function filesLimitCheck(limits: string): Check {
   const what = 'open files';
   const soft = /^Max open files +(\S+)/m.exec(limits)?.[1];
-  if (soft === undefined) return { what, level: 'ok', says: 'this system does not report the limit' };
-  if (soft === 'unlimited' || Number(soft) >= LEAST_FILES) return { what, level: 'ok', says: `at most ${soft}` };
+  if (soft === undefined) return ok(what, 'this system does not report the limit');
+  if (soft === 'unlimited' || Number(soft) >= LEAST_FILES) return ok(what, `at most ${soft}`);
   const advice = `each connection uses one: set LimitNOFILE=65536 in the unit, or ulimit -n, at least ${LEAST_FILES}`;
-  return { what, level: 'warn', says: `at most ${soft}`, advice };
+  return warn(what, `at most ${soft}`, advice);
 }
 
 /** `limit`: of file descriptors. */
 export function connectionsCheck(config: Parameters<typeof connectionBounds>[0], limit: number): Check {
   const what = 'connections';
   const shared = connectionBounds(config, limit);
-  if (shared.kind === 'short') return { what, level: 'fail', says: shared.line };
-  return { what, level: 'ok', says: `${shared.bounds.public} at most on the public listener` };
+  if (shared.kind === 'short') return fail(what, shared.line);
+  return ok(what, `${shared.bounds.public} at most on the public listener`);
 }
 
 /** `version`: of Node, as in "22.13.0". */
 export function nodeCheck(version: string): Check {
   const [major = 0, minor = 0] = version.split('.').map(Number);
   const least = NODE_MINORS.get(major);
-  const ok = least !== undefined && minor >= least;
   const wanted = [...NODE_MINORS].map(([name, from]) => `${name}.${from} or newer ${name}`).join(', or ');
-  if (!ok)
-    return { what: 'Node', level: 'fail', says: `${version} is not supported`, advice: `install Node ${wanted}` };
-  if (!PAST_END_OF_LIFE.has(major)) return { what: 'Node', level: 'ok', says: version };
+  if (least === undefined || minor < least)
+    return fail('Node', `${version} is not supported`, `install Node ${wanted}`);
+  if (!PAST_END_OF_LIFE.has(major)) return ok('Node', version);
   const advice = 'install Node 24 (Node 22 on glibc below 2.38): Node 20 gets no security updates since April 2026';
-  return { what: 'Node', level: 'warn', says: `${version} works, and is past its end of life`, advice };
+  return warn('Node', `${version} works, and is past its end of life`, advice);
 }
 
 /** Its binaries are made for certain versions of Node and of the C library. */
@@ -137,9 +144,9 @@ export async function httpCheck(): Promise<Check> {
   const what = 'HTTP library';
   try {
     await import('../http/uws.js');
-    return { what, level: 'ok', says: 'uWebSockets.js loads' };
+    return ok(what, 'uWebSockets.js loads');
   } catch (error) {
-    return { what, level: 'fail', says: error instanceof Error ? error.message : 'does not load' };
+    return fail(what, error instanceof Error ? error.message : 'does not load');
   }
 }
 
@@ -150,12 +157,11 @@ export async function httpCheck(): Promise<Check> {
 export function swapCheck(swaps: string, most: string | undefined): Check {
   const what = 'swap';
   const devices = swaps.trim().split('\n').slice(1);
-  if (devices.length === 0)
-    return { what, level: 'ok', says: swaps === '' ? 'this system does not report it' : 'none' };
-  if (most?.trim() === '0') return { what, level: 'ok', says: 'this control group has none (memory.swap.max is 0)' };
+  if (devices.length === 0) return ok(what, swaps === '' ? 'this system does not report it' : 'none');
+  if (most?.trim() === '0') return ok(what, 'this control group has none (memory.swap.max is 0)');
   const says =
     'memory may be written to disk, and with it prompts that engines keep (docs/security.md#where-content-stays)';
-  return { what, level: 'warn', says, advice: 'swapoff, encrypted swap, or MemorySwapMax=0 in the unit' };
+  return warn(what, says, 'swapoff, encrypted swap, or MemorySwapMax=0 in the unit');
 }
 
 /** `running`: a sidecar runs on the same data folder, so that its addresses are taken. */
@@ -170,12 +176,12 @@ async function addressChecks({ listen, operators }: Config, running: boolean): P
 async function addressCheck(what: string, host: string, port: number, running: boolean): Promise<Check> {
   const says = addressText(host, port);
   const code = await addressProblem(host, port);
-  if (code === undefined) return { what, level: 'ok', says: port === 0 ? `${says}, any free port` : `${says} is free` };
+  if (code === undefined) return ok(what, port === 0 ? `${says}, any free port` : `${says} is free`);
   if (code === 'EADDRINUSE' && running) {
-    return { what, level: 'ok', says: `${says} is in use, and a sidecar runs on this data folder` };
+    return ok(what, `${says} is in use, and a sidecar runs on this data folder`);
   }
   const advice = code === 'EADDRINUSE' ? 'stop it, or set another port' : 'set another address or port';
-  return { what, level: 'fail', says: `${says} cannot be used (${code})`, advice };
+  return fail(what, `${says} cannot be used (${code})`, advice);
 }
 
 async function socketCheck(path: string, running: boolean): Promise<Check> {
@@ -183,14 +189,14 @@ async function socketCheck(path: string, running: boolean): Promise<Check> {
   const problem = await socketProblem(path);
   if (problem !== undefined) {
     const advice = `create ${dirname(path)} for the sidecar’s user, or set another path`;
-    return { what, level: 'fail', says: `${path} cannot be created: ${problem}`, advice };
+    return fail(what, `${path} cannot be created: ${problem}`, advice);
   }
   const state = await socketPathState(path);
-  if (state.kind !== 'taken') return { what, level: 'ok', says: `${path} can be created` };
+  if (state.kind !== 'taken') return ok(what, `${path} can be created`);
   if (state.listening && running) {
-    return { what, level: 'ok', says: `${path} is in use, and a sidecar runs on this data folder` };
+    return ok(what, `${path} is in use, and a sidecar runs on this data folder`);
   }
-  return { what, level: 'fail', says: `cannot listen on ${path}: ${state.why}`, advice: 'set another path' };
+  return fail(what, `cannot listen on ${path}: ${state.why}`, 'set another path');
 }
 
 async function spoolChecks(config: Config): Promise<Check[]> {
@@ -202,7 +208,7 @@ async function spoolChecks(config: Config): Promise<Check[]> {
   } catch (error) {
     const { code = 'failed' } = error as NodeJS.ErrnoException;
     const advice = 'create it for the user that the sidecar runs as';
-    return [{ what, level: 'fail', says: `${folder} cannot be written (${code})`, advice }];
+    return [fail(what, `${folder} cannot be written (${code})`, advice)];
   }
   const { bavail, bsize } = await statfs(folder);
   const free = bavail * bsize;
@@ -210,10 +216,10 @@ async function spoolChecks(config: Config): Promise<Check[]> {
   const says = `${dir} can be written, ${size(free)} free`;
   if (free < minFreeBytes) {
     const advice = `below usage.minFreeBytes (${size(minFreeBytes)}) nothing is served: make room`;
-    return [{ what, level: 'fail', says, advice }];
+    return [fail(what, says, advice)];
   }
-  if (free < 4 * minFreeBytes) return [{ what, level: 'warn', says, advice: 'make room before it is needed' }];
-  return [{ what, level: 'ok', says }];
+  if (free < 4 * minFreeBytes) return [warn(what, says, 'make room before it is needed')];
+  return [ok(what, says)];
 }
 
 /** Only a write shows whether one is possible: modes do not bind root, and a disk may be full or read-only. */
@@ -251,7 +257,7 @@ async function namedFileChecks(config: Config, clock: Clock): Promise<Check[]> {
   return [
     ...(mode.mode === 'keys' ? [await keysCheck(config)] : []),
     ...(await filesOpenToOthers(config)).map(({ file, problem }): Check => {
-      return { what: 'secret files', level: 'warn', says: `${file}: ${problem}`, advice: `chmod o= ${file}` };
+      return warn('secret files', `${file}: ${problem}`, `chmod o= ${file}`);
     }),
     ...(await fileCheck('certificate', certFile, certificate)),
     ...(await secret('operators’ keys', operators.secretFile)),
@@ -291,15 +297,14 @@ async function keysCheck(config: Config): Promise<Check> {
       ).length;
       const quotas = limited === 0 ? '' : `, ${limited} of them with token quotas`;
       const says = `${works} in ${keys.file} for environment ${environment}${quotas}`;
-      return { what, level: 'ok', says: others === 0 ? says : `${says}, and ${others} that do not work in it` };
+      return ok(what, others === 0 ? says : `${says}, and ${others} that do not work in it`);
     }
     const made = makesDevelopmentKey(config);
     if (made && given.length === 0) {
-      return { what, level: 'ok', says: 'none yet; serve creates one for development' };
+      return ok(what, 'none yet; serve creates one for development');
     }
     const advice = `ra-sidecar keys create --account A --environment ${environment}`;
-    if (given.length === 0)
-      return { what, level: 'warn', says: `none in ${keys.file}: no caller can authenticate`, advice };
+    if (given.length === 0) return warn(what, `none in ${keys.file}: no caller can authenticate`, advice);
     const elsewhere = [...new Set(good.flatMap(({ entitlements }) => Object.keys(entitlements)))];
     const why = [
       ...(good.length > 0 ? [`${good.length} for ${elsewhere.join(', ') || 'no environment'} only`] : []),
@@ -308,7 +313,7 @@ async function keysCheck(config: Config): Promise<Check> {
         : []),
     ];
     const says = `no key of ${keys.file} works in environment ${environment}, the one of this configuration (${why.join('; ')})`;
-    return { what, level: 'warn', says: made ? `${says}; serve creates one for development` : says, advice };
+    return warn(what, made ? `${says}; serve creates one for development` : says, advice);
   } catch (error) {
     return unusable(what, error);
   }
@@ -323,7 +328,7 @@ async function fileCheck(
   if (file === undefined) return [];
   try {
     await read(file);
-    return [{ what, level: 'ok', says: `${file} can be used` }];
+    return [ok(what, `${file} can be used`)];
   } catch (error) {
     return [unusable(what, error)];
   }
@@ -332,10 +337,5 @@ async function fileCheck(
 /** Its errors name the file and the problem, never the content. */
 function unusable(what: string, error: unknown): Check {
   const says = error instanceof Error ? error.message : 'cannot be read';
-  return {
-    what,
-    level: 'fail',
-    says,
-    advice: 'fix the file, or its permissions for the sidecar’s user',
-  };
+  return fail(what, says, 'fix the file, or its permissions for the sidecar’s user');
 }
