@@ -76,6 +76,17 @@ interface JobProgress {
   failed(): void;
 }
 
+/** What every receiver of these jobs has. */
+function endsOf(progress: JobProgress) {
+  return {
+    started: () => undefined,
+    cached: () => undefined,
+    seatFreed: () => undefined,
+    done: () => progress.ended(),
+    failed: () => progress.failed(),
+  };
+}
+
 /** Starts job number `i`. */
 type StartJob = (i: number, progress: JobProgress) => JobHandle;
 
@@ -163,14 +174,10 @@ function generate(
       scope: ALL_ACCOUNTS,
     },
     receiver: {
-      started: () => undefined,
-      cached: () => undefined,
       piece: (piece) => tokens(piece.tokens),
       call: () => undefined,
       finished: ({ completionTokens }) => tokens(completionTokens),
-      seatFreed: () => undefined,
-      done: () => progress.ended(),
-      failed: () => progress.failed(),
+      ...endsOf(progress),
     },
   });
 }
@@ -188,12 +195,8 @@ function embedding({ facts, run }: Bench, tokens: number): StartJob {
         lengths: Uint32Array.of(tokens),
       },
       receiver: {
-        started: () => undefined,
-        cached: () => undefined,
         vectors: () => progress.worked(tokens),
-        seatFreed: () => undefined,
-        done: () => progress.ended(),
-        failed: () => progress.failed(),
+        ...endsOf(progress),
       },
     });
 }
@@ -212,12 +215,8 @@ function scoring({ facts, run }: Bench, input: number, tail: number, worth: numb
         temperature: 1,
       },
       receiver: {
-        started: () => undefined,
-        cached: () => undefined,
         answer: () => progress.worked(worth),
-        seatFreed: () => undefined,
-        done: () => progress.ended(),
-        failed: () => progress.failed(),
+        ...endsOf(progress),
       },
     });
 }

@@ -23,17 +23,13 @@ const READER_CLOSED: ReadonlySet<string> = new Set(['EPIPE', 'ERR_STREAM_PREMATU
 /** Days and times with a zone; a day starts at midnight UTC. A time without a zone would differ between machines. */
 const TIME = /^\d{4}-\d\d-\d\d(T\d\d:\d\d(:\d\d(\.\d{1,9})?)?(Z|[+-]\d\d:\d\d))?$/;
 
-const COLUMNS: readonly (readonly [name: string, value: (record: UsageRecord) => string | number | undefined])[] = [
-  ['id', ({ id }) => id],
-  ['requestId', ({ requestId }) => requestId],
-  ['at', ({ at }) => at],
-  ['account', ({ account }) => account],
-  ['keyId', ({ keyId }) => keyId],
-  ['model', ({ model }) => model],
-  ['route', ({ route }) => route],
-  ['promptTokens', ({ promptTokens }) => promptTokens],
-  ['cachedTokens', ({ cachedTokens }) => cachedTokens],
-  ['completionTokens', ({ completionTokens }) => completionTokens],
+type Column = readonly [name: string, value: (record: UsageRecord) => string | number | undefined];
+
+const FIELDS = ['id', 'requestId', 'at', 'account', 'keyId', 'model', 'route'] as const;
+const COUNTS = ['promptTokens', 'cachedTokens', 'completionTokens'] as const;
+
+const COLUMNS: readonly Column[] = [
+  ...[...FIELDS, ...COUNTS].map((name): Column => [name, (record) => record[name]]),
   ['priceVersion', ({ price }) => price?.version],
   ['picodollars', ({ price }) => price?.picodollars],
   ['outcome', ({ outcome }) => outcome],
