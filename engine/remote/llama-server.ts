@@ -19,12 +19,11 @@ import { MAX_LINE_BYTES } from './event-stream.js';
 import { readLoad, type LoadMetrics } from './load-watch.js';
 import {
   countOf,
-  factsOf,
   fieldsOf,
   jsonAnswer,
   listOf,
-  notYet,
   numberOf,
+  openFacts,
   serverGrammar,
   textOf,
   tokensOf,
@@ -70,18 +69,9 @@ export class LlamaServer implements Adapter {
 
   async open(): Promise<Opened> {
     const { client } = this.#parts;
-    const health = await client.ask('GET', '/health', ASK_MS);
-    const early = notYet(health);
-    if (early) return early;
-    const [props, models] = await Promise.all([
-      client.ask('GET', '/props', ASK_MS),
-      client.ask('GET', '/v1/models', ASK_MS),
-    ]);
-    const own = factsOf('llama-server', '/props', props);
-    if (own.kind !== 'json') return own;
-    const listed = factsOf('llama-server', '/v1/models', models);
-    if (listed.kind !== 'json') return listed;
-    const fields = fieldsOf(own.value);
+    const opened = await openFacts(client, 'llama-server', '/props', '/v1/models');
+    if ('kind' in opened) return opened;
+    const [fields, listed] = opened;
     const slots = countOf(fields['total_slots']);
     const contextPerSlot = countOf(fieldsOf(fields['default_generation_settings'])['n_ctx']);
     if (slots === undefined || contextPerSlot === undefined)
@@ -90,7 +80,7 @@ export class LlamaServer implements Adapter {
     if (!this.#metrics && fields['endpoint_slots'] !== true) {
       return { kind: 'unfit', why: 'it reports neither /metrics nor /slots: start it with --metrics' };
     }
-    const vocabulary = countOf(fieldsOf(fieldsOf(listOf(fieldsOf(listed.value)['data'])[0])['meta'])['n_vocab']);
+    const vocabulary = countOf(fieldsOf(fieldsOf(listOf(listed['data'])[0])['meta'])['n_vocab']);
     const identity = JSON.stringify([
       fields['model_path'],
       fields['build_info'],

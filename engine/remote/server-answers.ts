@@ -1,6 +1,6 @@
 import type { RemoteSetup } from '../protocol/setup.js';
 import { ASK_MS, type Opened, type Scores } from './adapter.js';
-import type { ServerAnswer } from './server-client.js';
+import type { ServerAnswer, ServerClient } from './server-client.js';
 import { callGrammar } from '../grammar/calls.js';
 import { grammarAfter } from '../grammar/gbnf.js';
 import { marksOf } from '../output/calls/call-text.js';
@@ -43,8 +43,25 @@ const NOT_THERE: Readonly<Record<string, string>> = {
 /** A server that cannot be used, now or as it is. */
 export type NotOpen = Exclude<Opened, { kind: 'open' }>;
 
+/** What each server of a kind has at two paths, once its health check has passed; or why it cannot be used. */
+export async function openFacts(
+  client: Pick<ServerClient, 'ask'>,
+  kind: RemoteSetup['kind'],
+  first: string,
+  second: string,
+): Promise<readonly [Fields, Fields] | NotOpen> {
+  const early = notYet(await client.ask('GET', '/health', ASK_MS));
+  if (early) return early;
+  const ask = (path: string): Promise<ServerAnswer> => client.ask('GET', path, ASK_MS);
+  const [one, other] = await Promise.all([ask(first), ask(second)]);
+  const facts = factsOf(kind, first, one);
+  if (facts.kind !== 'json') return facts;
+  const others = factsOf(kind, second, other);
+  return others.kind === 'json' ? [fieldsOf(facts.value), fieldsOf(others.value)] : others;
+}
+
 /** What the answer to a server's health check means; undefined if it is up. */
-export function notYet(health: ServerAnswer): NotOpen | undefined {
+function notYet(health: ServerAnswer): NotOpen | undefined {
   if (health.kind === 'absent') {
     return { kind: 'not-yet', why: 'absent', says: NOT_THERE[health.why] ?? `it cannot be reached (${health.why})` };
   }
@@ -56,8 +73,8 @@ export function notYet(health: ServerAnswer): NotOpen | undefined {
   return { kind: 'unfit', why: `its health check is answered with ${health.status}${key}` };
 }
 
-/** The JSON of a path that each server of this kind has, once its health check has passed, or what its absence means. */
-export function factsOf(
+/** The JSON of a path, or what its absence means. */
+function factsOf(
   kind: RemoteSetup['kind'],
   path: string,
   answer: ServerAnswer,

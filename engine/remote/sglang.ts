@@ -17,12 +17,11 @@ import {
 import { MAX_LINE_BYTES } from './event-stream.js';
 import {
   countOf,
-  factsOf,
   fieldsOf,
   jsonAnswer,
   listOf,
-  notYet,
   numberOf,
+  openFacts,
   serverGrammar,
   textOf,
   tokensOf,
@@ -53,21 +52,13 @@ export class Sglang implements Adapter {
 
   async open(): Promise<Opened> {
     const { client } = this.#parts;
-    const early = notYet(await client.ask('GET', '/health', ASK_MS));
-    if (early) return early;
-    const [model, server] = await Promise.all([
-      client.ask('GET', '/get_model_info', ASK_MS),
-      client.ask('GET', '/get_server_info', ASK_MS),
-    ]);
-    const named = factsOf('sglang', '/get_model_info', model);
-    if (named.kind !== 'json') return named;
-    const sized = factsOf('sglang', '/get_server_info', server);
-    if (sized.kind !== 'json') return sized;
-    const path = textOf(fieldsOf(named.value)['model_path']);
+    const opened = await openFacts(client, 'sglang', '/get_model_info', '/get_server_info');
+    if ('kind' in opened) return opened;
+    const [model, { max_running_requests: most, context_length: context, version }] = opened;
+    const path = textOf(model['model_path']);
     if (path === undefined) return { kind: 'unfit', why: 'it is no SGLang of a known version' };
     this.#model = path;
-    const { max_running_requests: most, context_length: context, version } = fieldsOf(sized.value);
-    const identity = JSON.stringify([path, fieldsOf(named.value)['weight_version'], version, context]);
+    const identity = JSON.stringify([path, model['weight_version'], version, context]);
     const slots = countOf(most);
     const contextPerSlot = countOf(context);
     const sizes = { ...(slots !== undefined && { slots }), ...(contextPerSlot !== undefined && { contextPerSlot }) };

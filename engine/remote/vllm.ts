@@ -18,12 +18,11 @@ import {
 import { MAX_LINE_BYTES } from './event-stream.js';
 import {
   countOf,
-  factsOf,
   fieldsOf,
   jsonAnswer,
   listOf,
-  notYet,
   numberOf,
+  openFacts,
   serverGrammar,
   textOf,
   tokensOf,
@@ -56,23 +55,16 @@ export class Vllm implements Adapter {
 
   async open(): Promise<Opened> {
     const { client, setup } = this.#parts;
-    const early = notYet(await client.ask('GET', '/health', ASK_MS));
-    if (early) return early;
-    const [models, version] = await Promise.all([
-      client.ask('GET', '/v1/models', ASK_MS),
-      client.ask('GET', '/version', ASK_MS),
-    ]);
-    const listed = factsOf('vllm', '/v1/models', models);
-    if (listed.kind !== 'json') return listed;
-    const versioned = factsOf('vllm', '/version', version);
-    if (versioned.kind !== 'json') return versioned;
-    const all = listOf(fieldsOf(listed.value)['data']).map(fieldsOf);
+    const opened = await openFacts(client, 'vllm', '/v1/models', '/version');
+    if ('kind' in opened) return opened;
+    const [{ data }, { version }] = opened;
+    const all = listOf(data).map(fieldsOf);
     const found = setup.model === undefined ? all[0] : all.find(({ id }) => id === setup.model);
     const id = textOf(found?.['id']);
     if (found === undefined || id === undefined) return { kind: 'unfit', why: 'it has no model of that name' };
     this.#model = id;
     const contextPerSlot = countOf(found['max_model_len']);
-    const identity = JSON.stringify([id, found['root'], contextPerSlot, fieldsOf(versioned.value)['version']]);
+    const identity = JSON.stringify([id, found['root'], contextPerSlot, version]);
     return { kind: 'open', facts: { identity, ...(contextPerSlot !== undefined && { contextPerSlot }) } };
   }
 
