@@ -15,6 +15,11 @@ export interface BacklogLimits {
   readonly totalBytes: number;
 }
 
+export interface ReaderOwner {
+  /** Too many bytes wait for the reader, or for all of them: its connection must be closed. */
+  cutOff(reason: CutReason, bytes: number): void;
+}
+
 /** A stream whose backlog is counted. */
 export interface Backlogged {
   /** From {@link Backlog.newId}. */
@@ -25,9 +30,11 @@ export interface Backlogged {
   readonly usesBackpressure: boolean;
   /** A whole reply, whose length its handler bounds: only the total applies to it. */
   readonly whole?: boolean;
-  useBackpressure(): void;
-  /** Closes the connection and drops the stream's data. */
-  cutOff(reason: CutReason): void;
+  readonly owner: ReaderOwner;
+  /** Absent: it uses backpressure from the start. */
+  useBackpressure?(): void;
+  /** Drops the stream's data: nothing is written any more. Idempotent. */
+  abandon(): void;
 }
 
 /**
@@ -58,7 +65,7 @@ export class Backlog {
   }
 
   /**
-   * `stream.buffered` changed by `delta`. May call `useBackpressure` or `cutOff` on streams, including this one. Must not be called while
+   * `stream.buffered` changed by `delta`. May begin backpressure on streams or cut them off, including this one. Must not be called while
    * a write is corked.
    */
   changed(stream: Backlogged, delta: number): void {
@@ -68,13 +75,13 @@ export class Backlog {
     if (delta <= 0) return;
     const { streamBytes, totalBytes } = this.#limits;
     // At half of the bound, so that the other half remains for data that arrives meanwhile.
-    if (!stream.usesBackpressure && stream.buffered > streamBytes / 2) stream.useBackpressure();
-    if (stream.usesBackpressure && stream.whole !== true && stream.buffered > streamBytes) stream.cutOff('stream');
+    if (!stream.usesBackpressure && stream.buffered > streamBytes / 2) stream.useBackpressure?.();
+    if (stream.usesBackpressure && stream.whole !== true && stream.buffered > streamBytes) cutOff(stream, 'stream');
     while (this.#bytes > totalBytes) {
       const worst = this.#worst();
       if (worst === undefined) return;
-      if (worst.usesBackpressure) worst.cutOff('total');
-      else worst.useBackpressure();
+      if (worst.usesBackpressure) cutOff(worst, 'total');
+      else worst.useBackpressure?.();
     }
   }
 
@@ -84,6 +91,12 @@ export class Backlog {
       if (worst === undefined || stream.buffered > worst.buffered) worst = stream;
     return worst;
   }
+}
+
+function cutOff(stream: Backlogged, reason: CutReason): void {
+  const bytes = stream.buffered;
+  stream.abandon();
+  stream.owner.cutOff(reason, bytes);
 }
 
 /** Bytes of a block: the size of uWS's write buffer. A slow reader wastes up to two blocks. */

@@ -1,4 +1,4 @@
-import { type Backlog, type Backlogged, type CutReason, SendBuffer } from './backlog.js';
+import { type Backlog, type Backlogged, type ReaderOwner, SendBuffer } from './backlog.js';
 import {
   beginBackpressure,
   chunk,
@@ -17,7 +17,7 @@ import { corks, RAW_BYTES, totalBytes } from './corks.js';
 export type BodyWriterResponse = ChunkedResponse & BackpressureResponse;
 
 /** The functions of the exchange that a body writer needs. */
-export interface BodyWriterOwner {
+export interface BodyWriterOwner extends ReaderOwner {
   /** Whether the response stays open for uWS when all of it was sent, until its connection is closed. Called once, at its end. */
   mustStayOpen(): boolean;
   /** Writes the status line and all fields except Transfer-Encoding. */
@@ -28,8 +28,6 @@ export interface BodyWriterOwner {
   allSent(): void;
   /** The last byte was handed to uWS; unless the response stays `open` it must not be touched any more. */
   ended(open: boolean): void;
-  /** Too many bytes wait for the reader: its connection must be closed. */
-  cutOff(reason: CutReason, bytes: number): void;
 }
 
 /** What a connection that is closed 10 s later may leave unread, of one that accepts anything: less than most sockets hold. */
@@ -46,7 +44,7 @@ const OPEN_UNREAD_BYTES = 64 * 1024;
 export class BodyWriter implements Backlogged {
   readonly id: number;
   readonly #res: BodyWriterResponse;
-  readonly #owner: BodyWriterOwner;
+  readonly owner: BodyWriterOwner;
   readonly #backlog: Backlog;
   readonly #commentEnd: ChunkEnd;
   #headWritten = false;
@@ -65,7 +63,7 @@ export class BodyWriter implements Backlogged {
   /** `commentEnd`: what ends the comment with which it begins to use backpressure. */
   constructor(res: BodyWriterResponse, owner: BodyWriterOwner, backlog: Backlog, commentEnd: ChunkEnd = '\n\n') {
     this.#res = res;
-    this.#owner = owner;
+    this.owner = owner;
     this.#backlog = backlog;
     this.#commentEnd = commentEnd;
     this.#buffer = new SendBuffer(backlog.blocks);
@@ -104,7 +102,7 @@ export class BodyWriter implements Backlogged {
   end(chunks: readonly Chunk[], trailer?: Trailer): void {
     if (this.#over || this.#last) return;
     this.#useBackpressureIfLong(chunks);
-    this.#open = this.#owner.mustStayOpen();
+    this.#open = this.owner.mustStayOpen();
     if (!this.#usesBackpressure && !this.#mayLeaveUnread(this.#unproven + totalBytes(chunks))) {
       if (!this.#headWritten) this.#sendRaw([]);
       this.useBackpressure();
@@ -154,13 +152,6 @@ export class BodyWriter implements Backlogged {
     this.#recount();
   }
 
-  cutOff(reason: CutReason): void {
-    if (this.#over) return;
-    const bytes = this.buffered;
-    this.abandon();
-    this.#owner.cutOff(reason, bytes);
-  }
-
   /** The caller disconnected: buffered data is dropped, and nothing is written any more. Idempotent. */
   abandon(): void {
     this.#over = true;
@@ -190,7 +181,7 @@ export class BodyWriter implements Backlogged {
   #writeRaw(chunks: readonly Chunk[], final: boolean): void {
     if (!this.#headWritten) {
       this.#headWritten = true;
-      this.#owner.writeHead();
+      this.owner.writeHead();
       openChunked(this.#res);
     }
     chunks.forEach((made, i) => writeChunk(this.#res, made, final && i === chunks.length - 1));
@@ -222,13 +213,13 @@ export class BodyWriter implements Backlogged {
       if (full) return;
       // uWS accepts new bytes only once it has sent all earlier ones (except up to 16 KiB in its cork buffer).
       this.#unproven = 0;
-      this.#owner.allSent();
+      this.owner.allSent();
     }
   }
 
   /** Whether the body may end while up to `bytes` of it may still be unread. A connection that stays open is closed soon after. */
   #mayLeaveUnread(bytes: number): boolean {
-    return (!this.#open || bytes <= OPEN_UNREAD_BYTES) && this.#owner.mayLeaveUnread(bytes);
+    return (!this.#open || bytes <= OPEN_UNREAD_BYTES) && this.owner.mayLeaveUnread(bytes);
   }
 
   #endsWith(bytes: Uint8Array): boolean {
@@ -246,7 +237,7 @@ export class BodyWriter implements Backlogged {
 
   #finish(): void {
     this.abandon();
-    this.#owner.ended(this.#open);
+    this.owner.ended(this.#open);
   }
 
   #recount(): void {

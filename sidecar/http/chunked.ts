@@ -55,21 +55,14 @@ function switchBytes(total: number): number {
   return ': \r\n'.length + 'Date: \r\n'.length + 29 + `Content-Length: ${total}\r\n`.length;
 }
 
-/** One chunk, prepared for {@link writeChunk}. */
-export interface Chunk {
+/**
+ * One chunk, prepared for {@link writeChunk}. A class, since V8 decides for each object literal whether its objects live long. Where it finds that these do, it creates them in
+ * the old generation, and each then keeps its frame there until the next full collection, though it is dead at once.
+ */
+export class Chunk {
   readonly key: string;
   readonly value: string;
   /** Its bytes on the wire. */
-  readonly bytes: number;
-}
-
-/**
- * A class, since V8 decides for each object literal whether its objects live long. Where it finds that these do, it creates them in
- * the old generation, and each then keeps its frame there until the next full collection, though it is dead at once.
- */
-class PreparedChunk implements Chunk {
-  readonly key: string;
-  readonly value: string;
   readonly bytes: number;
 
   constructor(key: string, value: string, bytes: number) {
@@ -86,7 +79,7 @@ export type ChunkEnd = '\n\n' | '\n';
 export function chunk(name: string, text: string, end: ChunkEnd = '\n\n'): Chunk {
   const size = name.length + 2 + Buffer.byteLength(text) + end.length;
   const hex = size.toString(16);
-  return new PreparedChunk(`${hex}\r\n${name}`, text + end, hex.length + 2 + size + 2);
+  return new Chunk(`${hex}\r\n${name}`, text + end, hex.length + 2 + size + 2);
 }
 
 /** Announces the body and closes the header block. */

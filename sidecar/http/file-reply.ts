@@ -1,17 +1,15 @@
-import type { Backlog, Backlogged, CutReason } from './backlog.js';
+import type { Backlog, Backlogged, ReaderOwner } from './backlog.js';
 import type { HttpResponse } from './uws.js';
 import { RECORD_BYTES } from './whole-reply.js';
 
 export type FileResponse = Pick<HttpResponse, 'tryEnd' | 'getWriteOffset' | 'onWritable' | 'cork' | 'close'>;
 
-/** The functions of the exchange that a file's reply needs. */
-export interface FileOwner {
-  /** Writes the status line and all fields except `Content-Length` and `Date`. */
+/** The functions of the exchange that a reply in pieces needs. */
+export interface PiecesOwner extends ReaderOwner {
+  /** Writes the status line and all fields except `Date` and those of the length. */
   writeHead(): void;
-  /** uWS has the whole reply, which must not be touched any more. */
-  ended(): void;
-  /** Too much waits for all readers: the connection must be closed. */
-  cutOff(reason: CutReason, bytes: number): void;
+  /** uWS has the whole reply of `bytes`, which must not be touched any more. */
+  ended(bytes: number): void;
 }
 
 /**
@@ -23,7 +21,7 @@ export class FileReply implements Backlogged {
   readonly usesBackpressure = true;
   readonly whole = true;
   readonly #res: FileResponse;
-  readonly #owner: FileOwner;
+  readonly owner: PiecesOwner;
   readonly #backlog: Backlog;
   readonly #length: number;
   /** The most bytes of one call. */
@@ -36,12 +34,12 @@ export class FileReply implements Backlogged {
   /** `length`: of the whole body, at least 1. `secure`: the connection uses TLS. */
   constructor(
     res: FileResponse,
-    owner: FileOwner,
+    owner: PiecesOwner,
     backlog: Backlog,
     { length, secure }: { length: number; secure: boolean },
   ) {
     this.#res = res;
-    this.#owner = owner;
+    this.owner = owner;
     this.#backlog = backlog;
     this.#length = length;
     this.#callBytes = secure ? RECORD_BYTES : Infinity;
@@ -77,17 +75,6 @@ export class FileReply implements Backlogged {
     }
   }
 
-  useBackpressure(): void {
-    // It always does.
-  }
-
-  cutOff(reason: CutReason): void {
-    if (this.#over) return;
-    const bytes = this.#buffered;
-    this.abandon();
-    this.#owner.cutOff(reason, bytes);
-  }
-
   /** The caller disconnected: nothing is written any more. Idempotent. */
   abandon(): void {
     this.#over = true;
@@ -107,7 +94,7 @@ export class FileReply implements Backlogged {
       rest = rest.subarray(taken);
       if (done) {
         this.abandon();
-        this.#owner.ended();
+        this.owner.ended(this.#length);
       } else if (full) await writable;
     }
   }
@@ -115,7 +102,7 @@ export class FileReply implements Backlogged {
   #try(bytes: Uint8Array): { readonly taken: number; readonly full: boolean; readonly done: boolean } {
     let result = { taken: 0, full: true, done: false };
     this.#res.cork(() => {
-      if (!this.#headWritten) this.#owner.writeHead();
+      if (!this.#headWritten) this.owner.writeHead();
       this.#headWritten = true;
       const before = this.#res.getWriteOffset();
       const [ok, done] = this.#res.tryEnd(bytes, this.#length);

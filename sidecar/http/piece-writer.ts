@@ -1,19 +1,10 @@
 import type { Clock } from '../lib/clock.js';
-import type { Backlog, Backlogged, CutReason } from './backlog.js';
+import type { Backlog, Backlogged } from './backlog.js';
 import type { BodyPieces } from './exchange.js';
+import type { PiecesOwner } from './file-reply.js';
 import type { HttpResponse } from './uws.js';
 
 export type PieceResponse = Pick<HttpResponse, 'write' | 'end' | 'onWritable' | 'cork' | 'close'>;
-
-/** The functions of the exchange that a piece writer needs. */
-export interface PieceOwner {
-  /** Writes the status line and all fields except Transfer-Encoding. */
-  writeHead(): void;
-  /** The last byte was handed to uWS; the response must not be touched any more. */
-  ended(): void;
-  /** Too much waits for all readers: the connection must be closed. */
-  cutOff(reason: CutReason, bytes: number): void;
-}
 
 /** White space between the parts of a JSON text. */
 const SPACE = ' ';
@@ -41,10 +32,11 @@ export class PieceWriter implements BodyPieces, Backlogged {
   readonly usesBackpressure = true;
   readonly whole = true;
   readonly #res: PieceResponse;
-  readonly #owner: PieceOwner;
+  readonly owner: PiecesOwner;
   readonly #backlog: Backlog;
   readonly #clock: Clock;
   readonly #closes: boolean;
+  /** Written so far, without their framing. */
   #bytes = 0;
   #buffered = 0;
   #over = false;
@@ -55,9 +47,9 @@ export class PieceWriter implements BodyPieces, Backlogged {
   #cancelTimer: () => void = () => undefined;
 
   /** `closes`: the connection ends after the body. */
-  constructor(res: PieceResponse, owner: PieceOwner, backlog: Backlog, clock: Clock, closes: boolean) {
+  constructor(res: PieceResponse, owner: PiecesOwner, backlog: Backlog, clock: Clock, closes: boolean) {
     this.#res = res;
-    this.#owner = owner;
+    this.owner = owner;
     this.#backlog = backlog;
     this.#clock = clock;
     this.#closes = closes;
@@ -68,11 +60,6 @@ export class PieceWriter implements BodyPieces, Backlogged {
     });
     res.cork(() => owner.writeHead());
     this.#keepOpen();
-  }
-
-  /** Bytes written so far, without their framing. */
-  get bytes(): number {
-    return this.#bytes;
   }
 
   get buffered(): number {
@@ -106,18 +93,7 @@ export class PieceWriter implements BodyPieces, Backlogged {
   #finish(): void {
     this.abandon();
     this.#res.cork(() => void this.#res.end(undefined, this.#closes));
-    this.#owner.ended();
-  }
-
-  useBackpressure(): void {
-    // The sender waits for the reader.
-  }
-
-  cutOff(reason: CutReason): void {
-    if (this.#over) return;
-    const bytes = this.#buffered;
-    this.abandon();
-    this.#owner.cutOff(reason, bytes);
+    this.owner.ended(this.#bytes);
   }
 
   abort(): void {

@@ -1,6 +1,7 @@
 import { contractError, errorBody, type ContractError, type ErrorCode } from '../domain/errors.js';
 import { AbortHandle, type Signal } from '../lib/abort.js';
 import type { Clock } from '../lib/clock.js';
+import type { AnsweredRequest } from '../telemetry/http-metrics.js';
 import type { Backlog, CutReason } from './backlog.js';
 import { BodyReader, emptyBody, type BodyBudget, type BodyEnd, type BodyResult, type WholeBody } from './body.js';
 import { BodyWriter } from './body-writer.js';
@@ -26,7 +27,7 @@ import {
   streamHeaders,
 } from './fields.js';
 import type { Cors, Field } from './fields.js';
-import { FileReply } from './file-reply.js';
+import { FileReply, type PiecesOwner } from './file-reply.js';
 import type { Snapshot } from './head.js';
 import type { LoadReport } from './load-report.js';
 import { PieceWriter } from './piece-writer.js';
@@ -35,21 +36,11 @@ import type { HttpResponse } from './uws.js';
 import { endReply, LEAST_OPEN_BYTES, WholeReply } from './whole-reply.js';
 
 /** The end of one exchange, for logs and metrics. Contains no content. */
-export interface ExchangeEnd {
+export interface ExchangeEnd extends AnsweredRequest {
   readonly requestId: string;
-  readonly method: string;
-  readonly scheme: RequestHead['scheme'];
-  /** The matched path of the route table; undefined for an unknown path, whose text is the caller's. */
-  readonly route: string | undefined;
-  /** The status that was sent; 499 if the caller disconnected before. */
-  readonly status: number;
   readonly requestBytes: number;
   /** Of the body, framing included. */
   readonly responseBytes: number;
-  readonly durationMs: number;
-  readonly outcome: 'complete' | 'gone';
-  /** The code of the error that was sent, or that ended its stream; absent: none. */
-  readonly code?: ErrorCode;
 }
 
 /** A connection that was closed because too much waited for its reader. */
@@ -311,24 +302,8 @@ export class UwsExchange implements Exchange {
     const closes = this.#mustClose;
     this.#reader?.close();
     this.#state = 'streaming';
-    this.#pieces = new PieceWriter(
-      this.#res,
-      {
-        writeHead: () => {
-          this.#writeHead(200, fields);
-          if (closes) this.#res.writeHeader('Connection', 'close');
-          else this.#res.writeHeader('Keep-Alive', KEEP_ALIVE);
-        },
-        ended: () => {
-          this.#released = true;
-          this.#finish('complete', this.#pieces?.bytes ?? 0);
-        },
-        cutOff: (reason, bytes) => this.#cutOffReader(reason, bytes),
-      },
-      this.#server.backlog,
-      this.#server.clock,
-      closes,
-    );
+    const { backlog, clock } = this.#server;
+    this.#pieces = new PieceWriter(this.#res, this.#piecesOwner(fields, closes), backlog, clock, closes);
     return this.#pieces;
   }
 
@@ -343,21 +318,24 @@ export class UwsExchange implements Exchange {
       return;
     }
     this.#state = 'streaming';
-    const owner = {
+    const { secure, backlog } = this.#server;
+    this.#file = new FileReply(this.#res, this.#piecesOwner(fields, closes), backlog, { length, secure });
+    await this.#file.send(pieces);
+  }
+
+  #piecesOwner(fields: readonly Field[], closes: boolean): PiecesOwner {
+    return {
       writeHead: () => {
         this.#writeHead(200, fields);
         if (closes) this.#res.writeHeader('Connection', 'close');
         else this.#res.writeHeader('Keep-Alive', KEEP_ALIVE);
       },
-      ended: () => {
+      ended: (bytes) => {
         this.#released = true;
-        this.#finish('complete', length);
+        this.#finish('complete', bytes);
       },
       cutOff: this.#cutOffReader.bind(this),
     };
-    const { secure, backlog } = this.#server;
-    this.#file = new FileReply(this.#res, owner, backlog, { length, secure });
-    await this.#file.send(pieces);
   }
 
   /** A handler failed: answers 500, or ends an open stream with one error frame. After the end it does nothing. */

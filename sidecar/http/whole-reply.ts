@@ -1,10 +1,10 @@
-import { type Backlog, type Backlogged, type CutReason, SendBuffer } from './backlog.js';
+import { type Backlog, type Backlogged, type ReaderOwner, SendBuffer } from './backlog.js';
 import type { HttpResponse } from './uws.js';
 
 export type WholeResponse = Pick<HttpResponse, 'writeHeader' | 'tryEnd' | 'getWriteOffset' | 'onWritable' | 'cork'>;
 
 /** The functions of the exchange that a whole reply needs. */
-export interface WholeOwner {
+export interface WholeOwner extends ReaderOwner {
   /** Writes the status line and all fields except `Content-Length` and `Date`. */
   writeHead(): void;
   /**
@@ -13,8 +13,6 @@ export interface WholeOwner {
    * so long that the others filled the socket to the last byte. Called once.
    */
   ended(waited: boolean): void;
-  /** Too much waits for all readers: the connection must be closed. */
-  cutOff(reason: CutReason, bytes: number): void;
 }
 
 export interface WholeForm {
@@ -62,7 +60,7 @@ export class WholeReply implements Backlogged {
   readonly usesBackpressure = true;
   readonly whole = true;
   readonly #res: WholeResponse;
-  readonly #owner: WholeOwner;
+  readonly owner: WholeOwner;
   readonly #backlog: Backlog;
   readonly #length: number;
   /** Bytes of memory that only this reply keeps. */
@@ -81,7 +79,7 @@ export class WholeReply implements Backlogged {
   /** `res` must be open until {@link WholeOwner.ended} or {@link abandon}. */
   constructor(res: WholeResponse, owner: WholeOwner, backlog: Backlog, { body, length, secure, open }: WholeForm) {
     this.#res = res;
-    this.#owner = owner;
+    this.owner = owner;
     this.#backlog = backlog;
     this.#length = length;
     this.#owned = typeof body === 'string' ? length : 0;
@@ -103,7 +101,7 @@ export class WholeReply implements Backlogged {
   /** Sends what the socket accepts now, and the rest as it accepts more. Call it once. */
   send(): void {
     this.#res.cork(() => {
-      this.#owner.writeHead();
+      this.owner.writeHead();
       this.#pass();
     });
     if (this.#ended(false)) return;
@@ -121,17 +119,6 @@ export class WholeReply implements Backlogged {
    */
   again(): void {
     if (!this.#over) this.#resume();
-  }
-
-  useBackpressure(): void {
-    // The backlog of a whole reply is always exact.
-  }
-
-  cutOff(reason: CutReason): void {
-    if (this.#over) return;
-    const bytes = this.buffered;
-    this.abandon();
-    this.#owner.cutOff(reason, bytes);
   }
 
   /** The caller disconnected: nothing is written any more. Idempotent. */
@@ -220,7 +207,7 @@ export class WholeReply implements Backlogged {
     if (this.#tail.length > 0) this.#passTail();
     if (this.#tail.length > 0) return false;
     this.abandon();
-    this.#owner.ended(waited);
+    this.owner.ended(waited);
     return true;
   }
 

@@ -26,17 +26,17 @@ export interface ArrivedRequest {
   readonly scheme: 'http' | 'https';
 }
 
-/** How a request ended, as in http/uws-exchange.ts. */
+/** How a request ended. */
 export interface AnsweredRequest extends ArrivedRequest {
-  /** From the route table; undefined, and the label is omitted, if there is no such path. */
+  /** The matched path of the route table; undefined, and the label is omitted, for an unknown path, whose text is the caller's. */
   readonly route: string | undefined;
   /** 499: the caller disconnected before the response began. */
   readonly status: number;
   readonly durationMs: number;
   /** gone: the caller disconnected before the answer was complete. */
   readonly outcome: 'complete' | 'gone';
-  /** The code of the error that was sent, if any. */
-  readonly code?: ErrorCode | undefined;
+  /** The code of the error that was sent, or that ended its stream; absent: none. */
+  readonly code?: ErrorCode;
 }
 
 export type HttpMetrics = ReturnType<typeof httpMetrics>;

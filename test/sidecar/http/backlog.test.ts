@@ -16,6 +16,7 @@ class Stream implements Backlogged {
   buffered = 0;
   usesBackpressure = false;
   cutFor: CutReason | undefined;
+  readonly owner = { cutOff: (reason: CutReason): void => void (this.cutFor = reason) };
   readonly #book: Backlog;
   readonly #unread: number;
 
@@ -34,8 +35,7 @@ class Stream implements Backlogged {
     this.#set(Math.min(this.buffered, this.#unread));
   }
 
-  cutOff(reason: CutReason): void {
-    this.cutFor = reason;
+  abandon(): void {
     this.#set(0);
   }
 
