@@ -199,8 +199,3 @@ export function validationSchema(schema: SettingSchema): object {
   const known = (key: string, value: unknown): unknown => (OWN_KEYWORDS.has(key) ? undefined : value);
   return { ...(JSON.parse(JSON.stringify(schema, known)) as object), default: undefined };
 }
-
-/** An integer's bounds: `>= 0` or `from 0 to 10`; the largest safe integer is not shown as a bound. */
-export function bounds({ minimum = 0, maximum = Number.MAX_SAFE_INTEGER }: SettingSchema): string {
-  return maximum === Number.MAX_SAFE_INTEGER ? `>= ${minimum}` : `from ${minimum} to ${maximum}`;
-}

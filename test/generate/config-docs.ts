@@ -1,4 +1,4 @@
-import { type SettingSchema, bounds, settings } from '../../sidecar/config/setting.js';
+import { settings, type SettingSchema } from '../../sidecar/config/setting.js';
 import { configSchema } from '../../sidecar/config/schema.js';
 
 /** The text of docs/config.md. */
@@ -87,4 +87,9 @@ function allowed(schema: SettingSchema): string {
 /** Text is shown bare, everything else as JSON. */
 function code(value: unknown): string {
   return `\`${typeof value === 'string' ? value : JSON.stringify(value)}\``;
+}
+
+/** An integer's bounds: `>= 0` or `from 0 to 10`; the largest safe integer is not shown as a bound. */
+function bounds({ minimum = 0, maximum = Number.MAX_SAFE_INTEGER }: SettingSchema): string {
+  return maximum === Number.MAX_SAFE_INTEGER ? `>= ${minimum}` : `from ${minimum} to ${maximum}`;
 }

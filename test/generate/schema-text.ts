@@ -1,6 +1,6 @@
 /** JSON schemas as text, for tables. */
 import { code } from './markdown.js';
-import { referenced, type Schema } from '../../sidecar/api/openapi/schemas.js';
+import type { Schema } from '../../sidecar/api/openapi/schemas.js';
 
 /** The kind of value: `string`, `array of [Message](#message)`. */
 export function typeOf(schema: Schema): string {
@@ -115,4 +115,10 @@ function kindsOf({ const: only, enum: several, anyOf }: Parts): string {
 function kindOf(value: unknown): string {
   if (value === null) return 'null';
   return Number.isInteger(value) ? 'integer' : typeof value;
+}
+
+/** The name in a reference; undefined for any other schema. */
+function referenced(schema: Schema): string | undefined {
+  const target = schema['$ref'];
+  return typeof target === 'string' ? target.slice(target.lastIndexOf('/') + 1) : undefined;
 }

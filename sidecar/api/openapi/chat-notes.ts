@@ -1,11 +1,15 @@
 import { INERT_FIELDS } from '../../contracts/inert-fields.js';
 
+/** One note for each of these fields. */
+export function each(note: string, names: readonly string[]): Readonly<Record<string, string>> {
+  return Object.fromEntries(names.map((name) => [name, note]));
+}
+
 const MODEL = 'The model’s id.';
 
 /** Fields of every chunk of a stream. */
 const CHUNK = {
   id: 'The reply’s id, the same in every chunk.',
-  object: 'The kind of object.',
   created: 'Unix time in seconds, the same in every chunk.',
   model: MODEL,
   system_fingerprint: 'Names the weights.',
@@ -106,7 +110,6 @@ export const CHAT_NOTES: Notes = {
   },
   ChatCompletion: {
     id: 'The reply’s id.',
-    object: 'The kind of object.',
     created: 'Unix time in seconds.',
     model: MODEL,
     choices: 'The replies, in order.',
@@ -147,7 +150,6 @@ export const CHAT_NOTES: Notes = {
     usage: 'Tokens.',
   },
   ModelList: {
-    object: 'The kind of object.',
     data: '`id` is what requests name in `model`; `created` is Unix time in seconds.',
   },
 };
@@ -188,14 +190,16 @@ const SESSION = 'An id of the session that the request is a turn of (docs/admiss
 
 /** Fields that a chat and a response share, and that do not change the answer. */
 const UNREAD = {
-  ...Object.fromEntries(Object.keys(INERT_FIELDS).map((name) => [name, 'Only these values, or empty.'])),
-  metadata: IGNORED,
-  client_metadata: IGNORED,
+  ...each('Only these values, or empty.', Object.keys(INERT_FIELDS)),
+  ...each(IGNORED, [
+    'metadata',
+    'client_metadata',
+    'prompt_cache_retention',
+    'prompt_cache_options',
+    'safety_identifier',
+  ]),
   service_tier: TIER,
   prompt_cache_key: SESSION,
-  prompt_cache_retention: IGNORED,
-  prompt_cache_options: IGNORED,
-  safety_identifier: IGNORED,
 };
 
 const LISTED_MODEL = {
@@ -232,16 +236,14 @@ export const COMPATIBLE_NOTES: Notes = {
     web_search_options: 'Only null: web search is not served.',
     moderation: 'Only null: moderation is not served.',
     ...UNREAD,
-    verbosity: IGNORED,
-    prediction: IGNORED,
+    ...each(IGNORED, ['verbosity', 'prediction']),
   },
   ResponsesRequest: {
     model: 'A model that the key may call; GET /v1/models lists them.',
     input: 'A text of the user, or the conversation as items: messages, function calls, their outputs, reasoning.',
     instructions: 'A system message before the input.',
     max_output_tokens: 'The longest reply, in tokens, reasoning included.',
-    temperature: 'As in chat.',
-    top_p: 'As in chat.',
+    ...each('As in chat.', ['temperature', 'top_p', 'user']),
     stream: 'Answer with server-sent events.',
     stream_options: '`include_obfuscation` has no effect.',
     tools: 'Functions that the model may call, and namespaces of functions. Other tools are left out.',
@@ -250,7 +252,6 @@ export const COMPATIBLE_NOTES: Notes = {
     reasoning:
       '`effort` as `reasoning_effort` in chat; `max_tokens`: the most tokens of thought; summaries are not made.',
     text: '`format` holds the reply to a JSON object or a JSON schema; `verbosity` has no effect.',
-    user: 'As in chat.',
     top_logprobs: 'Only 0: log probabilities are not served.',
     background: 'Only false.',
     previous_response_id: 'Only null: no response is stored.',
@@ -260,9 +261,7 @@ export const COMPATIBLE_NOTES: Notes = {
     moderation: 'Only null: moderation is not served.',
     store: 'Accepted; nothing is stored.',
     ...UNREAD,
-    include: IGNORED,
-    max_tool_calls: IGNORED,
-    truncation: IGNORED,
+    ...each(IGNORED, ['include', 'max_tool_calls', 'truncation']),
   },
   MessagesRequest: {
     model: 'A model that the key may call; GET /v1/models lists them.',
@@ -272,8 +271,7 @@ export const COMPATIBLE_NOTES: Notes = {
       'The longest reply, in tokens, thoughts included; cut to what the prompt leaves. Absent: what it leaves.',
     stop_sequences: 'As `stop` in chat.',
     stream: 'Answer with server-sent events.',
-    temperature: 'As in chat.',
-    top_p: 'As in chat.',
+    ...each('As in chat.', ['temperature', 'top_p']),
     top_k: 'The number of most probable tokens to sample from. 0, -1: all.',
     tools:
       'Tools of the caller’s own, with their `input_schema`. Those of other types are not offered, nor are those with `defer_loading` until a result refers to them.',
@@ -286,15 +284,9 @@ export const COMPATIBLE_NOTES: Notes = {
     thread: 'Only null: no message is stored.',
     container: 'Only null: no tool runs here.',
     mcp_servers: 'Only empty: no tool runs here.',
-    cache_control: IGNORED,
-    context_management: IGNORED,
-    diagnostics: IGNORED,
     service_tier: TIER,
-    speed: IGNORED,
-    inference_geo: IGNORED,
-    user_profile_id: IGNORED,
-    workspace_id: IGNORED,
-    betas: IGNORED,
+    ...each(IGNORED, ['cache_control', 'context_management', 'diagnostics', 'speed', 'inference_geo']),
+    ...each(IGNORED, ['user_profile_id', 'workspace_id', 'betas']),
   },
   MessageObject: {
     id: 'Not stored: no later request can name it.',
@@ -340,9 +332,7 @@ export const COMPATIBLE_NOTES: Notes = {
     ...LISTED_MODEL,
     name: 'The same as `id`.',
     context_length: 'Tokens of its longest seat, which prompt and reply share.',
-    context_window: 'As `context_length`.',
-    max_model_len: 'As `context_length`.',
-    max_input_tokens: 'As `context_length`.',
+    ...each('As `context_length`.', ['context_window', 'max_model_len', 'max_input_tokens']),
     max_output_tokens: 'As `context_length`: a reply may be as long as what the prompt leaves.',
     max_tokens: 'As `max_output_tokens`.',
     meta: '`n_ctx` is as `context_length`.',
@@ -361,30 +351,25 @@ export const COMPATIBLE_NOTES: Notes = {
   Response: {
     id: 'Not stored: no later request can name it.',
     object: 'Always `response`.',
-    created_at: 'Unix time in seconds.',
     completed_at: 'Unix time in seconds; null where `status` is not `completed`.',
     status: '`completed`, or `incomplete` where the longest length was reached; `in_progress` in a stream.',
-    background: 'Always false.',
+    ...each('Always false.', ['background', 'store']),
     frequency_penalty: 'Always 0: not a field of a request here.',
     error: 'Always null: an error is an answer of its own.',
     incomplete_details: '`reason` is `max_output_tokens`.',
-    instructions: 'Always null: not repeated.',
-    max_output_tokens: 'As asked for.',
+    ...each('Always null: not repeated.', ['instructions', 'user']),
+    ...each('As asked for.', ['max_output_tokens', 'temperature', 'top_p']),
     model: 'The model that answered.',
     output: 'Reasoning, messages and function calls, in the order in which they came.',
     parallel_tool_calls: 'True where no tools are offered, false where one function is named, else as asked for.',
     presence_penalty: 'Always 0, as `frequency_penalty`.',
     previous_response_id: 'Always null.',
     reasoning: 'The effort asked for.',
-    store: 'Always false.',
-    temperature: 'As asked for.',
     text: '`text` or `json_object`, which also stands for `json_schema`.',
     tool_choice: '`required` also where one function was named, `auto` also for `none`.',
     tools: 'Always empty: not repeated.',
-    top_p: 'As asked for.',
     truncation: 'Always `disabled`.',
     usage: 'Tokens.',
-    user: 'Always null: not repeated.',
     metadata: 'Always empty.',
     service_tier: SERVED_TIER,
   },

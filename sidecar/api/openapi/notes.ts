@@ -2,7 +2,7 @@
  * What the schemas cannot say: what a shape is and what its fields mean, with the defaults that parsing applies. A test
  * holds that every note is about a field that exists, that no field lacks one, and that the defaults are the real ones.
  */
-import { CHAT_NOTES, COMPATIBLE_NOTES, COMPATIBLE_SHAPES, type Notes } from './chat-notes.js';
+import { CHAT_NOTES, COMPATIBLE_NOTES, COMPATIBLE_SHAPES, each, type Notes } from './chat-notes.js';
 
 /** What each named part is. */
 export const SHAPES: Readonly<Record<string, string>> = {
@@ -51,9 +51,7 @@ export const SHAPES: Readonly<Record<string, string>> = {
   Readiness: 'Whether this server takes work.',
 };
 
-const STATUS_TIME = 'Unix time in seconds at which it got this status; null: it did not.';
 const PAGE = {
-  object: 'The kind of object.',
   data: 'Those of this page.',
   first_id: 'The id of the first one; null: there is none.',
   last_id: 'The id of the last one, for `after` of the next page.',
@@ -68,7 +66,6 @@ const PROBABILITIES = 'By option name, or by level index from `"0"` on. They sum
 const SCORE = 'The probability-weighted level index.';
 const CHOSEN = 'The most probable option, the first of equals.';
 const CONFIDENCE = 'How far the answer stands out: 0 when the probabilities are even, 1 when certain.';
-const NULL_ONLY = 'Absent or null.';
 
 /** What each field of both decision routes means. */
 const DECISION_NOTES: Notes = {
@@ -99,7 +96,6 @@ const DECISION_NOTES: Notes = {
     levels: 'From low to high. Not blank.',
   },
   Decisions: {
-    object: 'The kind of object.',
     model: MODEL,
     prompt_format_version: 'The template that was used.',
     answers: 'By the questions’ ids.',
@@ -127,10 +123,12 @@ const DECISION_NOTES: Notes = {
     state:
       'What all questions are about. Not blank. An array or object is rendered as compact JSON: at most 256 members in each, three levels deep.',
     questions: 'By name, in order. Names are 1 to 128 characters and not blank.',
-    temperature: NULL_ONLY,
-    prompt_format_version: NULL_ONLY,
-    return_prompt_token_ids: NULL_ONLY,
-    chat_template_kwargs: NULL_ONLY,
+    ...each('Absent or null.', [
+      'temperature',
+      'prompt_format_version',
+      'return_prompt_token_ids',
+      'chat_template_kwargs',
+    ]),
   },
   NoulQuestion: {
     type: 'Which question: yes or no.',
@@ -189,14 +187,12 @@ const INPUT_NOTES: Notes = {
     truncate: TRUNCATE,
   },
   Embeddings: {
-    object: 'The kind of object.',
     data: 'In the order of the inputs.',
     model: MODEL,
     truncated: TRUNCATED,
     usage: 'Tokens of all inputs, those that the vocabulary puts around them included.',
   },
   Embedding: {
-    object: 'The kind of object.',
     index: 'Of the input.',
     embedding: 'The vector, of length 1, in the format that was asked for.',
   },
@@ -210,7 +206,6 @@ const INPUT_NOTES: Notes = {
     truncate: TRUNCATE,
   },
   Ranking: {
-    object: 'The kind of object.',
     model: MODEL,
     score_type:
       'What the scores are, as the model makes them: `logit`, any number, or `probability`, from 0 to 1. Either way more is better.',
@@ -231,20 +226,17 @@ const PART_OF_COST = ' null: the price list does not have the version of some re
 /** What each field of GET /usage and GET /account means. */
 const ACCOUNT_NOTES: Notes = {
   UsagePage: {
-    object: 'The kind of object.',
     data: 'One bucket a day, also of days without usage.',
     has_more: 'Whether further days were asked for.',
     next_page: 'What `page` of the query for them has to be, or null.',
     as_of: 'Unix time in seconds: records that were durable then are counted.',
   },
   UsageBucket: {
-    object: 'The kind of object.',
     start_time: 'The beginning of a UTC day, Unix time in seconds.',
     end_time: 'Its end, which is not included.',
     results: 'One for each group; none without usage.',
   },
   UsageResult: {
-    object: 'The kind of object.',
     input_tokens: 'Of prompts, reused or not.',
     input_cached_tokens: 'Of these, tokens that were reused.',
     output_tokens: 'Of replies.',
@@ -256,9 +248,7 @@ const ACCOUNT_NOTES: Notes = {
   },
   File: {
     id: 'The file’s id.',
-    object: 'The kind of object.',
     bytes: 'Of its content.',
-    created_at: 'Unix time in seconds.',
     expires_at: 'Unix time in seconds at which it is deleted.',
     filename: 'As the form named it.',
     purpose: '`batch_output`: answers of a batch.',
@@ -267,7 +257,6 @@ const ACCOUNT_NOTES: Notes = {
   FileList: PAGE,
   DeletedFile: {
     id: 'The id that it had.',
-    object: 'The kind of object.',
     deleted: 'It is.',
   },
   BatchRequest: {
@@ -279,7 +268,6 @@ const ACCOUNT_NOTES: Notes = {
   },
   Batch: {
     id: 'The batch’s id.',
-    object: 'The kind of object.',
     endpoint: 'The route of all lines.',
     errors: 'Why it failed, or why it waits; null: neither.',
     input_file_id: 'The file that it reads.',
@@ -287,15 +275,13 @@ const ACCOUNT_NOTES: Notes = {
     status: 'How far it is.',
     output_file_id: 'Answers, once it has ended; null: there are none.',
     error_file_id: 'Errors of lines, once it has ended; null: there are none.',
-    created_at: 'Unix time in seconds.',
-    in_progress_at: STATUS_TIME,
     expires_at: 'The end of its window, Unix time in seconds.',
-    finalizing_at: STATUS_TIME,
-    completed_at: STATUS_TIME,
-    failed_at: STATUS_TIME,
-    expired_at: STATUS_TIME,
-    cancelling_at: STATUS_TIME,
-    cancelled_at: STATUS_TIME,
+    ...each(
+      'Unix time in seconds at which it got this status; null: it did not.',
+      ['in_progress', 'finalizing', 'completed', 'failed', 'expired', 'cancelling', 'cancelled'].map(
+        (it) => `${it}_at`,
+      ),
+    ),
     request_counts: 'Lines: in all, with an answer, and with an error.',
     usage: 'Tokens of the answers so far.',
     cost: 'What they cost.',
@@ -309,7 +295,6 @@ const ACCOUNT_NOTES: Notes = {
   },
   BatchList: PAGE,
   Account: {
-    object: 'The kind of object.',
     id: 'The account’s name.',
     api_key_id: 'The key’s id, which is no secret.',
     limits: 'Those that the key has.',
@@ -332,6 +317,12 @@ const ACCOUNT_NOTES: Notes = {
     available: 'What is left for further requests.',
     age_ms: 'Where a fleet shares the balance: so long ago its store was asked, ms.',
   },
+};
+
+/** What a field of any part means where its part has no note of its own. */
+export const COMMON_NOTES: Readonly<Record<string, string>> = {
+  object: 'The kind of object.',
+  created_at: 'Unix time in seconds.',
 };
 
 const CHAT_DEFAULTS = {

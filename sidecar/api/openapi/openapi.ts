@@ -44,9 +44,7 @@ export function openApiDocument(routes: readonly RouteReference[]): object {
           { name, in: 'header', required: false, description, schema },
         ]),
       ),
-      headers: Object.fromEntries(
-        Object.entries(RESPONSE_HEADERS).map(([name, { description, schema }]) => [name, { description, schema }]),
-      ),
+      headers: RESPONSE_HEADERS,
       schemas: { ...componentSchemas(), OpenApi: { type: 'object', description: 'An OpenAPI 3.1 document.' } },
     },
   };
@@ -223,48 +221,50 @@ export const REQUEST_HEADERS: readonly RequestHeader[] = [
   },
 ];
 
-const SECONDS = { type: 'integer', minimum: 0 } as const;
-const LINE = { type: 'string', minLength: 1, maxLength: 1024 } as const;
+interface HeaderForm {
+  readonly description: string;
+  readonly schema: Schema;
+}
+
+function count(description: string): HeaderForm {
+  return { description, schema: { type: 'integer', minimum: 0 } };
+}
+
+function line(description: string): HeaderForm {
+  return { description, schema: { type: 'string', minLength: 1, maxLength: 1024 } };
+}
 
 const LIMIT_REQUESTS = 'requests of the key in any minute, for the routes that are counted together';
 const LIMIT_TOKENS = 'tokens, of the quota of the key or its account with the fewest left';
-const LIMIT_LEFT = { description: 'How many of them are left.', schema: SECONDS };
-const LIMIT_RESET = { description: 'Until all of them are there again, as in `1m30s`.', schema: LINE };
+const LIMIT_LEFT = count('How many of them are left.');
+const LIMIT_RESET = line('Until all of them are there again, as in `1m30s`.');
 
 export const RESPONSE_HEADERS = {
   'x-request-id': {
     description: 'Names the request in logs and usage records. Clients must not depend on it on a 200.',
     schema: { type: 'string', minLength: 1, maxLength: 256 },
   },
-  'Access-Control-Expose-Headers': {
-    description:
-      'Those of `x-request-id`, `Retry-After`, `Server-Timing` and the fields about limits and the queue that the response carries.',
-    schema: LINE,
-  },
-  'Server-Timing': {
-    description:
-      'Milliseconds, W3C format: `authorize` (the key’s check), `ra-queue` (waiting for a seat), `ra-admit` (the ' +
+  'Access-Control-Expose-Headers': line(
+    'Those of `x-request-id`, `Retry-After`, `Server-Timing` and the fields about limits and the queue that the response carries.',
+  ),
+  'Server-Timing': line(
+    'Milliseconds, W3C format: `authorize` (the key’s check), `ra-queue` (waiting for a seat), `ra-admit` (the ' +
       'server’s own work before the model). More names may come.',
-    schema: LINE,
-  },
-  'Retry-After': { description: 'Seconds to wait before the request is sent again.', schema: SECONDS },
-  'retry-after-ms': { description: 'The same in milliseconds.', schema: SECONDS },
-  'x-queue-position': {
-    description:
-      'On refusals for want of seats: how many waiting requests would be seated before this one if it might wait now; 1,000 stands for more.',
-    schema: SECONDS,
-  },
-  'x-expected-wait-ms': { description: 'How long it would then wait, in milliseconds.', schema: SECONDS },
-  'endpoint-load-metrics': {
-    description:
-      'For proxies, where the operator has turned it on: how busy this server is, an ORCA load report that begins with ' +
+  ),
+  'Retry-After': count('Seconds to wait before the request is sent again.'),
+  'retry-after-ms': count('The same in milliseconds.'),
+  'x-queue-position': count(
+    'On refusals for want of seats: how many waiting requests would be seated before this one if it might wait now; 1,000 stands for more.',
+  ),
+  'x-expected-wait-ms': count('How long it would then wait, in milliseconds.'),
+  'endpoint-load-metrics': line(
+    'For proxies, where the operator has turned it on: how busy this server is, an ORCA load report that begins with ' +
       '`TEXT ` or `JSON `. Not among the fields that pages in a browser may read.',
-    schema: LINE,
-  },
-  'x-ratelimit-limit-requests': { description: `If there is this limit: the most ${LIMIT_REQUESTS}.`, schema: SECONDS },
+  ),
+  'x-ratelimit-limit-requests': count(`If there is this limit: the most ${LIMIT_REQUESTS}.`),
   'x-ratelimit-remaining-requests': LIMIT_LEFT,
   'x-ratelimit-reset-requests': LIMIT_RESET,
-  'x-ratelimit-limit-tokens': { description: `If there is this limit: the most ${LIMIT_TOKENS}.`, schema: SECONDS },
+  'x-ratelimit-limit-tokens': count(`If there is this limit: the most ${LIMIT_TOKENS}.`),
   'x-ratelimit-remaining-tokens': LIMIT_LEFT,
   'x-ratelimit-reset-tokens': LIMIT_RESET,
   'x-should-retry': {
@@ -272,7 +272,7 @@ export const RESPONSE_HEADERS = {
       '`false` on errors that sending the same request again cannot mend, and where `Retry-After` is above a minute.',
     schema: { const: 'false' },
   },
-} as const satisfies Readonly<Record<string, { readonly description: string; readonly schema: Schema }>>;
+} satisfies Readonly<Record<string, HeaderForm>>;
 
 export type ResponseHeader = keyof typeof RESPONSE_HEADERS;
 
@@ -282,13 +282,16 @@ const LIMIT_HEADERS = (Object.keys(RESPONSE_HEADERS) as ResponseHeader[]).filter
 );
 
 /** Those of the Messages API: in the document of `contract: compatible` alone, and so not among its components. */
-export const MESSAGE_HEADERS = Object.fromEntries(
-  [
-    ['request-id', 'As `x-request-id`.', LINE] as const,
-    ...[['requests', LIMIT_REQUESTS] as const, ['tokens', LIMIT_TOKENS] as const].flatMap(([of, most]) => [
-      [`anthropic-ratelimit-${of}-limit`, `If there is this limit: the most ${most}.`, SECONDS] as const,
-      [`anthropic-ratelimit-${of}-remaining`, LIMIT_LEFT.description, SECONDS] as const,
-      [`anthropic-ratelimit-${of}-reset`, 'When all of them are there again, as RFC 3339 has it.', LINE] as const,
-    ]),
-  ].map(([name, description, schema]) => [name, { description, schema }]),
-);
+export const MESSAGE_HEADERS = {
+  'request-id': line('As `x-request-id`.'),
+  ...messageLimit('requests', LIMIT_REQUESTS),
+  ...messageLimit('tokens', LIMIT_TOKENS),
+};
+
+function messageLimit(of: string, most: string): Readonly<Record<string, HeaderForm>> {
+  return {
+    [`anthropic-ratelimit-${of}-limit`]: count(`If there is this limit: the most ${most}.`),
+    [`anthropic-ratelimit-${of}-remaining`]: LIMIT_LEFT,
+    [`anthropic-ratelimit-${of}-reset`]: line('When all of them are there again, as RFC 3339 has it.'),
+  };
+}

@@ -12,7 +12,7 @@ import { EMBEDDINGS_SCHEMA, RERANK_SCHEMA } from '../../contracts/inputs.js';
 import { MESSAGES_SCHEMA } from '../../contracts/messages-schema.js';
 import { RESPONSES_SCHEMA } from '../../contracts/responses-schema.js';
 import { SYSTEMONE_SCHEMA } from '../../contracts/systemone.js';
-import { DEFAULTS, NOTES, SHAPES } from './notes.js';
+import { COMMON_NOTES, DEFAULTS, NOTES, SHAPES } from './notes.js';
 
 /** A JSON schema, or a part of one. */
 export type Schema = Readonly<Record<string, unknown>>;
@@ -138,12 +138,6 @@ export function reference(name: string): Schema {
   return { $ref: `#/components/schemas/${name}` };
 }
 
-/** The name in a reference; undefined for any other schema. */
-export function referenced(schema: Schema): string | undefined {
-  const target = schema['$ref'];
-  return typeof target === 'string' ? target.slice(target.lastIndexOf('/') + 1) : undefined;
-}
-
 /** A part of a schema. Throws when there is none: then the contract has changed and the list above must follow. */
 function at(schema: Schema, ...keys: string[]): Schema {
   let found: unknown = schema;
@@ -204,10 +198,10 @@ function inner(value: unknown): unknown {
 /** With the words of notes.ts on the schema and on its own fields. */
 function described(name: string, schema: Schema): Schema {
   const words = SHAPES[name];
-  const notes = NOTES[name] ?? {};
+  const notes = NOTES[name] && { ...COMMON_NOTES, ...NOTES[name] };
   const defaults = DEFAULTS[name] ?? {};
   const noteOf = (field: string): object => ({
-    ...(field in notes && { description: notes[field] }),
+    ...(notes && field in notes && { description: notes[field] }),
     ...(field in defaults && { default: defaults[field] }),
   });
   const fields = schema['properties'] as Readonly<Record<string, Schema>> | undefined;
