@@ -53,7 +53,7 @@ interface AccountReport extends Omit<ClassReport, 'class'> {
 }
 
 /** The times by which 10, 50 and 90 of 100 callers have left; null: fewer are known to leave. */
-export type PatienceReport = Readonly<Record<'p10' | 'p50' | 'p90', number | null>>;
+type PatienceReport = Readonly<Record<'p10' | 'p50' | 'p90', number | null>>;
 
 /** What the queue learned of overload (overload.ts). */
 interface OverloadReport {

@@ -1,6 +1,6 @@
 import { isAbsolute } from 'node:path';
 import { bearerOf } from '../access/identity.js';
-import type { PatienceReport, QueueReport } from '../admission/report.js';
+import type { QueueReport } from '../admission/report.js';
 import type { AdmissionPage } from './admission-page.js';
 import { contractError, type ContractError } from '../domain/errors.js';
 import type { Exchange, RequestHead } from '../http/exchange.js';
@@ -62,97 +62,22 @@ export function admission(exchange: Exchange, services: Pick<Services, 'models'>
   exchange.reply({ status: 200, body: JSON.stringify({ models }) });
 }
 
-/** The report with the fields of the page only, so that a field that is added to the queue's report is not shown by accident. */
+/** Fields of the report that are times in ms, and those that are ratios; all others are shown as they are. */
+const TIME = /Ms$|^p[159]0$/;
+const RATIO = /^(tokenTimeRatio|load|calibration)$/;
+
+/** The report with its times in whole ms and its ratios in thousandths, without what only metrics show. */
 export function admissionPage(report: QueueReport): AdmissionPage {
-  return {
-    seats: report.seats,
-    busy: report.busy,
-    kept: report.kept,
-    waiting: report.waiting,
-    waitingBytes: report.waitingBytes,
-    paused: report.paused,
-    replicas: report.replicas.map(({ seats, busy, kept, lent, up, tokenTimeRatio }) => ({
-      seats,
-      busy,
-      kept,
-      lent,
-      up,
-      tokenTimeRatio: tokenTimeRatio === null ? null : thousandths(tokenTimeRatio),
-    })),
-    fairness: report.fairness,
-    refused: report.refused,
-    released: report.released,
-    overload: {
-      standing: report.overload.standing,
-      load: thousandths(report.overload.load),
-      leftMs: whole(report.overload.leftMs),
-      patience: {
-        'first-token': patience(report.overload.patience['first-token']),
-        end: patience(report.overload.patience.end),
-      },
-      retries: report.overload.retries,
-    },
-    sessions: {
-      known: report.sessions.known,
-      turns: report.sessions.turns,
-      keeps: report.sessions.keeps,
-    },
-    lent: {
-      headroom: report.lent.headroom,
-      seats: report.lent.seats,
-      waiting: report.lent.waiting,
-      ends: report.lent.ends,
-      seatMs: whole(report.lent.seatMs),
-      recalledMs: whole(report.lent.recalledMs),
-      accounts: report.lent.accounts.map(({ account, seats, waiting, seatMs }) => ({
-        account,
-        seats,
-        waiting,
-        seatMs: whole(seatMs),
-      })),
-    },
-    nextVirtualMs: report.nextVirtualMs === null ? null : whole(report.nextVirtualMs),
-    accounts: report.accounts.map((account) => ({
-      account: account.account,
-      weight: account.weight,
-      waiting: account.waiting,
-      running: account.running,
-      kept: account.kept,
-      virtualMs: whole(account.virtualMs),
-      seatMs: whole(account.seatMs),
-      holdMs: account.holdMs === null ? null : whole(account.holdMs),
-      calibration: thousandths(account.calibration),
-      predictedWaitMs: whole(account.predictedWaitMs),
-      classes: account.classes.map((each) => ({
-        class: each.class,
-        waiting: each.waiting,
-        running: each.running,
-        kept: each.kept,
-        holdMs: each.holdMs === null ? null : whole(each.holdMs),
-        calibration: thousandths(each.calibration),
-        predictedWaitMs: whole(each.predictedWaitMs),
-      })),
-    })),
-    others: {
-      accounts: report.others.accounts,
-      waiting: report.others.waiting,
-      running: report.others.running,
-      seatMs: whole(report.others.seatMs),
-    },
-  };
+  return rounded({ ...report, waitingBy: undefined }, '');
 }
 
-function patience({ p10, p50, p90 }: PatienceReport): PatienceReport {
-  const rounded = (ms: number | null): number | null => (ms === null ? null : whole(ms));
-  return { p10: rounded(p10), p50: rounded(p50), p90: rounded(p90) };
-}
-
-function whole(ms: number): number {
-  return Math.round(ms);
-}
-
-function thousandths(value: number): number {
-  return Math.round(value * 1000) / 1000;
+function rounded<Value>(value: Value, field: string): Value;
+function rounded(value: unknown, field: string): unknown {
+  if (typeof value === 'number' && TIME.test(field)) return Math.round(value);
+  if (typeof value === 'number' && RATIO.test(field)) return Math.round(value * 1000) / 1000;
+  if (Array.isArray(value)) return value.map((each) => rounded(each, field));
+  if (typeof value !== 'object' || value === null) return value;
+  return Object.fromEntries(Object.entries(value).map(([name, each]) => [name, rounded(each, name)]));
 }
 
 /** A model's id and a path. */

@@ -16,7 +16,7 @@ t.test('the page names the busiest hundred accounts of each model and adds up th
     ticket.ready({ promptTokens: 1 });
     void ticket.outcome.then((outcome) => {
       if (outcome.kind !== 'seated') return;
-      clock.advance(1000);
+      clock.advance(1000.4);
       outcome.lease.release('done');
     });
   };
@@ -72,6 +72,7 @@ t.test('the page names the busiest hundred accounts of each model and adds up th
       recalledMs: 0,
       accounts: [],
     },
+    // This and the times of accounts are rounded.
     nextVirtualMs: 250,
     others: { accounts: 2, waiting: 2, running: 0, seatMs: 0 },
   });
@@ -86,9 +87,9 @@ t.test('the page names the busiest hundred accounts of each model and adds up th
     seatMs: 1000,
     holdMs: 1000,
     calibration: 1,
-    predictedWaitMs: 102_000,
+    predictedWaitMs: 102_041,
     classes: [
-      { class: 'standard', waiting: 1, running: 0, kept: 0, holdMs: 1000, calibration: 1, predictedWaitMs: 102_000 },
+      { class: 'standard', waiting: 1, running: 0, kept: 0, holdMs: 1000, calibration: 1, predictedWaitMs: 102_041 },
     ],
   });
   t.notMatch(reply?.body, 'secret');
