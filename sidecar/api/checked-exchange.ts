@@ -1,18 +1,7 @@
 import { prepareAnswers, validateAnswer, type AnswerKind } from '../contracts/answer-schemas.js';
 import { placeOf } from '../contracts/body-refusals.js';
 import { errorBody, type ContractError } from '../domain/errors.js';
-import type { BodyEnd, BodyResult, WholeBody } from '../http/body.js';
-import type {
-  AnswerForm,
-  BodyPieces,
-  EventStream,
-  Exchange,
-  FileBody,
-  FrameOptions,
-  Reply,
-  RequestHead,
-} from '../http/exchange.js';
-import type { Signal } from '../lib/abort.js';
+import type { AnswerForm, EventStream, Exchange, RequestHead } from '../http/exchange.js';
 import type { Log } from '../telemetry/logger.js';
 import type { Contract } from './route.js';
 
@@ -84,127 +73,78 @@ type Report = (problem: string) => void;
 export function checkAnswers(log: Log, contract: Contract): (exchange: Exchange) => Exchange {
   prepareAnswers();
   return (exchange) =>
-    new CheckedExchange(exchange, contract, (problem) =>
+    checkedExchange(exchange, contract, (problem) =>
       log.forRequest(exchange.head.requestId).error(BROKEN_ANSWER, { reason: problem }),
     );
 }
 
-class CheckedExchange implements Exchange {
-  readonly #inner: Exchange;
-  readonly #contract: Contract;
-  readonly #report: Report;
+/** The same object, but for these members. */
+function withMembers<T extends object>(inner: T, own: Partial<T>): T {
+  return new Proxy(inner, {
+    get: (_, name): unknown => {
+      const value: unknown = Reflect.get(Object.hasOwn(own, name) ? own : inner, name);
+      return typeof value === 'function' ? (value.bind(inner) as unknown) : value;
+    },
+  });
+}
 
-  constructor(inner: Exchange, contract: Contract, report: Report) {
-    this.#inner = inner;
-    this.#contract = contract;
-    this.#report = report;
-  }
-
-  get head(): RequestHead {
-    return this.#inner.head;
-  }
-
-  get answerForm(): AnswerForm | undefined {
-    return this.#inner.answerForm;
-  }
-
-  get gone(): Signal {
-    return this.#inner.gone;
-  }
-
-  body(limitBytes: number): Promise<BodyResult> {
-    return this.#inner.body(limitBytes);
-  }
-
-  receive(limitBytes: number, after?: Promise<unknown>): Promise<Uint8Array | WholeBody | BodyEnd> {
-    return this.#inner.receive(limitBytes, after);
-  }
-
-  file(file: FileBody): Promise<void> {
-    return this.#inner.file(file);
-  }
-
-  reply(reply: Reply): void {
-    const kind = kindAt(this.head, this.answerForm, this.#contract);
-    if (kind !== undefined && typeof reply.body === 'string') check(kind, reply.body, this.#report);
-    this.#inner.reply(reply);
-  }
-
-  fail(error: ContractError, headers?: Readonly<Record<string, string>>): void {
-    checkError(error, this, this.#report);
-    this.#inner.fail(error, headers);
-  }
-
-  stream(headers?: Readonly<Record<string, string>>, frames?: FrameOptions): EventStream {
-    return new CheckedStream(this.#inner.stream(headers, frames), this, this.#contract, this.#report);
-  }
-
-  /** Collects the whole text, which a sidecar outside of development never does. */
-  pieces(headers?: Readonly<Record<string, string>>): BodyPieces {
-    const inner = this.#inner.pieces(headers);
-    const kind = kindAt(this.head, this.answerForm, this.#contract);
-    let text = '';
-    return {
-      write: (part) => {
-        text += part;
-        inner.write(part);
-      },
-      drained: () => inner.drained(),
-      end: (part) => {
-        if (kind !== undefined) check(kind, text + part, this.#report);
-        inner.end(part);
-      },
-      abort: () => inner.abort(),
-    };
-  }
+function checkedExchange(inner: Exchange, contract: Contract, report: Report): Exchange {
+  const kind = kindAt(inner.head, inner.answerForm, contract);
+  return withMembers(inner, {
+    reply: (reply) => {
+      if (kind !== undefined && typeof reply.body === 'string') check(kind, reply.body, report);
+      inner.reply(reply);
+    },
+    fail: (error, headers) => {
+      checkError(error, inner, report);
+      inner.fail(error, headers);
+    },
+    stream: (headers, frames) => checkedStream(inner.stream(headers, frames), inner, contract, report),
+    // Collects the whole text, which a sidecar outside of development never does.
+    pieces: (headers) => {
+      const pieces = inner.pieces(headers);
+      let text = '';
+      return withMembers(pieces, {
+        write: (part) => {
+          text += part;
+          pieces.write(part);
+        },
+        end: (part) => {
+          if (kind !== undefined) check(kind, text + part, report);
+          pieces.end(part);
+        },
+      });
+    },
+  });
 }
 
 /** Chunks, then either `[DONE]` or one error frame, then nothing. */
-class CheckedStream implements EventStream {
-  readonly #inner: EventStream;
-  readonly #exchange: Pick<Exchange, 'head' | 'answerForm'>;
-  readonly #contract: Contract;
-  readonly #report: Report;
-  #over = false;
-
-  constructor(inner: EventStream, exchange: Pick<Exchange, 'head' | 'answerForm'>, contract: Contract, report: Report) {
-    this.#inner = inner;
-    this.#exchange = exchange;
-    this.#contract = contract;
-    this.#report = report;
-  }
-
-  get bytes(): number {
-    return this.#inner.bytes;
-  }
-
-  unread(): number {
-    return this.#inner.unread();
-  }
-
-  event(text: string, name?: string): void {
-    if (this.#over) this.#report('stream: a frame follows the last one');
-    const kind = this.#exchange.answerForm ? 'messageEvent' : kindOf(text, this.#contract);
-    this.#over ||= text === DONE || LAST_EVENT.test(text) || check(kind, text, this.#report) === 'error';
-    this.#inner.event(text, name);
-  }
-
-  comment(text: string): void {
-    this.#inner.comment(text);
-  }
-
-  fail(error: ContractError, serverTiming?: string): void {
-    if (this.#over) this.#report('stream: a frame follows the last one');
-    checkError(error, this.#exchange, this.#report);
-    this.#over = true;
-    this.#inner.fail(error, serverTiming);
-  }
-
-  end(serverTiming?: string): void {
-    if (!this.#over) this.#report('stream: it ends without [DONE] or an error frame');
-    this.#over = true;
-    this.#inner.end(serverTiming);
-  }
+function checkedStream(
+  inner: EventStream,
+  exchange: Pick<Exchange, 'head' | 'answerForm'>,
+  contract: Contract,
+  report: Report,
+): EventStream {
+  let over = false;
+  return withMembers(inner, {
+    event: (text, name) => {
+      if (over) report('stream: a frame follows the last one');
+      const kind = exchange.answerForm ? 'messageEvent' : kindOf(text, contract);
+      over ||= text === DONE || LAST_EVENT.test(text) || check(kind, text, report) === 'error';
+      inner.event(text, name);
+    },
+    fail: (error, serverTiming) => {
+      if (over) report('stream: a frame follows the last one');
+      checkError(error, exchange, report);
+      over = true;
+      inner.fail(error, serverTiming);
+    },
+    end: (serverTiming) => {
+      if (!over) report('stream: it ends without [DONE] or an error frame');
+      over = true;
+      inner.end(serverTiming);
+    },
+  });
 }
 
 /** The events that end a stream of POST /v1/responses, and of POST /v1/messages. */
