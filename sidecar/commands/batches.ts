@@ -4,36 +4,26 @@ import type { BatchRow } from '../api/batch-operators.js';
 import { batchDir } from '../app/batch.js';
 import type { Config } from '../config/config.js';
 import { askSidecar } from './ask-sidecar.js';
-import { EXIT, parsed, UsageError, type Output } from './command.js';
+import { EXIT, failedWith, runOf, UsageError, type Output } from './command.js';
 import { COMMANDS } from './command-table.js';
 import { isRunning } from './host-checks.js';
 import { columns } from './terminal.js';
 
 type Settings = Pick<Config, 'dataDir' | 'operators'>;
 
-const SPECS = COMMANDS.batches.commands;
-
 /** `ra-sidecar batches list|cancel|drop`. Resolves with the exit code. */
-export async function batches(config: Settings, [action, ...rest]: readonly string[], io: Output): Promise<number> {
-  switch (action) {
-    case 'list':
-      return await list(config, rest, io);
-    case 'cancel':
-      return await end(config, 'cancel', parsed(SPECS.cancel, rest).operands[0] ?? '', io);
-    case 'drop':
-      return await drop(config, rest, io);
-    default:
-      throw new UsageError(`batches: ${action === undefined ? 'a command is required' : 'unknown command'}`);
-  }
+export function batches(config: Settings, args: readonly string[], io: Output): Promise<number> {
+  return runOf('batches', COMMANDS.batches, args, {
+    list: ({ values }) => list(config, values.json === true, io),
+    cancel: ({ operands: [id = ''] }) => end(config, 'cancel', id, io),
+    drop: ({ values, operands: [id] }) => drop(config, id, values.all === true, io),
+  });
 }
 
-async function list({ operators }: Settings, args: readonly string[], { out, err: say }: Output): Promise<number> {
-  const { json } = parsed(SPECS.list, args).values;
+async function list({ operators }: Settings, json: boolean, { out, err: say }: Output): Promise<number> {
   const asked = await askSidecar<{ batches: readonly BatchRow[] }>(operators, { method: 'GET', path: '/batches' });
-  if (asked.kind === 'none' || asked.body.batches === undefined) {
-    say(`ra-sidecar: ${asked.kind === 'none' ? asked.why : (asked.body.error?.message ?? 'no answer')}\n`);
-    return EXIT.failed;
-  }
+  if (asked.kind === 'none' || asked.body.batches === undefined)
+    return failedWith(say, asked.kind === 'none' ? asked.why : (asked.body.error?.message ?? 'no answer'));
   const rows = asked.body.batches;
   if (json) out(`${JSON.stringify(rows, null, 2)}\n`);
   else {
@@ -57,23 +47,16 @@ async function end(
 ): Promise<number> {
   const body = JSON.stringify({ id });
   const asked = await askSidecar<BatchRow>(operators, { method: 'POST', path: `/batches/${how}`, body });
-  if (asked.kind === 'none' || asked.body.id === undefined) {
-    say(`ra-sidecar: ${asked.kind === 'none' ? asked.why : (asked.body.error?.message ?? 'no answer')}\n`);
-    return EXIT.failed;
-  }
+  if (asked.kind === 'none' || asked.body.id === undefined)
+    return failedWith(say, asked.kind === 'none' ? asked.why : (asked.body.error?.message ?? 'no answer'));
   out(`${asked.body.id} ${how === 'drop' ? 'dropped' : (asked.body.status ?? '')}\n`);
   return EXIT.done;
 }
 
-async function drop(config: Settings, args: readonly string[], io: Output): Promise<number> {
-  const { values, operands } = parsed(SPECS.drop, args);
-  const [id] = operands;
-  if ((id === undefined) !== (values.all === true)) throw new UsageError('batches drop: an ID or --all is required');
+async function drop(config: Settings, id: string | undefined, all: boolean, io: Output): Promise<number> {
+  if ((id === undefined) !== all) throw new UsageError('batches drop: an ID or --all is required');
   if (id !== undefined) return await end(config, 'drop', id, io);
-  if (await isRunning(config)) {
-    io.err('ra-sidecar: a sidecar runs on this data folder: stop it first\n');
-    return EXIT.failed;
-  }
+  if (await isRunning(config)) return failedWith(io.err, 'a sidecar runs on this data folder: stop it first');
   const dir = batchDir(config);
   const there = await readdir(dir).catch(() => undefined);
   await rm(dir, { recursive: true, force: true });

@@ -9,26 +9,26 @@ export const EXIT = { done: 0, failed: 1, usage: 2, interrupted: 130 } as const;
 /** What a shell completes for a value. */
 export type Completes = 'file' | 'folder';
 
-export interface Option {
-  readonly type: 'string' | 'boolean';
-  /** The placeholder for the value in a help text; text options have one. */
-  readonly value?: string;
+interface Argument {
   readonly about: string;
   /** The only allowed values. */
   readonly choices?: readonly string[];
   readonly completes?: Completes;
 }
 
-export interface Operand {
+export interface Option extends Argument {
+  readonly type: 'string' | 'boolean';
+  /** The placeholder for the value in a help text; text options have one. */
+  readonly value?: string;
+}
+
+export interface Operand extends Argument {
   /** As in a help text. */
   readonly name: string;
-  readonly about: string;
   /** May be left out. */
   readonly optional?: true;
   /** May be given several times. */
   readonly many?: true;
-  readonly choices?: readonly string[];
-  readonly completes?: Completes;
 }
 
 export interface Command {
@@ -60,6 +60,12 @@ export interface Output {
   readonly err: (text: string) => void;
 }
 
+/** Says why a command failed. Returns its exit code. */
+export function failedWith(say: Output['err'], why: string): number {
+  say(`ra-sidecar: ${why}\n`);
+  return EXIT.failed;
+}
+
 /** Where progress is shown: stderr. */
 export interface Terminal {
   readonly isTTY?: boolean;
@@ -83,11 +89,30 @@ export type Values<Options extends Command['options']> = {
   readonly [Name in keyof Options]?: Options[Name]['type'] extends 'string' ? string : boolean;
 };
 
+/** What a command was given. */
+export interface Given<Options extends Command['options']> {
+  readonly values: Values<Options>;
+  readonly operands: readonly string[];
+}
+
+/** Runs the command of a group that `args` begin with. Resolves with its exit code. Rejects with {@link UsageError}. */
+export async function runOf<Commands extends Group['commands']>(
+  group: string,
+  { commands }: { readonly commands: Commands },
+  [name, ...args]: readonly string[],
+  runs: { readonly [Name in keyof Commands]: (given: Given<Commands[Name]['options']>) => Promise<number> },
+): Promise<number> {
+  if (name === undefined) throw new UsageError(`${group}: a command is required`);
+  const command = Object.hasOwn(commands, name) ? commands[name] : undefined;
+  if (command === undefined) throw new UsageError(`${group}: unknown command`);
+  return await runs[name as keyof Commands](parsed(command, args) as Given<never>);
+}
+
 /** Parses `args` into options and operands. Throws {@link UsageError}. */
 export function parsed<Options extends Command['options']>(
   { options, operand }: Omit<Command, 'options'> & { readonly options: Options },
   args: readonly string[],
-): { readonly values: Values<Options>; readonly operands: readonly string[] } {
+): Given<Options> {
   const { values, positionals } = read(options, args);
   for (const [name, { choices }] of Object.entries(options)) {
     const value = values[name];

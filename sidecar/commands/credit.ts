@@ -18,12 +18,10 @@ import type { Log } from '../telemetry/logger.js';
 import { postedFile } from '../usage/delivery/files.js';
 import { lockDir } from '../usage/lock.js';
 import { Spool } from '../usage/spool.js';
-import { EXIT, parsed, UsageError, type Output } from './command.js';
+import { EXIT, failedWith, runOf, UsageError, type Output } from './command.js';
 import { COMMANDS } from './command-table.js';
 import { CONNECT_MS, ownersConnection, storeConnection } from './store.js';
 import { columns } from './terminal.js';
-
-const SPECS = COMMANDS.credit.commands;
 
 /** The longest request where `request.timeoutMs` sets no limit, ms. */
 const LONGEST_MS = 600_000;
@@ -38,35 +36,24 @@ const LOOK_MS = 100;
 type Settings = Pick<Config, 'store' | 'dataDir' | 'usage' | 'credit' | 'request'>;
 
 /** Runs `credit` with these arguments. Resolves with the exit code; rejects with one line if the store refuses or cannot be reached. */
-export async function credit(
-  settings: Settings,
-  [action, ...rest]: readonly string[],
-  output: Output,
-): Promise<number> {
-  switch (action) {
-    case 'grant': {
-      const { values, operands } = parsed(SPECS.grant, rest);
+export function credit(settings: Settings, args: readonly string[], output: Output): Promise<number> {
+  return runOf('credit', COMMANDS.credit, args, {
+    grant: ({ values, operands: [account = ''] }) => {
       const { usd, id } = values;
       if (usd === undefined || id === undefined) throw new UsageError('credit grant: --usd and --id are needed');
-      return await grant(ownersConnection(settings.store, values), { account: operands[0] ?? '', usd, id }, output);
-    }
-    case 'balance': {
-      const { values, operands } = parsed(SPECS.balance, rest);
-      return await balance(storeConnection(settings.store), operands[0], values.json === true, output);
-    }
-    case 'reconcile': {
-      const { values } = parsed(SPECS.reconcile, rest);
+      return grant(ownersConnection(settings.store, values), { account, usd, id }, output);
+    },
+    balance: ({ values, operands: [account] }) =>
+      balance(storeConnection(settings.store), account, values.json === true, output),
+    reconcile: ({ values }) => {
       const dataDir = values['data-dir'] ?? settings.dataDir;
-      return await reconcile({ ...settings, dataDir }, longestMs(settings, values.longest), output);
-    }
-    case 'write-off': {
-      const { values, operands } = parsed(SPECS['write-off'], rest);
+      return reconcile({ ...settings, dataDir }, longestMs(settings, values.longest), output);
+    },
+    'write-off': ({ values, operands: [name = ''] }) => {
       const longest = longestMs(settings, values.longest);
-      return await writeOff(ownersConnection(settings.store, values), operands[0] ?? '', longest, output);
-    }
-    default:
-      throw new UsageError(action === undefined ? 'credit: a command is required' : 'credit: unknown command');
-  }
+      return writeOff(ownersConnection(settings.store, values), name, longest, output);
+    },
+  });
 }
 
 function longestMs({ request }: Settings, seconds: string | undefined): number {
@@ -120,10 +107,7 @@ async function grant(
       [id, account, `${amount}`, operator()],
     ),
   );
-  if (row?.added !== '1') {
-    say('ra-sidecar: there is a grant with this id: nothing was changed\n');
-    return EXIT.failed;
-  }
+  if (row?.added !== '1') return failedWith(say, 'there is a grant with this id: nothing was changed');
   say(`granted ${formatUsd(amount)} USD\n`);
   return EXIT.done;
 }
@@ -180,8 +164,7 @@ async function balance(
     if (holding.length > 0) out(`\n${columns([['HELD BY', 'HOST', 'STATE', 'USD'], ...holding])}`);
   }
   if (account === undefined || accounts.length > 0) return EXIT.done;
-  say('ra-sidecar: the store has no such account\n');
-  return EXIT.failed;
+  return failedWith(say, 'the store has no such account');
 }
 
 function usdOf(picodollars: string): string {
@@ -280,14 +263,14 @@ async function writeOff(
        from ra_sidecar.replica where id = $1`,
       [id, longest],
     );
-    if (!found) {
-      say('ra-sidecar: the store knows no such replica; `ra-sidecar credit balance` shows those that hold credit\n');
-      return EXIT.failed;
-    }
+    if (!found)
+      return failedWith(
+        say,
+        'the store knows no such replica; `ra-sidecar credit balance` shows those that hold credit',
+      );
     if (Number(found.wait_ms) > 0) {
       const s = Math.ceil(Number(found.wait_ms) / 1000);
-      say(`ra-sidecar: its lease and its longest request may last for ${s} s more: nothing was changed\n`);
-      return EXIT.failed;
+      return failedWith(say, `its lease and its longest request may last for ${s} s more: nothing was changed`);
     }
     await query('begin');
     await query('select pg_advisory_xact_lock(7265, $1)', [found.no]);
@@ -300,8 +283,7 @@ async function writeOff(
     );
     if (fenced.length === 0) {
       await query('rollback');
-      say('ra-sidecar: it has started again: nothing was changed\n');
-      return EXIT.failed;
+      return failedWith(say, 'it has started again: nothing was changed');
     }
     await query(
       `insert into ra_sidecar.audit (operator, action, account, replica, amount)

@@ -24,7 +24,7 @@ import { KEY_ROUTES } from '../contracts/requests.js';
 import { CLASS_WEIGHTS, SERVICE_CLASSES, SERVICE_TIERS, type ServiceClass } from '../domain/service-class.js';
 import { exactTime } from '../lib/clock.js';
 import { askSidecar } from './ask-sidecar.js';
-import { EXIT, parsed, UsageError, type Io, type Output, type Values } from './command.js';
+import { EXIT, runOf, UsageError, type Io, type Output, type Values } from './command.js';
 import { columns } from './terminal.js';
 import { COMMANDS } from './command-table.js';
 
@@ -33,34 +33,25 @@ type Settings = Pick<Config, 'dataDir' | 'keys' | 'environment' | 'models' | 'op
 
 type KeysIo = Output & Pick<Io, 'clock'>;
 
-const SPECS = COMMANDS.keys.commands;
-
 /** Runs `keys` with these arguments. Resolves with the exit code, and rejects if the keys file is invalid. */
-export async function keys(config: Settings, [action, ...rest]: readonly string[], output: KeysIo): Promise<number> {
-  switch (action) {
-    case 'create': {
-      const { values } = parsed(SPECS.create, rest);
+export function keys(config: Settings, args: readonly string[], output: KeysIo): Promise<number> {
+  return runOf('keys', COMMANDS.keys, args, {
+    create: async ({ values }) => {
       const properties = propertiesOf(values, config.environment, Date.now());
       const created = await noted(config, 'create', output, (store) => store.create(properties));
       const code = show(created, 'created', output);
       warnOfModels(properties, config, output);
       await warnOfOtherKeys(config, output);
       return code;
-    }
-    case 'list': {
-      const { json } = parsed(SPECS.list, rest).values;
-      output.out(listed(await readKeyFile(config.keys.file), json === true));
+    },
+    list: async ({ values }) => {
+      output.out(listed(await readKeyFile(config.keys.file), values.json === true));
       return EXIT.done;
-    }
-    case 'revoke':
-      return revoke(config, parsed(SPECS.revoke, rest).operands[0] ?? '', output);
-    case 'rotate': {
-      const { values, operands } = parsed(SPECS.rotate, rest);
-      return rotate(config, operands[0] ?? '', durationMs('--grace', values.grace ?? '0m'), output);
-    }
-    default:
-      throw new UsageError(action === undefined ? 'keys: a command is required' : 'keys: unknown command');
-  }
+    },
+    revoke: ({ operands: [id = ''] }) => revoke(config, id, output),
+    rotate: ({ values, operands: [id = ''] }) =>
+      rotate(config, id, durationMs('--grace', values.grace ?? '0m'), output),
+  });
 }
 
 /**
@@ -251,7 +242,7 @@ const QUOTAS = TOKEN_LIMITS.map((field) => ({
   time: field.slice('tokensPer'.length).toLowerCase() as 'minute' | 'day' | 'month',
 }));
 
-type CreateOptions = Values<typeof SPECS.create.options>;
+type CreateOptions = Values<typeof COMMANDS.keys.commands.create.options>;
 
 const UNIT_MS = { d: 86_400_000, h: 3_600_000, m: 60_000, s: 1000 } as const;
 

@@ -9,7 +9,7 @@ import type { Config, ModelConfig } from '../config/config.js';
 import { inspect, type HeadReport } from '../engine-client/inspector.js';
 import { modelsDir } from '../app/hosted-models.js';
 import { askSidecar } from './ask-sidecar.js';
-import { EXIT, parsed, UsageError, type Io, type Output } from './command.js';
+import { EXIT, failedWith, runOf, UsageError, type Given, type Io, type Output } from './command.js';
 import { COMMANDS } from './command-table.js';
 import { isRunning } from './host-checks.js';
 import {
@@ -26,7 +26,7 @@ import { bytesOf, columns, Progress, size, wholeOf } from './terminal.js';
 
 type Settings = Pick<Config, 'models' | 'dataDir' | 'operators'>;
 
-const SPECS = COMMANDS.models.commands;
+type Specs = typeof COMMANDS.models.commands;
 
 /** Settings for checking a model file that is not configured. */
 const FILE_DEFAULTS = {
@@ -40,26 +40,18 @@ const FILE_DEFAULTS = {
 } as const;
 
 /** `ra-sidecar models list|add|verify|reload|vocabulary`. Resolves with the exit code. */
-export async function models(config: Settings, [action, ...rest]: readonly string[], io: Io): Promise<number> {
-  switch (action) {
-    case 'list':
-      return await list(config, rest, io);
-    case 'add':
-      return await add(config, rest, io);
-    case 'verify':
-      return await verify(config, rest, io);
-    case 'vocabulary':
-      return await vocabulary(rest, io);
-    case 'reload':
-      return await reload(config, rest, io);
-    default:
-      throw new UsageError(`models: ${action === undefined ? 'a command is required' : 'unknown command'}`);
-  }
+export function models(config: Settings, args: readonly string[], io: Io): Promise<number> {
+  return runOf('models', COMMANDS.models, args, {
+    list: ({ values }) => list(config, values.json === true, io),
+    add: (given) => add(config, given, io),
+    verify: (given) => verify(config, given, io),
+    vocabulary: ({ operands }) => vocabulary(operands, io),
+    reload: (given) => reload(config, given, io),
+  });
 }
 
-async function list(config: Settings, args: readonly string[], io: Io): Promise<number> {
+async function list(config: Settings, json: boolean, io: Io): Promise<number> {
   const { out, err: say } = io;
-  const { json } = parsed(SPECS.list, args).values;
   const models = config.models.map(withFile);
   const there = [...new Set(models.map(({ file }) => file))];
   const asked = await inspect('heads', { files: there }, io);
@@ -115,9 +107,11 @@ function described(model: ModelConfig, head: HeadReport | undefined): Row {
   };
 }
 
-async function add(config: Settings, args: readonly string[], io: Io): Promise<number> {
-  const { values, operands } = parsed(SPECS.add, args);
-  const [uri = ''] = operands;
+async function add(
+  config: Settings,
+  { values, operands: [uri = ''] }: Given<Specs['add']['options']>,
+  io: Io,
+): Promise<number> {
   const { out, err: say, clock, terminal } = io;
   let file = resolve(uri);
   if (!(await isThere(file))) {
@@ -134,8 +128,7 @@ async function add(config: Settings, args: readonly string[], io: Io): Promise<n
     if (fetched.kind === 'failed' || fetched.answer.kind === 'refused') {
       const why =
         fetched.kind === 'failed' ? fetched.reason : fetched.answer.kind === 'refused' && fetched.answer.problem;
-      say(`ra-sidecar: it was not added: ${String(why)}\n`);
-      return EXIT.failed;
+      return failedWith(say, `it was not added: ${String(why)}`);
     }
     ({ file } = fetched.answer);
     say(fetched.answer.fresh ? `fetched ${size(fetched.answer.bytes)}\n` : 'the file already exists\n');
@@ -200,10 +193,8 @@ function snippet(file: string, { setup, inspected }: Sizing): string {
   return `in models of the configuration: ${JSON.stringify(entry)}`;
 }
 
-async function vocabulary(args: readonly string[], io: Io): Promise<number> {
+async function vocabulary([file, target, more]: readonly string[], io: Io): Promise<number> {
   const { out, err: say } = io;
-  const { operands } = parsed(SPECS.vocabulary, args);
-  const [file, target, more] = operands;
   if (file === undefined || target === undefined || more !== undefined) {
     throw new UsageError('models vocabulary: a model file and the file to write are required');
   }
@@ -215,12 +206,11 @@ async function vocabulary(args: readonly string[], io: Io): Promise<number> {
     return EXIT.done;
   }
   const why = asked.kind === 'failed' ? asked.reason : asked.answer.kind === 'refused' && asked.answer.problem;
-  say(`ra-sidecar: no vocabulary was written: ${String(why)}\n`);
-  return EXIT.failed;
+  return failedWith(say, `no vocabulary was written: ${String(why)}`);
 }
 
-async function verify(config: Settings, args: readonly string[], io: Io): Promise<number> {
-  const { values, operands } = parsed(SPECS.verify, args);
+async function verify(config: Settings, given: Given<Specs['verify']['options']>, io: Io): Promise<number> {
+  const { values, operands } = given;
   const { kind, seats, context, memory, 'gpu-memory': gpuMemory, json } = values;
   const [named] = operands;
   const changes = {
@@ -277,9 +267,11 @@ interface Reloaded {
 }
 
 /** Resolves with the exit code once the reload has ended, which may take minutes. */
-async function reload({ operators }: Settings, args: readonly string[], { out, err: say }: Output): Promise<number> {
-  const { values, operands } = parsed(SPECS.reload, args);
-  const [model = ''] = operands;
+async function reload(
+  { operators }: Settings,
+  { values, operands: [model = ''] }: Given<Specs['reload']['options']>,
+  { out, err: say }: Output,
+): Promise<number> {
   if (operators.port === 0) throw new UsageError('models reload: operators.port has to be set');
   const file = values.file === undefined ? {} : { file: resolve(values.file) };
   // Without a time limit: loading may take long, and the sidecar bounds each load.
@@ -290,8 +282,7 @@ async function reload({ operators }: Settings, args: readonly string[], { out, e
   });
   if (asked.kind === 'none' || asked.body.weight_version === undefined) {
     const why = asked.kind === 'none' ? asked.why : (asked.body.error?.message ?? 'no answer that this command knows');
-    say(`ra-sidecar: ${model} was not reloaded: ${why}\n`);
-    return EXIT.failed;
+    return failedWith(say, `${model} was not reloaded: ${why}`);
   }
   const answer = asked.body;
   if (values.json) out(`${JSON.stringify(answer, null, 2)}\n`);

@@ -3,33 +3,28 @@ import type { Config } from '../config/config.js';
 import { storeAddressOf, type StoreAddress } from '../config/store-schema.js';
 import { connectOnce, reasonOf, type ConnectionOptions } from '../store/database.js';
 import { migrate, SCHEMA_VERSION } from '../store/migrate.js';
-import { EXIT, parsed, UsageError, type Output } from './command.js';
+import { EXIT, failedWith, runOf, UsageError, type Output, type Values } from './command.js';
 import { COMMANDS } from './command-table.js';
 import { columns } from './terminal.js';
-
-const SPECS = COMMANDS.store.commands;
 
 /** The longest wait for a connection, ms. */
 export const CONNECT_MS = 5000;
 
 /** Runs `store` with these arguments. Resolves with the exit code; rejects with one line if the store cannot be reached. */
-export async function store(
+export function store(
   { store: settings }: Pick<Config, 'store'>,
-  [action, ...rest]: readonly string[],
+  args: readonly string[],
   output: Output,
 ): Promise<number> {
-  switch (action) {
-    case 'migrate':
-      return await migrateStore(settings, rest, output);
-    case 'status':
-      return await status(settings, parsed(SPECS.status, rest).values.json === true, output);
-    default:
-      throw new UsageError(action === undefined ? 'store: a command is required' : 'store: unknown command');
-  }
+  return runOf('store', COMMANDS.store, args, {
+    migrate: ({ values }) => migrateStore(settings, values, output),
+    status: ({ values }) => status(settings, values.json === true, output),
+  });
 }
 
-async function migrateStore(settings: Config['store'], args: readonly string[], output: Output): Promise<number> {
-  const { values } = parsed(SPECS.migrate, args);
+type MigrateOptions = Values<typeof COMMANDS.store.commands.migrate.options>;
+
+async function migrateStore(settings: Config['store'], values: MigrateOptions, output: Output): Promise<number> {
   const role = addressOf(settings.url, 'store.url').user;
   const connection = ownersConnection(settings, values);
   const { from, to, granted } = await connectOnce({ ...connection, connectMs: CONNECT_MS }, (client) =>
@@ -80,8 +75,7 @@ async function status(settings: Config['store'], json: boolean, { out, err: say 
     out(columns([['REPLICA', 'HOST', 'RELEASE', 'EPOCH', 'JOINED', 'STATE'], ...cells]));
   }
   if (version >= SCHEMA_VERSION) return EXIT.done;
-  say('ra-sidecar: the schema is older than this release needs: run ra-sidecar store migrate\n');
-  return EXIT.failed;
+  return failedWith(say, 'the schema is older than this release needs: run ra-sidecar store migrate');
 }
 
 function addressOf(url: string | undefined, name: string): StoreAddress {

@@ -12,10 +12,10 @@ import { BUILT_IN_PRICES, readPriceFile } from '../usage/prices.js';
 import { oldestPosition, readFrom, verify, type SpoolFault, type Verified } from '../usage/reader.js';
 import { START, type Position } from '../usage/spool-format.js';
 import { Totals, totalsDir } from '../usage/totals.js';
-import { EXIT, parsed, UsageError } from './command.js';
+import { EXIT, failedWith, runOf, UsageError, type Values } from './command.js';
 import { COMMANDS } from './command-table.js';
 
-const SPECS = COMMANDS.usage.commands;
+type ExportValues = Values<typeof COMMANDS.usage.commands.export.options>;
 
 /** Error codes of a stream whose reader has closed it. */
 const READER_CLOSED: ReadonlySet<string> = new Set(['EPIPE', 'ERR_STREAM_PREMATURE_CLOSE', 'ERR_STREAM_DESTROYED']);
@@ -46,25 +46,22 @@ interface UsageStreams {
 /**
  * `ra-sidecar usage verify|export`. Resolves with the exit code; rejects where no sidecar has ever had a spool, or if the disk fails.
  */
-export async function usage(
+export function usage(
   config: Pick<Config, 'dataDir' | 'pricing' | 'models'>,
-  [action, ...rest]: readonly string[],
+  args: readonly string[],
   streams: UsageStreams,
 ): Promise<number> {
   const dir = spoolDir(config);
-  switch (action) {
-    case 'verify':
-      return await report(dir, parsed(SPECS.verify, rest).values.json === true, streams.out);
-    case 'export': {
-      const options = exportOptions(rest);
+  return runOf('usage', COMMANDS.usage, args, {
+    verify: ({ values }) => report(dir, values.json === true, streams.out),
+    export: ({ values }) => {
+      const options = exportOptions(values);
       needSpool(dir);
       return options.format === 'focus'
-        ? await exportFocus(dir, config, options, streams)
-        : await exportCloses(dir, options, streams);
-    }
-    default:
-      throw new UsageError(`usage: ${action === undefined ? 'a command is required' : 'unknown command'}`);
-  }
+        ? exportFocus(dir, config, options, streams)
+        : exportCloses(dir, options, streams);
+    },
+  });
 }
 
 function needSpool(dir: string): void {
@@ -120,8 +117,7 @@ async function exportCloses(dir: string, options: ExportOptions, { out, err: say
   };
   if (!(await streamed(lines, out))) return EXIT.failed;
   if (damaged === 0) return EXIT.done;
-  say(`ra-sidecar: ${damaged} damaged places were skipped; see ra-sidecar usage verify\n`);
-  return EXIT.failed;
+  return failedWith(say, `${damaged} damaged places were skipped; see ra-sidecar usage verify`);
 }
 
 /** False: the reader of `out` closed it early, as `head` does, which is no fault. Rejects if it cannot be written. */
@@ -186,8 +182,7 @@ interface ExportOptions extends FocusNames {
   readonly format: string;
 }
 
-function exportOptions(args: readonly string[]): ExportOptions {
-  const { values } = parsed(SPECS.export, args);
+function exportOptions(values: ExportValues): ExportOptions {
   return {
     from: timeOf('--from', values.from, -Infinity),
     to: timeOf('--to', values.to, Infinity),
