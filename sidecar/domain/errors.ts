@@ -28,108 +28,94 @@ export interface CatalogueRow {
   readonly advice: string;
 }
 
+type Sent = Pick<CatalogueRow, 'status' | 'type' | 'retryable'>;
+
+const WRONG_KEY: Sent = { status: 401, type: 'authentication_error', retryable: false };
+const FORBIDDEN: Sent = { status: 403, type: 'permission_error', retryable: false };
+
+function invalid(status: number): Sent {
+  return { status, type: 'invalid_request_error', retryable: false };
+}
+
+/** Of the service. */
+function fault(status: number): Sent {
+  return { status, type: 'server_error', retryable: true };
+}
+
 export const CATALOGUE = {
   bad_request: {
-    status: 400,
-    type: 'invalid_request_error',
-    retryable: false,
+    ...invalid(400),
     also: [405, 415, 426],
     meaning:
       'The body is not JSON, has a field outside the contract or breaks a bound; the prompt is over its token bound or needs more than a whole quota; or an image is sent to a model without vision, is not a PNG or JPEG in a data URL, or breaks the model’s bounds. 405: the path does not take this method. 415: the content type is not application/json. 426: POST /v1/responses is not served over WebSocket.',
     advice: 'Change what `message` and `param` point at, then send it again.',
   },
   context_length_exceeded: {
-    status: 400,
-    type: 'invalid_request_error',
-    retryable: false,
+    ...invalid(400),
     meaning:
       'Under `contract: compatible`: the prompt is longer than the model’s context, or leaves no room in it for a reply. Under `strict` the code is `bad_request`.',
     advice: 'Shorten the conversation, then send it again.',
   },
   unsupported_endpoint: {
-    status: 400,
-    type: 'invalid_request_error',
-    retryable: false,
+    ...invalid(400),
     meaning: 'A decision model was asked to chat or to complete text, or a chat model to decide.',
     advice: 'Send it to the endpoint that serves this kind of model.',
   },
   not_found: {
-    status: 404,
-    type: 'invalid_request_error',
-    retryable: false,
+    ...invalid(404),
     meaning: 'Nothing is at this path, or the key’s account has no file or batch with this id.',
     advice: 'Correct the path or the id.',
   },
   payload_too_large: {
-    status: 413,
-    type: 'invalid_request_error',
-    retryable: false,
+    ...invalid(413),
     meaning:
       'The body is longer than its route takes: 1 MiB for decisions, `bodies.chatBytes` for chat, 512 MiB for a file.',
     advice: 'Send less: shorten the content or split the request.',
   },
   unprocessable: {
-    status: 422,
-    type: 'invalid_request_error',
-    retryable: false,
+    ...invalid(422),
     meaning:
       'The request is well-formed, but this model cannot do what it asks, for example call tools, or tools of this size cannot be compiled to a grammar.',
     advice: 'Leave out what `param` names, or choose another model.',
   },
   proxy_retired: {
-    status: 410,
-    type: 'invalid_request_error',
-    retryable: false,
+    ...invalid(410),
     meaning: 'The route or this version of it was retired.',
     advice: 'Move to the route that replaced it.',
   },
   invalid_api_key: {
-    status: 401,
-    type: 'authentication_error',
-    retryable: false,
+    ...WRONG_KEY,
     meaning: 'The API key is missing, malformed or unknown.',
     advice: 'Send a valid key as `Authorization: Bearer <API_KEY>`.',
   },
   expired_api_key: {
-    status: 401,
-    type: 'authentication_error',
-    retryable: false,
+    ...WRONG_KEY,
     meaning: 'The API key is past its expiry.',
     advice: 'Use a current key.',
   },
   revoked_api_key: {
-    status: 401,
-    type: 'authentication_error',
-    retryable: false,
+    ...WRONG_KEY,
     meaning: 'The API key was revoked.',
     advice: 'Use another key.',
   },
   model_not_entitled: {
-    status: 403,
-    type: 'permission_error',
-    retryable: false,
+    ...FORBIDDEN,
     meaning:
       'The key may not call this model or this route in this environment, or the model is not hosted; the answer is the same in both cases.',
     advice: 'Chat: use a model of GET /v1/models. Decisions: ask the operator for the id. Or have the key entitled.',
   },
   not_in_cohort: {
-    status: 403,
-    type: 'permission_error',
-    retryable: false,
+    ...FORBIDDEN,
     meaning: 'The model is restricted to a cohort that the key does not belong to.',
     advice: 'Ask the operator for access, or use another model.',
   },
   account_frozen: {
-    status: 403,
-    type: 'permission_error',
-    retryable: false,
+    ...FORBIDDEN,
     meaning: 'The account is frozen.',
     advice: 'Contact the operator.',
   },
   unattributed_key: {
-    status: 403,
-    type: 'permission_error',
-    retryable: false,
+    ...FORBIDDEN,
     meaning: 'The key belongs to no account.',
     advice: 'Contact the operator.',
   },
@@ -164,83 +150,61 @@ export const CATALOGUE = {
     advice: 'Wait for the time in Retry-After, then send it again.',
   },
   request_cancelled: {
-    status: 499,
-    type: 'server_error',
-    retryable: true,
+    ...fault(499),
     meaning:
       'The caller disconnected before the answer was complete. The code appears only in logs, metrics and usage.',
     advice: 'Send it again if the answer is still wanted.',
   },
   idempotency_key_reused: {
-    status: 409,
-    type: 'invalid_request_error',
-    retryable: false,
+    ...invalid(409),
     also: [422],
     meaning:
       'The Idempotency-Key was used before. 409: its request is in flight or was completed. 422: its request had another body or route.',
     advice: 'In flight: try again later with the same key, usable again if it failed. Completed: use a new key.',
   },
   internal: {
-    status: 500,
-    type: 'server_error',
-    retryable: true,
+    ...fault(500),
     meaning: 'A fault in this server.',
     advice: 'Send it again; report it with its x-request-id if it persists.',
   },
   bad_gateway: {
-    status: 502,
-    type: 'server_error',
-    retryable: true,
+    ...fault(502),
     meaning: 'The engine ended or failed, or the server shut down, while the request ran.',
     advice: 'Send it again: the engine is restarted.',
   },
   upstream_contract_violation: {
-    status: 502,
-    type: 'server_error',
-    retryable: true,
+    ...fault(502),
     meaning: 'The engine violated its protocol.',
     advice: 'Send it again: the engine is restarted.',
   },
   cold: {
-    status: 503,
-    type: 'server_error',
-    retryable: true,
+    ...fault(503),
     meaning: 'The model is still loading, or was given up until the operator acts; or prompts cannot be read yet.',
     advice: 'Wait for the time in Retry-After, then send it again.',
   },
   draining: {
-    status: 503,
-    type: 'server_error',
-    retryable: true,
+    ...fault(503),
     meaning: 'This server is shutting down.',
     advice: 'Send it again after the time in Retry-After: another server, or this one once restarted, will take it.',
   },
   spool_unhealthy: {
-    status: 503,
-    type: 'server_error',
-    retryable: true,
+    ...fault(503),
     meaning: 'Usage cannot be recorded durably, so no work is accepted.',
     advice: 'Wait for the time in Retry-After, then send it again.',
   },
   gateway_unavailable: {
-    status: 503,
-    type: 'server_error',
-    retryable: true,
+    ...fault(503),
     meaning: 'The service that authenticates callers does not answer.',
     advice: 'Wait for the time in Retry-After, then send it again.',
   },
   control_plane_overloaded: {
-    status: 503,
-    type: 'server_error',
-    retryable: true,
+    ...fault(503),
     meaning:
       'The service that authenticates callers is overloaded; or the store in which a fleet counts limits and Idempotency-Keys does not answer.',
     advice: 'Wait for the time in Retry-After, then send it again.',
   },
   credit_gate_unavailable: {
-    status: 503,
-    type: 'server_error',
-    retryable: true,
+    ...fault(503),
     meaning: 'The balances of accounts are not available yet.',
     advice: 'Wait for the time in Retry-After, then send it again.',
   },

@@ -16,80 +16,32 @@ interface RefusalRow {
   readonly reserves: boolean;
 }
 
+/** It may be served later. */
+function busy(message: string, retryAfter: RefusalRow['retryAfter'], reserves: boolean): RefusalRow {
+  return { code: 'capacity_exceeded', message: `${message} Try again after the time given.`, retryAfter, reserves };
+}
+
 export const REFUSALS = {
   /** No place to wait is free, and no other account has more requests waiting. */
-  full: {
-    code: 'capacity_exceeded',
-    message: 'All seats are busy and the queue is full. Try again after the time given.',
-    retryAfter: 'place',
-    reserves: true,
-  },
+  full: busy('All seats are busy and the queue is full.', 'place', true),
   /** The bodies of the waiting requests leave no room for this one. */
-  bytes: {
-    code: 'capacity_exceeded',
-    message: 'All seats are busy and the queue holds too many bytes. Try again after the time given.',
-    retryAfter: 'place',
-    reserves: false,
-  },
+  bytes: busy('All seats are busy and the queue holds too many bytes.', 'place', false),
   /** The wait would be too long. */
-  predicted: {
-    code: 'capacity_exceeded',
-    message: 'All seats are busy and the wait would be too long. Try again after the time given.',
-    retryAfter: 'wait',
-    reserves: true,
-  },
+  predicted: busy('All seats are busy and the wait would be too long.', 'wait', true),
   /** The same, while seats are kept for sessions that go on (admission/sessions.ts). */
-  sessions: {
-    code: 'capacity_exceeded',
-    message:
-      'All seats are taken by sessions in progress and the wait would be too long. Try again after the time given.',
-    retryAfter: 'wait',
-    reserves: true,
-  },
+  sessions: busy('All seats are taken by sessions in progress and the wait would be too long.', 'wait', true),
   /** More requests arrive than the seats can serve, and the seats stay busy with fewer waiting. */
-  standing: {
-    code: 'capacity_exceeded',
-    message: 'All seats are busy and more requests come than they can serve. Try again after the time given.',
-    retryAfter: 'place',
-    reserves: true,
-  },
+  standing: busy('All seats are busy and more requests come than they can serve.', 'place', true),
   /** The wait would be longer than callers like this one stay. */
-  patience: {
-    code: 'capacity_exceeded',
-    message: 'All seats are busy and the wait is longer than most callers stay. Try again after the time given.',
-    retryAfter: 'wait',
-    reserves: true,
-  },
+  patience: busy('All seats are busy and the wait is longer than most callers stay.', 'wait', true),
   /** The wait would exceed the client's own timeout. */
-  named: {
-    code: 'capacity_exceeded',
-    message:
-      'All seats are busy and the wait would pass the time that the request names. Try again after the time given.',
-    retryAfter: 'wait',
-    reserves: false,
-  },
+  named: busy('All seats are busy and the wait would pass the time that the request names.', 'wait', false),
   /** It waited as long as its client does, or so long that a newer request's caller is more likely to be there when it is answered. */
-  hopeless: {
-    code: 'capacity_exceeded',
-    message: 'No seat came free while the reply could still be in time. Try again after the time given.',
-    retryAfter: 'wait',
-    reserves: true,
-  },
+  hopeless: busy('No seat came free while the reply could still be in time.', 'wait', true),
   /** It waited, and made room for a request of an account with fewer waiting, or with none and less seat time. */
-  dropped: {
-    code: 'capacity_exceeded',
-    message:
-      'The request made room in the full queue for one of an account that has less waiting. Try again after the time given.',
-    retryAfter: 'place',
-    reserves: true,
-  },
+  dropped: busy('The request made room in the full queue for one of an account that has less waiting.', 'place', true),
   /** It got no seat within the longest wait. Answered 503 `cold` while the model loads. */
-  wait: {
-    code: 'capacity_exceeded',
-    message: 'No seat came free within the longest wait. Try again after the time given.',
-    retryAfter: 'wait',
-    reserves: true,
-  },
+  wait: busy('No seat came free within the longest wait.', 'wait', true),
   /** Its deadline passed before it had a seat. */
   deadline: {
     code: 'timeout',
@@ -114,13 +66,8 @@ export const REFUSALS = {
     reserves: false,
   },
   /** The model could not be loaded, and is not loaded again without a new request. Answered 503 `cold` while the model loads. */
-  'no-engine': {
-    code: 'capacity_exceeded',
-    message: 'The model could not be loaded. Try again after the time given.',
-    retryAfter: 'soon',
-    reserves: false,
-  },
-} as const satisfies Record<string, RefusalRow>;
+  'no-engine': busy('The model could not be loaded.', 'soon', false),
+} satisfies Record<string, RefusalRow>;
 
 export type RefusalReason = keyof typeof REFUSALS;
 
