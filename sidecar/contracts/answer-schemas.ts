@@ -13,6 +13,7 @@ import {
   TEXT_OR_NULL,
   WIDE_TOOL_NAME,
   closed,
+  oneOfBy,
   PROMPT_FORMAT_VERSION,
 } from './common-schema.js';
 import { MESSAGE, MESSAGE_ERROR, MESSAGE_EVENT, TOKEN_COUNT } from './message-answer-schemas.js';
@@ -194,12 +195,7 @@ function answersBy(branches: readonly object[]): object {
   return {
     type: 'object',
     minProperties: 1,
-    additionalProperties: {
-      type: 'object',
-      required: ['type'],
-      discriminator: { propertyName: 'type' },
-      oneOf: branches,
-    },
+    additionalProperties: oneOfBy('type', branches),
   };
 }
 
@@ -319,36 +315,31 @@ const TEXT_PART = closed(['type', 'text', 'annotations'], {
   logprobs: NONE,
 });
 
-const RESPONSE_ITEM = {
-  type: 'object',
-  required: ['type'],
-  discriminator: { propertyName: 'type' },
-  oneOf: [
-    closed(['id', 'type', 'summary', 'content', 'status'], {
-      id: RESPONSE_ID,
-      type: { const: 'reasoning' },
-      summary: NONE,
-      content: parts(closed(['type', 'text'], { type: { const: 'reasoning_text' }, text: TEXT })),
-      status: STATUS,
-    }),
-    closed(['id', 'type', 'status', 'role', 'content'], {
-      id: RESPONSE_ID,
-      type: { const: 'message' },
-      status: STATUS,
-      role: { const: 'assistant' },
-      content: parts(TEXT_PART),
-    }),
-    closed(['id', 'type', 'status', 'call_id', 'name', 'arguments'], {
-      id: RESPONSE_ID,
-      type: { const: 'function_call' },
-      status: STATUS,
-      call_id: CALL_ID,
-      name: WIDE_TOOL_NAME,
-      namespace: WIDE_TOOL_NAME,
-      arguments: TEXT,
-    }),
-  ],
-} as const;
+const RESPONSE_ITEM = oneOfBy('type', [
+  closed(['id', 'type', 'summary', 'content', 'status'], {
+    id: RESPONSE_ID,
+    type: { const: 'reasoning' },
+    summary: NONE,
+    content: parts(closed(['type', 'text'], { type: { const: 'reasoning_text' }, text: TEXT })),
+    status: STATUS,
+  }),
+  closed(['id', 'type', 'status', 'role', 'content'], {
+    id: RESPONSE_ID,
+    type: { const: 'message' },
+    status: STATUS,
+    role: { const: 'assistant' },
+    content: parts(TEXT_PART),
+  }),
+  closed(['id', 'type', 'status', 'call_id', 'name', 'arguments'], {
+    id: RESPONSE_ID,
+    type: { const: 'function_call' },
+    status: STATUS,
+    call_id: CALL_ID,
+    name: WIDE_TOOL_NAME,
+    namespace: WIDE_TOOL_NAME,
+    arguments: TEXT,
+  }),
+]);
 
 const RESPONSE_FIELDS = {
   id: RESPONSE_ID,

@@ -2,7 +2,7 @@
  * What chat and model listing answer, as JSON text. Written by hand where it is written per token: one JSON.stringify of
  * the new characters and a concatenation. Tests check every shape against `answer-schemas.ts`.
  */
-import { formatUsd, usdNumber, type Costs, type Rates } from '../domain/money.js';
+import { formatUsd, usdNumber, type Costs, type Rates, type TokenCounts } from '../domain/money.js';
 import type { ServedTier } from '../domain/service-class.js';
 import type { ToolCall } from './requests.js';
 
@@ -22,11 +22,7 @@ export interface CompletionHead {
 }
 
 /** Tokens of one request: the prompt once, the completions of all choices together. */
-export interface CompletionUsage {
-  readonly promptTokens: number;
-  /** Prompt tokens whose KV state was reused. */
-  readonly cachedTokens: number;
-  readonly completionTokens: number;
+export interface CompletionUsage extends TokenCounts {
   /** Of the completion tokens, those of thought. 0 leaves the detail out. */
   readonly reasoningTokens: number;
   /** What they cost. Absent: it is not told, as under `contract: strict`. */

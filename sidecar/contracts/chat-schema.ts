@@ -6,6 +6,7 @@ import {
   TEXT,
   TOOL_NAME,
   closed,
+  oneOfBy,
   MODEL_ID,
   NON_EMPTY_TEXT,
   TEXT_OR_NULL,
@@ -94,58 +95,48 @@ const MAX_TOKENS = { type: 'integer', minimum: 1, maximum: 1_048_576 } as const;
 
 const STOP = { type: 'string', minLength: 1, maxLength: 4096 } as const;
 
-const CONTENT_PART = {
-  type: 'object',
-  required: ['type'],
-  discriminator: { propertyName: 'type' },
-  oneOf: [
-    closed(['type', 'text'], { type: { const: 'text' }, text: NON_EMPTY_TEXT }),
-    closed(['type', 'image_url'], {
-      type: { const: 'image_url' },
-      image_url: closed(['url'], {
-        url: { ...NON_EMPTY_TEXT, format: 'image-url' },
-        detail: { enum: ['auto', 'low', 'high'] },
-      }),
+const CONTENT_PART = oneOfBy('type', [
+  closed(['type', 'text'], { type: { const: 'text' }, text: NON_EMPTY_TEXT }),
+  closed(['type', 'image_url'], {
+    type: { const: 'image_url' },
+    image_url: closed(['url'], {
+      url: { ...NON_EMPTY_TEXT, format: 'image-url' },
+      detail: { enum: ['auto', 'low', 'high'] },
     }),
-  ],
-} as const;
+  }),
+]);
 
-const MESSAGE = {
-  type: 'object',
-  required: ['role'],
-  discriminator: { propertyName: 'role' },
-  oneOf: [
-    closed(['role', 'content'], { role: { const: 'system' }, content: NON_EMPTY_TEXT, name: TOOL_NAME }),
-    closed(['role', 'content'], {
-      role: { const: 'user' },
-      content: {
-        type: ['string', 'array'],
-        minLength: 1,
-        maxLength: MAX_TEXT,
-        minItems: 1,
-        maxItems: 4096,
-        items: CONTENT_PART,
-      },
-      name: TOOL_NAME,
-    }),
-    {
-      ...closed(['role'], {
-        role: { const: 'assistant' },
-        content: TEXT_OR_NULL,
-        name: TOOL_NAME,
-        reasoning_content: TEXT_OR_NULL,
-        tool_calls: { type: 'array', minItems: 1, maxItems: 128, items: TOOL_CALL },
-      }),
-      allOf: [
-        {
-          anyOf: [{ required: ['content'] }, { required: ['tool_calls'] }],
-          'x-message': 'must have content or tool_calls',
-        },
-      ],
+const MESSAGE = oneOfBy('role', [
+  closed(['role', 'content'], { role: { const: 'system' }, content: NON_EMPTY_TEXT, name: TOOL_NAME }),
+  closed(['role', 'content'], {
+    role: { const: 'user' },
+    content: {
+      type: ['string', 'array'],
+      minLength: 1,
+      maxLength: MAX_TEXT,
+      minItems: 1,
+      maxItems: 4096,
+      items: CONTENT_PART,
     },
-    closed(['role', 'content', 'tool_call_id'], { role: { const: 'tool' }, content: TEXT, tool_call_id: CALL_ID }),
-  ],
-} as const;
+    name: TOOL_NAME,
+  }),
+  {
+    ...closed(['role'], {
+      role: { const: 'assistant' },
+      content: TEXT_OR_NULL,
+      name: TOOL_NAME,
+      reasoning_content: TEXT_OR_NULL,
+      tool_calls: { type: 'array', minItems: 1, maxItems: 128, items: TOOL_CALL },
+    }),
+    allOf: [
+      {
+        anyOf: [{ required: ['content'] }, { required: ['tool_calls'] }],
+        'x-message': 'must have content or tool_calls',
+      },
+    ],
+  },
+  closed(['role', 'content', 'tool_call_id'], { role: { const: 'tool' }, content: TEXT, tool_call_id: CALL_ID }),
+]);
 
 export const TOOL_CHOICE = {
   type: ['string', 'object'],

@@ -7,6 +7,11 @@ export function closed(required: readonly string[], properties: Readonly<Record<
   return { type: 'object', additionalProperties: false, required, properties };
 }
 
+/** An object of one of these kinds, by its field `tag`, which is a constant of each. */
+export function oneOfBy(tag: string, kinds: readonly object[]): object {
+  return { type: 'object', required: [tag], discriminator: { propertyName: tag }, oneOf: kinds };
+}
+
 /** A closed object for functions: one of another `type` is refused for that, before it is for what it lacks. */
 export function functionsOnly(schema: object, why: string): object {
   const another = { required: ['type'], properties: { type: { not: { const: 'function' } } } };

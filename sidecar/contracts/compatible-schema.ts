@@ -12,6 +12,7 @@ import {
   WIDE_CALL_ID,
   WIDE_TOOL_NAME,
   closed,
+  oneOfBy,
   functionsOnly,
   OTHER_CHOICE,
   TEXT_OR_NULL,
@@ -218,7 +219,7 @@ function parts(branches: readonly object[]): object {
       then: ONLY_TEXT,
       else: only,
     };
-  return { type: 'object', required: ['type'], discriminator: { propertyName: 'type' }, oneOf: branches };
+  return oneOfBy('type', branches);
 }
 
 const ONLY_TEXT = { properties: { type: { const: 'text' } } } as const;
@@ -275,38 +276,33 @@ function message(role: string, required: readonly string[], properties: Schemas)
 const NO_PREFIX = only([false, null], 'must be false: no reply continues a message');
 const INSTRUCTION = { content: textOrParts([TEXT_PART]), name: NAME } as const;
 
-const MESSAGE = {
-  type: 'object',
-  required: ['role'],
-  discriminator: { propertyName: 'role' },
-  oneOf: [
-    message('system', ['content'], INSTRUCTION),
-    message('developer', ['content'], INSTRUCTION),
-    message('user', ['content'], {
-      content: textOrParts([TEXT_PART, IMAGE_PART]),
-      name: NAME,
-      // Of Ollama's own API.
-      images: only([null], 'must be null: send parts of the type image_url'),
-    }),
-    message('assistant', [], {
-      content: textOrParts(REPLY_PARTS, ['string', 'array', 'null']),
-      name: NAME,
-      reasoning_content: TEXT_OR_NULL,
-      reasoning: TEXT_OR_NULL,
-      refusal: TEXT_OR_NULL,
-      audio: only([null], 'must be null: audio is not served'),
-      function_call: only([null], 'must be null: send tool_calls'),
-      // Of the APIs of DeepSeek, Mistral and Moonshot.
-      prefix: NO_PREFIX,
-      partial: NO_PREFIX,
-      tool_calls: { type: ['array', 'null'], maxItems: 128, items: CALL },
-    }),
-    message('tool', ['tool_call_id'], {
-      content: textOrParts([TEXT_PART, RESULT_IMAGE], ['string', 'array', 'null']),
-      tool_call_id: WIDE_CALL_ID,
-    }),
-  ],
-} as const;
+const MESSAGE = oneOfBy('role', [
+  message('system', ['content'], INSTRUCTION),
+  message('developer', ['content'], INSTRUCTION),
+  message('user', ['content'], {
+    content: textOrParts([TEXT_PART, IMAGE_PART]),
+    name: NAME,
+    // Of Ollama's own API.
+    images: only([null], 'must be null: send parts of the type image_url'),
+  }),
+  message('assistant', [], {
+    content: textOrParts(REPLY_PARTS, ['string', 'array', 'null']),
+    name: NAME,
+    reasoning_content: TEXT_OR_NULL,
+    reasoning: TEXT_OR_NULL,
+    refusal: TEXT_OR_NULL,
+    audio: only([null], 'must be null: audio is not served'),
+    function_call: only([null], 'must be null: send tool_calls'),
+    // Of the APIs of DeepSeek, Mistral and Moonshot.
+    prefix: NO_PREFIX,
+    partial: NO_PREFIX,
+    tool_calls: { type: ['array', 'null'], maxItems: 128, items: CALL },
+  }),
+  message('tool', ['tool_call_id'], {
+    content: textOrParts([TEXT_PART, RESULT_IMAGE], ['string', 'array', 'null']),
+    tool_call_id: WIDE_CALL_ID,
+  }),
+]);
 
 export const JSON_SCHEMA_FORMAT = closed(['name'], {
   name: { type: 'string', minLength: 1, maxLength: 256 },
@@ -315,17 +311,12 @@ export const JSON_SCHEMA_FORMAT = closed(['name'], {
   strict: { type: ['boolean', 'null'] },
 });
 
-const RESPONSE_FORMAT = {
-  type: 'object',
-  required: ['type'],
-  discriminator: { propertyName: 'type' },
-  oneOf: [
-    closed(['type'], { type: { const: 'text' } }),
-    // The form of several other servers, which Instructor sends.
-    closed(['type'], { type: { const: 'json_object' }, schema: orNull(ROOT_SCHEMA) }),
-    closed(['type', 'json_schema'], { type: { const: 'json_schema' }, json_schema: JSON_SCHEMA_FORMAT }),
-  ],
-} as const;
+const RESPONSE_FORMAT = oneOfBy('type', [
+  closed(['type'], { type: { const: 'text' } }),
+  // The form of several other servers, which Instructor sends.
+  closed(['type'], { type: { const: 'json_object' }, schema: orNull(ROOT_SCHEMA) }),
+  closed(['type', 'json_schema'], { type: { const: 'json_schema' }, json_schema: JSON_SCHEMA_FORMAT }),
+]);
 
 /** A name of another API counts as the default tier, as clients send them. */
 export const SERVICE_TIER = { type: ['string', 'null'], maxLength: 256 } as const;

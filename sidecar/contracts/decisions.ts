@@ -2,6 +2,7 @@
 import {
   MODEL_ID,
   closed,
+  oneOfBy,
   notBlank,
   MAX_ID,
   MAX_INPUT,
@@ -41,25 +42,20 @@ export const DECISIONS_SCHEMA = closed(['model', 'input', 'questions'], {
     type: 'array',
     minItems: 1,
     maxItems: MAX_QUESTIONS,
-    items: {
-      type: 'object',
-      required: ['type'],
-      discriminator: { propertyName: 'type' },
-      oneOf: [
-        question('yes_no', [], { yes: MEANING, no: MEANING }),
-        question('choice', ['options'], {
-          options: {
-            type: 'array',
-            minItems: 2,
-            maxItems: MAX_OPTIONS,
-            items: closed(['name'], { name: OPTION_NAME, description: MEANING }),
-          },
-        }),
-        question('score', ['levels'], {
-          levels: { type: 'array', minItems: 2, maxItems: MAX_LEVELS, items: notBlank(MAX_WORDING) },
-        }),
-      ],
-    },
+    items: oneOfBy('type', [
+      question('yes_no', [], { yes: MEANING, no: MEANING }),
+      question('choice', ['options'], {
+        options: {
+          type: 'array',
+          minItems: 2,
+          maxItems: MAX_OPTIONS,
+          items: closed(['name'], { name: OPTION_NAME, description: MEANING }),
+        },
+      }),
+      question('score', ['levels'], {
+        levels: { type: 'array', minItems: 2, maxItems: MAX_LEVELS, items: notBlank(MAX_WORDING) },
+      }),
+    ]),
   },
   temperature: { type: 'number', exclusiveMinimum: 0, maximum: 100 },
   prompt_format_version: {

@@ -8,6 +8,7 @@ import {
   MODEL_ID,
   NOT_BLANK,
   closed,
+  oneOfBy,
   notBlank,
   MAX_ID,
   MAX_INPUT,
@@ -42,38 +43,33 @@ const INSTRUCTIONS = {
   then: NOT_BLANK,
 } as const;
 
-const QUESTION = {
-  type: 'object',
-  required: ['type'],
-  discriminator: { propertyName: 'type' },
-  oneOf: [
-    closed(['type', 'instructions'], {
-      type: { const: 'noul' },
-      instructions: INSTRUCTIONS,
-      criteria: {
-        type: ['object', 'null'],
-        additionalProperties: false,
-        properties: { true: ENTRY, false: ENTRY },
-      },
-    }),
-    closed(['type', 'instructions', 'criteria'], {
-      type: { const: 'choice' },
-      instructions: INSTRUCTIONS,
-      criteria: {
-        type: 'object',
-        minProperties: 2,
-        maxProperties: MAX_OPTIONS,
-        propertyNames: OPTION_NAME,
-        additionalProperties: ENTRY,
-      },
-    }),
-    closed(['type', 'instructions', 'criteria'], {
-      type: { const: 'score' },
-      instructions: INSTRUCTIONS,
-      criteria: { type: 'array', minItems: 2, maxItems: MAX_LEVELS, items: ENTRY },
-    }),
-  ],
-} as const;
+const QUESTION = oneOfBy('type', [
+  closed(['type', 'instructions'], {
+    type: { const: 'noul' },
+    instructions: INSTRUCTIONS,
+    criteria: {
+      type: ['object', 'null'],
+      additionalProperties: false,
+      properties: { true: ENTRY, false: ENTRY },
+    },
+  }),
+  closed(['type', 'instructions', 'criteria'], {
+    type: { const: 'choice' },
+    instructions: INSTRUCTIONS,
+    criteria: {
+      type: 'object',
+      minProperties: 2,
+      maxProperties: MAX_OPTIONS,
+      propertyNames: OPTION_NAME,
+      additionalProperties: ENTRY,
+    },
+  }),
+  closed(['type', 'instructions', 'criteria'], {
+    type: { const: 'score' },
+    instructions: INSTRUCTIONS,
+    criteria: { type: 'array', minItems: 2, maxItems: MAX_LEVELS, items: ENTRY },
+  }),
+]);
 
 export const SYSTEMONE_SCHEMA = {
   type: 'object',

@@ -140,54 +140,37 @@ function predicateOf(error: Problem, nameUnknownFields: boolean, named?: string,
   return error.propertyName === undefined ? predicate : `has a name that is not allowed: a name ${predicate}`;
 }
 
-/** A rule in words. `error.schema` is the keyword's own value, which is ours and safe to show. */
+/** A rule in words. */
 function ruleOf(error: Problem, nameUnknownFields: boolean, place: string): string {
-  const limit = error.schema as number;
-  switch (error.keyword) {
-    case 'type':
-      return `must be ${([] as unknown[]).concat(error.schema).map(kindOf).join(' or ')}`;
-    case 'required':
-      return 'is required';
-    case 'additionalProperties':
-      return nameUnknownFields
-        ? `is not a known field; known are ${fieldsOf(error).join(', ')}`
-        : `has a field outside the contract${place}; its fields are ${fieldsOf(error).join(', ')}`;
-    case 'enum':
-      return `must be one of ${(error.schema as unknown[]).map(String).join(', ')}`;
-    case 'const':
-      return `must be ${String(error.schema)}`;
-    case 'discriminator':
-      return `must be one of ${tagsOf(error).join(', ')}`;
-    case 'minLength':
-      return limit === 1 ? 'must not be empty' : `must have at least ${limit} characters`;
-    case 'maxLength':
-      return `must have at most ${limit} characters`;
-    case 'pattern':
-      return `must match ${String(error.schema)}`;
-    case 'format':
-      return FORMATS[String(error.schema)]?.message ?? 'is not well-formed';
-    case 'minItems':
-      return `must have at least ${counted(limit, 'item')}`;
-    case 'maxItems':
-      return `must have at most ${counted(limit, 'item')}`;
-    case 'uniqueItems':
-      return 'must not hold an item twice';
-    case 'minProperties':
-      return `must have at least ${limit === 1 ? '1 entry' : `${limit} entries`}`;
-    case 'maxProperties':
-      return `must have at most ${limit === 1 ? '1 entry' : `${limit} entries`}`;
-    case 'minimum':
-      return `must be at least ${limit}`;
-    case 'maximum':
-      return `must be at most ${limit}`;
-    case 'exclusiveMinimum':
-      return `must be above ${limit}`;
-    case 'exclusiveMaximum':
-      return `must be below ${limit}`;
-    default:
-      return 'is not valid';
-  }
+  if (error.keyword !== 'additionalProperties')
+    return RULES[error.keyword]?.(error.schema as number, error) ?? 'is not valid';
+  const known = fieldsOf(error).join(', ');
+  return nameUnknownFields
+    ? `is not a known field; known are ${known}`
+    : `has a field outside the contract${place}; its fields are ${known}`;
 }
+
+/** The others, by keyword. `limit`: the keyword's own value where that is a number; it is ours and safe to show, as `schema`. */
+const RULES: Readonly<Record<string, (limit: number, error: Problem) => string>> = {
+  type: (_, { schema }) => `must be ${([] as unknown[]).concat(schema).map(kindOf).join(' or ')}`,
+  required: () => 'is required',
+  enum: (_, { schema }) => `must be one of ${(schema as unknown[]).map(String).join(', ')}`,
+  const: (_, { schema }) => `must be ${String(schema)}`,
+  discriminator: (_, error) => `must be one of ${tagsOf(error).join(', ')}`,
+  minLength: (limit) => (limit === 1 ? 'must not be empty' : `must have at least ${limit} characters`),
+  maxLength: (limit) => `must have at most ${limit} characters`,
+  pattern: (_, { schema }) => `must match ${String(schema)}`,
+  format: (_, { schema }) => FORMATS[String(schema)]?.message ?? 'is not well-formed',
+  minItems: (limit) => `must have at least ${counted(limit, 'item')}`,
+  maxItems: (limit) => `must have at most ${counted(limit, 'item')}`,
+  uniqueItems: () => 'must not hold an item twice',
+  minProperties: (limit) => `must have at least ${limit === 1 ? '1 entry' : `${limit} entries`}`,
+  maxProperties: (limit) => `must have at most ${limit === 1 ? '1 entry' : `${limit} entries`}`,
+  minimum: (limit) => `must be at least ${limit}`,
+  maximum: (limit) => `must be at most ${limit}`,
+  exclusiveMinimum: (limit) => `must be above ${limit}`,
+  exclusiveMaximum: (limit) => `must be below ${limit}`,
+};
 
 function counted(count: number, what: string): string {
   return count === 1 ? `1 ${what}` : `${count} ${what}s`;
