@@ -19,7 +19,7 @@ function median(values: readonly number[]): number {
 
 const metrics = new Metrics(MODELS);
 const { http } = metrics;
-const meter = metrics.meter('chat', 'chat-a');
+const meter = metrics.requests.meter('chat', 'chat-a');
 const ended = {
   method: 'POST',
   scheme: 'http',
@@ -59,7 +59,7 @@ for (let batch = 0; batch < BATCHES; batch++) {
     times[k]?.push(((performance.now() - start) * 1000) / BATCH);
   }
 }
-for (const model of MODELS) metrics.meter('chat', model).ended(1, 'capacity_exceeded');
+for (const model of MODELS) metrics.requests.meter('chat', model).ended(1, 'capacity_exceeded');
 const scrapes: number[] = [];
 let bytes = 0;
 for (let i = 0; i < SCRAPES; i++) {

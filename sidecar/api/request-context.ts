@@ -147,7 +147,7 @@ export class RequestContext {
   get meter(): ModelMeter | undefined {
     const { operation } = this.#route;
     if (this.model === undefined || operation === undefined) return undefined;
-    return this.#services.metrics.meter(operation, this.model);
+    return this.#services.metrics.requests.meter(operation, this.model);
   }
 
   /**
@@ -178,7 +178,7 @@ export class RequestContext {
     // Once a request: after a lost engine it is seated again, and its wait includes the first one.
     if (this.times.lost.length === 0) {
       const { waitedMs, predictedMs } = lease;
-      this.#services.metrics.seated(model, { waitedMs, predictedMs, class: classOf(this.weight) });
+      this.#services.metrics.queues.seated(model, { waitedMs, predictedMs, class: classOf(this.weight) });
     }
     this.seatedAgain(lease);
   }
@@ -292,7 +292,7 @@ export class RequestContext {
     if (stop.kind === 'failed') this.#fail(stop.error);
     else if (stop.kind === 'cancelled') this.cancelled();
     else {
-      if (this.model !== undefined) this.#services.metrics.refused(this.model, stop.reason, stop.retry);
+      if (this.model !== undefined) this.#services.metrics.queues.refused(this.model, stop.reason, stop.retry);
       this.#reason = stop.reason;
       const starting = this.#stillLoads(stop);
       if (starting) this.#fail(starting);
@@ -331,7 +331,7 @@ export class RequestContext {
 
   /** The caller disconnected. */
   cancelled(): void {
-    if (this.model !== undefined) this.#services.metrics.cancelled(this.model, this.#phase);
+    if (this.model !== undefined) this.#services.metrics.requests.cancelled(this.model, this.#phase);
     this.ended(499);
   }
 

@@ -159,6 +159,12 @@ function each<L extends string>(samples: Samples<L>): Iterable<Sample<L>> {
   return typeof samples === 'number' ? [[{}, samples]] : samples;
 }
 
+/** The label of a model: its id, or `other` if it is not configured, since callers choose what they ask for. */
+export function modelLabel(configured: readonly string[]): (id: string) => string {
+  const ids = new Set(configured);
+  return (id) => (ids.has(id) ? id : 'other');
+}
+
 /** A sample for each of `states`: 1 for the one that is, 0 for the others. */
 export function stateSamples<S extends string, L extends string>(
   states: readonly S[],

@@ -1,10 +1,9 @@
-import type { RefusalReason } from '../domain/refusal-reasons.js';
 import { VERSION } from '../lib/version.js';
 import { authorizerMetrics, creditMetrics, keysMetrics, storeMetrics } from './access-metrics.js';
 import { endpointLoad, endpointMetrics, type EndpointLoad, type ModelLoad } from './endpoint-metrics.js';
 import { httpMetrics } from './http-metrics.js';
 import { Instruments, Reading, type MetricReading, type Section } from './instruments.js';
-import { modelMetrics, type ModelMeter, type Operation, type RequestPhase } from './model-metrics.js';
+import { modelMetrics } from './model-metrics.js';
 import {
   cacheMetrics,
   processMetrics,
@@ -12,11 +11,8 @@ import {
   type EngineReading,
   type ReplicaReading,
 } from './process-metrics.js';
-import { queueMetrics, type Granted, type QueueReading, type RetryLabel } from './queue-metrics.js';
+import { queueMetrics, type QueueReading } from './queue-metrics.js';
 import { deliveryMetrics, spoolMetrics } from './usage-metrics.js';
-
-/** The label of models that are not configured. */
-const OTHER = 'other';
 
 /** What is read of one model: at a scrape, and its load also for load reports. */
 export interface ModelSources {
@@ -34,10 +30,10 @@ export class Metrics {
   /** What is read of each configured model, by id; a model that is not in it has no samples of these. */
   readonly sources = new Map<string, ModelSources>();
   readonly #instruments = new Instruments();
-  readonly #known: ReadonlySet<string>;
-  readonly #models: ReturnType<typeof modelMetrics>;
-  readonly #queues: ReturnType<typeof queueMetrics>;
   readonly #endpoint: Section;
+  /** Requests to models. */
+  readonly requests: ReturnType<typeof modelMetrics>;
+  readonly queues: ReturnType<typeof queueMetrics>;
   /** Engines and prompt hosts. */
   readonly processes: ReturnType<typeof processMetrics>;
   /** Both listeners, and streams. */
@@ -56,9 +52,8 @@ export class Metrics {
   /** `models`: the configured ids; any other is counted as `other`. */
   constructor(models: readonly string[]) {
     const made = this.#instruments;
-    this.#known = new Set(models);
-    this.#models = modelMetrics(made.section('Requests to models'), models);
-    this.#queues = queueMetrics(made.section('Seats and the queue'), made, models, this.sources);
+    this.requests = modelMetrics(made.section('Requests to models'), models);
+    this.queues = queueMetrics(made.section('Seats and the queue'), made, models, this.sources);
     this.#endpoint = made.section('The whole process, for endpoint pickers');
     endpointMetrics(this.#endpoint, made, this.sources);
     this.processes = processMetrics(made.section('Engines and the prompt host'), made, models, this.sources);
@@ -75,26 +70,6 @@ export class Metrics {
     programMetrics(made.section('The program'));
     this.otlp = otlpMetrics(made.section('Export by OTLP'));
     made.addProcess();
-  }
-
-  /** The meter of requests of one kind to one model; the same object each time. */
-  meter(operation: Operation, model: string): ModelMeter {
-    return this.#models.meter(operation, this.#label(model));
-  }
-
-  /** The caller disconnected. */
-  cancelled(model: string, phase: RequestPhase): void {
-    this.#models.cancelled(this.#label(model), phase);
-  }
-
-  /** A request got its first seat. */
-  seated(model: string, granted: Granted): void {
-    this.#queues.seated(this.#label(model), granted);
-  }
-
-  /** The seat queue refused. `time`: where Retry-After came from; undefined if it came from none of these. */
-  refused(model: string, reason: RefusalReason, time?: RetryLabel): void {
-    this.#queues.refused(this.#label(model), reason, time);
   }
 
   /** The load of the whole process. */
@@ -125,10 +100,6 @@ export class Metrics {
   /** Some metrics of the page as numbers, all of one moment. */
   async read(names: readonly string[]): Promise<Reading> {
     return new Reading(await this.#instruments.readings(names));
-  }
-
-  #label(model: string): string {
-    return this.#known.has(model) ? model : OTHER;
   }
 }
 

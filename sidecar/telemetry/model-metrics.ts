@@ -3,7 +3,7 @@
  * metrics that the conventions do not define.
  */
 import type { ErrorCode } from '../domain/errors.js';
-import type { Section } from './instruments.js';
+import { modelLabel, type Section } from './instruments.js';
 
 /** The conventions' bounds for durations, in seconds, and further ones: a long reply on a CPU takes minutes. */
 const DURATION_SECONDS = [
@@ -145,18 +145,20 @@ export function modelMetrics(section: Section, ids: readonly string[]) {
       },
     };
   };
+  const labelOf = modelLabel(ids);
   /** By operation and model, both from closed lists. */
   const meters = new Map<string, ReturnType<typeof meterOf>>();
   return {
     /** The meter of requests of one kind to one model; the same object each time. */
-    meter(operation: Operation, model: string): ReturnType<typeof meterOf> {
+    meter(operation: Operation, id: string): ReturnType<typeof meterOf> {
+      const model = labelOf(id);
       const key = `${operation} ${model}`;
       let meter = meters.get(key);
       if (!meter) meters.set(key, (meter = meterOf(operation, model)));
       return meter;
     },
     /** The caller disconnected. */
-    cancelled: (model: string, phase: RequestPhase): void => cancels.inc({ model, phase }),
+    cancelled: (id: string, phase: RequestPhase): void => cancels.inc({ model: labelOf(id), phase }),
   };
 }
 

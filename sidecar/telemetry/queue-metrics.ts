@@ -4,7 +4,7 @@
  */
 import { REFUSAL_REASONS, type RefusalReason } from '../domain/refusal-reasons.js';
 import { SERVICE_CLASSES, type ServiceClass } from '../domain/service-class.js';
-import type { Instruments, Section } from './instruments.js';
+import { modelLabel, type Instruments, type Section } from './instruments.js';
 
 /** The longest are of classes that wait for minutes (`queue.maxWaitMs`). */
 const WAIT_SECONDS = [0.001, 0.005, 0.025, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 120, 300, 600] as const;
@@ -266,15 +266,18 @@ export function queueMetrics(
     advice: 'Shows how the machine is shared. It grows while an account is named.',
     collect: byAccount(({ seatMs }) => seatMs / 1000),
   });
+  const labelOf = modelLabel(ids);
   return {
     /** A request got its first seat. */
-    seated(model: string, { waitedMs, predictedMs, class: label }: Granted): void {
+    seated(id: string, { waitedMs, predictedMs, class: label }: Granted): void {
+      const model = labelOf(id);
       waits.observe({ model, class: label }, waitedMs / 1000);
       if (predictedMs === undefined || (waitedMs === 0 && predictedMs === 0)) return;
       errors.observe({ model }, (waitedMs - predictedMs) / 1000);
     },
     /** The seat queue refused. `time`: where Retry-After came from; undefined if it came from none of these. */
-    refused(model: string, reason: RefusalReason, time: RetryLabel | undefined): void {
+    refused(id: string, reason: RefusalReason, time?: RetryLabel): void {
+      const model = labelOf(id);
       refusals.inc({ model, reason });
       if (time !== undefined) retries.inc({ model, time });
     },

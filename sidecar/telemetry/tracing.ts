@@ -3,6 +3,8 @@
  * has ended (otlp/traces.ts). With tracing off, nothing is recorded.
  */
 import type { ErrorCode } from '../domain/errors.js';
+import type { TokenCounts } from '../domain/money.js';
+import type { ArrivedRequest } from './http-metrics.js';
 import type { Operation } from './model-metrics.js';
 
 /** Keeps traces of requests. */
@@ -38,10 +40,7 @@ export interface Attempt {
 }
 
 /** The record of a finished request. Times are clock readings. It contains no text of the caller. */
-export interface RequestRecord {
-  readonly method: string;
-  /** `https`: this process terminated TLS. */
-  readonly scheme: 'http' | 'https';
+export interface RequestRecord extends ArrivedRequest, TokenCounts {
   /** The path of the route table, never the caller's: it names spans. Undefined if nothing is served at the path. */
   readonly route: string | undefined;
   /** Undefined for a route that uses no model. */
@@ -70,7 +69,4 @@ export interface RequestRecord {
   readonly code: ErrorCode | undefined;
   /** Why the seat queue refused. */
   readonly reason: string | undefined;
-  readonly promptTokens: number;
-  readonly cachedTokens: number;
-  readonly completionTokens: number;
 }

@@ -28,8 +28,8 @@ t.test('refusals, cancels and restarts exist from the start, at zero', async (t)
   t.equal((await lines(metrics, 'refusals_total{model="m"')).length, 14);
   t.equal((await lines(metrics, 'cancels_total{model="m"')).length, 3);
   t.strictSame(await lines(metrics, 'engine_restarts_total'), ['engine_restarts_total{model="m"} 0']);
-  metrics.refused('m', 'wait');
-  metrics.cancelled('m', 'prefilling');
+  metrics.queues.refused('m', 'wait');
+  metrics.requests.cancelled('m', 'prefilling');
   metrics.processes.engineRestarted('m', 0);
   metrics.processes.promptHostRestarted();
   metrics.spool.recorded('close');

@@ -12,8 +12,8 @@ async function sample(metrics: Metrics, text: string): Promise<number | undefine
 
 t.test('times are seconds, under OpenTelemetry’s names and labels', async (t) => {
   const metrics = new Metrics(['m']);
-  const meter = metrics.meter('chat', 'm');
-  t.equal(metrics.meter('chat', 'm'), meter, 'made once');
+  const meter = metrics.requests.meter('chat', 'm');
+  t.equal(metrics.requests.meter('chat', 'm'), meter, 'made once');
   meter.firstToken(40);
   meter.ended(1500);
   meter.ended(20, 'capacity_exceeded');
@@ -39,9 +39,9 @@ t.test('times are seconds, under OpenTelemetry’s names and labels', async (t) 
 
 t.test('tokens by type; a model that is not configured has no label of its own', async (t) => {
   const metrics = new Metrics(['m']);
-  metrics.meter('chat', 'm').used({ prompt: 10, cached: 4, completion: 3, drafted: 7, accepted: 2 });
-  metrics.meter('decisions', 'm').used({ prompt: 5, cached: 1, completion: 0 });
-  metrics.meter('chat', 'whatever-a-caller-wrote').used({ prompt: 1, cached: 0, completion: 0 });
+  metrics.requests.meter('chat', 'm').used({ prompt: 10, cached: 4, completion: 3, drafted: 7, accepted: 2 });
+  metrics.requests.meter('decisions', 'm').used({ prompt: 5, cached: 1, completion: 0 });
+  metrics.requests.meter('chat', 'whatever-a-caller-wrote').used({ prompt: 1, cached: 0, completion: 0 });
   for (const [text, value] of [
     [`gen_ai_client_token_usage_sum{${ABOUT('chat', 'm')},gen_ai_token_type="input"}`, 10],
     [`gen_ai_client_token_usage_sum{${ABOUT('chat', 'm')},gen_ai_token_type="output"}`, 3],

@@ -108,10 +108,10 @@ t.test('overload: unknown patience has no series', async (t) => {
   ]);
   t.strictSame(await lines(metrics, 'left_seat_seconds'), ['left_seat_seconds{model="m"} 1.5']);
   t.strictSame(await lines(metrics, 'queue_standing'), ['queue_standing{model="m"} 1']);
-  metrics.refused('m', 'standing', 'reserved');
-  metrics.refused('m', 'standing', 'none');
-  metrics.refused('m', 'predicted', 'predicted');
-  metrics.refused('m', 'drain');
+  metrics.queues.refused('m', 'standing', 'reserved');
+  metrics.queues.refused('m', 'standing', 'none');
+  metrics.queues.refused('m', 'predicted', 'predicted');
+  metrics.queues.refused('m', 'drain');
   t.ok((await lines(metrics, 'refusals_total')).includes('refusals_total{model="m",reason="drain"} 1'));
   t.strictSame(await lines(metrics, 'retry_times_total'), [
     'retry_times_total{model="m",time="predicted"} 1',
@@ -122,8 +122,8 @@ t.test('overload: unknown patience has no series', async (t) => {
 
 t.test('times are seconds in buckets', async (t) => {
   const metrics = new Metrics(['m']);
-  metrics.seated('m', { waitedMs: 0, class: 'standard' });
-  metrics.seated('m', { waitedMs: 300, class: 'standard' });
+  metrics.queues.seated('m', { waitedMs: 0, class: 'standard' });
+  metrics.queues.seated('m', { waitedMs: 300, class: 'standard' });
   const waits = await lines(metrics, 'queue_wait_seconds');
   t.ok(waits.includes('queue_wait_seconds_bucket{le="0.001",model="m",class="standard"} 1'));
   t.ok(waits.includes('queue_wait_seconds_bucket{le="0.5",model="m",class="standard"} 2'));
@@ -157,10 +157,10 @@ t.test('queues are read at each scrape', async (t) => {
 
 t.test('waits by class, and the errors of their predictions', async (t) => {
   const metrics = new Metrics(['m']);
-  metrics.seated('m', { waitedMs: 0, predictedMs: 0, class: 'batch' });
-  metrics.seated('m', { waitedMs: 300, class: 'interactive' });
-  metrics.seated('m', { waitedMs: 300, predictedMs: 1000, class: 'interactive' });
-  metrics.seated('m', { waitedMs: 2000, predictedMs: 0, class: 'interactive' });
+  metrics.queues.seated('m', { waitedMs: 0, predictedMs: 0, class: 'batch' });
+  metrics.queues.seated('m', { waitedMs: 300, class: 'interactive' });
+  metrics.queues.seated('m', { waitedMs: 300, predictedMs: 1000, class: 'interactive' });
+  metrics.queues.seated('m', { waitedMs: 2000, predictedMs: 0, class: 'interactive' });
   t.ok(
     (await lines(metrics, 'queue_wait_seconds')).includes('queue_wait_seconds_count{model="m",class="interactive"} 3'),
   );
@@ -173,7 +173,7 @@ t.test('waits by class, and the errors of their predictions', async (t) => {
 t.test('refusals of every reason exist from the start', async (t) => {
   const metrics = new Metrics(['m']);
   t.equal((await lines(metrics, 'refusals_total{model="m"')).length, 14);
-  metrics.refused('m', 'predicted');
+  metrics.queues.refused('m', 'predicted');
   t.ok((await lines(metrics, 'refusals')).includes('refusals_total{model="m",reason="predicted"} 1'));
 });
 

@@ -6,8 +6,8 @@ import { Metrics } from '../../../../sidecar/telemetry/metrics.js';
 import { UNITS } from '../../../../sidecar/telemetry/instruments.js';
 
 const metrics = new Metrics(['m']);
-metrics.meter('chat', 'm').ended(30);
-metrics.meter('chat', 'm').ended(1e9, 'internal');
+metrics.requests.meter('chat', 'm').ended(30);
+metrics.requests.meter('chat', 'm').ended(1e9, 'internal');
 metrics.http.began({ method: 'GET', scheme: 'http' });
 const readings = await metrics.readings();
 const sent = readings.flatMap((reading) => metricOf(reading, [1, 0], [2, 0]) ?? []);
