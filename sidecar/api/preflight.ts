@@ -215,7 +215,7 @@ async function claimKey(
   { name }: RouteChecks,
   services: Services,
   caller: Caller,
-  { bytes }: RequestBody,
+  { received: { bytes } }: RequestBody,
 ): Promise<Claim | Stop> {
   const header = context.exchange.head.header('idempotency-key');
   if (header === undefined) return NO_CLAIM;
@@ -332,7 +332,7 @@ const END_BYTES = 32 * 1024;
  * it may be needed once more, for a replica whose tokenizer or template is another one.
  */
 class RequestBody {
-  readonly #received: Body;
+  readonly received: Body;
   readonly #form: BodyForm;
   readonly #owner: WeightedAccount;
   readonly #prompts: PromptMaker;
@@ -342,22 +342,12 @@ class RequestBody {
 
   /** `owner`: whose host time it is. */
   constructor(received: Body, form: BodyForm, owner: WeightedAccount, prompts: PromptMaker) {
-    this.#received = received;
+    this.received = received;
     this.#form = form;
     this.#owner = owner;
     this.#prompts = prompts;
     this.#open = prompts.open(form, received, owner);
     this.digest = digestOf(form, received);
-  }
-
-  /** In bytes. */
-  get length(): number {
-    return this.#received.length;
-  }
-
-  /** Undefined once they were freed. */
-  get bytes(): Uint8Array | undefined {
-    return this.#received.bytes;
   }
 
   /** Parses and validates it. */
@@ -369,32 +359,27 @@ class RequestBody {
   async tokenize(signal: Signal): Promise<Tokenized> {
     const made = await this.#open.tokenize(signal);
     this.#open.close();
-    this.#received.setSpare();
+    this.received.setSpare();
     this.imagesHeld('images' in made ? made.images : []);
     return made;
   }
 
   /** Makes its prompt once more, of this version. Returns undefined if the body was freed. */
   async tokenizeAgain(wanted: ModelPromptVersion | undefined, signal: Signal): Promise<Tokenized | undefined> {
-    if (!this.#received.setNeeded()) return undefined;
-    this.#open = this.#prompts.open(this.#form, this.#received, this.#owner, wanted);
+    if (!this.received.setNeeded()) return undefined;
+    this.#open = this.#prompts.open(this.#form, this.received, this.#owner, wanted);
     return this.tokenize(signal);
   }
 
   /** Of the prompt's images these are still needed. Their files count as the body did. */
   imagesHeld(images: readonly RequestImage[]): void {
-    this.#received.countDerived(images.reduce((sum, { bytes }) => sum + bytes.byteLength, 0));
-  }
-
-  /** An engine has begun the prompt, so that it is not made again. Its images are still needed. */
-  begun(): void {
-    this.#received.freeBytes();
+    this.received.countDerived(images.reduce((sum, { bytes }) => sum + bytes.byteLength, 0));
   }
 
   /** The request has ended. Idempotent. */
   free(): void {
     this.#open.close();
-    this.#received.free();
+    this.received.free();
   }
 }
 

@@ -125,7 +125,7 @@ function begin<P extends Params>(
     ...('user' in params && { user: params.user }),
     weight,
     ownWeight: caller.weight,
-    bytes: body.length,
+    bytes: body.received.length,
     ...(context.deadlineAt !== undefined && { deadlineAt: context.deadlineAt }),
     ...(context.wantedUntil !== undefined && { wantedUntil: context.wantedUntil }),
     urgent: context.urgent,
@@ -401,7 +401,8 @@ class Run {
             // The job of a lent seat may be sent again.
             if (!lease.lent) {
               if (this.#plan) this.#plan.job = undefined;
-              prepared.body.begun();
+              // An engine has begun the prompt, so that it is not made again. Its images are still needed.
+              prepared.body.received.freeBytes();
             }
             if (work.next !== undefined) this.#holdOnly(job?.hold?.());
             context.started(cachedTokens);
