@@ -64,23 +64,19 @@ async function reportServer({ model, remote }: Question['server']): Promise<Serv
   }
 }
 
-async function answerTo(asked: ToInspector): Promise<Answer[Asked]> {
-  switch (asked.kind) {
-    case 'machine':
-      return await machineFacts(asked.question.gpu);
-    case 'compute':
-      return await computeOnce(asked.question.file, asked.question.gpu);
-    case 'heads':
-      return await Promise.all(asked.question.files.map(reportHead));
-    case 'model':
-      return await inspectModel(asked.question, progress);
-    case 'server':
-      return await reportServer(asked.question);
-    case 'vocabulary':
-      return await writeVocabulary(asked.question.file, asked.question.out);
-    case 'fetch':
-      return await fetchModel(asked.question.uri, asked.question.dir, progress, left.signal);
-  }
+const ANSWERS: { readonly [Kind in Asked]: (question: Question[Kind]) => Promise<Answer[Kind]> } = {
+  machine: ({ gpu }) => machineFacts(gpu),
+  compute: ({ file, gpu }) => computeOnce(file, gpu),
+  heads: ({ files }) => Promise.all(files.map(reportHead)),
+  model: (question) => inspectModel(question, progress),
+  server: reportServer,
+  vocabulary: ({ file, out }) => writeVocabulary(file, out),
+  fetch: ({ uri, dir }) => fetchModel(uri, dir, progress, left.signal),
+};
+
+async function answerTo({ kind, question }: ToInspector): Promise<Answer[Asked]> {
+  const answer: (question: never) => Promise<Answer[Asked]> = ANSWERS[kind];
+  return await answer(question as never);
 }
 
 process.on('message', (message: ToInspector | undefined) => {

@@ -9,19 +9,38 @@ import { Shell } from './protocol/shell.js';
 import { ENGINE_EXIT, NO_REPORT, PROTOCOL_VERSION, type FromEngine, type ToEngine } from './protocol/messages.js';
 import type { HashedFile } from './protocol/file-key.js';
 import { isPooling, type EngineFacts, type EngineSetup, type GpuBackend } from './protocol/setup.js';
-import type { EmbedJob, GenerateJob, ScoreJob } from './protocol/jobs.js';
+import type { GenerateJob, ScoreJob } from './protocol/jobs.js';
 import { availableMemory, roomForMemoryFiles } from './llama/memory/available.js';
 import { usableOf } from './llama/memory/verdict.js';
 import { loadPooling, type PoolingRuntime } from './llama/pooling.js';
 import { LoadedWeights, loadRuntime, type Runtime } from './llama/runtime.js';
 import { STEP_MS } from './scheduler/step-planner.js';
+import type { Emit } from './scheduler/outbox.js';
 import { PoolingLoop } from './scheduler/pooling-loop.js';
 import { StepLoop } from './scheduler/step-loop.js';
 import { warmUp } from './scheduler/warm-up.js';
 
-const shell = new Shell<ToEngine, FromEngine>(PROTOCOL_VERSION, {
+const shell: Shell<ToEngine, FromEngine> = new Shell(PROTOCOL_VERSION, {
   start: ({ setup }) => void start(setup),
-  message: receive,
+  messages: {
+    weights: ({ weights }) => {
+      if (takeWeights === undefined) shell.refuse();
+      else takeWeights(weights);
+      takeWeights = undefined;
+    },
+    generate: ({ id, job }) => loopFor(id, job)?.generate(id, job),
+    score: ({ id, job }) => loopFor(id, job)?.score(id, job),
+    embed: ({ id, job }) => {
+      if (running?.kind === 'pooling') running.loop.embed(id, job);
+      else shell.refuse();
+    },
+    embeddings: ({ id, image, values }) => steps()?.supply(id, image, values),
+    cancel: ({ id }) => running?.loop.cancel(id),
+    forget: ({ scope }) => void steps()?.forget(scope),
+    limit: (message) => steps()?.limit(message.id, message),
+    reduceSeats: ({ id }) => steps()?.reduceSeats(id),
+    shutdown: () => void shutdown(),
+  },
   // After the current step. Not at once: an exit would wait for the step without the watch over the parent.
   refuse: () => void Promise.resolve(running?.loop.close()).then(() => process.exit(ENGINE_EXIT.protocol)),
 });
@@ -59,6 +78,7 @@ async function start(setup: EngineSetup): Promise<void> {
 }
 
 const tries = (backend: GpuBackend | false): void => shell.send({ kind: 'tries', backend });
+const emit: Emit = (step, outputs, held) => shell.send({ kind: 'step', step, outputs, held });
 
 /** A model that makes vectors or scores. */
 async function startPooling(setup: EngineSetup, weights: LoadedWeights): Promise<void> {
@@ -72,9 +92,7 @@ async function startPooling(setup: EngineSetup, weights: LoadedWeights): Promise
   pooling.clear();
   log.close();
   const version = await weights.version();
-  const loop = new PoolingLoop(pooling, limits, (step, outputs, held) =>
-    shell.send({ kind: 'step', step, outputs, held }),
-  );
+  const loop = new PoolingLoop(pooling, limits, emit);
   running = { kind: 'pooling', loop, runtime: loaded };
   const { width } = pooling;
   const facts = Object.assign(commonFacts(setup, loaded, version), { width }, scores && { scores });
@@ -107,9 +125,7 @@ async function startSteps(setup: EngineSetup, weights: LoadedWeights): Promise<v
   });
   log.close();
   const version = await weights.version();
-  const loop = new StepLoop(decoder, tokens, limitsOf(version), (step, outputs, held) =>
-    shell.send({ kind: 'step', step, outputs, held }),
-  );
+  const loop = new StepLoop(decoder, tokens, limitsOf(version), emit);
   running = { kind: 'steps', loop, runtime: loaded };
   shell.send({ kind: 'ready', facts: facts(setup, loaded, version) });
   setInterval(() => void loop.tidy(), Math.min(prefixCache.maxAgeMs / TIDIES_AN_AGE, TIDY_MS));
@@ -166,51 +182,6 @@ function loopFor(id: number, job: GenerateJob | ScoreJob): StepLoop | undefined 
   const { loop, runtime } = running;
   const problem = jobProblem(job, runtime.vocabulary);
   if (problem === undefined) return loop;
-  shell.send({ kind: 'step', step: loop.steps, outputs: [{ id, kind: 'failed', reason: problem }], held: [] });
+  emit(loop.steps, [{ id, kind: 'failed', reason: problem }], []);
   return undefined;
-}
-
-function embed(id: number, job: EmbedJob): void {
-  if (running?.kind === 'pooling') running.loop.embed(id, job);
-  else shell.refuse();
-}
-
-function receive(message: Exclude<ToEngine, { readonly kind: 'start' }>): void {
-  switch (message.kind) {
-    case 'weights':
-      if (takeWeights === undefined) shell.refuse();
-      else takeWeights(message.weights);
-      takeWeights = undefined;
-      return;
-    case 'generate':
-      loopFor(message.id, message.job)?.generate(message.id, message.job);
-      return;
-    case 'score':
-      loopFor(message.id, message.job)?.score(message.id, message.job);
-      return;
-    case 'embed':
-      embed(message.id, message.job);
-      return;
-    case 'embeddings':
-      steps()?.supply(message.id, message.image, message.values);
-      return;
-    case 'cancel':
-      running?.loop.cancel(message.id);
-      return;
-    case 'forget':
-      void steps()?.forget(message.scope);
-      return;
-    case 'limit':
-      steps()?.limit(message.id, message);
-      return;
-    case 'reduceSeats':
-      steps()?.reduceSeats(message.id);
-      return;
-    case 'shutdown':
-      void shutdown();
-      return;
-    default:
-      message satisfies never;
-      shell.refuse();
-  }
 }

@@ -15,7 +15,6 @@ import { Shell } from './protocol/shell.js';
 import {
   VISION_VERSION,
   type Confinement,
-  type EncodeTask,
   type FromVision,
   type ToVision,
   type VisionSetup,
@@ -40,9 +39,26 @@ let vision: Vision | undefined;
 let encoder: ImageEncoder | undefined;
 let cache = new EmbeddingCache(0, 0, clock);
 
-const shell = new Shell<ToVision, FromVision>(VISION_VERSION, {
+const shell: Shell<ToVision, FromVision> = new Shell(VISION_VERSION, {
   start: ({ setup }) => void start(setup),
-  message: receive,
+  messages: {
+    layout: ({ id, size }) => {
+      try {
+        if (vision) shell.send({ kind: 'layout', id, parts: vision.layout(size) });
+        else shell.refuse();
+      } catch {
+        shell.send({ kind: 'refused', id, why: 'failed' });
+      }
+    },
+    encode: ({ id, task }) => {
+      if (encoder) void encoder.encode(task).then((end) => shell.send({ id, ...end }));
+      else shell.refuse();
+    },
+    forget: ({ scope }) => {
+      if (vision) cache.forget(scope);
+      else shell.refuse();
+    },
+  },
 });
 
 async function start(setup: VisionSetup): Promise<void> {
@@ -106,29 +122,4 @@ async function sha256(file: string): Promise<string> {
   const hash = createHash('sha256');
   for await (const chunk of createReadStream(file, { highWaterMark: 1 << 20 })) hash.update(chunk as Buffer);
   return hash.digest('hex');
-}
-
-async function encode(id: number, task: EncodeTask, by: ImageEncoder): Promise<void> {
-  shell.send({ id, ...(await by.encode(task)) });
-}
-
-function receive(message: Exclude<ToVision, { readonly kind: 'start' }>): void {
-  if (!vision || !encoder) {
-    shell.refuse();
-    return;
-  }
-  switch (message.kind) {
-    case 'layout':
-      try {
-        shell.send({ kind: 'layout', id: message.id, parts: vision.layout(message.size) });
-      } catch {
-        shell.send({ kind: 'refused', id: message.id, why: 'failed' });
-      }
-      return;
-    case 'encode':
-      void encode(message.id, message.task, encoder);
-      return;
-    case 'forget':
-      cache.forget(message.scope);
-  }
 }

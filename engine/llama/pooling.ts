@@ -12,7 +12,7 @@ import { LoadFailure } from './load-failure.js';
 import { planLoad, WITHOUT_ITS_CHECKS } from './load-plan.js';
 import { estimateNeeds, MemoryCheck, repackedBytes } from './memory/estimate.js';
 import { scoresOf } from './model-tokens.js';
-import { insightsOf, openBackend, type OpenedBackend, type Runtime } from './runtime.js';
+import { disposal, insightsOf, openBackend, type OpenedBackend, type Runtime } from './runtime.js';
 import { tokenizerHash, valueAt } from './vocabulary.js';
 
 /** Inputs of a step: more than llama.cpp's 256 sequences cannot be, and inputs of fewer than four tokens are rare. */
@@ -46,7 +46,6 @@ export async function loadPooling(
   });
   if (setup.cores !== undefined) keepOnCores(setup.cores);
   const { architecture, name = architecture } = info.metadata.general;
-  let disposed: Promise<void> | undefined;
   return {
     pooling: addon,
     limits,
@@ -58,14 +57,7 @@ export async function loadPooling(
     gpu: gpuLayers === 0 ? false : llama.gpu,
     repackedBytes: llama.gpu === false ? repackedBytes(info.fullTensorInfo ?? [], llama.systemInfo) : 0,
     log,
-    dispose: () => {
-      disposed ??= (async () => {
-        addon.dispose();
-        await model.dispose();
-        await llama.dispose();
-      })();
-      return disposed;
-    },
+    dispose: disposal(addon, model, llama),
   };
 }
 

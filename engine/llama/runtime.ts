@@ -75,7 +75,6 @@ export async function loadRuntime(setup: EngineSetup, tries?: (backend: GpuBacke
   const { truncatable, swaFull, closesGaps } = plan;
   const device = plan.gpuLayers === 0 ? 'cpu' : 'gpu';
   const decoder = await BatchDecoder.create(context, threads, truncatable, swaFull, closesGaps, device);
-  let disposed: Promise<void> | undefined;
   const texts = vocabularyTexts(info.metadata, (token) => model.detokenize([token as Token]));
   return {
     decoder,
@@ -97,15 +96,17 @@ export async function loadRuntime(setup: EngineSetup, tries?: (backend: GpuBacke
     gpu: plan.gpuLayers === 0 ? false : llama.gpu,
     repackedBytes: llama.gpu === false ? repackedBytes(info.fullTensorInfo ?? [], llama.systemInfo) : 0,
     log,
-    dispose: () => {
-      disposed ??= (async () => {
-        await context.dispose();
-        await model.dispose();
-        await llama.dispose();
-      })();
-      return disposed;
-    },
+    dispose: disposal(context, model, llama),
   };
+}
+
+/** Disposes all of them in this order, once. */
+export function disposal(...parts: readonly { dispose(): void | Promise<void> }[]): () => Promise<void> {
+  let disposed: Promise<void> | undefined;
+  const disposeAll = async (): Promise<void> => {
+    for (const part of parts) await part.dispose();
+  };
+  return () => (disposed ??= disposeAll());
 }
 
 /** What a model is loaded with. The code that opened it disposes `llama`. */

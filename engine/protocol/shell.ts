@@ -17,8 +17,10 @@ type Body<Sent extends Message> = Sent extends Message ? Omit<Sent, 'v'> : never
 
 export interface ShellWork<In extends Message> {
   start(message: Extract<In, { readonly kind: 'start' }>): void;
-  /** Each later one, which is not checked but for its version. */
-  message(message: Exclude<In, { readonly kind: 'start' }>): void;
+  /** What is done with each later one, by its kind. It is not checked but for its version. */
+  readonly messages: {
+    readonly [Kind in Exclude<In['kind'], 'start'>]: (message: Extract<In, { readonly kind: Kind }>) => void;
+  };
   /** A message came that is not of the protocol; no other is read after it. Absent: the process ends at once. */
   refuse?(): void;
 }
@@ -28,12 +30,14 @@ export class Shell<In extends Message, Out extends Message> {
   readonly #version: number;
   readonly #work: ShellWork<In>;
   readonly #link: Link;
+  readonly #handlers: ReadonlyMap<string, (message: never) => void>;
   #started = false;
   #refused = false;
 
   constructor(version: number, work: ShellWork<In>) {
     this.#version = version;
     this.#work = work;
+    this.#handlers = new Map(Object.entries<(message: never) => void>(work.messages));
     endWithParent();
     collectOnMainThread();
     leaveMemoryOutOfDumps();
@@ -61,8 +65,11 @@ export class Shell<In extends Message, Out extends Message> {
   #receive(message: In | null | undefined): void {
     if (this.#refused) return;
     if (message?.v !== this.#version || (message.kind === 'start') === this.#started) this.refuse();
-    else if (this.#started) this.#work.message(message as Exclude<In, { readonly kind: 'start' }>);
-    else {
+    else if (this.#started) {
+      const handle = this.#handlers.get(message.kind);
+      if (handle) handle(message as never);
+      else this.refuse();
+    } else {
       this.#started = true;
       this.#work.start(message as Extract<In, { readonly kind: 'start' }>);
     }

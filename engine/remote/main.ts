@@ -5,10 +5,10 @@
  */
 import { LoadFailure } from '../llama/load-failure.js';
 import { ENGINE_EXIT, NO_REPORT, PROTOCOL_VERSION, type FromEngine, type ToEngine } from '../protocol/messages.js';
-import type { EmbedJob } from '../protocol/jobs.js';
 import { isPooling, type EngineSetup, type RemoteSetup } from '../protocol/setup.js';
 import { Shell } from '../protocol/shell.js';
 import { processClock } from '../protocol/clock.js';
+import type { Emit } from '../scheduler/outbox.js';
 import { PoolingLoop } from '../scheduler/pooling-loop.js';
 import { RemoteLoop } from './remote-loop.js';
 import { startRemotePooling, type StartedPooling } from './remote-pooling.js';
@@ -17,10 +17,28 @@ import { aboutServer, startRemote, type StartedServer } from './start.js';
 /** A server that answers nothing for this long is treated as gone, ms. */
 const SILENT_MS = 10_000;
 
-const shell = new Shell<ToEngine, FromEngine>(PROTOCOL_VERSION, {
+const shell: Shell<ToEngine, FromEngine> = new Shell(PROTOCOL_VERSION, {
   start: ({ setup }) => void start(setup),
-  message: receive,
+  messages: {
+    generate: ({ id, job }) => loop?.generate(id, job),
+    score: ({ id, job }) => loop?.score(id, job),
+    embed: ({ id, job }) => {
+      if (pooling) pooling.embed(id, job);
+      else shell.refuse();
+    },
+    cancel: ({ id }) => (loop ?? pooling)?.cancel(id),
+    // Its weights are on the server, and no job here has images: models elsewhere are sent none.
+    weights: () => shell.refuse(),
+    embeddings: () => shell.refuse(),
+    // A server cannot be asked to drop what it keeps of an account.
+    forget: () => undefined,
+    limit: (message) => loop?.limit(message.id, message),
+    reduceSeats: ({ id }) => loop?.reduceSeats(id),
+    shutdown: () => void end(ENGINE_EXIT.done),
+  },
 });
+
+const emit: Emit = (step, outputs, held) => shell.send({ kind: 'step', step, outputs, held });
 
 let loop: RemoteLoop | undefined;
 /** In its place, of a model that makes vectors. */
@@ -58,7 +76,7 @@ async function start(setup: EngineSetup): Promise<void> {
         cancelWaitMs: remote.cancelWaitMs,
         silentMs: remote.silentMs,
         tokenMs: remote.tokenMs,
-        emit: (step, outputs, held) => shell.send({ kind: 'step', step, outputs, held }),
+        emit,
         capacity: (seats, unconfirmed) => shell.send({ kind: 'capacity', seats, unconfirmed }),
         suspect: () => suspect(server, remote),
       },
@@ -78,9 +96,7 @@ async function startPooling(setup: EngineSetup, remote: RemoteSetup): Promise<vo
     suspect: () => suspect(started, remote),
   });
   receivedAt = processClock.now();
-  pooling = new PoolingLoop(started.pooling, started.limits, (step, outputs, held) =>
-    shell.send({ kind: 'step', step, outputs, held }),
-  );
+  pooling = new PoolingLoop(started.pooling, started.limits, emit);
   shell.send({ kind: 'ready', facts: started.facts });
 }
 
@@ -112,46 +128,4 @@ async function end(code: number): Promise<never> {
   loop = pooling = undefined;
   shell.send({ kind: 'heartbeat', step: 0, ...NO_REPORT }, () => process.exit(code));
   return await new Promise<never>(() => undefined);
-}
-
-function embed(id: number, job: EmbedJob): void {
-  if (pooling) pooling.embed(id, job);
-  else shell.refuse();
-}
-
-function receive(message: Exclude<ToEngine, { readonly kind: 'start' }>): void {
-  switch (message.kind) {
-    case 'generate':
-      loop?.generate(message.id, message.job);
-      return;
-    case 'score':
-      loop?.score(message.id, message.job);
-      return;
-    case 'embed':
-      embed(message.id, message.job);
-      return;
-    case 'cancel':
-      (loop ?? pooling)?.cancel(message.id);
-      return;
-    case 'weights':
-    case 'embeddings':
-      // Its weights are on the server, and no job here has images: models elsewhere are sent none.
-      shell.refuse();
-      return;
-    case 'forget':
-      // A server cannot be asked to drop what it keeps of an account.
-      return;
-    case 'limit':
-      loop?.limit(message.id, message);
-      return;
-    case 'reduceSeats':
-      loop?.reduceSeats(message.id);
-      return;
-    case 'shutdown':
-      void end(ENGINE_EXIT.done);
-      return;
-    default:
-      message satisfies never;
-      shell.refuse();
-  }
 }
