@@ -135,12 +135,13 @@ export class Masks {
 
 class QueuedConstraint implements MaskConstraint {
   readonly id: number;
+  /** The thread was asked for it. */
+  isKnown = false;
+  pending: Promise<void> | undefined;
   readonly #gbnf: string;
   readonly #lane: { readonly ask: () => void; readonly release: () => void };
   #read: readonly number[];
-  #known = false;
   #released = false;
-  #pending: Promise<void> | undefined;
   #resolve: () => void = () => undefined;
   #answer: MaskAnswer | undefined;
 
@@ -149,15 +150,6 @@ class QueuedConstraint implements MaskConstraint {
     this.#gbnf = gbnf;
     this.#read = read;
     this.#lane = lane;
-  }
-
-  /** The thread was asked for it. */
-  get isKnown(): boolean {
-    return this.#known;
-  }
-
-  get pending(): Promise<void> | undefined {
-    return this.#pending;
   }
 
   get denied(): Uint32Array {
@@ -187,13 +179,13 @@ class QueuedConstraint implements MaskConstraint {
 
   ask(): void {
     this.#answer = undefined;
-    this.#pending = new Promise((resolve) => (this.#resolve = resolve));
+    this.pending = new Promise((resolve) => (this.#resolve = resolve));
     this.#lane.ask();
   }
 
   request(): MaskRequest {
-    const first = !this.#known && { gbnf: this.#gbnf };
-    this.#known = true;
+    const first = !this.isKnown && { gbnf: this.#gbnf };
+    this.isKnown = true;
     return { kind: 'next', id: this.id, ...first, read: this.#read };
   }
 
@@ -208,7 +200,7 @@ class QueuedConstraint implements MaskConstraint {
   }
 
   #settle(): void {
-    this.#pending = undefined;
+    this.pending = undefined;
     this.#resolve();
   }
 }

@@ -11,12 +11,8 @@ export interface SequenceClaims {
   readonly kept: readonly number[];
 }
 
-/**
- * One chat completion: `n` replies to one prompt, on up to `seats` sequences at once, the others one after another. Prompt and
- * `maxTokens` fit the seat's context together; reply i uses `seed` + i.
- */
-export interface GenerateJob extends SamplingParams {
-  readonly prompt: Prompt;
+/** What jobs that keep states of sequences have in common. */
+export interface StateJob {
   /** The tokenizer and template that made the prompt, as in EngineFacts; absent: they are not checked. */
   readonly promptVersion?: string;
   /** The scope whose prefixes the job may start from, and whose later jobs may start from what it leaves. */
@@ -32,6 +28,14 @@ export interface GenerateJob extends SamplingParams {
   readonly background?: true;
   /** Absent: the job is no turn of a session, and no sequence is kept for one. */
   readonly claims?: SequenceClaims;
+}
+
+/**
+ * One chat completion: `n` replies to one prompt, on up to `seats` sequences at once, the others one after another. Prompt and
+ * `maxTokens` fit the seat's context together; reply i uses `seed` + i.
+ */
+export interface GenerateJob extends SamplingParams, StateJob {
+  readonly prompt: Prompt;
   readonly n: number;
   /**
    * Sequences that it may use at once: 1 to n. Each is returned by `seatFreed` when it is not needed any more or was
@@ -47,19 +51,11 @@ export interface GenerateJob extends SamplingParams {
 }
 
 /** One decision request: every question is scored separately after the shared input. */
-export interface ScoreJob {
+export interface ScoreJob extends StateJob {
   /** No other sequence shares a question's decode and prompts are split at fixed positions: equal bit for bit. */
   readonly isolate: boolean;
   /** As in {@link GenerateJob}, 1 to the number of questions; 1 when isolated. */
   readonly seats: number;
-  /** Both as in {@link GenerateJob}. */
-  readonly promptVersion?: string;
-  readonly scope: CacheScope;
-  /** All as in {@link GenerateJob}. */
-  readonly elsewhere?: StateElsewhere;
-  readonly besideOthers?: boolean;
-  readonly background?: true;
-  readonly claims?: SequenceClaims;
   /** Template head and input. */
   readonly input: Uint32Array;
   readonly questions: readonly ScoreQuestion[];

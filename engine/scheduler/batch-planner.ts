@@ -29,7 +29,7 @@ export interface Planner extends DecodeCosts {
 
 /** Sorts background jobs (protocol/jobs.ts) after all others. */
 export function backgroundLast(a: RunningItem, b: RunningItem): number {
-  return Number(a.job.work.background ?? false) - Number(b.job.work.background ?? false);
+  return Number(a.job.work.terms.background ?? false) - Number(b.job.work.terms.background ?? false);
 }
 
 /** Jobs that need their own decodes take turns, in sequence order; a background job has its turn only when no other job needs one. */
@@ -40,7 +40,7 @@ export class IsolatedTurns {
   /** One whole chunk of the job whose turn it is; none: no such job runs. */
   next(running: readonly RunningItem[]): BatchItem[] {
     const isolated = running.filter(({ job }) => job.work.isolated);
-    const awaited = isolated.filter(({ job }) => job.work.background !== true);
+    const awaited = isolated.filter(({ job }) => job.work.terms.background !== true);
     const all = awaited.length > 0 ? awaited : isolated;
     const next = all.find(({ branch }) => branch.sequence > this.#last) ?? all[0];
     if (!next) return [];

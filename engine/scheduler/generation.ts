@@ -1,11 +1,10 @@
 import type { Decoder, StepPart, PartResult } from './decoder.js';
 import { chatPoints, PromptPlan, PromptProgress } from './prompt-plan.js';
-import type { GenerateJob, Output, ReplyLimit, SequenceClaims } from '../protocol/jobs.js';
+import type { GenerateJob, Output, ReplyLimit, StateJob } from '../protocol/jobs.js';
 import { promptLength, type PlacedImage } from '../protocol/prompt.js';
 import { Reply } from './reply.js';
 import type { WorkLimits } from './step-limits.js';
 import type { Branch, EndedReply, ModelTokens, TokensAhead, Work } from './job.js';
-import type { CacheScope, StateElsewhere } from '../protocol/cache-key.js';
 
 const ONE_AHEAD: TokensAhead = { tokens: 1, moves: false };
 
@@ -18,11 +17,7 @@ const LEAST_SAVED_TOKENS = 32;
  */
 export class Generation implements Work {
   readonly items: number;
-  readonly scope: CacheScope;
-  readonly elsewhere: StateElsewhere | undefined;
-  readonly besideOthers: boolean | undefined;
-  readonly background: true | undefined;
-  readonly claims: SequenceClaims | undefined;
+  readonly terms: StateJob;
   readonly isolated = false;
   readonly reuse = 'any';
   readonly intermittent: boolean;
@@ -45,11 +40,7 @@ export class Generation implements Work {
   #needed: readonly number[] = [];
 
   constructor(id: number, job: GenerateJob, limits: WorkLimits, model: ModelTokens, decoder: Decoder) {
-    this.scope = job.scope;
-    this.elsewhere = job.elsewhere;
-    this.besideOthers = job.besideOthers;
-    this.background = job.background;
-    this.claims = job.claims;
+    this.terms = job;
     this.items = job.n;
     const { grammar, calls } = job.format ?? {};
     this.intermittent = decoder.isExpensive(Math.max(grammar?.stacks ?? 0, calls?.stacks ?? 0));

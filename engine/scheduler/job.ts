@@ -1,7 +1,6 @@
 import type { StepPart, PartResult } from './decoder.js';
 import type { Reuse } from './sequence-tokens.js';
-import type { CacheScope, StateElsewhere } from '../protocol/cache-key.js';
-import type { Output, ReplyLimit, SequenceClaims } from '../protocol/jobs.js';
+import type { Output, ReplyLimit, StateJob } from '../protocol/jobs.js';
 import type { PromptPlan, PromptProgress } from './prompt-plan.js';
 
 /** A reply that has ended, as a sequence holds it. */
@@ -53,16 +52,8 @@ export interface Branch {
 /** What a job consists of: items (replies, questions) that start from the same tokens. */
 export interface Work {
   readonly items: number;
-  /** Whose states it reuses and leaves. */
-  readonly scope: CacheScope;
-  /** A state of another process that has some of its prompt. */
-  readonly elsewhere?: StateElsewhere | undefined;
-  /** Jobs run in other processes of its model, so it is not alone. Absent: not known to. */
-  readonly besideOthers?: boolean | undefined;
-  /** Its prompt is computed after those of all other jobs. Absent: it is not. */
-  readonly background?: true | undefined;
-  /** Which sequences it leaves to sessions, and which session its own belongs to. Absent: none. */
-  readonly claims?: SequenceClaims | undefined;
+  /** Of its job: whose states it reuses and leaves, and how it goes beside other jobs. */
+  readonly terms: StateJob;
   /** No other sequence may share its decodes (a decision's result must not depend on the neighbours). */
   readonly isolated: boolean;
   /** Its items skip steps ({@link Branch.pending}). Absent: none does. */

@@ -70,7 +70,7 @@ export class Jobs {
   /** Whether a job of this scope has not ended. */
   uses(scope: CacheScope): boolean {
     const all = [...this.#started.values(), ...this.#waiting.values()];
-    return all.some(({ work }) => work.scope === scope);
+    return all.some(({ work }) => work.terms.scope === scope);
   }
 
   runs({ id }: RunningJob): boolean {
@@ -273,10 +273,10 @@ export class Jobs {
   }
 
   /** How much state of other jobs a started job may reuse. */
-  #reuse({ isolated, besideOthers }: Work): Reuse {
+  #reuse({ isolated, terms }: Work): Reuse {
     if (this.#prefixReuse === 'off') return 'none';
     if (isolated) return 'same-split';
-    const alone = this.#started.size === 1 && besideOthers !== true;
+    const alone = this.#started.size === 1 && terms.besideOthers !== true;
     return this.#prefixReuse === 'any' || !alone ? 'any' : 'same-split';
   }
 

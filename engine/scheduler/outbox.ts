@@ -21,7 +21,8 @@ export class Outbox {
   readonly #sendMs: number;
   readonly #clock: Clock;
   readonly #reports: (id: number) => boolean;
-  readonly #outputs: Output[] = [];
+  /** The list to which outputs are added. */
+  readonly outputs: Output[] = [];
   #sentAt = -Infinity;
 
   /** `reports`: whether the outputs of a job are to be sent. */
@@ -32,28 +33,23 @@ export class Outbox {
     this.#clock = clock;
   }
 
-  /** The list to which outputs are added. */
-  get outputs(): Output[] {
-    return this.#outputs;
-  }
-
   /** Whether the outputs must be sent at this time of the clock. */
   due(now: number): boolean {
-    return now - this.#sentAt >= this.#sendMs || !this.#outputs.every(canWait);
+    return now - this.#sentAt >= this.#sendMs || !this.outputs.every(canWait);
   }
 
   /** Drops the outputs of cancelled jobs, which send nothing more. */
   dropCancelled(): void {
-    const kept = this.#outputs.filter(({ id }) => this.#reports(id));
-    if (kept.length < this.#outputs.length) this.#outputs.splice(0, Infinity, ...kept);
+    const kept = this.outputs.filter(({ id }) => this.#reports(id));
+    if (kept.length < this.outputs.length) this.outputs.splice(0, Infinity, ...kept);
   }
 
   /** Sends the outputs, if there are any. */
   send(step: number, held: readonly HeldPrefix[]): void {
     this.dropCancelled();
-    if (this.#outputs.length === 0 && held.length === 0) return;
+    if (this.outputs.length === 0 && held.length === 0) return;
     this.#sentAt = this.#clock.now();
-    this.#emit(step, joined(this.#outputs.splice(0)), held);
+    this.#emit(step, joined(this.outputs.splice(0)), held);
   }
 }
 

@@ -1,10 +1,10 @@
 import type { StepPart, PartResult } from './decoder.js';
 import { PromptPlan, PromptProgress } from './prompt-plan.js';
-import type { Output, ScoreJob, ScoreQuestion, SequenceClaims } from '../protocol/jobs.js';
+import type { Output, ScoreJob, ScoreQuestion, StateJob } from '../protocol/jobs.js';
 import { tokenPrompt } from '../protocol/prompt.js';
 import type { WorkLimits } from './step-limits.js';
 import type { Branch, Work } from './job.js';
-import type { CacheKey, CacheScope, StateElsewhere } from '../protocol/cache-key.js';
+import type { CacheKey } from '../protocol/cache-key.js';
 
 /**
  * A decision request: questions about one input. The input is evaluated once; each question's tail is evaluated after
@@ -14,11 +14,7 @@ import type { CacheKey, CacheScope, StateElsewhere } from '../protocol/cache-key
  */
 export class Scoring implements Work {
   readonly items: number;
-  readonly scope: CacheScope;
-  readonly elsewhere: StateElsewhere | undefined;
-  readonly besideOthers: boolean | undefined;
-  readonly background: true | undefined;
-  readonly claims: SequenceClaims | undefined;
+  readonly terms: StateJob;
   readonly isolated: boolean;
   readonly countsEach = true;
   readonly reuse: 'any' | 'same-split';
@@ -35,11 +31,7 @@ export class Scoring implements Work {
   constructor(id: number, job: ScoreJob, limits: WorkLimits) {
     this.#key = { scope: job.scope, ...limits.origin };
     this.#ownsPrompt = limits.ownsPrompts === true;
-    this.scope = job.scope;
-    this.elsewhere = job.elsewhere;
-    this.besideOthers = job.besideOthers;
-    this.background = job.background;
-    this.claims = job.claims;
+    this.terms = job;
     this.items = job.questions.length;
     this.isolated = job.isolate;
     this.reuse = job.isolate ? 'same-split' : 'any';
@@ -92,11 +84,11 @@ class QuestionBranch implements Branch {
   readonly sequence: number;
   readonly progress: PromptProgress;
   readonly ahead = { tokens: 1, moves: false };
+  over = false;
   /** Its own copy of input and tail. */
   readonly #tokens: Uint32Array;
   readonly #labels: Uint32Array;
   readonly #answer: (logprobs: Float64Array) => Output;
-  #over = false;
 
   constructor(
     sequence: number,
@@ -112,10 +104,6 @@ class QuestionBranch implements Branch {
     this.#answer = answer;
   }
 
-  get over(): boolean {
-    return this.#over;
-  }
-
   part(count: number): StepPart {
     const { sequence, progress } = this;
     const tokens = progress.take(count);
@@ -125,7 +113,7 @@ class QuestionBranch implements Branch {
 
   accept(result: Exclude<PartResult, { kind: 'fault' }>, out: Output[]): void {
     if (result.kind !== 'scores') return;
-    this.#over = true;
+    this.over = true;
     out.push(this.#answer(result.logprobs));
   }
 

@@ -66,7 +66,8 @@ export class Sequences {
   readonly #changed = new Set<number>();
   /** Scopes that are forgotten, while jobs of theirs run. */
   readonly #forgotten = new Set<CacheScope>();
-  readonly #closed = new ClosedScopes();
+  /** Scopes of which nothing is to be kept: an account may be closed while a request of it waits. */
+  readonly closed = new ClosedScopes();
   #live = 0;
   #uses = 0;
 
@@ -115,26 +116,24 @@ export class Sequences {
 
   /**
    * Takes a free sequence and prepares it; the caller returns it with `free`. `reuse` returns how much of each
-   * sequence's state may be reused, and for -1 how much of a saved one. `intermittent`: its reply skips steps. `claims`: which sequences it leaves to
-   * sessions. `elsewhere`: a state
-   * of another process that may have more. `beside`: replies run, whose next step waits for the copies. 'full': no sequence is
-   * free; 'later': a copy does not fit before the next decode, and nothing is taken. Rejects if the decoder cannot even
-   * clear it; the sequence is then free.
+   * sequence's state may be reused, and for -1 how much of a saved one. `beside`: replies run, whose next step waits for the copies.
+   * 'full': no sequence is free; 'later': a copy does not fit before the next decode, and nothing is taken. Rejects if the decoder
+   * cannot even clear it; the sequence is then free.
    */
   async open(
     plan: PromptPlan,
     reuse: (sequence: number) => Reuse,
-    { intermittent = false, elsewhere, claims }: Pick<Work, 'intermittent' | 'elsewhere' | 'claims'> = {},
+    { intermittent = false, terms }: Partial<Pick<Work, 'intermittent' | 'terms'>> = {},
     beside = false,
   ): Promise<OpenedSequence | 'full' | 'later'> {
     const all = this.#all;
-    const kept = claims?.kept;
+    const kept = terms?.claims?.kept;
     const copyable = this.#states.copyable && this.#reusable;
     const rules = { copyable, reuse: this.#reusable ? reuse : (): Reuse => 'none', intermittent, kept };
     const free = choose(all, plan, rules);
     if (!free) return 'full';
     const held = all.map((each) => each.held);
-    const saved = this.#saved.find(plan, rules.reuse(-1), free.keep, elsewhere, held);
+    const saved = this.#saved.find(plan, rules.reuse(-1), free.keep, terms?.elsewhere, held);
     const choice = (saved && choose(all, plan, { copyable: false, reuse: () => 'none', intermittent, kept })) ?? free;
     const { sequence, source } = choice;
     const slot = this.#at(sequence);
@@ -144,7 +143,7 @@ export class Sequences {
     if (saved && beside && !this.#saved.fits(saved.entry)) return 'later';
     this.#mark(sequence, true);
     slot.intermittent = intermittent;
-    slot.session = claims?.session;
+    slot.session = terms?.claims?.session;
     try {
       if (!saved) {
         const copied = source === undefined || (await this.#copy(sequence, source));
@@ -222,12 +221,7 @@ export class Sequences {
    */
   forget(scope: CacheScope): void {
     this.#forgotten.add(scope);
-    this.#closed.close(scope);
-  }
-
-  /** Whether nothing of this scope is to be kept: the account was closed while a request of it waited. */
-  isClosed(scope: CacheScope): boolean {
-    return this.#closed.has(scope);
+    this.closed.close(scope);
   }
 
   /**

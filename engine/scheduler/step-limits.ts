@@ -2,24 +2,16 @@ import type { KeepLimits } from './saved-states.js';
 import type { CacheOrigin } from '../protocol/cache-key.js';
 import { DIGEST_BYTES, IMAGE_IDS, promptLength, type PromptSegment } from '../protocol/prompt.js';
 import type { GenerateJob, ScoreJob } from '../protocol/jobs.js';
-import type { PrefixReuse, Speculation } from '../protocol/setup.js';
+import type { EngineSetup } from '../protocol/setup.js';
+
+type FromSetup = 'seats' | 'contextPerSeat' | 'prefillShare' | 'prefixReuse' | 'speculation' | 'prefillAhead';
 
 /** What a step loop is made with. */
-export interface StepLimits extends KeepLimits {
-  readonly seats: number;
-  /** Tokens, prompt and completion, that one sequence can hold. */
-  readonly contextPerSeat: number;
+export interface StepLimits extends KeepLimits, Pick<EngineSetup, FromSetup> {
   /** Where prompts are split, and the most prompt tokens in one decode. */
   readonly prefillTokensPerStep: number;
-  /** On a CPU: time for prompts beside running replies, in percent of what their next tokens take. */
-  readonly prefillShare: number;
   /** On a GPU: the time that a round with replies is to take, ms, in place of {@link prefillShare}. Absent: on a CPU. */
   readonly stepMs?: number;
-  readonly prefixReuse: PrefixReuse;
-  /** Absent: off. */
-  readonly speculation?: Speculation;
-  /** While nothing runs, evaluate what the next prompts of conversations will begin with. Absent: false. */
-  readonly prefillAhead?: boolean;
   /** The loop owns the prompts' memory: it is overwritten with zeros when their job ends. Absent: false. */
   readonly ownsPrompts?: boolean;
   /** What the sequences' states are made with. */

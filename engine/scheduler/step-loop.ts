@@ -156,7 +156,7 @@ export class StepLoop {
     this.#prefillAhead.stop();
     this.#jobs.add({ id, seats, limit: seats, work });
     this.#refillWait.arrived(seats);
-    if (this.#sequences.isClosed(work.scope)) void this.forget(work.scope);
+    if (this.#sequences.closed.has(work.terms.scope)) void this.forget(work.terms.scope);
     this.#halt();
     this.#running ??= this.#run();
   }
@@ -276,21 +276,17 @@ async function burst(live: () => number): Promise<void> {
  * for their grammars' masks, its prompts for images' embeddings.
  */
 class PendingWait {
-  #interrupted = false;
+  /** A call from outside since the round began. */
+  interrupted = false;
   #wake: () => void = () => undefined;
 
-  /** A call from outside since the round began. */
-  get interrupted(): boolean {
-    return this.#interrupted;
-  }
-
   nextRound(): void {
-    this.#interrupted = false;
+    this.interrupted = false;
   }
 
   /** A call from outside, which ends the wait. */
   interrupt(): void {
-    this.#interrupted = true;
+    this.interrupted = true;
     this.#wake();
   }
 
@@ -300,7 +296,7 @@ class PendingWait {
    */
   async forOne(running: readonly RunningItem[], waits: () => void): Promise<void> {
     const pending = running.flatMap(({ branch }) => branch.pending ?? branch.awaitsImage ?? []);
-    if (pending.length === 0 || this.#interrupted) return;
+    if (pending.length === 0 || this.interrupted) return;
     waits();
     await new Promise<void>((resolve) => {
       this.#wake = resolve;
@@ -315,10 +311,12 @@ class PendingWait {
  * asked to, and while jobs of a forgotten scope run.
  */
 class Upkeep {
+  /** Whether it is to run in the next round. */
+  due = false;
+  /** Whether a prefill ahead of the next request has to end, so that the states are dropped at once. */
+  urgent = false;
   readonly #sequences: Sequences;
   readonly #jobs: Jobs;
-  #due = false;
-  #urgent = false;
   /** Called at its end. */
   readonly #dropped: (() => void)[] = [];
 
@@ -327,30 +325,20 @@ class Upkeep {
     this.#jobs = jobs;
   }
 
-  /** Whether it is to run in the next round. */
-  get due(): boolean {
-    return this.#due;
-  }
-
-  /** Whether a prefill ahead of the next request has to end, so that the states are dropped at once. */
-  get urgent(): boolean {
-    return this.#urgent;
-  }
-
   /** Settles when all that was to be dropped is dropped; never, if the loop is closed before. */
   request(urgent: boolean): Promise<void> {
-    this.#due = true;
-    this.#urgent ||= urgent;
+    this.due = true;
+    this.urgent ||= urgent;
     return new Promise((resolve) => this.#dropped.push(resolve));
   }
 
   /** Once a round, between decodes. */
   async round(): Promise<void> {
-    if (!this.#due) return;
-    this.#due = this.#urgent = false;
+    if (!this.due) return;
+    this.due = this.urgent = false;
     const dropped = this.#dropped.splice(0);
     if (await this.#sequences.tidy((scope) => this.#jobs.uses(scope))) {
-      this.#due = true;
+      this.due = true;
       this.#dropped.unshift(...dropped);
     } else for (const each of dropped) each();
   }
