@@ -110,8 +110,8 @@ export interface Adapter {
    */
   reply(job: GenerateJob, choice: number, name: string): ServerRequest;
   reader(promptTokens: number): StreamReader;
-  /** The longest line that a reply of at most so many tokens needs, bytes. */
-  longestLine(maxTokens: number): number;
+  /** What a line of a reply may need beside `MAX_LINE_BYTES` for each token that the reply may have, bytes. Absent: nothing. */
+  readonly lineTokenBytes?: number;
   /** Never rejects. */
   score(job: ScoreJob, question: number, signal: AbortSignal): Promise<Scores>;
   /** Undefined if it did not answer. */

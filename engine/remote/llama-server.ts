@@ -15,7 +15,6 @@ import {
   type StreamReader,
   type StreamEvent,
 } from './adapter.js';
-import { MAX_LINE_BYTES } from './event-stream.js';
 import { readLoad, type LoadMetrics } from './load-watch.js';
 import {
   countOf,
@@ -126,10 +125,6 @@ export class LlamaServer implements Adapter {
       ...grammarFields(job),
     };
     return { path: '/completion', body };
-  }
-
-  longestLine(): number {
-    return MAX_LINE_BYTES;
   }
 
   reader(promptTokens: number): StreamReader {

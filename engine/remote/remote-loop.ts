@@ -97,9 +97,10 @@ export class RemoteLoop {
 
   /** Closes its connections. `cancelled` follows once the server computes nothing of it. */
   cancel(id: number): void {
-    const job = this.#jobs.get(id);
+    const job = this.#jobs.byId.get(id);
     if (!job) return;
-    this.#jobs.cancel(job);
+    // The sidecar takes its seats back with `cancelled`.
+    this.#jobs.byId.delete(id);
     this.#closeAll(job);
     job.whenGone(() => this.#reports.push([{ id, kind: 'cancelled' }]));
     this.#pump();
@@ -107,13 +108,13 @@ export class RemoteLoop {
 
   /** Sets how many tokens each reply of a job may have. */
   limit(id: number, limit: ReplyLimit): void {
-    const job = this.#jobs.get(id);
+    const job = this.#jobs.byId.get(id);
     job?.work.limit?.(limit);
     for (const flight of [...(job?.flights.keys() ?? [])]) flight.limit?.(limit);
   }
 
   reduceSeats(id: number): void {
-    this.#jobs.get(id)?.reduceSeats();
+    this.#jobs.byId.get(id)?.reduceSeats();
     this.#pump();
   }
 
@@ -123,14 +124,14 @@ export class RemoteLoop {
   }
 
   #add(job: RemoteJob<FlightWork>): void {
-    this.#jobs.add(job);
+    this.#jobs.byId.set(job.id, job);
     this.#pump();
   }
 
   /** Sends what there is room for, in the order of arrival: a long request is not passed by shorter ones. */
   #pump(): void {
     let blocked = false;
-    for (const job of this.#jobs.values()) {
+    for (const job of this.#jobs.byId.values()) {
       for (let item = job.next; item !== undefined && !blocked; item = job.next) {
         if (this.live >= this.#limit.value) break;
         const tokens = job.work.tokens(item);
@@ -206,7 +207,7 @@ export class RemoteLoop {
    * next reading of the server's metrics.
    */
   #refused(job: RemoteJob<FlightWork>, item: number): void {
-    if (!this.#jobs.has(job)) return;
+    if (!this.#jobs.byId.has(job.id)) return;
     if (!job.started && job.flights.size === 0) {
       this.#jobs.end(job, { id: job.id, kind: 'returned' });
       this.#pump();
@@ -298,6 +299,8 @@ function questions(id: number, job: ScoreJob, adapter: Adapter): FlightWork {
 /** One question of a decision. */
 class ScoreFlight implements Flight {
   readonly name: string;
+  /** Not known before its answer. */
+  readonly begun = false;
   readonly #events: FlightEvents;
   readonly #closing = new AbortController();
 
@@ -318,11 +321,6 @@ class ScoreFlight implements Flight {
         events.done();
       }
     });
-  }
-
-  /** Not known before its answer. */
-  get begun(): boolean {
-    return false;
   }
 
   close(): void {
@@ -376,52 +374,31 @@ class Reports {
  * which of their seats are free.
  */
 class RemoteJobs<W extends RemoteWork> {
+  readonly byId = new Map<number, RemoteJob<W>>();
   readonly #reports: Pick<Reports, 'push'>;
-  readonly #jobs = new Map<number, RemoteJob<W>>();
 
   constructor(reports: Pick<Reports, 'push'>) {
     this.#reports = reports;
   }
 
-  get(id: number): RemoteJob<W> | undefined {
-    return this.#jobs.get(id);
-  }
-
-  values(): Iterable<RemoteJob<W>> {
-    return this.#jobs.values();
-  }
-
-  has({ id }: RemoteJob<W>): boolean {
-    return this.#jobs.has(id);
-  }
-
-  add(job: RemoteJob<W>): void {
-    this.#jobs.set(job.id, job);
-  }
-
   /** Ends it with these outputs, with the last of which the sidecar takes its seats back. False: it had ended before. */
   end(job: RemoteJob<W>, ...outputs: readonly Output[]): boolean {
-    if (!this.#jobs.delete(job.id)) return false;
+    if (!this.byId.delete(job.id)) return false;
     job.leased = false;
     this.#reports.push(outputs);
     return true;
   }
 
-  /** The sidecar takes its seats back with `cancelled`, once the server computes nothing of it. */
-  cancel({ id }: RemoteJob<W>): void {
-    this.#jobs.delete(id);
-  }
-
   /** Frees the seats that it does not need any more, if it has not ended. */
   freeSpare(job: RemoteJob<W>): void {
-    if (!this.has(job)) return;
+    if (!this.byId.has(job.id)) return;
     for (let n = job.releaseSpare(); n > 0; n--) this.#reports.push([{ id: job.id, kind: 'seatFreed' }]);
   }
 
   /** Their seats, without those of requests that were closed. */
   get seats(): number {
     let seats = 0;
-    for (const job of this.#jobs.values()) seats += job.seats - job.leaving;
+    for (const job of this.byId.values()) seats += job.seats - job.leaving;
     return seats;
   }
 }

@@ -6,7 +6,7 @@ import { Reply } from '../scheduler/reply.js';
 import type { ModelTokens } from '../scheduler/job.js';
 import { hasPlainStops, type Adapter, type StreamEvent, type StreamReader } from './adapter.js';
 import { isBusy } from './server-answers.js';
-import { EventStream, type Frame } from './event-stream.js';
+import { EventStream, MAX_LINE_BYTES, type Frame } from './event-stream.js';
 import type { Flight, FlightEvents } from './flights.js';
 import type { OpenStream, ServerClient, StreamEnd } from './server-client.js';
 
@@ -67,7 +67,7 @@ export class ReplyFlight implements Flight {
     this.#reply = new Reply(id, choice, job, tokens, { sampler: () => ELSEWHERE });
     this.#promptTokens = promptLength(job.prompt);
     this.#maxTokens = job.maxTokens;
-    this.#frames = new EventStream(adapter.longestLine(job.maxTokens));
+    this.#frames = new EventStream(MAX_LINE_BYTES + (adapter.lineTokenBytes ?? 0) * job.maxTokens);
     this.#reader = adapter.reader(this.#promptTokens);
     this.#endsItself = job.stops.length === 0 || (adapter.takesStops && hasPlainStops(job));
     const { path, body } = adapter.reply(job, choice, name);

@@ -14,7 +14,6 @@ import {
   type StreamReader,
   type StreamEvent,
 } from './adapter.js';
-import { MAX_LINE_BYTES } from './event-stream.js';
 import {
   countOf,
   fieldsOf,
@@ -28,9 +27,6 @@ import {
 } from './server-answers.js';
 import { readLoad, type LoadMetrics } from './load-watch.js';
 
-/** Each frame repeats all tokens so far, with their text: some ten times the bytes of a usual token and its id. */
-const TOKEN_BYTES = 64;
-
 const LOAD: LoadMetrics = {
   prefix: 'sglang',
   running: 'num_running_reqs',
@@ -43,6 +39,8 @@ export class Sglang implements Adapter {
   readonly takesStops = true;
   readonly countLags = true;
   readonly mostUnseen = 1;
+  /** Each frame repeats all tokens so far, with their text: some ten times the bytes of a usual token and its id. */
+  readonly lineTokenBytes = 64;
   readonly #parts: AdapterParts;
   #model = '';
 
@@ -98,10 +96,6 @@ export class Sglang implements Adapter {
       },
     };
     return { path: '/generate', body };
-  }
-
-  longestLine(maxTokens: number): number {
-    return MAX_LINE_BYTES + maxTokens * TOKEN_BYTES;
   }
 
   reader(promptTokens: number): StreamReader {

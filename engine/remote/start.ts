@@ -28,10 +28,7 @@ const CHANGE_MS = 5000;
 /** Slots of a llama-server that was started without -np. Their KV memory is then shared. */
 const DEFAULT_SLOTS = 4;
 
-export interface StartedServer {
-  readonly client: ServerClient;
-  readonly adapter: Adapter;
-  readonly file: TokenFile;
+export interface StartedServer extends Omit<RemoteParts, 'prompts'> {
   readonly server: ServerFacts;
   readonly facts: EngineFacts;
 }

@@ -15,7 +15,6 @@ import {
   type StreamReader,
   type StreamEvent,
 } from './adapter.js';
-import { MAX_LINE_BYTES } from './event-stream.js';
 import {
   countOf,
   fieldsOf,
@@ -95,12 +94,8 @@ export class Vllm implements Adapter {
     return { path: '/v1/completions', body };
   }
 
-  longestLine(): number {
-    return MAX_LINE_BYTES;
-  }
-
   reader(promptTokens: number): StreamReader {
-    return new VllmStream(promptTokens);
+    return { read: (frame) => eventsOf(frame, promptTokens) };
   }
 
   async score(job: ScoreJob, question: number, signal: AbortSignal): Promise<Scores> {
@@ -151,33 +146,25 @@ export class Vllm implements Adapter {
   }
 }
 
-/** Frames of vLLM's `/v1/completions`: an error frame or an abort may be followed by `[DONE]`, so that proves nothing. */
-class VllmStream implements StreamReader {
-  readonly #promptTokens: number;
+/** A frame of vLLM's `/v1/completions`: an error frame or an abort may be followed by `[DONE]`, so that proves nothing. */
+function eventsOf(frame: unknown, promptTokens: number): readonly StreamEvent[] {
+  const fields = fieldsOf(frame);
+  if ('error' in fields) return [{ kind: 'error', why: 'the server reports an error' }];
+  const choices = fields['choices'];
+  if (!Array.isArray(choices)) return [{ kind: 'error', why: 'an unknown frame' }];
+  if (choices.length > 0) return choiceEvents(choices[0]);
+  const { usage } = fields;
+  return usage === undefined || usage === null ? [] : [usageEvent(usage, promptTokens)];
+}
 
-  constructor(promptTokens: number) {
-    this.#promptTokens = promptTokens;
-  }
-
-  read(frame: unknown): readonly StreamEvent[] {
-    const fields = fieldsOf(frame);
-    if ('error' in fields) return [{ kind: 'error', why: 'the server reports an error' }];
-    const choices = fields['choices'];
-    if (!Array.isArray(choices)) return [{ kind: 'error', why: 'an unknown frame' }];
-    const events = choices.length === 0 ? [] : choiceEvents(choices[0]);
-    const { usage } = fields;
-    return usage === undefined || usage === null || choices.length > 0 ? events : [...events, this.#usage(usage)];
-  }
-
-  #usage(usage: unknown): StreamEvent {
-    const { prompt_tokens, completion_tokens, prompt_tokens_details } = fieldsOf(usage);
-    const prompt = countOf(prompt_tokens);
-    const completion = countOf(completion_tokens);
-    const cached = countOf(fieldsOf(prompt_tokens_details)['cached_tokens']);
-    if (prompt === undefined || completion === undefined) return { kind: 'error', why: 'an end without usage' };
-    if (prompt !== this.#promptTokens) return { kind: 'error', why: 'another number of prompt tokens' };
-    return { kind: 'usage', prompt, completion, ...(cached !== undefined && { cached }) };
-  }
+function usageEvent(usage: unknown, promptTokens: number): StreamEvent {
+  const { prompt_tokens, completion_tokens, prompt_tokens_details } = fieldsOf(usage);
+  const prompt = countOf(prompt_tokens);
+  const completion = countOf(completion_tokens);
+  const cached = countOf(fieldsOf(prompt_tokens_details)['cached_tokens']);
+  if (prompt === undefined || completion === undefined) return { kind: 'error', why: 'an end without usage' };
+  if (prompt !== promptTokens) return { kind: 'error', why: 'another number of prompt tokens' };
+  return { kind: 'usage', prompt, completion, ...(cached !== undefined && { cached }) };
 }
 
 function choiceEvents(choice: unknown): StreamEvent[] {
