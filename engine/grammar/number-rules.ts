@@ -40,38 +40,22 @@ export function numberRules(
   if (step.factor > 0 && !mayTake(stepsOf(step, digits))) return undefined;
   const alternatives: Alternative[] = [];
   const free: Tails = new Map();
-  if (high === undefined || high > 0 || (high === 0 && !range.belowMost)) {
-    const positive = low !== undefined && low >= 0;
-    const rule = magnitudes(
-      {
-        least: positive ? decimalOf(low) : ZERO,
-        aboveLeast: positive && range.aboveLeast,
-        ...(high !== undefined && { most: decimalOf(high) }),
-        belowMost: range.belowMost,
-      },
-      whole,
-      step,
-      newRule,
-      free,
-    );
-    if (rule !== undefined) alternatives.push([rule]);
-  }
-  if (low === undefined || low < 0) {
-    const negative = high !== undefined && high <= 0;
-    const rule = magnitudes(
-      {
-        least: negative ? decimalOf(high) : ZERO,
-        aboveLeast: negative && range.belowMost,
-        ...(low !== undefined && { most: decimalOf(low) }),
-        belowMost: range.aboveLeast,
-      },
-      whole,
-      step,
-      newRule,
-      free,
-    );
-    if (rule !== undefined) alternatives.push(['"-"', rule]);
-  }
+  /** Adds the numbers of one sign, between the bounds that have it: undefined, that nearer to 0 is 0. */
+  const add = (sign: readonly Item[], near: Bound, far: Bound, outside: Record<'near' | 'far', boolean>): void => {
+    const bounds = {
+      least: near === undefined ? ZERO : decimalOf(near),
+      aboveLeast: near !== undefined && outside.near,
+      ...(far !== undefined && { most: decimalOf(far) }),
+      belowMost: outside.far,
+    };
+    const rule = magnitudes(bounds, whole, step, newRule, free);
+    if (rule !== undefined) alternatives.push([...sign, rule]);
+  };
+  const { aboveLeast, belowMost } = range;
+  if (high === undefined || high > 0 || (high === 0 && !belowMost))
+    add([], low !== undefined && low >= 0 ? low : undefined, high, { near: aboveLeast, far: belowMost });
+  if (low === undefined || low < 0)
+    add(['"-"'], high !== undefined && high <= 0 ? high : undefined, low, { near: belowMost, far: aboveLeast });
   return alternatives;
 }
 
@@ -226,6 +210,8 @@ export function floor({ whole }: Decimal): Decimal {
 export function next({ whole }: Decimal, by: 1n | -1n): Decimal {
   return { whole: (BigInt(whole) + by).toString(), fraction: '' };
 }
+
+type Bound = number | undefined;
 
 /** Makes a rule and returns its name. */
 export type NewRule = (alternatives: readonly Alternative[]) => string;

@@ -210,34 +210,26 @@ const MAKING_TEXT: ReadonlySet<string> = new Set(['*', '%']);
 /** Longest text that is made by repeating one. */
 const MAX_REPEATED = 100_000;
 
+const OPERATIONS = new Map<string, (left: Value, right: Value) => Value | undefined>([
+  ['==', (left, right) => toValue(equal(left, right))],
+  ['!=', (left, right) => toValue(!equal(left, right))],
+  ['in', (left, right) => toValue(contains(right, left))],
+  ['not in', (left, right) => toValue(!contains(right, left))],
+  ['<', (left, right) => ordered(left, right, (order) => order < 0)],
+  ['<=', (left, right) => ordered(left, right, (order) => order <= 0)],
+  ['>', (left, right) => ordered(left, right, (order) => order > 0)],
+  ['>=', (left, right) => ordered(left, right, (order) => order >= 0)],
+  ['+', added],
+  ['*', (left, right) => repeated(left, right) ?? repeated(right, left)],
+  ['%', (left, right) => (left.type === 'StringValue' ? formatted(left, right) : remainder(left, right))],
+]);
+
 /** What an operator makes of two values; undefined if it is as the library has it. */
 function ownOperation(operator: string, left: Value, right: Value): Value | undefined {
-  switch (operator) {
-    case '==':
-    case '!=':
-      return toValue(equal(left, right) === (operator === '=='));
-    case 'in':
-    case 'not in':
-      return toValue(contains(right, left) === (operator === 'in'));
-    case '<':
-      return ordered(left, right, (order) => order < 0);
-    case '<=':
-      return ordered(left, right, (order) => order <= 0);
-    case '>':
-      return ordered(left, right, (order) => order > 0);
-    case '>=':
-      return ordered(left, right, (order) => order >= 0);
-    case '+':
-      return added(left, right);
-    case '*':
-      return repeated(left, right) ?? repeated(right, left);
-    case '%':
-      return left.type === 'StringValue' ? formatted(left, right) : remainder(left, right);
-    default: {
-      const holds = testOperation(operator, left, right);
-      return holds === undefined ? undefined : toValue(holds);
-    }
-  }
+  const operation = OPERATIONS.get(operator);
+  if (operation) return operation(left, right);
+  const holds = testOperation(operator, left, right);
+  return holds === undefined ? undefined : toValue(holds);
 }
 
 /** The parser takes `a < b < c` for `(a < b) < c`, so what is true or false has no order here. */
