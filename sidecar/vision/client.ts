@@ -4,6 +4,7 @@
  * Sizes that were asked for are `unavailable`; if it was encoding nothing, the first of them is `failed`: it may have caused the end.
  */
 import { randomBytes } from 'node:crypto';
+import type { ChildProcess } from '../lib/child-process.js';
 import type { Backoff, Clock } from '../lib/clock.js';
 import { FairShare, type Item } from '../lib/fair-share.js';
 import { LoadEstimate } from '../lib/load-estimate.js';
@@ -80,7 +81,9 @@ export interface VisionClientOptions {
   readonly fork?: (setup: VisionSetup, clock: Clock, events: VisionProcessEvents) => VisionChild;
 }
 
-type VisionChild = Pick<VisionProcess, 'send' | 'kill' | 'close' | 'pid' | 'exited'>;
+interface VisionChild extends Pick<VisionProcess, 'send'> {
+  readonly child: Pick<ChildProcess, 'kill' | 'close' | 'pid' | 'exited'>;
+}
 
 interface LayoutQuery {
   readonly id: number;
@@ -161,7 +164,7 @@ export class VisionClient {
     this.#started = true;
     this.#state = 'lost';
     this.#cancelStart();
-    void this.#process?.close();
+    void this.#process?.child.close();
     this.#settleRunning({ kind: 'failed' });
     this.#failWaiting();
   }
@@ -177,7 +180,7 @@ export class VisionClient {
     if (this.#layouts.size >= MAX_LAYOUTS) this.#layouts.clear();
     const id = this.#nextId++;
     const asked = new Promise<Layout>((settle) => {
-      const unwatch = this.#options.clock.after(LAYOUT_MS, () => process.kill('hang'));
+      const unwatch = this.#options.clock.after(LAYOUT_MS, () => process.child.kill({ reason: 'hang' }));
       this.#queries.push({ id, settle, size, unwatch });
     });
     this.#layouts.set(key, asked);
@@ -216,30 +219,20 @@ export class VisionClient {
     if (!item) return;
     const id = this.#nextId++;
     const { clock } = this.#options;
-    const unwatch = clock.after(ENCODE_MS, () => process.kill('hang'));
+    const unwatch = clock.after(ENCODE_MS, () => process.child.kill({ reason: 'hang' }));
     this.#running = { id, item, since: clock.now(), unwatch };
     process.send({ kind: 'encode', id, task: item.task.task });
   }
 
   #received(message: VisionMessage): void {
-    switch (message.kind) {
-      case 'ready':
-        this.#ready(message.facts);
-        return;
-      case 'unable':
-        this.#unable(message);
-        return;
-      case 'layout':
-        this.#settleLayout(message.id, { kind: 'layout', parts: message.parts });
-        return;
-      case 'encoded':
-        this.#encoded(message.id, { kind: 'encoded', embeddings: message.embeddings });
-        return;
-      case 'refused':
-        this.#settleLayout(message.id, { kind: 'failed' });
-        this.#encoded(message.id, { kind: message.why });
-        return;
-      case 'heartbeat':
+    const { kind } = message;
+    if (kind === 'ready') this.#ready(message.facts);
+    else if (kind === 'unable') this.#unable(message);
+    else if (kind === 'layout') this.#settleLayout(message.id, { kind, parts: message.parts });
+    else if (kind === 'encoded') this.#encoded(message.id, { kind, embeddings: message.embeddings });
+    else if (kind === 'refused') {
+      this.#settleLayout(message.id, { kind: 'failed' });
+      this.#encoded(message.id, { kind: message.why });
     }
   }
 
@@ -250,7 +243,7 @@ export class VisionClient {
     this.#facts = facts;
     this.#state = 'ready';
     this.#estimate.ready(this.#options.clock.now());
-    const { pid } = this.#process ?? {};
+    const { pid } = this.#process?.child ?? {};
     log.info('vision ready', { model, ...(pid !== undefined && { pid }) });
     const { filtered, bounded } = facts.confinement;
     if (!filtered || !bounded) log.warn('vision is not confined', { model });
@@ -313,7 +306,7 @@ export class VisionClient {
     const reason = this.#problem === undefined ? why : `unable: ${this.#problem}`;
     log.error('vision lost', { model, reason, retryAfterMs: Math.round(waitMs) });
     // Only when its memory is free again.
-    this.#cancelStart = clock.after(waitMs, () => void process?.exited.then(() => this.#fork()));
+    this.#cancelStart = clock.after(waitMs, () => void process?.child.exited.then(() => this.#fork()));
   }
 
   /** What waits fails. */

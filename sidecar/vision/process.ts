@@ -16,7 +16,6 @@ import {
   isCount,
   isFields,
   isPositive,
-  type EndReason,
   type Fields,
 } from '../lib/child-process.js';
 import type { Clock } from '../lib/clock.js';
@@ -35,8 +34,10 @@ const POOL_THREADS = '2';
 /** CUDA loads all of its code before the process is confined, not at each first use. */
 const ON_GPU = { CUDA_MODULE_LOADING: 'EAGER' } as const;
 
+const KNOWN_ENDS = ['hang', 'protocol', 'start-timeout', 'unstartable'] as const;
+
 /** `died`: it exited or was killed from outside. */
-export type VisionEnd = 'died' | 'hang' | 'protocol' | 'start-timeout' | 'unstartable';
+export type VisionEnd = (typeof KNOWN_ENDS)[number] | 'died';
 
 type WithoutVersion<M> = M extends { v: number } ? Omit<M, 'v'> : never;
 export type VisionMessage = WithoutVersion<FromVision>;
@@ -49,8 +50,8 @@ export interface VisionProcessEvents {
 }
 
 export class VisionProcess {
+  readonly child: ChildProcess;
   readonly #events: VisionProcessEvents;
-  readonly #process: ChildProcess;
   /** It has answered `start`. */
   #answered = false;
 
@@ -58,7 +59,7 @@ export class VisionProcess {
     this.#events = events;
     const { cores, device } = setup;
     const onGpu = device === undefined ? {} : { ...ON_GPU, ...deviceEnvironment([device], childEnvironment()) };
-    this.#process = new ChildProcess(
+    this.child = new ChildProcess(
       {
         entry,
         environment: confinedEnvironment({ UV_THREADPOOL_SIZE: POOL_THREADS, ...onGpu }),
@@ -67,37 +68,22 @@ export class VisionProcess {
         watch: { hangMs: SILENCE_MS, hasWork: () => false },
         ...(cores !== undefined && { cores }),
       },
-      { message: (raw) => this.#received(raw), ended: ({ reason }) => events.ended(wordFor(reason)) },
+      {
+        message: (raw) => this.#received(raw),
+        ended: ({ reason }) => events.ended(KNOWN_ENDS.find((known) => known === reason) ?? 'died'),
+      },
     );
     this.send({ kind: 'start', setup });
   }
 
-  get pid(): number | undefined {
-    return this.#process.pid;
-  }
-
-  /** Settles when it has exited. Never rejects. */
-  get exited(): Promise<void> {
-    return this.#process.exited;
-  }
-
   /** Never throws; a request to a process that ends is lost, and `ended` follows. */
   send(request: VisionRequest): void {
-    this.#process.send({ v: VISION_VERSION, ...request });
-  }
-
-  kill(reason: 'hang' | 'protocol'): void {
-    this.#process.kill({ reason });
-  }
-
-  /** Kills it without a report. Settles when it has exited, or after a bounded time. */
-  close(): Promise<void> {
-    return this.#process.close();
+    this.child.send({ v: VISION_VERSION, ...request });
   }
 
   #received(raw: unknown): void {
     const message = readVisionMessage(raw);
-    if (!message || !this.#expects(message)) this.kill('protocol');
+    if (!message || !this.#expects(message)) this.child.kill({ reason: 'protocol' });
     else if (message.kind !== 'heartbeat') this.#events.message(message);
   }
 
@@ -109,20 +95,8 @@ export class VisionProcess {
     if (kind === 'heartbeat') return true;
     const answered = this.#answered;
     this.#answered = true;
-    this.#process.started();
+    this.child.started();
     return (kind === 'ready' || kind === 'unable') !== answered;
-  }
-}
-
-function wordFor(reason: EndReason): VisionEnd {
-  switch (reason) {
-    case 'hang':
-    case 'protocol':
-    case 'start-timeout':
-    case 'unstartable':
-      return reason;
-    default:
-      return 'died';
   }
 }
 
@@ -136,17 +110,17 @@ export type Probed =
 export function probeVision(setup: VisionSetup, clock: Clock, entry?: string): Promise<Probed> {
   return new Promise((resolve) => {
     const end = async (probed: Probed): Promise<void> => {
-      await process.close();
+      await child.close();
       resolve(probed);
     };
     const events: VisionProcessEvents = {
       message: (message) => {
-        if (message.kind === 'ready') void end({ ...message, bytes: residentBytes(process.pid) });
+        if (message.kind === 'ready') void end({ ...message, bytes: residentBytes(child.pid) });
         else if (message.kind === 'unable') void end(message);
       },
       ended: (why) => void end({ kind: 'unable', reason: `its process ended: ${why}` }),
     };
-    const process = new VisionProcess(setup, clock, events, entry);
+    const { child } = new VisionProcess(setup, clock, events, entry);
   });
 }
 

@@ -29,8 +29,12 @@ const task = (of: number): EncodeTask => ({
 
 /** A process that the test controls. */
 class FakeProcess {
-  readonly pid = 1;
-  readonly exited: Promise<void>;
+  readonly child: {
+    pid: number;
+    exited: Promise<void>;
+    kill: (end: { reason: string }) => void;
+    close: () => Promise<void>;
+  };
   exit: () => void = () => undefined;
   readonly sent: VisionRequest[] = [];
   readonly #events: VisionProcessEvents;
@@ -40,15 +44,23 @@ class FakeProcess {
 
   constructor(events: VisionProcessEvents) {
     this.#events = events;
-    this.exited = new Promise((resolve) => (this.exit = resolve));
+    const exited = new Promise<void>((resolve) => (this.exit = resolve));
+    this.child = {
+      pid: 1,
+      exited,
+      kill: ({ reason }) => {
+        if (!this.gone) this.end(reason as VisionEnd);
+      },
+      close: () => {
+        this.gone = true;
+        this.exit();
+        return exited;
+      },
+    };
   }
 
   send(message: VisionRequest): void {
     this.sent.push(message);
-  }
-
-  kill(why: VisionEnd): void {
-    if (!this.gone) this.end(why);
   }
 
   /** Its end is reported, and it has exited. */
@@ -56,12 +68,6 @@ class FakeProcess {
     this.gone = true;
     this.#events.ended(why);
     if (!this.isStuck) this.exit();
-  }
-
-  close(): Promise<void> {
-    this.gone = true;
-    this.exit();
-    return this.exited;
   }
 
   says(answer: VisionMessage): void {

@@ -56,7 +56,7 @@ class Subject {
       ended: (why: VisionEnd) => ended.resolve(why),
     };
     this.process = new VisionProcess(setup, this.clock, events, entry);
-    t.teardown(() => this.process.close());
+    t.teardown(() => this.process.child.close());
   }
 }
 
@@ -190,7 +190,7 @@ t.test('its environment and its descriptors have nothing of the sidecar’s', as
   t.teardown(() => delete process.env['RA_SECRET_TOKEN']);
   const subject = new Subject(t, {}, { device: 'GPU-1' });
   await subject.first;
-  const { pid } = subject.process;
+  const { pid } = subject.process.child;
   const names = readFileSync(`/proc/${pid}/environ`, 'utf8')
     .split('\0')
     .filter(Boolean)
