@@ -44,7 +44,8 @@ export class BatchSampler implements Sampler {
   readonly #picks: Picks;
   readonly #constraint: GrammarConstraint;
   readonly #picker: AddonPicker;
-  readonly #free: Choice;
+  /** How each of its tokens is chosen while it is {@link free}. */
+  readonly freely: Choice;
   /** The text that its next tokens are drafted from; undefined if nothing is drafted. */
   readonly drafts: AddonDrafts | undefined;
   /** What finding out under what the next token is picked took, ms. */
@@ -65,7 +66,7 @@ export class BatchSampler implements Sampler {
       topK,
       minP,
     );
-    this.#free = { kind: 'free', picker: this.#picker };
+    this.freely = { kind: 'free', picker: this.#picker };
     this.drafts = draftFrom && new picks.addon.RaDrafts(draftFrom, draftFrom.length + maxTokens);
   }
 
@@ -74,14 +75,9 @@ export class BatchSampler implements Sampler {
     return this.#constraint.free;
   }
 
-  /** How each of its tokens is chosen while it is {@link free}. */
-  get freely(): Choice {
-    return this.#free;
-  }
-
   /** How its next token is to be chosen. Changes nothing: a step may be repeated. Never rejects. */
   async choice(): Promise<Choice> {
-    if (this.free) return this.#free;
+    if (this.free) return this.freely;
     const from = performance.now();
     try {
       this.#constraint.check();

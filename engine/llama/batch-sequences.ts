@@ -1,5 +1,5 @@
 import type { AddonCheckpoint, AddonContext, EngineAddon, Internals } from './addon.js';
-import { type StateCopies, StateInFile } from './state-file.js';
+import { type SequenceExtent, type StateCopies, StateInFile } from './state-file.js';
 import { NOT_NUMBERS } from './batch-sampler.js';
 import type {
   Checkpoint,
@@ -238,12 +238,6 @@ export class BatchSequences implements SequenceStates {
     const whole = from === 0 || this.#context.getSequenceKvCacheMinPosition(sequence) <= 0;
     return whole && this.#context.removeTokenCellsFromSequence(sequence, from, to);
   }
-}
-
-/** Tokens of a sequence, and its last position. */
-interface SequenceExtent {
-  readonly length: number;
-  readonly last: number;
 }
 
 /**

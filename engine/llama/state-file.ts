@@ -7,7 +7,7 @@ import type { OpenedState, StateNotes, WholeState } from '../scheduler/decoder.j
 import { EngineFault } from '../scheduler/faults.js';
 
 /** Tokens of a sequence, and the last of llama.cpp's positions. */
-interface SequenceExtent {
+export interface SequenceExtent {
   readonly length: number;
   readonly last: number;
 }

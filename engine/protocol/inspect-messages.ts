@@ -159,6 +159,7 @@ export interface Fit {
   readonly repacked: number;
   /** KV memory of one seat of the configured length. */
   readonly perSeat: number;
+  /** Buffers for one step. */
   readonly compute: number;
   /** For saved states, where past state cannot be truncated; absent: none. */
   readonly checkpoints?: number;

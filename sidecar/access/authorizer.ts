@@ -27,16 +27,18 @@ import {
 import { closed } from '../contracts/common-schema.js';
 import { compile } from '../contracts/validator.js';
 import { AUTHORIZER_ANSWER_CODE } from '../contracts/written-code.js';
-import { KEY_ROUTES, type KeyRoute } from '../contracts/requests.js';
+import { KEY_ROUTES } from '../contracts/requests.js';
 import type { ErrorCode } from '../domain/errors.js';
+import { CLASS_WEIGHTS, SERVICE_CLASSES, SERVICE_TIERS } from '../domain/service-class.js';
 import {
-  CLASS_WEIGHTS,
-  SERVICE_CLASSES,
-  SERVICE_TIERS,
-  type ServiceClass,
-  type ServiceTier,
-} from '../domain/service-class.js';
-import { hashKey, limitsOf, limitsSchema, oneWay, tokenLimitFields, type StoredLimits } from './key-file.js';
+  hashKey,
+  limitsOf,
+  limitsSchema,
+  oneWay,
+  tokenLimitFields,
+  type Entitlement,
+  type StoredKey,
+} from './key-file.js';
 import { tokenLimitsOf, type TokenLimits } from './limits.js';
 
 /** Signed tokens are longer than keys; all headers of a request have 4 KiB together. */
@@ -215,17 +217,10 @@ const DENIALS = [
 /** The longest wait in a denial, ms: a day, after which any quota is renewed. */
 const MAX_RETRY_MS = 86_400_000;
 
-interface NamedCaller extends TokenLimits {
+interface NamedCaller extends Entitlement, Pick<StoredKey, 'class' | 'limits'> {
   readonly account: string;
   readonly keyId: string;
-  readonly models: 'all' | readonly string[];
-  readonly routes?: readonly KeyRoute[];
-  readonly class?: ServiceClass;
-  readonly limits?: StoredLimits;
-  readonly cohort?: string;
   readonly accountTokens?: TokenLimits;
-  readonly usage?: 'account';
-  readonly tiers?: readonly ServiceTier[];
 }
 
 interface Answer {

@@ -2,7 +2,7 @@
 import type { KeyRoute } from '../contracts/requests.js';
 import type { ErrorCode } from '../domain/errors.js';
 import type { ServiceTier } from '../domain/service-class.js';
-import type { KeyLimits, TokenLimits } from './limits.js';
+import type { LimitedCaller } from './limits.js';
 
 /** The parts of a request that identify the caller. Values are secrets: never logged. */
 export interface Credentials {
@@ -16,20 +16,14 @@ export interface Credentials {
 export type ModelSet = 'all' | ReadonlySet<string>;
 
 /** A checked caller, with the quotas of its key. */
-export interface Caller extends TokenLimits {
+export interface Caller extends LimitedCaller {
   readonly kind: 'caller';
-  readonly account: string;
-  readonly keyId: string;
   readonly environment: string;
   readonly models: ModelSet;
   /** Routes that the key may call; absent: all. */
   readonly routes?: ReadonlySet<KeyRoute>;
   /** The cohort whose restricted models it may call; absent: only unrestricted ones. */
   readonly cohort?: string;
-  /** Its own limits over the configured ones. */
-  readonly limits?: KeyLimits;
-  /** Quotas of all keys of its account together; absent: none. */
-  readonly accountTokens?: TokenLimits;
   /** It sees the usage of all keys of its account, and the balance; absent: its own usage alone. */
   readonly usage?: 'account';
   /** The tiers that it may ask for; absent: none. */

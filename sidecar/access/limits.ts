@@ -63,9 +63,9 @@ export function tokenLimitsOf(from: TokenLimits): TokenLimits {
 export interface LimitedCaller extends TokenLimits {
   readonly account: string;
   readonly keyId: string;
-  /** Absent: the configured ones. */
+  /** Its own limits over the configured ones. */
   readonly limits?: KeyLimits;
-  /** Quotas of all keys of the account together. */
+  /** Quotas of all keys of the account together; absent: none. */
   readonly accountTokens?: TokenLimits;
 }
 

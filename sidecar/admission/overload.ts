@@ -73,7 +73,8 @@ const LOAD_MS = 10_000;
 export class Overload {
   readonly #patience = new PatienceBook();
   readonly #standing: Standing;
-  readonly #hedges = new Hedges();
+  /** Requests that callers sent more than once. */
+  readonly hedges = new Hedges();
   readonly #state: QueueState;
   readonly #random: () => number;
   readonly #learns: boolean;
@@ -223,11 +224,6 @@ export class Overload {
     return this.#patienceOf(this.#state.accountOf(queued), queued.request).hopelessMs;
   }
 
-  /** A request got its place. */
-  entered(queued: QueuedRequest): void {
-    this.#hedges.entered(queued);
-  }
-
   /**
    * Records how long a caller stayed, once: its request has ended, or it has what it waited for (`answered`). `left`: its caller
    * disconnected before that; the queue calls this at the disconnect, since an external server may confirm much later that the seat
@@ -241,8 +237,8 @@ export class Overload {
     const awaited = queued.request.awaits ?? 'end';
     const isSeated = queued.phase === 'leased';
     queued.leftUnserved = left && isSeated;
-    if (queued.engineChanges !== engineChanges || (left && this.#hedges.mayEnd(queued, now))) return;
-    if (how === 'answered') this.#hedges.answered(queued, now);
+    if (queued.engineChanges !== engineChanges || (left && this.hedges.mayEnd(queued, now))) return;
+    if (how === 'answered') this.hedges.answered(queued, now);
     const times = this.#times;
     const { patience } = this.#state.accountOf(queued);
     this.#patience.observe(patience, awaited, { ms: now - queued.enteredAt, left }, times);
@@ -255,10 +251,6 @@ export class Overload {
     this.#holdMs += Math.max(1 / this.#leases, HOLD_STEP) * (queued.seatMs - this.#holdMs);
     this.observePatience(queued, how);
     if (queued.leftUnserved) this.#leftMs += queued.seatMs;
-  }
-
-  over(queued: QueuedRequest): void {
-    this.#hedges.over(queued);
   }
 
   /** The times by which these shares of the callers have left, ms; null: fewer are known to leave. */

@@ -156,7 +156,7 @@ export class SeatQueue {
       const queued = new QueuedRequest(request, (this.#entered += 1));
       this.#admit(queued, verdict, this.#state.now);
       this.#state.claim(queued, claims);
-      this.#overload.entered(queued);
+      this.#overload.hedges.entered(queued);
       return this.#ticketOf(queued);
     });
   }
@@ -490,7 +490,7 @@ export class SeatQueue {
 
   #end(queued: QueuedRequest): void {
     queued.phase = 'over';
-    this.#overload.over(queued);
+    this.#overload.hedges.over(queued);
     this.#lent.ended(queued.request);
   }
 }

@@ -16,11 +16,7 @@ import { systemClock } from '../lib/clock.js';
 import { MAX_TOKENS } from '../vision/client.js';
 
 /** One engine process of a model. */
-export interface ReplicaPlan {
-  readonly seats: number;
-  readonly contextPerSeat: number;
-  readonly threads: number;
-  readonly cores?: string;
+export interface ReplicaPlan extends Pick<EngineSetup, 'seats' | 'contextPerSeat' | 'threads' | 'cores'> {
   /** The devices that it sees; an empty list: all devices. */
   readonly devices: readonly string[];
   /** The environment variables that restrict its process to these devices. */

@@ -6,7 +6,7 @@
 import type { CompiledConstraint } from '../../engine/prompt/reply-constraint.js';
 import type { CallFormatText } from '../../engine/prompt/tool-use.js';
 import type { CallSyntax } from '../../engine/protocol/reply-format.js';
-import type { ModelKind, TemplateSettings } from '../../engine/protocol/setup.js';
+import type { EngineSetup } from '../../engine/protocol/setup.js';
 import type { BodyForm } from '../contracts/requests.js';
 import type { Checked, Tokenized } from './prompt-maker.js';
 
@@ -14,15 +14,11 @@ import type { Checked, Tokenized } from './prompt-maker.js';
 export const PROMPTS_VERSION = 11;
 
 /** A model that the host makes prompts for. */
-export interface PromptModel {
+export interface PromptModel extends Pick<EngineSetup, 'kind' | 'file' | 'template'> {
   /** The id that callers send. */
   readonly id: string;
-  readonly kind: ModelKind;
-  /** Path of a GGUF file. */
-  readonly file: string;
   /** The most tokens of a chat prompt or of an input; text that cannot fit by its length is rejected without being tokenized. */
   readonly contextPerSeat: number;
-  readonly template?: TemplateSettings;
   /** Absent: it takes no images. */
   readonly images?: ImageBounds;
   /** Its engine can constrain a whole reply by a grammar, but cannot begin in the middle of a reply. */

@@ -210,11 +210,12 @@ export function repackedBytes(tensors: Tensors, systemInfo: string): number {
  */
 export class MemoryCheck {
   readonly #insights: GgufInsights;
-  readonly #free: Sizes;
+  /** What is free for the model, bytes. */
+  readonly free: Sizes;
 
   private constructor(insights: GgufInsights, free: Sizes) {
     this.#insights = insights;
-    this.#free = free;
+    this.free = free;
   }
 
   /** Reads the free memory now. `mappedElsewhere`: as in the protocol's EngineSetup. */
@@ -223,17 +224,12 @@ export class MemoryCheck {
     return new MemoryCheck(insights, { cpuRam: cpuRam - mappedElsewhere, gpuVram });
   }
 
-  /** What is free for the model, bytes. */
-  get free(): Sizes {
-    return this.#free;
-  }
-
   async weights(gpuLayers: number): Promise<void> {
     const weights = await this.#insights.estimateModelResourceRequirementsV2({ gpuLayers });
     refuse(
       firstProblem(
-        tooHeavy(weights.cpuRam, this.#free.cpuRam, 'memory'),
-        gpuLayers > 0 ? tooHeavy(weights.gpuVram, this.#free.gpuVram, 'GPU memory') : undefined,
+        tooHeavy(weights.cpuRam, this.free.cpuRam, 'memory'),
+        gpuLayers > 0 ? tooHeavy(weights.gpuVram, this.free.gpuVram, 'GPU memory') : undefined,
       ),
     );
   }
@@ -242,8 +238,8 @@ export class MemoryCheck {
   context({ cpu, gpu }: Needs, plan: ContextPlan): void {
     refuse(
       firstProblem(
-        misfit(cpu, plan, this.#free.cpuRam, 'memory'),
-        plan.gpuLayers > 0 ? misfit(gpu, plan, this.#free.gpuVram, 'GPU memory') : undefined,
+        misfit(cpu, plan, this.free.cpuRam, 'memory'),
+        plan.gpuLayers > 0 ? misfit(gpu, plan, this.free.gpuVram, 'GPU memory') : undefined,
       ),
     );
   }

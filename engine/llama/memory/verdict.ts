@@ -1,18 +1,8 @@
+import type { Fit } from '../../protocol/inspect-messages.js';
 import { MOST_SEATS } from '../../protocol/setup.js';
 
 /** What a model takes of one kind of memory, bytes. */
-export interface Need {
-  readonly weights: number;
-  /** Past state of one seat of full length. */
-  readonly perSeat: number;
-  /** Buffers for one step. */
-  readonly compute: number;
-  /** For saved states, where past state cannot be truncated; absent: none. */
-  readonly checkpoints?: number;
-  /** For prefixes that no sequence has any more; absent: none. */
-  readonly prefixCache?: number;
-  /** At most, for grammars: in all, and for each seat besides; absent: none. */
-  readonly grammars?: { readonly stores: number; readonly perSeat: number };
+export interface Need extends Omit<Fit, 'repacked' | 'total' | 'usable'> {
   /** At most, for tokens that are drafted: logits of a step, and for each seat what they are looked up in; absent: none. */
   readonly drafts?: { readonly logits: number; readonly perSeat: number };
 }
