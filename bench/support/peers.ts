@@ -39,7 +39,7 @@ function onNpmLibraries(): string {
   const libraries = join(dirname(fileURLToPath(import.meta.resolve(`@node-llama-cpp/${name}`))), '..', 'bins', name);
   rmSync(ON_NPM, { recursive: true, force: true });
   mkdirSync(ON_NPM);
-  for (const name of ['llama-batched-bench', 'llama-server']) copyFileSync(peer(name), join(ON_NPM, name));
+  for (const name of ['llama-batched-bench', 'llama-server'] as const) copyFileSync(peer(name), join(ON_NPM, name));
   for (const file of readdirSync(libraries).filter((each) => each.endsWith('.so'))) {
     symlinkSync(join(libraries, file), join(ON_NPM, file));
     const soname = /^(libllama|libggml|libggml-base|libllama-common)(\.v[\d.]+)?\.so$/.exec(file)?.[1];
