@@ -1,4 +1,4 @@
-/** Changes to the keys of a file, for commands and for operators over HTTP. Each reads, changes and replaces it under a lock. */
+/** Changes to keys, in their file or in the store of a fleet, for commands and for operators over HTTP. */
 import { randomBytes } from 'node:crypto';
 import { withLock } from '../lib/replace-file.js';
 import {
@@ -79,29 +79,46 @@ export interface ChangeNote {
 /** A JSON object. */
 export type Patch = Readonly<Record<string, unknown>>;
 
+/** What is to be changed: one key, or one account. */
+export type About = { readonly key: string } | { readonly account: string };
+
+/** Where keys are kept: a file, or the store of a fleet. */
+export interface KeysPlace {
+  /**
+   * Runs `change` on what is kept and keeps what it returns, so that no other change is lost. `change` is given what `about` names, and
+   * the properties of its account; a place may leave out all other entries, and may run `change` again.
+   */
+  change<T>(about: About, change: (before: KeyFile) => Changed<T>): Promise<T>;
+}
+
 export interface KeyStoreOptions {
   readonly date?: () => Date;
-  /** Called once for each change, when the new file is durable and before it replaces the old one. If it rejects, nothing changes. */
+  /**
+   * Of a file: called once for each change, when the new file is durable and before it replaces the old one. If it rejects, nothing
+   * changes.
+   */
   readonly note?: (note: ChangeNote) => Promise<void>;
 }
 
-/** All changes to one file. Every method throws KeyFileError if the file is invalid, LockError if it is busy. */
+/** All changes to keys. Every method throws KeyFileError if the file is invalid, LockError if it is busy, and what a {@link KeysPlace} throws. */
 export class KeyStore {
-  readonly #file: string;
+  readonly #place: KeysPlace;
   readonly #date: () => Date;
-  readonly #note: (note: ChangeNote) => Promise<void>;
 
-  constructor(file: string, { date = () => new Date(), note = () => Promise.resolve() }: KeyStoreOptions = {}) {
-    this.#file = file;
+  /** `place`: a path is that of a keys file. */
+  constructor(
+    place: string | KeysPlace,
+    { date = () => new Date(), note = () => Promise.resolve() }: KeyStoreOptions = {},
+  ) {
+    this.#place = typeof place === 'string' ? inFile(place, note) : place;
     this.#date = date;
-    this.#note = note;
   }
 
   /** Adds a key with these properties, which a file may have. */
   async create(properties: Omit<StoredKey, 'id' | 'hash' | 'created'>): Promise<NewKey> {
     const { key, stored } = createKey(PREFIX);
     const entry = { ...stored, created: this.#date().toISOString(), ...properties };
-    return this.#change<NewKey>((before) => {
+    return this.#place.change<NewKey>({ account: properties.account ?? '' }, (before) => {
       const after = { ...before, keys: [...before.keys, entry] };
       const note = { id: stored.id, changes: properties };
       return { after, note, result: { key, id: stored.id, entry: this.#described(entry, after) } };
@@ -131,7 +148,7 @@ export class KeyStore {
 
   /** Changes properties of an account in the same way. An account is known if it has a key or properties. */
   async changeAccount(name: string, patch: Patch): Promise<AccountChanged> {
-    return this.#change<AccountChanged>((before) => {
+    return this.#place.change<AccountChanged>({ account: name }, (before) => {
       const { accounts = {}, keys } = before;
       const old = Object.hasOwn(accounts, name) ? accounts[name] : undefined;
       if (!old && !keys.some(({ account }) => account === name)) return { result: { kind: 'unknown' } };
@@ -185,7 +202,7 @@ export class KeyStore {
 
   /**
    * Creates a key for all models and routes in `environment`. Only its hash is stored, so it cannot be shown again:
-   * each start replaces the previous development key. Other keys are unchanged.
+   * each start replaces the previous development key. Other keys are unchanged. Only in a file.
    *
    * Only for a sidecar in the development environment that no other machine can reach; the caller must check that.
    */
@@ -199,7 +216,7 @@ export class KeyStore {
       entitlements: { [environment]: { models: 'all' } },
       development: true,
     };
-    return this.#change((before) => ({
+    return this.#place.change({ account: DEVELOPMENT_ACCOUNT }, (before) => ({
       after: { ...before, keys: [...before.keys.filter(({ development }) => !development), entry] },
       note: { id: stored.id, changes: {} },
       result: key,
@@ -211,7 +228,7 @@ export class KeyStore {
   }
 
   #changeKey<T>(id: string, change: (old: StoredKey, file: KeyFile) => KeyChange<T>): Promise<T | Unknown> {
-    return this.#change<T | Unknown>((before) => {
+    return this.#place.change<T | Unknown>({ key: id }, (before) => {
       const old = before.keys.find((key) => key.id === id);
       if (!old) return { result: { kind: 'unknown' } };
       const changed = change(old, before);
@@ -222,24 +239,28 @@ export class KeyStore {
       return { after, note: { id, changes }, result: result(after) };
     });
   }
-
-  async #change<T>(change: (file: KeyFile) => Changed<T>): Promise<T> {
-    return withLock(`${this.#file}.lock`, async (stillHeld) => {
-      const { after, note, result } = change(await readKeyFile(this.#file));
-      if (after) {
-        await writeKeyFile(this.#file, after, async () => {
-          // A full or slow disk may hold up the note for as long as a lock lasts.
-          await this.#note(note);
-          await stillHeld();
-        });
-      }
-      return result;
-    });
-  }
 }
 
-/** What is to happen to a file. Without `after` nothing is written. */
-type Changed<T> =
+/** The whole of a file, which is read, changed and replaced under its lock. */
+function inFile(file: string, note: (what: ChangeNote) => Promise<void>): KeysPlace {
+  return {
+    change: (_about, change) =>
+      withLock(`${file}.lock`, async (stillHeld) => {
+        const { after, note: what, result } = change(await readKeyFile(file));
+        if (after) {
+          await writeKeyFile(file, after, async () => {
+            // A full or slow disk may hold up the note for as long as a lock lasts.
+            await note(what);
+            await stillHeld();
+          });
+        }
+        return result;
+      }),
+  };
+}
+
+/** What is to happen to what is kept. Without `after` nothing is written; entries that do not change are the same objects. */
+export type Changed<T> =
   | { readonly after?: undefined; readonly note?: undefined; readonly result: T }
   | { readonly after: KeyFile; readonly note: ChangeNote; readonly result: T };
 
