@@ -167,7 +167,7 @@ export function problemOf(entry: { readonly key: unknown } | { readonly account:
 }
 
 /** Checks a value that was read, or is about to be written. Throws {@link KeyFileError}; its message names no value of the file. */
-function checked(value: unknown, file: string): KeyFile {
+export function checked(value: unknown, file: string): KeyFile {
   const found = check(value);
   if (!found.ok) throw new KeyFileError(`${found.path} ${found.message}`.trim(), file);
   const { keys } = found.value;

@@ -129,6 +129,8 @@ export class KeyFileIdentity implements Identity, Gathering<KeyFile> {
   }
 }
 
+const NOT_CURRENT: Denied = { kind: 'denied', code: 'gateway_unavailable', retryAfterMs: 1000 };
+
 const UNKNOWN_KEY: Denied = { kind: 'denied', code: 'invalid_api_key' };
 
 const REASONS = {
@@ -203,6 +205,8 @@ export interface WatchHooks {
  * whatever happens to their keys. Owned by the code that opens it, which must close it.
  */
 export class WatchedKeys implements Identity {
+  /** Whether callers may still be judged by this content; of a fleet's keys, whether the store has confirmed them lately. */
+  isCurrent = (): boolean => true;
   #keys: KeyFileIdentity;
   readonly #path: string;
   readonly #file: FollowedFile<KeyFileIdentity>;
@@ -243,6 +247,7 @@ export class WatchedKeys implements Identity {
 
   /** An unknown key may have been created a moment ago: the file is checked before it is rejected. */
   async resolve(credentials: Credentials): Promise<Caller | Denied> {
+    if (!this.isCurrent()) return NOT_CURRENT;
     const keys = this.#keys;
     const answer = await keys.resolve(credentials);
     if (answer.kind === 'caller' || answer.code !== 'invalid_api_key') return answer;

@@ -7,6 +7,7 @@ import { Worker } from 'node:worker_threads';
 import { LockError } from '../lib/replace-file.js';
 import { audited, reasonOf } from './audit.js';
 import { addGrant, type Grant } from './credit.js';
+import type { KeysInForce } from './key-identity.js';
 import { described, readKeyFile, type DescribedKey, type StoredAccount } from './key-file.js';
 import {
   KeyStore,
@@ -35,6 +36,9 @@ export type KeyTask =
   | { readonly kind: 'account'; readonly account: string; readonly action: string; readonly patch: Patch }
   | { readonly kind: 'grant'; readonly account: string; readonly grant: Grant };
 
+/** A task that changes keys or accounts. */
+export type KeyChangeTask = Exclude<KeyTask, { readonly kind: 'list' | 'grant' }>;
+
 /** Some of the keys, in the order of their accounts and then of the file. */
 export interface KeysListed {
   readonly kind: 'listed';
@@ -55,7 +59,31 @@ export type KeyTaskEnd =
   /** Another process holds the file's lock. */
   | { readonly kind: 'busy' }
   /** A file cannot be read or written; `why`: one line for the operator. */
-  | { readonly kind: 'failed'; readonly why: string };
+  | { readonly kind: 'failed'; readonly why: string }
+  /** The store of a fleet does not answer. `sent`: the change may have been made. */
+  | { readonly kind: 'unanswered'; readonly sent: boolean };
+
+/** Why a store did not do what it was asked. */
+export type NotDone = Extract<KeyTaskEnd, { readonly kind: 'failed' | 'unanswered' }>;
+
+/** The keys file that a sidecar follows. */
+export interface FollowedKeys {
+  inForce(): Promise<KeysInForce>;
+  reload(): Promise<void>;
+  /** Makes a change where the keys are those of a fleet's store, of which the file is a copy. Rejects only with faults. */
+  change?(operator: string, task: KeyChangeTask): Promise<KeyTaskEnd>;
+}
+
+/** The price file of a fleet's store, of which a sidecar has a copy. */
+export interface FollowedPrices {
+  /** The text of the copy. `problem`: why it may not be what the store has, or is not in force here. */
+  read(): Promise<{ readonly text: string; readonly problem: string | undefined }>;
+  /** Puts another price file into the store and has it in force here. Undefined: done. `invalid`: why a start would refuse it. */
+  change(
+    operator: string,
+    text: string,
+  ): Promise<{ readonly kind: 'invalid'; readonly why: string } | NotDone | undefined>;
+}
 
 /** A task with all that it needs. */
 export interface OperatorsTask {
@@ -65,6 +93,11 @@ export interface OperatorsTask {
   /** As in {@link AuditLine}. */
   readonly operator: string;
   readonly task: KeyTask;
+}
+
+/** The action of a task, as the audit has it. */
+export function actionOf(task: KeyTask): string {
+  return task.kind === 'account' ? task.action : task.kind;
 }
 
 /** Does the task. Rejects only with faults. */
@@ -78,9 +111,8 @@ export async function doKeyTask(given: OperatorsTask): Promise<KeyTaskEnd> {
 
 /** The same in this thread. */
 export async function doHere({ file, audit, operator, task }: OperatorsTask): Promise<KeyTaskEnd> {
-  const action = task.kind === 'account' ? task.action : task.kind;
   try {
-    return await audited(audit, { operator, action }, (note) => doTask(task, file, note));
+    return await audited(audit, { operator, action: actionOf(task) }, (note) => doTask(task, file, note));
   } catch (error) {
     if (error instanceof LockError) return { kind: 'busy' };
     const why = reasonOf(error);
@@ -90,10 +122,23 @@ export async function doHere({ file, audit, operator, task }: OperatorsTask): Pr
 }
 
 async function doTask(task: KeyTask, file: string, note: (what: ChangeNote) => Promise<void>): Promise<KeyTaskEnd> {
-  const store = new KeyStore(file, { note });
   switch (task.kind) {
     case 'list':
       return listed(file, task);
+    case 'grant': {
+      const { account, grant } = task;
+      const changes = { account, usd: grant.usd };
+      const added = await addGrant(file, account, grant, () => note({ id: grant.id, changes }));
+      return { kind: added === 'known' ? 'known-grant' : added };
+    }
+    default:
+      return await changeKeys(new KeyStore(file, { note }), task);
+  }
+}
+
+/** Does a task that changes keys. Rejects as the methods of {@link KeyStore}. */
+export async function changeKeys(store: KeyStore, task: KeyChangeTask): Promise<KeyTaskEnd> {
+  switch (task.kind) {
     case 'create':
       return { kind: 'created', ...(await store.create(task.properties)) };
     case 'change':
@@ -104,12 +149,6 @@ async function doTask(task: KeyTask, file: string, note: (what: ChangeNote) => P
       return store.revoke(task.id);
     case 'account':
       return store.changeAccount(task.account, task.patch);
-    case 'grant': {
-      const { account, grant } = task;
-      const changes = { account, usd: grant.usd };
-      const added = await addGrant(file, account, grant, () => note({ id: grant.id, changes }));
-      return { kind: added === 'known' ? 'known-grant' : added };
-    }
   }
 }
 

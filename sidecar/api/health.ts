@@ -20,8 +20,8 @@ export const HEALTHZ: PlainRoute = {
 
 /**
  * 200 if this sidecar takes work, 503 otherwise. It does if it does not drain, usage can be recorded, balances are known where credit
- * is checked, prompt hosts have started and can be started again, and a replica of each model is loaded, except models that are loaded
- * on demand. The route needs no key, so the answer has the state of each part and no model, file or reason.
+ * is checked, keys of a store are confirmed, prompt hosts have started and can be started again, and a replica of each model is loaded,
+ * except models that are loaded on demand. The route needs no key, so the answer has the state of each part and no model, file or reason.
  */
 export const READYZ: PlainRoute = {
   serve: readyz,
@@ -70,7 +70,10 @@ export function health(exchange: Exchange, services: Parts): void {
   exchange.reply({ status: ready ? 200 : 503, body: JSON.stringify({ status: ready ? 'ok' : status }) });
 }
 
-type Parts = Pick<Services, 'leaving' | 'spool' | 'credit' | 'fenced' | 'models' | 'promptHosts' | 'promptsReady'>;
+type Parts = Pick<
+  Services,
+  'leaving' | 'spool' | 'credit' | 'fenced' | 'staleKeys' | 'models' | 'promptHosts' | 'promptsReady'
+>;
 
 /** ready: takes work; starting: will take work without an operator; unhealthy: does not, and may need an operator. */
 type PartState = 'ready' | 'starting' | 'unhealthy';
@@ -119,6 +122,7 @@ function stateOf(services: Parts): State {
     ...(services.credit && { credit: services.credit.known ? 'ready' : 'starting' }),
     // Another process has its place for good: what needs the store is refused until an operator stops one of them.
     ...(services.fenced?.() === true && { store: 'unhealthy' as const }),
+    ...(services.staleKeys?.() === true && { keys: 'unhealthy' as const }),
     // A host that ended is restarted within a moment; one that cannot be started needs an operator.
     ...(promptProblems(services).length > 0 && { prompts: 'unhealthy' }),
   };
@@ -134,6 +138,7 @@ function reasonsOf(services: Parts): string[] {
     ...(health.ok ? [] : [`spool_unhealthy: ${health.why}`]),
     ...(services.credit?.known === false ? ['credit_gate_unavailable'] : []),
     ...(services.fenced?.() === true ? ['store: another sidecar started with this dataDir or a copy of it'] : []),
+    ...(services.staleKeys?.() === true ? ['gateway_unavailable: the store has not confirmed its keys'] : []),
     ...(services.models.size === 0 ? ['cold'] : []),
     ...(modelsReady(services) && !promptsReady(services) ? ['starting: prompt hosts'] : []),
     ...promptProblems(services),

@@ -1,5 +1,5 @@
 /**
- * Keys, accounts and grants over HTTP, on the operators' listener, for requests with an operator's secret.
+ * Keys, accounts, grants and a fleet's prices over HTTP, on the operators' listener, for requests with an operator's secret.
  *
  *     request → secret → JSON → checked task → one at a time: line of the audit, file replaced → file read → answer
  *
@@ -7,10 +7,17 @@
  */
 import { join } from 'node:path';
 import { isGrant, type Balance } from '../access/credit.js';
-import type { KeysInForce } from '../access/key-identity.js';
 import { bearerOf } from '../access/identity.js';
 import { CHANGEABLE, hashKey, problemOf, type DescribedKey, type StoredAccount } from '../access/key-file.js';
-import { doKeyTask, type KeysListed, type KeyTask, type KeyTaskEnd } from '../access/key-tasks.js';
+import {
+  doKeyTask,
+  type FollowedKeys,
+  type FollowedPrices,
+  type KeysListed,
+  type KeyTask,
+  type KeyTaskEnd,
+  type NotDone,
+} from '../access/key-tasks.js';
 import { holdsKey, type KeyStore, type Patch } from '../access/keys.js';
 import type { Config } from '../config/config.js';
 import { isEnvironment } from '../config/schema.js';
@@ -25,12 +32,6 @@ import { jsonBody } from './operators.js';
 import * as refusals from './refusals.js';
 import type { Services } from './services.js';
 
-/** The keys file that the sidecar follows. */
-export interface FollowedKeys {
-  inForce(): Promise<KeysInForce>;
-  reload(): Promise<void>;
-}
-
 /** The credit file that it follows. */
 export interface FollowedGrants {
   readonly inForce: FileInForce;
@@ -43,6 +44,8 @@ export interface KeysServices extends Pick<Services, 'credit' | 'totals'> {
   readonly keysFile?: FollowedKeys;
   /** Absent: there is no credit file. */
   readonly grants?: FollowedGrants;
+  /** Absent: prices are not in a store. */
+  readonly prices?: FollowedPrices;
 }
 
 export interface KeyRoutesParts {
@@ -55,6 +58,9 @@ export interface KeyRoutesParts {
 
 /** A key with a long list of models. */
 const MAX_BYTES = 32 * 1024;
+
+/** A price file with a year of versions of a hundred models. */
+const MAX_PRICE_BYTES = 4 * 1024 * 1024;
 
 /** Changes that wait for the one before them. */
 const MAX_WAITING = 32;
@@ -70,9 +76,13 @@ const NO_STORE = { 'Cache-Control': 'no-store' } as const;
 
 const NOT_MANAGED = contractError(
   'not_found',
-  'Keys are managed over HTTP only where operators.secretFile is set. Set it and restart the sidecar, or use `ra-sidecar keys`.',
+  'Keys and prices are managed over HTTP only where operators.secretFile is set. Set it and restart the sidecar, or use `ra-sidecar keys` or `prices`.',
 );
 const NO_KEYS_FILE = contractError('not_found', 'This sidecar uses no keys file.');
+const NO_STORE_PRICES = contractError(
+  'not_found',
+  'This sidecar has no prices of a store: pricing.source is not store.',
+);
 const NO_CREDIT_FILE = contractError('not_found', 'This sidecar has no credit.file, so nothing can be granted.');
 
 /** Makes a task of a body and of the name in the path. */
@@ -108,7 +118,39 @@ export function keyRoutes(parts: KeyRoutesParts): Routes {
     '/accounts/{name}/freeze': { POST: account('freeze', true) },
     '/accounts/{name}/unfreeze': { POST: account('unfreeze', null) },
     '/accounts/{name}/grants': { POST: changes(grantOf, 201) },
+    '/prices': {
+      GET: async (exchange) => send(exchange, await prices(exchange, parts, (followed) => shownPrices(followed))),
+      PUT: async (exchange) =>
+        send(exchange, await prices(exchange, parts, (...given) => putPrices(exchange, ...given))),
+    },
   };
+}
+
+async function prices(
+  { head }: Exchange,
+  { services, operatorOf }: KeyRoutesParts,
+  answer: (followed: FollowedPrices, operator: string) => Promise<Answered | ContractError | undefined>,
+): Promise<Answered | ContractError | undefined> {
+  const [{ prices: followed }, operator] = [services(), operatorOf(head)];
+  if (followed === undefined) return NO_STORE_PRICES;
+  return operator === undefined ? NOT_MANAGED : answer(followed, operator);
+}
+
+async function shownPrices(followed: FollowedPrices): Promise<Answered> {
+  const { text, problem } = await followed.read();
+  return { kind: 'answer', body: { file: JSON.parse(text) as unknown, ...(problem !== undefined && { problem }) } };
+}
+
+async function putPrices(
+  exchange: Exchange,
+  followed: FollowedPrices,
+  operator: string,
+): Promise<Answered | ContractError | undefined> {
+  const bytes = await jsonBody(exchange, MAX_PRICE_BYTES);
+  if (bytes === undefined || 'status' in bytes) return bytes;
+  const end = await followed.change(operator, Buffer.from(bytes).toString('utf8'));
+  if (end?.kind === 'invalid') return contractError('bad_request', `The price file: ${end.why}.`);
+  return end ? notDone(end) : shownPrices(followed);
 }
 
 /** One change at a time, so that none polls the lock while another of this process holds it. */
@@ -168,7 +210,10 @@ async function change(
   const file = task.kind === 'grant' ? config.credit.file : config.keys.file;
   if (followed === undefined || file === undefined) return task.kind === 'grant' ? NO_CREDIT_FILE : NO_KEYS_FILE;
   const audit = join(config.dataDir, 'audit.jsonl');
-  const end = await queue.run(() => doKeyTask({ file, audit, operator, task }));
+  const end = await queue.run(() => {
+    const isOfKeys = task.kind !== 'grant' && task.kind !== 'list';
+    return isOfKeys && keysFile?.change ? keysFile.change(operator, task) : doKeyTask({ file, audit, operator, task });
+  });
   if (end === undefined) return BUSY;
   const refusal = refusalOf(end, task);
   if (refusal) return refusal;
@@ -206,10 +251,19 @@ function refusalOf(end: KeyTaskEnd, task: KeyTask): ContractError | undefined {
     case 'busy':
       return BUSY;
     case 'failed':
-      return contractError('unprocessable', `Nothing was changed: ${end.why}`);
+    case 'unanswered':
+      return notDone(end);
     default:
       return undefined;
   }
+}
+
+function notDone(end: NotDone): ContractError {
+  if (end.kind === 'failed') return contractError('unprocessable', `Nothing was changed: ${end.why}`);
+  const what = end.sent
+    ? 'did not answer: whether the change was made is not known'
+    : 'does not answer; nothing was changed';
+  return contractError('control_plane_overloaded', `The store ${what}.`);
 }
 
 async function answerOf(end: KeyTaskEnd, task: KeyTask, services: KeysServices): Promise<object> {
@@ -236,14 +290,15 @@ async function list(
   const operator = operatorOf(exchange.head);
   const task = listingOf(exchange.head.query);
   if (isError(task)) return task;
+  const inForce = await keysFile.inForce();
   let listed: KeyTaskEnd | undefined;
   if (operator !== undefined && task.limit > 0) {
-    listed = await doKeyTask({ file: config.keys.file, audit: '', operator, task });
+    listed = await doKeyTask({ file: inForce.file, audit: '', operator, task });
     const refusal = refusalOf(listed, task);
     if (refusal) return refusal;
   }
   const body: KeysView = {
-    ...(await keysFile.inForce()),
+    ...inForce,
     ...(listed?.kind === 'listed' && {
       environment: config.environment,
       models: config.models.map(({ id }) => id),

@@ -101,6 +101,8 @@ export interface Services {
   readonly keyLimits: KeyLimiter;
   /** Whether another process has this one's place in the fleet; absent: there is no store. */
   readonly fenced?: () => boolean;
+  /** Whether the store has not confirmed its keys for too long, so that no caller is served; absent: keys are not in a store. */
+  readonly staleKeys?: () => boolean;
   /** Tokens, by key and by account. */
   readonly quotas: TokenQuotas;
   readonly limits: {

@@ -13,9 +13,9 @@ import { collectOnMainThread, leaveMemoryOutOfDumps } from '../../engine/protoco
 import { FailedKeyLimit } from '../access/failed-keys.js';
 import { IdempotencyKeys } from '../access/idempotency.js';
 import type { Identity } from '../access/identity.js';
+import type { WatchedKeys } from '../access/key-identity.js';
 import { RequestLimits } from '../access/limits.js';
 import { QuotaLedger } from '../access/quotas.js';
-import type { FollowedKeys } from '../api/key-routes.js';
 import type { Scrapers } from '../api/operators.js';
 import { SeatBoard, type Services } from '../api/services.js';
 import type { Config } from '../config/config.js';
@@ -93,7 +93,7 @@ export interface Overrides {
   /** Who may read all metrics on the public listener. Absent: no caller. */
   readonly scrapers?: Scrapers | undefined;
   /** Absent: no keys file is used. */
-  readonly keysFile?: FollowedKeys | undefined;
+  readonly keysFile?: WatchedKeys | undefined;
   /** Path of the module that engines are forked from. */
   readonly engineEntry?: string;
   /** Path of the module that vision processes are forked from. */
@@ -189,10 +189,15 @@ export async function startApp(config: Config, identity: Identity, log: Log, ove
 }
 
 /** Loaded here, since few sidecars share a store. */
-async function openStoreOf(config: Config, metrics: Metrics, opening: Opening, ready: Readiness): Promise<Store> {
-  const { clock, log, closers } = opening;
+async function openStoreOf(
+  config: Config,
+  metrics: Metrics,
+  { clock, log, closers }: Opening,
+  ready: Readiness,
+  keys: WatchedKeys | undefined,
+): Promise<Store> {
   const { openStore } = await import('../store/open.js');
-  const store = await openStore(config, clock, log, metrics, (line) => ready.never(line));
+  const store = await openStore(config, clock, log, metrics, keys, (line) => ready.never(line));
   closers.add({ name: 'store', close: () => store.close() });
   return store;
 }
@@ -224,7 +229,8 @@ async function openApp(
     models: new Map(),
     board,
     promptHosts: () => [],
-    ...(overrides.keysFile && { keysFile: overrides.keysFile }),
+    // Those of a store can be changed once it is open.
+    ...(overrides.keysFile && config.keys.source === 'file' && { keysFile: overrides.keysFile }),
   };
   const operatorsListener = await openOperators(deps, () => view);
   const operatorsAt = await withSettings(
@@ -234,8 +240,12 @@ async function openApp(
   log.info('operators listening', { host: config.operators.host, port: operatorsAt.port });
   // Closed after all parts that count metrics, but for the operators' listener.
   const tracing = await openOtlpExport(config, metrics, log, closers);
-  const store = config.store.url === undefined ? undefined : await openStoreOf(config, metrics, opening, readiness);
-  const billing = await openBilling({ config, metrics: metrics.credit, fleet: store?.credit, ...opening });
+  const store =
+    config.store.url === undefined
+      ? undefined
+      : await openStoreOf(config, metrics, opening, readiness, overrides.keysFile);
+  const { credit: fleet, prices, keys: keysFile } = store ?? {};
+  const billing = await openBilling({ config, metrics: metrics.credit, fleet, prices: prices?.list, ...opening });
   const opened: { batch?: OpenBatches } = {};
   // Until they are read, batches may need all of it.
   const batchesFrom = (): Position | undefined =>
@@ -290,6 +300,7 @@ async function openApp(
     ...(batch && { batch }),
     idempotency: store?.claims ?? new IdempotencyKeys(clock, config.idempotency),
     ...(store && { fenced: () => store.replica.fenced }),
+    ...(keysFile && { staleKeys: () => overrides.keysFile?.isCurrent() === false }),
     keyLimits: store?.keyLimits ?? new RequestLimits(clock, config.limits),
     quotas: store?.quotas ?? ownQuotas,
     limits: {
@@ -312,6 +323,8 @@ async function openApp(
     ...view,
     ...services,
     ...(billing.grants && { grants: billing.grants }),
+    ...(keysFile && { keysFile }),
+    ...(prices && { prices }),
     reload,
     promptHosts: () => prompts.states,
   };

@@ -30,6 +30,8 @@ export interface BillingOptions {
   readonly closers: Closers;
   /** Present where credit is in the store of a fleet. */
   readonly fleet?: StoreCredit | undefined;
+  /** Present where prices are in the store: the list follows it. */
+  readonly prices?: PriceList | undefined;
 }
 
 /** Prices and credit of one process. */
@@ -64,7 +66,8 @@ class Grants implements Gathering<Granted> {
 export async function openBilling(options: BillingOptions): Promise<Billing> {
   const { config, fleet } = options;
   const { models, pricing: prices, dataDir } = config;
-  const pricing = prices.file === undefined ? BUILT_IN_PRICES : await readPriceFile(prices.file, models, Date.now());
+  const ofFile = async (file: string): Promise<PriceList> => readPriceFile(file, models, Date.now());
+  const pricing = options.prices ?? (prices.file === undefined ? BUILT_IN_PRICES : await ofFile(prices.file));
   if (fleet) {
     return {
       pricing,

@@ -6,7 +6,7 @@ import { GatewayIdentity } from '../access/gateway-identity.js';
 import type { Identity } from '../access/identity.js';
 import { WatchedKeys } from '../access/key-identity.js';
 import type { Scrapers } from '../api/operators.js';
-import type { Config } from '../config/config.js';
+import { keysFileOf, type Config } from '../config/config.js';
 import { isLoopback } from '../config/checks.js';
 import type { Clock } from '../lib/clock.js';
 import { SecretFile } from '../lib/secret-file.js';
@@ -37,11 +37,12 @@ type Counted = Pick<Metrics, 'keys' | 'authorizer'>;
 
 /**
  * Whether `serve` makes a development key, which may call everything: only in the development environment, and where no
- * other machine can reach the sidecar.
+ * other machine can reach the sidecar. Other sidecars use the keys of a store.
  */
-export function makesDevelopmentKey({ access, environment, listen }: Config): boolean {
+export function makesDevelopmentKey({ access, environment, keys, listen }: Config): boolean {
   const reachedFromHere = !listen.tcp || isLoopback(listen.host);
-  return environment === 'development' && access.mode === 'keys' && reachedFromHere;
+  const isOwn = access.mode === 'keys' && keys.source === 'file';
+  return environment === 'development' && isOwn && reachedFromHere;
 }
 
 /** Opens and follows the configured files. Rejects with one line if a file is invalid. */
@@ -106,10 +107,10 @@ async function openKeys(
   closed: (account: string) => void,
 ): Promise<WatchedKeys> {
   const { keys, environment } = config;
-  const { file } = keys;
+  const file = keysFileOf(config);
   const watched = await WatchedKeys.open(
     clock,
-    { ...keys, environment, development: makesDevelopmentKey(config) },
+    { file, pollMs: keys.pollMs, environment, development: makesDevelopmentKey(config) },
     {
       loaded: (count) => {
         log.info('keys loaded', { file, count });
@@ -122,6 +123,8 @@ async function openKeys(
       },
     },
   );
+  // Until the store is open, which tells.
+  if (keys.source === 'store') watched.isCurrent = () => false;
   closers.add({ name: 'keys file', close: () => watched.close() });
   return watched;
 }
@@ -186,10 +189,10 @@ export async function filesOpenToOthers(config: Config): Promise<OpenFile[]> {
   });
 }
 
-function secretFiles({ access, keys, ...config }: Config): readonly string[] {
+function secretFiles(config: Config): readonly string[] {
   const { nats, secretFile } = config.delivery;
   const named = [
-    access.mode === 'keys' ? keys.file : undefined,
+    config.access.mode === 'keys' ? keysFileOf(config) : undefined,
     config.tls.keyFile,
     config.operators.secretFile,
     config.gateway.secretFile,

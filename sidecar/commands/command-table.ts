@@ -85,6 +85,71 @@ const keys = {
       },
       failed: 'there is no such valid key, or the keys file is invalid',
     },
+    import: {
+      about: 'add the keys of a file to those of the store (docs/store.md)',
+      details: [
+        'Also the properties of its accounts. Keys and accounts that the store has are left as they are, so that an old file makes no revoked key valid. Development keys are left out.',
+      ],
+      operand: {
+        name: 'FILE',
+        about: 'a keys file; default: that of keys.file',
+        optional: true,
+        completes: 'file',
+      },
+      options: {},
+      failed: 'the file is invalid, or the store refuses; nothing is changed then',
+    },
+  },
+} as const satisfies Group;
+
+const accounts = {
+  about: 'the accounts of callers’ keys: freeze them, and set their quotas',
+  commands: {
+    list: {
+      about: 'list the accounts that have keys or properties',
+      options: { json: JSON_OPTION },
+      failed: 'the keys file is invalid, or the store does not answer',
+    },
+    freeze: {
+      about: 'reject all keys of an account until it is unfrozen',
+      operand: { name: 'ACCOUNT', about: 'an account that has a key' },
+      options: {},
+      failed: 'there is no such account, or the keys file is invalid',
+    },
+    unfreeze: {
+      about: 'accept the keys of an account again',
+      operand: { name: 'ACCOUNT', about: 'the account' },
+      options: {},
+      failed: 'there is no such account, or the keys file is invalid',
+    },
+    set: {
+      about: 'set quotas for all keys of an account together',
+      operand: { name: 'ACCOUNT', about: 'an account that has a key' },
+      options: {
+        'tokens-per-minute': { type: 'string', value: 'N', about: 'tokens in any 60 seconds; none: no quota' },
+        'tokens-per-day': { type: 'string', value: 'N', about: 'the same from one midnight UTC to the next' },
+        'tokens-per-month': { type: 'string', value: 'N', about: 'the same in a calendar month, UTC' },
+      },
+      failed: 'there is no such account, or the keys file is invalid',
+    },
+  },
+} as const satisfies Group;
+
+const prices = {
+  about: 'the prices in the store of a fleet (docs/store.md)',
+  commands: {
+    import: {
+      about: 'check a price file and put it into the store, in place of the one there',
+      details: ['It must price every model of this configuration, as at a start.'],
+      operand: { name: 'FILE', about: 'a price file', completes: 'file' },
+      options: {},
+      failed: 'the file is invalid, or the store refuses; nothing is changed then',
+    },
+    show: {
+      about: 'print the price file of the store',
+      options: {},
+      failed: 'the store has none, or does not answer',
+    },
   },
 } as const satisfies Group;
 
@@ -323,9 +388,11 @@ export const COMMANDS = {
   serve,
   'check-config': checkConfig,
   keys,
+  accounts,
   usage,
   store,
   credit,
+  prices,
   models,
   batches,
   bench,

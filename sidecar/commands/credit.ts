@@ -3,7 +3,6 @@
  * only execute functions, and leaves a row in the table `audit` in the same transaction.
  */
 import { readFile } from 'node:fs/promises';
-import { hostname } from 'node:os';
 import { join } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { spoolDir } from '../app/usage.js';
@@ -20,7 +19,7 @@ import { lockDir } from '../usage/lock.js';
 import { Spool } from '../usage/spool.js';
 import { EXIT, failedWith, runOf, UsageError, type Output } from './command.js';
 import { COMMANDS } from './command-table.js';
-import { CONNECT_MS, ownersConnection, storeConnection } from './store.js';
+import { CONNECT_MS, operatorHere, ownersConnection, storeConnection } from './store.js';
 import { columns } from './terminal.js';
 
 /** The longest request where `request.timeoutMs` sets no limit, ms. */
@@ -62,10 +61,6 @@ function longestMs({ request }: Settings, seconds: string | undefined): number {
   return Number(seconds) * 1000;
 }
 
-function operator(): string {
-  return `uid:${process.getuid?.() ?? ''}@${hostname()}`;
-}
-
 /** Runs statements on one connection. Rejects with one line. */
 async function withStore<T>(
   connection: ConnectionOptions,
@@ -104,7 +99,7 @@ async function grant(
          select $4, 'grant', account, amount, $1 from added
        )
        select count(*) as added from added`,
-      [id, account, `${amount}`, operator()],
+      [id, account, `${amount}`, operatorHere()],
     ),
   );
   if (row?.added !== '1') return failedWith(say, 'there is a grant with this id: nothing was changed');
@@ -215,7 +210,7 @@ async function reconcile(
     posting = new Posting({
       ...{ clock: systemClock, log: logTo(say), database, replica, onLost },
       ...{ saved: postedFile(dir), keepBytes: usage.maxBacklogBytes / 2 },
-      operator: operator(),
+      operator: operatorHere(),
       opened: (amount) => (released = amount),
       uncovered: () => say('warning: what was charged exceeds what the store held for it: see credit balance\n'),
       lost: (line) => (problem = line),
@@ -288,7 +283,7 @@ async function writeOff(
     await query(
       `insert into ra_sidecar.audit (operator, action, account, replica, amount)
        select $2, 'write-off', account, $3, drawn - posted from ra_sidecar.escrow where replica = $1 and drawn > posted`,
-      [found.no, operator(), id],
+      [found.no, operatorHere(), id],
     );
     const [row] = await query<{ released: string }>('select ra_sidecar.release_escrow($1) as released', [found.no]);
     await query('commit');

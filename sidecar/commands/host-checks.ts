@@ -10,7 +10,7 @@ import { CertificateFiles } from '../lib/certificate-files.js';
 import { readBearerToken, readSecrets, SecretFile } from '../lib/secret-file.js';
 import { VERSION } from '../lib/version.js';
 import type { Clock } from '../lib/clock.js';
-import type { Config } from '../config/config.js';
+import { keysFileOf, type Config } from '../config/config.js';
 import { makesDevelopmentKey, filesOpenToOthers } from '../app/identities.js';
 import { addressProblem, addressText, socketPathState, socketProblem } from '../http/addresses.js';
 import { connectionBounds, descriptorLimit } from '../app/descriptors.js';
@@ -278,10 +278,11 @@ async function namedFileChecks(config: Config, clock: Clock): Promise<Check[]> {
 }
 
 async function keysCheck(config: Config): Promise<Check> {
-  const { keys, environment } = config;
+  const { environment } = config;
+  const path = keysFileOf(config);
   const what = 'keys';
   try {
-    const file = await readKeyFile(keys.file);
+    const file = await readKeyFile(path);
     // The development key is replaced by each start that makes one, and ignored by all others.
     const given = file.keys.filter(({ development }) => development !== true);
     const now = Date.now();
@@ -296,7 +297,7 @@ async function keysCheck(config: Config): Promise<Check> {
         ),
       ).length;
       const quotas = limited === 0 ? '' : `, ${limited} of them with token quotas`;
-      const says = `${works} in ${keys.file} for environment ${environment}${quotas}`;
+      const says = `${works} in ${path} for environment ${environment}${quotas}`;
       return ok(what, others === 0 ? says : `${says}, and ${others} that do not work in it`);
     }
     const made = makesDevelopmentKey(config);
@@ -304,7 +305,7 @@ async function keysCheck(config: Config): Promise<Check> {
       return ok(what, 'none yet; serve creates one for development');
     }
     const advice = `ra-sidecar keys create --account A --environment ${environment}`;
-    if (given.length === 0) return warn(what, `none in ${keys.file}: no caller can authenticate`, advice);
+    if (given.length === 0) return warn(what, `none in ${path}: no caller can authenticate`, advice);
     const elsewhere = [...new Set(good.flatMap(({ entitlements }) => Object.keys(entitlements)))];
     const why = [
       ...(good.length > 0 ? [`${good.length} for ${elsewhere.join(', ') || 'no environment'} only`] : []),
@@ -312,7 +313,7 @@ async function keysCheck(config: Config): Promise<Check> {
         ? [`${given.length - good.length} revoked, expired, frozen or without account`]
         : []),
     ];
-    const says = `no key of ${keys.file} works in environment ${environment}, the one of this configuration (${why.join('; ')})`;
+    const says = `no key of ${path} works in environment ${environment}, the one of this configuration (${why.join('; ')})`;
     return warn(what, made ? `${says}; serve creates one for development` : says, advice);
   } catch (error) {
     return unusable(what, error);

@@ -1,6 +1,6 @@
 /**
- * `ra-sidecar keys`: creates, lists, revokes and rotates the keys of the keys file. After a change the command waits
- * until the running sidecar has it in force, which it asks over the operators' listener. A new key is written to stdout
+ * `ra-sidecar keys`: creates, lists, revokes and rotates keys, in the keys file or the store of a fleet. After a change of the file the
+ * command waits until the running sidecar has it in force, which it asks over the operators' listener. A new key is written to stdout
  * only; messages go to stderr.
  */
 import { join } from 'node:path';
@@ -12,6 +12,7 @@ import {
   readKeyFile,
   signOfKeyFile,
   limitsOf,
+  NO_KEYS,
   type Entitlement,
   type KeyFile,
   type StoredKey,
@@ -22,6 +23,8 @@ import type { Config } from '../config/config.js';
 import { isEnvironment } from '../config/schema.js';
 import { KEY_ROUTES } from '../contracts/requests.js';
 import { CLASS_WEIGHTS, SERVICE_CLASSES, SERVICE_TIERS, type ServiceClass } from '../domain/service-class.js';
+import type { Database } from '../store/database.js';
+import type * as StoreKeysModule from '../store/keys.js';
 import { exactTime } from '../lib/clock.js';
 import { askSidecar } from './ask-sidecar.js';
 import { EXIT, runOf, UsageError, type Io, type Output, type Values } from './command.js';
@@ -29,9 +32,11 @@ import { columns } from './terminal.js';
 import { COMMANDS } from './command-table.js';
 
 /** The settings that this command needs, and where they come from. */
-type Settings = Pick<Config, 'dataDir' | 'keys' | 'environment' | 'models' | 'operators'> & { readonly source: string };
+export type Settings = Pick<Config, 'dataDir' | 'keys' | 'environment' | 'models' | 'operators' | 'store'> & {
+  readonly source: string;
+};
 
-type KeysIo = Output & Pick<Io, 'clock'>;
+export type KeysIo = Output & Pick<Io, 'clock'>;
 
 /** Runs `keys` with these arguments. Resolves with the exit code, and rejects if the keys file is invalid. */
 export function keys(config: Settings, args: readonly string[], output: KeysIo): Promise<number> {
@@ -45,27 +50,57 @@ export function keys(config: Settings, args: readonly string[], output: KeysIo):
       return code;
     },
     list: async ({ values }) => {
-      output.out(listed(await readKeyFile(config.keys.file), values.json === true));
+      output.out(listed(await keysOf(config), values.json === true));
       return EXIT.done;
     },
+    import: ({ operands: [path = config.keys.file] }) => importFile(config, path, output),
     revoke: ({ operands: [id = ''] }) => revoke(config, id, output),
     rotate: ({ values, operands: [id = ''] }) =>
       rotate(config, id, durationMs('--grace', values.grace ?? '0m'), output),
   });
 }
 
+/** All keys, wherever they are kept. */
+export async function keysOf({ keys: { source, file }, store }: Settings): Promise<KeyFile> {
+  return await (source === 'store' ? inStore(store, (database, of) => of.readStoreKeys(database)) : readKeyFile(file));
+}
+
+/** Runs `use` with the store, and with what reads and changes it; loaded here, since few sidecars share one. */
+async function inStore<T>(
+  settings: Config['store'],
+  use: (database: Database, of: typeof StoreKeysModule, operator: string) => Promise<T>,
+): Promise<T> {
+  const [{ operatorHere, withDatabase }, of] = await Promise.all([import('./store.js'), import('../store/keys.js')]);
+  return await withDatabase(settings, (database) => use(database, of, operatorHere()));
+}
+
+async function importFile({ store }: Settings, path: string, output: Output): Promise<number> {
+  const file = await readKeyFile(path);
+  if (file === NO_KEYS) throw new Error(`there is no keys file ${path}`);
+  const added = await inStore(store, (database, of, operator) => of.importKeys(database, file, operator));
+  output.err(
+    `imported ${added.keys} of ${file.keys.length} keys, and the properties of ${added.accounts} accounts; what the store had before, and development keys, are left out\n`,
+  );
+  return EXIT.done;
+}
+
 /**
  * Makes a change with its line in the audit, as over HTTP. A revocation is made also where the line cannot be written, with a warning: a
  * full disk must not keep a stolen key in force.
  */
-function noted<T>(
-  { dataDir, keys: { file } }: Settings,
+export async function noted<T>(
+  { dataDir, keys: { source, file }, store: settings }: Settings,
   action: string,
   output: Output,
   change: (store: KeyStore) => Promise<T>,
 ): Promise<T> {
+  if (source === 'store') {
+    return await inStore(settings, (database, { StoreKeys }, operator) =>
+      change(new KeyStore(new StoreKeys(database, operator, action))),
+    );
+  }
   const operator = `uid:${process.getuid?.() ?? ''}`;
-  return audited(join(dataDir, 'audit.jsonl'), { operator, action }, (note) =>
+  return await audited(join(dataDir, 'audit.jsonl'), { operator, action }, (note) =>
     change(
       new KeyStore(file, {
         note: async (what) => {
@@ -128,6 +163,14 @@ async function rotate(config: Settings, id: string, graceMs: number, output: Key
 
 /** Says that the old key is rejected by now, or that this could not be seen and when it will be. */
 async function reportRejected(config: Settings, output: KeysIo): Promise<void> {
+  if (config.keys.source === 'store') {
+    const { pollMs, staleMs } = config.store;
+    const cut = staleMs === 0 ? 'until it does' : `for at most ${staleMs / 1000} s (store.staleMs)`;
+    output.err(
+      `each sidecar that reaches the store rejects the key within a second, or ${pollMs / 1000} s (store.pollMs); one that does not accepts it ${cut}\n`,
+    );
+    return;
+  }
   const { file, pollMs } = config.keys;
   const others = `sidecar that uses ${file} reads it within ${pollMs / 1000} s (keys.pollMs)`;
   const change = await untilInForce(config, output);
@@ -140,6 +183,7 @@ async function reportRejected(config: Settings, output: KeysIo): Promise<void> {
 
 /** Warns if the running sidecar does not use the new key. Without a sidecar there is nothing to warn of. */
 async function warnOfOtherKeys(config: Settings, output: KeysIo): Promise<void> {
+  if (config.keys.source === 'store') return;
   const change = await untilInForce(config, output);
   if (change.kind === 'not in force') output.err(`warning: the new key does not work yet: ${change.why}\n`);
 }
@@ -231,13 +275,13 @@ function limitsText(limits: StoredKey['limits']): string {
 }
 
 /** Quotas, as in `minute=10000,month=1000000`; undefined if there are none. */
-function tokensText(limits: TokenLimits): string | undefined {
+export function tokensText(limits: TokenLimits): string | undefined {
   const texts = QUOTAS.flatMap(({ field, time }) => (limits[field] === undefined ? [] : [`${time}=${limits[field]}`]));
   return texts.length > 0 ? texts.join() : undefined;
 }
 
 /** Each quota with its time, which is also in its option: `--tokens-per-day`. */
-const QUOTAS = TOKEN_LIMITS.map((field) => ({
+export const QUOTAS = TOKEN_LIMITS.map((field) => ({
   field,
   time: field.slice('tokensPer'.length).toLowerCase() as 'minute' | 'day' | 'month',
 }));
@@ -331,7 +375,7 @@ function oneOf<T extends string>(option: string, text: string, known: readonly T
   return found;
 }
 
-function countOf(option: string, text: string): number {
+export function countOf(option: string, text: string): number {
   if (!/^[1-9]\d{0,14}$/.test(text)) throw new UsageError(`${option} must be a whole number above 0`);
   return Number(text);
 }

@@ -1,7 +1,9 @@
 /** `ra-sidecar store`: the schema of the fleet's database, and the sidecars that share it. */
+import { hostname } from 'node:os';
 import type { Config } from '../config/config.js';
 import { storeAddressOf, type StoreAddress } from '../config/store-schema.js';
-import { connectOnce, reasonOf, type ConnectionOptions } from '../store/database.js';
+import { systemClock } from '../lib/clock.js';
+import { connectOnce, Database, reasonOf, type ConnectionOptions } from '../store/database.js';
 import { migrate, SCHEMA_VERSION } from '../store/migrate.js';
 import { EXIT, failedWith, runOf, UsageError, type Output, type Values } from './command.js';
 import { COMMANDS } from './command-table.js';
@@ -92,6 +94,22 @@ export function storeConnection({ url, passwordFile, caFile }: Config['store']):
     ...(passwordFile !== undefined && { passwordFile }),
     ...(caFile !== undefined && { caFile }),
   };
+}
+
+/** Who runs a command, as the store's audit has it. */
+export function operatorHere(): string {
+  return `uid:${process.getuid?.() ?? ''}@${hostname()}`;
+}
+
+/** Runs `use` with the store's functions, as sidecars call them. */
+export async function withDatabase<T>(settings: Config['store'], use: (database: Database) => Promise<T>): Promise<T> {
+  const connection = storeConnection(settings);
+  const database = await Database.open(systemClock, { ...connection, connections: 1, timeoutMs: CONNECT_MS });
+  try {
+    return await use(database);
+  } finally {
+    await database.close();
+  }
 }
 
 /** As the owner of the schema connects: with `--url` and `--password-file`, each of which may be absent. */

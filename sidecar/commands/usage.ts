@@ -3,7 +3,7 @@ import { statSync } from 'node:fs';
 import type { Writable } from 'node:stream';
 import { pipeline } from 'node:stream/promises';
 import { spoolDir } from '../app/usage.js';
-import type { Config } from '../config/config.js';
+import { priceFileOf, type Config } from '../config/config.js';
 import type { UsageRecord } from '../domain/usage-record.js';
 import { exactTime, systemClock } from '../lib/clock.js';
 import { FOCUS_COLUMNS, focusRows, type FocusNames } from '../usage/focus.js';
@@ -138,11 +138,12 @@ const NEWEST: Position = { segment: Number.MAX_SAFE_INTEGER, offset: 0 };
 /** Writes the daily sums in the columns of FOCUS. They include days whose segments are deleted. */
 async function exportFocus(
   dir: string,
-  { pricing, models }: Pick<Config, 'pricing' | 'models'>,
+  config: Pick<Config, 'dataDir' | 'pricing' | 'models'>,
   options: ExportOptions,
   { out, err: say }: UsageStreams,
 ): Promise<number> {
-  const prices = pricing.file === undefined ? BUILT_IN_PRICES : await readPriceFile(pricing.file, models, Date.now());
+  const file = priceFileOf(config);
+  const prices = file === undefined ? BUILT_IN_PRICES : await readPriceFile(file, config.models, Date.now());
   const problems: string[] = [];
   const totals = await Totals.read({
     clock: systemClock,

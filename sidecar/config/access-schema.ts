@@ -11,6 +11,10 @@ export const accessSchema = section({
 
 /** The keys file: `keys`. */
 export const keysSchema = section({
+  source: text(
+    'Where keys are kept. `file`: in `keys.file`. `store`: in the store, for all its sidecars (docs/store.md#keys-and-prices).',
+    { enum: ['file', 'store'], default: 'file' },
+  ),
   file: path('The keys file.', {
     inDataDir: 'keys.json',
     defaultText: '`keys.json` in `dataDir`',

@@ -93,6 +93,7 @@ export function hints({
   delivery,
   telemetry,
   store,
+  keys,
 }: Config): string[] {
   const unused = (path: string, why: string): string => `${path} is not used: with access.mode ${mode} ${why}`;
   const { url, secretFile, nats } = delivery;
@@ -106,6 +107,7 @@ export function hints({
     ...(mode !== 'authorizer' && authorizer.url !== undefined
       ? [unused('authorizer.url', 'no authorizer is asked')]
       : []),
+    ...(mode !== 'keys' && keys.source === 'store' ? [unused('keys.source', 'there are no keys')] : []),
     ...(mode === 'gateway' && (credit.file !== undefined || credit.source === 'store')
       ? [unused(credit.source === 'store' ? 'credit.source' : 'credit.file', 'the gateway is responsible for credit')]
       : []),
@@ -238,14 +240,21 @@ function deliveryProblems({ url, nats, backoffMinMs, backoffMaxMs }: Config['del
   ]);
 }
 
-function storeProblems({ store: { url, passwordFile, caFile }, credit }: Config): string[] {
+function storeProblems({ store: { url, passwordFile, caFile }, credit, keys, pricing }: Config): string[] {
   const isStored = credit.source === 'store';
   const isUsable = url === undefined || storeAddressOf(url) !== undefined;
   return brokenOf([
     [!isUsable, 'store.url must name user, host and database, no password, and no parameter but sslmode=verify-full'],
     [url === undefined && passwordFile !== undefined, 'store.url must be set for store.passwordFile'],
     [url === undefined && caFile !== undefined, 'store.url must be set for store.caFile'],
-    [isStored && url === undefined, 'store.url must be set where credit.source is store'],
+    ...Object.entries({ credit, keys, pricing }).map(([name, { source }]): Rule => [
+      source === 'store' && url === undefined,
+      `store.url must be set where ${name}.source is store`,
+    ]),
+    [
+      pricing.source === 'store' && pricing.file !== undefined,
+      'pricing.file must not be set where pricing.source is store',
+    ],
     [isStored && credit.file !== undefined, 'credit.file must not be set where credit.source is store'],
   ]);
 }

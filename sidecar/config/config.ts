@@ -30,6 +30,16 @@ export type Loaded =
    */
   | { readonly kind: 'invalid'; readonly line: string; readonly lines: readonly string[] };
 
+/** The keys file that a sidecar follows: that of `keys.file`, or its copy of the store's keys. */
+export function keysFileOf({ keys, dataDir }: Pick<Config, 'keys' | 'dataDir'>): string {
+  return keys.source === 'store' ? join(dataDir, 'fleet-keys.json') : keys.file;
+}
+
+/** The price file that it uses, in the same way; undefined: built-in prices. */
+export function priceFileOf({ pricing, dataDir }: Pick<Config, 'pricing' | 'dataDir'>): string | undefined {
+  return pricing.source === 'store' ? join(dataDir, 'fleet-prices.json') : pricing.file;
+}
+
 type Environment = Readonly<Record<string, string | undefined>>;
 
 /** Names the JSON or JSONC file. Every other `RA_` variable is a setting. */

@@ -65,7 +65,7 @@ const operatorsSchema = section({
   host: host('Address of the operators’ listener. Loopback, unless `operators.secretFile` is set.', '127.0.0.1'),
   port: port('Port of the operators’ listener. 0: any free port.', 9090),
   secretFile: path(
-    'File of secrets, watched for changes. With it, `/metrics`, `/admission`, `/keys`, `/models/reload` and the console’s feed require one of them as the bearer token, and keys are managed over HTTP (docs/accounts.md#over-http); `/readyz` gives `reasons` only with one.',
+    'File of secrets, watched for changes. With it, `/metrics`, `/admission`, `/keys`, `/models/reload` and the console’s feed require one of them as the bearer token, and keys and a store’s prices are managed over HTTP (docs/accounts.md#over-http); `/readyz` gives `reasons` only with one.',
     { defaultText: 'no key is required' },
   ),
 });
@@ -87,6 +87,10 @@ const consoleSchema = section({
 
 /** The section `pricing`. */
 const pricingSchema = section({
+  source: text(
+    'Where prices are kept. `file`: in `pricing.file`. `store`: in the store, for all its sidecars (docs/store.md#keys-and-prices).',
+    { enum: ['file', 'store'], default: 'file' },
+  ),
   file: path('The price list (docs/accounts.md#prices). It must name every chat model. Read at the start.', {
     defaultText: 'none: decisions at 0.042 USD per million tokens, chat free',
   }),

@@ -34,6 +34,14 @@ export const storeSchema = section({
     minimum: 3000,
     maximum: 600_000,
   }),
+  pollMs: milliseconds(
+    'How often the store is asked for changed keys and prices, of which it also notifies. With `keys.source` or `pricing.source` `store`.',
+    { default: 1000, minimum: 100 },
+  ),
+  staleMs: milliseconds(
+    'How long keys of the store are accepted that it has not confirmed; then 503 `gateway_unavailable`. 0: for ever. With `keys.source` `store`.',
+    { default: 3_600_000 },
+  ),
   whenDown: text(
     'Limits of keys while the store does not answer. `refuse`: 503 `control_plane_overloaded`. `share`: each sidecar applies the limits divided by the number of sidecars that the store last knew.',
     { enum: ['refuse', 'share'], default: 'refuse' },

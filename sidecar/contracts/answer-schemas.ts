@@ -297,6 +297,7 @@ const READINESS = closed(['status', 'parts'], {
     credit: PART_STATE,
     prompts: PART_STATE,
     store: PART_STATE,
+    keys: PART_STATE,
   }),
 });
 

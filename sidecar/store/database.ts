@@ -43,7 +43,7 @@ const LISTEN_CONNECT_MS = 5000;
 const CANCEL_REQUEST = 80_877_102;
 
 /** PostgreSQL's code for a lock that was not free in time: the server works. */
-const LOCK_NOT_AVAILABLE = '55P03';
+export const LOCK_NOT_AVAILABLE = '55P03';
 
 export interface ConnectionOptions {
   readonly address: StoreAddress;

@@ -1,19 +1,25 @@
 /** Opens the store of a fleet. app.ts loads this file only where `store.url` is set. */
 import { join } from 'node:path';
+import type { WatchedKeys } from '../access/key-identity.js';
+import type { FollowedKeys, FollowedPrices } from '../access/key-tasks.js';
 import type { KeyLimiter } from '../access/limits.js';
-import type { Config } from '../config/config.js';
+import { keysFileOf, priceFileOf, type Config } from '../config/config.js';
 import { storeAddressOf } from '../config/store-schema.js';
+import { FileProblem } from '../lib/checked-file.js';
 import type { Clock } from '../lib/clock.js';
 import type { CreditMetrics, StoreMetrics } from '../telemetry/access-metrics.js';
 import type { Log } from '../telemetry/logger.js';
 import { postedFile } from '../usage/delivery/files.js';
+import { parsePrices, readPriceFile, readPriceText, type PriceList } from '../usage/prices.js';
 import { StoreClaims } from './claims.js';
 import { StoreCredit } from './credit.js';
 import { Database } from './database.js';
+import { CHANGES, changePrices, doStoreTask, tried } from './keys.js';
 import { StoreLimits } from './limits.js';
 import { Posting } from './posting.js';
 import { StoreQuotas } from './quotas.js';
 import { placeIn, Replica } from './replica.js';
+import { Snapshot, type SnapshotOptions } from './snapshot.js';
 
 export interface Store {
   readonly keyLimits: KeyLimiter;
@@ -21,6 +27,10 @@ export interface Store {
   readonly quotas: StoreQuotas;
   /** Undefined unless credit is in the store. It is closed before the spool, which it reads. */
   readonly credit: StoreCredit | undefined;
+  /** Undefined unless keys are in the store. */
+  readonly keys: FollowedKeys | undefined;
+  /** Undefined unless prices are in the store. */
+  readonly prices: FleetPrices | undefined;
   readonly replica: Pick<Replica, 'fenced'>;
   /**
    * Joins the fleet. Call it once, when nothing else can end the start: it takes the place of another process with this data folder.
@@ -31,19 +41,26 @@ export interface Store {
   close(): Promise<void>;
 }
 
-type StoreSettings = Pick<Config, 'store' | 'limits' | 'idempotency' | 'credit' | 'dataDir' | 'usage'>;
+type StoreSettings = Pick<
+  Config,
+  'store' | 'limits' | 'idempotency' | 'credit' | 'keys' | 'pricing' | 'models' | 'dataDir' | 'usage'
+>;
 
 /**
- * Prepares what the store is used for, and connects to nothing yet. Rejects with one line if `dataDir` cannot be written. `lost`: credit
- * will not be available, for the reason in the line; it may come long after the start, once the store answers.
+ * Prepares what the store is used for. Connects only for keys and prices, which are read for the first time if the store answers. Rejects
+ * with one line if `dataDir` cannot be written, or there are no prices. `watched`: follows the keys file, or the copy of the store's keys;
+ * undefined: no keys are used. `lost`: credit will not be available, for the reason in the line; it may come long after the start, once the
+ * store answers.
  */
 export async function openStore(
-  { store, limits, idempotency, credit: settings, dataDir, usage }: StoreSettings,
+  config: StoreSettings,
   clock: Clock,
   log: Log,
   metrics: { readonly store: StoreMetrics; readonly credit: CreditMetrics },
+  watched: WatchedKeys | undefined,
   lost: (line: string) => void,
 ): Promise<Store> {
+  const { store, limits, idempotency, credit: settings, dataDir, usage } = config;
   const address = storeAddressOf(store.url ?? '');
   if (!address) throw new Error('store.url is no address of a store');
   const database = await Database.open(clock, {
@@ -81,8 +98,14 @@ export async function openStore(
     keys: claims.size,
     tokens: quotas.size,
   });
+  const documents = await openDocuments({ clock, log, database, pollMs: store.pollMs }, config, watched).catch(
+    async (error: unknown) => {
+      await database.close();
+      throw error;
+    },
+  );
   const close = async (): Promise<void> => {
-    await Promise.all([keyLimits.close(), claims.close(), quotas.close(), credit?.close()]);
+    await Promise.all([documents.close(), keyLimits.close(), claims.close(), quotas.close(), credit?.close()]);
     await replica.close();
     await database.close();
   };
@@ -90,5 +113,105 @@ export async function openStore(
     const unprepared = await replica.begin();
     if (unprepared !== undefined) throw new Error(unprepared);
   };
-  return { keyLimits, claims, quotas, credit, replica, begin, close };
+  const { keys, prices } = documents;
+  return { keyLimits, claims, quotas, credit, keys, prices, replica, begin, close };
+}
+
+/** The prices of a fleet, and the list that follows them. */
+type FleetPrices = FollowedPrices & { readonly list: PriceList };
+
+type Following = Pick<SnapshotOptions, 'clock' | 'log' | 'database' | 'pollMs'>;
+
+/** The keys of the store, in the file that `watched` follows. */
+function keysOf(
+  parts: Following,
+  config: StoreSettings,
+  watched: WatchedKeys,
+): { readonly snapshot: Snapshot; readonly keys: FollowedKeys } {
+  const { staleMs } = config.store;
+  const file = keysFileOf(config);
+  const snapshot = new Snapshot({ ...parts, name: 'keys', file, taken: () => watched.reload() });
+  watched.isCurrent = () => snapshot.ageMs <= (staleMs === 0 ? Number.MAX_VALUE : staleMs);
+  const keys: FollowedKeys = {
+    inForce: async () => {
+      const { problem } = snapshot;
+      return { ...(await watched.inForce()), ...(problem !== undefined && { problem }) };
+    },
+    reload: () => snapshot.sync(),
+    change: (operator, task) => doStoreTask(parts.database, operator, task),
+  };
+  return { snapshot, keys };
+}
+
+/** The prices of the store. `open` rejects with one line if there are none that this sidecar can use. */
+function pricesOf(
+  parts: Following,
+  config: StoreSettings,
+): { readonly snapshot: Snapshot; readonly open: () => Promise<FleetPrices> } {
+  const { log, database } = parts;
+  const file = priceFileOf(config) ?? '';
+  const read = (): Promise<PriceList> => readPriceFile(file, config.models, Date.now());
+  let list: PriceList | undefined;
+  let refused: string | undefined;
+  const snapshot = new Snapshot({
+    ...parts,
+    name: 'prices',
+    file,
+    taken: async () => {
+      try {
+        list?.take(await read());
+        refused = undefined;
+        log.info('prices loaded', { file });
+      } catch (error) {
+        if (!(error instanceof FileProblem)) throw error;
+        refused = error.problem;
+        log.error('prices refused, the last valid ones stay in force', { file, reason: refused });
+      }
+    },
+  });
+  const open = async (): Promise<FleetPrices> => {
+    const opened = (list = await read().catch((error: unknown) => {
+      const why = snapshot.problem ?? 'the store has none for this sidecar: run ra-sidecar prices import';
+      throw new Error(`no prices: ${why} (${(error as Error).message})`, { cause: error });
+    }));
+    return {
+      list: opened,
+      read: async () => ({ text: await readPriceText(file), problem: snapshot.problem ?? refused }),
+      change: async (operator, text) => {
+        try {
+          parsePrices(text, file, config.models, Date.now());
+        } catch (error) {
+          if (error instanceof FileProblem) return { kind: 'invalid', why: error.problem };
+          throw error;
+        }
+        const end = await tried(() => changePrices(database, text, operator));
+        if (!end) await snapshot.sync();
+        return end;
+      },
+    };
+  };
+  return { snapshot, open };
+}
+
+/** Follows the keys and prices of the store, as far as they are there. */
+async function openDocuments(
+  parts: Following,
+  config: StoreSettings,
+  watched: WatchedKeys | undefined,
+): Promise<Pick<Store, 'keys' | 'prices' | 'close'>> {
+  const keys = watched && config.keys.source === 'store' ? keysOf(parts, config, watched) : undefined;
+  const prices = config.pricing.source === 'store' ? pricesOf(parts, config) : undefined;
+  const followed: Readonly<Record<string, Snapshot | undefined>> = { keys: keys?.snapshot, prices: prices?.snapshot };
+  const all = Object.values(followed).filter((each) => each !== undefined);
+  const stop = all.length > 0 ? parts.database.listen(CHANGES, (name) => void followed[name]?.sync()) : undefined;
+  const close = async (): Promise<void> => {
+    await Promise.all([stop?.(), ...all.map((each) => each.close())]);
+  };
+  await Promise.all(all.map((each) => each.begin()));
+  try {
+    return { keys: keys?.keys, prices: await prices?.open(), close };
+  } catch (error) {
+    await close();
+    throw error;
+  }
 }

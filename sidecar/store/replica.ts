@@ -41,7 +41,7 @@ const COUNT_FILE = 'replica-count';
 const COUNT = /^[1-9][0-9]{0,8}$/;
 
 /** PostgreSQL's codes of a schema, function or permission that is missing: no wait makes these right. */
-const UNPREPARED: Readonly<Record<string, string>> = {
+export const UNPREPARED: Readonly<Record<string, string>> = {
   '3F000': 'has no schema ra_sidecar: run ra-sidecar store migrate',
   '42883': 'has an older schema than this release needs: run ra-sidecar store migrate',
   '42501': 'does not let the user of store.url execute its functions: run ra-sidecar store migrate',

@@ -56,11 +56,11 @@ export function inputRates(input: bigint): Rates {
   return { input, cachedInput: input, output: 0n };
 }
 
-/** The past, current and future prices. Immutable. */
+/** The past, current and future prices. */
 export class PriceList {
   /** Latest first. */
-  readonly #versions: readonly PriceVersion[];
-  readonly #unlisted: Rates | undefined;
+  #versions: readonly PriceVersion[];
+  #unlisted: Rates | undefined;
 
   /**
    * `versions`: at least one. `unlisted`: the rates of models that a version does not name; undefined if such a model is an error.
@@ -68,6 +68,12 @@ export class PriceList {
   constructor(versions: readonly PriceVersion[], unlisted?: Rates) {
     this.#versions = [...versions].sort((a, b) => b.effective - a.effective);
     this.#unlisted = unlisted;
+  }
+
+  /** Takes on the prices of another list, for requests that start from now on. */
+  take(other: PriceList): void {
+    this.#versions = other.#versions;
+    this.#unlisted = other.#unlisted;
   }
 
   /**
@@ -206,18 +212,29 @@ const check = compile<PriceFile>(
  * ones. Throws {@link FileProblem}.
  */
 export async function readPriceFile(file: string, models: readonly PricedModel[], now: number): Promise<PriceList> {
+  return parsePrices(await readPriceText(file), file, models, now);
+}
+
+/** The file's text, whatever it is. Throws {@link FileProblem}. */
+export async function readPriceText(file: string): Promise<string> {
+  try {
+    return await readRegular(file);
+  } catch (error) {
+    const { code, message } = error as NodeJS.ErrnoException;
+    throw new FileProblem('pricing', error instanceof NotRegularFile ? message : `cannot be read: ${code}`, file);
+  }
+}
+
+/** Checks the text of a price file in the same way. */
+export function parsePrices(text: string, file: string, models: readonly PricedModel[], now: number): PriceList {
   const refuse = (problem: string): never => {
     throw new FileProblem('pricing', problem, file);
   };
-  let text: string;
   let value: unknown;
   try {
-    text = await readRegular(file);
     value = JSON.parse(text);
-  } catch (error) {
-    if (error instanceof NotRegularFile) return refuse(error.message);
-    const { code } = error as NodeJS.ErrnoException;
-    return refuse(code === undefined ? 'is not JSON' : `cannot be read: ${code}`);
+  } catch {
+    return refuse('is not JSON');
   }
   const checked = check(value);
   if (!checked.ok) return refuse(`${checked.path} ${checked.message}`);

@@ -171,7 +171,9 @@ export const architectureRules: IFlattenedRuleSet = {
       severity: 'error',
       from: {
         path: '^sidecar/',
-        pathNot: ['sidecar/store', 'sidecar/commands/store.ts', 'sidecar/commands/credit.ts'].map(pathOf),
+        pathNot: ['sidecar/store', ...['store', 'credit', 'prices'].map((name) => `sidecar/commands/${name}.ts`)].map(
+          pathOf,
+        ),
       },
       to: { path: pathOf('sidecar/store'), dynamic: false, dependencyTypesNot: ['type-only'] },
     },

@@ -70,7 +70,7 @@ export class KeyOperator {
     const config = {
       dataDir: dir,
       environment: 'development',
-      keys: { file: keysFile, pollMs: 60_000, failuresPerMinute: 0 },
+      keys: { source: 'file' as const, file: keysFile, pollMs: 60_000, failuresPerMinute: 0 },
       credit: {
         file: join(dir, 'credit.json'),
         pollMs: 60_000,

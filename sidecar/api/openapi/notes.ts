@@ -362,6 +362,6 @@ export const NOTES: Notes = {
     status:
       '`ready` with 200, all others with 503: `starting` is temporary, `draining` ends with the process, `unhealthy` may need an operator.',
     parts:
-      'The state of each part: `models`, `usage` (whether it can be recorded) and, if prepaid credit is checked, `credit`; `prompts` while a prompt host cannot be started, and `store` once another process has taken this one’s place in the fleet. The reasons are on the operators’ listener only.',
+      'The state of each part: `models`, `usage` (whether it can be recorded) and, if prepaid credit is checked, `credit`; `prompts` while a prompt host cannot be started, `store` once another process has taken this one’s place in the fleet, and `keys` while the store’s are not confirmed. The reasons are on the operators’ listener only.',
   },
 };

@@ -16,15 +16,16 @@ if (loaded.kind === 'invalid') throw new Error(loaded.line);
 const [MODEL] = loaded.config.models;
 if (MODEL === undefined) throw new Error('the defaults name a model');
 
-const { operators } = loaded.config;
+const { operators, store } = loaded.config;
 /** Settings for a keys file. Port 0: no sidecar is asked. */
 function settingsFor(file: string, port = 0): Parameters<typeof keys>[0] {
   return {
     dataDir: dirname(file),
-    keys: { file, pollMs: 1000, failuresPerMinute: 0 },
+    keys: { source: 'file', file, pollMs: 1000, failuresPerMinute: 0 },
     environment: 'development',
     models: [],
     operators: { ...operators, port },
+    store,
     source: '/etc/ra.jsonc',
   };
 }

@@ -1,6 +1,6 @@
 import { join } from 'node:path';
 import t from 'tap';
-import { loadConfig, type Config } from '../../../sidecar/config/config.js';
+import { keysFileOf, loadConfig, priceFileOf, type Config } from '../../../sidecar/config/config.js';
 import { configSchema } from '../../../sidecar/config/schema.js';
 import { settings } from '../../../sidecar/config/setting.js';
 
@@ -528,6 +528,18 @@ t.test('prepaid credit in the store', async (t) => {
   t.equal(loaded(stored).credit.source, 'store');
   t.match(line(source), /store\.url must be set where credit\.source is store/);
   t.match(line({ ...stored, RA_CREDIT_FILE: 'c.json' }), /credit\.file must not be set/);
+});
+
+t.test('keys and prices in the store', async (t) => {
+  const source = { RA_KEYS_SOURCE: 'store', RA_PRICING_SOURCE: 'store', RA_DATA_DIR: '/data' };
+  const stored = { ...source, RA_STORE_URL: 'postgresql://u@%2Ftmp/db' };
+  t.equal(keysFileOf(loaded(stored)), '/data/fleet-keys.json');
+  t.equal(priceFileOf(loaded(stored)), '/data/fleet-prices.json');
+  t.equal(keysFileOf(loaded({ RA_DATA_DIR: '/data' })), '/data/keys.json');
+  t.equal(priceFileOf(loaded({})), undefined);
+  t.match(line(source), /store\.url must be set where keys\.source is store/);
+  t.match(line({ ...source, RA_KEYS_SOURCE: 'file' }), /store\.url must be set where pricing\.source is store/);
+  t.match(line({ ...stored, RA_PRICING_FILE: 'p.json' }), /pricing\.file must not be set/);
 });
 
 t.test('a chat template and a tool format', (t) => {

@@ -1,0 +1,208 @@
+/** Keys and prices of several sidecars from a store: a change at one is in force at all, on a real PostgreSQL. */
+import { join } from 'node:path';
+import t, { type Test } from 'tap';
+import { changePrices, importKeys } from '../../sidecar/store/keys.js';
+import { errorOf } from '../support/error-answer.js';
+import { runHere } from '../support/command-here.js';
+import { chatBody, InProcess } from '../support/in-process.js';
+import { makeKey } from '../support/keys.js';
+import { Relay, replicaAt, sharedPostgres } from '../support/postgres.js';
+import { eventually } from '../support/processes.js';
+import { RawConnection, type RawResponse } from '../support/raw-http.js';
+
+const CHAT = '/v1/chat/completions';
+const SECRET = 'o'.repeat(40);
+/** Longer than a test: what is in force before was not polled. */
+const NEVER_MS = 600_000;
+
+const server = await sharedPostgres();
+const { name: database, url } = await server.database();
+const dir = t.testdir({ 'operators.txt': `${SECRET}\n` });
+const { database: direct } = await replicaAt(t, url, 'direct');
+
+/** A price file: the price of a token of a reply, in millionths of a dollar. */
+function prices(version: string, output: string): string {
+  const chat = { m: { input: '0', cachedInput: '0', output } };
+  const effective = '2026-01-01T00:00:00Z';
+  return JSON.stringify({ version: 1, prices: [{ version, effective, decisions: '0.042', chat }] });
+}
+
+await changePrices(direct, prices('v1', '1'), 'test');
+const kept = makeKey({ id: 'kept' });
+await importKeys(direct, { version: 1, keys: [kept.stored] }, 'test');
+
+function start(name: string, pollMs: number, more: object = {}, cold = false): Promise<InProcess> {
+  return InProcess.start(t, {
+    models: [{ id: 'm', kind: 'chat', cold }],
+    followsKeys: true,
+    config: {
+      dataDir: join(dir, name),
+      keys: { source: 'store', failuresPerMinute: 0 },
+      pricing: { source: 'store' },
+      operators: { port: 0, secretFile: join(dir, 'operators.txt') },
+      store: { url, timeoutMs: 5000, leaseMs: 60_000, pollMs, ...more },
+    },
+  });
+}
+
+const [one, two, three] = await Promise.all([start('a', NEVER_MS), start('b', NEVER_MS), start('c', 100)]);
+const fleet = [one, two, three];
+
+async function operate(at: InProcess, method: string, path: string, body: object = {}): Promise<RawResponse> {
+  const connection = await RawConnection.open(at.app.operatorsPort);
+  const headers = { 'Content-Type': 'application/json', Authorization: `Bearer ${SECRET}` };
+  const response = await connection.request(method, path, headers, JSON.stringify(body)).response();
+  connection.close();
+  return response;
+}
+
+/** What a chat with a key comes to. */
+async function chat(at: InProcess, key: string): Promise<string> {
+  const answer = await at.post(CHAT, chatBody('m', 'echo'), { Authorization: `Bearer ${key}` });
+  return answer.status === 200 ? 'served' : errorOf(answer).code;
+}
+
+/** The version of the prices of the last request. */
+function version({ spool }: InProcess): string | undefined {
+  const close = spool.records.findLast((record) => record.kind === 'close');
+  return close?.kind === 'close' ? close.price?.version : undefined;
+}
+
+async function everywhere(t: Test, what: string, seen: (at: InProcess) => Promise<boolean>, at = fleet): Promise<void> {
+  const from = performance.now();
+  await Promise.all(at.map((each) => eventually(what, () => seen(each))));
+  t.pass(`${what} everywhere after ${Math.round(performance.now() - from)} ms`);
+}
+
+const is = (key: string, wanted: string) => async (at: InProcess) => (await chat(at, key)) === wanted;
+
+/** A key is created, frozen, revoked at one of `at`, and prices change: all of `at` follow. */
+async function follow(t: Test, at: InProcess[], by: InProcess): Promise<void> {
+  const created = await operate(by, 'POST', '/keys', { account: `acme-${at.length}` });
+  t.equal(created.status, 201);
+  const { key, id } = JSON.parse(created.body) as { key: string; id: string };
+  t.equal(await chat(by, key), 'served', 'in force when the answer is sent');
+  await everywhere(t, 'a new key', is(key, 'served'), at);
+  t.equal((await operate(by, 'POST', `/accounts/acme-${at.length}/freeze`)).status, 200);
+  await everywhere(t, 'a freeze', is(key, 'account_frozen'), at);
+  t.equal((await operate(by, 'POST', `/accounts/acme-${at.length}/unfreeze`)).status, 200);
+  await everywhere(t, 'its end', is(key, 'served'), at);
+  t.equal((await operate(by, 'POST', `/keys/${id}/revoke`)).status, 200);
+  t.equal(await chat(by, key), 'revoked_api_key');
+  await everywhere(t, 'a revocation', is(key, 'revoked_api_key'), at);
+  const next = `v-${at.length}`;
+  const put = await operate(by, 'PUT', '/prices', JSON.parse(prices(next, '2')) as object);
+  t.match(JSON.parse(put.body), { file: { prices: [{ version: next }] }, problem: undefined });
+  await everywhere(t, 'a price', async (at) => (await chat(at, kept.key)) === 'served' && version(at) === next, at);
+}
+
+t.test('a change is everywhere by notification', async (t) => {
+  t.equal(await chat(one, kept.key), 'served');
+  t.equal(version(one), 'v1');
+  await follow(t, [one, two, three], two);
+  const listed = await operate(three, 'GET', '/keys');
+  t.match(JSON.parse(listed.body), { keys: 2, data: [{ id: 'kept' }, { state: 'revoked' }] });
+  const { rows } = await server.sql(`select operator, action from ra_sidecar.audit order by id`, database);
+  t.strictSame(
+    rows.map(({ action }) => action),
+    ['prices', 'import', 'create', 'freeze', 'unfreeze', 'revoke', 'prices'],
+  );
+  for (const { operator } of rows.slice(2)) t.match(operator, /^[0-9a-f]{8}$/);
+});
+
+t.test('prices that do not fit a sidecar stay out of force there', async (t) => {
+  await changePrices(direct, prices('v3', '3').replace('"m"', '"other"'), 'test');
+  await one.seen('prices refused, the last valid ones stay in force');
+  const bad = await operate(one, 'PUT', '/prices', JSON.parse(prices('v3', 'free')) as object);
+  t.equal(bad.status, 400);
+  t.match(errorOf(bad).message, /USD per million tokens/);
+  t.match(JSON.parse((await operate(one, 'GET', '/prices')).body), { problem: /no price for the model m/ });
+  t.equal(await chat(one, kept.key), 'served');
+  t.equal(version(one), 'v-3');
+});
+
+t.test('commands change the keys of the store, and read them', async (t) => {
+  const files = t.testdir({
+    'keys.json': JSON.stringify({ version: 1, keys: [makeKey({ id: 'filed' }).stored] }),
+    'prices.json': prices('v4', '4'),
+    'models.json': JSON.stringify({ models: [{ id: 'm', kind: 'chat', file: '/m.gguf' }] }),
+  });
+  const environment = {
+    RA_CONFIG: join(files, 'models.json'),
+    RA_STORE_URL: url,
+    RA_KEYS_SOURCE: 'store',
+    RA_KEYS_FILE: join(files, 'keys.json'),
+  };
+  const run = async (line: string, wanted = 0): Promise<{ readonly out: string; readonly said: string }> => {
+    const { code, stdout, stderr } = await runHere(line.split(' '), environment);
+    t.equal(code, wanted, `${line}: ${stderr}`);
+    return { out: stdout, said: stderr };
+  };
+  t.match(await run('keys import'), { said: /^imported 1 of 1 keys/ });
+  t.match(await run('keys import nowhere', 1), { said: /there is no keys file nowhere/ });
+  const created = await run('keys create --account shop');
+  const id = /key_[\w-]+/.exec(created.said)?.[0] ?? '';
+  const key = created.out.trim();
+  await everywhere(t, 'a key by command', is(key, 'served'));
+  await run('accounts freeze shop');
+  await everywhere(t, 'a freeze by command', is(key, 'account_frozen'));
+  await run('accounts set shop --tokens-per-day 5');
+  t.match(await run('accounts list'), { out: /shop +frozen +1 +day=5/ });
+  await run('accounts set shop --tokens-per-day none');
+  await run('accounts unfreeze shop');
+  t.match(await run('accounts freeze nobody', 1), { said: /there is no such account/ });
+  t.match(await run('keys revoke nobody', 1), { said: /there is no key with this id/ });
+  t.match(await run(`keys revoke ${id}`), { said: /rejects the key within a second, or 1 s/ });
+  await everywhere(t, 'a revocation by command', is(key, 'revoked_api_key'));
+  const listed = JSON.parse((await run('keys list --json')).out) as readonly { readonly id: string }[];
+  t.ok(['kept', 'filed', id].every((one) => listed.some((each) => each.id === one)));
+  await run(`prices import ${join(files, 'prices.json')}`);
+  await everywhere(t, 'prices by command', async (at) => {
+    return (await chat(at, kept.key)) === 'served' && version(at) === 'v4';
+  });
+  t.equal((await run('prices show')).out.trim(), prices('v4', '4'));
+  await run(`prices import ${join(files, 'keys.json')}`, 1);
+  const { rows } = await server.sql(`select operator from ra_sidecar.audit where action = 'create'`, database);
+  t.match(rows.at(-1)?.['operator'], /^uid:\d+@/);
+});
+
+t.test('without notifications a change is everywhere by the next poll', async (t) => {
+  const { rows } = await server.sql(`select pg_get_functiondef('ra_sidecar.note_change'::regproc) as text`, database);
+  const text = String(rows[0]?.['text']);
+  await server.sql(text.replace('perform pg_notify', 'perform concat'), database);
+  await follow(t, [three], three);
+  t.equal(await chat(one, kept.key), 'served');
+  t.equal(version(one), 'v4', 'this one is not told and polls later');
+  await server.sql(text, database);
+});
+
+t.test('without the store keys serve from the disk, also after a restart, until they are stale', async (t) => {
+  const relay = await new Relay(t, server).listen();
+  const through = { url: relay.through(url) };
+  const four = await start('d', 100, through);
+  t.equal(await chat(four, kept.key), 'served');
+  relay.fault = 'refuse';
+  relay.cut();
+  t.equal(await chat(four, kept.key), 'served');
+  const refused = await operate(four, 'POST', '/keys', { account: 'acme' });
+  t.equal(refused.status, 503);
+  t.equal(errorOf(refused).code, 'control_plane_overloaded');
+  await four.app.drain();
+
+  const again = await start('d', 100, through);
+  t.equal(await chat(again, kept.key), 'served');
+  await again.app.drain();
+
+  const stale = await start('d', 100, { ...through, staleMs: 1 }, true);
+  const asked = await stale.ask('GET', '/v1/models', { Authorization: `Bearer ${kept.key}` });
+  t.equal(asked.status, 503);
+  t.equal(errorOf(asked).code, 'gateway_unavailable');
+  t.match(JSON.parse((await stale.ask('GET', '/readyz', {})).body), { parts: { keys: 'unhealthy' } });
+});
+
+t.test('a sidecar without prices does not start', async (t) => {
+  const empty = await server.database();
+  const config = { dataDir: join(dir, 'e'), pricing: { source: 'store' }, store: { url: empty.url } };
+  const starting = InProcess.start(t, { models: [{ id: 'm', kind: 'chat' }], config });
+  await t.rejects(starting, { message: /^no prices: the store has none for this sidecar: run ra-sidecar prices import/ });
+});
