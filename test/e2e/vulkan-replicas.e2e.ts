@@ -3,6 +3,7 @@ import t from 'tap';
 import type { Check } from '../../sidecar/commands/host-checks.js';
 import { EMBEDDED_MODEL } from '../../sidecar/engine-client/weight-files.js';
 import { runCli } from '../support/cli.js';
+import { PATIENT_ENGINE } from '../support/config-parts.js';
 import { poolingModel } from '../support/pooling-models.js';
 import { ENDLESS, frames, OpenStream } from '../support/open-stream.js';
 import { CHAT, Sidecar } from '../support/sidecar.js';
@@ -50,16 +51,19 @@ t.test('an embedding model is one on each device too, and both make the vectors 
     file: await poolingModel('mean'),
     contextPerSeat: 512,
     gpu: 'vulkan',
+    // A step on a CPU that emulates a device takes seconds.
+    prefillTokensPerStep: 128,
   };
   const sidecar = await Sidecar.start(t, {
-    config: { models: [{ ...model, seats: 1, replicas: 'auto' }] },
+    config: { models: [{ ...model, seats: 1, replicas: 'auto' }], engine: PATIENT_ENGINE },
     environment,
   });
   for (const replica of [0, 1])
     t.match(await sidecar.logged('engine ready', 1, (line) => line['replica'] === replica), { backend: 'vulkan' });
-  const input = Array.from({ length: 256 }, (_, i) => Array.from({ length: 64 }, (__, at) => 5 + ((i + at) % 200)));
+  const input = Array.from({ length: 64 }, (_, i) => Array.from({ length: 32 }, (__, at) => 5 + ((i + at) % 200)));
   const vectors = async (): Promise<number[][]> => {
     const response = await sidecar.post('/embeddings', { model: 'embed', input });
+    t.equal(response.status, 200);
     const { data } = (await response.json()) as { readonly data: readonly { readonly embedding: number[] }[] };
     return data.map(({ embedding }) => embedding);
   };
