@@ -11,6 +11,7 @@ const REASONS = [
   'takes minutes',
   'run by make e2e',
   'run by test/deploy/copied.test.ts',
+  'run by test/contract/store-keys.test.ts',
 ] as const;
 
 /** Languages of command lines or programs that readers copy; tests have no Python. */

@@ -92,14 +92,20 @@ t.test('changes at once are all made, each with its row in the audit, in which i
   t.strictSame([...new Set(made.map(({ kind }) => kind))], ['created']);
   const { keys } = await readStoreKeys(database);
   t.strictSame(keys.map(({ id }) => id).sort(), made.map(({ id }) => id).sort());
-  t.match(await doStoreTask(database, 'o', { kind: 'revoke', id: made[0]?.id ?? '' }), { kind: 'done' });
+  const id = made[0]?.id ?? '';
+  const groups = ['decisions', 'chat', 'embeddings', 'models'];
+  const patches = groups.map((group) => ({ limits: { [group]: { perMinute: 1 } } }));
+  await Promise.all(patches.map((patch) => doStoreTask(database, 'o', { kind: 'change', id, patch })));
+  const [changed] = (await readStoreKeys(database)).keys.filter((key) => key.id === id);
+  t.strictSame(Object.keys(changed?.limits ?? {}).sort(), groups.sort(), 'none of four changes of one key is lost');
+  t.match(await doStoreTask(database, 'o', { kind: 'revoke', id }), { kind: 'done' });
   const { rows } = await server.sql('select * from ra_sidecar.audit order by id', name);
-  t.equal(rows.length, 13);
+  t.equal(rows.length, 17);
   t.match(rows.at(-1), {
     operator: 'o',
     action: 'revoke',
     account: 'acme',
-    detail: new RegExp(`"id":"${made[0]?.id}"`),
+    detail: new RegExp(`"id":"${id}"`),
   });
   const text = JSON.stringify(rows);
   for (const { key } of made) t.notOk(text.includes(key));
