@@ -95,6 +95,7 @@ t.test('each change is in force when its answer is sent', async (t) => {
   );
   const twice = await operators.send('POST', '/accounts/acme/grants', { id: 'inv-1', usd: '2.5' });
   t.equal(twice.status, 409);
+  t.equal(twice.field('cache-control'), 'no-store');
   t.equal(
     twice.body,
     '{"error":{"message":"There is a grant with this id already; nothing was granted.","type":"invalid_request_error","code":"idempotency_key_reused","param":"id"}}',

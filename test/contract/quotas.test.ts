@@ -152,9 +152,12 @@ t.test(
     const usd = String((PROMPT * INPUT + 300 * OUTPUT) / 1e12);
     for (const reserve of ['parts', 'whole'] as const) {
       const paid = await startPriced(t, usd, { models: MODELS, config: { contract: 'compatible' } }, reserve);
-      const answer = await paid.post(CHAT, chatBody('chat', 'grow', { max_tokens: 1000 }));
-      if (reserve === 'whole') t.equal(errorOf(answer).code, 'insufficient_credit');
-      else
+      const limited = key('limited', { tokensPerDay: 5000 }, paid);
+      const answer = await paid.post(CHAT, chatBody('chat', 'grow', { max_tokens: 1000 }), limited);
+      if (reserve === 'whole') {
+        t.equal(errorOf(answer).code, 'insufficient_credit');
+        t.equal(answer.field('x-ratelimit-remaining-tokens'), '5000', 'its tokens were returned before its answer');
+      } else
         t.match(JSON.parse(answer.body), { choices: [{ finish_reason: 'length' }], usage: { completion_tokens: 300 } });
     }
   },

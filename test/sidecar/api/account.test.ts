@@ -332,6 +332,12 @@ t.test('limits are answered when they are used up, and the balance to a key that
   ledger.open(new Map([['acme', parseUsd('2.5') ?? 0n]]));
   const balance = { currency: 'usd', granted: '2', settled: '2.5', reserved: '0', available: '-0.5' };
   t.strictSame((await ask(ACCOUNT, { ...limited, usage: 'account' }, services)).body, { ...account, limits, balance });
+  const credit = new CreditLedger(new Map([['acme', parseUsd('2') ?? 0n]]));
+  credit.open(new Map([['acme', parseUsd('0.5') ?? 0n]]));
+  t.equal(credit.reserve('acme', parseUsd('0.25') ?? 0n).kind, 'reserved');
+  t.match((await ask(ACCOUNT, OWNER, { ...services, credit })).body, {
+    balance: { granted: '2', settled: '0.5', reserved: '0.25', available: '1.25' },
+  });
   t.strictSame(
     (await ask(ACCOUNT, { ...limited, vouched: true }, services)).body,
     { ...account, limits: [] },

@@ -2,7 +2,7 @@
 import { open, readdir, readFile, writeFile, type FileHandle } from 'node:fs/promises';
 import { join } from 'node:path';
 import t from 'tap';
-import { appendAudit, AuditError } from '../../../sidecar/access/audit.js';
+import { appendAudit, audited, AuditError } from '../../../sidecar/access/audit.js';
 import { hashKey, readKeyFile, writeKeyFile } from '../../../sidecar/access/key-file.js';
 import { KeyStore } from '../../../sidecar/access/keys.js';
 import { CreditLedger } from '../../../sidecar/access/credit.js';
@@ -210,6 +210,11 @@ t.test('keys are listed by account, in pages, with the state and the balance of 
       { id: 'k4', lastUsed: null },
     ],
   });
+  for (const [limit, hasMore] of [
+    [4, true],
+    [5, false],
+  ] as const)
+    t.match((await operator.ask('GET', `/keys?limit=${limit}`)).body, { hasMore });
   t.strictSame((await operator.ask('GET', '/keys?account=c')).body.data.length, 1);
   const none = await operator.ask('GET', '/keys?limit=0');
   t.equal(none.body.data, undefined, 'only what is in force');
@@ -365,12 +370,27 @@ t.test('the audit is bounded, and a line that a crash cut off spoils no other', 
   t.equal((await readFile(file, 'utf8')).split('\n').length, 4, 'a full file is left as it is');
 });
 
+t.test('a change that fails behind its line has a second one with the reason', async (t) => {
+  const dir = t.testdir();
+  const by = { operator: OPERATOR, action: 'change' };
+  const full = Object.assign(new Error('full'), { code: 'ENOSPC', syscall: 'rename' });
+  const change = audited(join(dir, 'audit.jsonl'), by, async (note) => {
+    await note({ id: 'k', changes: { class: 'batch' } });
+    throw full;
+  });
+  await t.rejects(change, full);
+  const [line, failed, ...others] = await auditOf(dir);
+  t.match(line, { ...by, id: 'k', error: undefined });
+  t.strictSame([failed, others], [{ ...line, error: 'the file cannot be written: ENOSPC' }, []]);
+});
+
 t.test('as many changes as there are wait for each other; further ones are told to come again', async (t) => {
   const dir = await emptyKeys(t.testdir());
   const operator = await KeyOperator.start(t, dir);
-  const answers = await Promise.all(Array.from({ length: 60 }, (_, i) => operator.post('/keys', { account: `a${i}` })));
+  const asked = Array.from({ length: 120 }, (_, i) => operator.post('/keys', { account: `a${i}` }));
+  const answers = await Promise.all(asked);
   const made = answers.filter(({ status }) => status === 201).length;
-  t.ok(made >= 32, `${made} were made`);
+  t.ok(made >= 32 && made < answers.length, `${made} were made`);
   for (const answer of answers.filter(({ status }) => status !== 201)) {
     t.match(answer, { status: 429, body: { error: { code: 'capacity_exceeded' } } });
     t.ok(answer.headers.get('retry-after'));

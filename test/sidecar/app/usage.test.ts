@@ -13,7 +13,8 @@ import {
 } from 'node:fs';
 import { join } from 'node:path';
 import { START, type Position } from '../../../sidecar/usage/spool-format.js';
-import { folder, openHarness } from '../../support/delivering-harness.js';
+import type { Totals } from '../../../sidecar/usage/totals.js';
+import { folder, openHarness, type DeliveringHarness } from '../../support/delivering-harness.js';
 import { usageRecord } from '../../support/usage-records.js';
 import { deadPort, UsageSink, type SinkRequest } from '../../support/usage-sink.js';
 
@@ -177,6 +178,15 @@ t.test('a stop does not wait longer than its bound for a disk that hangs', async
   t.notOk(existsSync(join(harness.dir, 'cursor.json')));
 });
 
+/** Its sums, once there are any. */
+async function sumsOf({ totals }: DeliveringHarness): Promise<Totals> {
+  for (;;) {
+    const found = totals();
+    if (found) return found;
+    await new Promise(setImmediate);
+  }
+}
+
 t.test('the sums of a start have the requests that the last run left open, from which quotas go on', async (t) => {
   const dir = folder(t);
   const first = await openHarness(t, dir, {});
@@ -185,25 +195,25 @@ t.test('the sums of a start have the requests that the last run left open, from 
   first.spool.append(progress);
   await first.spool.sync(progress);
   await first.stop();
-  const second = await openHarness(t, dir, {});
-  let totals = second.totals();
-  while (!totals) {
-    await new Promise(setImmediate);
-    totals = second.totals();
-  }
+  const totals = await sumsOf(await openHarness(t, dir, {}));
   const { at, account, keyId, promptTokens, completionTokens } = progress;
   t.equal(totals.billedTokens(at.slice(0, 'YYYY-MM-DD'.length), account, keyId), promptTokens + completionTokens);
 });
 
-t.test('delivered segments are deleted', async (t) => {
+t.test('delivered segments are deleted once their requests are summed up', async (t) => {
   const sink = await UsageSink.start(t);
-  const harness = await openHarness(t, folder(t), { RA_DELIVERY_URL: sink.url, RA_USAGE_SEGMENT_BYTES: '1024' });
+  const dir = folder(t);
+  const environment = { RA_DELIVERY_URL: sink.url, RA_USAGE_SEGMENT_BYTES: '1024' };
+  const harness = await openHarness(t, dir, environment);
   const ids = Array.from({ length: 30 }, (_, i) => `n${i}`);
   await harness.bill(...ids);
   await arrived(sink, ...ids);
   await harness.stop();
   t.ok(segments(harness.dir).length <= 2, segments(harness.dir).join());
   t.strictSame(sink.ids.flat(), ids);
+  const totals = await sumsOf(await openHarness(t, dir, environment));
+  const sums = [...totals.days].flatMap((day) => [...totals.accounts(day)]);
+  t.match(sums, [{ account: 'acme', requests: ids.length }]);
 });
 
 t.test('without a sink segments are kept, as long as the retention is', async (t) => {

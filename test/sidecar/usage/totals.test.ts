@@ -1,4 +1,4 @@
-import { cp, mkdtemp, readdir, readFile, rm, writeFile } from 'node:fs/promises';
+import { cp, mkdir, mkdtemp, readdir, readFile, rm, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import t, { type Test } from 'tap';
@@ -111,6 +111,31 @@ t.test('a crash between the files of a snapshot counts nothing twice', async (t)
   t.strictSame(requestsOf(await keeper.open()), { '2026-10-03': 2, '2026-10-04': 1 });
 });
 
+t.test('a day that cannot be written is in the next snapshot, and the position with it', async (t) => {
+  const keeper = await keep(t);
+  keeper.bill('2026-10-03');
+  const totals = await keeper.open();
+  const position = join(keeper.dir, 'position.json');
+  const before = await readFile(position, 'utf8');
+  const inTheWay = join(keeper.dir, '2026-10-04.json');
+  await mkdir(inTheWay);
+  const free = { version: 'v', picodollars: '0' };
+  for (const more of [{}, { keyId: 'key-2' }, { outcome: 'refused' }, { outcome: 'failed', price: free }] as const)
+    keeper.bill('2026-10-04', more);
+  await totals.sums.snapshot();
+  t.strictSame(keeper.reported, ['saved', 'unwritten']);
+  t.equal(await readFile(position, 'utf8'), before);
+  await rm(inTheWay, { recursive: true });
+  await totals.sums.close();
+  keeper.spool.prune(keeper.spool.position);
+  const again = await keeper.open();
+  t.strictSame(requestsOf(again), { '2026-10-03': 1, '2026-10-04': 4 });
+  const { promptTokens, completionTokens } = usageRecord('', 'close');
+  const each = promptTokens + completionTokens;
+  t.equal(again.billedTokens('2026-10-04', 'acme', 'key-1'), each, 'without those that are free');
+  t.equal(again.billedTokens('2026-10-04', 'acme'), 2 * each);
+});
+
 t.test('a damaged file is counted again, as far as the spool has its records', async (t) => {
   const keeper = await keep(t);
   for (const day of ['2026-10-03', '2026-10-04']) for (let i = 0; i < 15; i += 1) keeper.bill(day);
@@ -199,19 +224,24 @@ t.test('a day of ever new accounts keeps what MOST_ROWS says of each', async (t)
   t.equal([...totals.accounts('2026-10-03')].length, accounts);
 });
 
-t.test('tiers are counted apart, also from files that an earlier version wrote without them', async (t) => {
-  const keeper = await keep(t);
-  for (const tier of [undefined, 'flex', 'flex', 'priority'] as const)
-    keeper.bill('2026-10-03', { ...(tier && { tier }) });
-  await (await keeper.open()).sums.close();
-  const text = await readFile(join(keeper.dir, '2026-10-03.json'), 'utf8');
-  t.match(text, /"1"\],/, 'a row of the default tier is as before');
-  const tiersOf = (totals: Totals): unknown =>
-    [...totals.rows('2026-10-03')].map(({ tier, requests }) => [tier, requests]);
-  t.strictSame(tiersOf(await keeper.open()), [
-    ['', 1],
-    ['flex', 2],
-    ['priority', 1],
-  ]);
-  t.notMatch(keeper.reported, /unreadable/);
-});
+t.test(
+  'tiers and versions of a price are counted apart, also from files that an earlier version wrote without them',
+  async (t) => {
+    const keeper = await keep(t);
+    for (const tier of [undefined, 'flex', 'flex', 'priority'] as const)
+      keeper.bill('2026-10-03', { ...(tier && { tier }) });
+    keeper.bill('2026-10-03', { price: { version: 'w', picodollars: '1' } });
+    await (await keeper.open()).sums.close();
+    const text = await readFile(join(keeper.dir, '2026-10-03.json'), 'utf8');
+    t.match(text, /"1"\],/, 'a row of the default tier is as before');
+    const tiersOf = (totals: Totals): unknown =>
+      [...totals.rows('2026-10-03')].map(({ tier, priceVersion, requests }) => [tier, priceVersion, requests]);
+    t.strictSame(tiersOf(await keeper.open()), [
+      ['', 'v', 1],
+      ['flex', 'v', 2],
+      ['priority', 'v', 1],
+      ['', 'w', 1],
+    ]);
+    t.notMatch(keeper.reported, /unreadable/);
+  },
+);
