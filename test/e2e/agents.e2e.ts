@@ -41,6 +41,8 @@ const CONTEXT = 65_536;
 /** Longer than a refusal takes on a busy machine: one that comes later is a 200 with an error in it. */
 const KEEP_ALIVE_MS = 5000;
 const SHORT_CONTEXT = 2048;
+/** Of a conversation that grows too long for it. */
+const GROWN_CONTEXT = 32_768;
 const { vocabulary, tokens } = await loadTokenFile(await embeddedTestModel());
 const made = makePromptParts(vocabulary);
 if (made.kind === 'bad') throw new Error(made.problem);
@@ -53,6 +55,7 @@ const stubOf = async (context: number): Promise<ServerStub> => {
 };
 const stub = await stubOf(CONTEXT);
 const short = await stubOf(SHORT_CONTEXT);
+const grown = await stubOf(GROWN_CONTEXT);
 const sidecar = await InProcess.start(t, {
   // Each agent has the engine killed once.
   config: {
@@ -68,6 +71,13 @@ const sidecar = await InProcess.start(t, {
       seats: 4,
       contextPerSeat: SHORT_CONTEXT,
       engine: { kind: 'llama-server', url: short.url },
+    },
+    {
+      id: 'grown',
+      kind: 'chat',
+      seats: 4,
+      contextPerSeat: GROWN_CONTEXT,
+      engine: { kind: 'llama-server', url: grown.url },
     },
   ],
 });
@@ -129,6 +139,9 @@ function begin(
 /** An agent that was refused so often for a full context does not end by itself. */
 const MOST_REFUSED = 8;
 
+/** 14,000 tokens: with the agent's own 14,000 they leave less than its longest reply, and fit. */
+const LONG_TEXT = 'remember this. '.repeat(2300);
+
 const requests = (status: number): number =>
   sidecar.lines.filter(({ event, status: of }) => event === 'request' && of === status).length;
 const count = (event: string): number => sidecar.lines.filter((line) => line.event === event).length;
@@ -149,7 +162,7 @@ async function begunReplies(): Promise<number> {
 /** How an agent is run: a first turn, and a later one of the same session. */
 interface Agent {
   readonly first: (text: string, model?: string) => readonly string[];
-  readonly again: (text: string) => readonly string[];
+  readonly again: (text: string, model?: string) => readonly string[];
   /** Its tool that runs a command. */
   readonly runs: string;
   /** The variable that has its key, and others. */
@@ -157,6 +170,8 @@ interface Agent {
   readonly environment?: Readonly<Record<string, string>>;
   /** Where its own instructions alone are too long, it compacts the conversation and asks again without an end. */
   readonly compactsForever?: boolean;
+  /** It takes the context of each model from the list of models. */
+  readonly readsList?: boolean;
 }
 
 const PROVIDER = `model_providers.ra={name="ra",base_url="${base}",env_key="OPENAI_API_KEY",wire_api="responses"}`;
@@ -175,28 +190,23 @@ function codex(): Agent {
   };
 }
 
+/** With the plugin of docs/clients.md, since opencode itself asks for no list of models. */
 function opencode(): Agent {
-  const settings = {
-    provider: {
-      ra: {
-        npm: '@ai-sdk/openai-compatible',
-        options: { baseURL: base, apiKey: '{env:OPENAI_API_KEY}' },
-        models: {
-          model: { limit: { context: CONTEXT, output: 4096 } },
-          short: { limit: { context: SHORT_CONTEXT, output: 1024 } },
-        },
-      },
-    },
-  };
-  mkdirSync(join(folder, 'homes/opencode/work'), { recursive: true });
-  writeFileSync(join(folder, 'homes/opencode/work/opencode.json'), JSON.stringify(settings));
+  const home = join(folder, 'homes/opencode/work');
+  mkdirSync(home, { recursive: true });
+  const plugin = /```js\n([^]*?)```/.exec(readFileSync(join(sourceRoot, 'docs/clients.md'), 'utf8'))?.[1] ?? '';
+  writeFileSync(join(home, 'ra.js'), plugin);
+  const options = { baseURL: base, apiKey: '{env:OPENAI_API_KEY}' };
+  const settings = { plugin: ['./ra.js'], provider: { ra: { npm: '@ai-sdk/openai-compatible', options } } };
+  writeFileSync(join(home, 'opencode.json'), JSON.stringify(settings));
   const file = join(folder, 'node_modules/opencode-linux-x64/bin/opencode');
   return {
     first: (text, model = 'model') => [file, 'run', '-m', `ra/${model}`, text],
-    again: (text) => [file, 'run', '--continue', '-m', 'ra/model', text],
+    again: (text, model = 'model') => [file, 'run', '--continue', '-m', `ra/${model}`, text],
     runs: call('bash', { command: 'echo it-$((20+2))', description: 'says it' }),
     key: 'OPENAI_API_KEY',
     compactsForever: true,
+    readsList: true,
   };
 }
 
@@ -226,6 +236,7 @@ for (const [name, make] of Object.entries(AGENTS)) {
   if (asked.length > 0 && !asked.includes(name)) continue;
   t.test(name, async (t) => {
     const agent = make();
+    const from = sidecar.lines.length;
     const start = (command: readonly string[], key = KEY): ReturnType<typeof begin> =>
       begin(name, command, { [agent.key]: key, ...agent.environment });
     const run = (command: readonly string[]): Promise<Ended> => start(command).ended;
@@ -329,10 +340,22 @@ for (const [name, make] of Object.entries(AGENTS)) {
       t.match(out, 'The answer of the next try.', out.slice(-2000));
     });
 
-    t.notOk(
-      sidecar.lines.some(({ event, route }) => event === 'request' && route === 'models'),
-      'it asks for no list of models, and so has to be told its context',
-    );
+    const own = sidecar.lines.slice(from);
+    const askedForList = own.some(({ event, route }) => event === 'request' && route === 'models');
+    t.equal(askedForList, agent.readsList === true, 'the others have to be told their context');
+    if (agent.readsList !== true) return;
+
+    await t.test('a conversation that grows is compacted before it is too long', async (t) => {
+      const before = requests(400);
+      grown.reply = () => [...vocabulary.tokenize('The answer of a long session.', true)];
+      const told = await run(agent.first(`Remember ${LONG_TEXT}`, 'grown'));
+      t.equal(told.code, 0, told.out.slice(-2000));
+      t.match((await run(agent.again('Go on.', 'grown'))).out, 'The answer of a long session.');
+      const turns = grown.bodies.map(({ prompt }) => textOf(prompt)).filter(offersTools);
+      t.ok(turns[0]?.includes(LONG_TEXT));
+      t.notOk(turns.at(-1)?.includes(LONG_TEXT), 'a summary is in its place');
+      t.equal(requests(400), before, 'nothing was refused');
+    });
   });
 }
 
