@@ -286,26 +286,16 @@ const KINDS: Readonly<Record<string, PricedModel['kind']>> = {
   rerank: 'rerank',
 };
 
-/** One request. */
 /** Tokens of a close that are charged. */
 export function billedTokensOf(close: UsageRecord): number {
   const { promptTokens, completionTokens } = rowOf(close).billed;
   return promptTokens + completionTokens;
 }
 
+/** One request. */
 function rowOf(close: UsageRecord): TotalsRow {
-  const {
-    account,
-    keyId,
-    model,
-    route,
-    tier = '',
-    price,
-    outcome,
-    promptTokens,
-    cachedTokens,
-    completionTokens,
-  } = close;
+  const { account, keyId, model, route, tier = '', price, outcome } = close;
+  const { promptTokens, cachedTokens, completionTokens } = close;
   const used = { promptTokens, cachedTokens, completionTokens };
   const picodollars = parsePicodollars(price?.picodollars ?? '0') ?? 0n;
   // A failed request is charged for all of its tokens or for none, a refused one never (docs/accounts.md).
