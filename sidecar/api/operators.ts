@@ -68,16 +68,18 @@ const RATIO = /^(tokenTimeRatio|load|calibration)$/;
 
 /** The report with its times in whole ms and its ratios in thousandths, without what only metrics show. */
 export function admissionPage(report: QueueReport): AdmissionPage {
-  return rounded({ ...report, waitingBy: undefined }, '');
+  return rounded<AdmissionPage>(Object.assign({}, report, { waitingBy: undefined }), '');
 }
 
 function rounded<Value>(value: Value, field: string): Value;
 function rounded(value: unknown, field: string): unknown {
   if (typeof value === 'number' && TIME.test(field)) return Math.round(value);
   if (typeof value === 'number' && RATIO.test(field)) return Math.round(value * 1000) / 1000;
-  if (Array.isArray(value)) return value.map((each) => rounded(each, field));
+  if (Array.isArray(value)) return value.map((each: unknown) => rounded(each, field));
   if (typeof value !== 'object' || value === null) return value;
-  return Object.fromEntries(Object.entries(value).map(([name, each]) => [name, rounded(each, name)]));
+  return Object.fromEntries(
+    Object.entries(value).map(([name, each]: [string, unknown]) => [name, rounded(each, name)]),
+  );
 }
 
 /** A model's id and a path. */

@@ -105,7 +105,7 @@ export async function runOf<Commands extends Group['commands']>(
   if (name === undefined) throw new UsageError(`${group}: a command is required`);
   const command = Object.hasOwn(commands, name) ? commands[name] : undefined;
   if (command === undefined) throw new UsageError(`${group}: unknown command`);
-  return await runs[name as keyof Commands](parsed(command, args) as Given<never>);
+  return await runs[name as keyof Commands](parsed(command, args));
 }
 
 /** Parses `args` into options and operands. Throws {@link UsageError}. */
