@@ -222,7 +222,7 @@ export class StepLoop {
     // A step that no other follows is a run too where it may have drafts: which steps have some is not to depend on calls from outside.
     const runs = run && (this.#limits.speculation === 'auto' || (!single && !checked && run.once !== true));
     const { stepMs } = this.#limits;
-    const asked = runs && { ...run, everyMs, stepMs, ...(single && { once: true }), ...(checked && { checked }) };
+    const asked = runs && { everyMs, stepMs, ...run, ...(single && { once: true }), ...(checked && { checked }) };
     const decoding = this.#decoder.step(parts, asked || undefined);
     let next = decoding.next();
     // While llama.cpp computes on another thread, so that it costs no extra time.

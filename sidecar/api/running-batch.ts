@@ -439,7 +439,7 @@ export class RunningBatch {
   async #lose(): Promise<void> {
     const change = { status: 'failed', problems: [UNREADABLE] } as const;
     if (this.#answers) await this.#endWith(this.#answers, change);
-    else await this.#ended({ ...change, sums: NO_SUMS });
+    else await this.#ended({ sums: NO_SUMS, ...change });
   }
 
   async #endWith(answers: Answers, change: BatchChange): Promise<void> {
@@ -452,9 +452,9 @@ export class RunningBatch {
     await files.close(errorFile, bytes.failed, until);
     const { completed, failed, used, picodollars } = sums;
     await this.#ended({
-      ...change,
       sums: { completed, failed, used, picodollars: String(picodollars) },
       files: { output: bytes.completed > 0, error: bytes.failed > 0 },
+      ...change,
     });
   }
 

@@ -46,7 +46,9 @@ function fields<M>(tests: Tests<M>): Test {
 function oneOf<M extends { readonly kind: string }>(kinds: {
   readonly [Kind in M['kind']]: Tests<Extract<M, { readonly kind: Kind }>>;
 }): Test {
-  const tests = new Map(Object.entries<Tests<object>>(kinds).map(([kind, each]) => [kind, fields(each)]));
+  const tests = new Map(
+    Object.entries<Readonly<Record<string, Test>>>(kinds).map(([kind, each]) => [kind, fields(each)]),
+  );
   return (raw) => isFields(raw) && (tests.get(raw['kind'] as string)?.(raw) ?? false);
 }
 

@@ -52,7 +52,7 @@ export function balancesIn({
       const asked = ask(missing);
       for (const account of missing) asking.set(account, asked);
     }
-    await Promise.all(accounts.map((account) => asking.get(account)));
+    await Promise.all(accounts.flatMap((account) => asking.get(account) ?? []));
     return new Map(
       accounts.flatMap((account) => {
         const found = known.get(account);

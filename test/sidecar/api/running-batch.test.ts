@@ -67,7 +67,9 @@ t.test('a batch whose input is missing ends, with the answers that it has, and s
 
 t.test('a batch keeps nothing of its lines that have ended', async (t) => {
   const listeners = new Set<() => void>();
-  const { addEventListener: add, removeEventListener: remove } = AbortHandle.prototype;
+  const methodOf = (name: keyof AbortHandle): ((this: AbortHandle, type: 'abort', fn: () => void) => void) =>
+    Reflect.get(AbortHandle.prototype, name) as (type: 'abort', fn: () => void) => void;
+  const [add, remove] = [methodOf('addEventListener'), methodOf('removeEventListener')];
   t.teardown(() => Object.assign(AbortHandle.prototype, { addEventListener: add, removeEventListener: remove }));
   AbortHandle.prototype.addEventListener = function (type, fn) {
     listeners.add(fn);
