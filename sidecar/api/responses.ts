@@ -78,7 +78,7 @@ interface Draft {
   readonly parts: string[];
 }
 
-/** Makes items of a reply, one after another. Its two subclasses define what is called for each part of an item. */
+/** Makes items of a reply, one after another. A subclass may send something for each part of an item. */
 abstract class ItemWriter implements ReplyWriter {
   protected readonly context: RequestContext;
   protected readonly head: ResponseHead;
@@ -91,9 +91,9 @@ abstract class ItemWriter implements ReplyWriter {
     this.head = head;
   }
 
-  protected abstract itemBegun(draft: Draft): void;
-  protected abstract itemGrew(draft: Draft, text: string): void;
-  protected abstract itemEnded(draft: Draft, item: ResponseItem, incomplete: boolean): void;
+  protected itemBegun?(draft: Draft): void;
+  protected itemGrew?(draft: Draft, text: string): void;
+  protected itemEnded?(draft: Draft, item: ResponseItem, incomplete: boolean): void;
   protected abstract ended(response: object, incomplete: boolean): void;
 
   piece({ channel, text }: Piece): void {
@@ -133,13 +133,13 @@ abstract class ItemWriter implements ReplyWriter {
   #begin(begun: ResponseItem, call?: number): void {
     this.#finish();
     this.#draft = { begun, index: this.#items.length, parts: [], ...(call !== undefined && { call }) };
-    this.itemBegun(this.#draft);
+    this.itemBegun?.(this.#draft);
   }
 
   #add(text: string): void {
     if (!this.#draft || text === '') return;
     this.#draft.parts.push(text);
-    this.itemGrew(this.#draft, text);
+    this.itemGrew?.(this.#draft, text);
   }
 
   #finish(): void {
@@ -148,24 +148,12 @@ abstract class ItemWriter implements ReplyWriter {
     this.#draft = undefined;
     const item = Object.assign({}, draft.begun, { text: draft.parts.join('') });
     this.#items.push(item);
-    this.itemEnded(draft, item, this.#incomplete);
+    this.itemEnded?.(draft, item, this.#incomplete);
   }
 }
 
 /** One JSON body at the end. */
 export class WholeResponseWriter extends ItemWriter {
-  protected itemBegun(): void {
-    // Nothing is sent before the end.
-  }
-
-  protected itemGrew(): void {
-    // As above.
-  }
-
-  protected itemEnded(): void {
-    // As above.
-  }
-
   protected ended(response: object): void {
     const headers = { 'Server-Timing': this.context.times.header() };
     this.context.reply({ status: 200, headers, body: JSON.stringify(response) });
@@ -202,14 +190,14 @@ export class ResponseStreamWriter extends ItemWriter {
     this.#keepAlive.close();
   }
 
-  protected itemBegun({ begun, index }: Draft): void {
+  protected override itemBegun({ begun, index }: Draft): void {
     this.#greet();
     this.#send('response.output_item.added', { output_index: index, item: itemObject(begun, 'in_progress') });
     const part = contentPart(begun.type, '');
     if (part) this.#send('response.content_part.added', { part, ...placeOf(begun, index) });
   }
 
-  protected itemGrew({ begun, index }: Draft, delta: string): void {
+  protected override itemGrew({ begun, index }: Draft, delta: string): void {
     switch (begun.type) {
       case 'message':
         this.#send('response.output_text.delta', { delta, logprobs: [], ...placeOf(begun, index) });
@@ -222,7 +210,7 @@ export class ResponseStreamWriter extends ItemWriter {
     }
   }
 
-  protected itemEnded({ index }: Draft, item: ResponseItem, incomplete: boolean): void {
+  protected override itemEnded({ index }: Draft, item: ResponseItem, incomplete: boolean): void {
     const { text } = item;
     const place = placeOf(item, index);
     switch (item.type) {
