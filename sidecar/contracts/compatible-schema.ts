@@ -113,17 +113,8 @@ const ANNOTATIONS = [
   ...['deprecationMessage', 'defaultSnippets', 'propertyOrdering', 'propertyOrder', 'order', 'errorMessage', 'tsType'],
   ...['javaType', 'units', 'unit', 'xml', 'externalDocs', 'optional', 'placeholder', 'label', 'hint', 'help', 'group'],
   ...['widget', 'options', 'sensitive', 'secret', 'encrypted', 'faker', 'version', 'metadata', 'meta', 'tags', 'name'],
-  ...[
-    'id',
-    '$anchor',
-    '$vocabulary',
-    '$dynamicAnchor',
-    '$recursiveAnchor',
-    'contentSchema',
-    'collectionFormat',
-    'style',
-  ],
-  ...['explode', 'allowEmptyValue', 'annotations', 'cache_control', 'strict', 'outputSchema', 'output_schema'],
+  ...['id', '$anchor', '$vocabulary', '$dynamicAnchor', '$recursiveAnchor', 'contentSchema', 'collectionFormat'],
+  ...['style', 'explode', 'allowEmptyValue', 'annotations', 'cache_control', 'strict', 'outputSchema', 'output_schema'],
 ] as const;
 
 const ANNOTATION_KEYWORDS = Object.fromEntries(ANNOTATIONS.map((name) => [name, ANY]));
@@ -289,7 +280,8 @@ const MESSAGE = oneOfBy('role', [
     content: textOrParts(REPLY_PARTS, ['string', 'array', 'null']),
     name: NAME,
     reasoning_content: TEXT_OR_NULL,
-    reasoning: TEXT_OR_NULL,
+    // An object is another server's record of the thought.
+    reasoning: { type: ['string', 'object', 'array', 'null'], maxLength: MAX_TEXT },
     refusal: TEXT_OR_NULL,
     audio: only([null], 'must be null: audio is not served'),
     function_call: only([null], 'must be null: send tool_calls'),

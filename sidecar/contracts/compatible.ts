@@ -37,7 +37,7 @@ type WideMessage =
       readonly content?: string | null | readonly ReplyPart[];
       readonly name?: string | null;
       readonly reasoning_content?: string | null;
-      readonly reasoning?: string | null;
+      readonly reasoning?: string | object | null;
       readonly refusal?: string | null;
       readonly tool_calls?: readonly ToolCall[] | null;
     }
@@ -255,9 +255,9 @@ function messageOf(message: WideMessage): Message {
     case 'tool':
       return { role: 'tool', content: resultContent(message.content), tool_call_id: message.tool_call_id };
     case 'assistant': {
-      const { refusal, tool_calls: calls } = message;
+      const { refusal, reasoning, tool_calls: calls } = message;
       const { text, thought: within } = spoken(message.content ?? null);
-      const thought = message.reasoning_content ?? message.reasoning ?? within;
+      const thought = message.reasoning_content ?? (typeof reasoning === 'string' ? reasoning : within);
       return {
         role: 'assistant',
         content: text ?? refusal ?? (calls && calls.length > 0 ? null : ''),

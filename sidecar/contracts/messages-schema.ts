@@ -13,8 +13,9 @@ const CHAT = (CHAT_SCHEMA as unknown as { readonly properties: Schemas }).proper
 
 const MAX_BLOCKS = 4096;
 
-/** Types of blocks that record what a tool of Anthropic's did on its own servers. They become text of the conversation. */
-const ELSEWHERE = '^(?:server_tool_use|mcp_tool_use|container_upload|compaction|[a-z_]{1,64}_tool_result)$';
+/** Types of blocks that record what was done on Anthropic's own servers. Most become text of the conversation (messages.ts). */
+const ELSEWHERE =
+  '^(?:(?:server|mcp)_tool_use|mcp_tool_listing|container_upload|compaction|fallback|browser_state|[a-z_]{1,64}_tool_result)$';
 
 /** Blocks of these types, and those of {@link ELSEWHERE}. `types`: in the order of the branches. */
 function blocks(branches: Schemas): object {
@@ -60,6 +61,12 @@ const IMAGE_SOURCE = {
   ],
 } as const;
 
+/** Of a tool's result or a document, where one that cannot be shown becomes a line of text: any source. */
+const ANY_IMAGE = open(['type', 'source'], {
+  type: { const: 'image' },
+  source: open(['type'], { type: TEXT, media_type: TEXT_OR_NULL, data: TEXT, url: TEXT }),
+});
+
 /** What users and tools may show besides text. Only a document's own text is read. */
 const SHOWN: Schemas = {
   ...TEXTS,
@@ -77,7 +84,7 @@ const SHOWN: Schemas = {
       then: { required: ['data'], properties: { data: TEXT } },
       else: {
         if: { properties: { type: { const: 'content' } } },
-        then: { required: ['content'], properties: { content: textOrBlocks(TEXTS) } },
+        then: { required: ['content'], properties: { content: textOrBlocks({ ...TEXTS, image: ANY_IMAGE }) } },
       },
     },
   }),
@@ -96,6 +103,7 @@ const TOOL_RESULT = open(['type', 'tool_use_id'], {
   content: textOrBlocks(
     {
       ...SHOWN,
+      image: ANY_IMAGE,
       tool_reference: open(['type', 'tool_name'], { type: { const: 'tool_reference' }, tool_name: HISTORY_NAME }),
     },
     ['string', 'array', 'null'],
@@ -130,15 +138,14 @@ const MESSAGE = {
   ],
 } as const;
 
-/** A tool of the caller's own has a schema. One of any other type runs at Anthropic, or has its schema there: it is not offered. */
+/** A tool of the caller's own has a schema. What runs at Anthropic, or has its schema there, is not offered; sets of it have no name. */
 const TOOL = {
   type: 'object',
-  required: ['name'],
   maxProperties: 32,
   properties: { name: WIDE_TOOL_NAME, type: { type: ['string', 'null'], maxLength: 256 } },
   if: { properties: { type: { enum: ['custom', null] } } },
   then: {
-    required: ['input_schema'],
+    required: ['name', 'input_schema'],
     properties: {
       description: { type: ['string', 'null'], maxLength: MAX_TEXT },
       input_schema: ROOT_SCHEMA,
@@ -188,6 +195,8 @@ const WITHOUT_EFFECT: Schemas = {
   context_management: SOME,
   diagnostics: SOME,
   service_tier: SERVICE_TIER,
+  fallbacks: { type: ['array', 'string', 'null'], maxLength: 64, maxItems: 64 },
+  fallback_credit_token: { type: ['object', 'string', 'null'], maxLength: 8192, maxProperties: 64 },
   speed: NAME,
   inference_geo: NAME,
   user_profile_id: NAME,

@@ -38,7 +38,8 @@ type Content = string | readonly Block[];
 
 interface MessagesTool {
   readonly type?: string | null;
-  readonly name: string;
+  /** A set of tools that run at Anthropic has none. */
+  readonly name?: string;
   readonly description?: string | null;
   readonly input_schema?: object;
   readonly strict?: boolean | null;
@@ -166,10 +167,10 @@ function offeredTools(body: MessagesBody): readonly Tool[] | Extract<Parsed<neve
   const referenced = new Set(messages.flatMap(({ content }) => references(content)));
   const known = new Set<string>();
   const offered: Tool[] = [];
-  for (const [i, { type, name, defer_loading: deferred, ...described }] of (tools ?? []).entries()) {
+  for (const [i, { type, name = '', defer_loading: deferred, ...described }] of (tools ?? []).entries()) {
     if (known.has(name))
       return refuse(`tools[${i}].name`, 'must not be the name of an earlier tool: give each tool its own name');
-    known.add(name);
+    if (name !== '') known.add(name);
     const own = type === undefined || type === null || type === 'custom';
     if (!own && forced === name)
       return refuse('tool_choice.name', 'must not be a tool of a type that is not served here: offer one of your own');
@@ -273,7 +274,7 @@ function assistantOf(turn: readonly Placed[]): { readonly message: Message; read
       const given = typeof input === 'string' ? input : JSON.stringify(input);
       made.push({ id, type: 'function', function: { name, arguments: given } });
       calls.push(at);
-    } else if (block.type !== 'redacted_thinking') texts.push(textOf(block));
+    } else if (!UNREAD.has(block.type)) texts.push(textOf(block));
   }
   const content = texts.length === 0 && made.length > 0 ? null : texts.join('\n');
   const thought = thoughts.join('\n');
@@ -287,6 +288,9 @@ function assistantOf(turn: readonly Placed[]): { readonly message: Message; read
     calls,
   };
 }
+
+/** Blocks of a reply that say nothing to a model: which other model went on, and what an MCP server listed. */
+const UNREAD: ReadonlySet<string> = new Set(['redacted_thinking', 'fallback', 'mcp_tool_listing']);
 
 /** Parts only if there is an image. */
 function contentOf(blocks: readonly Block[]): string | readonly ContentPart[] {

@@ -15,6 +15,7 @@ import {
   JSON_SCHEMA_FORMAT,
   NO_MODERATION,
   USER,
+  open,
   orNull,
   ROOT_SCHEMA,
   WIDE_SCHEMA,
@@ -57,7 +58,7 @@ const IMAGE_PART = closed(['type', 'image_url'], {
   prompt_cache_breakpoint: CACHE_MARK,
 });
 
-/** In a tool's output, where one that cannot be shown becomes a line of text: any image, and any file. */
+/** In a tool's output, where what cannot be shown becomes a line of text: any image, and parts that are not looked at. */
 const RESULT_PARTS = [
   closed(['type'], {
     type: { const: 'input_image' },
@@ -66,14 +67,7 @@ const RESULT_PARTS = [
     detail: MARK,
     prompt_cache_breakpoint: CACHE_MARK,
   }),
-  closed(['type'], {
-    type: { const: 'input_file' },
-    file_data: { type: ['string', 'null'], maxLength: MAX_TEXT },
-    file_id: MARK,
-    file_url: { type: ['string', 'null'], maxLength: MAX_TEXT },
-    filename: { type: ['string', 'null'], maxLength: 1024 },
-    prompt_cache_breakpoint: CACHE_MARK,
-  }),
+  ...['input_file', 'input_audio', 'encrypted_content'].map((type) => open(['type'], { type: { const: type } })),
 ] as const;
 
 function content(branches: readonly object[], types: readonly string[] = ['string', 'array']): object {
@@ -122,6 +116,9 @@ const TOOLS = {
   },
 } as const;
 
+/** What OpenAI's models say of a call and its result besides: nothing here reads it. */
+const UNREAD_OF_CALLS: Schemas = { caller: ANYTHING, async: ANYTHING, created_by: MARK };
+
 /** Where `type` is left out an item is a message. */
 const MESSAGE = closed(['role', 'content'], {
   type: { const: 'message' },
@@ -143,6 +140,7 @@ const ITEM = byType([
     namespace: orNull(HISTORY_NAME),
     arguments: TEXT,
     parsed_arguments: ANYTHING,
+    ...UNREAD_OF_CALLS,
   }),
   closed(['type', 'call_id', 'output'], {
     type: { const: 'function_call_output' },
@@ -150,6 +148,9 @@ const ITEM = byType([
     status: MARK,
     call_id: WIDE_CALL_ID,
     output: content([...TEXT_PARTS, ...RESULT_PARTS], ['string', 'array', 'null']),
+    name: orNull(HISTORY_NAME),
+    namespace: orNull(HISTORY_NAME),
+    ...UNREAD_OF_CALLS,
   }),
   closed(['type', 'tools'], {
     type: { const: 'additional_tools' },
@@ -179,7 +180,7 @@ const ITEM = byType([
 
 /** Items of calls of other tools, their results, and what another server made of earlier items. */
 const FOREIGN_ITEMS =
-  '^(?!function_call(_output)?$|additional_tools$)([a-z0-9]+_)+(call|output|tools|request|response)$|^(context_)?compaction(_[a-z]+)?$';
+  '^(?!function_call(_output)?$|additional_tools$)([a-z0-9]+_)+(call|output|tools|request|response)$|^((context_)?compaction(_[a-z]+)?|program|agent_message)$';
 
 const FOREIGN_ITEM = {
   type: 'object',

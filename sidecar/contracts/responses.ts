@@ -415,8 +415,16 @@ function userContent(content: Content): string | readonly ContentPart[] {
   return typeof content === 'string' ? content : content.map(partOf);
 }
 
+/** By their types: what a tool put out that no model reads here. */
+const LEFT_OUT: Readonly<Record<string, string>> = {
+  input_file: '[A file is left out here: files cannot be read.]',
+  input_audio: '[A recording is left out here: audio cannot be heard.]',
+  encrypted_content: '[A part is left out here: it is encrypted.]',
+};
+
 function partOf({ type, text, refusal, image_url: url, detail }: InputPart): ContentPart {
-  if (type === 'input_file') return { type: 'text', text: '[A file is left out here: files cannot be read.]' };
+  const leftOut = LEFT_OUT[type];
+  if (leftOut !== undefined) return { type: 'text', text: leftOut };
   if (type !== 'input_image') return { type: 'text', text: text ?? refusal ?? '' };
   // An image that another server has a file of is answered as any image that cannot be read.
   return { type: 'image_url', image_url: { url: url ?? '', ...(isDetail(detail) && { detail }) } };
@@ -462,6 +470,5 @@ function textPart(part: unknown): string | undefined {
   if (typeof part !== 'object' || part === null) return undefined;
   const { type, text } = part as { readonly type?: unknown; readonly text?: unknown };
   if (type === 'input_image') return '[An image is left out here.]';
-  if (type === 'input_file') return '[A file is left out here.]';
-  return typeof text === 'string' ? text : undefined;
+  return typeof text === 'string' ? text : LEFT_OUT[String(type)];
 }

@@ -7,25 +7,18 @@ import { MESSAGES_SCHEMA } from './messages-schema.js';
 import { RESPONSES_SCHEMA } from './responses-schema.js';
 
 const OTHERS = [
-  ...['best_of', 'echo', 'suffix', 'prompt', 'input', 'instructions', 'thinking', 'reasoning_details', 'include'],
-  ...['cache_control', 'citations', 'provider', 'plugins', 'route', 'transforms', 'models', 'extra_body', 'usage'],
-  ...['repetition_penalty', 'min_tokens', 'ignore_eos', 'top_a', 'typical_p', 'mirostat', 'grammar', 'json_schema'],
-  ...['guided_json', 'guided_regex', 'guided_choice', 'guided_grammar', 'structured_outputs', 'num_ctx', 'keep_alive'],
-  ...['thinking_config', 'generation_config', 'safety_settings', 'system_instruction', 'tool_config', 'safe_prompt'],
-  ...['random_seed', 'prompt_mode', 'search_parameters', 'deferred', 'stop_sequences', 'system', 'top_n_tokens'],
-  ...['watermark', 'details', 'return_full_text', 'do_sample', 'num_beams', 'max_new_tokens', 'max_length', 'seed'],
-  ...['best_effort', 'timeout', 'request_id', 'api_key', 'base_url', 'custom_llm_provider', 'fallbacks', 'caching'],
-  ...['speculative', 'adapter', 'lora_request', 'response_prefix', 'raw', 'template', 'format', 'options', 'images'],
+  ...['reasoning_details', 'citations', 'extra_body', 'thinking_config', 'generation_config', 'safety_settings'],
+  ...['system_instruction', 'tool_config', 'safe_prompt', 'random_seed', 'prompt_mode', 'search_parameters'],
+  ...['deferred', 'top_n_tokens', 'watermark', 'details', 'return_full_text', 'do_sample', 'num_beams'],
+  ...['max_new_tokens', 'max_length', 'best_effort', 'timeout', 'request_id', 'api_key', 'base_url'],
+  ...['custom_llm_provider', 'caching', 'speculative', 'adapter', 'lora_request', 'response_prefix', 'raw', 'template'],
   ...['enable_search', 'search_options', 'incremental_output', 'result_format', 'vl_high_resolution_images'],
-  ...['translation_options', 'asr_options', 'tool_stream', 'do_meta', 'web_search', 'citations_enabled', 'mcp_servers'],
-  ...['container', 'betas', 'output_config', 'output_format', 'inference_geo', 'speed', 'thread', 'diagnostics'],
-  ...['access_programs', 'image', 'output_schema', 'defer_loading', 'allowed_callers', 'caller', 'namespace', 'mode'],
-  ...['input_audio', 'file', 'file_id', 'file_data', 'file_url', 'filename', 'context'],
-  ...['allowed_tools', 'custom', 'previous_response_id', 'conversation', 'max_output_tokens', 'text', 'truncation'],
-  ...['not', 'if', 'then', 'else', 'contains', 'minContains', 'maxContains', 'dependentRequired', 'dependentSchemas'],
-  ...['dependencies', 'unevaluatedProperties', 'unevaluatedItems', '$anchor', '$dynamicRef', '$dynamicAnchor', 'id'],
-  ...['provider_specific_fields', 'extra_content', 'parsed', 'index'],
-  ...['contentSchema', 'discriminator', 'xml', 'externalDocs', 'propertyOrdering', 'optional', 'outputSchema'],
+  ...['translation_options', 'asr_options', 'tool_stream', 'do_meta', 'web_search', 'citations_enabled', 'compaction'],
+  ...['billing_policy', 'safeguards', 'context_hint', 'resumption', 'access_programs', 'image', 'allowed_callers'],
+  ...['input_audio', 'file', 'file_data', 'file_url', 'filename', 'allowed_tools', 'custom', 'if', 'then', 'else'],
+  ...['contains', 'minContains', 'maxContains', 'dependentRequired', 'dependentSchemas', 'dependencies'],
+  ...['unevaluatedProperties', 'unevaluatedItems', '$dynamicRef', '$recursiveRef', 'provider_specific_fields'],
+  ...['extra_content', 'parsed', 'index'],
 ];
 
 export const WELL_KNOWN_NAMES: ReadonlySet<string> = new Set([

@@ -286,7 +286,7 @@ export const COMPATIBLE_NOTES: Notes = {
     mcp_servers: 'Only empty: no tool runs here.',
     service_tier: TIER,
     ...each(IGNORED, ['cache_control', 'context_management', 'diagnostics', 'speed', 'inference_geo']),
-    ...each(IGNORED, ['user_profile_id', 'workspace_id', 'betas']),
+    ...each(IGNORED, ['fallbacks', 'fallback_credit_token', 'user_profile_id', 'workspace_id', 'betas']),
   },
   MessageObject: {
     id: 'Not stored: no later request can name it.',

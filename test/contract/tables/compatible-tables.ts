@@ -416,6 +416,7 @@ const MESSAGES: readonly (readonly [message: Bodies, refused?: readonly [predica
       ],
     },
   ],
+  [{ role: 'assistant', content: CANARY, reasoning: { [CANARY]: [CANARY] } }],
   [
     { role: 'assistant', content: [{ type: 'tool_use', id: 'a', name: 'f', input: {} }] },
     [

@@ -38,11 +38,17 @@ export const MESSAGES_FIELDS: readonly FieldRow[] = [
       [{ name: 'look', description: CANARY, input_schema: SCHEMA, cache_control: {}, eager_input_streaming: true }],
       [{ name: 'look', type: 'custom', input_schema: SCHEMA, strict: true, allowed_callers: [CANARY] }],
       [{ name: 'bash', type: 'bash_20250124' }],
+      // Sets of tools.
+      [
+        { type: 'computer_toolset_20260801', configs: { [CANARY]: {} } },
+        { type: 'mcp_toolset', mcp_server_name: CANARY },
+      ],
       [],
       null,
     ],
     refused: [
       [[{ name: 'look' }], 'is required', 'tools[0].input_schema'],
+      [[{ input_schema: SCHEMA }], 'is required', 'tools[0].name'],
       [
         [
           { name: 'look', input_schema: SCHEMA },
@@ -105,6 +111,18 @@ export const MESSAGES_FIELDS: readonly FieldRow[] = [
     taken: [CANARY, null],
     refused: [[7, 'must be a string or null']],
   })),
+  {
+    field: 'fallbacks',
+    effect: 'ignored',
+    taken: ['default', [{ model: CANARY }], null],
+    refused: [[7, 'must be an array or a string or null']],
+  },
+  {
+    field: 'fallback_credit_token',
+    effect: 'ignored',
+    taken: [CANARY, { [CANARY]: CANARY }, null],
+    refused: [[7, 'must be an object or a string or null']],
+  },
   { field: 'betas', effect: 'ignored', taken: [[CANARY], null], refused: [[CANARY, 'must be an array or null']] },
   {
     field: 'thread',
@@ -183,6 +201,48 @@ const OTHERS: readonly (readonly [
           { type: 'redacted_thinking', data: CANARY },
         ],
       }),
+    },
+  ],
+  [
+    'blocks of the newest API',
+    {
+      messages: said(
+        {
+          role: 'assistant',
+          content: [
+            { type: 'fallback', from: { model: CANARY }, to: { model: CANARY } },
+            { type: 'mcp_tool_listing', mcp_server_name: CANARY, tools: [] },
+          ],
+        },
+        {
+          role: 'user',
+          content: [{ type: 'tool_result', tool_use_id: 'a', content: [{ type: 'browser_state', tabs: [] }] }],
+        },
+      ),
+    },
+  ],
+  ...[
+    { type: 'file', file_id: CANARY },
+    { type: 'url', url: `http://${CANARY}` },
+    { type: 'base64', media_type: 'text/plain', data: '' },
+  ].map(
+    (source) =>
+      [`an image ${source.type} in a result`, { messages: result({ content: [{ type: 'image', source }] }) }] as const,
+  ),
+  [
+    'a document with an image',
+    {
+      messages: [
+        {
+          role: 'user',
+          content: [
+            {
+              type: 'document',
+              source: { type: 'content', content: [{ type: 'image', source: { type: 'file', file_id: CANARY } }] },
+            },
+          ],
+        },
+      ],
     },
   ],
   [

@@ -123,6 +123,16 @@ export const NAMED_COMPATIBLE: readonly NamedRefusal[] = [
   [{ image: CANARY }, `the body has \`image\`, ${REFUSED}`, 'image'],
   [chatTools(CANARY, {}), `${CHAT_TOOL} has an entry whose items has ${counted(2, 2)}`, CHAT_TOOL],
   [formatOf(BRANCH), `${FORMAT} has an entry that has \`if\`, ${REFUSED}`, FORMAT],
+  // Keywords that limit values, and that no grammar holds.
+  ...['dependentRequired', 'unevaluatedProperties', 'minContains', '$dynamicRef', '$recursiveRef'].map(
+    (keyword) =>
+      [
+        chatTools(keyword, CANARY),
+        `${CHAT_TOOL} has an entry whose items has \`${keyword}\`, ${REFUSED}`,
+        CHAT_TOOL,
+      ] as const,
+  ),
+  [chatTools('required', true), `${CHAT_TOOL} has an entry whose items.required must be an array`, CHAT_TOOL],
   [
     { chat_template_kwargs: { [CANARY]: [] } },
     'chat_template_kwargs has an entry that must be ',
@@ -236,7 +246,10 @@ export const NAMED_MESSAGES: readonly NamedRefusal[] = [
     `tools[1].name ${SAME_NAME}`,
     'tools[1].name',
   ],
-  [{ input: CANARY }, `the body has \`input\`, ${REFUSED}`, 'input'],
+  // `compaction` asks for another kind of answer, `billing_policy` for another account.
+  ...['input', 'compaction', 'billing_policy', 'safeguards', 'context_hint'].map(
+    (name) => [{ [name]: { type: CANARY } }, `the body has \`${name}\`, ${REFUSED}`, name] as const,
+  ),
   [{ [CANARY]: CANARY }, `the body has ${counted(3, 3)}`, null],
   [messagesTool(CANARY, {}), `${MESSAGES_TOOL} has an entry whose items has ${counted(2, 2)}`, MESSAGES_TOOL],
   [{ container: CANARY }, 'container must be null: no tool runs here', 'container'],

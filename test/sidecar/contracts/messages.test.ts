@@ -103,6 +103,53 @@ t.test('an image in a result stays a part of it', (t) => {
   t.end();
 });
 
+t.test(
+  'blocks of the newest API: what no model reads is left out, all else is text or an image that cannot be shown',
+  (t) => {
+    const image = { type: 'image', source: { type: 'file', file_id: 'f' } };
+    const { conversation, params } = accepted({
+      ...SMALL,
+      tools: [
+        { type: 'computer_toolset_20260801' },
+        { type: 'browser_toolset_20260801' },
+        { name: 'f', input_schema: {} },
+      ],
+      messages: [
+        {
+          role: 'assistant',
+          content: [
+            { type: 'fallback', from: { model: 'a' }, to: { model: 'b' } },
+            { type: 'mcp_tool_listing', mcp_server_name: 's', tools: [] },
+            { type: 'text', text: 'Yes.' },
+          ],
+        },
+        {
+          role: 'user',
+          content: [
+            { type: 'tool_result', tool_use_id: 'c', content: [image, { type: 'browser_state', tabs: [] }] },
+            { type: 'document', source: { type: 'content', content: [image, { type: 'text', text: 'd' }] } },
+          ],
+        },
+      ],
+    });
+    t.strictSame(conversation.messages, [
+      { role: 'assistant', content: 'Yes.' },
+      {
+        role: 'tool',
+        tool_call_id: 'c',
+        content: [
+          { type: 'image_url', image_url: { url: '' } },
+          { type: 'text', text: '[browser_state: {"type":"browser_state","tabs":[]}]' },
+        ],
+      },
+      { role: 'user', content: '[An image was here. It cannot be seen.]\nd' },
+    ]);
+    t.equal(params.firstImage, undefined);
+    t.equal(conversation.tools?.length, 1);
+    t.end();
+  },
+);
+
 t.test('the billing line stays where the setting keeps it', (t) => {
   const [system] = accepted(FULL_MESSAGES, 'messages-billed').conversation.messages;
   t.match(system, { role: 'system', content: /^x-anthropic-billing-header: .*\nBe brief\.$/ });

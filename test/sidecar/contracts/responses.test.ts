@@ -225,6 +225,7 @@ t.test('items of calls of other tools are text of the assistant, their results o
     { type: 'mcp_call', name: 'm', arguments: '{}', output: 'o', error: null },
     { type: 'compaction', encrypted_content: 'e' },
     { type: 'custom_tool_call_output', call_id: 'c3', output: [{ type: 'input_image', image_url: 'data:,' }] },
+    { type: 'agent_message', author: 'a', recipient: 'b', content: [{ type: 'input_text', text: 'hi' }] },
   ];
   const { conversation } = accepted({ model: 'm', input });
   t.strictSame(conversation.messages, [
@@ -235,6 +236,10 @@ t.test('items of calls of other tools are text of the assistant, their results o
     { role: 'assistant', content: '[mcp_call m]\n{"arguments":"{}","output":"o","error":null}' },
     { role: 'user', content: '[compaction]\nIts content is encrypted and cannot be read here.' },
     { role: 'user', content: '[custom_tool_call_output c3]\n[An image is left out here.]' },
+    {
+      role: 'user',
+      content: '[agent_message]\n{"author":"a","recipient":"b","content":[{"type":"input_text","text":"hi"}]}',
+    },
   ]);
   t.end();
 });
@@ -251,6 +256,8 @@ t.test('a thought that is encrypted says nothing, and images and files in output
         { type: 'input_text', text: 'a' },
         { type: 'input_image', image_url: 'data:image/png;base64,AA', detail: 'original' },
         { type: 'input_file', file_id: 'f' },
+        { type: 'input_audio', audio_url: 'data:audio/wav;base64,AA' },
+        { type: 'encrypted_content', encrypted_content: 'e' },
       ],
     },
     { type: 'function_call_output', call_id: 'c', output: null },
@@ -267,6 +274,8 @@ t.test('a thought that is encrypted says nothing, and images and files in output
       { type: 'text', text: 'a' },
       { type: 'image_url', image_url: { url: 'data:image/png;base64,AA' } },
       { type: 'text', text: '[A file is left out here: files cannot be read.]' },
+      { type: 'text', text: '[A recording is left out here: audio cannot be heard.]' },
+      { type: 'text', text: '[A part is left out here: it is encrypted.]' },
     ],
   });
   t.match(empty, { role: 'tool', content: '' });

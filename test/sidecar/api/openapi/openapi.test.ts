@@ -55,6 +55,7 @@ t.test('Redocly’s recommended rules find no error', async (t) => {
       '#/components/schemas/MessageError',
       '#/components/schemas/MessageEvent',
       '#/components/schemas/MessagesRequest',
+      '#/components/schemas/MessagesRequest/properties/tools/items/then/required/0',
       '#/components/schemas/PricedCompletion',
       '#/components/schemas/PricedUsageChunk',
       '#/components/schemas/ResponseEvent',
