@@ -7,7 +7,7 @@ import type { Denied } from '../access/identity.js';
 import type { Limit, TokenLimits } from '../access/limits.js';
 import type { QuotaScope, TokensRefused } from '../access/quotas.js';
 import type { Refused } from '../admission/types.js';
-import { contractError, overContextError, type ContractError, type ErrorCode } from '../domain/errors.js';
+import { contractError, imageError, overContextError, type ContractError, type ErrorCode } from '../domain/errors.js';
 import { REFUSALS } from '../domain/refusal-reasons.js';
 import type { Engine, JobFault, ModelKind } from '../engine-client/engine.js';
 
@@ -330,23 +330,15 @@ export const internal = always(
 /** The refusals of requests with images. */
 
 export function noVision(param: string): ContractError {
-  return contractError('bad_request', `${param} is an image, and this model has no vision. Send text parts only.`, {
-    param,
-  });
+  return imageError(`${param} is an image, and this model has no vision. Send text parts only.`, param);
 }
 
 export function imageTooLong(param: string, tokens: number, most: number): ContractError {
-  return contractError(
-    'bad_request',
-    `${param} has an image of ${tokens} tokens; at most ${most} are taken. Send a smaller one.`,
-    {
-      param,
-    },
-  );
+  return imageError(`${param} has an image of ${tokens} tokens; at most ${most} are taken. Send a smaller one.`, param);
 }
 
 export function imageUnreadable(param: string): ContractError {
-  return contractError('bad_request', `${param} has an image that cannot be decoded: its data is damaged.`, { param });
+  return imageError(`${param} has an image that cannot be decoded: its data is damaged.`, param);
 }
 
 export const imageFailed = always('bad_gateway', 'An image of this request could not be processed. Try again shortly.');

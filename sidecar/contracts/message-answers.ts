@@ -249,8 +249,12 @@ export function messageErrorText(error: ContractError, requestId: string): strin
   });
 }
 
-/** Clients shorten a conversation when they find these words, and no others, in an error about its length. */
-function messageOf({ message, lengths }: ContractError): string {
+/**
+ * Clients shorten a conversation when they find these words, and no others, in an error about its length; and Claude Code takes an image
+ * out of it, and asks again, by those about one.
+ */
+function messageOf({ message, lengths, image }: ContractError): string {
+  if (image) return `could not process image: ${message}`;
   if (lengths === undefined) return message;
   const { prompt, context } = lengths;
   // A prompt that fills the context leaves no room for a reply.

@@ -247,6 +247,8 @@ export interface ContractError {
   readonly retryAfterMs?: number;
   /** Of a prompt that is too long for its model: tokens that it has at least, and those of the context. */
   readonly lengths?: { readonly prompt: number; readonly context: number };
+  /** Of an image that cannot be shown to the model. */
+  readonly image?: true;
 }
 
 /** Builds an error from its catalogue row. `status` picks one of the row's other statuses; anything else throws (a bug). */
@@ -297,6 +299,11 @@ export function overContextError(
     ),
     lengths: { prompt, context },
   };
+}
+
+/** An image of a user's message that cannot be shown to the model. */
+export function imageError(message: string, param: string): ContractError {
+  return { ...contractError('bad_request', message, { param }), image: true };
 }
 
 /**

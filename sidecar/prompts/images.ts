@@ -8,8 +8,9 @@
 import { createHash } from 'node:crypto';
 import { regularHistory } from '../../engine/prompt/history.js';
 import type { ContentPart, Conversation, Message } from '../contracts/requests.js';
+import { imageError } from '../domain/errors.js';
 import type { ImageBounds } from './messages.js';
-import { refusal, type Refusal, type RequestImage } from './prompt-maker.js';
+import { refused, type Refusal, type RequestImage } from './prompt-maker.js';
 
 export type ReadImages =
   | {
@@ -45,14 +46,12 @@ export function readImages(
       if (part.type !== 'image_url') continue;
       const param = place(i, j);
       if (count === bounds.maxImages) {
-        return refusal(
-          'bad_request',
-          `${param} is one image more than the ${bounds.maxImages} that this model takes`,
-          param,
+        return refused(
+          imageError(`${param} is one image more than the ${bounds.maxImages} that this model takes`, param),
         );
       }
       const read = readImage(part, bounds);
-      if (typeof read === 'string') return refusal('bad_request', `${param} ${read}`, param);
+      if (typeof read === 'string') return refused(imageError(`${param} ${read}`, param));
       files.set(part, read);
       count += 1;
     }

@@ -5,13 +5,13 @@
 import fc from 'fast-check';
 import t, { type Test } from 'tap';
 import { validateAnswer } from '../../sidecar/contracts/answer-schemas.js';
-import { MESSAGE_ERRORS } from '../../sidecar/contracts/message-answers.js';
 import { CATALOGUE, type ErrorCode } from '../../sidecar/domain/errors.js';
 import { PATIENT_QUEUE } from '../support/config-parts.js';
 import type { MessageError } from '../support/error-answer.js';
 import { runsOr } from '../support/fuzz.js';
 import { rounds } from '../support/long-form.js';
 import { ACME, InProcess, JSON_HEADERS } from '../support/in-process.js';
+import { collected, eventsOf, type Message } from '../support/message-events.js';
 import type { RawResponse } from '../support/raw-http.js';
 import { REUSED_TOKENS, STUB_JOB, STUB_TOP_K } from '../support/stub-script.js';
 
@@ -27,49 +27,6 @@ type Fields = Readonly<Record<string, unknown>>;
 /** A body whose stub does `act`. */
 function body(act: keyof typeof STUB_JOB, more: Fields = {}): Fields {
   return { model: 'chat', max_tokens: 64, messages: HELLO, top_k: STUB_TOP_K + STUB_JOB[act], ...more };
-}
-
-interface Message {
-  readonly content: readonly Fields[];
-  readonly usage: Readonly<Record<string, number>>;
-  readonly [field: string]: unknown;
-}
-
-interface Event {
-  readonly name: string;
-  readonly data: Fields & { readonly type: string };
-}
-
-function eventsOf(response: RawResponse): Event[] {
-  return [...response.body.matchAll(/^event: (.*)\ndata: (.*)\n$/gm)].map(([, name = '', data = '']) => ({
-    name,
-    data: JSON.parse(data) as Event['data'],
-  }));
-}
-
-/** The message that a client makes of a stream's events. */
-function collected(events: readonly Event[]): Message {
-  let message: Record<string, unknown> = {};
-  const blocks: Record<string, string>[] = [];
-  const inputs: string[] = [];
-  for (const { data } of events) {
-    const at = data['index'] as number;
-    const delta = data['delta'] as Record<string, string>;
-    if (data.type === 'message_start') message = data['message'] as Record<string, unknown>;
-    if (data.type === 'content_block_start') blocks[at] = { ...(data['content_block'] as Record<string, string>) };
-    if (data.type === 'content_block_delta') {
-      const { type, ...rest } = delta;
-      for (const [field, text] of Object.entries(rest)) {
-        if (type === 'input_json_delta') inputs[at] = (inputs[at] ?? '') + text;
-        else blocks[at] = { ...blocks[at], [field]: (blocks[at]?.[field] ?? '') + text };
-      }
-    }
-    if (data.type === 'content_block_stop' && inputs[at] !== undefined)
-      blocks[at] = { ...blocks[at], input: JSON.parse(inputs[at]) as string };
-    if (data.type === 'message_delta')
-      message = { ...message, ...delta, usage: { ...(message['usage'] as object), ...(data['usage'] as object) } };
-  }
-  return { ...message, content: blocks } as unknown as Message;
 }
 
 const sidecar = await InProcess.start(t, {
@@ -119,7 +76,7 @@ t.test('a whole reply and a stream have the same blocks, stop and usage', async 
   const streamed = await sidecar.post(MESSAGES, { ...asked, stream: true });
   t.equal(streamed.field('content-type'), 'text/event-stream; charset=utf-8');
   t.type(streamed.field('request-id'), 'string');
-  const events = eventsOf(streamed);
+  const events = eventsOf(streamed.body);
   t.equal(events.length, streamed.body.match(/^data: /gm)?.length, 'each event has its name');
   t.ok(events.every(({ name, data }) => name === data.type));
   t.strictSame(
@@ -335,10 +292,44 @@ t.test('the billing line of Claude Code is no part of the prompt', async (t) => 
   t.ok((await usedOf({ ...body('clocked'), system: texts.reverse() })) > plain, 'anywhere else it is text');
 });
 
+/** docs/compatible.md: the type of each code, and its status. Repeated here, so that what clients act on cannot change unnoticed. */
+const ERRORS: Readonly<Record<ErrorCode, readonly [type: string, status: number]>> = {
+  bad_request: ['invalid_request_error', 400],
+  context_length_exceeded: ['invalid_request_error', 400],
+  unsupported_endpoint: ['invalid_request_error', 400],
+  unprocessable: ['invalid_request_error', 400],
+  invalid_api_key: ['authentication_error', 401],
+  expired_api_key: ['authentication_error', 401],
+  revoked_api_key: ['authentication_error', 401],
+  insufficient_credit: ['billing_error', 402],
+  model_not_entitled: ['permission_error', 403],
+  not_in_cohort: ['permission_error', 403],
+  account_frozen: ['permission_error', 403],
+  unattributed_key: ['permission_error', 403],
+  not_found: ['not_found_error', 404],
+  idempotency_key_reused: ['conflict_error', 409],
+  proxy_retired: ['not_found_error', 410],
+  payload_too_large: ['request_too_large', 413],
+  user_rate_limited: ['rate_limit_error', 429],
+  quota_exceeded: ['rate_limit_error', 429],
+  request_cancelled: ['api_error', 499],
+  internal: ['api_error', 500],
+  bad_gateway: ['overloaded_error', 502],
+  upstream_contract_violation: ['overloaded_error', 502],
+  cold: ['overloaded_error', 503],
+  draining: ['overloaded_error', 503],
+  spool_unhealthy: ['overloaded_error', 503],
+  gateway_unavailable: ['overloaded_error', 503],
+  control_plane_overloaded: ['overloaded_error', 503],
+  credit_gate_unavailable: ['overloaded_error', 503],
+  timeout: ['timeout_error', 504],
+  capacity_exceeded: ['overloaded_error', 529],
+};
+
 /** Checks an error answer of the Messages API. */
 function holds(t: Test, name: string, answer: RawResponse, code: ErrorCode, more: Fields = {}): void {
   const { type, error, request_id: id } = JSON.parse(answer.body) as MessageError;
-  const [errorType, status = CATALOGUE[code].status] = MESSAGE_ERRORS[code];
+  const [errorType, status] = ERRORS[code];
   t.match(
     { status: answer.status, type, errorType: error.type, details: error.details, id },
     { type: 'error', errorType, details: { error_code: code }, id: answer.field('request-id'), status, ...more },
@@ -415,7 +406,7 @@ t.test('errors row by row', async (t) => {
   sidecar.identity.answers.set('Bearer fault', new Error('a fault'));
   row('a fault', await post({}, { Authorization: 'Bearer fault' }), 'internal');
   sidecar.spool.failOn = 'close';
-  const cut = eventsOf(await post(body('echo', { stream: true })));
+  const cut = eventsOf((await post(body('echo', { stream: true }))).body);
   sidecar.spool.failOn = undefined;
   t.match(cut.at(-1), { name: 'error', data: { type: 'error', error: { type: 'api_error' }, request_id: /./ } });
   t.ok(validateAnswer('messageError', cut.at(-1)?.data).ok, 'a stream that ends early ends with one error');
@@ -449,4 +440,18 @@ t.test('a prompt that is too long is refused in the words by which clients short
   };
   t.match(await says('a '.repeat(9000)), /^prompt is too long: \d+ tokens > 8192 maximum$/, 'counted');
   t.match(await says('a '.repeat(150_000)), /^prompt is too long: \d+ tokens > 8192 maximum$/, 'by its length alone');
+});
+
+t.test('an image that the model does not see is refused in the words by which Claude Code takes it out', async (t) => {
+  const image = { type: 'image', source: { type: 'base64', media_type: 'image/png', data: 'iVBORw0KGgo=' } };
+  for (const path of [MESSAGES, COUNT]) {
+    const answer = await sidecar.post(path, body('echo', { messages: [{ role: 'user', content: [image] }] }));
+    t.match(JSON.parse(answer.body), {
+      error: {
+        message: /^could not process image: messages\[0\]\.content\[0\] is an image/,
+        type: 'invalid_request_error',
+      },
+    });
+    t.equal(answer.status, 400);
+  }
 });

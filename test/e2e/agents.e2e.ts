@@ -12,6 +12,7 @@ import t from 'tap';
 import { loadTokenFile } from '../../engine/llama/model-tokens.js';
 import { makePromptParts } from '../../engine/prompt/prompt-parts.js';
 import { ACME, InProcess } from '../support/in-process.js';
+import { png } from '../support/images.js';
 import { embeddedTestModel } from '../support/models.js';
 import { ServerStub } from '../support/server-stub.js';
 import { sourceRoot } from '../support/source-root.js';
@@ -112,11 +113,12 @@ interface Ended {
   readonly out: string;
 }
 
-/** An agent's process, and its end. */
+/** An agent's process, given this input, and its end. */
 function begin(
   name: string,
   command: readonly string[],
   environment: Readonly<Record<string, string>>,
+  input = '',
 ): {
   readonly child: ChildProcess;
   readonly ended: Promise<Ended>;
@@ -127,10 +129,11 @@ function begin(
   const child = spawn(file, options, {
     cwd: join(home, 'work'),
     env: { PATH: env['PATH'], HOME: home, XDG_CONFIG_HOME: home, XDG_DATA_HOME: home, ...environment },
-    stdio: ['ignore', 'pipe', 'pipe'],
+    stdio: 'pipe',
     timeout: RUN_MS,
     killSignal: 'SIGKILL',
   });
+  child.stdin.end(input);
   let out = '';
   for (const stream of [child.stdout, child.stderr]) stream.on('data', (text: Buffer) => (out += text.toString()));
   return { child, ended: once(child, 'close').then(([code]) => ({ code: code as number | null, out })) };
@@ -168,6 +171,8 @@ interface Agent {
   /** The variable that has its key, and others. */
   readonly key: string;
   readonly environment?: Readonly<Record<string, string>>;
+  /** A turn whose user shows an image that the model does not see. Absent: none by its command line. */
+  readonly shows?: (image: string) => { readonly command: readonly string[]; readonly input: string };
   /** Where its own instructions alone are too long, it compacts the conversation and asks again without an end. */
   readonly compactsForever?: boolean;
   /** It takes the context of each model from the list of models. */
@@ -218,6 +223,13 @@ function claudeCode(): Agent {
     first: (text, model = 'model') => [file, '-p', text, ...options(model)],
     again: (text) => [file, '-p', text, '--continue', ...options('model')],
     runs: call('Bash', { command: 'echo it-$((20+2))', description: 'says it' }),
+    shows: (data) => {
+      const json = ['--input-format', 'stream-json', '--output-format', 'stream-json', '--verbose'];
+      const image = { type: 'image', source: { type: 'base64', media_type: 'image/png', data } };
+      const message = { role: 'user', content: [image, { type: 'text', text: 'What is it?' }] };
+      const input = `${JSON.stringify({ type: 'user', message, parent_tool_use_id: null, session_id: '' })}\n`;
+      return { command: [file, '-p', ...options('model'), ...json], input };
+    },
     key: 'ANTHROPIC_AUTH_TOKEN',
     environment: {
       ANTHROPIC_BASE_URL: base.replace(/\/v1$/, ''),
@@ -301,6 +313,18 @@ for (const [name, make] of Object.entries(AGENTS)) {
       t.ok(refused() > 0);
       t.match(out, /context|prompt is too long/i, out.slice(-2000));
     });
+
+    const { shows } = agent;
+    if (shows) {
+      await t.test('an image that the model does not see', async (t) => {
+        script('The answer without it.');
+        const before = requests(400);
+        const { command, input } = shows(png(8, 8).toString('base64'));
+        const { out } = await begin(name, command, { [agent.key]: KEY, ...agent.environment }, input).ended;
+        t.equal(requests(400), before + 1);
+        t.match(out, 'The answer without it.', out.slice(-2000));
+      });
+    }
 
     /** A turn whose reply hangs behind its first tokens, once they have come. */
     const startHanging = async (): Promise<ReturnType<typeof begin>> => {
