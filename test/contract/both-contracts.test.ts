@@ -252,6 +252,7 @@ for (const contract of ['strict', 'compatible'] as const)
           const replaced = await tokensOf('It is \ufffd');
           t.equal(await tokensOf('It is \ud83d'), replaced);
           t.ok(replaced > (await tokensOf('It is ')), 'it is not left out');
+          t.ok((await tokensOf('It is\0It is')) > (await tokensOf('It is\0')), 'nothing behind a NUL is cut');
         });
       }
 

@@ -326,9 +326,16 @@ t.test('deadlines', async (t) => {
 
 t.test('under `contract: compatible`', async (t) => {
   const sidecar = await InProcess.start(t, {
-    models: [{ id: 'chat', kind: 'chat', contextPerSeat: 1024 }],
+    models: [
+      { id: 'chat', kind: 'chat', contextPerSeat: 1024 },
+      { id: 'org/small:4', kind: 'chat' },
+    ],
     config: { contract: 'compatible' },
   });
+  for (const id of ['org/small:4', 'org%2Fsmall:4', 'org%2fsmall%3A4']) {
+    const model = await sidecar.ask('GET', `/v1/models/${id}`, JSON_HEADERS);
+    t.match(JSON.parse(model.body), { id: 'org/small:4' }, id);
+  }
   const long = 'word '.repeat(4000);
   for (const [path, body, param] of [
     [CHAT, { model: 'chat', messages: [{ role: 'user', content: long }] }, 'messages'],

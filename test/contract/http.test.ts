@@ -165,6 +165,17 @@ t.test('HTTP', async (t) => {
     t.equal((await caller.response()).status, 200);
   });
 
+  await t.test('an offer of HTTP/2, as Java’s client makes with each request', async (t) => {
+    const caller = await connect();
+    const offer = { Connection: 'Upgrade, HTTP2-Settings', Upgrade: 'h2c', 'HTTP2-Settings': 'AAEAAEAAAAIAAAAB' };
+    for (let i = 0; i < 2; i += 1) {
+      caller.send(head(CHAT_PATH, { ...offer, 'Content-Length': Buffer.byteLength(body) }));
+      caller.send(body);
+      const answer = await caller.response();
+      t.equal(answer.status, 200, 'over HTTP/1.1, and the connection serves again');
+    }
+  });
+
   await t.test('chunked request bodies', async (t) => {
     for (const size of [1, 7, 64, 10_000]) {
       const caller = await connect();

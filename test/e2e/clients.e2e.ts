@@ -23,8 +23,11 @@ const scripts = join(sourceRoot, 'test/e2e/clients');
 /** Excluded from tests that read sources. */
 const folder = join(sourceRoot, 'bench/.cache/clients');
 
-/** Refused for now, refused for a conversation that is too long, and an engine that ends in the middle of a reply. */
-const FAULTS = ['limited', 'tooLong', 'lost'];
+/**
+ * Refused for now, refused for a conversation that is too long, a stream that is kept alive, and an engine that ends in the middle of a
+ * reply.
+ */
+const FAULTS = ['limited', 'tooLong', 'kept', 'lost'];
 
 /** A script, and the steps that it must report. */
 const CLIENTS: Readonly<Record<string, readonly string[]>> = {
@@ -236,7 +239,14 @@ const keys = join(shortDir(t), 'keys.json');
 writeFileSync(keys, JSON.stringify({ version: 1, keys: [limited.stored] }));
 // Each client has the engine killed once.
 const engine = { backoffMinMs: 100, backoffMaxMs: 100 };
-const config = { models, contract: 'compatible', keys: { file: keys }, engine };
+const KEEP_ALIVE_MS = 100;
+const config = {
+  models,
+  contract: 'compatible',
+  keys: { file: keys },
+  engine,
+  stream: { keepAliveMs: KEEP_ALIVE_MS },
+};
 const sidecar = await Sidecar.start(t, { config });
 const asked = argv.slice(2);
 
@@ -258,10 +268,20 @@ async function restartsSlowly(): Promise<void> {
   setTimeout(() => process.kill(pid, 'SIGCONT'), LONG_START_MS);
 }
 
-/** Where a client has the engine killed, also for a long time, or waits until one more request was refused. */
+/** Holds the engine for some keep-alives. */
+function pauses(): void {
+  const pid = sidecar.enginePid(CHAT);
+  process.kill(pid, 'SIGSTOP');
+  setTimeout(() => process.kill(pid, 'SIGCONT'), 5 * KEEP_ALIVE_MS);
+}
+
+/** Where a client has the engine killed, also for a long time, or held, or waits until one more request was refused. */
 const control = createServer((request, response) => {
   if (request.url === '/kill') {
     process.kill(sidecar.enginePid(CHAT), 'SIGKILL');
+    response.end();
+  } else if (request.url === '/pause') {
+    pauses();
     response.end();
   } else if (request.url === '/cold') void restartsSlowly().then(() => response.end());
   else void sidecar.logged('request', refused + 1, isRefused).then(() => response.end());

@@ -1,4 +1,5 @@
-// What a client does when it is refused for now, when its conversation is too long, and when the engine ends in the middle of a reply.
+// What a client does when it is refused for now, when its conversation is too long, when a stream is kept alive before and behind its
+// first tokens, and when the engine ends in the middle of a reply.
 import assert from 'node:assert/strict';
 
 /**
@@ -23,6 +24,17 @@ export function faultSteps({ key, limited, control }, { whole, long }) {
       // OpenRouter's client has what it cannot parse in its error's body alone.
       const saysSo = (error) => /prompt is too long|maximum context length/.test(`${error} ${error.body ?? ''}`);
       await assert.rejects(whole(key, 'word '.repeat(20_000)), saysSo);
+    },
+    async kept() {
+      let pauses = 0;
+      await test('pause');
+      const kept = long(key, async () => {
+        await test('pause');
+        pauses += 1;
+      });
+      // @openai/agents takes a reply that reached its longest length for a failed run.
+      await kept.catch((error) => assert.match(`${error}`, /response\.incomplete/));
+      assert.equal(pauses, 1);
     },
     async lost() {
       let killed = false;

@@ -2,7 +2,7 @@ import { once } from 'node:events';
 import { fileURLToPath } from 'node:url';
 import t, { type Test } from 'tap';
 import { systemClock } from '../../../../sidecar/lib/clock.js';
-import type { ModelRoute } from '../../../../sidecar/contracts/requests.js';
+import type { BodyForm } from '../../../../sidecar/contracts/requests.js';
 import { PromptHostClient } from '../../../../sidecar/prompts/client.js';
 import { received } from '../../../support/bodies.js';
 import { PROMPTS_VERSION, type PromptModel } from '../../../../sidecar/prompts/messages.js';
@@ -36,7 +36,7 @@ function clientOf(t: Pick<Test, 'teardown'>, models: readonly PromptModel[], wor
     clearInterval(alive);
     client.close();
   });
-  const send = async (route: ModelRoute, body: object): Promise<Tokenized> => {
+  const send = async (route: BodyForm, body: object): Promise<Tokenized> => {
     const prompt = client.open(route, received(Buffer.from(JSON.stringify(body))), OWNER);
     try {
       const checked = await prompt.check(NEVER);
@@ -202,6 +202,11 @@ t.test('a conversation that a template cannot express is refused, with what cann
     await send('chat', { model: 'harmony', messages: marked }),
     unprocessable('messages[2]', /cannot express this conversation/),
   );
+  const lost = /cannot express this conversation/;
+  const instructed = await send('responses', { model: 'harmony', instructions: 'Be brief.', input: marked });
+  t.match(instructed, unprocessable('input[2]', lost), 'the caller’s own index');
+  const written = await send('messages', { model: 'harmony', system: 'Be brief.', messages: marked });
+  t.match(written, unprocessable('messages[2]', lost), 'where two messages are one turn');
 });
 
 t.test('the reply’s format is returned with the tokens', async (t) => {
