@@ -10,7 +10,8 @@
  * A new scope begins at the lowest virtual time. One that has had some keeps its own, so that an account whose next list arrives a moment
  * after its last one was done loses nothing by the pause, and none gains by pauses: it then has steps for itself until it has its share
  * again. It is forgotten once it is behind by more than two steps add to the one with the least weight. A scope that had no inputs may be
- * as far before the others, and its first one is still in the next step, so that a single input does not wait for those who catch up.
+ * as far before the others, and its first one is still in the next step, so that a single input does not wait for those who catch up. Such inputs have half of a
+ * step, so that those of many accounts do not stop one that is behind them all.
  *
  * A step's outputs are sent while the next step computes. No later step can read what an input left in llama.cpp's KV memory; once the
  * loop has had nothing to do for some time that memory is overwritten. Encoders have none.
@@ -189,12 +190,13 @@ export class PoolingLoop {
   #choose(): InputRun[] {
     const { stepTokens, stepInputs } = this.#limits;
     const parts = new Map<Running, InputRun>();
-    let [tokens, inputs] = [0, 0];
+    let [tokens, inputs, early] = [0, 0, 0];
     while (inputs < stepInputs) {
       const lowest = this.#lowest();
       if (!lowest) break;
       const first = this.#lowest(true);
-      const isNext = first !== undefined && first.virtualTokens <= lowest.virtualTokens + this.#allowance();
+      const isNear = first !== undefined && first.virtualTokens <= lowest.virtualTokens + this.#allowance();
+      const isNext = isNear && early < stepTokens / 2;
       const scope = isNext ? first : lowest;
       const [running] = scope.jobs;
       if (!running) break;
@@ -211,6 +213,7 @@ export class PoolingLoop {
       running.takenTokens += length;
       this.#servedTokens = lowest.virtualTokens;
       scope.virtualTokens += length / scope.weight;
+      if (scope !== lowest) early += length;
       scope.isFirst = false;
       scope.jobs.shift();
       if (running.taken < job.lengths.length) scope.jobs.push(running);

@@ -269,6 +269,19 @@ t.test('endless lists of two accounts have shares by weight within 2 %', async (
   t.ok(Math.abs(standard / batch / 4 - 1) < 0.02, `${standard} and ${batch} tokens`);
 });
 
+t.test('a list has its share beside the single inputs of many others from its beginning', async (t) => {
+  const simulation = new Simulation(512);
+  const single = async (scope: string): Promise<void> => {
+    for (;;) await simulation.embed(jobOf(scope, inputs(1, 7, 64), 4));
+  };
+  for (let i = 0; i < 16; i += 1) void single(`one-${i}`);
+  await simulation.until(simulation.wait(10_000));
+  simulation.lists('list', 1, { length: 64, weight: 4 });
+  await simulation.until(simulation.wait(16 * 512));
+  const share = (simulation.computed.get(1) ?? 0) / (16 * 512);
+  t.ok(share > 0.8 / 17, `${share}`);
+});
+
 t.test('a cancel ends a job between two inputs, and it emits nothing more', async (t) => {
   const { pooling, loop, outputs, ends } = open();
   pooling.during = (step) => step === 3 && loop.cancel(1);
