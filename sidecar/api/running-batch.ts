@@ -180,6 +180,7 @@ export class RunningBatch {
     try {
       if (this.#record.status === 'validating' && !(await this.#check())) return;
       const answers = (this.#answers = await Answers.open(this.#answersOptions()));
+      if (answers.lost) throw answers.lost;
       const mark = (): void => {
         marking = clock.after(MARK_MS, () => {
           // What cannot be marked now is marked later, or found out at the next start.

@@ -13,7 +13,7 @@ import { NO_TOKENS, type TokenCounts } from '../domain/money.js';
 import type { UsageRecord } from '../domain/usage-record.js';
 import type { Position } from '../usage/spool-format.js';
 import type { FileStore } from './file-store.js';
-import type { PieceFile, PieceHead } from './pieces.js';
+import { DamagedPieces, type PieceFile, type PieceHead } from './pieces.js';
 
 /** Answers that are marked at a time, and the pieces that one write has at most. */
 const MARKED_AT_ONCE = 256;
@@ -66,6 +66,8 @@ export interface AnswersOptions {
 }
 
 export class Answers {
+  /** Set if the content of a file is missing. Its lines are not known, so none may run; those of the other file are. */
+  readonly lost: DamagedPieces | undefined;
   readonly #spool: RecordedUsage;
   readonly #options: AnswersOptions;
   readonly #files: Readonly<Record<Kind, GroupedFile | undefined>>;
@@ -80,7 +82,13 @@ export class Answers {
   /** The position that was made durable last. */
   #saved: Position;
 
-  private constructor(options: AnswersOptions, saved: Position, files: Readonly<Record<Kind, PieceFile | undefined>>) {
+  private constructor(
+    options: AnswersOptions,
+    saved: Position,
+    files: Readonly<Record<Kind, PieceFile | undefined>>,
+    lost: DamagedPieces | undefined,
+  ) {
+    this.lost = lost;
     this.#spool = options.spool;
     this.#options = options;
     this.#saved = saved;
@@ -93,12 +101,19 @@ export class Answers {
     const { files, spool, output, error, from } = options;
     const kept: [Kind, PieceHead][] = [];
     const written: [Kind, PieceHead][] = [];
-    const reopened = async (kind: Kind, id: string): Promise<PieceFile | undefined> =>
-      files.has(id)
-        ? await files.continue(id, (head) => {
-            if (head.state !== 'void') (head.state === 'kept' ? kept : written).push([kind, head]);
-          })
-        : undefined;
+    let lost: DamagedPieces | undefined;
+    const reopened = async (kind: Kind, id: string): Promise<PieceFile | undefined> => {
+      const found = (head: PieceHead): void => {
+        if (head.state !== 'void') (head.state === 'kept' ? kept : written).push([kind, head]);
+      };
+      try {
+        return files.has(id) ? await files.continue(id, found) : undefined;
+      } catch (fault) {
+        if (!(fault instanceof DamagedPieces)) throw fault;
+        lost = fault;
+        return undefined;
+      }
+    };
     const opened = { completed: await reopened('completed', output), failed: await reopened('failed', error) };
     const billed = await billedOf(new Set(written.map(([, { attempt }]) => attempt)), spool, from);
     const marks: Record<Kind, Record<'kept' | 'void', PieceHead[]>> = {
@@ -114,7 +129,7 @@ export class Answers {
     for (const kind of ['completed', 'failed'] as const)
       for (const state of ['kept', 'void'] as const) await opened[kind]?.mark(marks[kind][state], state);
     await options.save(until);
-    const answers = new Answers(options, until, opened);
+    const answers = new Answers(options, until, opened, lost);
     for (const [kind, head] of kept) answers.#count(kind, head);
     return answers;
   }

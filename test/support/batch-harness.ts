@@ -62,11 +62,22 @@ export class BatchHarness {
   /** What the keys file says of the key. */
   now: ReturnType<NonNullable<Identity['ofKey']>>;
 
+  /** The folder of the files' content. */
+  readonly contentDir: string;
+
   private constructor(
-    { files, store, granted }: Pick<BatchHarness, 'files' | 'store'> & { readonly granted: bigint },
+    {
+      files,
+      store,
+      contentDir,
+      granted,
+    }: Pick<BatchHarness, 'files' | 'store' | 'contentDir'> & {
+      readonly granted: bigint;
+    },
     clock: FakeClock,
   ) {
     this.clock = clock;
+    this.contentDir = contentDir;
     this.quotas = new QuotaLedger(clock, () => new Date(clock.now()));
     this.files = files;
     this.store = store;
@@ -91,15 +102,16 @@ export class BatchHarness {
     const clock = new FakeClock();
     const [date, vault] = [(): Date => new Date(clock.now()), Vault.ofProcess()];
     const common = { clock, date, vault, onFault: (): void => undefined };
+    const contentDir = join(dir, 'content');
     const files = await FileStore.open({
       ...common,
       dir: join(dir, 'files'),
-      contentDir: join(dir, 'content'),
+      contentDir,
       maxBytes,
       isMemory: false,
     });
     const store = await BatchStore.open({ ...common, dir: join(dir, 'batches'), files });
-    const harness = new BatchHarness({ files, store, granted }, clock);
+    const harness = new BatchHarness({ files, store, contentDir, granted }, clock);
     t.teardown(async () => {
       await harness.runner.close();
       store.end();

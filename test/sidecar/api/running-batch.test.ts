@@ -1,4 +1,7 @@
 /** What becomes of batches: their windows, pauses, turns and rights, on a clock and an engine that the test drives. */
+import { readFileSync } from 'node:fs';
+import { rm } from 'node:fs/promises';
+import { join } from 'node:path';
 import t from 'tap';
 import { PART_TOKENS } from '../../../sidecar/api/usage-session.js';
 import type { BatchRecord } from '../../../sidecar/batch/batch-store.js';
@@ -63,6 +66,34 @@ t.test('a batch whose input is missing ends, with the answers that it has, and s
   harness.runner.submitted();
   t.match(unread && (await harness.has(unread, 'failed')), { problems: [{ code: 'content_lost' }], lines: 0 });
   t.equal(faults.length, 2);
+});
+
+t.test('a batch that has lost one of its two files of answers ends with the other one', async (t) => {
+  const harness = await BatchHarness.start(t);
+  const faults: unknown[] = [];
+  harness.onFault = (fault) => void faults.push(fault);
+  harness.engine.script = {};
+  const batch = await harness.submit(lines(20));
+  const job = await harness.engine.generation(0);
+  job.started().piece(5).finished().done();
+  await harness.until(() => harness.runner.sumsOf(batch.id)?.completed === 1, 'an answer');
+  const content = (id: string): string => join(harness.contentDir, id);
+  await harness.until(() => readFileSync(content(batch.outputFile))[0] === 1, 'the mark of what is billed', 500);
+  // It stops, and is tried again from its files.
+  const read = harness.files.read.bind(harness.files);
+  harness.files.read = () => Promise.reject(new Error('EIO'));
+  harness.clock.advance(DAY_MS);
+  await harness.until(() => faults.length === 1, 'a fault');
+  harness.files.read = read;
+  await rm(content(batch.errorFile));
+  await harness.until(() => harness.store.get(batch.id)?.status === 'failed', 'its end', 500);
+  const ended = await harness.has(batch, 'failed');
+  t.match(ended, {
+    problems: [{ code: 'content_lost' }],
+    sums: { completed: 1 },
+    files: { output: true, error: false },
+  });
+  t.equal((await harness.answersOf(ended, ended.outputFile)).length, 1);
 });
 
 t.test('a batch keeps nothing of its lines that have ended', async (t) => {
