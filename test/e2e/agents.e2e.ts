@@ -129,13 +129,14 @@ function begin(
   const child = spawn(file, options, {
     cwd: join(home, 'work'),
     env: { PATH: env['PATH'], HOME: home, XDG_CONFIG_HOME: home, XDG_DATA_HOME: home, ...environment },
-    stdio: 'pipe',
+    // opencode does not end with a pipe for its input.
+    stdio: [input === '' ? 'ignore' : 'pipe', 'pipe', 'pipe'],
     timeout: RUN_MS,
     killSignal: 'SIGKILL',
   });
-  child.stdin.end(input);
+  child.stdin?.end(input);
   let out = '';
-  for (const stream of [child.stdout, child.stderr]) stream.on('data', (text: Buffer) => (out += text.toString()));
+  for (const stream of [child.stdout, child.stderr]) stream?.on('data', (text: Buffer) => (out += text.toString()));
   return { child, ended: once(child, 'close').then(([code]) => ({ code: code as number | null, out })) };
 }
 
