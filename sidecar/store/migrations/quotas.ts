@@ -136,8 +136,9 @@ begin
         v_granted := v_granted || v_more;
       end if;
     else
+      -- Its end, which may come now, waits for the stamp and counts the rest.
       select * into v_row from token_flight f
-        where f.key = p_keys[1] and f.replica = p_no and f.request = p_requests[i] and f.epoch = p_epoch;
+        where f.key = p_keys[1] and f.replica = p_no and f.request = p_requests[i] and f.epoch = p_epoch for update;
       if not found then
         v_granted := v_granted || -1::bigint;
       else

@@ -205,6 +205,33 @@ t.test(
   },
 );
 
+t.test('a reply that ends while more is reserved for it counts once', async (t) => {
+  const { members, sql } = await fleet(t);
+  const [a] = members;
+  // Holds up a call that reserves more, once it has read what is reserved.
+  await sql('create table public.held_up as select true as is');
+  await sql(`create function public.hold_up() returns trigger language plpgsql as $$ begin
+    while exists (select from public.held_up) loop perform pg_sleep(0.002); end loop;
+    return new;
+  end $$`);
+  await sql(`create trigger hold_up before insert on ra_sidecar.token_stamp
+    for each row when (new.day = 0) execute function public.hold_up()`);
+  const reply = held(await reserve(a, { ...KEY, tokensPerMinute: 1000 }, 300));
+  const extended = reply.extend(556, 200);
+  const waits = async (event: string): Promise<boolean> =>
+    (await sql('select 1 from pg_stat_activity where datname = current_database() and wait_event = $1', [event]))
+      .length > 0;
+  await eventually('it is held up', () => waits('PgSleep'));
+  reply.settle(250);
+  await eventually('the end is there', async () => a.quotas.size === 0 || (await waits('transactionid')));
+  await sql('delete from public.held_up');
+  await extended;
+  await settled(a);
+  t.match(await sql('select sum(minute)::int as minute, sum(day)::int as day from ra_sidecar.token_stamp'), [
+    { minute: 250, day: 250 },
+  ]);
+});
+
 t.test('what a replica had reserved is free when its lease ends, and at its next start', async (t) => {
   const { members, sql, url } = await fleet(t);
   const [a, b] = members;
