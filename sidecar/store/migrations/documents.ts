@@ -74,8 +74,10 @@ declare
   v_revision uuid := gen_random_uuid();
 begin
   -- No replica would read a longer file. What locks out callers is done all the same.
-  if p_name = 'keys' and p_action not in ('revoke', 'freeze')
-    and (select sum(octet_length(k.entry::text)) from api_key k) > 64000000 then
+  if p_name = 'keys' and p_action not in ('revoke', 'freeze') and 64000000 < (
+    (select coalesce(sum(octet_length(k.entry::text)), 0) from api_key k)
+      + (select coalesce(sum(octet_length(a.name) + octet_length(a.properties::text) + 8), 0) from key_account a)
+  ) then
     raise exception 'the keys are too long' using errcode = 'program_limit_exceeded';
   end if;
   update document d set revision = v_revision where d.name = p_name;

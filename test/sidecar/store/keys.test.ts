@@ -128,6 +128,19 @@ t.test('an import adds what is not there, and makes nothing valid again', async 
   t.equal((await server.sql(`select * from ra_sidecar.audit where action = 'import'`, name)).rows.length, 2);
 });
 
+t.test('keys and accounts together stay as short as a file that sidecars read', async (t) => {
+  const { database, name } = await opened(t);
+  await importKeys(database, { version: 1, keys: [makeKey({ id: 'one' }).stored] }, 'o');
+  await server.sql(
+    `insert into ra_sidecar.key_account select 'a' || n, to_json(repeat('x', 1000000)) from generate_series(1, 65) n`,
+    name,
+  );
+  const patch = { class: 'batch' };
+  const why = 'the keys would be longer than 64 MB';
+  t.match(await doStoreTask(database, 'o', { kind: 'change', id: 'one', patch }), { kind: 'failed', why });
+  t.match(await doStoreTask(database, 'o', { kind: 'revoke', id: 'one' }), { kind: 'done' });
+});
+
 t.test('sidecars may call functions and see no table; what a change notes is out of their reach', async (t) => {
   const { database, name } = await opened(t);
   const asReplica = (text: string) => server.sql(`set role ra_replica; ${text}`, name);
