@@ -130,7 +130,8 @@ function keysOf(
 ): { readonly snapshot: Snapshot; readonly keys: FollowedKeys } {
   const { staleMs } = config.store;
   const file = keysFileOf(config);
-  const snapshot = new Snapshot({ ...parts, name: 'keys', file, taken: () => watched.reload() });
+  const refused = async (): Promise<string | undefined> => (await watched.inForce()).problem;
+  const snapshot = new Snapshot({ ...parts, name: 'keys', file, taken: () => watched.reload(), refused });
   watched.isCurrent = () => snapshot.ageMs <= (staleMs === 0 ? Number.MAX_VALUE : staleMs);
   const keys: FollowedKeys = {
     inForce: async () => {

@@ -28,6 +28,8 @@ export interface SnapshotOptions {
   readonly pollMs: number;
   /** The file has a content that may be another one. If it rejects, the content is fetched and given again. */
   readonly taken: () => Promise<void>;
+  /** Why the file's content is not in force; undefined if it is. The store does not confirm what is in force instead. Never rejects. */
+  readonly refused?: () => Promise<string | undefined>;
 }
 
 /** Owned by what opens the store, which closes it. */
@@ -119,8 +121,9 @@ export class Snapshot {
       this.#problem = problem;
       return;
     }
-    this.#problem = undefined;
     this.#revision = revision;
+    this.#problem = await this.#options.refused?.();
+    if (this.#problem !== undefined) return;
     this.#confirmedAt = from;
     if (from >= this.#markedAt + MARK_MS) {
       // Without it a restart counts a longer time as not confirmed.

@@ -188,6 +188,21 @@ t.test(
     t.equal(taken, 3);
     await second.close();
 
+    let refused: string | undefined = 'a field is not known';
+    const older = new Snapshot({
+      ...{ clock: systemClock, log, database, name: 'keys', file: join(t.testdirName, 'older'), pollMs: 60_000 },
+      taken: () => Promise.resolve(void (taken += 1)),
+      refused: () => Promise.resolve(refused),
+    });
+    await older.begin();
+    await older.sync();
+    t.strictSame([older.ageMs, older.problem], [Infinity, refused], 'a content that is not in force is not confirmed');
+    t.equal(taken, 4, 'and not read again');
+    refused = undefined;
+    await older.sync();
+    t.ok(older.ageMs < 60_000);
+    await older.close();
+
     await writeFile(`${file}.confirmed`, '');
     const elsewhere = new Snapshot({
       ...{ clock: systemClock, log, database, name: 'keys', file: join(t.testdirName, 'no', 'x'), pollMs: 60_000 },
