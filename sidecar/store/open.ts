@@ -202,9 +202,10 @@ async function openDocuments(
 ): Promise<Pick<Store, 'keys' | 'prices' | 'close'>> {
   const keys = watched && config.keys.source === 'store' ? keysOf(parts, config, watched) : undefined;
   const prices = config.pricing.source === 'store' ? pricesOf(parts, config) : undefined;
-  const followed: Readonly<Record<string, Snapshot | undefined>> = { keys: keys?.snapshot, prices: prices?.snapshot };
-  const all = Object.values(followed).filter((each) => each !== undefined);
-  const stop = all.length > 0 ? parts.database.listen(CHANGES, (name) => void followed[name]?.sync()) : undefined;
+  // Who may connect to the database may notify, of any name.
+  const followed = new Map(Object.entries({ keys: keys?.snapshot, prices: prices?.snapshot }));
+  const all = [...followed.values()].filter((each) => each !== undefined);
+  const stop = all.length > 0 ? parts.database.listen(CHANGES, (name) => void followed.get(name)?.sync()) : undefined;
   const close = async (): Promise<void> => {
     await Promise.all([stop?.(), ...all.map((each) => each.close())]);
   };

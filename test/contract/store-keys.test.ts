@@ -110,6 +110,12 @@ t.test('a change is everywhere by notification', async (t) => {
   for (const { operator } of rows.slice(2)) t.match(operator, /^[0-9a-f]{8}$/);
 });
 
+t.test('whatever any role of the database notifies of, sidecars go on', async (t) => {
+  for (const told of ['toString', '__proto__', '', 'x'.repeat(7000)])
+    await server.sql(`select pg_notify('ra_sidecar_change', '${told}')`, database);
+  await follow(t, [one, two], one);
+});
+
 t.test('prices that do not fit a sidecar stay out of force there', async (t) => {
   await changePrices(direct, prices('v3', '3').replace('"m"', '"other"'), 'test');
   await one.seen('prices refused, the last valid ones stay in force');
@@ -118,7 +124,7 @@ t.test('prices that do not fit a sidecar stay out of force there', async (t) => 
   t.match(errorOf(bad).message, /USD per million tokens/);
   t.match(JSON.parse((await operate(one, 'GET', '/prices')).body), { problem: /no price for the model m/ });
   t.equal(await chat(one, kept.key), 'served');
-  t.equal(version(one), 'v-3');
+  t.equal(version(one), 'v-2');
 });
 
 t.test('commands change the keys of the store, and read them', async (t) => {
@@ -204,5 +210,7 @@ t.test('a sidecar without prices does not start', async (t) => {
   const empty = await server.database();
   const config = { dataDir: join(dir, 'e'), pricing: { source: 'store' }, store: { url: empty.url } };
   const starting = InProcess.start(t, { models: [{ id: 'm', kind: 'chat' }], config });
-  await t.rejects(starting, { message: /^no prices: the store has none for this sidecar: run ra-sidecar prices import/ });
+  await t.rejects(starting, {
+    message: /^no prices: the store has none for this sidecar: run ra-sidecar prices import/,
+  });
 });
