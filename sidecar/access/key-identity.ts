@@ -257,7 +257,9 @@ export class WatchedKeys implements Identity {
   }
 
   ofKey(keyId: string, account: string): Caller | Denied | undefined {
-    return this.#keys.ofKey(keyId, account);
+    const known = this.#keys.ofKey(keyId, account);
+    // Keys that the store has not confirmed do not say that there is no such key: a batch is not to end by that.
+    return known === UNKNOWN_KEY && !this.isCurrent() ? undefined : known;
   }
 
   /** Which content of the file is in force, after a check whether it has changed, as before an unknown key is rejected. */

@@ -471,6 +471,16 @@ t.test('after close it watches nothing and keeps nothing open', async (t) => {
   t.strictSame(watched.said, [1]);
 });
 
+t.test('keys that are not current do not say that there is no such key', async (t) => {
+  const revoked = makeKey({ id: 'old', account: 'gone', revoked: '2026-05-01T00:00:00Z' });
+  const { keys } = await Watched.open(t, [A.stored, revoked.stored]);
+  const of = (id: string) => keys.ofKey(id, 'gone');
+  t.match(of('other'), { code: 'invalid_api_key' });
+  keys.isCurrent = () => false;
+  t.equal(of('other'), undefined);
+  t.match(of('old'), { code: 'revoked_api_key' });
+});
+
 t.test('an invalid file at the start ends the start', async (t) => {
   const dir = await mkdtemp(join(tmpdir(), 'ra-watch-'));
   t.teardown(() => rm(dir, { recursive: true, force: true }));
