@@ -1,5 +1,5 @@
 /** Who may call: a gateway in front first, then a keys file or an authorizer. And the files that hold secrets. */
-import { stat } from 'node:fs/promises';
+import { rm, stat } from 'node:fs/promises';
 import { AuthorizerClient } from '../access/authorizer-client.js';
 import { AuthorizerIdentity } from '../access/authorizer.js';
 import { GatewayIdentity } from '../access/gateway-identity.js';
@@ -8,6 +8,7 @@ import { WatchedKeys } from '../access/key-identity.js';
 import type { Scrapers } from '../api/operators.js';
 import { keysFileOf, type Config } from '../config/config.js';
 import { isLoopback } from '../config/checks.js';
+import { FileProblem, UnreadFile } from '../lib/checked-file.js';
 import type { Clock } from '../lib/clock.js';
 import { SecretFile } from '../lib/secret-file.js';
 import type { Log } from '../telemetry/logger.js';
@@ -108,21 +109,29 @@ async function openKeys(
 ): Promise<WatchedKeys> {
   const { keys, environment } = config;
   const file = keysFileOf(config);
-  const watched = await WatchedKeys.open(
-    clock,
-    { file, pollMs: keys.pollMs, environment, development: makesDevelopmentKey(config) },
-    {
-      loaded: (count) => {
-        log.info('keys loaded', { file, count });
-        metrics.keys.loaded();
+  const openFile = (): Promise<WatchedKeys> =>
+    WatchedKeys.open(
+      clock,
+      { file, pollMs: keys.pollMs, environment, development: makesDevelopmentKey(config) },
+      {
+        loaded: (count) => {
+          log.info('keys loaded', { file, count });
+          metrics.keys.loaded();
+        },
+        closed: (accounts) => accounts.forEach(closed),
+        refused: (reason) => {
+          log.error('keys file refused, the last valid keys stay in force', { file, reason });
+          metrics.keys.refused();
+        },
       },
-      closed: (accounts) => accounts.forEach(closed),
-      refused: (reason) => {
-        log.error('keys file refused, the last valid keys stay in force', { file, reason });
-        metrics.keys.refused();
-      },
-    },
-  );
+    );
+  const watched = await openFile().catch(async (error: unknown) => {
+    if (keys.source !== 'store' || !(error instanceof FileProblem) || error instanceof UnreadFile) throw error;
+    // The store has another one.
+    log.error('copy of the store cannot be used, it is removed', { file, reason: error.problem });
+    await rm(file);
+    return await openFile();
+  });
   // Until the store is open, which tells.
   if (keys.source === 'store') watched.isCurrent = () => false;
   closers.add({ name: 'keys file', close: () => watched.close() });

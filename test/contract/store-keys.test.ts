@@ -1,4 +1,5 @@
 /** Keys and prices of several sidecars from a store: a change at one is in force at all, on a real PostgreSQL. */
+import { mkdir, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import t, { type Test } from 'tap';
 import { changePrices, importKeys } from '../../sidecar/store/keys.js';
@@ -205,6 +206,28 @@ t.test('without the store keys serve from the disk, also after a restart, until 
   t.equal(errorOf(asked).code, 'gateway_unavailable');
   t.match(JSON.parse((await stale.ask('GET', '/readyz', {})).body), { parts: { keys: 'unhealthy' } });
 });
+
+t.test(
+  'a copy that cannot be used ends no start; keys of the store that cannot be used are not confirmed',
+  async (t) => {
+    await mkdir(join(dir, 'f'));
+    await writeFile(join(dir, 'f', 'fleet-keys.json'), '{"version":2}');
+    const five = await start('f', 100, { staleMs: 2000 });
+    t.equal(await chat(five, kept.key), 'served');
+    const change = (text: string) =>
+      server.sql(`${text}; update ra_sidecar.document set revision = gen_random_uuid() where name = 'keys'`, database);
+    await change(`insert into ra_sidecar.api_key (id, hash, entry) values ('newer', 'newer', '{"newer":1}')`);
+    await five.seen('keys file refused, the last valid keys stay in force');
+    await eventually('they are stale', async () => (await chat(five, kept.key)) === 'gateway_unavailable');
+    await five.app.drain();
+    const again = await start('f', 100, { staleMs: 2000 }, true);
+    const status = async (): Promise<number> =>
+      (await again.ask('GET', '/v1/models', { Authorization: `Bearer ${kept.key}` })).status;
+    t.equal(await status(), 503);
+    await change(`delete from ra_sidecar.api_key where id = 'newer'`);
+    await eventually('they can be used again', async () => (await status()) === 200);
+  },
+);
 
 t.test('a sidecar without prices does not start', async (t) => {
   const empty = await server.database();
