@@ -15,6 +15,7 @@ import { replaceFile } from '../lib/replace-file.js';
 import type { Log } from '../telemetry/logger.js';
 import type { Database } from './database.js';
 import { DOCUMENT_MS, type DocumentName, type DocumentRow } from './keys.js';
+import { UNPREPARED } from './replica.js';
 
 /** The time between two writes of when the document was confirmed, ms: a restart counts the rest of it as not confirmed. */
 const MARK_MS = 60_000;
@@ -105,7 +106,7 @@ export class Snapshot {
     });
     const [row] = answer.kind === 'rows' ? answer.rows : [];
     if (!row) {
-      this.#problem = 'the store does not answer';
+      this.#problem = `the store ${(answer.kind === 'down' && UNPREPARED[answer.why]) || 'does not answer'}`;
       return;
     }
     const { revision, content } = row;

@@ -200,7 +200,7 @@ t.test('without the store keys serve from the disk, also after a restart, until 
   t.equal(await chat(again, kept.key), 'served');
   await again.app.drain();
 
-  const stale = await start('d', 100, { ...through, staleMs: 1 }, true);
+  const stale = await start('d', 100, { ...through, staleMs: 200 }, true);
   const asked = await stale.ask('GET', '/v1/models', { Authorization: `Bearer ${kept.key}` });
   t.equal(asked.status, 503);
   t.equal(errorOf(asked).code, 'gateway_unavailable');
@@ -236,4 +236,7 @@ t.test('a sidecar without prices does not start', async (t) => {
   await t.rejects(starting, {
     message: /^no prices: the store has none for this sidecar: run ra-sidecar prices import/,
   });
+  await server.sql('drop function ra_sidecar.document', empty.name);
+  const older = InProcess.start(t, { models: [{ id: 'm', kind: 'chat' }], config });
+  await t.rejects(older, { message: /^no prices: the store has an older schema than this release needs/ });
 });
