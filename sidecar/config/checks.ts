@@ -240,7 +240,8 @@ function deliveryProblems({ url, nats, backoffMinMs, backoffMaxMs }: Config['del
   ]);
 }
 
-function storeProblems({ store: { url, passwordFile, caFile }, credit, keys, pricing }: Config): string[] {
+function storeProblems({ store, credit, keys, pricing }: Config): string[] {
+  const { url, passwordFile, caFile, pollMs, staleMs } = store;
   const isStored = credit.source === 'store';
   const isUsable = url === undefined || storeAddressOf(url) !== undefined;
   return brokenOf([
@@ -256,6 +257,10 @@ function storeProblems({ store: { url, passwordFile, caFile }, credit, keys, pri
       'pricing.file must not be set where pricing.source is store',
     ],
     [isStored && credit.file !== undefined, 'credit.file must not be set where credit.source is store'],
+    [
+      keys.source === 'store' && staleMs > 0 && staleMs < 2 * pollMs,
+      'store.staleMs must be 0 or at least twice store.pollMs, since keys are confirmed no more often',
+    ],
   ]);
 }
 

@@ -540,6 +540,8 @@ t.test('keys and prices in the store', async (t) => {
   t.match(line(source), /store\.url must be set where keys\.source is store/);
   t.match(line({ ...source, RA_KEYS_SOURCE: 'file' }), /store\.url must be set where pricing\.source is store/);
   t.match(line({ ...stored, RA_PRICING_FILE: 'p.json' }), /pricing\.file must not be set/);
+  t.match(line({ ...stored, RA_STORE_STALE_MS: '1999' }), /store\.staleMs must be 0 or at least twice store\.pollMs/);
+  for (const ms of ['0', '2000']) t.ok(loaded({ ...stored, RA_STORE_STALE_MS: ms }));
 });
 
 t.test('a chat template and a tool format', (t) => {
