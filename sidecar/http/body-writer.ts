@@ -194,7 +194,8 @@ export class BodyWriter implements Backlogged {
   }
 
   #append(text: string): void {
-    if (text === '') return;
+    // Over: it was cut off when the same write asked the reader.
+    if (text === '' || this.#over) return;
     this.#buffer.push(text);
     if (!this.#full) this.#flush();
   }

@@ -63,6 +63,7 @@ export class FileReply implements Backlogged {
   async send(pieces: AsyncIterable<Uint8Array>): Promise<void> {
     try {
       for await (const piece of pieces) {
+        if (this.#isOver()) return;
         this.#count(piece.length);
         await this.#pass(piece);
         this.#count(0);

@@ -8,6 +8,9 @@ import {
   type Backlogged,
   type CutReason,
 } from '../../../sidecar/http/backlog.js';
+import { BodyWriter, type BodyWriterResponse } from '../../../sidecar/http/body-writer.js';
+import { chunk } from '../../../sidecar/http/chunked.js';
+import { FileReply, type FileResponse } from '../../../sidecar/http/file-reply.js';
 import { rounds } from '../../support/long-form.js';
 
 /** A stream whose reader has `unread` bytes left, which is known once it was asked. */
@@ -98,6 +101,46 @@ t.test('whatever is written, the bounds are kept and no reading connection is cl
     }),
   );
   t.end();
+});
+
+t.test('a stream that was cut off or abandoned counts nothing more, and is not cut off again', async (t) => {
+  const book = new Backlog({ streamBytes: 1 << 20, totalBytes: 1000 });
+  const cuts: CutReason[] = [];
+  const res = {
+    cork: (write: () => void) => write(),
+    onWritable: () => undefined,
+    writeHeader: () => undefined,
+    getWriteOffset: () => 0,
+    tryEnd: () => [false, false],
+    close: () => t.fail('its owner closes it'),
+  };
+  const owner = {
+    writeHead: () => undefined,
+    mustStayOpen: () => false,
+    mayLeaveUnread: () => true,
+    allSent: () => undefined,
+    ended: () => t.fail('it is not complete'),
+    cutOff: (reason: CutReason) => cuts.push(reason),
+  };
+  const long = chunk('data', 'x'.repeat(1 << 14));
+  for (const write of ['send', 'end'] as const) {
+    const writer = new BodyWriter(res as unknown as BodyWriterResponse, owner, book);
+    writer.send([chunk('data', 'x'.repeat(980))]);
+    // It asks the reader before so long a chunk, and the bytes that ask are too many.
+    writer[write]([long]);
+    t.same(cuts.splice(0), ['total'], write);
+    t.equal(book.bytes, 0, write);
+  }
+  const reply = new FileReply(res as unknown as FileResponse, owner, book, { length: 3000, secure: false });
+  await reply.send(
+    // The caller disconnects while a piece is read.
+    (async function* () {
+      reply.abandon();
+      yield await Promise.resolve(new Uint8Array(1001));
+    })(),
+  );
+  t.same(cuts, []);
+  t.equal(book.bytes, 0);
 });
 
 /** Counts the blocks that are in use. */
