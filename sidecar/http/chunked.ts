@@ -56,8 +56,9 @@ function switchBytes(total: number): number {
 }
 
 /**
- * One chunk, prepared for {@link writeChunk}. A class, since V8 decides for each object literal whether its objects live long. Where it finds that these do, it creates them in
- * the old generation, and each then keeps its frame there until the next full collection, though it is dead at once.
+ * One chunk, prepared for {@link writeChunk}. A class, since V8 decides for each object literal whether its objects live long. Where it
+ * finds that these do, it creates them in the old generation, and each then keeps its frame there until the next full collection, though
+ * it is dead at once.
  */
 export class Chunk {
   readonly key: string;
