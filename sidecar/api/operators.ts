@@ -66,7 +66,10 @@ export function admission(exchange: Exchange, services: Pick<Services, 'models'>
 const TIME = /Ms$|^p[159]0$/;
 const RATIO = /^(tokenTimeRatio|load|calibration)$/;
 
-/** The report with its times in whole ms and its ratios in thousandths, without what only metrics show. */
+/**
+ * The report with its times in whole ms and its ratios in thousandths, without what only metrics show. A field that is added to the report
+ * is shown: operators.test.ts names each, so that none is by accident.
+ */
 export function admissionPage(report: QueueReport): AdmissionPage {
   return rounded<AdmissionPage>(Object.assign({}, report, { waitingBy: undefined }), '');
 }

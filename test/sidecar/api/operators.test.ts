@@ -1,6 +1,6 @@
 import t from 'tap';
 import { SeatQueue } from '../../../sidecar/admission/queue.js';
-import { admission } from '../../../sidecar/api/operators.js';
+import { admission, admissionPage } from '../../../sidecar/api/operators.js';
 import type { HostedModel } from '../../../sidecar/api/services.js';
 import type { Exchange, Reply } from '../../../sidecar/http/exchange.js';
 import { FakeClock } from '../../support/fake-clock.js';
@@ -93,4 +93,32 @@ t.test('the page names the busiest hundred accounts of each model and adds up th
     ],
   });
   t.notMatch(reply?.body, 'secret');
+});
+
+t.test('times on the page are whole ms, ratios have three digits, and all else is as the queue has it', (t) => {
+  const config = { maxWaitMs: 1e9, waitingPerSeat: 1000, waitingBytes: 10_000 };
+  const queue = new SeatQueue({ clock: new FakeClock(), random: () => 0, config, seats: 1 });
+  const { overload, lent, replicas, ...report } = queue.report(1);
+  const page = admissionPage({
+    ...report,
+    fairness: 0.98765,
+    replicas: replicas.map((each) => ({ ...each, tokenTimeRatio: 1.23456 })),
+    overload: {
+      ...overload,
+      load: 1.23456,
+      leftMs: 1.6,
+      patience: { 'first-token': { p10: 1.6, p50: 2.6, p90: 3.6 }, end: { p10: 0.4, p50: null, p90: null } },
+    },
+    lent: { ...lent, seatMs: 1.6, recalledMs: 0.4, accounts: [{ account: 'a', seats: 1, waiting: 2, seatMs: 2.6 }] },
+    nextVirtualMs: 1.6,
+    others: { ...report.others, seatMs: 1.6 },
+  });
+  t.same(
+    [page.fairness, page.replicas[0]?.tokenTimeRatio, page.overload.load, page.overload.leftMs],
+    [0.98765, 1.235, 1.235, 2],
+  );
+  t.same(page.overload.patience, { 'first-token': { p10: 2, p50: 3, p90: 4 }, end: { p10: 0, p50: null, p90: null } });
+  t.same([page.lent.seatMs, page.lent.recalledMs, page.nextVirtualMs, page.others.seatMs], [2, 0, 2, 2]);
+  t.same(page.lent.accounts, [{ account: 'a', seats: 1, waiting: 2, seatMs: 3 }]);
+  t.end();
 });

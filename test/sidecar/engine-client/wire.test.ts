@@ -59,6 +59,7 @@ t.test('anything else is a violation', async (t) => {
     [{ v, kind: 'other' }, 'malformed'],
     [{ v, kind: 'ready' }, 'malformed'],
     [{ v, kind: 'ready', facts: { ...facts, seats: 0 } }, 'malformed'],
+    [{ v, kind: 'ready', facts: { ...facts, tokens: 0 } }, 'malformed'],
     [{ v, kind: 'heartbeat', step: -1, live: 0, tokens, cache: NO_CACHE }, 'malformed'],
     [{ v, kind: 'heartbeat', step: 0, live: 0, cache: NO_CACHE }, 'malformed'],
     [{ v, kind: 'heartbeat', step: 0, live: 0, tokens }, 'malformed'],
