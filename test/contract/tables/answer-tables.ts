@@ -69,6 +69,8 @@ const HEALTH: AnswerTable = {
 
 const PART_STATES = ['ready', 'starting', 'unhealthy'];
 
+const PARTS = ['models', 'usage', 'credit', 'prompts', 'store', 'keys'];
+
 const READINESS: AnswerTable = {
   kind: 'readiness',
   base: { status: 'draining', parts: { models: 'ready', usage: 'unhealthy', credit: 'starting' } },
@@ -76,12 +78,9 @@ const READINESS: AnswerTable = {
     object([]),
     object(['parts']),
     oneOf(['status'], [...PART_STATES, 'draining']),
-    ...['models', 'usage', 'credit', 'prompts', 'store'].map((part) => oneOf(['parts', part], PART_STATES)),
+    ...PARTS.map((part) => oneOf(['parts', part], PART_STATES)),
   ],
-  objects: [
-    all([], ['status', 'parts']),
-    { at: ['parts'], fields: ['models', 'usage', 'credit', 'prompts', 'store'], required: ['models', 'usage'] },
-  ],
+  objects: [all([], ['status', 'parts']), { at: ['parts'], fields: PARTS, required: ['models', 'usage'] }],
 };
 
 export const ANSWER_TABLES: readonly AnswerTable[] = [
