@@ -40,6 +40,7 @@ export const SCRIPTED = [
   'order',
   'quotas',
   'store',
+  'store-keys',
   'traces',
   'vision',
 ];

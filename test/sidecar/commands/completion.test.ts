@@ -34,7 +34,7 @@ t.test('bash completes commands, options and values', async (t) => {
 
   t.strictSame(await all('ra-sidecar '), [...Object.keys(COMMANDS), '--help']);
   t.strictSame(await all('ra-sidecar d'), ['doctor']);
-  t.strictSame(await all('ra-sidecar keys '), ['create', 'list', 'revoke', 'rotate', '--help']);
+  t.strictSame(await all('ra-sidecar keys '), ['create', 'list', 'revoke', 'rotate', 'import', '--help']);
   t.strictSame(await all('ra-sidecar models v'), ['verify', 'vocabulary']);
   t.strictSame(await all('ra-sidecar completion '), ['bash', 'zsh', 'fish']);
   t.strictSame(await all('ra-sidecar usage export --f'), ['--from', '--format']);
