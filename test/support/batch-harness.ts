@@ -12,6 +12,7 @@ import type { Services } from '../../sidecar/api/services.js';
 import { BatchStore, type BatchRecord } from '../../sidecar/batch/batch-store.js';
 import { FileStore } from '../../sidecar/batch/file-store.js';
 import { Vault } from '../../sidecar/batch/records.js';
+import type { ServiceTier } from '../../sidecar/domain/service-class.js';
 import type { UsageRecord } from '../../sidecar/domain/usage-record.js';
 import { PriceList } from '../../sidecar/usage/prices.js';
 import { FakeClock } from './fake-clock.js';
@@ -27,18 +28,19 @@ interface Owner {
 const MOST_LOOKS = 400_000;
 const MOST_STEPS = 20_000;
 
-/** A chat's body: tokens of its prompt, and of its reply at most. */
-export interface ChatSize {
+/** A chat's body: tokens of its prompt, and of its reply at most, and the tier that it asks for. */
+export interface AskedChat {
   readonly prompt?: number;
   readonly max?: number;
+  readonly tier?: ServiceTier;
 }
 
-export function line(name: string, { prompt = 10, max = 100 }: ChatSize = {}): string {
+export function line(name: string, { prompt = 10, max = 100, tier }: AskedChat = {}): string {
   return JSON.stringify({
     custom_id: name,
     method: 'POST',
     url: '/v1/chat/completions',
-    body: { model: 'chat', prompt, max },
+    body: { model: 'chat', prompt, max, ...(tier && { tier }) },
   });
 }
 
@@ -190,7 +192,11 @@ export class BatchHarness {
       ]),
       prompts: {
         open: (_form, { bytes }) => {
-          const { prompt = 0, max = 0 } = JSON.parse(Buffer.from(bytes ?? new Uint8Array()).toString()) as ChatSize;
+          const {
+            prompt = 0,
+            max = 0,
+            tier,
+          } = JSON.parse(Buffer.from(bytes ?? new Uint8Array()).toString()) as AskedChat;
           return {
             check: async () => {
               await this.onCheck();
@@ -202,6 +208,7 @@ export class BatchHarness {
                 maxTokens: max,
                 stops: [],
                 jsonObject: false,
+                ...(tier && { tier }),
               };
               return { kind: 'checked', params: { route: 'chat', model: 'chat', ...replies, ...sampling } };
             },
@@ -222,4 +229,12 @@ export class BatchHarness {
 }
 
 const RATES = { input: 1n, cachedInput: 1n, output: 1n };
-const PRICES = new PriceList([{ version: 'p', effective: 0, decisions: RATES, chat: new Map([['chat', RATES]]) }]);
+const PRICES = new PriceList([
+  {
+    version: 'p',
+    effective: 0,
+    decisions: RATES,
+    chat: new Map([['chat', { ...RATES, tiers: { priority: { input: 2n, cachedInput: 2n, output: 2n } } }]]),
+    batch: new Map([['chat', RATES]]),
+  },
+]);

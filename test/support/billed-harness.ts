@@ -11,6 +11,7 @@ import { run } from '../../sidecar/api/run.js';
 import type { HostedModel, Services } from '../../sidecar/api/services.js';
 import { Body } from '../../sidecar/http/body.js';
 import type { Exchange } from '../../sidecar/http/exchange.js';
+import type { ServiceTier } from '../../sidecar/domain/service-class.js';
 import type { UsageRecord } from '../../sidecar/domain/usage-record.js';
 import type { Tokenized } from '../../sidecar/prompts/prompt-maker.js';
 import { Metrics } from '../../sidecar/telemetry/metrics.js';
@@ -38,6 +39,8 @@ export interface Asking {
   /** A decision’s questions, of two tokens each. */
   readonly questions?: number;
   readonly caller?: Caller;
+  /** The tier that a chat asks for. */
+  readonly tier?: ServiceTier;
   /** From the body on. */
   readonly timeoutMs?: number;
   /** What its tokenizing waits for. */
@@ -209,7 +212,12 @@ export class BilledHarness {
 
 /** The new prices are in force from the 10th second on. */
 const PRICES = new PriceList([
-  { version: 'test.1', effective: 0, decisions: inputRates(DECISION), chat: new Map([['chat', RATES]]) },
+  {
+    version: 'test.1',
+    effective: 0,
+    decisions: inputRates(DECISION),
+    chat: new Map([['chat', { ...RATES, tiers: { priority: RATES } }]]),
+  },
   {
     version: 'test.2',
     effective: 10_000,
@@ -225,7 +233,7 @@ const FREE = new PriceList([
 
 const HEADERS = new Map([['content-type', 'application/json']]);
 
-function paramsOf({ route = 'chat', stream = false, n = 1, maxTokens = 100, questions = 1 }: Asking): Params {
+function paramsOf({ route = 'chat', stream = false, n = 1, maxTokens = 100, questions = 1, tier }: Asking): Params {
   if (route === 'decisions') {
     const question = { type: 'yes_no', answers: ['yes', 'no'] } as const;
     const all = Array.from({ length: questions }, (_, i) => ({ ...question, id: String(i) }));
@@ -242,6 +250,7 @@ function paramsOf({ route = 'chat', stream = false, n = 1, maxTokens = 100, ques
     ...sampling,
     stops: [],
     jsonObject: false,
+    ...(tier && { tier }),
   };
 }
 

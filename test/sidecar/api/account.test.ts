@@ -110,8 +110,14 @@ async function folder(t: Test): Promise<string> {
 }
 
 const RATES = { input: 150_000n, cachedInput: 75_000n, output: 600_000n };
+const FLEX_RATES = { input: 50_000n, cachedInput: 20_000n, output: 100_000n };
 const PRICES = new PriceList([
-  { version: 'v1', effective: 0, decisions: inputRates(42_000n), chat: new Map([['m', RATES]]) },
+  {
+    version: 'v1',
+    effective: 0,
+    decisions: inputRates(42_000n),
+    chat: new Map([['m', { ...RATES, tiers: { flex: FLEX_RATES } }]]),
+  },
 ]);
 
 /** Totals over these records, all durable. */
@@ -156,6 +162,11 @@ t.test('usage by day, of one key or of the account, in groups', async (t) => {
       tier: 'flex',
     }),
     close('f', '2026-10-04T00:00:00.000Z', tokens, { account: 'another' }),
+    close('g', '2026-10-04T00:00:00.000Z', tokens, {
+      account: 'another',
+      tier: 'flex',
+      price: { version: 'v1', picodollars: String(costOf(FLEX_RATES, tokens)) },
+    }),
   ]);
   const now = Date.parse('2026-10-04T12:00:00Z');
   const services = { totals: () => totals, pricing: PRICES, date: () => new Date(now) };
@@ -218,8 +229,8 @@ t.test('usage by day, of one key or of the account, in groups', async (t) => {
     next_page: null,
     as_of: now / 1000,
   });
-  const last = async (groups: string): Promise<Page['data'][number]['results'] | undefined> =>
-    ((await ask(USAGE, OWNER, services, `start_time=${DAY_S * Math.floor(now / DAY_MS)}&${groups}`)).body as Page)
+  const last = async (groups: string, caller = OWNER): Promise<Page['data'][number]['results'] | undefined> =>
+    ((await ask(USAGE, caller, services, `start_time=${DAY_S * Math.floor(now / DAY_MS)}&${groups}`)).body as Page)
       .data[0]?.results;
   t.match(
     await last(''),
@@ -238,6 +249,16 @@ t.test('usage by day, of one key or of the account, in groups', async (t) => {
     { model: 'm', service_tier: 'flex', num_model_requests: 1 },
   ]);
   t.match(await last('group_by=api_key_id'), [{ api_key_id: 'key-2', num_model_requests: 2 }, { api_key_id: 'key-1' }]);
+  t.match(
+    await last('', { ...ACME, account: 'another' }),
+    [
+      {
+        num_model_requests: 2,
+        cost: { value: '0.0000207', input: '0.000008', cached_input: '0.0000057', output: '0.000007' },
+      },
+    ],
+    'at two rates',
+  );
 });
 
 t.test('pages, and what a query must be', async (t) => {
@@ -332,11 +353,19 @@ t.test('limits are answered when they are used up, and the balance to a key that
   ledger.open(new Map([['acme', parseUsd('2.5') ?? 0n]]));
   const balance = { currency: 'usd', granted: '2', settled: '2.5', reserved: '0', available: '-0.5' };
   t.strictSame((await ask(ACCOUNT, { ...limited, usage: 'account' }, services)).body, { ...account, limits, balance });
-  const credit = new CreditLedger(new Map([['acme', parseUsd('2') ?? 0n]]));
+  const credit = new CreditLedger(
+    new Map([
+      ['acme', parseUsd('2') ?? 0n],
+      ['another', parseUsd('3') ?? 0n],
+    ]),
+  );
   credit.open(new Map([['acme', parseUsd('0.5') ?? 0n]]));
   t.equal(credit.reserve('acme', parseUsd('0.25') ?? 0n).kind, 'reserved');
   t.match((await ask(ACCOUNT, OWNER, { ...services, credit })).body, {
     balance: { granted: '2', settled: '0.5', reserved: '0.25', available: '1.25' },
+  });
+  t.match((await ask(ACCOUNT, { ...OWNER, account: 'another' }, { ...services, credit })).body, {
+    balance: { granted: '3', settled: '0', reserved: '0', available: '3' },
   });
   t.strictSame(
     (await ask(ACCOUNT, { ...limited, vouched: true }, services)).body,

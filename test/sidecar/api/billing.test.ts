@@ -1,7 +1,9 @@
 /** The price of each end of a request, and that no reservation is left. docs/accounts.md has the same as a table. */
 import fc from 'fast-check';
 import t from 'tap';
+import type { QueueRequest } from '../../../sidecar/admission/types.js';
 import { PROGRESS_MS, PROGRESS_TOKENS } from '../../../sidecar/api/usage-session.js';
+import { CLASS_WEIGHTS } from '../../../sidecar/domain/service-class.js';
 import type { FakeScoring } from '../../support/fake-engine.js';
 import { FakeGeneration } from '../../support/fake-engine.js';
 import { ACME } from '../../support/in-process.js';
@@ -60,6 +62,21 @@ t.test('a keep-alive that is due while the close is written opens no stream', as
   written();
   await asked.over;
   t.match((await harness.metrics.render()).text, /^ra_sidecar_streams_running 0$/m);
+});
+
+t.test('priority has a weight of its own, and its account the share of its key', async (t) => {
+  const harness = new BilledHarness(GRANT);
+  const queue = harness.queue('chat');
+  const enter = queue.enter.bind(queue);
+  const entered: QueueRequest[] = [];
+  queue.enter = (request) => {
+    entered.push(request);
+    return enter(request);
+  };
+  const asked = harness.ask({ caller: { ...ACME, tiers: new Set(['priority'] as const) }, tier: 'priority' });
+  (await harness.chatEngine.generation(0)).started().pieces('a').finished().done();
+  t.equal(await asked.over, 200);
+  t.match(entered, [{ weight: CLASS_WEIGHTS.interactive, ownWeight: CLASS_WEIGHTS.standard }]);
 });
 
 t.test('n choices reserve n completions and bill the prompt once', async (t) => {

@@ -201,6 +201,16 @@ t.test('a key that may run no batches any more ends its batch', async (t) => {
   t.match(ended, { problems: [{ code: 'model_not_entitled' }], sums: { completed: 1 } });
 });
 
+t.test('a line that asks for a tier has the class and the price of its batch', async (t) => {
+  const harness = await BatchHarness.start(t);
+  harness.now = { ...ACME, tiers: new Set(['priority'] as const) };
+  const batch = await harness.submit([line('0', { tier: 'priority' })]);
+  const ended = await harness.has(batch, 'completed');
+  t.match(harness.closes, [{ price: { version: 'p/batch', picodollars: '15' } }]);
+  t.notOk(harness.closes.some((close) => 'tier' in close));
+  t.match(await harness.answersOf(ended, ended.outputFile), [{ response: { body: { service_tier: 'default' } } }]);
+});
+
 t.test('a full store lets no line run, and callers see why', async (t) => {
   const harness = await BatchHarness.start(t, { maxBytes: 2500 });
   const batch = await harness.submit(lines(10));
