@@ -79,7 +79,12 @@ const MANDATORY = [
 
 const RATES = { input: 150_000n, cachedInput: 75_000n, output: 600_000n };
 const PRICES = new PriceList([
-  { version: 'v1', effective: 0, decisions: inputRates(42_000n), chat: new Map([['m', RATES]]) },
+  {
+    version: 'v1',
+    effective: 0,
+    decisions: inputRates(42_000n),
+    chat: new Map([['m', { ...RATES, tiers: { flex: RATES } }]]),
+  },
 ]);
 
 const USED = { promptTokens: 100, cachedTokens: 60, completionTokens: 10 };
@@ -170,6 +175,16 @@ t.test('a row for each kind of tokens, or one if its rates are not known any mor
   t.match(exported({ ...decision, billed: decision.used, picodollars: 4_200_000n }), [
     { BilledCost: '0.0000042', SkuMeter: 'Input Tokens' },
   ]);
+  t.match(
+    exported({ ...ROW, picodollars: 7n }),
+    [{ BilledCost: '0.000000000007', SkuMeter: 'Tokens', ListUnitPrice: null }],
+    'costs that its rates do not give',
+  );
+  t.match(exported({ ...ROW, tier: 'flex' })[0], {
+    BilledCost: '0.000006',
+    SkuPriceId: 'm/flex/Input Tokens/v1',
+    x_ServiceTier: 'flex',
+  });
   const categories = [ROW, { ...ROW, tier: 'flex' as const }, { ...ROW, priceVersion: 'v1/batch' }].map((row) => [
     ...new Set(exported(row).map(({ PricingCategory: category }) => category)),
   ]);
