@@ -185,6 +185,18 @@ t.test('only closing records, complete, in the order of the spool', async (t) =>
   t.strictSame(JSON.parse(out.split('\n')[0] ?? ''), close);
 });
 
+t.test('the sums of one account, in the columns of FOCUS, are of each of its keys', async (t) => {
+  const other = usageRecord('c', 'close', { account: 'other' });
+  const dir = spool(t, usageRecord('a', 'close'), usageRecord('b', 'close', { keyId: 'key-2' }), other);
+  const args = ['--format', 'focus', '--provider', 'p', '--billing-account', 'b', '--account', 'acme'];
+  const { out } = await runExport(dir, ...args);
+  const keys = out.matchAll(/,([^,\n]+),([^,\n]+),default$/gm);
+  t.strictSame(
+    new Set(Array.from(keys, ([, account, key]) => `${account} ${key}`)),
+    new Set(['acme key-1', 'acme key-2']),
+  );
+});
+
 t.test('from a time on, before a time, of one account', async (t) => {
   const at = (id: string, time: string, account = 'acme'): UsageRecord =>
     usageRecord(id, 'close', { at: time, account });
