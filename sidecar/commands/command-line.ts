@@ -27,12 +27,12 @@ const CONFIGURED: Readonly<Record<string, Configured>> = {
   serve: runServe,
   keys: async ({ config, source }, args, io) => (await import('./keys.js')).keys({ ...config, source }, args, io),
   accounts: async ({ config, source }, args, io) =>
-    (await import('./accounts.js')).accounts({ ...config, source }, args, io),
+    (await import('./keys.js')).accounts({ ...config, source }, args, io),
   usage: async ({ config }, args, { stdout, err: say }) =>
     (await import('./usage.js')).usage(config, args, { out: stdout, err: say }),
   store: async ({ config }, args, io) => (await import('./store.js')).store(config, args, io),
   credit: async ({ config }, args, io) => (await import('./credit.js')).credit(config, args, io),
-  prices: async ({ config }, args, io) => (await import('./prices.js')).prices(config, args, io),
+  prices: async ({ config }, args, io) => (await import('./store.js')).prices(config, args, io),
   models: async ({ config }, args, io) => (await import('./models.js')).models(config, args, io),
   batches: async ({ config }, args, io) => (await import('./batches.js')).batches(config, args, io),
   bench: async ({ config }, args, io) => (await import('./bench.js')).bench(config, args, io),

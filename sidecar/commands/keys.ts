@@ -1,6 +1,6 @@
 /**
- * `ra-sidecar keys`: creates, lists, revokes and rotates keys, in the keys file or the store of a fleet. After a change of the file the
- * command waits until the running sidecar has it in force, which it asks over the operators' listener. A new key is written to stdout
+ * `ra-sidecar keys`: creates, lists, revokes and rotates keys, in the keys file or the store of a fleet; `ra-sidecar accounts`: what holds
+ * for all keys of an account. After a change of the file the command waits until the running sidecar has it in force, which it asks over the operators' listener. A new key is written to stdout
  * only; messages go to stderr.
  */
 import { join } from 'node:path';
@@ -8,6 +8,7 @@ import { setTimeout as sleep } from 'node:timers/promises';
 import { audited, AuditError } from '../access/audit.js';
 import type { KeysInForce } from '../access/key-identity.js';
 import {
+  accountOf,
   described,
   readKeyFile,
   signOfKeyFile,
@@ -17,7 +18,7 @@ import {
   type KeyFile,
   type StoredKey,
 } from '../access/key-file.js';
-import { KeyStore, type NewKey } from '../access/keys.js';
+import { KeyStore, type NewKey, type Patch } from '../access/keys.js';
 import { LIMIT_GROUPS, TOKEN_LIMITS, type KeyLimits, type LimitGroup, type TokenLimits } from '../access/limits.js';
 import type { Config } from '../config/config.js';
 import { isEnvironment } from '../config/schema.js';
@@ -32,11 +33,11 @@ import { columns } from './terminal.js';
 import { COMMANDS } from './command-table.js';
 
 /** The settings that this command needs, and where they come from. */
-export type Settings = Pick<Config, 'dataDir' | 'keys' | 'environment' | 'models' | 'operators' | 'store'> & {
+type Settings = Pick<Config, 'dataDir' | 'keys' | 'environment' | 'models' | 'operators' | 'store'> & {
   readonly source: string;
 };
 
-export type KeysIo = Output & Pick<Io, 'clock'>;
+type KeysIo = Output & Pick<Io, 'clock'>;
 
 /** Runs `keys` with these arguments. Resolves with the exit code, and rejects if the keys file is invalid. */
 export function keys(config: Settings, args: readonly string[], output: KeysIo): Promise<number> {
@@ -61,7 +62,7 @@ export function keys(config: Settings, args: readonly string[], output: KeysIo):
 }
 
 /** All keys, wherever they are kept. */
-export async function keysOf({ keys: { source, file }, store }: Settings): Promise<KeyFile> {
+async function keysOf({ keys: { source, file }, store }: Settings): Promise<KeyFile> {
   return await (source === 'store' ? inStore(store, (database, of) => of.readStoreKeys(database)) : readKeyFile(file));
 }
 
@@ -88,7 +89,7 @@ async function importFile({ store }: Settings, path: string, output: Output): Pr
  * Makes a change with its line in the audit, as over HTTP. A revocation is made also where the line cannot be written, with a warning: a
  * full disk must not keep a stolen key in force.
  */
-export async function noted<T>(
+async function noted<T>(
   { dataDir, keys: { source, file }, store: settings }: Settings,
   action: string,
   output: Output,
@@ -275,13 +276,13 @@ function limitsText(limits: StoredKey['limits']): string {
 }
 
 /** Quotas, as in `minute=10000,month=1000000`; undefined if there are none. */
-export function tokensText(limits: TokenLimits): string | undefined {
+function tokensText(limits: TokenLimits): string | undefined {
   const texts = QUOTAS.flatMap(({ field, time }) => (limits[field] === undefined ? [] : [`${time}=${limits[field]}`]));
   return texts.length > 0 ? texts.join() : undefined;
 }
 
 /** Each quota with its time, which is also in its option: `--tokens-per-day`. */
-export const QUOTAS = TOKEN_LIMITS.map((field) => ({
+const QUOTAS = TOKEN_LIMITS.map((field) => ({
   field,
   time: field.slice('tokensPer'.length).toLowerCase() as 'minute' | 'day' | 'month',
 }));
@@ -375,7 +376,62 @@ function oneOf<T extends string>(option: string, text: string, known: readonly T
   return found;
 }
 
-export function countOf(option: string, text: string): number {
+function countOf(option: string, text: string): number {
   if (!/^[1-9]\d{0,14}$/.test(text)) throw new UsageError(`${option} must be a whole number above 0`);
   return Number(text);
+}
+
+/** Runs `accounts` with these arguments. Resolves with the exit code, and rejects as `keys`. */
+export function accounts(config: Settings, args: readonly string[], output: KeysIo): Promise<number> {
+  return runOf('accounts', COMMANDS.accounts, args, {
+    list: ({ values }) => listAccounts(config, values.json === true, output),
+    freeze: ({ operands: [name = ''] }) => changeAccount(config, 'freeze', name, { frozen: true }, output),
+    unfreeze: ({ operands: [name = ''] }) => changeAccount(config, 'unfreeze', name, { frozen: null }, output),
+    set: async ({ values, operands: [name = ''] }) => {
+      const quotas = QUOTAS.flatMap(({ field, time }) => {
+        const given = values[`tokens-per-${time}`];
+        if (given === undefined) return [];
+        return [[field, given === 'none' ? null : countOf(`--tokens-per-${time}`, given)] as const];
+      });
+      if (quotas.length === 0) throw new UsageError('accounts set: a quota is needed');
+      return await changeAccount(config, 'change-account', name, Object.fromEntries(quotas), output);
+    },
+  });
+}
+
+async function listAccounts(config: Settings, json: boolean, output: KeysIo): Promise<number> {
+  const file = await keysOf(config);
+  const counts = new Map(Object.keys(file.accounts ?? {}).map((account) => [account, 0]));
+  for (const { account = '', revoked } of file.keys)
+    counts.set(account, (counts.get(account) ?? 0) + Number(revoked === undefined));
+  counts.delete('');
+  const found = Array.from(counts, ([account, keys]) => {
+    const { frozen = false, ...quotas } = accountOf(file, account) ?? {};
+    return { account, frozen, keys, quotas };
+  });
+  const cells = found.map(({ account, frozen, keys, quotas }) => {
+    return [account, frozen ? 'frozen' : 'open', `${keys}`, tokensText(quotas) ?? '-'];
+  });
+  output.out(json ? `${JSON.stringify(found)}\n` : columns([['ACCOUNT', 'STATE', 'KEYS', 'TOKENS'], ...cells]));
+  return EXIT.done;
+}
+
+async function changeAccount(
+  config: Settings,
+  action: string,
+  name: string,
+  patch: Patch,
+  output: KeysIo,
+): Promise<number> {
+  const done = await noted(config, action, output, (store) => store.changeAccount(name, patch));
+  if (done.kind === 'account') {
+    output.err(`changed ${name}\n`);
+    return EXIT.done;
+  }
+  output.err(
+    done.kind === 'unknown'
+      ? 'ra-sidecar: there is no such account; `ra-sidecar accounts list` shows them\n'
+      : `ra-sidecar: ${done.field} ${done.why}\n`,
+  );
+  return EXIT.failed;
 }

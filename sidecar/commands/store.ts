@@ -1,10 +1,12 @@
-/** `ra-sidecar store`: the schema of the fleet's database, and the sidecars that share it. */
+/** `ra-sidecar store`: the schema of the fleet's database, and the sidecars that share it. `ra-sidecar prices`: the price file in it. */
 import { hostname } from 'node:os';
 import type { Config } from '../config/config.js';
 import { storeAddressOf, type StoreAddress } from '../config/store-schema.js';
 import { systemClock } from '../lib/clock.js';
+import { changePrices, readDocument } from '../store/keys.js';
 import { connectOnce, Database, reasonOf, type ConnectionOptions } from '../store/database.js';
 import { migrate, SCHEMA_VERSION } from '../store/migrate.js';
+import { parsePrices, readPriceText } from '../usage/prices.js';
 import { EXIT, failedWith, runOf, UsageError, type Output, type Values } from './command.js';
 import { COMMANDS } from './command-table.js';
 import { columns } from './terminal.js';
@@ -21,6 +23,29 @@ export function store(
   return runOf('store', COMMANDS.store, args, {
     migrate: ({ values }) => migrateStore(settings, values, output),
     status: ({ values }) => status(settings, values.json === true, output),
+  });
+}
+
+/** Runs `prices` with these arguments. Resolves with the exit code; rejects with one line if the file is invalid or the store refuses. */
+export function prices(
+  { store: settings, models }: Pick<Config, 'store' | 'models'>,
+  args: readonly string[],
+  { out, err: say }: Output,
+): Promise<number> {
+  return runOf('prices', COMMANDS.prices, args, {
+    import: async ({ operands: [file = ''] }) => {
+      const text = await readPriceText(file);
+      parsePrices(text, file, models, Date.now());
+      await withDatabase(settings, (database) => changePrices(database, text, operatorHere()));
+      say('sidecars use these prices for requests that begin from now on\n');
+      return EXIT.done;
+    },
+    show: async () => {
+      const text = await withDatabase(settings, (database) => readDocument(database, 'prices'));
+      if (text === undefined) return failedWith(say, 'the store has no prices');
+      out(`${text.trim()}\n`);
+      return EXIT.done;
+    },
   });
 }
 
