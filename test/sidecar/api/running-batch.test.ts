@@ -2,7 +2,7 @@
 import { readFileSync } from 'node:fs';
 import { rm } from 'node:fs/promises';
 import { join } from 'node:path';
-import t from 'tap';
+import t, { type Test } from 'tap';
 import { PART_TOKENS } from '../../../sidecar/api/usage-session.js';
 import type { BatchRecord } from '../../../sidecar/batch/batch-store.js';
 import { AbortHandle } from '../../../sidecar/lib/abort.js';
@@ -42,7 +42,8 @@ t.test('a window that ends while lines are checked leaves no answers, and no cou
   t.match(ended, { lines: 0, sums: { completed: 0, failed: 0 }, files: { output: false, error: false } });
 });
 
-t.test('a batch whose input is missing ends, with the answers that it has, and says why', async (t) => {
+/** A batch of 20 lines of which one has an answer, and the faults that its runner reports. */
+async function withOneAnswer(t: Test) {
   const harness = await BatchHarness.start(t);
   const faults: unknown[] = [];
   harness.onFault = (fault) => void faults.push(fault);
@@ -51,6 +52,11 @@ t.test('a batch whose input is missing ends, with the answers that it has, and s
   const job = await harness.engine.generation(0);
   job.started().piece(5).finished().done();
   await harness.until(() => harness.runner.sumsOf(batch.id)?.completed === 1, 'an answer');
+  return { harness, batch, faults };
+}
+
+t.test('a batch whose input is missing ends, with the answers that it has, and says why', async (t) => {
+  const { harness, batch, faults } = await withOneAnswer(t);
   await harness.files.remove(batch.inputFile);
   harness.clock.advance(DAY_MS);
   const ended = await harness.has(batch, 'failed');
@@ -69,14 +75,7 @@ t.test('a batch whose input is missing ends, with the answers that it has, and s
 });
 
 t.test('a batch that has lost one of its two files of answers ends with the other one', async (t) => {
-  const harness = await BatchHarness.start(t);
-  const faults: unknown[] = [];
-  harness.onFault = (fault) => void faults.push(fault);
-  harness.engine.script = {};
-  const batch = await harness.submit(lines(20));
-  const job = await harness.engine.generation(0);
-  job.started().piece(5).finished().done();
-  await harness.until(() => harness.runner.sumsOf(batch.id)?.completed === 1, 'an answer');
+  const { harness, batch, faults } = await withOneAnswer(t);
   const content = (id: string): string => join(harness.contentDir, id);
   await harness.until(() => readFileSync(content(batch.outputFile))[0] === 1, 'the mark of what is billed', 500);
   // It stops, and is tried again from its files.
