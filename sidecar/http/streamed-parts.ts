@@ -20,10 +20,10 @@ interface Budget {
  * What waits of a body that is read as it arrives, in buffers that are filled again and again, since memory that was never written takes
  * longer to write.
  *
- * uSockets reads on, paused or not, as long as each read fills its 512 KiB: what the kernel has received (some MiB, bounded by
- * `net.ipv4.tcp_rmem`) comes in one go, and all of a sender that fills the socket faster than it is read, as one on the same host may. Node
- * runs promises and ticks after each of these reads, but no timer and no result of the disk. So whoever takes such a body handles each piece
- * without waiting for the disk, and then this much never waits; where it does, the body is refused.
+ * uSockets goes on reading a paused connection as long as each read fills its 512 KiB: so all that the kernel has received (some MiB,
+ * bounded by `net.ipv4.tcp_rmem`) arrives at once, and from a sender on the same host the whole body may. Between two of these reads Node
+ * runs promises and ticks, but no timer and no callback of the disk. The reader of such a body therefore handles each part without waiting
+ * for the disk; then no more than MOST_BYTES wait. If more would, the body is refused.
  */
 export class StreamedParts {
   readonly #budget: Budget;

@@ -3,7 +3,7 @@ import type { Balance, Credit } from '../access/credit.js';
 import type { Clock } from '../lib/clock.js';
 import type { Database } from './database.js';
 
-/** An answer is told again for so long, ms: who asks often costs the store no more. */
+/** Time for which a balance that was read is returned without asking the store again, ms. */
 const FRESH_MS = 1000;
 
 /** Accounts that are remembered. Those that were read longest ago are forgotten. */

@@ -182,7 +182,7 @@ export class StoreCredit implements Credit {
     return purse;
   }
 
-  /** Holds so much of what is in hand, which is drawn first where it is not. */
+  /** Reserves this sum from the escrow that this sidecar holds, after a draw from the store if that is too little. */
   #take(purse: Purse, picodollars: bigint): Reserved['kind'] | Promise<Reserved['kind']> {
     const { clock, timeoutMs } = this.#options;
     if (!this.#isUsable) return 'unavailable';
