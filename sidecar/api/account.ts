@@ -28,10 +28,10 @@ export const USAGE: PlainRoute = {
     tag: 'service',
     summary: 'What the key has used, by day',
     description:
-      'Served under `contract: compatible`. The sums of the usage records that are durable, so they are what is billed. Parameters of the query: `start_time` ' +
-      'and `end_time` (Unix time in seconds, widened to whole UTC days; by default the last 7 days), `bucket_width` (`1d`), `group_by` ' +
-      '(`model`, `api_key_id`, `service_tier`; several, or separated by commas), `limit` (1 to 31 days of a page, by default 7; a page ends after 500 results, and the next one ' +
-      'may begin with further keys of the same day), `page` (the `next_page` of the page before). Of a key with the entitlement `usage: account`: the usage of all keys of its account. 92 days are kept.',
+      'Under `contract: compatible`. The sums of the durable usage records of the key, or with the entitlement `usage: account` of all keys of ' +
+      'its account, for the last 92 days. Query: `start_time` and `end_time` (Unix time in seconds, widened to whole UTC days; by default the last 7 ' +
+      'days), `bucket_width` (`1d`), `group_by` (`model`, `api_key_id`, `service_tier`; several, or separated by commas), `limit` (1 to 31 days of a ' +
+      'page, by default 7; a page ends after 500 results, perhaps within a day), `page` (the `next_page` of the page before).',
     key: true,
     answer: 'UsagePage',
     errors: [...ANY_ERRORS, ...KEY_ERRORS, 'cold'],
@@ -47,8 +47,7 @@ export const ACCOUNT: PlainRoute = {
     id: 'showAccount',
     tag: 'service',
     summary: 'The limits of the key, and what is left of them',
-    description:
-      'Served under `contract: compatible`. Of a key with the entitlement `usage: account` also the balance of its account, where credit is checked.',
+    description: 'Under `contract: compatible`. The key’s limits.',
     key: true,
     answer: 'Account',
     errors: [...ANY_ERRORS, ...KEY_ERRORS],

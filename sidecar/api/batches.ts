@@ -26,9 +26,8 @@ export const CREATE_BATCH = batchRoute(create, {
   id: 'createBatch',
   summary: 'Run the requests of a file',
   description:
-    'All lines of the file are checked first; if one is not valid the batch fails and none runs. Each line is `{"custom_id", "method": ' +
-    '"POST", "url", "body"}`: `url` is the endpoint of the batch, `body` a body of it that does not stream. At most 100,000 lines; of an ' +
-    'account 10 batches that have not ended. The body has at most 64 KiB.',
+    'Each line of the file is `{"custom_id", "method": "POST", "url", "body"}`; all are checked before one runs (docs/batches.md#for-callers). The body ' +
+    'has at most 64 KiB.',
   request: 'BatchRequest',
   answer: 'Batch',
   errors: [...ERRORS, 'not_found', 'capacity_exceeded', 'payload_too_large', 'spool_unhealthy', 'draining'],
@@ -40,8 +39,8 @@ export const LIST_BATCHES = batchRoute(list, {
   id: 'listBatches',
   summary: 'The account’s batches',
   description:
-    'Those of all keys of the account, the newest first. Parameters of the query: `limit` (1 to 100, by default 20), `after` (the id of ' +
-    'the last batch of the page before).',
+    'Those of all keys of the account, the newest first. Query: `limit` (1 to 100, by default 20), `after` (the id of the last batch of ' +
+    'the page before).',
   answer: 'BatchList',
   errors: ERRORS,
 });

@@ -36,10 +36,7 @@ export const CHAT: WorkRoute<ChatParams, ChatTokens> = {
     id: 'createChatCompletion',
     tag: 'chat',
     summary: 'Continue a conversation',
-    description:
-      'One completion object, or with `stream: true` server-sent events: frames of `data: ` and one chunk as JSON, then ' +
-      '`data: [DONE]`; a stream that ends early ends with exactly one error object in place of that. Comments may come ' +
-      'between frames, and a trailer after them (docs/contract.md#stream-frames).',
+    description: 'One completion object, or with `stream: true` server-sent events (docs/contract.md#stream-frames).',
     key: true,
     request: 'ChatCompletionRequest',
     compatibleRequest: 'CompatibleChatRequest',

@@ -25,8 +25,7 @@ export const DECISIONS = decisionRoute('decisions', {
   tag: 'decisions',
   summary: 'Answer questions about an input',
   description:
-    'Yes/no, choice and score questions, each answered with a probability per answer. Nothing is generated. ' +
-    'The body has at most 1 MiB.',
+    'Yes/no, choice and score questions, answered with probabilities (docs/decisions.md). The body has at most 1 MiB.',
   key: true,
   request: 'DecisionsRequest',
   answer: 'Decisions',

@@ -60,8 +60,7 @@ export const EMBEDDINGS: WorkRoute<EmbeddingParams, InputTokens> = {
     tag: 'embeddings',
     summary: 'Make a vector of each input',
     description:
-      'Vectors of length 1, by the pooling of the model’s file. A list is computed in turns with the requests of others. ' +
-      'The answer of a long list is sent as it is made: where it fails midway, the connection is closed.',
+      'Vectors of length 1, by the pooling of the model’s file. Where a long answer fails midway, the connection is closed.',
     key: true,
     request: 'EmbeddingsRequest',
     answer: 'Embeddings',

@@ -48,9 +48,8 @@ export const CREATE_FILE = batchRoute(create, {
   id: 'createFile',
   summary: 'Store a file for a batch',
   description:
-    'A form (multipart/form-data) with `file`, `purpose` (`batch`), and if wanted `expires_after[anchor]` (`created_at`) and ' +
-    '`expires_after[seconds]` (3,600 to 2,592,000, which is the default). The file has at most 512 MiB, those of an account together ' +
-    '2 GiB. It is stored encrypted, and read by batches of its account alone.',
+    'A form (multipart/form-data) with `file` (at most 512 MiB), `purpose` (`batch`), and if wanted `expires_after[anchor]` (`created_at`) and ' +
+    '`expires_after[seconds]` (3,600 to 2,592,000, which is the default). It is stored encrypted (docs/batches.md).',
   form: 'multipart/form-data',
   answer: 'File',
   errors: [...ERRORS, 'payload_too_large', 'capacity_exceeded'],
@@ -62,8 +61,8 @@ export const LIST_FILES = batchRoute(list, {
   id: 'listFiles',
   summary: 'The account’s files',
   description:
-    'Those of all keys of the account, the newest first. Parameters of the query: `purpose`, `limit` (1 to 10,000), `order` (`asc`, ' +
-    '`desc`), `after` (the id of the last file of the page before).',
+    'Those of all keys of the account, the newest first. Query: `purpose`, `limit` (1 to 10,000), `order` (`asc`, `desc`), `after` (the ' +
+    'id of the last file of the page before).',
   answer: 'FileList',
   errors: ERRORS,
 });
@@ -93,8 +92,7 @@ export const DELETE_FILE = batchRoute(remove, {
   method: 'delete',
   id: 'deleteFile',
   summary: 'Delete a file',
-  description:
-    'Its key is destroyed, so that nothing can read it. A file that a batch reads is not deleted: cancel the batch first.',
+  description: 'Its key is destroyed, so that nothing can read it. If a batch reads the file, cancel that first.',
   answer: 'DeletedFile',
   errors: [...ERRORS, 'not_found'],
 });

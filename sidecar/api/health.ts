@@ -32,8 +32,7 @@ export const READYZ: PlainRoute = {
     tag: 'service',
     summary: 'Whether the server takes work',
     description:
-      'It does not drain, usage can be recorded, balances are known, prompt hosts have started and every model that is not ' +
-      'lazy is loaded. Reasons are on the operators’ listener, under the same path.',
+      'Whether it accepts work (docs/http.md#readiness). The operators’ listener has the reasons under the same path.',
     key: false,
     answer: 'Readiness',
     other: [503, 'Readiness', 'Not ready.'],
@@ -50,7 +49,7 @@ export const HEALTH: PlainRoute = {
     id: 'healthState',
     tag: 'service',
     summary: 'The readiness, for load balancers and tools',
-    description: 'As `/readyz` without the parts, under the path and with the `ok` of other servers of models.',
+    description: 'As `/readyz` without the parts, with the `ok` of other servers of models.',
     key: false,
     answer: 'HealthState',
     other: [503, 'HealthState', 'Not ready.'],

@@ -73,9 +73,8 @@ export const MESSAGES: WorkRoute<ChatParams, ChatTokens> = {
     tag: 'chat',
     summary: 'A chat in the form of Anthropic’s Messages API',
     description:
-      'Served under `contract: compatible`. Without state: the whole conversation is sent as `messages`. With `stream: true` server-sent ' +
-      'events, each with its `type` as its name; the last is `message_stop` or, for a stream that ends early, `error`; a `ping` may come ' +
-      'at any time. Errors have the form of that API, and a refusal for want of capacity is 529. Limits, billing and times are those of chat.',
+      'Under `contract: compatible`. The whole conversation is sent as `messages`. With `stream: true` server-sent events, each with its ' +
+      '`type` as its name; the last is `message_stop` or, for a stream that ends early, `error` (docs/compatible.md#messages-api).',
     key: true,
     request: 'MessagesRequest',
     answer: 'MessageObject',
@@ -96,8 +95,8 @@ export const COUNT_TOKENS: PlainRoute = {
     tag: 'chat',
     summary: 'How many tokens the prompt of a message would have',
     description:
-      'Served under `contract: compatible`. The body of `POST /v1/messages`, whose fields about the reply have no effect. It needs no seat and ' +
-      'costs nothing, and counts as a request of chat against the limits of its key.',
+      'Under `contract: compatible`. The body of `POST /v1/messages`, whose fields about the reply have no effect. It costs nothing, and counts ' +
+      'against the limits of chat.',
     key: true,
     request: 'MessagesRequest',
     answer: 'TokenCount',

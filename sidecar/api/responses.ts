@@ -39,11 +39,9 @@ export const RESPONSES: WorkRoute<ChatParams, ChatTokens> = {
     tag: 'chat',
     summary: 'A chat in the form of the Responses API',
     description:
-      'Served under `contract: compatible`. Without state: nothing is stored, and the whole conversation is sent as `input`. ' +
-      'With `stream: true` server-sent events whose data has a `type`; the last is `response.completed`, `response.incomplete` ' +
-      'or, for a stream that ends early, `response.failed`. An event `keepalive` may come between the others. The header ' +
-      '`x-ra-tools-left-out` has the types of tools that are no functions, which are not offered to the model. Limits, billing and ' +
-      'times are those of chat.',
+      'Under `contract: compatible`. Nothing is stored, and the whole conversation is sent as `input`. With `stream: true` server-sent events ' +
+      'whose data has a `type`; the last is `response.completed`, `response.incomplete` or, for a stream that ends early, `response.failed` ' +
+      '(docs/compatible.md#responses). The header `x-ra-tools-left-out` has the types of tools that are not offered to the model.',
     key: true,
     request: 'ResponsesRequest',
     answer: 'Response',

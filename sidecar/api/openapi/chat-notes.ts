@@ -7,6 +7,9 @@ export function each(note: string, names: readonly string[]): Readonly<Record<st
 
 const MODEL = 'The model’s id.';
 
+export const REQUESTED_MODEL =
+  'A model of the route’s kind that the key may call. GET /v1/models lists all but decision models.';
+
 /** Fields of every chunk of a stream. */
 const CHUNK = {
   id: 'The reply’s id, the same in every chunk.',
@@ -18,30 +21,30 @@ const CHUNK = {
 /** What each field of chat and of the model list means. */
 export const CHAT_NOTES: Notes = {
   ChatCompletionRequest: {
-    model: 'A model that the key may call; GET /v1/models lists them.',
+    model: REQUESTED_MODEL,
     messages: 'The conversation, oldest first.',
     frequency_penalty: 'Lowers a token’s chance with each time it was generated.',
     presence_penalty: 'Lowers the chance of every token that was generated.',
     max_tokens: 'As `max_completion_tokens`, which wins over it.',
     max_completion_tokens:
-      'The longest completion, in tokens. Absent: what the prompt leaves of the context. Over what the prompt leaves: 400, or under `contract: compatible` cut to it.',
-    n: 'Replies. The prompt is counted once, every completion in full. They run in parallel on seats that no request waits for, the others one after another.',
+      'The longest completion, in tokens. Absent: what the prompt leaves of the context. More than that: 400, or under `contract: compatible` cut to it.',
+    n: 'Replies, in parallel on seats that no request waits for, else one after another. The prompt counts once.',
     parallel_tool_calls: 'Whether one reply may make several calls; false: it ends with the first one.',
     reasoning_effort:
-      'Reaches the model’s template as the nearest level that it has; `none` asks for no thought. Absent: a model that can think does, with exceptions in JSON mode (docs/contract.md#chat-completion-request).',
-    response_format: '`json_object`: the reply is one valid JSON object, or the beginning of one where it ends early.',
-    seed: 'Fixes the random numbers of the reply; reply i uses seed + i. Past 2^53 it is rounded to the nearest double. A reply repeats for certain only when it ran alone.',
-    stop: 'Texts that end the reply; they are not part of it. Looked for in the content, not in thoughts or calls.',
+      'The template’s nearest level; `none`: no thought. Absent: a model that can think does, with exceptions (docs/contract.md#chat-completion-request).',
+    response_format: '`json_object`: the reply is one JSON object, or its beginning where it ends early.',
+    seed: 'Fixes the random numbers; reply i uses seed + i. Past 2^53 it is rounded to the nearest double. Only a reply that ran alone is certain to repeat.',
+    stop: 'Texts in the content, not in thoughts or calls, that end the reply and are not part of it.',
     store: 'Accepted; nothing is stored.',
     stream: 'Answer as server-sent events.',
     stream_options: '`include_usage`: send a usage chunk before `[DONE]`.',
     temperature: '0: always the most probable token.',
     top_p: 'Samples from the most probable tokens that together reach this share.',
     tool_choice:
-      '`none`: the model is not shown the tools; `required`: it must call one, and needs `tools`. A function that is named here must be one of `tools` and is called once.',
+      '`none`: the model is not shown the tools; `required`: it must call one. A function that is named here is called once.',
     tools:
-      'Functions that the model may call. Arguments are constrained to `parameters` as far as a grammar can (docs/compatible.md#json-schema). 422 from a model that is served without tools (`toolFormat: none`), and for tools whose grammar would be too large or too much work: past some 1,200 properties, 2,048 values of one enum, 256 alternatives of one value, or combinations of alternatives that multiply.',
-    user: 'The end user, for fairness within the account. Never logged in clear.',
+      'Functions that the model may call, whose `parameters` constrain the arguments (docs/compatible.md#json-schema). 422 from a model that is served without tools, and for tools whose grammar would be too large: past some 1,200 properties, 2,048 values of one enum, 256 alternatives of one value, or combinations of alternatives that multiply.',
+    user: 'The end user: those of an account take turns. Never logged in clear.',
   },
   SystemMessage: {
     role: 'Who speaks.',
@@ -69,13 +72,13 @@ export const CHAT_NOTES: Notes = {
   ImagePart: {
     type: 'Which part.',
     image_url:
-      '`url`: an https URL or an RFC 2397 data URL; no URL is ever fetched, so an https URL is answered 400, as are all images by a model without vision. PNG or JPEG.',
+      '`url`: a PNG or JPEG as an RFC 2397 data URL. An https URL, which is never fetched, is answered 400, as is any image by a model without vision.',
   },
   ToolCall: {
     id: 'The call’s id, which the tool’s message names.',
     type: 'Which tool.',
     function:
-      'Its name, and its arguments as text. Under the strict contract 422 where they are not JSON, nest more than 64 levels deep, or have more than 131,072 values in all calls together.',
+      'Its name, and its arguments as text. Under the strict contract 422 where they are not JSON, nest over 64 levels deep, or have over 131,072 values in all calls together.',
     index: 'As in the answer; ignored.',
   },
   Tool: {
@@ -120,8 +123,7 @@ export const CHAT_NOTES: Notes = {
   CompletionChoice: {
     index: 'The reply’s place among the choices.',
     message: 'The reply.',
-    finish_reason:
-      'Why it ended. `length` may end a reply within a call: such a call is left out here, and unfinished in a stream.',
+    finish_reason: 'Why it ended. A call that `length` cuts is left out here, and unfinished in a stream.',
     logprobs: 'Never given.',
     matched_stop: 'The stop text, or the id of the end token, that ended it.',
   },
@@ -141,8 +143,7 @@ export const CHAT_NOTES: Notes = {
   },
   ChatCompletionChunk: {
     ...CHUNK,
-    choices:
-      'One reply’s next piece. `delta.role` comes on its first chunk; `finish_reason` on its last, whose delta is empty. A tool call’s `id`, `type` and name come on its first piece alone.',
+    choices: 'One reply’s next piece (docs/contract.md#stream-frames).',
   },
   UsageChunk: {
     ...CHUNK,
@@ -175,16 +176,14 @@ export const COMPATIBLE_SHAPES: Readonly<Record<string, string>> = {
   PricedUsageChunk: 'The frame with the usage under `contract: compatible`.',
   Model: 'One model of the list.',
   DescribedModelList:
-    'The same list under `contract: compatible`, where each model has what clients ask of it: its context, under the names that they know, what it takes and can do, and its price.',
+    'The same list under `contract: compatible`, where each model has its context, what it takes and can do, and its price.',
   DescribedModel: 'One model of that list.',
-  AnySchema:
-    'A JSON schema of the keywords that tools and schema libraries write. docs/compatible.md#json-schema lists which are enforced.',
+  AnySchema: 'A JSON schema (docs/compatible.md#json-schema).',
 };
 
 const IGNORED = 'Accepted, without effect.';
 const TIER =
-  '`flex`: in class `batch`, whole replies on seats that are idle otherwise; `priority`: before the account’s other requests; each at its own ' +
-  'price. Without the key’s entitlement or a price, and with any other value: the class of the key.';
+  '`flex` or `priority`, where the key and the price list have it; otherwise the class of the key (docs/accounts.md#service-tiers).';
 const SERVED_TIER = 'The tier that the request was served in; absent if it asked for none.';
 const SESSION = 'An id of the session that the request is a turn of (docs/admission.md).';
 
@@ -212,59 +211,59 @@ const LISTED_MODEL = {
 export const COMPATIBLE_NOTES: Notes = {
   CompatibleChatRequest: {
     ...CHAT_NOTES['ChatCompletionRequest'],
-    response_format: 'With `json_schema` a grammar constrains the reply to the schema, with `strict` or without.',
+    response_format: '`json_schema` holds the reply to the schema, with `strict` or without.',
     stream_options:
-      'With `include_usage` true the stream ends with the usage, and with `continuous_usage_stats` each chunk has it. `include_obfuscation` has no effect.',
+      '`include_usage`: the stream ends with the usage; `continuous_usage_stats`: each chunk has it. `include_obfuscation` has no effect.',
     tools: 'Functions that the model may call. An empty list offers none.',
     reasoning: '`effort` as `reasoning_effort`; `max_tokens`: the most tokens of thought.',
     thinking: '`type` turns thought on or off; `budget_tokens`: the most tokens of thought.',
     thinking_token_budget: 'The most tokens of thought. 0: no thought; -1: no bound.',
-    thinking_budget: 'As `thinking_token_budget`.',
+    thinking_budget: 'The most tokens of thought. 0: no thought; -1: no bound.',
     enable_thinking: 'Turns thought on or off.',
     think: 'Turns thought on or off, or a level as `reasoning_effort`.',
-    usage: 'With `include` true as `stream_options.include_usage`.',
-    top_k: 'The number of most probable tokens to sample from. 0, -1: all.',
-    min_p: 'Tokens less probable than this part of the most probable one’s are not sampled.',
-    chat_template_kwargs: 'Values for names that the model’s chat template reads, for example `enable_thinking`.',
+    usage: '`include` as `stream_options.include_usage`.',
+    top_k: 'How many of the most probable tokens to sample from. 0, -1: all.',
+    min_p: 'The least probability of a sampled token, as a part of the most probable one’s.',
+    chat_template_kwargs: 'Values that the model’s chat template reads, such as `enable_thinking`.',
     logprobs: 'Only false: log probabilities are not served.',
     top_logprobs: 'Only 0: log probabilities are not served.',
     logit_bias: 'Only empty: token biases are not served.',
     modalities: 'Only `text`.',
-    audio: 'Only null: audio is not served.',
+    audio: 'Only null: not served.',
     functions: 'Only null: `tools` took its place.',
     function_call: 'Only null: `tool_choice` took its place.',
-    web_search_options: 'Only null: web search is not served.',
-    moderation: 'Only null: moderation is not served.',
+    web_search_options: 'Only null: not served.',
+    moderation: 'Only null: not served.',
     ...UNREAD,
     ...each(IGNORED, ['verbosity', 'prediction']),
   },
   ResponsesRequest: {
-    model: 'A model that the key may call; GET /v1/models lists them.',
-    input: 'A text of the user, or the conversation as items: messages, function calls, their outputs, reasoning.',
+    model: REQUESTED_MODEL,
+    input: 'A text of the user, or messages, function calls, their outputs and reasoning as items.',
     instructions: 'A system message before the input.',
     max_output_tokens: 'The longest reply, in tokens, reasoning included.',
     ...each('As in chat.', ['temperature', 'top_p', 'user']),
     stream: 'Answer with server-sent events.',
     stream_options: '`include_obfuscation` has no effect.',
-    tools: 'Functions that the model may call, and namespaces of functions. Other tools are left out.',
+    tools: 'Functions, and namespaces of functions. Other tools are left out.',
     tool_choice: '`none`, `auto`, `required`, or one function by its name and namespace.',
     parallel_tool_calls: 'Whether one reply may hold several calls.',
     reasoning:
-      '`effort` as `reasoning_effort` in chat; `max_tokens`: the most tokens of thought; summaries are not made.',
+      '`effort` as `reasoning_effort` in chat; `max_tokens`: the most tokens of thought. No summaries are made.',
     text: '`format` holds the reply to a JSON object or a JSON schema; `verbosity` has no effect.',
     top_logprobs: 'Only 0: log probabilities are not served.',
     background: 'Only false.',
-    previous_response_id: 'Only null: no response is stored.',
-    conversation: 'Only null: no conversation is stored.',
-    prompt: 'Only null: no prompt is stored.',
+    previous_response_id: 'Only null: nothing is stored.',
+    conversation: 'Only null: nothing is stored.',
+    prompt: 'Only null: nothing is stored.',
     context_management: 'Only null: no input is left out.',
-    moderation: 'Only null: moderation is not served.',
+    moderation: 'Only null: not served.',
     store: 'Accepted; nothing is stored.',
     ...UNREAD,
     ...each(IGNORED, ['include', 'max_tool_calls', 'truncation']),
   },
   MessagesRequest: {
-    model: 'A model that the key may call; GET /v1/models lists them.',
+    model: REQUESTED_MODEL,
     messages: 'The conversation, oldest first. Neighbours of one role are one turn.',
     system: 'A text or blocks of text, before the messages.',
     max_tokens:
@@ -272,9 +271,9 @@ export const COMPATIBLE_NOTES: Notes = {
     stop_sequences: 'As `stop` in chat.',
     stream: 'Answer with server-sent events.',
     ...each('As in chat.', ['temperature', 'top_p']),
-    top_k: 'The number of most probable tokens to sample from. 0, -1: all.',
+    top_k: 'How many of the most probable tokens to sample from. 0, -1: all.',
     tools:
-      'Tools of the caller’s own, with their `input_schema`. Those of other types are not offered, nor are those with `defer_loading` until a result refers to them.',
+      'The caller’s own tools, with their `input_schema`. Other types are not offered, nor are those with `defer_loading` until a result refers to them.',
     tool_choice: '`auto`, `any`, `none`, or one tool by its name; with `disable_parallel_tool_use` at most one call.',
     thinking:
       '`disabled`, or absent without an effort: no thought where the model can do without. Else the model thinks; a budget without an effort chooses one.',
@@ -337,9 +336,8 @@ export const COMPATIBLE_NOTES: Notes = {
     max_tokens: 'As `max_output_tokens`.',
     meta: '`n_ctx` is as `context_length`.',
     architecture: 'What it takes, and what it makes.',
-    supported_parameters:
-      'Fields of a chat that have an effect: `tools` if it calls tools, `reasoning` if its thoughts are told apart. Absent while the server starts.',
-    pricing: 'USD a token, as exact text, of a prompt, a reply, and tokens of a prompt that are reused.',
+    supported_parameters: 'Fields of a chat that have an effect. Absent while the server starts.',
+    pricing: 'USD a token, as exact text.',
   },
   ResponseEvent: {
     type: 'Which event it is.',

@@ -2,7 +2,7 @@
  * What the schemas cannot say: what a shape is and what its fields mean, with the defaults that parsing applies. A test
  * holds that every note is about a field that exists, that no field lacks one, and that the defaults are the real ones.
  */
-import { CHAT_NOTES, COMPATIBLE_NOTES, COMPATIBLE_SHAPES, each, type Notes } from './chat-notes.js';
+import { CHAT_NOTES, COMPATIBLE_NOTES, COMPATIBLE_SHAPES, each, REQUESTED_MODEL, type Notes } from './chat-notes.js';
 
 /** What each named part is. */
 export const SHAPES: Readonly<Record<string, string>> = {
@@ -21,12 +21,12 @@ export const SHAPES: Readonly<Record<string, string>> = {
   UsageChunk: 'The frame that `stream_options.include_usage` asks for, once, before `[DONE]`.',
   ModelList: 'The models that the key may call in this environment. Decision models are not listed.',
   DecisionsRequest: 'The body of POST /v1/decisions. Closed.',
-  Question: 'One question, by its `type`. Each is scored on its own: the others and their order change nothing.',
-  Decisions: 'One answer for each question, by the question’s `id`, in the order of the questions.',
+  Question: 'One question, by its `type`.',
+  Decisions: 'An answer for each question, in their order.',
   DecisionAnswer: 'One answer, by its `type`. Its probabilities sum to 1.',
   SystemOneRequest: 'The body of POST /v1/systemone. Open at the top, closed inside.',
   SystemOneQuestion: 'One question, by its `type`.',
-  SystemOne: 'One answer for each question, by the question’s name, in the order of the questions.',
+  SystemOne: 'An answer for each question, in their order.',
   SystemOneAnswer: 'One answer, by its `type`.',
   EmbeddingsRequest: 'The body of POST /v1/embeddings. Closed.',
   Embeddings: 'A vector for each input, in their order.',
@@ -47,13 +47,13 @@ export const SHAPES: Readonly<Record<string, string>> = {
   BatchList: 'Batches of the key’s account.',
   Error: 'Every refusal and every failure, also as the last frame of a stream that ends early.',
   Health: 'The process is alive.',
-  HealthState: 'Whether this server takes work, in the shape that load balancers and llama-server’s users expect.',
+  HealthState: 'Whether this server takes work, as load balancers and llama-server’s users expect it.',
   Readiness: 'Whether this server takes work.',
 };
 
 const PAGE = {
   data: 'Those of this page.',
-  first_id: 'The id of the first one; null: there is none.',
+  first_id: 'The id of the first one.',
   last_id: 'The id of the last one, for `after` of the next page.',
   has_more: 'Whether there is a next page.',
 } as const;
@@ -70,10 +70,10 @@ const CONFIDENCE = 'How far the answer stands out: 0 when the probabilities are 
 /** What each field of both decision routes means. */
 const DECISION_NOTES: Notes = {
   DecisionsRequest: {
-    model: 'A decision model that the key may call.',
+    model: REQUESTED_MODEL,
     input: 'What all questions are about. Not blank.',
     questions: 'The questions. With the input and the template each must fit in 8,185 tokens.',
-    temperature: 'Divides the labels’ log-probabilities: changes `probabilities`, never `label_mass`.',
+    temperature: 'Divides the labels’ log-probabilities (docs/decisions.md#what-the-probability-is).',
     prompt_format_version: 'Pins the served template: any other version is refused.',
   },
   YesNoQuestion: {
@@ -119,7 +119,7 @@ const DECISION_NOTES: Notes = {
     score: SCORE,
   },
   SystemOneRequest: {
-    model: 'A decision model that the key may call.',
+    model: REQUESTED_MODEL,
     state:
       'What all questions are about. Not blank. An array or object is rendered as compact JSON: at most 256 members in each, three levels deep.',
     questions: 'By name, in order. Names are 1 to 128 characters and not blank.',
@@ -170,19 +170,18 @@ const DECISION_NOTES: Notes = {
   },
 };
 
-const USER = 'The caller’s end user: requests of the account’s users take turns.';
-const TRUNCATE = 'The end of an input of too many tokens is cut off; otherwise the request is refused.';
-const TRUNCATED = 'Indexes of the inputs whose ends were cut off; absent: none.';
+const USER = 'The end user: those of an account take turns. Never logged in clear.';
+const TRUNCATE = 'Cuts off the end of an input of too many tokens, which is refused otherwise.';
+const TRUNCATED = 'Indexes of inputs whose ends were cut off.';
 
 /** What each field of embeddings and rankings means. */
 const INPUT_NOTES: Notes = {
   EmbeddingsRequest: {
-    model: 'An embedding model that the key may call.',
-    input:
-      'A text, an array of texts, an array of tokens, or an array of arrays of tokens; at most 2,048 inputs. Tokens are taken as they are; a text gets those that the model’s vocabulary puts around it.',
+    model: REQUESTED_MODEL,
+    input: 'A text, texts, tokens, or arrays of tokens; at most 2,048 inputs (docs/contract.md#post-embeddings).',
     encoding_format: '`float`: numbers with ten decimals. `base64`: the 32-bit numbers, least significant byte first.',
     dimensions:
-      'Numbers of each vector: cut, and made a unit again. Refused where the model’s vectors may not be cut (`minDimensions`).',
+      'Cuts each vector to as many numbers, and makes it a unit again, if the model’s `minDimensions` allows it.',
     user: USER,
     truncate: TRUNCATE,
   },
@@ -190,25 +189,24 @@ const INPUT_NOTES: Notes = {
     data: 'In the order of the inputs.',
     model: MODEL,
     truncated: TRUNCATED,
-    usage: 'Tokens of all inputs, those that the vocabulary puts around them included.',
+    usage: 'Tokens of all inputs.',
   },
   Embedding: {
     index: 'Of the input.',
     embedding: 'The vector, of length 1, in the format that was asked for.',
   },
   RerankRequest: {
-    model: 'A reranker that the key may call.',
+    model: REQUESTED_MODEL,
     query: 'What the documents are scored by.',
     documents: 'Texts, or objects with a `text`; at most 2,048.',
-    top_n: 'How many of the documents are in the answer, the best first; absent: all.',
+    top_n: 'How many documents are in the answer; absent: all.',
     return_documents: 'The answer repeats the texts.',
     user: USER,
     truncate: TRUNCATE,
   },
   Ranking: {
     model: MODEL,
-    score_type:
-      'What the scores are, as the model makes them: `logit`, any number, or `probability`, from 0 to 1. Either way more is better.',
+    score_type: '`logit`: any number; `probability`: 0 to 1. More is better.',
     results: 'The best first, of equal scores the first document.',
     truncated: TRUNCATED,
     usage: 'Tokens of all pairs: the query counts with each document.',
@@ -221,15 +219,15 @@ const INPUT_NOTES: Notes = {
   },
 };
 
-const PART_OF_COST = ' null: the price list does not have the version of some requests any more.';
+const PART_OF_COST = ' null: the price list lacks the version of some requests.';
 
 /** What each field of GET /usage and GET /account means. */
 const ACCOUNT_NOTES: Notes = {
   UsagePage: {
     data: 'One bucket a day, also of days without usage.',
-    has_more: 'Whether further days were asked for.',
-    next_page: 'What `page` of the query for them has to be, or null.',
-    as_of: 'Unix time in seconds: records that were durable then are counted.',
+    has_more: 'Whether there is a next page.',
+    next_page: 'The query’s `page` for it.',
+    as_of: 'Unix time in seconds: records durable by then are counted.',
   },
   UsageBucket: {
     start_time: 'The beginning of a UTC day, Unix time in seconds.',
@@ -240,7 +238,7 @@ const ACCOUNT_NOTES: Notes = {
     input_tokens: 'Of prompts, reused or not.',
     input_cached_tokens: 'Of these, tokens that were reused.',
     output_tokens: 'Of replies.',
-    num_model_requests: 'Requests that an engine was given, however they ended.',
+    num_model_requests: 'Requests that an engine began.',
     model: 'The model’s id; null without `group_by=model`.',
     api_key_id: 'The key’s id, which is no secret; null without `group_by=api_key_id`.',
     service_tier: 'The tier that requests were served in; null without `group_by=service_tier`.',
@@ -269,15 +267,15 @@ const ACCOUNT_NOTES: Notes = {
   Batch: {
     id: 'The batch’s id.',
     endpoint: 'The route of all lines.',
-    errors: 'Why it failed, or why it waits; null: neither.',
+    errors: 'Why it failed, or why it waits.',
     input_file_id: 'The file that it reads.',
     completion_window: 'The time for all lines.',
     status: 'How far it is.',
-    output_file_id: 'Answers, once it has ended; null: there are none.',
-    error_file_id: 'Errors of lines, once it has ended; null: there are none.',
+    output_file_id: 'Answers, once it has ended.',
+    error_file_id: 'Errors of lines, once it has ended.',
     expires_at: 'The end of its window, Unix time in seconds.',
     ...each(
-      'Unix time in seconds at which it got this status; null: it did not.',
+      'Unix time in seconds at which it got this status.',
       ['in_progress', 'finalizing', 'completed', 'failed', 'expired', 'cancelling', 'cancelled'].map(
         (it) => `${it}_at`,
       ),
@@ -290,8 +288,8 @@ const ACCOUNT_NOTES: Notes = {
   BatchProblem: {
     code: 'What kind of problem it is.',
     message: 'The problem in words.',
-    param: 'Where in the line it is; null: not in one place.',
-    line: 'The number of the line, from 1; null: it is about the whole batch.',
+    param: 'Where in the line it is.',
+    line: 'The number of the line, from 1.',
   },
   BatchList: PAGE,
   Account: {
@@ -313,9 +311,9 @@ const ACCOUNT_NOTES: Notes = {
     granted: 'The sum of the account’s grants.',
     settled: 'What its requests have cost.',
     reserved:
-      'The most that its running requests can cost; where a fleet shares the balance, what its sidecars have drawn for requests and not charged yet.',
+      'The most that its running requests can cost; of a fleet’s balance: what sidecars have drawn and not charged.',
     available: 'What is left for further requests.',
-    age_ms: 'Where a fleet shares the balance: so long ago its store was asked, ms.',
+    age_ms: 'Of a fleet’s balance: how long ago its store was asked, ms.',
   },
 };
 
@@ -353,15 +351,12 @@ export const NOTES: Notes = {
   ...INPUT_NOTES,
   ...ACCOUNT_NOTES,
   Error: {
-    error:
-      '`message` says what to do and never repeats what was sent; `param` is a path into the request, or null. docs/errors.md lists the codes.',
+    error: '`message` is for people; `param` is a path into the request, or null (docs/errors.md).',
   },
   Health: { status: 'Always `ok`.' },
-  HealthState: { status: '`ok` with 200, all others with 503, as the states of `/readyz`.' },
+  HealthState: { status: '`ok` with 200, all others with 503.' },
   Readiness: {
-    status:
-      '`ready` with 200, all others with 503: `starting` is temporary, `draining` ends with the process, `unhealthy` may need an operator.',
-    parts:
-      'The state of each part: `models`, `usage` (whether it can be recorded) and, if prepaid credit is checked, `credit`; `prompts` while a prompt host cannot be started, `store` once another process has taken this one’s place in the fleet, and `keys` while the store’s are not confirmed. The reasons are on the operators’ listener only.',
+    status: '`ready` with 200, all others with 503 (docs/http.md#readiness).',
+    parts: 'The state of each part.',
   },
 };

@@ -186,8 +186,7 @@ export const REQUEST_HEADERS: readonly RequestHeader[] = [
   {
     id: 'RequestId',
     name: 'x-request-id',
-    description:
-      'The caller’s own id of the request, returned on its response. Anything malformed is replaced by a UUID.',
+    description: 'The caller’s own id of the request, returned on its response; a malformed one is replaced by a UUID.',
     schema: { type: 'string', pattern: '^[A-Za-z0-9._:-]{1,128}$' },
     withBody: false,
   },
@@ -195,9 +194,7 @@ export const REQUEST_HEADERS: readonly RequestHeader[] = [
     id: 'IdempotencyKey',
     name: 'Idempotency-Key',
     description:
-      'A key of the caller’s for this request alone: sent again with it, a request that ran or runs is refused and not ' +
-      'run twice. 1 to 255 visible ASCII characters, bare or in double quotes; per account; remembered for 24 hours ' +
-      'unless the operator sets another time.',
+      'Sent again with the same key, a request that ran or runs is refused and not run twice (docs/contract.md#idempotency-key).',
     schema: { type: 'string', minLength: 1 },
     withBody: true,
   },
@@ -205,8 +202,7 @@ export const REQUEST_HEADERS: readonly RequestHeader[] = [
     id: 'Queue',
     name: 'x-ra-queue',
     description:
-      '`1`: a stream that waits for a seat is told its place every 2 s, in comments such as `: queue position=3 wait_ms=4200`, the ' +
-      'first of which sends the 200.',
+      '`1`: a stream that waits for a seat gets its place in comments, the first of which sends the 200 (docs/admission.md#place-in-the-queue).',
     schema: { type: 'string' },
     withBody: true,
   },
@@ -214,8 +210,7 @@ export const REQUEST_HEADERS: readonly RequestHeader[] = [
     id: 'LoadMetricsFormat',
     name: 'endpoint-load-metrics-format',
     description:
-      'For proxies: the format, `text` or `json`, of `endpoint-load-metrics` on the response. Without effect unless the ' +
-      'operator has turned load reports on.',
+      'For proxies: `text` or `json`, the format of `endpoint-load-metrics`, where the operator has turned load reports on.',
     schema: { type: 'string' },
     withBody: false,
   },
@@ -234,32 +229,28 @@ function line(description: string): HeaderForm {
   return { description, schema: { type: 'string', minLength: 1, maxLength: 1024 } };
 }
 
-const LIMIT_REQUESTS = 'requests of the key in any minute, for the routes that are counted together';
-const LIMIT_TOKENS = 'tokens, of the quota of the key or its account with the fewest left';
+const LIMIT_REQUESTS = 'requests of the key in any minute, for this group of routes';
+const LIMIT_TOKENS = 'tokens, of the quota with the fewest left';
 const LIMIT_LEFT = count('How many of them are left.');
-const LIMIT_RESET = line('Until all of them are there again, as in `1m30s`.');
+const LIMIT_RESET = line('Until all are there again, as in `1m30s`.');
 
 export const RESPONSE_HEADERS = {
   'x-request-id': {
     description: 'Names the request in logs and usage records. Clients must not depend on it on a 200.',
     schema: { type: 'string', minLength: 1, maxLength: 256 },
   },
-  'Access-Control-Expose-Headers': line(
-    'Those of `x-request-id`, `Retry-After`, `Server-Timing` and the fields about limits and the queue that the response carries.',
-  ),
+  'Access-Control-Expose-Headers': line('The fields of this list that a web page may read.'),
   'Server-Timing': line(
-    'Milliseconds, W3C format: `authorize` (the key’s check), `ra-queue` (waiting for a seat), `ra-admit` (the ' +
-      'server’s own work before the model). More names may come.',
+    'Milliseconds, W3C format: `authorize`, `ra-queue`, `ra-admit` (docs/contract.md#server-timing). More names may come.',
   ),
   'Retry-After': count('Seconds to wait before the request is sent again.'),
   'retry-after-ms': count('The same in milliseconds.'),
   'x-queue-position': count(
-    'On refusals for want of seats: how many waiting requests would be seated before this one if it might wait now; 1,000 stands for more.',
+    'On refusals for want of seats: how many waiting requests would be seated before this one; 1,000 stands for more.',
   ),
   'x-expected-wait-ms': count('How long it would then wait, in milliseconds.'),
   'endpoint-load-metrics': line(
-    'For proxies, where the operator has turned it on: how busy this server is, an ORCA load report that begins with ' +
-      '`TEXT ` or `JSON `. Not among the fields that pages in a browser may read.',
+    'For proxies, where the operator has turned it on: an ORCA load report (docs/kubernetes.md#load-reports).',
   ),
   'x-ratelimit-limit-requests': count(`If there is this limit: the most ${LIMIT_REQUESTS}.`),
   'x-ratelimit-remaining-requests': LIMIT_LEFT,
@@ -268,8 +259,7 @@ export const RESPONSE_HEADERS = {
   'x-ratelimit-remaining-tokens': LIMIT_LEFT,
   'x-ratelimit-reset-tokens': LIMIT_RESET,
   'x-should-retry': {
-    description:
-      '`false` on errors that sending the same request again cannot mend, and where `Retry-After` is above a minute.',
+    description: '`false` on errors that a retry cannot mend, and where `Retry-After` is above a minute.',
     schema: { const: 'false' },
   },
 } satisfies Readonly<Record<string, HeaderForm>>;
@@ -284,14 +274,14 @@ const LIMIT_HEADERS = (Object.keys(RESPONSE_HEADERS) as ResponseHeader[]).filter
 /** Those of the Messages API: in the document of `contract: compatible` alone, and so not among its components. */
 export const MESSAGE_HEADERS = {
   'request-id': line('As `x-request-id`.'),
-  ...messageLimit('requests', LIMIT_REQUESTS),
-  ...messageLimit('tokens', LIMIT_TOKENS),
+  ...messageLimit('requests'),
+  ...messageLimit('tokens'),
 };
 
-function messageLimit(of: string, most: string): Readonly<Record<string, HeaderForm>> {
+function messageLimit(of: string): Readonly<Record<string, HeaderForm>> {
   return {
-    [`anthropic-ratelimit-${of}-limit`]: count(`If there is this limit: the most ${most}.`),
+    [`anthropic-ratelimit-${of}-limit`]: count(`As \`x-ratelimit-limit-${of}\`.`),
     [`anthropic-ratelimit-${of}-remaining`]: LIMIT_LEFT,
-    [`anthropic-ratelimit-${of}-reset`]: line('When all of them are there again, as RFC 3339 has it.'),
+    [`anthropic-ratelimit-${of}-reset`]: line('When all are there again, by RFC 3339.'),
   };
 }
