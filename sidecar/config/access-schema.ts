@@ -4,29 +4,31 @@ import { integer, milliseconds, path, section, text } from './setting.js';
 /** How callers are authenticated. */
 export const accessSchema = section({
   mode: text(
-    '`keys`: the keys file. `authorizer`: an HTTP service. `gateway`: only requests of a gateway in front are served. With the first two, a gateway is served as well if `gateway.secretFile` is set.',
+    'Who names the account of a request (docs/contract.md#who-is-calling). With the first two, a gateway is served as well if `gateway.secretFile` is set.',
     { enum: ['keys', 'authorizer', 'gateway'], default: 'keys' },
   ),
 });
 
 /** The keys file: `keys`. */
 export const keysSchema = section({
-  source: text(
-    'Where keys are kept. `file`: in `keys.file`. `store`: in the store, for all its sidecars (docs/store.md#keys-and-prices).',
-    { enum: ['file', 'store'], default: 'file' },
-  ),
+  source: text('Where keys are kept: in `keys.file`, or in the store (docs/store.md#keys-and-prices).', {
+    enum: ['file', 'store'],
+    default: 'file',
+  }),
   file: path('The keys file.', {
     inDataDir: 'keys.json',
     defaultText: '`keys.json` in `dataDir`',
   }),
   pollMs: milliseconds(
-    'How often the keys file is checked for changes without a file system event, as on network file systems.',
+    'How often the file is checked for changes without a file system event, as on network file systems.',
     { default: 2000, minimum: 100 },
   ),
-  failuresPerMinute: integer(
-    'Failing keys from one address in a burst, and then per minute (docs/accounts.md#limits). 0: no limit.',
-    { default: 60, minimum: 0, maximum: 100_000, unit: 'keys' },
-  ),
+  failuresPerMinute: integer('Failing keys from one address (docs/accounts.md#limits). 0: no limit.', {
+    default: 60,
+    minimum: 0,
+    maximum: 100_000,
+    unit: 'keys',
+  }),
 });
 
 /** Limits of keys that have none of their own: `limits`. */
@@ -65,39 +67,41 @@ export const gatewaySchema = section({
 
 /** The HTTP authorizer: docs/authorizer.md. */
 export const authorizerSchema = section({
-  url: text('URL of the authorizer. `https`, or `http` to a loopback address or over `authorizer.socket`.', {
-    defaultText: 'none',
-    pattern: '^https?://[^\\s@#]+$',
-    maxLength: 2048,
-  }),
-  socket: path(
-    'Path of a Unix socket on which the authorizer listens; `url` then gives the path and the host’s name.',
-    { defaultText: 'none', maxLength: 107 },
+  url: text(
+    'URL of the authorizer (docs/authorizer.md). `https`, or `http` to a loopback address or over `authorizer.socket`.',
+    {
+      defaultText: 'none',
+      pattern: '^https?://[^\\s@#]+$',
+      maxLength: 2048,
+    },
   ),
-  send: text('What is sent: the SHA-256 of the key, as in the keys file, or the `key` itself.', {
+  socket: path('Path of its Unix socket; `url` then gives the path and the host’s name.', {
+    defaultText: 'none',
+    maxLength: 107,
+  }),
+  send: text('What is sent: the key’s SHA-256, or the key itself.', {
     enum: ['hash', 'key'],
     default: 'hash',
   }),
-  secretFile: path('File of secrets. The first one is sent to the authorizer as `Authorization: Bearer`.', {
+  secretFile: path('File of secrets; the first one is sent as `Authorization: Bearer`.', {
     defaultText: 'none',
   }),
   timeoutMs: milliseconds('The longest time for a complete answer.', { default: 2000, minimum: 10 }),
-  concurrency: integer('Lookups in flight at once; past that `control_plane_overloaded`.', {
+  concurrency: integer('Lookups in flight at once.', {
     default: 64,
     minimum: 1,
     maximum: 10_000,
     unit: 'requests',
   }),
   cache: section({
-    entries: integer(
-      'Callers that are cached, and as many denials; past that the least recently used one is removed.',
-      { default: 10_000, minimum: 0, maximum: 1_000_000, unit: 'keys' },
-    ),
-    ttlMs: milliseconds('How long a caller is cached; a revoked key works for up to this long.', { default: 10_000 }),
-    deniedTtlMs: milliseconds(
-      'The same for a denial; a key that was used before it was created is rejected for up to this long.',
-      { default: 2000 },
-    ),
+    entries: integer('Callers that are cached, and as many denials.', {
+      default: 10_000,
+      minimum: 0,
+      maximum: 1_000_000,
+      unit: 'keys',
+    }),
+    ttlMs: milliseconds('How long a caller is cached.', { default: 10_000 }),
+    deniedTtlMs: milliseconds('The same for a denial.', { default: 2000 }),
     staleMs: milliseconds('How much longer a cached caller is accepted while the authorizer fails.', {
       default: 60_000,
     }),

@@ -11,13 +11,13 @@ const natsSchema = section({
     text('', { pattern: '^nats://[^\\s/@]+$', maxLength: 300 }),
     MAX_ADDRESSES,
   ),
-  stream: text('The stream that must store the events; it is an error if another stream receives their subject.', {
+  stream: text('The stream that must store the events.', {
     default: 'USAGE',
     pattern: '^[A-Za-z0-9_-]+$',
     maxLength: 255,
   }),
   subject: text(
-    'The subject of an event. `{account}` becomes the account, as one token of letters, digits, `-` and `_`; every other byte of it as `%` and two digits.',
+    'The subject of an event. `{account}` becomes the account, its bytes other than letters, digits, `-` and `_` as `%` and two digits.',
     { default: 'usage.{account}', pattern: '^([A-Za-z0-9_-]+\\.)*\\{account\\}(\\.[A-Za-z0-9_-]+)*$', maxLength: 256 },
   ),
   auth: text('How the sidecar authenticates, with the content of `secretFile`.', {
@@ -25,40 +25,40 @@ const natsSchema = section({
     default: 'none',
   }),
   secretFile: path(
-    'A file with `user:password`, a token, the seed of a user’s nkey, or a creds file, depending on `auth`; read again for each connection.',
+    'File with `user:password`, a token, the seed of a user’s nkey, or a creds file, by `auth`; read again for each connection.',
     { defaultText: 'none' },
   ),
   tls: flag('Require TLS.', false),
-  caFile: path('A file with the certificate authorities that are trusted to sign the servers’ certificates, PEM.', {
+  caFile: path('File with the authorities that may sign the servers’ certificates, PEM.', {
     defaultText: 'none: Node’s own',
   }),
-  certFile: path('A file with a client certificate, PEM, for servers that require one.', { defaultText: 'none' }),
-  keyFile: path('A file with the client certificate’s key, PEM.', { defaultText: 'none' }),
+  certFile: path('File with a client certificate, PEM.', { defaultText: 'none' }),
+  keyFile: path('File with its key, PEM.', { defaultText: 'none' }),
 });
 
 /** The section `delivery`: the destination of usage events. */
 export const deliverySchema = section({
   url: text(
-    'Where usage events are posted (docs/usage.md#delivery-over-http). Set at most one of this and `delivery.nats.servers`. Without both, the spool is kept for `ra-sidecar usage export`.',
+    'Where usage events are posted (docs/usage.md#delivery-over-http). Set at most one of this and `delivery.nats.servers`.',
     { pattern: '^https?://', maxLength: 2048, defaultText: 'none' },
   ),
-  secretFile: path('A file with the bearer secret for `url`, read again for each batch.', {
+  secretFile: path('File with the bearer secret for `url`, read again for each batch.', {
     defaultText: 'none: no secret is sent',
   }),
   nats: natsSchema,
-  source: text('`source` of the events. A sink identifies events by `source` and `id`.', {
+  source: text('`source` of the events.', {
     default: '/ra-sidecar',
     pattern: '^[\\x21-\\x7e]+$',
     maxLength: 256,
   }),
   maxEvents: integer('The most events in one batch.', { default: 500, minimum: 1, maximum: 10_000, unit: 'events' }),
-  maxBytes: bytes('The most bytes in one batch. A backlog of this size is sent without waiting for `maxAgeMs`.', {
+  maxBytes: bytes('The most bytes in one batch.', {
     default: MIB,
     minimum: 4 * KIB,
   }),
   maxAgeMs: milliseconds('How long an event may wait for its batch to fill.', { default: 1000 }),
   // Node's own limit for a response head is five minutes.
-  timeoutMs: integer('How long the sink may take for one batch, its answer included; with NATS for one event.', {
+  timeoutMs: integer('How long the sink may take for one batch, with NATS for one event.', {
     default: 10_000,
     minimum: 1,
     maximum: 300_000,
@@ -68,12 +68,12 @@ export const deliverySchema = section({
     default: 500,
     minimum: 1,
   }),
-  backoffMaxMs: milliseconds('The longest wait after a failure, unless the sink’s `Retry-After` names a longer one.', {
+  backoffMaxMs: milliseconds('The longest wait after a failure, unless `Retry-After` names a longer one.', {
     default: 60_000,
     minimum: 1,
   }),
   stopMs: milliseconds('How long waiting events may take to be sent after SIGTERM.', { default: 5000 }),
-  deadLetterBytes: bytes('The most bytes of dead letters. Past that, delivery stops until their file is moved away.', {
+  deadLetterBytes: bytes('The most bytes of [dead letters](usage.md#dead-letters).', {
     default: 64 * MIB,
     minimum: 64 * KIB,
   }),
@@ -84,7 +84,7 @@ export const deliverySchema = section({
     unit: 'days',
   }),
   retentionBytes: bytes(
-    'Without a sink: the total size of spool files; the oldest are deleted first. At most `usage.maxBacklogBytes` less two segments.',
+    'Without a sink: the total size of spool files, at most `usage.maxBacklogBytes` less two segments.',
     { default: 2048 * MIB },
   ),
 });

@@ -81,7 +81,7 @@ const DEVICE = {
 const replicasSchema = {
   type: ['integer', 'string', 'array'],
   description:
-    'Engine processes of this model, behind one queue (docs/sizing.md#replicas). A list has an object for each: `devices` (an index, the UUID of a GPU or of a MIG instance, or a list of these; absent: all that there are), and `seats`, `contextPerSeat`, `threads` and `cores` where they differ from the model’s.',
+    'Engine processes of this model, behind one queue (docs/sizing.md#replicas). A list has an object for each: `devices`, and `seats`, `contextPerSeat`, `threads` and `cores` where they differ from the model’s.',
   default: 1,
   allowedText: `from 1 to ${MOST_REPLICAS}, \`auto\`, or a list`,
   'x-message': `must be a number from 1 to ${MOST_REPLICAS}, auto, or a list of at most ${MOST_REPLICAS} replicas`,
@@ -115,14 +115,13 @@ const URL_PATTERN = '^https?://[^\\s@#?]+$';
 
 /** `models[].engine`: what computes the model's replies (docs/engines.md). */
 const engineSchema = section({
-  kind: text('`llama.cpp`: engine processes of the sidecar’s own. Otherwise an external server (docs/engines.md).', {
+  kind: text('`llama.cpp`: the sidecar’s own engine processes; else an external server (docs/engines.md).', {
     enum: ['llama.cpp', 'llama-server', 'vllm', 'sglang'],
     default: 'llama.cpp',
   }),
   url: {
     type: ['string', 'array'],
-    description:
-      'URL of the server, without a path unless it is served under one, or a list of URLs: each is a replica of the model with `seats` of its own.',
+    description: 'URL of the server, or a list: each is a replica with `seats` of its own.',
     defaultText: 'none',
     allowedText: 'a URL, or a list of up to 64',
     'x-message': 'must be an http or https URL without credentials and query, or a list of up to 64 of these',
@@ -132,31 +131,31 @@ const engineSchema = section({
     maxItems: 64,
     items: { type: 'string', maxLength: 2048, pattern: URL_PATTERN },
   },
-  socket: path('Path of a Unix socket on which the server listens, in place of `url`.', {
+  socket: path('Path of the server’s Unix socket, in place of `url`.', {
     defaultText: 'none',
     maxLength: 107,
   }),
   model: text('What the server calls the model.', { defaultText: 'the first one that it lists', maxLength: 1024 }),
   secretFile: path(
-    'File whose first line is sent to the server as `Authorization: Bearer`. Read whenever an engine process starts.',
+    'File whose first line is sent as `Authorization: Bearer`; read whenever an engine process starts.',
     { defaultText: 'none' },
   ),
   tokens: integer(
-    'Tokens that may be in flight at one server, prompts and the most that their replies may have together: what its KV memory holds.',
+    'Tokens of prompts and longest replies that may be in flight at one server: what its KV memory holds.',
     { minimum: 64, maximum: 2 ** 40, unit: 'tokens', defaultText: '`seats` times `contextPerSeat`' },
   ),
   cancelWaitMs: milliseconds(
-    'How long the seat of a caller who disconnected stays in use while the server continues to compute (`ra_sidecar_engine_unconfirmed_cancels_total`).',
+    'How long the seat of a caller who disconnected stays in use while the server continues to compute.',
     { default: 30_000, minimum: 100 },
   ),
   silentMs: milliseconds(
-    'How long a request may be without its first token, or with llama-server without a report that more of its prompt was computed, and a question of a decision without its answer; past that it fails. Longer than the longest prompt takes a server that reports no progress.',
+    'How long a request may be without its first token (with llama-server without progress of its prompt), or a question without its answer; then it fails. Longer than the longest prompt takes.',
     { default: 180_000, minimum: 100 },
   ),
-  tokenMs: milliseconds(
-    'How long a reply that has begun may be without a further token; past that it fails. Longer than the server lets a reply wait that it preempted.',
-    { default: 60_000, minimum: 100 },
-  ),
+  tokenMs: milliseconds('The same for further tokens. Longer than the server lets a reply wait that it preempted.', {
+    default: 60_000,
+    minimum: 100,
+  }),
 });
 
 /** `models[].vision`. */
@@ -172,13 +171,13 @@ const visionSchema = {
       defaultText: 'none: it must be set',
     }),
     maxImages: integer('Images of one request.', { default: 16, minimum: 1, maximum: 1024 }),
-    maxPixels: integer('Pixels of one image, by its head. The decoder takes up to 32 bytes for each.', {
+    maxPixels: integer('Pixels of one image. The decoder takes up to 32 bytes for each.', {
       default: 16_777_216,
       minimum: 1,
       maximum: 268_435_456,
     }),
     maxTokensPerImage: integer(
-      'Tokens of one image. A projector that has a choice shrinks larger images to it; of others they are answered 400.',
+      'Tokens of one image. Some projectors shrink larger images to it; with others they are answered 400.',
       { minimum: 1, maximum: 65_536, unit: 'tokens', defaultText: 'the projector’s own, and 4,096' },
     ),
     threads: integer('Compute threads of the encoder. 0: one for each of `cores`, or all cores but one.', {
@@ -186,16 +185,13 @@ const visionSchema = {
       ...THREADS,
       unit: 'threads',
     }),
-    cores: text(
-      'Cores that the encoder computes on: running replies keep their pace while it has others than the engine.',
-      { ...CORES, defaultText: 'any' },
-    ),
+    cores: text('Cores that the encoder computes on, best others than the engine’s.', { ...CORES, defaultText: 'any' }),
     devices: {
       ...DEVICE,
       description: 'The GPU that the encoder computes on: its index, or a UUID.',
       defaultText: 'none: it computes on the CPU',
     },
-    cacheBytes: bytes('Embeddings that are kept: an image that was seen lately is not encoded again. 0: none.', {
+    cacheBytes: bytes('Embeddings of images that are kept. 0: none.', {
       default: 256 * MIB,
       maximum: 2 ** 40,
     }),
@@ -209,36 +205,30 @@ export const modelSchema = {
   required: ['id', 'kind', 'file'],
   properties: {
     id: text('The id that callers send in `model`.', { maxLength: 128, pattern: '^[A-Za-z0-9][A-Za-z0-9._:/-]*$' }),
-    kind: text(
-      'What the model does: it chats, answers decisions, makes a vector of each input or scores documents by a query (docs/models.md#embeddings).',
-      { enum: MODEL_KINDS },
-    ),
-    file: path('Path of a GGUF file, or `embedded` for the small model that is part of the sidecar.', {
+    kind: text('What the model does.', { enum: MODEL_KINDS }),
+    file: path('Path of a GGUF file, or `embedded` for the sidecar’s small model.', {
       word: 'embedded',
     }),
     engine: engineSchema,
     chatTemplate: path(
-      'Path of a Jinja file to use in place of the chat template in `file`. At most 1 MiB. Read at the start.',
+      'Path of a Jinja file in place of the chat template in `file` (docs/tool-formats.md#settings).',
       { defaultText: 'the template in `file`' },
     ),
-    toolFormat: text(
-      'How the model calls tools (docs/tool-formats.md#settings). `auto`: the format is found from the template. `json`: the prompt asks for one JSON object. `none`: requests with tools are answered 422.',
-      { enum: TOOL_FORMATS, default: 'auto' },
-    ),
-    seats: integer(
-      'Sequences that the engine runs at once, each of its replicas; of an embedding model or a reranker, requests at once.',
-      {
-        default: 8,
-        ...SEATS,
-        unit: 'seats',
-      },
-    ),
+    toolFormat: text('How the model calls tools (docs/tool-formats.md#settings).', {
+      enum: TOOL_FORMATS,
+      default: 'auto',
+    }),
+    seats: integer('Sequences that each replica runs at once; of an embedding model or a reranker, requests.', {
+      default: 8,
+      ...SEATS,
+      unit: 'seats',
+    }),
     contextPerSeat: integer(
-      'Tokens of one sequence, prompt and completion together, or of one input of an embedding model or a reranker; 8,192 for a decision model if memory allows.',
+      'Tokens of one sequence, prompt and completion together, or of one input of an embedding model or a reranker.',
       { default: 8192, ...CONTEXT, unit: 'tokens' },
     ),
     minDimensions: integer(
-      'The fewest numbers that callers may ask an embedding model’s vectors to be cut to (`dimensions`), for a model that was trained for that (Matryoshka).',
+      'The fewest numbers to which callers may cut an embedding model’s vectors (`dimensions`), for a model that was trained for that (Matryoshka).',
       {
         minimum: 1,
         maximum: 65_536,
@@ -251,10 +241,10 @@ export const modelSchema = {
       'Compute threads. 0: one for each of `cores`, or all cores but one, shared by replicas on a CPU.',
       { default: 0, ...THREADS, unit: 'threads' },
     ),
-    cores: text(
-      'Cores that the engine computes on, as in `0-3,8`. Other processes may still use them. Linux only; needs `taskset`.',
-      { ...CORES, defaultText: 'any' },
-    ),
+    cores: text('Cores that the engine computes on, as in `0-3,8`. Linux only; needs `taskset`.', {
+      ...CORES,
+      defaultText: 'any',
+    }),
     gpu: {
       enum: ['auto', 'cuda', 'vulkan', 'metal', false],
       description: 'Backend. `auto`: a GPU if there is one; `false`: CPU only.',
@@ -266,8 +256,7 @@ export const modelSchema = {
       maximum: MOST_LAYERS,
       word: 'all',
       pattern: '^all$',
-      description:
-        'Layers that a GPU computes, counting the output as one. `all`: a model that does not fit into GPU memory is not loaded. A number: at most that many (docs/models.md#memory).',
+      description: 'Layers that a GPU computes, the output counting as one (docs/models.md#memory).',
       default: 'all',
       allowedText: `\`all\`, or from 0 to ${MOST_LAYERS}`,
       'x-message': `must be all or a number from 0 to ${MOST_LAYERS}`,
@@ -275,7 +264,7 @@ export const modelSchema = {
     flashAttention: {
       enum: ['auto', true, false],
       description:
-        'Flash attention. `auto`: with a GPU; on a CPU for a chat model whose heads are 64 wide or more, or whose seats have at most 512 tokens.',
+        'Flash attention. `auto`: on a GPU; on a CPU for a chat model whose heads are 64 wide or more, or whose seats have at most 512 tokens.',
       default: 'auto',
     },
     prefillTokensPerStep: integer('Prompt tokens that may be added to one step. 0: 256 on a CPU, 1,024 with a GPU.', {
@@ -285,29 +274,26 @@ export const modelSchema = {
       unit: 'tokens',
     }),
     stepMs: integer(
-      'On a GPU: the time that a step is to take beside running replies, prompt tokens included; it is the longest pause of a stream (docs/sizing.md#seats).',
+      'On a GPU: the time of a step beside running replies, prompt tokens included (docs/sizing.md#seats).',
       { default: 100, minimum: 1, maximum: 10_000, unit: 'ms' },
     ),
     prefillShare: integer(
-      'On a CPU: time that a step may spend on new prompts, in percent of the time that the replies’ next tokens take (docs/sizing.md#prefill-beside-replies).',
+      'On a CPU: a step’s time for new prompts, in percent of that for the replies’ next tokens (docs/sizing.md#prefill-beside-replies).',
       { default: 50, minimum: 1, maximum: 10_000, unit: '%' },
     ),
     prefixReuse: text(
-      'Which part of a new prompt is taken from KV state that a sequence still has (docs/engine.md#prefix-reuse). `auto`: as much as changes no reply that runs alone. `any`: every shared token, which may change the last digits. `off`: nothing.',
+      'Which part of a new prompt is taken from KV state that a sequence still has (docs/engine.md#prefix-reuse).',
       { enum: ['auto', 'any', 'off'], default: 'auto' },
     ),
     prefillAhead: flag(
-      'With `prefixReuse: auto` and a recurrent, hybrid or sliding-window model: an idle engine evaluates the last replies, so that their conversations’ next turns start sooner.',
+      'With `prefixReuse: auto` and a recurrent, hybrid or sliding-window model: an idle engine evaluates the last replies for their next turns.',
       true,
     ),
     speculation: text(
-      'A reply that repeats its prompt or itself, such as an edited file, gets several tokens from one decode (docs/engine.md#a-step).',
+      'A reply that repeats its prompt or itself gets several tokens from one decode (docs/engine.md#a-step).',
       { enum: ['auto', 'off'], default: 'auto' },
     ),
-    swaFull: flag(
-      'Keep the whole past state of layers with a sliding window, for more memory. `false`: `checkpoints`.',
-      false,
-    ),
+    swaFull: flag('Keep the whole past state of sliding windows, for more memory. `false`: `checkpoints`.', false),
     kv: section({
       keys: text(
         'Number format of the keys that attention keeps (docs/sizing.md#memory-by-hand); leave `f16` for decisions.',
@@ -320,47 +306,47 @@ export const modelSchema = {
     }),
     checkpoints: section({
       bytes: integer(
-        'Host memory for saved states of a recurrent, hybrid or sliding-window model. 0: each prompt is evaluated from its start. Counted when memory is checked.',
+        'Host memory for saved states of a recurrent, hybrid or sliding-window model. 0: each prompt is evaluated from its start.',
         {
           minimum: 0,
           maximum: 2 ** 40,
           unit: 'bytes',
-          defaultText: 'twice the past state of all seats, at most a quarter of what is free and 8 GiB',
+          defaultText: 'twice the past state of all seats, at most a quarter of what is free, and 8 GiB',
         },
       ),
     }),
     vision: visionSchema,
     prefixCache: section({
       scope: text(
-        'Whose prefixes a request may reuse: only those of its own account, or those of all, which shows by `cached_tokens` and by the time of a prefill what another account sent.',
+        'Whose prefixes a request may reuse: its own account’s, or all, which reveals what others sent (docs/engine.md#prefix-reuse).',
         { enum: ['account', 'all'], default: 'account' },
       ),
       bytes: integer(
-        'Host memory of each engine process for prefixes whose sequence is assigned to another request (docs/engine.md#prefixes-in-host-memory). 0: none. Counted when memory is checked.',
+        'Host memory of each engine process for prefixes (docs/engine.md#prefixes-in-host-memory). 0: none.',
         {
           minimum: 0,
           maximum: 2 ** 40,
           unit: 'bytes',
           defaultText:
-            'a quarter of what is free once the model is loaded, shared by all engine processes whose size is not set, at most 8 GiB each; 0 below 64 MiB',
+            'a quarter of what is free once models are loaded, shared by all engine processes, at most 8 GiB each',
         },
       ),
-      maxAgeMs: milliseconds(
-        'State that was not used for this long is dropped, in host memory and in free sequences, up to 10 s late.',
-        { default: 3_600_000, minimum: 1000 },
-      ),
+      maxAgeMs: milliseconds('State that was not used for this long is dropped, up to 10 s late.', {
+        default: 3_600_000,
+        minimum: 1000,
+      }),
     }),
     load: text(
-      '`eager`: loaded at the start; the sidecar is ready only once it is loaded. `lazy`: loaded at the first request for it (docs/models.md#lazy-and-unloaded-when-idle).',
+      'Whether it is loaded at the start or at the first request for it (docs/models.md#lazy-and-unloaded-when-idle).',
       { enum: ['eager', 'lazy'], default: 'eager' },
     ),
-    idleUnloadMs: milliseconds('Unloaded after this long without a request, and then treated as lazy. 0: never.', {
+    idleUnloadMs: milliseconds('Unloaded after this long without a request, and then lazy. 0: never.', {
       default: 0,
     }),
-    cohort: text(
-      'Only keys of this cohort may call the model; others get `not_in_cohort` and do not see it in the model list.',
-      { maxLength: 256, defaultText: 'open to all' },
-    ),
+    cohort: text('Only keys of this cohort may call the model and see it in the list.', {
+      maxLength: 256,
+      defaultText: 'open to all',
+    }),
     ownedBy: text('`owned_by` in the model list.', { default: 'local', maxLength: 128 }),
   },
 } as const satisfies SettingSchema;

@@ -37,27 +37,22 @@ const listenSchema = section({
     pattern: '^0?[0-7]{3}$',
     maxLength: 4,
   }),
-  maxConnections: integer(
-    'Open connections, idle ones included; further ones are closed at once ([operating.md](operating.md#open-files)).',
-    {
-      minimum: 16,
-      maximum: 1_000_000,
-      unit: 'connections',
-      defaultText: 'the limit of open files less the reserve, at most 65536',
-    },
-  ),
+  maxConnections: integer('Open connections, idle ones included ([operating.md](operating.md#open-files)).', {
+    minimum: 16,
+    maximum: 1_000_000,
+    unit: 'connections',
+    defaultText: 'the limit of open files less the reserve, at most 65536',
+  }),
 });
 
 /** TLS on the public listener's port. */
 const tlsSchema = section({
-  keyFile: path(
-    'File of the private key in PEM. With it the public listener’s port speaks HTTPS (TLS 1.2 and 1.3) alone.',
-    { defaultText: 'none: plain HTTP' },
-  ),
-  certFile: path(
-    'File of the certificate and its chain in PEM. Both files are watched; a renewed pair needs no restart.',
-    { defaultText: 'none: plain HTTP' },
-  ),
+  keyFile: path('File of the private key in PEM. The public port then speaks HTTPS (TLS 1.2 and 1.3) alone.', {
+    defaultText: 'none: plain HTTP',
+  }),
+  certFile: path('File of the certificate and its chain in PEM. Both files are watched.', {
+    defaultText: 'none: plain HTTP',
+  }),
 });
 
 /** The operators' listener: `operators`. */
@@ -65,19 +60,21 @@ const operatorsSchema = section({
   host: host('Address of the operators’ listener. Loopback, unless `operators.secretFile` is set.', '127.0.0.1'),
   port: port('Port of the operators’ listener. 0: any free port.', 9090),
   secretFile: path(
-    'File of secrets, watched for changes. With it, `/metrics`, `/admission`, `/keys`, `/models/reload` and the console’s feed require one of them as the bearer token, and keys and a store’s prices are managed over HTTP (docs/accounts.md#over-http); `/readyz` gives `reasons` only with one.',
+    'File of secrets, watched for changes. The listener then requires one of them as the bearer token, but for its health routes, and manages keys (docs/accounts.md#over-http); `/readyz` gives `reasons` only with one.',
     { defaultText: 'no key is required' },
   ),
 });
 
 /** The operators' console: `console`. */
 const consoleSchema = section({
-  viewers: integer(
-    'Browsers that may show the console (`/console` on the operators’ listener) at once; a further one gets 429. 0: no console.',
-    { default: 8, minimum: 0, maximum: 64, unit: 'viewers' },
-  ),
+  viewers: integer('Browsers that may show the console at once; a further one gets 429. 0: no console.', {
+    default: 8,
+    minimum: 0,
+    maximum: 64,
+    unit: 'viewers',
+  }),
   // Below a quarter of a second there is no visible difference; past ten seconds a proxy may close the idle feed.
-  intervalMs: integer('Time between two updates of the console. No update is made without viewers.', {
+  intervalMs: integer('Time between two updates of the console.', {
     default: 1000,
     minimum: 250,
     maximum: 10_000,
@@ -87,38 +84,38 @@ const consoleSchema = section({
 
 /** The section `pricing`. */
 const pricingSchema = section({
-  source: text(
-    'Where prices are kept. `file`: in `pricing.file`. `store`: in the store, for all its sidecars (docs/store.md#keys-and-prices).',
-    { enum: ['file', 'store'], default: 'file' },
-  ),
-  file: path('The price list (docs/accounts.md#prices). It must name every chat model. Read at the start.', {
-    defaultText: 'none: decisions at 0.042 USD per million tokens, chat free',
+  source: text('Where prices are kept: in `pricing.file`, or in the store (docs/store.md#keys-and-prices).', {
+    enum: ['file', 'store'],
+    default: 'file',
+  }),
+  file: path('The price list, read at the start (docs/accounts.md#prices).', {
+    defaultText: 'none: decisions at 0.042 USD per million tokens, all else free',
   }),
 });
 
 /** The section `credit`. */
 const creditSchema = section({
   source: text(
-    'Where prepaid credit is kept. `file`: in this sidecar, with the grants of `credit.file`. `store`: in the store, for all its sidecars (docs/store.md#prepaid-credit).',
+    'Where prepaid credit is kept: in this sidecar, with the grants of `credit.file`, or in the store (docs/store.md#prepaid-credit).',
     { enum: ['file', 'store'], default: 'file' },
   ),
-  file: path('The credit file: grants of each account (docs/accounts.md#prepaid-credit).', {
+  file: path('Grants of each account (docs/accounts.md#prepaid-credit).', {
     defaultText: 'none: no credit is checked',
   }),
   pollMs: milliseconds('How often the credit file is checked for changes.', { default: 2000, minimum: 100 }),
   reserve: text(
-    'What a chat reserves of its account’s credit. `whole`: the most that it can cost. `parts`: its prompt and 256 tokens of each reply, and more as the replies grow; where the balance does not cover more, the reply ends with `length`.',
+    'What a chat reserves: the most that it can cost, or a part that grows with its replies (docs/accounts.md#prepaid-credit).',
     { enum: ['whole', 'parts'], default: 'whole' },
   ),
   onLostBalances: text(
-    'What to do at a start if records are missing between `usage/balances.json` and the spool (docs/accounts.md#balances-over-restarts). `refuse`: fail the start. `begin`: add the remaining records to the sums in the file, if it is intact; if it is ahead of the spool, continue from the spool’s end.',
+    'What a start does if records are missing between `usage/balances.json` and the spool (docs/accounts.md#balances-over-restarts). `refuse`: it fails. `begin`: it adds the records that remain to the sums in the file, if that is intact.',
     { enum: ['refuse', 'begin'], default: 'refuse' },
   ),
 });
 
 /** The section `usage`: the spool of usage records (docs/usage.md). */
 const usageSchema = section({
-  segmentBytes: bytes('Size at which a segment of the spool is followed by a new one.', {
+  segmentBytes: bytes('Size of a segment of the spool.', {
     default: 16 * MIB,
     minimum: KIB,
   }),
@@ -128,10 +125,9 @@ const usageSchema = section({
   }),
   minFreeBytes: bytes('Less free disk space than this makes the spool unhealthy.', { default: 64 * MIB }),
   maxBacklogBytes: bytes('A larger spool than this is unhealthy.', { default: 4096 * MIB, minimum: 2 * KIB }),
-  closeWaitMs: milliseconds(
-    'How long a reply’s last bytes wait for its usage record to be durable; then they are sent anyway.',
-    { default: 10_000 },
-  ),
+  closeWaitMs: milliseconds('How long a reply’s last bytes wait for its usage record to be durable.', {
+    default: 10_000,
+  }),
 });
 
 /**
@@ -140,15 +136,15 @@ const usageSchema = section({
  */
 const fleetSchema = section({
   pickerMetrics: flag(
-    'Answer `/metrics` on the public listener, without a key, with the load of the whole process for an endpoint picker (docs/kubernetes.md#metrics-on-the-public-listener).',
+    'Answer `/metrics` on the public listener, without a key, with the load for an endpoint picker (docs/kubernetes.md#metrics-on-the-public-listener).',
     false,
   ),
   scrapeSecretFile: path(
-    'File of secrets, watched for changes. A request with one as the bearer token gets all metrics at `/metrics` on the public listener.',
-    { defaultText: 'none: the full metrics are only on the operators’ listener' },
+    'File of secrets, watched for changes: with one as the bearer token `/metrics` on the public listener has all metrics.',
+    { defaultText: 'none' },
   ),
   loadReport: text(
-    'The response header `endpoint-load-metrics` (ORCA) on the public listener. `asked`: if the request’s `endpoint-load-metrics-format` names a format; `text`, `json`: on every response, in that format unless the request names another.',
+    'The response header `endpoint-load-metrics` (docs/kubernetes.md#load-reports). `asked`: if the request names a format; `text`, `json`: on every response, in that format unless the request names another.',
     { enum: ['off', 'asked', 'text', 'json'], default: 'off' },
   ),
 });
@@ -157,10 +153,10 @@ const fleetSchema = section({
 const telemetrySchema = section({
   otlp: section({
     endpoint: text(
-      'Where traces and metrics are sent, by OTLP over HTTP (docs/operating.md#traces-and-metrics-by-otlp): `/v1/traces` and `/v1/metrics` are appended.',
+      'Where traces and metrics are sent, by OTLP over HTTP (docs/operating.md#traces-and-metrics-by-otlp), without `/v1/traces` and `/v1/metrics`.',
       { pattern: '^https?://', maxLength: 2048, defaultText: 'none' },
     ),
-    headersFile: path('A file with headers for the endpoint, one `name: value` per line, read again for each export.', {
+    headersFile: path('File with headers for the endpoint, one `name: value` per line, read again for each export.', {
       defaultText: 'none: no header is added',
     }),
     serviceName: text('`service.name` of all that is sent.', {
@@ -170,23 +166,25 @@ const telemetrySchema = section({
     }),
     traces: flag('Send a trace of each sampled request.', true),
     metrics: flag('Send what `/metrics` shows.', true),
-    samplePercent: integer(
-      'Share of the requests without a `traceparent` that are traced. A request with one follows its caller’s sampling decision.',
-      { default: 100, minimum: 0, maximum: 100, unit: '%' },
-    ),
+    samplePercent: integer('Share of the requests without a `traceparent` that are traced.', {
+      default: 100,
+      minimum: 0,
+      maximum: 100,
+      unit: '%',
+    }),
     metricsIntervalMs: milliseconds('The time from one export of the metrics to the next.', {
       default: 60_000,
       minimum: 100,
     }),
     // A batch of an export has 32.
-    maxQueued: integer('Requests whose traces may wait; further ones are dropped and counted.', {
+    maxQueued: integer('Requests whose traces may wait; further ones are dropped.', {
       default: 2048,
       minimum: 32,
       maximum: 1_000_000,
       unit: 'requests',
     }),
     // Node's own limit for a response head is five minutes.
-    timeoutMs: integer('How long one export may take, retries included. Then its content is dropped.', {
+    timeoutMs: integer('How long one export may take, retries included; then it is dropped.', {
       default: 10_000,
       minimum: 1,
       maximum: 300_000,
@@ -216,12 +214,12 @@ export const configSchema = section({
   }),
   dataDir: path('Folder of keys and other state.', { default: '.ra' }),
   contract: text(
-    '`strict`: the closed contract of docs/contract.md. `compatible`: also what OpenAI’s clients and agent frameworks send, and the Responses and the Messages API (docs/compatible.md).',
+    '`compatible`: also what clients and agent frameworks send, and the Responses and the Messages API (docs/compatible.md).',
     { enum: ['strict', 'compatible'], default: 'strict' },
   ),
   messages: section({
     billingLine: text(
-      'The first block of Claude Code’s system text, which begins with `x-anthropic-billing-header:` and differs between requests: left out of the prompt, so that prefixes can be reused, or kept in it.',
+      'The first block of Claude Code’s system text, `x-anthropic-billing-header:`, which differs between requests: left out of the prompt, so that prefixes can be reused, or kept.',
       { enum: ['drop', 'keep'], default: 'drop' },
     ),
   }),
@@ -233,8 +231,7 @@ export const configSchema = section({
   store: storeSchema,
   models: {
     type: 'array',
-    description:
-      'The models to serve, each by its own engine process. It must be set where `environment` is not `development`.',
+    description: 'The models to serve. It must be set where `environment` is not `development`.',
     minItems: 1,
     maxItems: 16,
     items: modelSchema,
@@ -245,7 +242,7 @@ export const configSchema = section({
   },
   queue: section({
     maxWaitMs: milliseconds(
-      'The longest time that a request waits for a seat, its checks included; while a seat is free, they may take 5 s in any case. A request that is predicted to wait longer is refused at once.',
+      'The longest time that a request waits for a seat. One that is predicted to wait longer is refused at once (docs/admission.md#what-a-429-means).',
       { default: 10_000 },
     ),
     waitingPerSeat: integer('Requests that may wait, for each seat of the model.', {
@@ -256,28 +253,28 @@ export const configSchema = section({
     }),
     waitingBytes: bytes('Total body bytes of all requests that wait for one model.', { default: 64 * MIB }),
     waitForLoad: flag(
-      'Requests wait also while their model is loaded or its engine is restarted, if that is estimated to take no longer than `queue.maxWaitMs`. `false`: they get 503 `cold` at once, for a balancer that has other sidecars.',
+      'Requests also wait while their model loads, if that is estimated to take no longer than `queue.maxWaitMs`. `false`: they get 503 `cold` at once, for a balancer that has other sidecars.',
       true,
     ),
   }),
   sessions: section({
     keepMaxMs: milliseconds(
-      'The longest time for which a seat stays with its session after a turn (docs/admission.md#agents-sessions). 0: no session is recognised.',
+      'How long a seat may stay with its session after a turn (docs/admission.md#agents-sessions). 0: no session is recognised.',
       { default: 60_000, maximum: 600_000 },
     ),
   }),
   batch: section({
     store: text(
-      'Where `/v1/files` and `/v1/batches` keep files and answers ([batches.md](batches.md)). `off`: neither is served. `memory`: in `/dev/shm`, lost with this process. `disk`: in `batches/` of `dataDir`, encrypted with a key of `batch.keyFile`.',
+      'Where `/v1/files` and `/v1/batches` keep files and answers ([batches.md](batches.md)). `off`: neither is served.',
       { enum: ['off', 'memory', 'disk'], default: 'off' },
     ),
     keyFile: path(
-      'File of secrets for stored files, best on another disk than `dataDir`: the first one seals, the others still open what they sealed. Read at the start.',
+      'File of secrets, read at the start: the first one seals stored files, the others still open what they sealed.',
       { defaultText: 'none; `batch.store` `disk` needs it' },
     ),
-    maxBytes: bytes('Bytes of all stored files; a file that would exceed them is refused.', { default: 8192 * MIB }),
+    maxBytes: bytes('Bytes of all stored files.', { default: 8192 * MIB }),
     headroomPercent: integer(
-      'The part of a model’s seats, rounded down, that stays idle while others are lent to requests of class `batch` (docs/admission.md#lent-seats). 100: no seat is lent.',
+      'The part of a model’s seats, rounded down, that stays idle while others are lent (docs/admission.md#lent-seats). 100: no seat is lent.',
       { default: 50, minimum: 0, maximum: 100, unit: '%' },
     ),
   }),
@@ -288,10 +285,10 @@ export const configSchema = section({
       default: 64 * MIB,
     }),
     // Measured once: bench/results/inline-size.md.
-    inlineBytes: bytes(
-      'Up to this length a body is parsed on the sidecar’s event loop, a longer one in a prompt host.',
-      { default: 16 * KIB, maximum: 64 * KIB },
-    ),
+    inlineBytes: bytes('Up to this length a body is parsed on the sidecar’s event loop.', {
+      default: 16 * KIB,
+      maximum: 64 * KIB,
+    }),
   }),
   stream: section({
     keepAliveMs: milliseconds('After this long without a frame a stream sends a comment.', {
@@ -301,35 +298,34 @@ export const configSchema = section({
     trailer: {
       type: 'string',
       description:
-        'Which streams end with the trailer `Server-Timing: ra-ttft`. `asked`: those of requests with `TE: trailers`. `always`: all; Varnish and others cut a stream that has one.',
+        'Which streams end with a trailer (docs/contract.md#server-timing): those of requests with `TE: trailers`, or all; Varnish and others cut a stream that has one.',
       enum: ['asked', 'always'],
       default: 'asked',
     },
     // About 2,000 tokens until a stream switches to `tryEnd`, about 4,000 until the bound; below 64 KiB every stream
     // would switch.
     maxBufferedBytes: bytes(
-      'Bytes of one stream that may wait for a slow reader, besides the system’s socket buffers; past that the connection is closed and the request cancelled (docs/http.md#slow-and-stalled-readers).',
+      'Bytes of one stream that may wait for a slow reader; past that its connection is closed (docs/http.md#slow-and-stalled-readers).',
       { default: MIB, minimum: 64 * KIB },
     ),
     totalBufferedBytes: bytes(
-      'The same for all streams together, and for whole replies of which a part has to wait: past that the connection with the most unread bytes is closed.',
+      'The same for all streams and whole replies: past that the connection with the most unread bytes is closed.',
       { default: 64 * MIB, minimum: 64 * KIB },
     ),
   }),
   request: section({
-    timeoutMs: milliseconds(
-      'How long a request may take, waiting and running, from the last byte of its body; then it ends with `timeout`. 0: no limit.',
-      { default: 0 },
-    ),
+    timeoutMs: milliseconds('How long a request may wait and run; then it ends with `timeout`. 0: no limit.', {
+      default: 0,
+    }),
   }),
   decisions: section({
     isolate: flag(
-      'Evaluate each question of a decision alone, so that its answer depends only on the question and the input, bit for bit. `false`: together, on as many seats as are free, for GPUs; it changes the last digits.',
+      'Evaluate each question of a decision alone. `false`: together, on as many seats as are free, for GPUs (docs/decisions.md#what-an-answer-depends-on).',
       true,
     ),
   }),
   idempotency: section({
-    maxKeys: integer('Completed `Idempotency-Key`s that are remembered; past that the oldest is removed.', {
+    maxKeys: integer('Completed `Idempotency-Key`s that are remembered.', {
       default: 100_000,
       minimum: 0,
       maximum: 10_000_000,
@@ -344,13 +340,10 @@ export const configSchema = section({
   fleet: fleetSchema,
   drain: section({
     noticeMs: milliseconds(
-      'After SIGTERM `/readyz` answers 503, but requests are still accepted for this long, so that proxies stop sending before any is refused: three of their check intervals.',
+      'How long requests are still accepted after SIGTERM, while `/readyz` answers 503: three of the proxy’s check intervals.',
       { default: 0 },
     ),
-    timeoutMs: milliseconds(
-      'How long requests that still run may continue once new ones are refused, after `drain.noticeMs`.',
-      { default: 30_000 },
-    ),
+    timeoutMs: milliseconds('How long running requests may continue after `drain.noticeMs`.', { default: 30_000 }),
   }),
   engine: section({
     startTimeoutMs: milliseconds('An engine that is not ready after this long is killed and restarted.', {
@@ -358,7 +351,7 @@ export const configSchema = section({
       minimum: 1000,
     }),
     hangMs: milliseconds(
-      'An engine without a heartbeat, or with pending work and no step, for this long is killed and restarted.',
+      'The same without a heartbeat, or with pending work and no step.',
       // Twice the time between two heartbeats.
       { default: 30_000, minimum: 1000 },
     ),
@@ -368,7 +361,7 @@ export const configSchema = section({
     }),
     backoffMaxMs: milliseconds('The longest wait before a restart.', { default: 30_000, minimum: 1 }),
     reloadWaitMs: milliseconds(
-      'How long a reload of weights waits at each replica for jobs of the process that the reload before replaced, and, where memory does not allow two processes, as long again for those of the present one. Past either it fails.',
+      'How long a reload of weights waits at each replica for jobs of the process that the last one replaced, and, where memory does not allow two processes, as long again for those of the present one.',
       { default: 600_000 },
     ),
     checkMemory: flag(
@@ -377,22 +370,26 @@ export const configSchema = section({
     ),
   }),
   prompts: section({
-    workers: integer(
-      'Threads that parse, render and tokenize bodies longer than `bodies.inlineBytes`; shorter ones have a separate process.',
-      { default: 1, minimum: 1, maximum: 64, unit: 'threads' },
-    ),
+    workers: integer('Threads that parse, render and tokenize bodies longer than `bodies.inlineBytes`.', {
+      default: 1,
+      minimum: 1,
+      maximum: 64,
+      unit: 'threads',
+    }),
     silenceMs: milliseconds(
       'A prompt host that does not answer for one prompt for this long, and 1 ms more for each 32 KiB of its body, is killed and restarted.',
       { default: 2000, minimum: 50 },
     ),
-    maxQueued: integer(
-      'Prompts that may wait for a thread, counted separately for short and long ones. At the limit the newest prompt of the account with the most waiting is refused.',
-      { default: 1024, minimum: 1, maximum: 1_000_000, unit: 'prompts' },
-    ),
+    maxQueued: integer('Prompts that may wait for a thread, counted separately for short and long ones.', {
+      default: 1024,
+      minimum: 1,
+      maximum: 1_000_000,
+      unit: 'prompts',
+    }),
   }),
   cors: section({
     origins: list(
-      'Origins whose web pages may send requests, for example `https://app.example`; `*`: any.',
+      'Origins whose web pages may send requests (docs/http.md#web-pages); `*`: any.',
       text('', { pattern: '^(\\*|https?://[^/\\s]+)$', maxLength: 300 }),
       256,
     ),
@@ -403,7 +400,7 @@ export const configSchema = section({
       true,
     ),
     validateAnswers: flag(
-      'Validate every answer and every stream frame against its schema, and log violations. It costs time: leave it off in production.',
+      'Validate every answer and stream frame against its schema, and log violations; it costs time.',
       false,
     ),
   }),

@@ -3,21 +3,20 @@ import { integer, milliseconds, path, section, text, type ValueOf } from './sett
 
 export const storeSchema = section({
   url: text(
-    'PostgreSQL database that sidecars share ([store.md](store.md)), as `postgresql://USER@HOST:PORT/DATABASE`; a Unix socket’s folder is a HOST with `%2F` for `/`. `?sslmode=verify-full` requires TLS.',
+    'PostgreSQL database that sidecars share ([store.md](store.md)): `postgresql://USER@HOST:PORT/DATABASE`; a Unix socket’s folder is a HOST with `%2F` for `/`. `?sslmode=verify-full` requires TLS.',
     {
       defaultText: 'none: each sidecar counts for itself',
       pattern: '^postgres(ql)?://[^\\s#]+$',
       maxLength: 2048,
     },
   ),
-  passwordFile: path('File with the password of the user in `store.url`; read again for each connection.', {
+  passwordFile: path('File with the user’s password, read again for each connection.', {
     defaultText: 'none: no password is sent',
   }),
-  caFile: path(
-    'File with the certificate authorities that may sign the database’s certificate, PEM. With it TLS is required.',
-    { defaultText: 'none: with `sslmode=verify-full` Node’s own' },
-  ),
-  connections: integer('Connections of one sidecar to the database; one or two more say that it is alive.', {
+  caFile: path('File with the authorities that may sign the database’s certificate, PEM. TLS is then required.', {
+    defaultText: 'none: with `sslmode=verify-full` Node’s own',
+  }),
+  connections: integer('Connections of one sidecar to the database, besides one or two of its lease.', {
     default: 8,
     minimum: 1,
     maximum: 1000,
@@ -34,16 +33,15 @@ export const storeSchema = section({
     minimum: 3000,
     maximum: 600_000,
   }),
-  pollMs: milliseconds(
-    'How often the store is asked for changed keys and prices, of which it also notifies. With `keys.source` or `pricing.source` `store`.',
-    { default: 1000, minimum: 100 },
-  ),
-  staleMs: milliseconds(
-    'How long keys of the store are accepted that it has not confirmed; then 503 `gateway_unavailable`. 0: for ever. With `keys.source` `store`.',
-    { default: 3_600_000 },
-  ),
+  pollMs: milliseconds('How often the store is asked for changed keys and prices, of which it also notifies.', {
+    default: 1000,
+    minimum: 100,
+  }),
+  staleMs: milliseconds('How long keys of the store are accepted that it has not confirmed. 0: for ever.', {
+    default: 3_600_000,
+  }),
   whenDown: text(
-    'Limits of keys while the store does not answer. `refuse`: 503 `control_plane_overloaded`. `share`: each sidecar applies the limits divided by the number of sidecars that the store last knew.',
+    'Limits of keys while the store does not answer (docs/store.md#while-the-store-does-not-answer). `share`: each sidecar applies its share of them.',
     { enum: ['refuse', 'share'], default: 'refuse' },
   ),
 });

@@ -1,4 +1,4 @@
-import { settings, type SettingSchema } from '../../sidecar/config/setting.js';
+import { DAY_MS, settings, type SettingSchema } from '../../sidecar/config/setting.js';
 import { configSchema } from '../../sidecar/config/schema.js';
 
 /** The text of docs/config.md. */
@@ -8,49 +8,32 @@ export function configDocs(): string {
 
 # Configuration
 
-\`RA_CONFIG\` names one JSON file, a regular one; comments and trailing commas are allowed in it. Without it the defaults hold. Every
-setting of the first list can also be given as an environment variable, which wins over the file: \`RA_\`, then the path in capitals
-with an underscore between its words, so \`RA_QUEUE_MAX_WAIT_MS=5000\` sets \`queue.maxWaitMs\`. Lists are given as JSON.
+\`RA_CONFIG\` names one JSON file; comments and trailing commas are allowed in it. Every setting of the first list can also be given
+as an environment variable, which wins over the file: \`RA_QUEUE_MAX_WAIT_MS=5000\` sets \`queue.maxWaitMs\`. Lists are given as JSON.
 
-The whole is checked at the start. An unknown key, a key twice in one object, an unknown \`RA_\` variable or a bad value
-stops it with one line:
+An unknown key, a key twice in one object, an unknown \`RA_\` variable or a bad value stops the start with one line:
 
     config: queue.maxWaitMs must be at least 0 (file /etc/ra.json)
 
-\`ra-sidecar check-config\` prints all of them, or the whole configuration as it is in force.
+\`ra-sidecar check-config\` prints all of them, with each rule between settings that is broken, or the whole configuration as it is in
+force.
 
-Each setting is followed by its default, its unit and what is allowed. A setting without bounds takes any text, or \`true\` and \`false\` if its default is one of them.
-Paths are relative to the working directory. A file of secrets has up to 8, one a line, each of 32 to 256 visible ASCII characters; lines that begin
-with \`#\` are comments.
+Each setting is followed by its default, its unit and what is allowed. One without bounds takes any text, \`true\` or \`false\`, any
+number of bytes (some settings 1 TiB at most), or a time of up to 86,400,000 ms (24 h). Paths are relative to the working directory. A file of secrets has up to 8, one a line,
+each of 32 to 256 visible ASCII characters; lines that begin with \`#\` are comments.
 
 ## Settings
 
 ${sections(settings(configSchema))
-  .map(([name, all]) => `### ${name}\n\n${all.map(({ path, schema }) => item(path, schema)).join('\n')}\n`)
+  .map(([name, all]) => `### ${name}\n\n${items(all)}\n`)
   .join('\n')}
 ## Each of \`models\`
 
-${settings(models)
-  .map(({ path, schema }) => item(path, schema, models.required?.includes(path)))
-  .join('\n')}
+${items(settings(models), models.required)}
 
 The default list:
 
-    ${JSON.stringify(configSchema.properties.models.default, null, 2).replace(/\n/g, '\n    ')}
-
-## One setting against another
-
-- Where \`engine.kind\` is \`llama.cpp\`, no other setting of \`engine\` is set. Elsewhere either \`engine.url\`, which holds no name and no
-  password and names no server twice, or \`engine.socket\` is set, \`vision\` is not, and \`replicas\` is 1. With \`engine.secretFile\` each
-  \`engine.url\` is \`https\` or names a loopback address. \`sglang\` needs \`prefixCache.scope\` \`all\`; a decision model needs
-  \`decisions.isolate\` to be false.
-- \`bodies.totalBytes\` is at least \`bodies.chatBytes\` and \`bodies.shortBytes\` together; \`stream.totalBufferedBytes\` at least
-  \`stream.maxBufferedBytes\`; \`usage.maxBacklogBytes\` twice \`usage.segmentBytes\`;
-  each \`backoffMaxMs\` its \`backoffMinMs\`.
-- Addresses of other services (\`delivery.url\`, \`telemetry.otlp.endpoint\`) hold no name and no password.
-- Under \`delivery.nats\`, \`secretFile\` is set unless \`auth\` is \`none\`, and only then; \`caFile\`, \`certFile\` and \`keyFile\` need
-  \`tls\`, the last two each other.
-- The start names every other rule that a configuration breaks.
+${configSchema.properties.models.default.map((each) => `    ${JSON.stringify(each)}`).join('\n')}
 `;
 }
 
@@ -64,10 +47,23 @@ function sections<T extends { readonly path: string }>(all: readonly T[]): [stri
   return [...found];
 }
 
-function item(path: string, schema: SettingSchema, required = false): string {
+/** One line for all settings with one default, unit, bounds and description. */
+function items(
+  all: readonly { readonly path: string; readonly schema: SettingSchema }[],
+  required: readonly string[] = [],
+): string {
+  const paths = new Map<string, string[]>();
+  for (const { path, schema } of all) {
+    const text = factsOf(schema, required.includes(path));
+    paths.set(text, [...(paths.get(text) ?? []), `\`${path}\``]);
+  }
+  return [...paths].map(([text, of]) => `- ${of.join(', ')} ${text}`).join('\n');
+}
+
+function factsOf(schema: SettingSchema, required: boolean): string {
   const unit = schema.unit === undefined ? '' : ` ${schema.unit}`;
   const facts = [`${required ? 'required' : standard(schema)}${unit}`, allowed(schema)].filter((fact) => fact !== '');
-  return `- \`${path}\` (${facts.join('; ')}): ${schema.description ?? ''}`;
+  return `(${facts.join('; ')}): ${schema.description ?? ''}`;
 }
 
 function standard(schema: SettingSchema): string {
@@ -89,7 +85,11 @@ function code(value: unknown): string {
   return `\`${typeof value === 'string' ? value : JSON.stringify(value)}\``;
 }
 
-/** An integer's bounds: `>= 0` or `from 0 to 10`; the largest safe integer is not shown as a bound. */
-function bounds({ minimum = 0, maximum = Number.MAX_SAFE_INTEGER }: SettingSchema): string {
-  return maximum === Number.MAX_SAFE_INTEGER ? `>= ${minimum}` : `from ${minimum} to ${maximum}`;
+/** The bound of most settings of a unit, which the page's head has. */
+const USUAL: Readonly<Record<string, number>> = { ms: DAY_MS, bytes: 2 ** 40 };
+
+/** An integer's bounds: `>= 1` or `from 0 to 10`; the largest safe integer is not shown as a bound, nor are the usual ones. */
+function bounds({ minimum = 0, maximum = Number.MAX_SAFE_INTEGER, unit }: SettingSchema): string {
+  if (maximum !== Number.MAX_SAFE_INTEGER && maximum !== USUAL[unit ?? '']) return `from ${minimum} to ${maximum}`;
+  return minimum === 0 ? '' : `>= ${minimum}`;
 }
