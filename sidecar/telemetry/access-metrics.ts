@@ -25,7 +25,7 @@ export type CreditMetrics = ReturnType<typeof creditMetrics>;
 export function keysMetrics(section: Section) {
   const failures = section.counter('ra_sidecar_keys_reload_failures_total', 'reloads', {
     help: 'Reloads of the keys file that failed.',
-    advice: 'As `ra_sidecar_keys_file_valid`: a revoked key may still work.',
+    advice: 'A revoked key may still work.',
   });
   const valid = section.gauge('ra_sidecar_keys_file_valid', '0 or 1', {
     help: '0: the keys file is invalid or was removed.',
@@ -46,26 +46,25 @@ export function keysMetrics(section: Section) {
 export function authorizerMetrics(section: Section) {
   const lookups = section.counter('ra_sidecar_authorizer_lookups_total', 'requests', {
     labels: { result: LOOKUPS },
-    help: 'How callers were resolved: from the cache, by joining a lookup in flight, by a lookup, or refused without one.',
-    advice:
-      'A low share of `cached`: raise `authorizer.cache.ttlMs` or `entries`. `left_alone`: as `ra_sidecar_authorizer_stale_total`.',
+    help: 'How callers were resolved.',
+    advice: 'A low share of `cached`: raise `authorizer.cache.ttlMs` or `entries`.',
   });
   const stale = section.counter('ra_sidecar_authorizer_stale_total', 'requests', {
-    help: 'Callers accepted from an expired cache entry, because the authorizer failed or could not be asked.',
+    help: 'Callers accepted from an expired cache entry.',
     advice:
-      'The authorizer is failing, or `authorizer.concurrency` lookups are in flight; after `authorizer.cache.staleMs` its callers are refused.',
+      'The authorizer fails, or `authorizer.concurrency` lookups are in flight; after `authorizer.cache.staleMs` its callers are refused.',
   });
   const asks = section.histogram('ra_sidecar_authorizer_request_duration_seconds', 'seconds', {
     labels: { outcome: OUTCOMES },
-    help: 'Time of a lookup at the authorizer, from the request to the complete answer.',
+    help: 'Time of a lookup at the authorizer.',
     advice:
-      '`failed`, `invalid`: the log line `authorizer is left alone` has the reason. `overloaded`: it sent 429 or 503.',
+      '`failed`, `invalid`: the log’s `authorizer is left alone` has the reason. `overloaded`: it sent 429 or 503.',
     buckets: ASK_SECONDS,
   });
   section.gauge('ra_sidecar_authorizer_breaker_state', '0 or 1', {
     labels: ['state'],
-    help: 'State of the authorizer’s circuit breaker: 1 for the current state, 0 for the others; absent without an authorizer.',
-    advice: '`open`: keys that are not in the cache are refused with 503 until the authorizer answers again.',
+    help: '1 for the current state of the authorizer’s circuit breaker.',
+    advice: '`open`: keys that are not cached get 503 until the authorizer answers again.',
     collect() {
       const now = authorizer.breakerState();
       return now && stateSamples(BREAKER_STATES, now);
@@ -95,14 +94,13 @@ const STORE_SECONDS = [0.0005, 0.001, 0.002, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25
 export function storeMetrics(section: Section) {
   const calls = section.histogram('ra_sidecar_store_call_duration_seconds', 'seconds', {
     labels: ['function', 'outcome'],
-    help: 'Time of a call of the store, from the wait for a connection to the answer. `take` counts requests, `take_tokens` reserves tokens of quotas, `claim` an Idempotency-Key, `release`, `settle_tokens` and `finish` what has ended, `draw` draws credit, `post` posts charges, `beat` says that the sidecar is alive.',
-    advice:
-      '`failed`: the log’s `store is left alone` or `store does not answer` has the reason. `take` and `claim` above some milliseconds: docs/incidents.md.',
+    help: 'Time of a call of the store, with the wait for a connection. `take` counts requests, `take_tokens` reserves tokens of quotas, `claim` an Idempotency-Key; `release`, `settle_tokens` and `finish` settle these; `draw` draws credit, `post` posts charges, `beat` renews the lease.',
+    advice: '`failed`, or `take` and `claim` above some milliseconds: docs/incidents.md.',
     buckets: STORE_SECONDS,
   });
   section.gauge('ra_sidecar_store_state', '0 or 1', {
     labels: ['state'],
-    help: 'Place of this sidecar in its fleet: 1 for the current state, 0 for the others; absent without a store.',
+    help: '1 for the current state of this sidecar in its fleet.',
     advice:
       '`apart`: the store has not answered since the start. `fenced`: another process has this one’s place (docs/store.md#replicas).',
     collect() {
@@ -111,15 +109,14 @@ export function storeMetrics(section: Section) {
     },
   });
   section.gauge('ra_sidecar_store_replicas', 'replicas', {
-    help: 'Sidecars that the store counts, as of its last answer; absent without a store, and before its first answer.',
+    help: 'Sidecars that the store counts, as of its last answer.',
     advice: 'Not what is deployed: a sidecar does not reach the store, or has another `store.url`.',
     collect: () => store.fleet()?.replicas,
   });
   section.gauge('ra_sidecar_store_held', 'requests', {
     labels: ['what'],
-    help: 'Requests of this sidecar for which the store holds a place (`places`), tokens of a quota (`tokens`) or an Idempotency-Key (`keys`), or may hold them; absent without a store.',
-    advice:
-      'At most the running requests, and for some milliseconds those that have just ended; more: the store does not answer.',
+    help: 'Requests of this sidecar for which the store holds a place, tokens of a quota or an Idempotency-Key.',
+    advice: 'More than run or have just ended: the store does not answer.',
     collect() {
       const now = store.fleet();
       if (now === undefined) return undefined;
@@ -154,28 +151,25 @@ export type StoreMetrics = ReturnType<typeof storeMetrics>;
 export function creditMetrics(section: Section) {
   const refusals = section.counter('ra_sidecar_credit_refusals_total', 'requests', {
     labels: { reason: CREDIT_REASONS },
-    help: 'Requests refused by this sidecar’s own balances: for lack of credit, or because the balance was not known.',
-    advice:
-      '`unavailable`: balances are still being summed up. An authorizer’s 402s are only in `http_server_request_duration_seconds`.',
+    help: 'Requests refused by this sidecar’s own balances, not by an authorizer’s 402.',
+    advice: '`unavailable`: balances are still being summed up.',
   });
   const recalls = section.counter('ra_sidecar_credit_recalls_total', 'recalls', {
-    help: 'Waits of this sidecar for the others of its fleet to return credit that they do not use; 0 unless credit is in the store.',
-    advice: 'At most one in 250 ms for each account over the fleet. Many: accounts are nearly used up.',
+    help: 'Waits of this sidecar for others to return credit that they do not use.',
+    advice: 'Many: accounts are nearly used up.',
   });
   const uncovered = section.counter('ra_sidecar_credit_uncovered_total', 'posts', {
-    help: 'Posts of charges that exceeded what the store held for them; 0 unless credit is in the store.',
-    advice:
-      'Above 0: a failover or a restored backup of the store has lost draws, and balances may be below 0. `ra-sidecar credit balance` shows by how much each account was overdrawn.',
+    help: 'Posts of charges that exceeded what the store held for them.',
+    advice: 'Above 0: docs/incidents.md#credit-in-the-store.',
   });
   section.gauge('ra_sidecar_credit_escrow_accounts', 'accounts', {
-    help: 'Accounts of which this sidecar holds credit that was drawn from the store; absent unless credit is in the store.',
-    advice: 'Above 0 on a sidecar without requests for some seconds: the store does not answer.',
+    help: 'Accounts of which this sidecar holds credit.',
+    advice: 'Above 0 for seconds without requests: the store does not answer.',
     collect: () => credit.fleet()?.accounts,
   });
   section.gauge('ra_sidecar_credit_posting_lag_seconds', 'seconds', {
-    help: 'For how long charges have waited to be posted to the store; absent unless credit is in the store.',
-    advice:
-      'Above some seconds: the store does not answer. What waits stays held, so no account overspends; the spool keeps it.',
+    help: 'For how long charges have waited to be posted to the store.',
+    advice: 'Above some seconds: the store does not answer. What waits stays held, so no account overspends.',
     collect() {
       const fleet = credit.fleet();
       return fleet && fleet.lagMs / 1000;
@@ -183,7 +177,7 @@ export function creditMetrics(section: Section) {
   });
   section.gauge('ra_sidecar_credit_reservations', 'requests', {
     help: 'Requests with reserved credit.',
-    advice: 'At most the number of waiting and running requests; more is a fault: report it.',
+    advice: 'More than wait and run: report it.',
     collect: () => credit.reservations(),
   });
   const credit = {

@@ -46,18 +46,18 @@ export function endpointMetrics(
     collect: () => now().running,
   });
   section.gauge('ra_sidecar_endpoint_kv_usage_ratio', 'ratio', {
-    help: 'Tokens of running requests over all that the KV memory of the ready engines can hold, 0 to 1.',
+    help: 'Tokens of running requests over what the KV memory of the ready engines can hold.',
     advice: 'Near 1: conversations are as long as their seats allow.',
     collect: () => now().kvUsage,
   });
   section.gauge('ra_sidecar_endpoint_seat_usage_ratio', 'ratio', {
-    help: 'Seats held over all seats, 0 to 1 (KVCacheUtilization).',
+    help: 'Seats held over all seats (KVCacheUtilization).',
     advice: 'At 1 the next request waits: docs/kubernetes.md.',
     collect: () => now().seatUsage,
   });
   section.gauge('ra_sidecar_endpoint_cache_info', '1', {
     labels: ['block_size', 'num_gpu_blocks'],
-    help: 'Always 1; its labels describe prefix reuse (CacheInfo).',
+    help: 'Its labels describe prefix reuse (CacheInfo).',
     advice: 'It is the configuration.',
     collect() {
       const [model] = models.values();

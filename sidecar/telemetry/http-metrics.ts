@@ -45,43 +45,39 @@ export function httpMetrics(section: Section) {
   const durations = section.histogram('http_server_request_duration_seconds', 'seconds', {
     convention: { name: 'http.server.request.duration', unit: 's' },
     labels: ['http_request_method', 'url_scheme', 'http_route', 'http_response_status_code', 'error_type'],
-    help: 'Time from the head of an HTTP request to the last byte of its response, on both listeners.',
-    advice:
-      'If it is higher than `gen_ai_server_request_duration_seconds`, time is spent on slow readers. docs/incidents.md has each `error_type`.',
+    help: 'Time from the head of a request to the last byte of its response, on both listeners.',
+    advice: 'Above `gen_ai_server_request_duration_seconds`: slow readers. docs/incidents.md has each `error_type`.',
     buckets: HTTP_SECONDS,
   });
   const active = section.gauge('http_server_active_requests', 'requests', {
     convention: { name: 'http.server.active_requests', unit: '{request}' },
     labels: ['http_request_method', 'url_scheme'],
     help: 'HTTP requests whose response is not complete.',
-    advice: 'If it is more than seats and queue together, callers send bodies or read replies slowly.',
+    advice: 'More than seats and queue together: callers send or read slowly.',
   });
   const streams = section.gauge('ra_sidecar_streams_running', 'streams', {
     help: 'Open event streams.',
     advice: 'No action; a drain waits for these.',
   });
   section.gauge('ra_sidecar_stream_buffered_bytes', 'bytes', {
-    help: 'Upper bound of the bytes that wait for slow readers of streams and whole replies.',
-    advice:
-      'At `stream.totalBufferedBytes` the connection with the most unread bytes is closed: look for a slow network or proxy.',
+    help: 'Bytes that wait for slow readers, at most.',
+    advice: 'Near `stream.totalBufferedBytes`: look for a slow network or proxy.',
     collect: () => http.bufferedBytes(),
   });
   const cuts = section.counter('ra_sidecar_readers_cut_total', 'readers', {
     labels: { reason: ['stream', 'total'] },
-    help: 'Connections closed because too many bytes waited for their readers.',
-    advice:
-      '`stream`: that caller reads too slowly. `total`: the sum over all callers; raise `stream.totalBufferedBytes`.',
+    help: 'Connections closed because too many bytes waited.',
+    advice: '`stream`: that caller reads too slowly. `total`: raise `stream.totalBufferedBytes`.',
   });
   section.gauge('ra_sidecar_connections', 'connections', {
     labels: { listener: LISTENERS },
     help: 'Open connections, idle ones included.',
-    advice:
-      'Near `listen.maxConnections` on the `public` listener: see operating.md, “Open files”. `operators`: scrapers, probes and consoles.',
+    advice: 'Near `listen.maxConnections`: docs/operating.md#open-files.',
     collect: () => Array.from(http.connections, ([listener, open]) => [{ listener }, open()]),
   });
   const refused = section.counter('ra_sidecar_connections_refused_total', 'connections', {
     labels: { listener: LISTENERS },
-    help: 'Connections closed at once because the limit was reached.',
+    help: 'Connections closed at once at that limit.',
     advice: 'Raise the limit of open files.',
   });
   const http = {

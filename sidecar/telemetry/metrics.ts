@@ -106,8 +106,8 @@ export class Metrics {
 function programMetrics(section: Section): void {
   const build = section.gauge('ra_sidecar_build_info', '1', {
     labels: ['version'],
-    help: 'Always 1; its label is the version of the sidecar.',
-    advice: 'Several versions for long: an upgrade has not reached all hosts.',
+    help: 'Its label is the version of the sidecar.',
+    advice: 'Several for long: an upgrade has not reached all hosts.',
   });
   build.set({ version: VERSION }, 1);
 }
@@ -117,13 +117,12 @@ function otlpMetrics(section: Section) {
   const exports = section.counter('ra_sidecar_otlp_exports_total', 'exports', {
     labels: { signal: ['traces', 'metrics'], outcome: ['ok', 'failed'] },
     help: 'Exports to the OTLP endpoint, by outcome.',
-    advice: '`failed`: the log line `otlp export fails` has the reason. Requests are not affected.',
+    advice: '`failed`: the log’s `otlp export fails` has the reason.',
   });
   const dropped = section.counter('ra_sidecar_otlp_traces_dropped_total', 'traces', {
     labels: { reason: ['queue_full', 'export_failed'] },
     help: 'Traces that were not delivered.',
-    advice:
-      '`queue_full`: the endpoint is slower than the request rate; lower `telemetry.otlp.samplePercent`. `export_failed`: see `ra_sidecar_otlp_exports_total`.',
+    advice: '`queue_full`: lower `telemetry.otlp.samplePercent`. `export_failed`: see `ra_sidecar_otlp_exports_total`.',
   });
   return {
     exported: (signal: 'traces' | 'metrics', ok: boolean): void =>

@@ -44,32 +44,32 @@ export function processMetrics(
   );
   section.gauge('ra_sidecar_engine_state', '0 or 1', {
     labels: ['model', 'state'],
-    help: 'State of the engine (of several replicas the best one): 1 for the current state, 0 for the others.',
-    advice: '`lost`: its model cannot be served; the log and `/readyz` on the operators’ listener have the reason.',
+    help: '1 for the current state of the engine, of several replicas the best one.',
+    advice: '`lost`: its model cannot be served; the log and the operators’ `/readyz` have the reason.',
     collect: () => engines().flatMap(({ model, state }) => stateSamples(ENGINE_STATES, state, { model })),
   });
   section.gauge('ra_sidecar_replica_state', '0 or 1', {
     labels: ['model', 'replica', 'state'],
-    help: 'State of each engine process of a model: 1 for the current state, 0 for the others.',
-    advice: '`lost`, or `cold` for long: `/readyz` on the operators’ listener has the reason.',
+    help: '1 for the current state of each engine process.',
+    advice: '`lost`, or `cold` for long: the operators’ `/readyz` has the reason.',
     collect: () => replicas().flatMap(({ labels, state }) => stateSamples(ENGINE_STATES, state, labels)),
   });
   section.gauge('ra_sidecar_replica_seats', 'seats', {
     labels: ['model', 'replica'],
-    help: 'Seats that each engine process of a model offers; 0 while it is not ready.',
-    advice: 'Their sum is what `ra_sidecar_seats` has while one of them is ready.',
+    help: 'Seats of each engine process; 0 while it is not ready.',
+    advice: 'As `ra_sidecar_seats`.',
     collect: () => replicas().map(({ labels, seats }) => [labels, seats]),
   });
   section.gauge('ra_sidecar_replica_seats_busy', 'seats', {
     labels: ['model', 'replica'],
-    help: 'Seats of each engine process of a model that requests hold.',
+    help: 'Seats held of each engine process.',
     advice: 'Uneven: conversations stay where their past turns are.',
     collect: () => replicas().map(({ labels, busy }) => [labels, busy]),
   });
   section.gauge('ra_sidecar_replica_token_time_ratio', 'ratio', {
     labels: ['model', 'replica'],
-    help: 'How many times as long a token of a reply takes on each engine process of a model as on the average one with as many busy seats; absent until it is known.',
-    advice: 'One far above the others: a slower device, or one that other work uses too.',
+    help: 'How many times as long a token takes on each engine process as on the average one with as many busy seats.',
+    advice: 'One far above the others: a slower device, or other work on it.',
     *collect() {
       for (const { labels, tokenTimeRatio } of replicas()) {
         if (tokenTimeRatio !== undefined) yield [labels, tokenTimeRatio];
@@ -79,24 +79,23 @@ export function processMetrics(
   const replicaRestarts = section.counter('ra_sidecar_replica_restarts_total', 'restarts', {
     labels: ['model', 'replica'],
     help: 'The same of each engine process.',
-    advice: 'One far above the others: its device, or its cores; see `engine lost` in the log.',
+    advice: 'One far above the others: its device, or its cores.',
     // Their number is not known before.
     collect: () => replicas().map(({ labels }) => [labels, 0]),
   });
   const restarts = section.counter('ra_sidecar_engine_restarts_total', 'restarts', {
     labels: { model: ids },
-    help: 'Engine processes that ended and are started again, failed loads too.',
-    advice: 'The log line `engine lost` has the reason: out of memory, a hang, a crash of llama.cpp.',
+    help: 'Restarts of engine processes, failed loads included.',
+    advice: 'The log’s `engine lost` has the reason.',
   });
   const unconfirmed = section.counter('ra_sidecar_engine_unconfirmed_cancels_total', 'replies', {
     labels: { model: ids },
-    help: 'Cancelled replies whose end an external server did not confirm within `models[].engine.cancelWaitMs`.',
-    advice:
-      'More than a few: the server continues to compute for callers who disconnected, or has other clients (docs/engines.md).',
+    help: 'Cancelled replies whose end an external server did not confirm in `engine.cancelWaitMs`.',
+    advice: 'More than a few: the server computes on, or has other clients (docs/engines.md).',
   });
   section.gauge('ra_sidecar_kv_tokens', 'tokens', {
     labels: ['model', 'use'],
-    help: 'Tokens in the KV memory of the engine’s ready replicas, as of their last heartbeats.',
+    help: 'Tokens in the KV memory of the ready replicas.',
     advice: '`running` near the capacity: conversations are as long as their seats allow.',
     *collect() {
       for (const { model, running, kept } of engines()) {
@@ -107,13 +106,13 @@ export function processMetrics(
   });
   section.gauge('ra_sidecar_kv_capacity_tokens', 'tokens', {
     labels: ['model'],
-    help: 'Tokens that the KV memory of the engine’s ready replicas can hold: seats times the context of each; 0 while none is ready.',
-    advice: 'It is the configuration: `models[].seats` and `models[].contextPerSeat`.',
+    help: 'Tokens that the KV memory of the ready replicas can hold.',
+    advice: 'It is the configuration.',
     collect: () => engines().map(({ model, capacity }) => [{ model }, capacity]),
   });
   const promptRestarts = section.counter('ra_sidecar_prompt_host_restarts_total', 'restarts', {
     help: 'Restarts of prompt hosts.',
-    advice: 'The log line `prompt host restarts` has the reason; requests whose prompt was lost got `internal`.',
+    advice: 'The log’s `prompt host restarts` has the reason; the requests got `internal`.',
   });
   return {
     engineRestarted(model: string, replica: number): void {
@@ -153,27 +152,27 @@ export function cacheMetrics(
   const evicted = growth();
   section.counter('ra_sidecar_prefix_cache_hits_total', 'requests', {
     labels: { model: ids },
-    help: 'Requests that continued from a prefix that was restored from host memory.',
+    help: 'Requests whose prefix was restored from host memory.',
     advice: 'Few, with many evictions for `room`: docs/sizing.md#memory-by-hand.',
     collect: grown(({ hits }) => hits),
   });
   section.counter('ra_sidecar_prefix_cache_restored_tokens_total', 'tokens', {
     labels: { model: ids },
-    help: 'Prompt tokens that were restored from host memory, a part of `ra_sidecar_cached_tokens_total`.',
-    advice: 'What the cache saves: these tokens were not evaluated again.',
+    help: 'Prompt tokens restored from host memory, a part of `ra_sidecar_cached_tokens_total`.',
+    advice: 'What the cache saves.',
     collect: grown(({ restoredTokens }) => restoredTokens),
   });
   section.gauge('ra_sidecar_prefix_cache_bytes', 'bytes', {
     labels: ['model'],
-    help: 'Host memory of saved prefixes, of all replicas. Each replica counts a prefix that it shares with others.',
-    advice: 'Far below `prefixCache.bytes` for each replica: a smaller bound would do.',
+    help: 'Host memory of saved prefixes; one that replicas share counts in each.',
+    advice: 'Far below `prefixCache.bytes`: a smaller bound would do.',
     collect: () =>
       readings().map(({ model, caches }) => [{ model }, caches.reduce((sum, { bytes }) => sum + bytes, 0)]),
   });
   section.counter('ra_sidecar_prefix_cache_evictions_total', 'prefixes', {
     labels: { model: ids, reason: EVICTION_REASONS },
     help: 'Saved prefixes that were dropped: for `room`, `replaced` by one that contains them, for `age`, `forgotten` with their account, `failed` to be restored.',
-    advice: '`failed`: a restored state differed from the saved one: check the machine’s memory.',
+    advice: '`failed`: check the machine’s memory.',
     *collect() {
       for (const { model, caches } of readings()) {
         for (const reason of EVICTION_REASONS) {

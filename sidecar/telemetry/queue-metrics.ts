@@ -113,52 +113,51 @@ export function queueMetrics(
       );
   section.gauge('ra_sidecar_seats', 'seats', {
     labels: ['model'],
-    help: 'Seats of the engine’s replicas that are ready; of all of them while none is.',
+    help: 'Seats of the replicas that are ready; of all while none is.',
     advice:
-      'Below what is configured: a replica is not ready, see `ra_sidecar_replica_state`, or is an external server that has too much (docs/engines.md).',
+      'Below what is configured: a replica is not ready (`ra_sidecar_replica_state`), or is an external server that has too much (docs/engines.md).',
     collect: byModel(({ seats }) => seats),
   });
   section.gauge('ra_sidecar_seats_busy', 'seats', {
     labels: ['model'],
     help: 'Seats that requests hold.',
-    advice: 'At the number of seats for long, with waiting requests: the machine is full.',
+    advice: 'All for long, with waiting requests: the machine is full.',
     collect: byModel(({ busy }) => busy),
   });
   section.gauge('ra_sidecar_seats_kept', 'seats', {
     labels: ['model'],
-    help: 'Seats that no request holds and that are kept for sessions between two turns.',
+    help: 'Idle seats that are kept for sessions between two turns.',
     advice: 'Near 7/8 of the seats for long: more agents work than there are seats.',
     collect: byModel(({ kept }) => kept),
   });
   section.gauge('ra_sidecar_session_turns', 'requests', {
     labels: ['model', 'seat'],
     help: 'Turns of sessions since the start, by the seat that they got.',
-    advice:
-      'Many `cold` beside `kept`: seats are kept too briefly or taken; more seats, or a longer `sessions.keepMaxMs`.',
+    advice: 'Many `cold` beside `kept`: more seats, or a longer `sessions.keepMaxMs`.',
     collect: byModelAnd('seat', TURNS, ({ sessions }) => sessions.turns),
   });
   section.gauge('ra_sidecar_session_keeps', 'seats', {
     labels: ['model', 'end'],
     help: 'Kept seats since the start, by how that ended.',
-    advice: 'Mostly `expired`: clients pause for longer than a prompt takes to compute; that is no fault.',
+    advice: 'Mostly `expired`: clients pause for longer than a prompt takes to compute; no fault.',
     collect: byModelAnd('end', KEEPS, ({ sessions }) => sessions.keeps),
   });
   section.gauge('ra_sidecar_seats_lent', 'seats', {
     labels: ['model'],
-    help: 'Seats that requests of class `batch` use while no other request needs them; they do not count as busy.',
-    advice: '0 for long while requests wait for lent seats: other requests use the seats.',
+    help: 'Seats lent to requests of class `batch`, which do not count as busy.',
+    advice: '0 for long while requests wait for them: other requests use the seats.',
     collect: byModel(({ lent }) => lent.seats),
   });
   section.gauge('ra_sidecar_lent_waiting_requests', 'requests', {
     labels: ['model'],
-    help: 'Requests of class batch that wait for a lent seat. `ra_sidecar_waiting_requests` does not count them.',
-    advice: 'No action: callers of class `batch` accept any wait.',
+    help: 'Requests of class `batch` that wait for a lent seat, not in `ra_sidecar_waiting_requests`.',
+    advice: 'No action.',
     collect: byModel(({ lent }) => lent.waiting),
   });
   section.gauge('ra_sidecar_lent_seats_ended', 'seats', {
     labels: ['model', 'end'],
     help: 'Lent seats since the start, by how that ended, and requests that entered the queue.',
-    advice: 'Many `recalled` beside `ended`: raise `batch.headroomPercent`, or send shorter batch requests.',
+    advice: 'Many `recalled` beside `ended`: raise `batch.headroomPercent`, or send shorter requests.',
     collect: byModelAnd('end', LENT_ENDS, ({ lent }) => lent.ends),
   });
   section.gauge('ra_sidecar_lent_seat_seconds', 'seconds', {
@@ -175,7 +174,7 @@ export function queueMetrics(
   section.gauge('ra_sidecar_waiting_requests', 'requests', {
     labels: { model: ids, class: SERVICE_CLASSES },
     help: 'Requests in the queue.',
-    advice: 'At `queue.waitingPerSeat` for each seat the account with the longest queue loses its newest request.',
+    advice: 'At `queue.waitingPerSeat` for each seat the account with the longest queue loses its newest one.',
     collect: byModelAnd('class', SERVICE_CLASSES, ({ waitingBy }) => waitingBy),
   });
   section.gauge('ra_sidecar_waiting_bytes', 'bytes', {
@@ -188,14 +187,13 @@ export function queueMetrics(
     // From the start, so that a rate does not miss the first values.
     labels: { model: ids, class: SERVICE_CLASSES },
     help: 'Wait for the first seat, of requests that got one.',
-    advice: 'High for all classes: too few seats for the load. For `batch` only: expected.',
+    advice: 'High for all classes: too few seats. For `batch` only: expected.',
     buckets: WAIT_SECONDS,
   });
   const errors = section.histogram('ra_sidecar_queue_wait_error_seconds', 'seconds', {
     labels: ['model'],
-    help: 'The actual wait for the first seat less the predicted wait, for requests where one of them is above 0.',
-    advice:
-      'Far above 0: Retry-After is too short; far below: requests are refused although they would have been served in time.',
+    help: 'The actual wait for the first seat less the predicted one, where one of them is above 0.',
+    advice: 'Far above 0: Retry-After is too short; far below: requests are refused needlessly.',
     buckets: ERROR_SECONDS,
   });
   const refusals = section.counter('ra_sidecar_refusals_total', 'requests', {
@@ -206,12 +204,12 @@ export function queueMetrics(
   const retries = section.counter('ra_sidecar_retry_times_total', 'requests', {
     labels: { model: ids, time: RETRY_KINDS },
     help: 'Refusals of the seat queue by where Retry-After came from.',
-    advice: '`none` growing for long: far more requests arrive than the seats can serve; add seats or machines.',
+    advice: '`none` growing for long: add seats or machines.',
   });
   section.gauge('ra_sidecar_patience_seconds', 'seconds', {
     labels: ['model', 'awaits', 'quantile'],
-    help: 'The time by which this share of callers has left, before the first token of a stream or the end of a whole reply.',
-    advice: 'No action: it is a property of the callers. Absent if fewer leave.',
+    help: 'The time by which this share of callers has left unserved.',
+    advice: 'No action. Absent if fewer leave.',
     *collect() {
       for (const { model, overload } of readings()) {
         for (const awaits of ['first-token', 'end'] as const) {
@@ -225,20 +223,20 @@ export function queueMetrics(
   });
   section.gauge('ra_sidecar_left_seat_seconds', 'seconds', {
     labels: ['model'],
-    help: 'Seat time so far of requests whose callers left before they had what they waited for.',
-    advice: 'Growing fast beside `ra_sidecar_account_seat_seconds`: callers are less patient than replies are long.',
+    help: 'Seat time so far of requests whose callers left unserved.',
+    advice: 'Growing fast: callers are less patient than replies are long.',
     collect: byModel(({ overload }) => overload.leftMs / 1000),
   });
   section.gauge('ra_sidecar_queue_standing', '0 or 1', {
     labels: ['model'],
-    help: '1: for some time more requests have arrived than the seats can serve.',
+    help: '1: more requests arrive than the seats can serve.',
     advice: '1 for long: add seats or machines.',
     collect: byModel(({ overload }) => (overload.standing ? 1 : 0)),
   });
   section.gauge('ra_sidecar_fairness_index', 'ratio', {
     labels: ['model'],
-    help: 'Jain’s fairness index of seat time in the last minute, over accounts with a backlog.',
-    advice: 'Below 0.9 for long with equal weights: report it, with `/admission`. Absent with fewer than two accounts.',
+    help: 'Jain’s index of seat time in the last minute, over accounts with a backlog.',
+    advice: 'Below 0.9 for long with equal weights: report it, with `/admission`. Absent below two accounts.',
     collect: byModel(({ fairness }) => fairness),
   });
   const byAccount = (value: (reading: AccountReading) => number) =>
@@ -251,7 +249,7 @@ export function queueMetrics(
   section.gauge('ra_sidecar_account_waiting_requests', 'requests', {
     labels: ACCOUNT,
     help: 'Requests in the queue, by account.',
-    advice: 'One account far above the others delays only itself.',
+    advice: 'One far above the others delays only itself.',
     collect: byAccount(({ waiting }) => waiting),
   });
   section.gauge('ra_sidecar_account_seats_busy', 'seats', {
@@ -263,7 +261,7 @@ export function queueMetrics(
   section.gauge('ra_sidecar_account_seat_seconds', 'seconds', {
     labels: ACCOUNT,
     help: 'Seat time held so far, by account.',
-    advice: 'Shows how the machine is shared. It grows while an account is named.',
+    advice: 'Shows how the machine is shared.',
     collect: byAccount(({ seatMs }) => seatMs / 1000),
   });
   const labelOf = modelLabel(ids);

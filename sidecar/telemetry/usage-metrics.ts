@@ -35,15 +35,15 @@ export function spoolMetrics(section: Section) {
   });
   const errors = section.counter('ra_sidecar_spool_errors_total', 'errors', {
     help: 'Writes and syncs of the spool that failed.',
-    advice: 'The log line `usage spool failed` has the operating system’s error.',
+    advice: 'The log’s `usage spool failed` has the error.',
   });
   const filesRemoved = section.counter('ra_sidecar_spool_files_removed_total', 'files', {
-    help: 'Files of the spool, including its lock, that another process removed, renamed, replaced or truncated.',
+    help: 'Files of the spool, or its lock, that another process changed.',
     advice: 'See docs/usage.md#when-its-files-are-removed.',
   });
   const lateCloses = section.counter('ra_sidecar_spool_late_closes_total', 'replies', {
     help: 'Replies that were sent before their usage was durable.',
-    advice: 'A crash now may lose their usage: see `ra_sidecar_spool_sync_seconds`.',
+    advice: 'A crash may lose their usage: see `ra_sidecar_spool_sync_seconds`.',
   });
   const progressDropped = section.counter('ra_sidecar_spool_progress_dropped_total', 'records', {
     help: 'Progress records dropped because too many waited.',
@@ -61,7 +61,7 @@ export function spoolMetrics(section: Section) {
   });
   section.gauge('ra_sidecar_spool_oldest_unsynced_seconds', 'seconds', {
     help: 'Age of the oldest record that is not durable.',
-    advice: 'Above a second: the disk hangs. Past `usage.maxUnsyncedMs` new work is refused with `spool_unhealthy`.',
+    advice: 'Above a second: the disk hangs. Past `usage.maxUnsyncedMs` new work is refused.',
     collect: ofState(({ oldestMs }) => oldestMs / 1000),
   });
   section.gauge('ra_sidecar_spool_bytes', 'bytes', {
@@ -71,7 +71,7 @@ export function spoolMetrics(section: Section) {
   });
   section.gauge('ra_sidecar_spool_healthy', '0 or 1', {
     help: '1: new billable work is accepted; 0: refused.',
-    advice: '0: `/readyz` on the operators’ listener and the log line `usage spool unhealthy` have the reason.',
+    advice: '0: the log’s `usage spool unhealthy` has the reason.',
     collect: ofState(({ health }) => (health.ok ? 1 : 0)),
   });
   const spool = {
@@ -90,24 +90,24 @@ export function spoolMetrics(section: Section) {
 export function deliveryMetrics(section: Section) {
   const events = section.counter('ra_sidecar_usage_delivered_total', 'events', {
     help: 'Usage events that the sink accepted.',
-    advice: 'No action; repeated events are counted too.',
+    advice: 'No action; repeats count too.',
   });
   const deadLetters = section.counter('ra_sidecar_usage_dead_letters_total', 'events', {
     help: 'Usage events that the sink rejected permanently.',
-    advice: 'Should stay 0: they are in `dead-letters.jsonl` beside the spool.',
+    advice: 'Above 0: docs/usage.md#dead-letters.',
   });
   const retries = section.counter('ra_sidecar_usage_delivery_retries_total', 'batches', {
-    help: 'Batches that are sent again because the sink did not take them, or because there was no room for dead letters.',
+    help: 'Batches that are sent again.',
     advice: 'The log’s `usage delivery waits` has the reason.',
   });
   section.gauge('ra_sidecar_usage_backlog_bytes', 'bytes', {
     help: 'Bytes of the spool that are not delivered yet.',
-    advice: 'If it grows for long, the sink is down or slower than the load.',
+    advice: 'Growing for long: the sink is down or slower than the load.',
     collect: () => delivery.state().backlogBytes,
   });
   section.gauge('ra_sidecar_usage_oldest_seconds', 'seconds', {
     help: 'Age of the oldest undelivered usage event; 0: none waits.',
-    advice: 'The lag of delivery: as for `ra_sidecar_usage_backlog_bytes`.',
+    advice: 'As `ra_sidecar_usage_backlog_bytes`.',
     collect: () => delivery.state().oldestMs / 1000,
   });
   const lastSuccess = section.gauge('ra_sidecar_usage_delivery_last_success_timestamp_seconds', 'seconds since 1970', {

@@ -3,27 +3,26 @@ import { Metrics } from '../../sidecar/telemetry/metrics.js';
 
 /** The values of each label; a label without an entry fails the reference’s test. */
 export const LABELS: Readonly<Record<string, string>> = {
-  account: 'an account as the operator named it: the 20 with the most seat time; empty for the sum of all others',
+  account: 'the 20 with the most seat time; empty for the sum of all others',
   attempt: '`recalled`: stopped for another request; `kept`: not',
   awaits: '`first-token`: of streams; `end`: of whole replies',
-  block_size: 'the number of tokens in one block of reused state',
+  block_size: 'tokens of one block of reused state',
   class: '`interactive`, `standard`, `batch`',
   end: 'of `session_keeps`: `continued`: by the next turn; `expired`: its time was over; `taken`: by another account; `lost`: with the engine; of `lent_seats_ended`: `ended`: with its request; `recalled`: for another request; `queued`: none was given',
-  error_type:
-    'a code of [errors.md](errors.md); absent without an error. On HTTP it names the error of any status, and of a stream that ended early after its 200',
+  error_type: 'a code of [errors.md](errors.md), also of a stream that ended early after its 200',
   function: 'of the store: `take`, `claim`, `release`, `finish`, `beat`, `draw`, `return_escrow`, `post`',
-  gen_ai_operation_name: '`chat`; `decisions` for both decision routes; `embeddings` for embeddings and rerank',
+  gen_ai_operation_name: '`chat`, `decisions`, `embeddings` (with rerank)',
   gen_ai_provider_name: '`ra-sidecar`',
   gen_ai_request_model: 'a configured model’s id',
-  gen_ai_response_model: 'the same: no other model answers than the requested one',
+  gen_ai_response_model: 'the same',
   gen_ai_token_type: '`input`, `output`',
   http_request_method: 'the method; `_OTHER` for any other than HTTP’s',
-  http_response_status_code: 'the status; 499: the caller disconnected before an answer was sent',
-  http_route: 'the path of the route; absent for unknown paths',
+  http_response_status_code: 'the status; 499: the caller disconnected',
+  http_route: 'the route’s path; absent for unknown paths',
   kind: '`open`, `progress`, `close`',
   listener: '`public`, `operators`',
   model: 'a configured model’s id',
-  num_gpu_blocks: 'whole blocks in the KV memory of all ready engines, whether on a GPU or not',
+  num_gpu_blocks: 'blocks in the KV memory of all ready engines, on a GPU or not',
   outcome:
     'of the authorizer: `answered`, `invalid`, `overloaded`, `failed`; of the store: `answered`, `failed`; of `otlp_exports_total`: `ok`, `failed`',
   phase: '`waiting`, `prefilling`, `decoding`',
@@ -33,15 +32,15 @@ export const LABELS: Readonly<Record<string, string>> = {
   replica: 'which of the model’s engine processes, from 0',
   rest: '`true` on the line of all other accounts',
   result: '`cached`, `joined`, `asked`, `left_alone`',
-  seat: '`kept`: the one that was kept for its session; `cold`: another one; `first`: its session was not known',
+  seat: '`kept` for its session; `cold`: another one; `first`: its session was not known',
   signal: '`traces`, `metrics`',
   state:
     'of `engine_state` and `replica_state`: `unloaded`, `cold`, `ready`, `lost`; of the breaker: `closed`, `open`, `half-open`; of the store: `apart`, `joined`, `fenced`',
-  time: '`predicted`: the predicted wait; `reserved`: a reserved time; `none`: a long time, since none could be reserved',
-  url_scheme: '`https`: the listener terminated TLS; `http`: it did not',
+  time: '`predicted`; `reserved`; `none`: none could be reserved',
+  url_scheme: '`https`, `http`',
   use: '`running`: of requests with a seat; `kept`: of free sequences, for reuse',
   version: 'of the sidecar',
-  what: '`places` of requests in flight, `tokens` of quotas, `keys`: Idempotency-Keys',
+  what: '`places`, `tokens`, `keys`: Idempotency-Keys',
 };
 
 /** The text of docs/metrics.md. */
@@ -50,35 +49,31 @@ export function metricDocs(): string {
 
 # Metrics
 
-\`GET /metrics\` on the operators’ listener (127.0.0.1:9090 by default), in Prometheus’ text format. A scrape
-of an idle sidecar takes a few milliseconds and delays no request. A Prometheus on the same host listens on
-9090 itself: \`deploy/systemd\` sets \`RA_OPERATORS_PORT\` to 9091, and to 9092 for a second sidecar.
+\`GET /metrics\` on the operators’ listener (127.0.0.1:9090 by default), in Prometheus’ text format. A Prometheus on the same
+host listens on 9090 itself: \`deploy/systemd\` sets \`RA_OPERATORS_PORT\` to 9091, and to 9092 for a second sidecar.
 
     scrape_configs:
       - job_name: ra-sidecar
         static_configs: [{ targets: ['127.0.0.1:9091', '127.0.0.1:9092'] }]
 
-- \`/metrics?name[]=ra_sidecar_seats&name[]=ra_sidecar_seats_busy\` has those metrics alone, and takes no time to collect the others.
-- \`deploy/grafana/ra-sidecar.json\` is a Grafana dashboard of these metrics: import it, and select your Prometheus.
-- \`deploy/prometheus/alerts.yml\` has alert rules; each names the page with the remedy. \`prometheus.yml\` beside it is the
-  minimal configuration of Prometheus for both.
-- The same metrics can be sent to an OpenTelemetry collector: [operating.md](operating.md#traces-and-metrics-by-otlp).
+- \`/metrics?name[]=ra_sidecar_seats&name[]=ra_sidecar_seats_busy\` has those metrics alone.
+- \`deploy/grafana/ra-sidecar.json\` is a Grafana dashboard. \`deploy/prometheus/alerts.yml\` has alert rules, each with the page of the
+  remedy; \`prometheus.yml\` beside it is the minimal configuration for both.
+- An OpenTelemetry collector can receive them: [operating.md](operating.md#traces-and-metrics-by-otlp).
 
-Metrics that OpenTelemetry’s semantic conventions define have their names, in Prometheus’ spelling; all others begin with \`ra_sidecar_\`.
-If callers’ own telemetry has \`gen_ai_client_token_usage\` too, distinguish them by \`job\`.
-
-Every label has few values. Keys, end users and texts are never labels. \`gen_ai_*\` stands for the four labels ${GEN_AI.map((label) => `\`${label}\``).join(', ')}.
-Behind the arrow: what to do when the value is high.
+Metrics of OpenTelemetry’s semantic conventions have their names, in Prometheus’ spelling. Keys, end users and texts are never labels. \`gen_ai_*\`
+stands for the four labels ${GEN_AI.map((label) => `\`${label}\``).join(', ')}. Metrics of an authorizer, a store or its credit are absent
+without one. A metric is followed by its type (a counter, if its name ends in \`_total\`), its unit, if the name does not end in it, and its labels. Behind
+the arrow: what to do when the value is high.
 
 ${new Metrics([]).sections.map(({ title, metrics }) => section(title, metrics)).join('\n')}
 ## The process
 
 prom-client’s own metrics, among them:
 
-- \`process_resident_memory_bytes\`: only the sidecar, not its engines. → It should level off; report growth over days as a leak.
-- \`process_open_fds\`: one for each connection, one for each request to an authorizer, and about forty more. → \`listen.maxConnections\` keeps it below \`ulimit -n\`.
-- \`nodejs_eventloop_lag_p99_seconds\`: above 0.05 it delays every request. → More sidecars, or fewer streams for each.
-- \`process_cpu_seconds_total\`: near one core, as for the event loop.
+- \`process_resident_memory_bytes\`: of the sidecar, not its engines. → Report growth over days as a leak.
+- \`nodejs_eventloop_lag_p99_seconds\`: above 0.05 it delays every request. → More sidecars.
+- \`process_cpu_seconds_total\`: near one core it delays every request.
 
 ## Labels
 
@@ -96,8 +91,12 @@ function section(title: string, metrics: readonly MetricDefinition[]): string {
     const all = GEN_AI.every((label) => labels.includes(label))
       ? ['gen_ai_*', ...labels.filter((label) => !GEN_AI.includes(label))]
       : labels;
-    const by = all.length === 0 ? '' : `; ${all.map((label) => `\`${label}\``).join(', ')}`;
-    return `- \`${name}\` (${type}, ${unit}${by}): ${help} → ${advice}`;
+    const facts = [
+      ...(name.endsWith('_total') ? [] : [type]),
+      ...(name.endsWith(`_${unit}`) ? [] : [unit]),
+      ...all.map((label) => `\`${label}\``),
+    ];
+    return `- \`${name}\`${facts.length === 0 ? '' : ` (${facts.join(', ')})`}: ${help}${advice === 'No action.' ? '' : ` → ${advice}`}`;
   });
   return `## ${title}\n\n${items.join('\n')}\n`;
 }
