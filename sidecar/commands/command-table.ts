@@ -12,8 +12,8 @@ const JSON_OPTION = { type: 'boolean', about: 'print JSON' } as const satisfies 
 const serve = {
   about: 'run the sidecar until SIGTERM or SIGINT',
   details: [
-    'The log goes to stdout, one JSON object a line; messages for people go to stderr. The first SIGTERM or SIGINT drains, a second one ends the process at once (exit code 130). SIGHUP reloads keys and secrets; after the terminal was closed that it was started from, it drains.',
-    'Agent frameworks, structured outputs and the Responses API need the setting contract: compatible (RA_CONTRACT=compatible); docs/clients.md lists the clients.',
+    'The log goes to stdout, one JSON object a line; messages for people go to stderr. The first SIGTERM or SIGINT drains, a second one ends the process at once (exit code 130). SIGHUP reloads keys and secrets.',
+    'Agents, structured outputs and the Responses API need RA_CONTRACT=compatible (docs/clients.md).',
   ],
   options: {},
   failed: 'the configuration, a file, an address or a model prevents the start',
@@ -22,7 +22,7 @@ const serve = {
 const checkConfig = {
   about: 'check the configuration and print the effective settings',
   details: [
-    'Prints all settings with their defaults as JSON, or all problems. Reads no file but the configuration itself: ra-sidecar doctor checks those that it names. Secrets are in separate files and are not printed; queries of URLs are omitted.',
+    'Prints all settings with their defaults as JSON, or all problems. Reads no other file: ra-sidecar doctor checks those that the configuration names.',
   ],
   operand: {
     name: 'FILE',
@@ -71,7 +71,7 @@ const keys = {
     revoke: {
       about: 'revoke a key, and wait until the running sidecar rejects it',
       details: [
-        'The command asks the operators’ listener of its configuration for at most 5 s. If it cannot see that the sidecar rejects the key, it says why and when a sidecar reads the file again; the key is revoked all the same.',
+        'It asks the operators’ listener of its configuration for at most 5 s. If it cannot see that the sidecar rejects the key, it says why; the key is revoked all the same.',
       ],
       operand: { name: 'ID', about: 'id of the key, as list shows it' },
       options: {},
@@ -88,7 +88,7 @@ const keys = {
     import: {
       about: 'add the keys of a file to those of the store (docs/store.md)',
       details: [
-        'Also the properties of its accounts. Keys and accounts that the store has are left as they are, so that an old file makes no revoked key valid. Development keys are left out.',
+        'Also the properties of its accounts. Keys and accounts that the store has are left as they are; development keys are left out.',
       ],
       operand: {
         name: 'FILE',
@@ -165,7 +165,7 @@ const usage = {
       about: 'write the billed requests to stdout, one a line, in the order of the spool',
       details: [
         'TIME is ISO 8601, for example 2026-10-03 or 2026-10-03T12:00:00Z; --to is exclusive.',
-        'With --format focus: the sums of each UTC day, key, model and kind of tokens, as CSV with the columns of FOCUS 1.2, also of days whose records are deleted (92 days with usage). A day is within the times if it begins within them.',
+        'With --format focus: the sums of the days that begin within the times, as CSV with the columns of FOCUS 1.2 (docs/usage.md#daily-sums).',
       ],
       options: {
         from: takes('TIME', 'from then on'),
@@ -191,7 +191,7 @@ const store = {
     migrate: {
       about: 'create or upgrade the schema, and let the user of store.url execute its functions',
       details: [
-        'Run it before the first sidecar of a release starts; sidecars of the release before work on. Connects as the user of --url, who owns the schema and may not be a user of sidecars.',
+        'Run it before the first sidecar of a release starts. Connects as the user of --url, who owns the schema and may not be a user of sidecars.',
       ],
       options: OWNERS_OPTIONS,
       failed: 'the database cannot be reached, or it refuses; nothing is changed then',
@@ -228,7 +228,7 @@ const credit = {
     balance: {
       about: 'print what accounts were granted, have spent and have left, and which sidecars hold credit',
       details: [
-        'HELD is with sidecars: reserved, spent and not posted yet, or drawn ahead. UNCOVERED is what was charged and the store had not held, after a failover that lost draws.',
+        'HELD is what sidecars have drawn and not posted. UNCOVERED is what was charged and the store had not held, after a failover that lost draws.',
       ],
       operand: { name: 'ACCOUNT', about: 'one account; default: all', optional: true },
       options: { json: JSON_OPTION },
@@ -237,7 +237,7 @@ const credit = {
     reconcile: {
       about: 'post what the data folder of a dead sidecar still has, and give back what that sidecar held',
       details: [
-        'For a sidecar that will not be started again; a start with the same data folder does this by itself. It waits until the lease of the sidecar and its longest request have ended. A sidecar that goes on with a copy of the folder is fenced: it pays for no further request.',
+        'For a sidecar that will not be started again; a start with the same data folder does this by itself. It waits until the lease of the sidecar and its longest request have ended (docs/store.md#prepaid-credit).',
       ],
       options: {
         'data-dir': takes('F', 'the data folder; default: dataDir', { completes: 'folder' }),
@@ -267,7 +267,7 @@ const models = {
     add: {
       about: 'download a model file, verify it, and print its entry for the configuration',
       details: [
-        'node-llama-cpp resolves the URI: hf:USER/MODEL:QUANT, hf:USER/MODEL/FILE, https://... A file of the same name and size is assumed to be the same; a different file is never overwritten. A local file is verified in place.',
+        'The URI: hf:USER/MODEL:QUANT, hf:USER/MODEL/FILE, https://... A file of the same name and size is assumed to be the same; a different one is never overwritten. A local file is verified in place.',
       ],
       operand: { name: 'URI', about: 'URI of the model, or a path', completes: 'file' },
       options: {
@@ -279,7 +279,7 @@ const models = {
     verify: {
       about: 'load a model file as an engine would, and print its memory and how many seats fit',
       details: [
-        'Checks the header, the tensors, the tokenizer, the chat template and the decision labels, then prints weights, KV per seat and the seats that fit for several contexts. Without a name all configured models are checked, and must fit together. While a sidecar runs on this data folder, a model that does not fit is reported but is not a failure. Nothing is served. On a GPU no weights are loaded, but the check uses some hundred MiB of its memory.',
+        'Checks the header, the tensors, the tokenizer, the chat template and the decision labels, then prints weights, KV per seat and the seats that fit for several contexts. Without a name all configured models must fit together. While a sidecar runs on this data folder, a model that does not fit is no failure. On a GPU the check uses some hundred MiB of its memory.',
       ],
       operand: {
         name: 'FILE|ID',
@@ -303,7 +303,7 @@ const models = {
     reload: {
       about: 'load other weights of a model in the sidecar that runs, without refusing a request',
       details: [
-        'Replica by replica: new weights are loaded beside the present ones where memory allows, otherwise after the replica has ended its jobs, while others serve. Without --file the present path is read again, to which a new file was renamed; a file that was written to in place is refused. A restart of the sidecar loads the file of the configuration. The first key of operators.secretFile is sent where one is set.',
+        'Replica by replica (docs/operating.md#new-weights-without-a-restart). Without --file the present path is read again, to which a new file was renamed. The first key of operators.secretFile is sent where one is set.',
       ],
       operand: { name: 'ID', about: 'a configured model' },
       options: {
@@ -315,7 +315,7 @@ const models = {
     vocabulary: {
       about: 'write a file with the tokenizer and the chat template of a model alone, for an external server',
       details: [
-        'Such a file has some megabytes and no weights: `file` of a model whose `engine` is an external server (docs/engines.md). Nothing is overwritten.',
+        'For `file` of a model whose `engine` is an external server (docs/engines.md). Nothing is overwritten.',
       ],
       operand: { name: 'FILE OUT', about: 'a GGUF file, and the file to write', many: true, completes: 'file' },
       options: {},
@@ -329,7 +329,7 @@ const batches = {
   commands: {
     list: {
       about: 'list the batches of the sidecar that runs, the newest 200 first: account, status, progress',
-      details: ['Asks the operators’ listener. Nothing of their content is shown.'],
+      details: ['Asks the operators’ listener.'],
       options: { json: JSON_OPTION },
       failed: 'no sidecar runs',
     },
@@ -342,7 +342,7 @@ const batches = {
     drop: {
       about: 'forget a batch that has ended, with its answers; or all files and batches of the data folder',
       details: [
-        'With --all no sidecar may run: it removes the folder batches of dataDir, also if the key is lost that its files were stored with.',
+        'With --all no sidecar may run: it removes the folder batches of dataDir, also if the key of its files is lost.',
       ],
       operand: { name: 'ID', about: 'id of the batch, as list shows it', optional: true },
       options: { all: { type: 'boolean', about: 'all files, batches and answers on disk' } },
@@ -354,7 +354,7 @@ const batches = {
 const bench = {
   about: 'measure the configured models on this machine, through the real engine process',
   details: [
-    'For a chat model: prompt tokens a second, and reply tokens a second with one seat busy and with all. For a decision model: prompt tokens and decisions a second. Of replicas with as many seats, tokens, threads and devices, on the same cores, one is measured. Other load on the machine affects the figures: first stop a sidecar that serves.',
+    'For a chat model: prompt tokens a second, and reply tokens a second with one seat busy and with all. For a decision model: prompt tokens and decisions a second. Of equal replicas one is measured. First stop a sidecar that serves.',
   ],
   operand: { name: 'ID', about: 'a configured model; default: all', optional: true, many: true },
   options: {
@@ -367,7 +367,7 @@ const bench = {
 const doctor = {
   about: 'check this machine as the sidecar would use it, with advice for each problem',
   details: [
-    'GPU, backend, memory, cores, threads, seats and why; Node, file descriptors, folders, ports and the files that the configuration names. Changes nothing; uses some hundred MiB of a GPU’s memory for a moment. May run beside the sidecar: a model that does not fit into memory is then a warning, since that sidecar uses a part.',
+    'GPU, backend, memory, cores, threads, seats and why; Node, file descriptors, folders, ports and the files that the configuration names. Changes nothing; uses some hundred MiB of a GPU’s memory for a moment. Beside a running sidecar, a model that does not fit is a warning.',
   ],
   options: { json: JSON_OPTION },
   failed: 'a problem would prevent the sidecar from serving',

@@ -1,29 +1,38 @@
-import { EXIT } from '../../sidecar/commands/command.js';
+import { EXIT, type Command, type Option } from '../../sidecar/commands/command.js';
 import { allCommands } from '../../sidecar/commands/command-table.js';
 import { CONFIGURATION, synopsis } from '../../sidecar/commands/command-line.js';
 
 /** The text of docs/cli.md. */
 export function cliDocs(): string {
+  /** The first command with an option, by the option's row. */
+  const firsts = new Map<string, string>();
   const sections = allCommands().map(([path, command]) => {
-    const { about, details = [], operand, options, failed } = command;
+    const { about, details = [], operand, options } = command;
+    const listed = Object.entries(options).filter(([, { about }]) => about !== 'print JSON');
+    const repeated = new Map<string, string[]>();
+    const own = listed.flatMap(([name, option]) => {
+      const names = `\`--${name}${option.value === undefined ? '' : ` ${option.value}`}\``;
+      const row = `- ${names}: ${choicesOf(option)}`;
+      const first = firsts.get(row);
+      if (first !== undefined) repeated.set(first, [...(repeated.get(first) ?? []), names]);
+      else if (row.split(' ').length >= REFERRED_WORDS) firsts.set(row, path);
+      return first === undefined ? [row] : [];
+    });
     const rows = [
       ...(operand ? [`- \`${operand.name}\`: ${choicesOf(operand)}`] : []),
-      ...Object.entries(options)
-        .filter(([, { about }]) => about !== 'print JSON')
-        .map(
-          ([name, option]) =>
-            `- \`--${name}${option.value === undefined ? '' : ` ${option.value}`}\`: ${choicesOf(option)}`,
-        ),
+      ...own,
+      ...[...repeated].map(
+        ([first, names]) => `- ${names.join(', ')}: as of [${first}](#${first.replaceAll(' ', '-')})`,
+      ),
     ];
     return [
       `## ${path}`,
       '',
-      `    ${synopsis(path, command)}`,
+      `    ${shortSynopsis(path, command)}`,
       '',
       sentence(about),
       ...details.flatMap((paragraph) => ['', paragraph]),
       ...(rows.length > 0 ? ['', ...rows] : []),
-      ...(failed === 'never' ? [] : ['', `Exit code 1: ${failed}.`]),
       '',
     ].join('\n');
   });
@@ -33,13 +42,24 @@ export function cliDocs(): string {
 
 ${CONFIGURATION}
 
-Results go to stdout and messages to stderr. \`--help\` after any command prints its help text, \`--json\` the results as JSON.
-Exit codes: ${EXIT.done} done, ${EXIT.failed} failed, ${EXIT.usage} a wrong command line, ${EXIT.interrupted} interrupted. Long work shows its progress on
-stderr, if that is a terminal.
+Results go to stdout and messages to stderr. \`--help\` after any command prints its help text, with the reasons for exit code 1, \`--json\` the results as JSON.
+Exit codes: ${EXIT.done} done, ${EXIT.failed} failed, ${EXIT.usage} a wrong command line, ${EXIT.interrupted} interrupted.
 
 From a checkout, \`ra-sidecar\` is \`node dist/sidecar/cli.js\` after \`make build\`.
 
 ${sections.join('\n')}`;
+}
+
+/** An option's row of at least this many words is written once; later commands refer to the first one that has it. */
+const REFERRED_WORDS = 8;
+
+/** Without the optional options, which are listed below it, but for `--json`, which is not. */
+function shortSynopsis(path: string, command: Command): string {
+  const optional = ([, { about }]: [string, Option]): boolean => !about.endsWith('(required)');
+  const all = Object.entries(command.options);
+  const shown = all.filter((each) => !optional(each) || each[0] === 'json');
+  const options = shown.length < all.length ? ' [OPTION...]' : '';
+  return `${synopsis(path, { ...command, options: Object.fromEntries(shown) })}${options}`;
 }
 
 function choicesOf({ about, choices }: { readonly about: string; readonly choices?: readonly string[] }): string {
