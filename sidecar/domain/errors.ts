@@ -100,8 +100,7 @@ export const CATALOGUE = {
   },
   model_not_entitled: {
     ...FORBIDDEN,
-    meaning:
-      'The key may not call this model or this route in this environment, or the model is not hosted; the answer is the same in both cases.',
+    meaning: 'The key may not call this model or this route in this environment, or the model is not hosted.',
     advice: 'Chat: use a model of GET /v1/models. Decisions: ask the operator for the id. Or have the key entitled.',
   },
   not_in_cohort: {
@@ -131,14 +130,14 @@ export const CATALOGUE = {
     type: 'rate_limit_error',
     retryable: true,
     meaning:
-      'The key has too many requests in flight, or sent too many within a minute; or this key failed after too many others from the same address.',
+      'The key has too many requests in flight or within a minute; or it failed after too many others from the same address.',
     advice: 'Wait for the time in Retry-After; send fewer requests at once.',
   },
   quota_exceeded: {
     status: 429,
     type: 'quota',
     retryable: true,
-    meaning: 'A quota of tokens of the key or its account has too few left: in 60 seconds, a day or a month.',
+    meaning: 'A quota of tokens of the key or its account has too few left.',
     advice: 'Wait for the time in Retry-After, or have the quota raised.',
   },
   capacity_exceeded: {
@@ -146,7 +145,7 @@ export const CATALOGUE = {
     type: 'capacity',
     retryable: true,
     meaning:
-      'The queue for the model’s seats refuses the request, no seat became free within the longest wait, the bodies of all requests reach their bound, or too many prompts wait to be read.',
+      'The queue for the model’s seats refuses the request, no seat became free in time, or too many bodies or prompts wait.',
     advice: 'Wait for the time in Retry-After, then send it again.',
   },
   request_cancelled: {
@@ -160,7 +159,7 @@ export const CATALOGUE = {
     also: [422],
     meaning:
       'The Idempotency-Key was used before. 409: its request is in flight or was completed. 422: its request had another body or route.',
-    advice: 'In flight: try again later with the same key, usable again if it failed. Completed: use a new key.',
+    advice: 'In flight: try again later with the same key. Completed: use a new key.',
   },
   internal: {
     ...fault(500),
@@ -185,7 +184,7 @@ export const CATALOGUE = {
   draining: {
     ...fault(503),
     meaning: 'This server is shutting down.',
-    advice: 'Send it again after the time in Retry-After: another server, or this one once restarted, will take it.',
+    advice: 'Send it again after the time in Retry-After, perhaps to another server.',
   },
   spool_unhealthy: {
     ...fault(503),
@@ -199,8 +198,7 @@ export const CATALOGUE = {
   },
   control_plane_overloaded: {
     ...fault(503),
-    meaning:
-      'The service that authenticates callers is overloaded; or the store in which a fleet counts limits and Idempotency-Keys does not answer.',
+    meaning: 'The service that authenticates callers is overloaded; or a fleet’s store does not answer.',
     advice: 'Wait for the time in Retry-After, then send it again.',
   },
   credit_gate_unavailable: {

@@ -10,19 +10,16 @@ Every refusal and every failure has one body, \`application/json\`:
 
     {"error": {"message": "…", "type": "…", "code": "…", "param": "messages[2].content"}}
 
-Clients of the Messages API get another body, in part with other statuses ([compatible.md](compatible.md#messages-api)), and the code in it.
+[contract.md](contract.md#error-object) has its fields. A stream that has begun ends with one frame that holds this object. Clients of the Messages
+API get [another body](compatible.md#messages-api), in part with other statuses, and the code in it.
 
-\`message\` is for people and may change; programs go by \`code\`. \`param\` is the path of what is wrong in the request, or
-null; it stops at the last name or index that the contract defines. No message repeats what was sent. One wording is fixed: the \`message\` about a chat that is too long for its model contains
-\`maximum context length is N tokens\`, \`reduce the length of the messages\` and \`context_length_exceeded\`, by which
-agent frameworks detect it.
+Programs go by \`code\`: \`message\` is for people and may change. One wording is fixed: the \`message\` about a chat that is too long for its
+model contains \`maximum context length is N tokens\`, \`reduce the length of the messages\` and \`context_length_exceeded\`, by which agent
+frameworks detect it.
 
-After 429 or 503 the request did not run. After 500, 502 or 504 it may have run. 500 and 502 are not billed; after 504, and after a
-stream that had text and then ended with an error, what was computed is billed ([accounts.md](accounts.md#what-is-billed-by-outcome)). A
-stream that ended with an error before its first text is billed only if the error is \`timeout\`. A retry is billed as
-a new request.
-
-A stream that has begun cannot change its status: it ends with one frame that holds this object, and no \`[DONE]\`.
+After 429 or 503 the request did not run. After 500, 502 or 504 it may have run; 500 and 502 are not billed, nor is a stream that ended with an
+error before its first text, unless that is \`timeout\`. After 504, and after a stream that had text, what was computed is billed
+([accounts.md](accounts.md#what-is-billed-by-outcome)). A retry is billed as a new request.
 
 Every error carries \`x-request-id\`. Those with status ${[...WAIT_STATUSES].join(', ')} carry \`Retry-After\` (whole seconds) and
 \`retry-after-ms\`. Those that the same request cannot get past, and waits of more than a minute, carry \`x-should-retry: false\`.
