@@ -1,4 +1,4 @@
-/** The table of docs/tool-formats.md with what each level of effort gives each template of the bundle. */
+/** The table of test/goldens/README.md with what each level of effort gives each template of the bundle. */
 import { EFFORTS, type Effort } from '../../engine/prompt/effort.js';
 import { makeTemplate, type ChatTemplate } from '../../engine/prompt/template.js';
 import { thoughtsOf } from '../../engine/prompt/thought-format.js';

@@ -1,4 +1,4 @@
-/** The list of docs/models.md with the form in which each template of the bundle is given a history. */
+/** The list of test/goldens/README.md with the form in which each template of the bundle is given a history. */
 import type { ChatTemplate } from '../../engine/prompt/template.js';
 
 const [BEGIN, END] = ['<!-- histories: begin -->', '<!-- histories: end -->'];

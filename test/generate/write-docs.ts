@@ -25,13 +25,10 @@ writeFileSync(`${sourceRoot}/docs/metrics.md`, metricDocs());
 writeFileSync(`${sourceRoot}/docs/cli.md`, cliDocs());
 writeFileSync(`${sourceRoot}/bench/results/README.md`, resultsPage());
 writeFileSync(`${sourceRoot}/deploy/grafana/ra-sidecar.json`, dashboard());
-const models = `${sourceRoot}/docs/models.md`;
-writeFileSync(models, withHistories(readFileSync(models, 'utf8'), await bundleChatTemplates()));
-const formats = `${sourceRoot}/docs/tool-formats.md`;
 const { templates } = await readGoldens();
-writeFileSync(formats, await withEfforts(readFileSync(formats, 'utf8')));
 const goldens = `${sourceRoot}/test/goldens/README.md`;
-writeFileSync(goldens, withDifferences(readFileSync(goldens, 'utf8'), Object.keys(templates).length));
+const differing = withDifferences(readFileSync(goldens, 'utf8'), Object.keys(templates).length);
+writeFileSync(goldens, await withEfforts(withHistories(differing, await bundleChatTemplates())));
 for (const { path, text } of readPages()) {
   const figured = await withFigures(text, (results) => readFileSync(`${sourceRoot}/${results}`, 'utf8'));
   if (figured !== text) writeFileSync(`${sourceRoot}/${path}`, figured);

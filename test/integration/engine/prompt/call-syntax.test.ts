@@ -1,5 +1,5 @@
 /**
- * The call formats of the bundle’s templates. docs/models.md has them as a table, which `node
+ * The call formats of the bundle’s templates. docs/models.md has them as a list, which `node
  * dist/test/integration/engine/prompt/call-syntax.test.js write` writes.
  */
 import { readdir, readFile, writeFile } from 'node:fs/promises';
@@ -139,14 +139,18 @@ const EXPECTED: Readonly<Record<string, string>> = {
     '<|tool_call:begin|>ID<|tool_call:name|>NAME<|tool_call:args|>ARGS … <|tool_call:end|><|tool_call:begin|>ID<|tool_call:name|> … <|tool_call:end|>',
 };
 
-/** The cells of docs/models.md behind a template's name. */
+/** What docs/models.md has of a template before its name. */
 function cellsOf(parts: PromptParts): string {
   const { calls, lists } = parts.template.tools;
   const { native } = callFormatText(parts.template.tools);
   const format = native ? `native, ${NOTATIONS[calls?.arguments?.kind ?? 'json'] ?? ''}` : 'JSON instruction';
-  const tools = `${format}${lists ? '' : '; listed by the sidecar'}`;
-  const several = calls?.next === undefined ? 'one' : 'several';
-  return `${tools} | ${several} | ${parts.thoughts === undefined ? 'no' : 'yes'} | ${jsonMode(parts)}`;
+  const json = jsonMode(parts);
+  return [
+    `${format}${lists ? '' : ' (listed by the sidecar)'}`,
+    calls?.next === undefined ? 'one call' : 'several calls',
+    ...(parts.thoughts === undefined ? [] : ['thoughts']),
+    ...(json === 'constrained' ? [] : [`JSON mode ${json}`]),
+  ].join(', ');
 }
 
 /** Whether a reply is constrained by a schema, and whether the template writes the schema. */
@@ -302,14 +306,13 @@ t.test('the templates of real models', async (t) => {
     ['CHANGELOG.md', `for ${native} of the bundled llama.cpp's ${all} templates`],
   ] as const;
   for (const [file, claim] of claims) t.match(await readFile(`${sourceRoot}/${file}`, 'utf8'), claim, file);
-  const head = ['| tools | calls a reply | thoughts | JSON mode | templates |', '| --- | --- | --- | --- | --- |'];
-  const rows = [...same].sort().map(([cells, templates]) => `| ${cells} | ${templates.sort().join(', ')} |`);
-  const table = [BEGIN, '', ...head, ...rows, '', END].join('\n');
+  const rows = [...same].sort().map(([cells, templates]) => `- ${cells}: ${templates.sort().join(', ')}`);
+  const list = [BEGIN, '', ...rows, '', END].join('\n');
   const page = await readFile(PAGE, 'utf8');
   const there = page.slice(page.indexOf(BEGIN), page.indexOf(END) + END.length);
   const cells = (text: string): string[] => text.split('\n').map((line) => line.replaceAll(/[\s-]+/g, ' '));
-  if (process.argv.includes('write')) await writeFile(PAGE, page.replace(there, table));
-  else t.same(cells(there), cells(table), 'the page has these results');
+  if (process.argv.includes('write')) await writeFile(PAGE, page.replace(there, list));
+  else t.same(cells(there), cells(list), 'the page has these results');
 });
 
 t.test('the configuration names the formats that templates have', async (t) => {

@@ -358,7 +358,7 @@ t.test('reasoning effort reaches the template, and its absence too', async (t) =
 });
 
 t.test('each level of effort gives each template of the bundle what the page says, in order', async (t) => {
-  const page = await readFile(`${sourceRoot}/docs/tool-formats.md`, 'utf8');
+  const page = await readFile(`${sourceRoot}/test/goldens/README.md`, 'utf8');
   const cells = (text: string): string => text.replaceAll(/[\s-]+/g, ' ');
   t.equal(cells(page), cells(await withEfforts(page)), '`make docs` writes it');
   const end = async (name: string, reasoningEffort: Effort): Promise<string> => {
