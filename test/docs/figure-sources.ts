@@ -36,11 +36,6 @@ function beside(model: string, column: string): FigureSource {
   return { results: 'engine-prefill', column, where: { model, 'prefillShare %': '50' } };
 }
 
-/** A cell of `architectures-http-native`: the sidecar over HTTP beside llama-server. */
-function uncutOverHttp(model: string, callers: string): FigureSource {
-  return { results: 'architectures-http-native', column: 'ratio', where: { model, load: `closed, ${callers}` } };
-}
-
 function fanOut(column: string, replicas: string): FigureSource {
   return { results: 'fan-out', column, where: { what: replicas } };
 }
@@ -61,11 +56,6 @@ export const FIGURES: Readonly<Record<string, FigureSource>> = {
   'native-13m-32': nativeAddon('32'),
   'peak-kept-ours': peakKept('ra-sidecar'),
   'peak-kept-nginx': peakKept('llama-server behind nginx limit_conn'),
-  'admission-release-p50': {
-    results: 'admission-operations',
-    column: 'median, µs',
-    where: { seats: '256', operation: 'release and seat the next' },
-  },
   'admission-enter-p99': {
     results: 'admission-operations',
     column: 'p99, µs',
@@ -76,20 +66,10 @@ export const FIGURES: Readonly<Record<string, FigureSource>> = {
     column: 'off p99 ms',
     where: { load: '8 callers for 2 seats of 5 ms' },
   },
-  'timing-off-random-p99': {
-    results: 'server-timing',
-    column: 'off p99 ms',
-    where: { load: '1000/s at random' },
-  },
   'timing-admit-steady-p99': {
     results: 'server-timing',
     column: 'ra-admit p99 ms',
     where: { load: '1000/s by the clock' },
-  },
-  'timing-admit-random-p99': {
-    results: 'server-timing',
-    column: 'ra-admit p99 ms',
-    where: { load: '1000/s at random' },
   },
   'refused-bytes-p99': { results: 'server-timing', column: 'p99 ms', where: { 'refused as': '`bytes`' } },
   'http-ratio-150m-1': overHttp('ratio', '150m', '64', 'any', '1'),
@@ -97,18 +77,9 @@ export const FIGURES: Readonly<Record<string, FigureSource>> = {
   'http-ratio-150m-32': overHttp('ratio', '150m', '64', 'any', '32'),
   'http-kept-150m-8': overHttp(SHARE, '150m', '64', 'any', '8'),
   'http-kept-13m-8': overHttp(SHARE, '13m', '64', 'any', '8'),
-  'http-kept-13m-long-32': overHttp(SHARE, '13m', '256', 'any', '32'),
   'prefill-gap-13m': beside('13m', 'p99 of ms a token beside, over undisturbed'),
   'prefill-gap-150m': beside('150m', 'p99 of ms a token beside, over undisturbed'),
-  'prefill-gap-150m-tenths': beside('150m', 'the same, over undisturbed in its tenth'),
-  'window-http-8': uncutOverHttp('window', '8'),
-  'window-http-32': uncutOverHttp('window', '32'),
-  'hybrid-http-8': uncutOverHttp('hybrid', '8'),
-  'hybrid-http-32': uncutOverHttp('hybrid', '32'),
   'fan-out-cost': fanOut('to the C program', '8 replicas'),
-  'fan-out-gap-1': fanOut('gap p99 ms', '1 replica'),
-  'fan-out-gap-8': fanOut('gap p99 ms', '8 replicas'),
-  'images-token': besideImages('ms a token ratio, median of pairs'),
   'images-gap-p99': besideImages('p99 ratio, median of pairs'),
   'decisions-speedup': {
     results: 'decisions',
