@@ -13,7 +13,8 @@ import type { Recovered } from '../usage/recovery.js';
 import type { Removed } from '../usage/segment-writer.js';
 import { comparePositions, segmentPath, START, type Position } from '../usage/spool-format.js';
 import { Spool, type SpoolHooks } from '../usage/spool.js';
-import { Totals, totalsDir } from '../usage/totals.js';
+import { totalsDir } from '../usage/totals-files.js';
+import { Totals } from '../usage/totals.js';
 import { PART_MS, type Closer, type Closers } from './closers.js';
 
 /** Beyond every segment: only delivery reads the spool. */

@@ -19,7 +19,7 @@ async function loadAll(): Promise<void> {
   await import('../usage/balances.js');
   await import('../usage/prices.js');
   await import('../usage/spool-format.js');
-  await import('../usage/totals.js');
+  await import('../usage/totals-files.js');
 }
 
 let found: Promise<readonly KnownSchema[]> | undefined;

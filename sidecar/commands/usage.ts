@@ -11,7 +11,8 @@ import { lockOwner } from '../usage/lock.js';
 import { BUILT_IN_PRICES, readPriceFile } from '../usage/prices.js';
 import { oldestPosition, readFrom, verify, type SpoolFault, type Verified } from '../usage/reader.js';
 import { START, type Position } from '../usage/spool-format.js';
-import { Totals, totalsDir } from '../usage/totals.js';
+import { totalsDir } from '../usage/totals-files.js';
+import { Totals } from '../usage/totals.js';
 import { EXIT, failedWith, runOf, UsageError, type Values } from './command.js';
 import { COMMANDS } from './command-table.js';
 

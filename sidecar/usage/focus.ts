@@ -4,7 +4,7 @@
  */
 import { costsOf, formatUsd, type Costs, type Rates } from '../domain/money.js';
 import { BATCH_SUFFIX, type PriceList } from './prices.js';
-import type { TotalsRow } from './totals.js';
+import type { TotalsRow } from './totals-files.js';
 
 /** What an operator chooses. */
 export interface FocusNames {

@@ -1,27 +1,14 @@
 /**
  * What each key has used, by day: the sums of the closing records of a UTC day, by account, key, model, tier and version of the price
- * list
- * ({@link DurableSums}). They stay when the spool's segments are deleted, for the last {@link MOST_DAYS} days that have usage.
- *
- *     usage/totals/2026-10-03.json   the sums of a day, and the position in the spool up to which they count
- *     usage/totals/position.json     the position up to which all days count; written after them
- *
- * Only the days that have changed are written. A crash between two of these files leaves a day that counts further than
- * `position.json` says: its own position then keeps its records from being counted twice.
+ * list ({@link DurableSums}). They stay when the spool's segments are deleted, for the last {@link MOST_DAYS} days that have usage.
  */
-import { readdir, rm } from 'node:fs/promises';
-import { join } from 'node:path';
-import { closed } from '../contracts/common-schema.js';
-import { compile } from '../contracts/validator.js';
-import { TOTALS_CODE, TOTALS_POSITION_CODE } from '../contracts/written-code.js';
 import { addTokens, NO_TOKENS, parsePicodollars, type TokenCounts } from '../domain/money.js';
-import { SERVICE_TIERS, type ServiceTier } from '../domain/service-class.js';
 import type { UsageRecord } from '../domain/usage-record.js';
 import type { Clock } from '../lib/clock.js';
-import { isMissing } from './disk.js';
-import { DurableSums, readSealed, sha256, writeSealed, type CountedSpool, type SumsListener } from './durable-sums.js';
+import { DurableSums, type CountedSpool } from './durable-sums.js';
 import type { PricedModel } from './prices.js';
-import { comparePositions, START, type Position } from './spool-format.js';
+import { comparePositions, type Position } from './spool-format.js';
+import { readTotals, writeTotals, type FoundTotals, type TotalsListener, type TotalsRow } from './totals-files.js';
 
 /** Days with usage that are kept: a quarter. */
 export const MOST_DAYS = 92;
@@ -38,24 +25,6 @@ export const MOST_ROWS = 200_000;
  * deleted.
  */
 const SNAPSHOT_MS = 10_000;
-
-/** One sum. Rows are replaced and never changed, so that a snapshot may be written while others are added. */
-export interface TotalsRow {
-  readonly account: string;
-  readonly keyId: string;
-  readonly model: string;
-  readonly kind: PricedModel['kind'];
-  /** Empty: the default one. */
-  readonly tier: ServiceTier | '';
-  /** Of the price list; empty: the requests had no price. */
-  readonly priceVersion: string;
-  readonly requests: number;
-  /** Tokens that engines worked on. */
-  readonly used: TokenCounts;
-  /** Of these, the tokens that are charged. */
-  readonly billed: TokenCounts;
-  readonly picodollars: bigint;
-}
 
 /** The sums of one account in one day: of each key, by its id, and of all keys together. One of them has few rows: a model is one. */
 interface AccountDay {
@@ -81,13 +50,6 @@ interface Day {
   changed: boolean;
 }
 
-export interface TotalsListener extends SumsListener {
-  /** A file cannot be read or is damaged: its sums are counted again, as far as the spool still has their records. */
-  unreadable(file: string): void;
-  /** Records are missing, so the sums of some days are too low; `why` is one line. */
-  incomplete(why: string): void;
-}
-
 export interface TotalsOptions {
   readonly clock: Clock;
   readonly spool: CountedSpool;
@@ -107,7 +69,7 @@ export class Totals {
   readonly #dropped = new Set<string>();
   readonly sums: DurableSums;
 
-  private constructor({ clock, spool, dir, mostRows = MOST_ROWS, listener }: TotalsOptions, found: Found) {
+  private constructor({ clock, spool, dir, mostRows = MOST_ROWS, listener }: TotalsOptions, found: FoundTotals) {
     this.#dir = dir;
     this.#mostRows = mostRows;
     const { from, floor, ignored, positions } = found;
@@ -126,7 +88,7 @@ export class Totals {
 
   /** Reads the files and what follows in the spool, and writes nothing. Rejects if the spool cannot be read. */
   static async read(options: TotalsOptions): Promise<Totals> {
-    const totals = new Totals(options, await find(options));
+    const totals = new Totals(options, await readTotals(options.dir, options.spool, options.listener));
     await totals.sums.readOn();
     return totals;
   }
@@ -215,21 +177,15 @@ export class Totals {
 
   async #save(position: Position): Promise<void> {
     // All from one moment: rows that are added meanwhile are in the next snapshot.
-    const changed = [...this.#days]
-      .filter(([, day]) => day.changed)
-      .map(([name, day]) => ({ name, day, rows: [...this.rows(name)] }));
+    const changed = [...this.#days].filter(([, { changed }]) => changed);
+    const days = changed.map(([day]) => ({ day, rows: [...this.rows(day)] }));
     const dropped = [...this.#dropped];
-    for (const { day } of changed) day.changed = false;
+    for (const [, day] of changed) day.changed = false;
     try {
-      for (const { name, rows } of changed)
-        await writeSealed(join(this.#dir, `${name}.json`), textsOf(name, position, rows));
-      for (const name of dropped) {
-        await rm(join(this.#dir, `${name}.json`), { force: true });
-        this.#dropped.delete(name);
-      }
-      await writeSealed(join(this.#dir, POSITION_FILE), [`{"version":1,"position":${positionText(position)}`]);
+      await writeTotals(this.#dir, position, days, dropped);
+      for (const day of dropped) this.#dropped.delete(day);
     } catch (fault) {
-      for (const { day } of changed) day.changed = true;
+      for (const [, day] of changed) day.changed = true;
       throw fault;
     }
   }
@@ -312,181 +268,4 @@ function rowOf(close: UsageRecord): TotalsRow {
     billed: isFree ? NO_TOKENS : used,
     picodollars,
   };
-}
-
-/** The folder of the files in that of a spool. */
-export function totalsDir(spoolDir: string): string {
-  return join(spoolDir, 'totals');
-}
-
-const POSITION_FILE = 'position.json';
-const DAY_FILE = /^(\d{4}-\d\d-\d\d)\.json$/;
-
-/** What the files say, and from where the spool is read. */
-interface Found {
-  readonly days: readonly { readonly day: string; readonly rows: readonly TotalsRow[] }[];
-  readonly from: Position;
-  /** Days are counted up to their position in `positions`, others up to `floor`. */
-  readonly floor: Position;
-  readonly positions: ReadonlyMap<string, Position>;
-  /** Closes that are counted already, though they come later in the spool. */
-  readonly ignored: Set<string>;
-}
-
-async function find({ spool, dir, listener }: TotalsOptions): Promise<Found> {
-  const stored = await readFile(join(dir, POSITION_FILE), checkPosition);
-  if (stored === 'damaged') listener.unreadable(join(dir, POSITION_FILE));
-  const known = typeof stored === 'object' ? stored.position : START;
-  const days: StoredDay[] = [];
-  const positions = new Map<string, Position>();
-  let from = known;
-  for (const name of await namesIn(dir)) {
-    const day = DAY_FILE.exec(name)?.[1];
-    if (day === undefined) continue;
-    const read = await readFile(join(dir, name), checkDay);
-    if (typeof read === 'object' && read.day === day) {
-      days.push(read);
-      positions.set(day, comparePositions(read.position, known) > 0 ? read.position : known);
-      continue;
-    }
-    listener.unreadable(join(dir, name));
-    positions.set(day, START);
-    from = START;
-  }
-  const found = days.map(({ day, rows }) => ({ day, rows: rows.map(rowOfStored) }));
-  const newest = spool.position;
-  if ([known, ...positions.values()].some((position) => comparePositions(position, newest) > 0)) {
-    // Of another spool, or of a part of this one that is lost: nothing is counted twice.
-    listener.incomplete('they count more than the spool holds');
-    const ignored = new Set(spool.estimated.map(({ id }) => id));
-    return { days: found, from: newest, floor: newest, positions: new Map(), ignored };
-  }
-  const oldest = await spool.oldest();
-  if (comparePositions(from, oldest) < 0) listener.incomplete('the oldest segments of the spool are gone');
-  return { days: found, from, floor: known, positions, ignored: new Set() };
-}
-
-async function namesIn(dir: string): Promise<string[]> {
-  try {
-    return await readdir(dir);
-  } catch (error) {
-    if (isMissing(error)) return [];
-    throw error;
-  }
-}
-
-/** The fields of a row in a file, in order: account, key, model, kind, version, requests, tokens used, tokens billed, picodollars,
- * and of another tier than the default one its name.
- */
-type StoredRow = readonly [
-  account: string,
-  keyId: string,
-  model: string,
-  kind: TotalsRow['kind'],
-  priceVersion: string,
-  requests: number,
-  ...used: Tokens,
-  ...billed: Tokens,
-  picodollars: string,
-  tier?: ServiceTier,
-];
-type Tokens = [prompt: number, cached: number, completion: number];
-
-interface StoredPosition {
-  readonly version: 1;
-  readonly position: Position;
-  readonly checksum: string;
-}
-
-interface StoredDay extends StoredPosition {
-  readonly day: string;
-  readonly rows: readonly StoredRow[];
-}
-
-const TEXT = { type: 'string', maxLength: 1024 } as const;
-const COUNT = { type: 'integer', minimum: 0, maximum: Number.MAX_SAFE_INTEGER } as const;
-const ROW = [
-  TEXT,
-  TEXT,
-  TEXT,
-  { enum: ['chat', 'decision', 'embedding', 'rerank'] },
-  TEXT,
-  ...Array.from({ length: 7 }, () => COUNT),
-  { type: 'string', maxLength: 40, pattern: '^\\d+$' },
-];
-
-function tuple(items: readonly object[]): object {
-  return { type: 'array', minItems: items.length, maxItems: items.length, items };
-}
-
-const FIELDS = {
-  version: { const: 1 },
-  position: closed(['segment', 'offset'], { segment: { type: 'integer', minimum: 1 }, offset: COUNT }),
-  checksum: { type: 'string' },
-} as const;
-
-const checkPosition = compile<StoredPosition>(closed(Object.keys(FIELDS), FIELDS), { written: TOTALS_POSITION_CODE });
-
-const checkDay = compile<StoredDay>(
-  closed([...Object.keys(FIELDS), 'day', 'rows'], {
-    ...FIELDS,
-    day: { type: 'string' },
-    rows: { type: 'array', items: { anyOf: [tuple(ROW), tuple([...ROW, { enum: SERVICE_TIERS }])] } },
-  }),
-  { written: TOTALS_CODE },
-);
-
-/** A file with the right checksum. */
-async function readFile<T extends StoredPosition>(
-  file: string,
-  check: (value: unknown) => { readonly ok: true; readonly value: T } | { readonly ok: false },
-): Promise<T | 'missing' | 'damaged'> {
-  const sealed = await readSealed(file);
-  if (typeof sealed === 'string') return sealed;
-  const checked = check(sealed.value);
-  return checked.ok && checked.value.checksum === sha256(sealed.unsealed) ? checked.value : 'damaged';
-}
-
-function rowOfStored(stored: StoredRow): TotalsRow {
-  const [account, keyId, model, kind, priceVersion, requests, a, b, c, d, e, f, picodollars, tier = ''] = stored;
-  return {
-    account,
-    keyId,
-    model,
-    kind,
-    tier,
-    priceVersion,
-    requests,
-    used: { promptTokens: a, cachedTokens: b, completionTokens: c },
-    billed: { promptTokens: d, cachedTokens: e, completionTokens: f },
-    picodollars: BigInt(picodollars),
-  };
-}
-
-function storedOf(row: TotalsRow): StoredRow {
-  const { account, keyId, model, kind, tier, priceVersion, requests, used, billed, picodollars } = row;
-  const tokens = [...tokensOf(used), ...tokensOf(billed)] as const;
-  const stored = [account, keyId, model, kind, priceVersion, requests, ...tokens, String(picodollars)] as const;
-  return tier === '' ? stored : [...stored, tier];
-}
-
-function tokensOf({ promptTokens, cachedTokens, completionTokens }: TokenCounts): Tokens {
-  return [promptTokens, cachedTokens, completionTokens];
-}
-
-function positionText({ segment, offset }: Position): string {
-  return JSON.stringify({ segment, offset });
-}
-
-/** Rows written at a time: some 100 KiB, which block the event loop for less than a millisecond. */
-const SLICE_ROWS = 1000;
-
-/** The file of a day up to its checksum. */
-function* textsOf(day: string, position: Position, rows: readonly TotalsRow[]): Generator<string> {
-  yield `{"version":1,"position":${positionText(position)},"day":${JSON.stringify(day)},"rows":[`;
-  for (let at = 0; at < rows.length; at += SLICE_ROWS) {
-    const slice = rows.slice(at, at + SLICE_ROWS).map((row) => JSON.stringify(storedOf(row)));
-    yield `${at === 0 ? '' : ','}${slice.join(',')}`;
-  }
-  yield ']';
 }

@@ -3,7 +3,7 @@ import t from 'tap';
 import { parseUsd } from '../../../sidecar/domain/money.js';
 import { FOCUS_COLUMNS, focusRows } from '../../../sidecar/usage/focus.js';
 import { inputRates, PriceList } from '../../../sidecar/usage/prices.js';
-import type { TotalsRow } from '../../../sidecar/usage/totals.js';
+import type { TotalsRow } from '../../../sidecar/usage/totals-files.js';
 
 const DECIMAL = /^-?\d+(?:\.\d+)?$/;
 const TIME = /^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ$/;
