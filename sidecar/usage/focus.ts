@@ -14,49 +14,6 @@ export interface FocusNames {
   readonly billingAccount: string;
 }
 
-/** The cells of a row by their column; null: the row has none. */
-type FocusRow = Readonly<Record<(typeof FOCUS_COLUMNS)[number], string | null>>;
-
-/** In the order of a line. `x_…` is ours. */
-export const FOCUS_COLUMNS = [
-  'BilledCost',
-  'BillingAccountId',
-  'BillingAccountName',
-  'BillingCurrency',
-  'BillingPeriodEnd',
-  'BillingPeriodStart',
-  'ChargeCategory',
-  'ChargeClass',
-  'ChargeDescription',
-  'ChargeFrequency',
-  'ChargePeriodEnd',
-  'ChargePeriodStart',
-  'ConsumedQuantity',
-  'ConsumedUnit',
-  'ContractedCost',
-  'ContractedUnitPrice',
-  'EffectiveCost',
-  'InvoiceIssuerName',
-  'ListCost',
-  'ListUnitPrice',
-  'PricingCategory',
-  'PricingQuantity',
-  'PricingUnit',
-  'ProviderName',
-  'PublisherName',
-  'ServiceCategory',
-  'ServiceName',
-  'ServiceSubcategory',
-  'SkuId',
-  'SkuMeter',
-  'SkuPriceDetails',
-  'SkuPriceId',
-  'SubAccountId',
-  'SubAccountName',
-  'x_ApiKeyId',
-  'x_ServiceTier',
-] as const;
-
 /** One kind of tokens of a row. */
 interface Meter {
   readonly name: string;
@@ -71,62 +28,86 @@ interface Meter {
 
 const INPUT = { x_TokenDirection: 'Input' };
 
+/** What the cells of a line are made from: a kind of tokens of a row, of a day that begins at `from`, epoch ms. */
+interface Line extends FocusNames {
+  readonly row: TotalsRow;
+  readonly meter: Meter;
+  readonly from: number;
+}
+
+type Cell = (line: Line) => string | null;
+
+const always =
+  (text: string | null): Cell =>
+  () =>
+    text;
+const account: Cell = ({ row }) => row.account;
+const billingAccount: Cell = (line) => line.billingAccount;
+const provider: Cell = (line) => line.provider;
+const cost: Cell = ({ meter }) => formatUsd(meter.picodollars);
+const unitPrice: Cell = ({ meter }) => (meter.rate === undefined ? null : formatUsd(meter.rate));
+const month =
+  (later: number): Cell =>
+  ({ from }) => {
+    const date = new Date(from);
+    return timeOf(Date.UTC(date.getUTCFullYear(), date.getUTCMonth() + later));
+  };
+
+/** By their column, in the order of a line; null: it has none. `x_…` is ours. */
+const CELLS = {
+  BilledCost: cost,
+  BillingAccountId: billingAccount,
+  BillingAccountName: billingAccount,
+  BillingCurrency: always('USD'),
+  BillingPeriodEnd: month(1),
+  BillingPeriodStart: month(0),
+  ChargeCategory: always('Usage'),
+  ChargeClass: always(null),
+  ChargeDescription: ({ row, meter }) => `${meter.name} of ${row.model}${row.tier === '' ? '' : `, ${row.tier}`}`,
+  ChargeFrequency: always('Usage-Based'),
+  ChargePeriodEnd: ({ from }) => timeOf(from + DAY_MS),
+  ChargePeriodStart: ({ from }) => timeOf(from),
+  ConsumedQuantity: ({ meter }) => String(meter.used),
+  ConsumedUnit: always('Tokens'),
+  ContractedCost: cost,
+  ContractedUnitPrice: unitPrice,
+  EffectiveCost: cost,
+  InvoiceIssuerName: provider,
+  ListCost: cost,
+  ListUnitPrice: unitPrice,
+  PricingCategory: ({ row }) =>
+    row.tier === 'flex' || row.priceVersion.endsWith(BATCH_SUFFIX) ? 'Dynamic' : 'Standard',
+  PricingQuantity: ({ meter }) => String(meter.billed),
+  PricingUnit: always('Tokens'),
+  ProviderName: provider,
+  PublisherName: provider,
+  ServiceCategory: always('AI and Machine Learning'),
+  ServiceName: always('Model inference'),
+  ServiceSubcategory: always('Generative AI'),
+  SkuId: ({ row }) => row.model,
+  SkuMeter: ({ meter }) => meter.name,
+  SkuPriceDetails: ({ meter }) => JSON.stringify(meter.details),
+  SkuPriceId: ({ row, meter }) => (row.priceVersion === '' ? null : priceId(row, meter)),
+  SubAccountId: account,
+  SubAccountName: account,
+  x_ApiKeyId: ({ row }) => row.keyId,
+  x_ServiceTier: ({ row }) => (row.tier === '' ? 'default' : row.tier),
+} satisfies Readonly<Record<string, Cell>>;
+
+export const FOCUS_COLUMNS = Object.keys(CELLS) as readonly (keyof typeof CELLS)[];
+
 /** Rows of one day, `2026-10-03`. */
 export function* focusRows(
   day: string,
   rows: Iterable<TotalsRow>,
   prices: PriceList,
-  { provider, billingAccount }: FocusNames,
+  names: FocusNames,
 ): Generator<readonly (string | null)[]> {
   const from = Date.parse(`${day}T00:00:00Z`);
-  const date = new Date(from);
-  const month = (later: number): string => timeOf(Date.UTC(date.getUTCFullYear(), date.getUTCMonth() + later));
-  const fixed = {
-    BillingAccountId: billingAccount,
-    BillingAccountName: billingAccount,
-    BillingCurrency: 'USD',
-    BillingPeriodEnd: month(1),
-    BillingPeriodStart: month(0),
-    ChargeCategory: 'Usage',
-    ChargeClass: null,
-    ChargeFrequency: 'Usage-Based',
-    ChargePeriodEnd: timeOf(from + DAY_MS),
-    ChargePeriodStart: timeOf(from),
-    ConsumedUnit: 'Tokens',
-    InvoiceIssuerName: provider,
-    PricingUnit: 'Tokens',
-    ProviderName: provider,
-    PublisherName: provider,
-    ServiceCategory: 'AI and Machine Learning',
-    ServiceName: 'Model inference',
-    ServiceSubcategory: 'Generative AI',
-  };
   for (const row of rows) {
     for (const meter of metersOf(row, prices)) {
-      const cost = formatUsd(meter.picodollars);
-      const unitPrice = meter.rate === undefined ? null : formatUsd(meter.rate);
-      const cells: FocusRow = {
-        ...fixed,
-        BilledCost: cost,
-        ChargeDescription: `${meter.name} of ${row.model}${row.tier === '' ? '' : `, ${row.tier}`}`,
-        ConsumedQuantity: String(meter.used),
-        ContractedCost: cost,
-        ContractedUnitPrice: unitPrice,
-        EffectiveCost: cost,
-        ListCost: cost,
-        ListUnitPrice: unitPrice,
-        PricingCategory: row.tier === 'flex' || row.priceVersion.endsWith(BATCH_SUFFIX) ? 'Dynamic' : 'Standard',
-        PricingQuantity: String(meter.billed),
-        SkuId: row.model,
-        SkuMeter: meter.name,
-        SkuPriceDetails: JSON.stringify(meter.details),
-        SkuPriceId: row.priceVersion === '' ? null : priceId(row, meter),
-        SubAccountId: row.account,
-        SubAccountName: row.account,
-        x_ApiKeyId: row.keyId,
-        x_ServiceTier: row.tier === '' ? 'default' : row.tier,
-      };
-      yield FOCUS_COLUMNS.map((column) => cells[column]);
+      const line = { ...names, row, meter, from };
+      yield FOCUS_COLUMNS.map((column) => CELLS[column](line));
     }
   }
 }
