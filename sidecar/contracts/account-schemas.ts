@@ -1,6 +1,6 @@
 /** Schemas of what a key can ask about itself: the models that it may call, what it has used, its limits and its account's balance. */
 import { SERVED_TIERS } from '../domain/service-class.js';
-import { closed, COUNT } from './common-schema.js';
+import { closed, COUNT, exactly } from './common-schema.js';
 
 const ID = { type: 'string', minLength: 1, maxLength: 256 } as const;
 const ID_OR_NULL = { type: ['string', 'null'], minLength: 1, maxLength: 256 } as const;
@@ -47,15 +47,7 @@ const USD_TEXT = { type: 'string', maxLength: 48, pattern: '^-?\\d+(\\.\\d{1,12}
 const USD_TEXT_OR_NULL = { ...USD_TEXT, type: ['string', 'null'] } as const;
 const CURRENCY = { const: 'usd' } as const;
 
-const COST_FIELDS = {
-  value: USD_TEXT,
-  currency: CURRENCY,
-  input: USD_TEXT_OR_NULL,
-  cached_input: USD_TEXT_OR_NULL,
-  output: USD_TEXT_OR_NULL,
-} as const;
-
-const RESULT_FIELDS = {
+export const USAGE_RESULT = exactly({
   object: { const: 'usage.result' },
   input_tokens: COUNT,
   input_cached_tokens: COUNT,
@@ -64,31 +56,31 @@ const RESULT_FIELDS = {
   model: ID_OR_NULL,
   api_key_id: ID_OR_NULL,
   service_tier: { enum: [...SERVED_TIERS, null] },
-  cost: closed(Object.keys(COST_FIELDS), COST_FIELDS),
-} as const;
+  cost: exactly({
+    value: USD_TEXT,
+    currency: CURRENCY,
+    input: USD_TEXT_OR_NULL,
+    cached_input: USD_TEXT_OR_NULL,
+    output: USD_TEXT_OR_NULL,
+  }),
+});
 
-export const USAGE_RESULT = closed(Object.keys(RESULT_FIELDS), RESULT_FIELDS);
-
-const BUCKET_FIELDS = {
+export const USAGE_BUCKET = exactly({
   object: { const: 'bucket' },
   start_time: COUNT,
   end_time: COUNT,
   results: { type: 'array', items: USAGE_RESULT },
-} as const;
+});
 
-export const USAGE_BUCKET = closed(Object.keys(BUCKET_FIELDS), BUCKET_FIELDS);
-
-const PAGE_FIELDS = {
+export const USAGE_PAGE = exactly({
   object: { const: 'page' },
   data: { type: 'array', items: USAGE_BUCKET },
   has_more: { type: 'boolean' },
   next_page: { type: ['string', 'null'], maxLength: 20 },
   as_of: COUNT,
-} as const;
+});
 
-export const USAGE_PAGE = closed(Object.keys(PAGE_FIELDS), PAGE_FIELDS);
-
-const LIMIT_FIELDS = {
+export const ACCOUNT_LIMIT = exactly({
   name: {
     enum: ['requests_in_flight', 'requests_per_minute', 'tokens_per_minute', 'tokens_per_day', 'tokens_per_month'],
   },
@@ -97,9 +89,7 @@ const LIMIT_FIELDS = {
   limit: COUNT,
   remaining: COUNT,
   reset_at: { type: ['integer', 'null'], minimum: 0 },
-} as const;
-
-export const ACCOUNT_LIMIT = closed(Object.keys(LIMIT_FIELDS), LIMIT_FIELDS);
+});
 
 const BALANCE_FIELDS = {
   currency: CURRENCY,

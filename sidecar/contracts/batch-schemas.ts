@@ -1,5 +1,5 @@
 /** Schemas of bodies, lines and answers of /files and /batches (docs/batches.md). */
-import { closed, COUNT } from './common-schema.js';
+import { closed, COUNT, exactly } from './common-schema.js';
 
 /** Where lines of a batch may go. */
 export const BATCH_ENDPOINTS = ['/v1/chat/completions', '/v1/responses', '/v1/decisions', '/v1/embeddings'] as const;
@@ -55,7 +55,7 @@ export const BATCH_LINE = closed(['custom_id', 'method', 'url', 'body'], {
   body: { type: 'object' },
 });
 
-const FILE_FIELDS = {
+export const FILE = exactly({
   id: FILE_ID,
   object: { const: 'file' },
   bytes: COUNT,
@@ -64,9 +64,7 @@ const FILE_FIELDS = {
   filename: { type: 'string', maxLength: 512 },
   purpose: { enum: ['batch', 'batch_output'] },
   status: { const: 'processed' },
-} as const;
-
-export const FILE = closed(Object.keys(FILE_FIELDS), FILE_FIELDS);
+});
 
 function pageOf(items: object): object {
   return closed(['object', 'data', 'first_id', 'last_id', 'has_more'], {
@@ -93,7 +91,7 @@ export const BATCH_PROBLEM = closed(['code', 'message', 'param', 'line'], {
   line: { type: ['integer', 'null'], minimum: 1 },
 });
 
-const BATCH_FIELDS = {
+export const BATCH = exactly({
   id: FILE_ID,
   object: { const: 'batch' },
   endpoint: { enum: BATCH_ENDPOINTS },
@@ -128,8 +126,6 @@ const BATCH_FIELDS = {
     currency: { const: 'usd' },
   }),
   metadata: METADATA,
-} as const;
-
-export const BATCH = closed(Object.keys(BATCH_FIELDS), BATCH_FIELDS);
+});
 
 export const BATCH_LIST = pageOf(BATCH);

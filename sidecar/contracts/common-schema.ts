@@ -7,6 +7,11 @@ export function closed(required: readonly string[], properties: Readonly<Record<
   return { type: 'object', additionalProperties: false, required, properties };
 }
 
+/** An object with each of these fields and no other. */
+export function exactly(properties: Readonly<Record<string, object>>): object {
+  return closed(Object.keys(properties), properties);
+}
+
 /** An object of one of these kinds, by its field `tag`, which is a constant of each. */
 export function oneOfBy(tag: string, kinds: readonly object[]): object {
   return { type: 'object', required: [tag], discriminator: { propertyName: tag }, oneOf: kinds };

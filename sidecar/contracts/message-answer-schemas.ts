@@ -1,6 +1,6 @@
 /** Schemas of what POST /messages and POST /messages/count_tokens answer. */
 import { CATALOGUE } from '../domain/errors.js';
-import { CALL_ID, COUNT, MAX_TEXT, MODEL, TEXT, WIDE_TOOL_NAME, closed } from './common-schema.js';
+import { CALL_ID, COUNT, MAX_TEXT, MODEL, TEXT, WIDE_TOOL_NAME, closed, exactly } from './common-schema.js';
 import { MESSAGE_ERRORS, MESSAGE_TIERS, THREAD_CODE } from './message-answers.js';
 
 const MESSAGE_USAGE = {
@@ -31,7 +31,7 @@ const STOP_REASON = {
   enum: ['end_turn', 'max_tokens', 'stop_sequence', 'tool_use', 'model_context_window_exceeded', null],
 } as const;
 
-const MESSAGE_FIELDS = {
+export const MESSAGE = exactly({
   id: { type: 'string', pattern: '^msg_[0-9a-f]{32}$' },
   type: { const: 'message' },
   role: { const: 'assistant' },
@@ -43,9 +43,7 @@ const MESSAGE_FIELDS = {
     ...MESSAGE_USAGE,
     service_tier: { enum: Object.values(MESSAGE_TIERS) },
   }),
-} as const;
-
-export const MESSAGE = closed(Object.keys(MESSAGE_FIELDS), MESSAGE_FIELDS);
+});
 
 /** One event of a stream: which fields it has besides depends on its type. */
 export const MESSAGE_EVENT = closed(['type'], {

@@ -4,13 +4,14 @@
  *
  * The snapshot, `balances.json`, is replaced atomically.
  */
+import { exactly } from '../contracts/common-schema.js';
 import { compile } from '../contracts/validator.js';
 import { BALANCES_CODE } from '../contracts/written-code.js';
 import type { UsageRecord } from '../domain/usage-record.js';
 import { parsePicodollars } from '../domain/money.js';
 import type { Clock } from '../lib/clock.js';
 import { DurableSums, readSealed, sha256, writeSealed, type CountedSpool, type SumsListener } from './durable-sums.js';
-import { comparePositions, START, type Position } from './spool-format.js';
+import { comparePositions, POSITION, START, type Position } from './spool-format.js';
 
 /**
  * A snapshot is written after this time, ms, if the spool has grown, and after this many settled requests: a start has to read no more
@@ -129,22 +130,12 @@ interface Stored {
 }
 
 const check = compile<Stored>(
-  {
-    type: 'object',
-    additionalProperties: false,
-    required: ['version', 'position', 'settled', 'checksum'],
-    properties: {
-      version: { enum: [1, 2] },
-      position: {
-        type: 'object',
-        additionalProperties: false,
-        required: ['segment', 'offset'],
-        properties: { segment: { type: 'integer', minimum: 1 }, offset: { type: 'integer', minimum: 0 } },
-      },
-      settled: { type: 'object', additionalProperties: { type: 'string', maxLength: 40, pattern: '^\\d+$' } },
-      checksum: { type: 'string' },
-    },
-  },
+  exactly({
+    version: { enum: [1, 2] },
+    position: POSITION,
+    settled: { type: 'object', additionalProperties: { type: 'string', maxLength: 40, pattern: '^\\d+$' } },
+    checksum: { type: 'string' },
+  }),
   { written: BALANCES_CODE },
 );
 

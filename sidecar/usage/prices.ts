@@ -1,5 +1,5 @@
 /** The prices in force: built in, or from the price file. */
-import { closed, UTC_TIME } from '../contracts/common-schema.js';
+import { closed, exactly, UTC_TIME } from '../contracts/common-schema.js';
 import { repeatedName } from '../contracts/json.js';
 import { compile } from '../contracts/validator.js';
 import { PRICES_CODE } from '../contracts/written-code.js';
@@ -178,7 +178,7 @@ interface PriceFile {
 /** Text, so that no JSON parser converts it to a floating-point number. */
 const rate = { type: 'string', maxLength: 32 };
 const rates = { input: rate, cachedInput: rate, output: rate };
-const tierRates = closed(Object.keys(rates), rates);
+const tierRates = exactly(rates);
 
 const check = compile<PriceFile>(
   closed(['version', 'prices'], {

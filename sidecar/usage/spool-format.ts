@@ -7,7 +7,7 @@
  * continues at the next newline. The encoding is canonical: each line has exactly one form.
  */
 import { join } from 'node:path';
-import { UTC_TIME } from '../contracts/common-schema.js';
+import { exactly, UTC_TIME } from '../contracts/common-schema.js';
 import { compile } from '../contracts/validator.js';
 import { USAGE_RECORD_CODE } from '../contracts/written-code.js';
 import type { UsageRecord } from '../domain/usage-record.js';
@@ -17,6 +17,12 @@ export interface Position {
   readonly segment: number;
   readonly offset: number;
 }
+
+/** The same in a file. */
+export const POSITION = exactly({
+  segment: { type: 'integer', minimum: 1 },
+  offset: { type: 'integer', minimum: 0, maximum: Number.MAX_SAFE_INTEGER },
+});
 
 /** The position of a reader that has read nothing. */
 export const START: Position = { segment: 1, offset: 0 };
@@ -83,6 +89,21 @@ export const MAX_HEADER_BYTES = String(MAX_JSON_BYTES).length + 1 + CRC_DIGITS +
 const TEXT = { type: 'string', maxLength: 1024 };
 const TOKENS = { type: 'integer', minimum: 0, maximum: Number.MAX_SAFE_INTEGER };
 
+/** What each record has. */
+const RECORD = {
+  id: { ...TEXT, minLength: 1 },
+  requestId: TEXT,
+  kind: { enum: ['open', 'progress', 'close'] },
+  at: UTC_TIME,
+  account: TEXT,
+  keyId: TEXT,
+  model: TEXT,
+  route: TEXT,
+  promptTokens: TOKENS,
+  cachedTokens: TOKENS,
+  completionTokens: TOKENS,
+};
+
 /**
  * Whether a value is a usage record. Unknown fields are accepted: a spool survives upgrades, and a newer sidecar's
  * records must not be damage for an older one.
@@ -90,32 +111,10 @@ const TOKENS = { type: 'integer', minimum: 0, maximum: Number.MAX_SAFE_INTEGER }
 const checkRecord = compile<UsageRecord>(
   {
     type: 'object',
-    required: [
-      'id',
-      'requestId',
-      'kind',
-      'at',
-      'account',
-      'keyId',
-      'model',
-      'route',
-      'promptTokens',
-      'cachedTokens',
-      'completionTokens',
-    ],
+    required: Object.keys(RECORD),
     properties: {
-      id: { ...TEXT, minLength: 1 },
-      requestId: TEXT,
-      kind: { enum: ['open', 'progress', 'close'] },
-      at: UTC_TIME,
-      account: TEXT,
-      keyId: TEXT,
-      model: TEXT,
-      route: TEXT,
+      ...RECORD,
       tier: TEXT,
-      promptTokens: TOKENS,
-      cachedTokens: TOKENS,
-      completionTokens: TOKENS,
       price: {
         type: 'object',
         required: ['version', 'picodollars'],

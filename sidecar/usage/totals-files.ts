@@ -9,7 +9,7 @@
  */
 import { readdir, rm } from 'node:fs/promises';
 import { join } from 'node:path';
-import { closed } from '../contracts/common-schema.js';
+import { exactly } from '../contracts/common-schema.js';
 import { compile } from '../contracts/validator.js';
 import { TOTALS_CODE, TOTALS_POSITION_CODE } from '../contracts/written-code.js';
 import type { TokenCounts } from '../domain/money.js';
@@ -17,7 +17,7 @@ import { SERVICE_TIERS, type ServiceTier } from '../domain/service-class.js';
 import { isMissing } from './disk.js';
 import { readSealed, sha256, writeSealed, type CountedSpool, type SumsListener } from './durable-sums.js';
 import type { PricedModel } from './prices.js';
-import { comparePositions, START, type Position } from './spool-format.js';
+import { comparePositions, POSITION, START, type Position } from './spool-format.js';
 
 /** One sum. Rows are replaced and never changed, so that a snapshot may be written while others are added. */
 export interface TotalsRow {
@@ -156,14 +156,14 @@ function tuple(items: readonly object[]): object {
 
 const FIELDS = {
   version: { const: 1 },
-  position: closed(['segment', 'offset'], { segment: { type: 'integer', minimum: 1 }, offset: COUNT }),
+  position: POSITION,
   checksum: { type: 'string' },
 } as const;
 
-const checkPosition = compile<StoredPosition>(closed(Object.keys(FIELDS), FIELDS), { written: TOTALS_POSITION_CODE });
+const checkPosition = compile<StoredPosition>(exactly(FIELDS), { written: TOTALS_POSITION_CODE });
 
 const checkDay = compile<StoredDay>(
-  closed([...Object.keys(FIELDS), 'day', 'rows'], {
+  exactly({
     ...FIELDS,
     day: { type: 'string' },
     rows: { type: 'array', items: { anyOf: [tuple(ROW), tuple([...ROW, { enum: SERVICE_TIERS }])] } },
