@@ -31,7 +31,7 @@ export const USAGE: PlainRoute = {
     description:
       'Under `contract: compatible`. The sums of the durable usage records of the key, or with the entitlement `usage: account` of all keys of ' +
       'its account, for the last 92 days. Query: `start_time` and `end_time` (Unix time in seconds, widened to whole UTC days; by default the last 7 ' +
-      'days), `bucket_width` (`1d`), `group_by` (`model`, `api_key_id`, `service_tier`; several, or separated by commas), `limit` (1 to 31 days of a ' +
+      'days), `bucket_width` (`1d`), `group_by` (`model`, `api_key_id`, `service_tier`, `batch`; several, or separated by commas), `limit` (1 to 31 days of a ' +
       'page, by default 7; a page ends after 500 results, perhaps within a day), `page` (the `next_page` of the page before).',
     key: true,
     answer: 'UsagePage',
@@ -82,7 +82,7 @@ const MOST_DAYS_OF_A_PAGE = 31;
 /** A page ends with the key that has the last of them, since more would hold up the event loop for milliseconds. */
 const MOST_RESULTS = 500;
 
-const GROUPS = ['model', 'api_key_id', 'service_tier'] as const;
+const GROUPS = ['model', 'api_key_id', 'service_tier', 'batch'] as const;
 type Group = (typeof GROUPS)[number];
 
 interface UsageQuery {
@@ -165,6 +165,7 @@ function resultsOf(
       groups.has('model') && row.model,
       groups.has('api_key_id') && row.keyId,
       groups.has('service_tier') && row.tier,
+      groups.has('batch') && row.batch,
     ]);
     const costs = costsOfRow(row, pricing);
     const sum = sums.get(id);
@@ -191,6 +192,7 @@ function resultsOf(
     model: groups.has('model') ? row.model : null,
     api_key_id: groups.has('api_key_id') ? row.keyId : null,
     service_tier: groups.has('service_tier') ? row.tier || 'default' : null,
+    batch: groups.has('batch') ? row.batch : null,
     cost: {
       value: formatUsd(picodollars),
       currency: 'usd',

@@ -57,7 +57,7 @@ export class UsageSession {
   readonly #caller: Caller;
   readonly #model: HostedModel;
   readonly #tier: SoldTier | undefined;
-  #fixed: Pick<UsageRecord, 'id' | 'requestId' | 'account' | 'keyId' | 'model' | 'route' | 'claim' | 'tier'>;
+  #fixed: Pick<UsageRecord, 'id' | 'requestId' | 'account' | 'keyId' | 'model' | 'route' | 'claim' | 'tier' | 'batch'>;
   #bill: Bill | undefined;
   #state: 'new' | 'open' | 'closed' = 'new';
   /** The counts of the last record. */
@@ -97,6 +97,7 @@ export class UsageSession {
       route,
       ...(claim !== undefined && { claim }),
       ...(tier && { tier: tier.name }),
+      ...(context.item && { batch: true }),
     };
     context.onClose(() => this.#end('failed'));
   }

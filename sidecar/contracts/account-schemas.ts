@@ -56,6 +56,7 @@ export const USAGE_RESULT = exactly({
   model: ID_OR_NULL,
   api_key_id: ID_OR_NULL,
   service_tier: { enum: [...SERVED_TIERS, null] },
+  batch: { type: ['boolean', 'null'] },
   cost: exactly({
     value: USD_TEXT,
     currency: CURRENCY,

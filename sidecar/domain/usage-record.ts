@@ -23,6 +23,8 @@ export interface UsageRecord {
   readonly route: string;
   /** Absent: the default one. */
   readonly tier?: ServiceTier;
+  /** It is a line of a batch. */
+  readonly batch?: true;
   readonly promptTokens: number;
   readonly cachedTokens: number;
   readonly completionTokens: number;

@@ -3,7 +3,7 @@
  * for each day, key, model, tier, version of the price list and kind of tokens. Costs are exact: quantity times unit price, to the last digit.
  */
 import { costsOf, formatUsd, type Costs, type Rates } from '../domain/money.js';
-import { BATCH_SUFFIX, type PriceList } from './prices.js';
+import type { PriceList } from './prices.js';
 import type { TotalsRow } from './totals-files.js';
 
 /** What an operator chooses. */
@@ -75,8 +75,7 @@ const CELLS = {
   InvoiceIssuerName: provider,
   ListCost: cost,
   ListUnitPrice: unitPrice,
-  PricingCategory: ({ row }) =>
-    row.tier === 'flex' || row.priceVersion.endsWith(BATCH_SUFFIX) ? 'Dynamic' : 'Standard',
+  PricingCategory: ({ row }) => (row.tier === 'flex' || row.batch ? 'Dynamic' : 'Standard'),
   PricingQuantity: ({ meter }) => String(meter.billed),
   PricingUnit: always('Tokens'),
   ProviderName: provider,

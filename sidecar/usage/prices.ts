@@ -49,7 +49,11 @@ const DECISION_RATE = 42_000n;
 const FREE: Rates = { input: 0n, cachedInput: 0n, output: 0n };
 
 /** Follows the version in records of requests that were priced at the rates of batches. No version can contain it. */
-export const BATCH_SUFFIX = '/batch';
+const BATCH_SUFFIX = '/batch';
+
+export function isOfBatches(version: string): boolean {
+  return version.endsWith(BATCH_SUFFIX);
+}
 
 /** Rates of a model that generates nothing, and whose reused input tokens cost the same. */
 export function inputRates(input: bigint): Rates {
@@ -107,7 +111,7 @@ export class PriceList {
 
   /** The rates of `model` in a version; undefined if the list does not have them. */
   ratesOf(model: PricedModel, version: string): Rates | undefined {
-    const isBatch = version.endsWith(BATCH_SUFFIX);
+    const isBatch = isOfBatches(version);
     const name = isBatch ? version.slice(0, -BATCH_SUFFIX.length) : version;
     const found = this.#versions.find((each) => each.version === name);
     if (isBatch) return found?.batch?.get(model.id);

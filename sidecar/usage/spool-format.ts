@@ -115,6 +115,7 @@ const checkRecord = compile<UsageRecord>(
     properties: {
       ...RECORD,
       tier: TEXT,
+      batch: { const: true },
       price: {
         type: 'object',
         required: ['version', 'picodollars'],

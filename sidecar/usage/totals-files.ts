@@ -16,7 +16,7 @@ import type { TokenCounts } from '../domain/money.js';
 import { SERVICE_TIERS, type ServiceTier } from '../domain/service-class.js';
 import { isMissing } from './disk.js';
 import { readSealed, sha256, writeSealed, type CountedSpool, type SumsListener } from './durable-sums.js';
-import type { PricedModel } from './prices.js';
+import { isOfBatches, type PricedModel } from './prices.js';
 import { comparePositions, POSITION, START, type Position } from './spool-format.js';
 
 /** One sum. Rows are replaced and never changed, so that a snapshot may be written while others are added. */
@@ -27,6 +27,8 @@ export interface TotalsRow {
   readonly kind: PricedModel['kind'];
   /** Empty: the default one. */
   readonly tier: ServiceTier | '';
+  /** Lines of batches. */
+  readonly batch: boolean;
   /** Of the price list; empty: the requests had no price. */
   readonly priceVersion: string;
   readonly requests: number;
@@ -110,8 +112,9 @@ async function namesIn(dir: string): Promise<string[]> {
   }
 }
 
-/** The fields of a row in a file, in order: account, key, model, kind, version, requests, tokens used, tokens billed, picodollars,
- * and of another tier than the default one its name.
+/**
+ * The fields of a row in a file, in order: account, key, model, kind, version, requests, tokens used, tokens billed, picodollars,
+ * and of another tier than the default one its name, or `batch`: lines of batches have no tier.
  */
 type StoredRow = readonly [
   account: string,
@@ -123,7 +126,7 @@ type StoredRow = readonly [
   ...used: Tokens,
   ...billed: Tokens,
   picodollars: string,
-  tier?: ServiceTier,
+  mark?: ServiceTier | 'batch',
 ];
 type Tokens = [prompt: number, cached: number, completion: number];
 
@@ -166,7 +169,7 @@ const checkDay = compile<StoredDay>(
   exactly({
     ...FIELDS,
     day: { type: 'string' },
-    rows: { type: 'array', items: { anyOf: [tuple(ROW), tuple([...ROW, { enum: SERVICE_TIERS }])] } },
+    rows: { type: 'array', items: { anyOf: [tuple(ROW), tuple([...ROW, { enum: [...SERVICE_TIERS, 'batch'] }])] } },
   }),
   { written: TOTALS_CODE },
 );
@@ -183,13 +186,14 @@ async function readFile<T extends StoredPosition>(
 }
 
 function rowOfStored(stored: StoredRow): TotalsRow {
-  const [account, keyId, model, kind, priceVersion, requests, a, b, c, d, e, f, picodollars, tier = ''] = stored;
+  const [account, keyId, model, kind, priceVersion, requests, a, b, c, d, e, f, picodollars, mark = ''] = stored;
   return {
     account,
     keyId,
     model,
     kind,
-    tier,
+    tier: mark === 'batch' ? '' : mark,
+    batch: mark === 'batch' || isOfBatches(priceVersion),
     priceVersion,
     requests,
     used: { promptTokens: a, cachedTokens: b, completionTokens: c },
@@ -199,10 +203,11 @@ function rowOfStored(stored: StoredRow): TotalsRow {
 }
 
 function storedOf(row: TotalsRow): StoredRow {
-  const { account, keyId, model, kind, tier, priceVersion, requests, used, billed, picodollars } = row;
+  const { account, keyId, model, kind, priceVersion, requests, used, billed, picodollars } = row;
+  const mark = row.batch ? 'batch' : row.tier;
   const tokens = [...tokensOf(used), ...tokensOf(billed)] as const;
   const stored = [account, keyId, model, kind, priceVersion, requests, ...tokens, String(picodollars)] as const;
-  return tier === '' ? stored : [...stored, tier];
+  return mark === '' ? stored : [...stored, mark];
 }
 
 function tokensOf({ promptTokens, cachedTokens, completionTokens }: TokenCounts): Tokens {

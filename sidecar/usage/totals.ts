@@ -1,12 +1,12 @@
 /**
- * What each key has used, by day: the sums of the closing records of a UTC day, by account, key, model, tier and version of the price
- * list ({@link DurableSums}). They stay when the spool's segments are deleted, for the last {@link MOST_DAYS} days that have usage.
+ * What each key has used, by day: the sums of the closing records of a UTC day, by account, key, model, tier, whether they are lines of
+ * batches, and version of the price list ({@link DurableSums}). They stay when the spool's segments are deleted, for the last {@link MOST_DAYS} days that have usage.
  */
 import { addTokens, NO_TOKENS, parsePicodollars, type TokenCounts } from '../domain/money.js';
 import type { UsageRecord } from '../domain/usage-record.js';
 import type { Clock } from '../lib/clock.js';
 import { DurableSums, type CountedSpool } from './durable-sums.js';
-import type { PricedModel } from './prices.js';
+import { isOfBatches, type PricedModel } from './prices.js';
 import { comparePositions, type Position } from './spool-format.js';
 import { readTotals, writeTotals, type FoundTotals, type TotalsListener, type TotalsRow } from './totals-files.js';
 
@@ -202,9 +202,11 @@ function addTo(rows: TotalsRow[], row: TotalsRow): void {
   else rows.push(row);
 }
 
-/** Of two rows of one key. */
+/** What tells rows of one key apart. */
+const NAMES = ['model', 'kind', 'tier', 'batch', 'priceVersion'] as const;
+
 function isSame(a: TotalsRow, b: TotalsRow): boolean {
-  return a.model === b.model && a.kind === b.kind && a.tier === b.tier && a.priceVersion === b.priceVersion;
+  return NAMES.every((name) => a[name] === b[name]);
 }
 
 function* rowsOfKeys({ keys }: AccountDay): Generator<TotalsRow> {
@@ -250,7 +252,8 @@ export function billedTokensOf(close: UsageRecord): number {
 
 /** One request. */
 function rowOf(close: UsageRecord): TotalsRow {
-  const { account, keyId, model, route, tier = '', price, outcome } = close;
+  const { account, keyId, model, route, tier = '', batch, price, outcome } = close;
+  const priceVersion = price?.version ?? '';
   const { promptTokens, cachedTokens, completionTokens } = close;
   const used = { promptTokens, cachedTokens, completionTokens };
   const picodollars = parsePicodollars(price?.picodollars ?? '0') ?? 0n;
@@ -262,7 +265,9 @@ function rowOf(close: UsageRecord): TotalsRow {
     model,
     kind: KINDS[route] ?? 'chat',
     tier,
-    priceVersion: price?.version ?? '',
+    // Earlier versions wrote no `batch`.
+    batch: batch === true || isOfBatches(priceVersion),
+    priceVersion,
     requests: 1,
     used,
     billed: isFree ? NO_TOKENS : used,

@@ -242,6 +242,7 @@ const ACCOUNT_NOTES: Notes = {
     model: 'The model’s id; null without `group_by=model`.',
     api_key_id: 'The key’s id, which is no secret; null without `group_by=api_key_id`.',
     service_tier: 'The tier that requests were served in; null without `group_by=service_tier`.',
+    batch: 'Whether they are lines of batches; null without `group_by=batch`.',
     cost: `What is billed: \`value\` in USD as exact text, and its parts.${PART_OF_COST}`,
   },
   File: {

@@ -53,6 +53,7 @@ interface Result {
   readonly model: string | null;
   readonly api_key_id: string | null;
   readonly service_tier: string | null;
+  readonly batch: boolean | null;
   readonly cost: Readonly<Record<'value' | 'input' | 'cached_input' | 'output', string>>;
 }
 
@@ -170,6 +171,13 @@ t.test('usage by day, of one key or of the account, in groups', async (t) => {
       tier: 'flex',
       price: { version: 'v1', picodollars: String(costOf(FLEX_RATES, tokens)) },
     }),
+    close('h', '2026-10-04T00:00:00.000Z', tokens, { account: 'batches', batch: true }),
+    close('i', '2026-10-04T00:00:00.000Z', tokens, { account: 'batches' }),
+    // As earlier versions wrote lines of batches that have a price of their own.
+    close('j', '2026-10-04T00:00:00.000Z', tokens, {
+      account: 'batches',
+      price: { version: 'v1/batch', picodollars: '3' },
+    }),
   ]);
   const now = Date.parse('2026-10-04T12:00:00Z');
   const services = { totals: () => totals, pricing: PRICES, date: () => new Date(now) };
@@ -201,6 +209,7 @@ t.test('usage by day, of one key or of the account, in groups', async (t) => {
             model: null,
             api_key_id: null,
             service_tier: null,
+            batch: null,
             cost: {
               value: '0.000033',
               currency: 'usd',
@@ -223,6 +232,7 @@ t.test('usage by day, of one key or of the account, in groups', async (t) => {
             model: null,
             api_key_id: null,
             service_tier: null,
+            batch: null,
             cost: { value: '0', currency: 'usd', input: '0', cached_input: '0', output: '0' },
           },
         ],
@@ -262,6 +272,12 @@ t.test('usage by day, of one key or of the account, in groups', async (t) => {
     ],
     'at two rates',
   );
+  const batches = { ...ACME, account: 'batches' };
+  t.match(await last('group_by=batch', batches), [
+    { batch: true, num_model_requests: 2 },
+    { batch: false, num_model_requests: 1 },
+  ]);
+  t.match(await last('', batches), [{ batch: null, num_model_requests: 3 }]);
 });
 
 t.test('pages, and what a query must be', async (t) => {

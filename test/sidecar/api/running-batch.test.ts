@@ -205,7 +205,7 @@ t.test('a line that asks for a tier has the class and the price of its batch', a
   harness.now = { ...ACME, tiers: new Set(['priority'] as const) };
   const batch = await harness.submit([line('0', { tier: 'priority' })]);
   const ended = await harness.has(batch, 'completed');
-  t.match(harness.closes, [{ price: { version: 'p/batch', picodollars: '15' } }]);
+  t.match(harness.closes, [{ batch: true, price: { version: 'p/batch', picodollars: '15' } }]);
   t.notOk(harness.closes.some((close) => 'tier' in close));
   t.match(await harness.answersOf(ended, ended.outputFile), [{ response: { body: { service_tier: 'default' } } }]);
 });

@@ -94,6 +94,7 @@ const ROW: TotalsRow = {
   model: 'm',
   kind: 'chat',
   tier: '',
+  batch: false,
   priceVersion: 'v1',
   requests: 2,
   used: { ...USED, completionTokens: 30 },
@@ -185,7 +186,7 @@ t.test('a row for each kind of tokens, or one if its rates are not known any mor
     SkuPriceId: 'm/flex/Input Tokens/v1',
     x_ServiceTier: 'flex',
   });
-  const categories = [ROW, { ...ROW, tier: 'flex' as const }, { ...ROW, priceVersion: 'v1/batch' }].map((row) => [
+  const categories = [ROW, { ...ROW, tier: 'flex' as const }, { ...ROW, batch: true }].map((row) => [
     ...new Set(exported(row).map(({ PricingCategory: category }) => category)),
   ]);
   t.strictSame(categories, [['Standard'], ['Dynamic'], ['Dynamic']], 'on lent seats');

@@ -225,22 +225,25 @@ t.test('a day of ever new accounts keeps what MOST_ROWS says of each', async (t)
 });
 
 t.test(
-  'tiers and versions of a price are counted apart, also from files that an earlier version wrote without them',
+  'tiers, batches and versions of a price are counted apart, also from files that an earlier version wrote without them',
   async (t) => {
     const keeper = await keep(t);
     for (const tier of [undefined, 'flex', 'flex', 'priority'] as const)
       keeper.bill('2026-10-03', { ...(tier && { tier }) });
-    keeper.bill('2026-10-03', { price: { version: 'w', picodollars: '1' } });
+    for (const version of ['w', 'w/batch']) keeper.bill('2026-10-03', { price: { version, picodollars: '1' } });
+    for (let i = 0; i < 2; i += 1) keeper.bill('2026-10-03', { batch: true });
     await (await keeper.open()).sums.close();
     const text = await readFile(join(keeper.dir, '2026-10-03.json'), 'utf8');
     t.match(text, /"1"\],/, 'a row of the default tier is as before');
     const tiersOf = (totals: Totals): unknown =>
-      [...totals.rows('2026-10-03')].map(({ tier, priceVersion, requests }) => [tier, priceVersion, requests]);
+      [...totals.rows('2026-10-03')].map((row) => [row.batch ? 'batch' : row.tier, row.priceVersion, row.requests]);
     t.strictSame(tiersOf(await keeper.open()), [
       ['', 'v', 1],
       ['flex', 'v', 2],
       ['priority', 'v', 1],
       ['', 'w', 1],
+      ['batch', 'w/batch', 1],
+      ['batch', 'v', 2],
     ]);
     t.notMatch(keeper.reported, /unreadable/);
   },
