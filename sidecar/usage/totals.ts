@@ -43,11 +43,34 @@ export interface DaySum {
   readonly picodollars: bigint;
 }
 
-interface Day {
-  readonly accounts: Map<string, AccountDay>;
-  rows: number;
+/** The sums of a day. */
+class DaySums {
+  readonly accounts = new Map<string, AccountDay>();
+  rows = 0;
   /** It has sums that are in no file. */
-  changed: boolean;
+  changed = false;
+
+  *all(): Generator<TotalsRow> {
+    for (const account of this.accounts.values()) yield* rowsOfKeys(account);
+  }
+
+  /** Adds a row to the one with the same names. */
+  put(row: TotalsRow): void {
+    const account = this.accounts.get(row.account) ?? { keys: new Map<string, TotalsRow[]>(), all: undefined };
+    this.accounts.set(row.account, account);
+    const own = account.keys.get(row.keyId);
+    if (own === undefined && account.keys.size === 1) {
+      account.all = [];
+      for (const each of rowsOfKeys(account)) addTo(account.all, withoutKey(each));
+    }
+    const rows = own ?? [];
+    if (own === undefined) account.keys.set(row.keyId, rows);
+    const before = rows.length;
+    addTo(rows, row);
+    if (account.all) addTo(account.all, withoutKey(row));
+    this.rows += rows.length - before;
+    this.changed = true;
+  }
 }
 
 export interface TotalsOptions {
@@ -63,7 +86,7 @@ export interface TotalsOptions {
 export class Totals {
   readonly #dir: string;
   readonly #mostRows: number;
-  readonly #days = new Map<string, Day>();
+  readonly #days = new Map<string, DaySums>();
   #rows = 0;
   /** Days whose files were written and whose sums are not kept any more. */
   readonly #dropped = new Set<string>();
@@ -73,8 +96,13 @@ export class Totals {
     this.#dir = dir;
     this.#mostRows = mostRows;
     const { from, floor, ignored, positions } = found;
-    for (const { day, rows } of found.days) for (const row of rows) this.#put(day, row);
-    for (const day of this.#days.values()) day.changed = false;
+    for (const { day: name, rows } of found.days) {
+      const day = new DaySums();
+      for (const row of rows) day.put(row);
+      day.changed = false;
+      this.#days.set(name, day);
+      this.#rows += day.rows;
+    }
     const count = (close: UsageRecord, after: Position): void => {
       const day = close.at.slice(0, DAY_CHARACTERS);
       // Of days before the snapshot's end, some are counted further than others.
@@ -126,8 +154,8 @@ export class Totals {
     return tokens;
   };
 
-  *rows(day: string): Generator<TotalsRow> {
-    for (const account of this.#days.get(day)?.accounts.values() ?? []) yield* rowsOfKeys(account);
+  rows(day: string): Iterable<TotalsRow> {
+    return this.#days.get(day)?.all() ?? [];
   }
 
   *accounts(day: string): Generator<DaySum & { readonly account: string }> {
@@ -135,34 +163,17 @@ export class Totals {
       yield { account, ...(sums.all ?? [...rowsOfKeys(sums)]).reduce<DaySum>(sumOf, NOTHING) };
   }
 
-  #add(day: string, close: UsageRecord): void {
+  #add(name: string, close: UsageRecord): void {
     const request = rowOf(close);
-    const known = this.rowsOfKey(day, request.account, request.keyId).some((row) => isSame(row, request));
-    const isFull = !known && this.#rows >= this.#mostRows && this.#days.size === 1 && this.#days.has(day);
-    this.#put(day, isFull ? Object.assign({}, request, OTHERS) : request);
-    this.#drop();
-  }
-
-  /** Adds a row to the one with the same names. */
-  #put(name: string, row: TotalsRow): void {
-    const day = this.#days.get(name) ?? { accounts: new Map<string, AccountDay>(), rows: 0, changed: false };
+    const known = this.rowsOfKey(name, request.account, request.keyId).some((row) => isSame(row, request));
+    const isFull = !known && this.#rows >= this.#mostRows && this.#days.size === 1 && this.#days.has(name);
+    const day = this.#days.get(name) ?? new DaySums();
     this.#days.set(name, day);
     this.#dropped.delete(name);
-    const account = day.accounts.get(row.account) ?? { keys: new Map<string, TotalsRow[]>(), all: undefined };
-    day.accounts.set(row.account, account);
-    const own = account.keys.get(row.keyId);
-    if (own === undefined && account.keys.size === 1) {
-      account.all = [];
-      for (const each of rowsOfKeys(account)) addTo(account.all, withoutKey(each));
-    }
-    const rows = own ?? [];
-    if (own === undefined) account.keys.set(row.keyId, rows);
-    const before = rows.length;
-    addTo(rows, row);
-    if (account.all) addTo(account.all, withoutKey(row));
-    day.rows += rows.length - before;
-    this.#rows += rows.length - before;
-    day.changed = true;
+    const before = day.rows;
+    day.put(isFull ? Object.assign({}, request, OTHERS) : request);
+    this.#rows += day.rows - before;
+    this.#drop();
   }
 
   /** Drops the oldest days past the bounds, never the last one. */
