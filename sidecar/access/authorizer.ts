@@ -30,15 +30,7 @@ import { AUTHORIZER_ANSWER_CODE } from '../contracts/written-code.js';
 import { KEY_ROUTES } from '../contracts/requests.js';
 import type { ErrorCode } from '../domain/errors.js';
 import { CLASS_WEIGHTS, SERVICE_CLASSES, SERVICE_TIERS } from '../domain/service-class.js';
-import {
-  hashKey,
-  limitsOf,
-  limitsSchema,
-  oneWay,
-  tokenLimitFields,
-  type Entitlement,
-  type StoredKey,
-} from './key-file.js';
+import { hashKey, limitsSchema, tokenLimitFields, type Entitlement, type StoredKey } from './key-file.js';
 import { tokenLimitsOf, type TokenLimits } from './limits.js';
 
 /** Signed tokens are longer than keys; all headers of a request have 4 KiB together. */
@@ -280,7 +272,6 @@ export function parseAnswer(value: unknown, environment: string): Caller | Denie
   }
   if (!found) return undefined;
   const { account, keyId, models, routes, limits, cohort, accountTokens, usage, tiers } = found;
-  if (limits && !oneWay(limits)) return undefined;
   return Object.freeze({
     kind: 'caller',
     account,
@@ -288,7 +279,7 @@ export function parseAnswer(value: unknown, environment: string): Caller | Denie
     environment,
     models: models === 'all' ? models : new Set(models),
     ...(routes && { routes: new Set(routes) }),
-    ...(limits && { limits: limitsOf(limits) }),
+    ...(limits && { limits }),
     ...(cohort !== undefined && { cohort }),
     ...tokenLimitsOf(found),
     ...(accountTokens && { accountTokens }),

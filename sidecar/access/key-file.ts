@@ -16,7 +16,7 @@ import {
   type ServiceTier,
 } from '../domain/service-class.js';
 import { exactTime } from '../lib/clock.js';
-import { LIMIT_GROUPS, TOKEN_LIMITS, tokenLimitsOf, type KeyLimits, type Limit, type TokenLimits } from './limits.js';
+import { LIMIT_GROUPS, TOKEN_LIMITS, tokenLimitsOf, type KeyLimits, type TokenLimits } from './limits.js';
 import { repeatedName } from '../contracts/json.js';
 import { checkLength, FileProblem, readChecked, readText } from '../lib/checked-file.js';
 import { replaceOperatorsFile } from '../lib/replace-file.js';
@@ -51,15 +51,12 @@ export interface StoredKey {
   readonly class?: ServiceClass;
   /** The same as a number; a key has only one of the two. */
   readonly weight?: 16 | 4 | 1;
-  readonly limits?: StoredLimits;
+  readonly limits?: KeyLimits;
   /** By environment; in other environments the key may call nothing. */
   readonly entitlements: Readonly<Record<string, Entitlement>>;
   /** Created by the sidecar for development, replaced by each start that creates one, and ignored by all others. */
   readonly development?: true;
 }
-
-/** By group; or two numbers for the decision routes only, as in older files. */
-export type StoredLimits = KeyLimits | Limit;
 
 /** What a key may do in an environment, and its quotas there. */
 export interface Entitlement extends TokenLimits {
@@ -81,7 +78,6 @@ const NAME = '^[^\\p{C}]+$';
 const MAX_LIMIT = 100_000;
 
 const name = { type: 'string', minLength: 1, maxLength: 256, pattern: NAME };
-const count = { type: 'integer', minimum: 1, maximum: MAX_LIMIT };
 const countOrNone = { type: 'integer', minimum: 0, maximum: MAX_LIMIT };
 
 /** The fields of {@link TokenLimits}. */
@@ -100,12 +96,8 @@ const entitlement = closed(['models'], {
 
 const limit = closed([], { inFlight: countOrNone, perMinute: countOrNone });
 
-/** Of {@link StoredLimits}. */
-export const limitsSchema = closed([], {
-  ...Object.fromEntries(LIMIT_GROUPS.map((group) => [group, limit])),
-  inFlight: count,
-  perMinute: count,
-});
+/** Of {@link KeyLimits}. */
+export const limitsSchema = closed([], Object.fromEntries(LIMIT_GROUPS.map((group) => [group, limit])));
 
 /** What is set once, or only by creating, rotating and revoking a key. */
 const FIXED_FIELDS = {
@@ -181,20 +173,14 @@ function twins(keys: readonly StoredKey[]): string | undefined {
   return new Set(keys.map(({ hash }) => hash)).size < keys.length ? 'two keys have one hash' : undefined;
 }
 
-function contradiction({ id, created, expires, revoked, rotated, limits = {}, ...key }: StoredKey): string | undefined {
+function contradiction({ id, created, expires, revoked, rotated, ...key }: StoredKey): string | undefined {
   if (key.class !== undefined && key.weight !== undefined) {
     return `${id} has a class and a weight, which are the same thing`;
   }
   if ([created, expires, revoked, rotated].some((at) => at !== undefined && Number.isNaN(exactTime(at)))) {
     return `${id} names a time that does not exist`;
   }
-  return oneWay(limits) ? undefined : `${id} has limits that are neither two numbers nor by group`;
-}
-
-/** Whether limits are all by group, or exactly the two numbers; a mixture would be ambiguous. */
-export function oneWay(limits: StoredLimits): boolean {
-  const numbers = Number('inFlight' in limits) + Number('perMinute' in limits);
-  return numbers === 0 || (numbers === 2 && Object.keys(limits).length === 2);
+  return undefined;
 }
 
 /** What the file says of an account; undefined if it says nothing. */
@@ -214,14 +200,8 @@ export function stateOfKey(
   return accountOf(file, account)?.frozen === true ? 'frozen' : 'good';
 }
 
-/** Limits by group, from either form of {@link oneWay}. */
-export function limitsOf(limits: StoredLimits): KeyLimits {
-  return 'inFlight' in limits ? { decisions: limits } : limits;
-}
-
-/** All of a key but its hash, with its state and the quotas of its account. Limits are by group. */
-export type DescribedKey = Omit<StoredKey, 'hash' | 'limits'> & {
-  readonly limits?: KeyLimits;
+/** All of a key but its hash, with its state and the quotas of its account. */
+export type DescribedKey = Omit<StoredKey, 'hash'> & {
   readonly state: ReturnType<typeof stateOfKey>;
   /** Absent: its account has none. */
   readonly accountTokens?: TokenLimits;
@@ -229,14 +209,12 @@ export type DescribedKey = Omit<StoredKey, 'hash' | 'limits'> & {
 
 /** `now`: epoch ms. */
 export function described(key: StoredKey, file: KeyFile, now: number): DescribedKey {
-  const { limits, ...rest } = key;
-  const shown: Omit<typeof rest, 'hash'> & { hash?: string } = rest;
+  const shown: Omit<StoredKey, 'hash'> & { hash?: string } = { ...key };
   delete shown.hash;
   const account = accountOf(file, key.account);
   const quotas = account && tokenLimitsOf(account);
   return {
     ...shown,
-    ...(limits && { limits: limitsOf(limits) }),
     ...(quotas && Object.keys(quotas).length > 0 && { accountTokens: quotas }),
     state: stateOfKey(key, file, now),
   };

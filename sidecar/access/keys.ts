@@ -4,7 +4,6 @@ import { withLock } from '../lib/replace-file.js';
 import {
   described,
   hashKey,
-  limitsOf,
   problemOf,
   readKeyFile,
   writeKeyFile,
@@ -133,12 +132,8 @@ export class KeyStore {
     return this.#changeKey<PropertiesChanged>(id, (old) => {
       const problemOfEnd = laterEnd(old, patch.expires);
       if (problemOfEnd) return { result: { kind: 'invalid', ...problemOfEnd } };
-      const { weight, limits, ...rest } = old;
-      const base = {
-        ...rest,
-        ...(limits && { limits: limitsOf(limits) }),
-        ...(weight !== undefined && !('class' in patch) && { weight }),
-      };
+      const { weight, ...rest } = old;
+      const base = { ...rest, ...(weight !== undefined && !('class' in patch) && { weight }) };
       const entry = merged(base, patch) as StoredKey;
       const problem = problemOf({ key: entry });
       if (problem) return { result: { kind: 'invalid', ...problem } };

@@ -12,7 +12,6 @@ import {
   described,
   readKeyFile,
   signOfKeyFile,
-  limitsOf,
   NO_KEYS,
   type Entitlement,
   type KeyFile,
@@ -270,8 +269,8 @@ function classOf({ class: name, weight }: Pick<StoredKey, 'class' | 'weight'>): 
 }
 
 /** As `keys create --limits` takes them; `default`: those of the configuration. */
-function limitsText(limits: StoredKey['limits']): string {
-  const groups = Object.entries(limits === undefined ? {} : limitsOf(limits));
+function limitsText(limits: StoredKey['limits'] = {}): string {
+  const groups = Object.entries(limits);
   return groups.map(([group, { inFlight, perMinute }]) => `${group}=${inFlight}/${perMinute}`).join() || 'default';
 }
 

@@ -37,14 +37,14 @@ async function code(...args: Parameters<typeof ask>): Promise<string> {
 }
 
 t.test('a valid key has its account, models and weight', async (t) => {
-  const limits = { inFlight: 2, perMinute: 60 };
+  const limits = { decisions: { inFlight: 2, perMinute: 60 } };
   t.strictSame(await ask({ id: 'k1', limits }), {
     kind: 'caller',
     account: 'acme',
     keyId: 'k1',
     environment: 'development',
     models: 'all',
-    limits: { decisions: limits },
+    limits,
     weight: 4,
   });
   const own = { chat: { inFlight: 0 }, models: { perMinute: 5 } };

@@ -96,7 +96,7 @@ t.test('a key’s life: created, changed, rotated, revoked; each change has its 
 });
 
 t.test('what the schema of the keys file or the routes refuse changes nothing', async (t) => {
-  const { stored } = makeKey({ id: 'k', weight: 4, limits: { inFlight: 1, perMinute: 2 } });
+  const { stored } = makeKey({ id: 'k', weight: 4, limits: { decisions: { inFlight: 1, perMinute: 2 } } });
   const dir = t.testdir();
   await emptyKeys(dir);
   await writeKeyFile(join(dir, 'keys.json'), { version: 1, keys: [stored] });
