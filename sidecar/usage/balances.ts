@@ -117,21 +117,17 @@ export interface Snapshot {
 const SLICE_ACCOUNTS = 1000;
 
 interface Stored {
-  /** 1: written by older sidecars, whose checksum could not be computed while writing. */
-  readonly version: 1 | 2;
+  readonly version: 2;
   readonly position: Position;
   /** Picodollars as decimal text. */
   readonly settled: Readonly<Record<string, string>>;
-  /**
-   * SHA-256, hex, over the file before it (in version 1 over position and sums), since a changed digit would change a
-   * balance.
-   */
+  /** SHA-256, hex, over the file before it, since a changed digit would change a balance. */
   readonly checksum: string;
 }
 
 const check = compile<Stored>(
   exactly({
-    version: { enum: [1, 2] },
+    version: { const: 2 },
     position: POSITION,
     settled: { type: 'object', additionalProperties: { type: 'string', maxLength: 40, pattern: '^\\d+$' } },
     checksum: { type: 'string' },
@@ -145,10 +141,10 @@ export async function readSnapshot(file: string): Promise<Snapshot | 'missing' |
   if (typeof sealed === 'string') return sealed;
   const checked = check(sealed.value);
   if (!checked.ok) return 'damaged';
-  const { version, position, settled, checksum } = checked.value;
-  const entries = Object.entries(settled);
-  if (checksum !== (version === 1 ? checksumOf(position, entries) : sha256(sealed.unsealed))) return 'damaged';
-  return { position, settled: new Map(entries.map(([account, sum]) => [account, parsePicodollars(sum) ?? 0n])) };
+  const { position, settled, checksum } = checked.value;
+  if (checksum !== sha256(sealed.unsealed)) return 'damaged';
+  const sums = Object.entries(settled).map(([account, sum]) => [account, parsePicodollars(sum) ?? 0n] as const);
+  return { position, settled: new Map(sums) };
 }
 
 /**
@@ -171,10 +167,4 @@ function* slices({ position: { segment, offset }, settled }: Snapshot): Generato
     text = '';
   }
   yield `${text}}`;
-}
-
-/** For version 1. Sorted by account, since objects reorder keys that look like numbers. */
-function checksumOf({ segment, offset }: Position, entries: readonly (readonly [string, string])[]): string {
-  const sorted = [...entries].sort(([a], [b]) => (a < b ? -1 : Number(a > b)));
-  return sha256(JSON.stringify([segment, offset, sorted]));
 }

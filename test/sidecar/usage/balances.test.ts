@@ -1,4 +1,3 @@
-import { createHash } from 'node:crypto';
 import { mkdtemp, readdir, readFile, rm, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
@@ -216,16 +215,6 @@ t.test('a damaged snapshot is not used', async (t) => {
   spool.append(line('a', 'close', 3n));
   spool.flush();
   t.strictSame((await new Keeper(file, spool).rebuild()).settled, new Map([['acme', 3n]]));
-});
-
-t.test('a snapshot of the previous version is read as it was', async (t) => {
-  const file = await snapshotFile(t);
-  const checksum = createHash('sha256').update('[1,7,[["acme","12345"],["b","1"]]]').digest('hex');
-  const stored = { version: 1, position: { segment: 1, offset: 7 }, settled: { b: '1', acme: '12345' }, checksum };
-  await writeFile(file, JSON.stringify(stored));
-  t.match(await readSnapshot(file), { position: { segment: 1, offset: 7 }, settled: new Map([['acme', 12_345n]]) });
-  await writeFile(file, JSON.stringify({ ...stored, settled: { b: '1', acme: '12344' } }));
-  t.equal(await readSnapshot(file), 'damaged');
 });
 
 /** Sums that count how many of them were read in one turn of the event loop. */
