@@ -231,8 +231,6 @@ export class RequestContext {
 
   /** Answers with a whole body and ends the request. */
   reply({ status, headers, body }: Reply): void {
-    // Before the headers, which tell what is left after it.
-    this.#settle(status === 200);
     this.exchange.reply({
       status,
       headers: this.#withLimits(Object.assign({}, this.headers, headers)),
