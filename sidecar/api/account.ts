@@ -8,11 +8,11 @@ import { LIMIT_GROUPS } from '../access/limits.js';
 import type { QuotaLeft, QuotaScope } from '../access/quotas.js';
 import type { ContractError } from '../domain/errors.js';
 import type { LimitLeft } from '../domain/limit-left.js';
-import { addTokens, formatUsd, type Costs, type TokenCounts } from '../domain/money.js';
+import { addCosts, formatUsd, type Costs } from '../domain/money.js';
 import type { Exchange } from '../http/exchange.js';
 import { costsOfRow } from '../usage/focus.js';
 import type { TotalsRow } from '../usage/totals-files.js';
-import type { Totals } from '../usage/totals.js';
+import { addRows, type Totals } from '../usage/totals.js';
 import { identify } from './preflight.js';
 import * as refusals from './refusals.js';
 import { failed, RequestContext, type Stop } from './request-context.js';
@@ -134,11 +134,8 @@ function rowsOf(
 /** The sum of one result. */
 interface Sum {
   readonly row: TotalsRow;
-  requests: number;
-  used: TokenCounts;
-  picodollars: bigint;
   /** Undefined if the rates of some requests are not known any more. */
-  costs: Costs | undefined;
+  readonly costs: Costs | undefined;
 }
 
 /** The results of a day from the keys after `skip` ones on, at most `most` and those of one key. */
@@ -169,32 +166,20 @@ function resultsOf(
     ]);
     const costs = costsOfRow(row, pricing);
     const sum = sums.get(id);
-    if (!sum) {
-      sums.set(id, { row, requests: row.requests, used: row.used, picodollars: row.picodollars, costs });
-      continue;
-    }
-    sum.requests += row.requests;
-    sum.picodollars += row.picodollars;
-    sum.used = addTokens(sum.used, row.used);
-    sum.costs = sum.costs &&
-      costs && {
-        input: sum.costs.input + costs.input,
-        cachedInput: sum.costs.cachedInput + costs.cachedInput,
-        output: sum.costs.output + costs.output,
-      };
+    sums.set(id, sum ? { row: addRows(sum.row, row), costs: sum.costs && costs && addCosts(sum.costs, costs) } : { row, costs });
   }
-  const results = Array.from(sums.values(), ({ row, requests, used, picodollars, costs }) => ({
+  const results = Array.from(sums.values(), ({ row, costs }) => ({
     object: 'usage.result',
-    input_tokens: used.promptTokens,
-    input_cached_tokens: used.cachedTokens,
-    output_tokens: used.completionTokens,
-    num_model_requests: requests,
+    input_tokens: row.used.promptTokens,
+    input_cached_tokens: row.used.cachedTokens,
+    output_tokens: row.used.completionTokens,
+    num_model_requests: row.requests,
     model: groups.has('model') ? row.model : null,
     api_key_id: groups.has('api_key_id') ? row.keyId : null,
     service_tier: groups.has('service_tier') ? row.tier || 'default' : null,
     batch: groups.has('batch') ? row.batch : null,
     cost: {
-      value: formatUsd(picodollars),
+      value: formatUsd(row.picodollars),
       currency: 'usd',
       input: costs ? formatUsd(costs.input) : null,
       cached_input: costs ? formatUsd(costs.cachedInput) : null,

@@ -54,7 +54,11 @@ export function costsOf({ input, cachedInput, output }: Rates, tokens: TokenCoun
   };
 }
 
-/** The same in one sum. */
+export function addCosts(a: Costs, b: Costs): Costs {
+  return { input: a.input + b.input, cachedInput: a.cachedInput + b.cachedInput, output: a.output + b.output };
+}
+
+/** The price of these tokens at these rates, in one sum. */
 export function costOf(rates: Rates, tokens: TokenCounts): bigint {
   const { input, cachedInput, output } = costsOf(rates, tokens);
   return input + cachedInput + output;

@@ -205,11 +205,16 @@ export class Totals {
 /** `2026-10-03` */
 const DAY_CHARACTERS = 10;
 
+/** The sums of both, with the names of `a`. */
+export function addRows(a: TotalsRow, b: TotalsRow): TotalsRow {
+  return Object.assign({}, a, sumOf(a, b), { billed: addTokens(a.billed, b.billed) });
+}
+
 /** Adds a row to the one with the same names. */
 function addTo(rows: TotalsRow[], row: TotalsRow): void {
   const at = rows.findIndex((each) => isSame(each, row));
   const before = rows[at];
-  if (before) rows[at] = Object.assign({}, row, sumOf(before, row), { billed: addTokens(before.billed, row.billed) });
+  if (before) rows[at] = addRows(before, row);
   else rows.push(row);
 }
 
