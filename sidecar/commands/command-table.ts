@@ -165,7 +165,7 @@ const usage = {
       about: 'write the billed requests to stdout, one a line, in the order of the spool',
       details: [
         'TIME is ISO 8601, for example 2026-10-03 or 2026-10-03T12:00:00Z; --to is exclusive.',
-        'With --format focus: the sums of the days that begin within the times, as CSV with the columns of FOCUS 1.2 (docs/usage.md#daily-sums).',
+        'With --format focus: the sums of the hours that begin within the times, as CSV with the columns of FOCUS 1.2 (docs/usage.md#daily-sums).',
       ],
       options: {
         from: takes('TIME', 'from then on'),

@@ -6,7 +6,7 @@ import { spoolDir } from '../app/usage.js';
 import { priceFileOf, type Config } from '../config/config.js';
 import type { UsageRecord } from '../domain/usage-record.js';
 import { exactTime, systemClock } from '../lib/clock.js';
-import { FOCUS_COLUMNS, focusRows, type FocusNames } from '../usage/focus.js';
+import { DAY_MS, FOCUS_COLUMNS, focusRows, startOf, type FocusNames } from '../usage/focus.js';
 import { lockOwner } from '../usage/lock.js';
 import { BUILT_IN_PRICES, readPriceFile } from '../usage/prices.js';
 import { oldestPosition, readFrom, verify, type SpoolFault, type Verified } from '../usage/reader.js';
@@ -122,7 +122,7 @@ async function exportCloses(dir: string, options: ExportOptions, { out, err: say
 }
 
 /** False: the reader of `out` closed it early, as `head` does, which is no fault. Rejects if it cannot be written. */
-async function streamed(lines: () => AsyncGenerator<string> | Generator<string>, out: Writable): Promise<boolean> {
+async function streamed(lines: () => AsyncGenerator<string>, out: Writable): Promise<boolean> {
   try {
     await pipeline(lines, out, { end: false });
     await written(out, '');
@@ -136,7 +136,7 @@ async function streamed(lines: () => AsyncGenerator<string> | Generator<string>,
 /** Beyond every record. */
 const NEWEST: Position = { segment: Number.MAX_SAFE_INTEGER, offset: 0 };
 
-/** Writes the daily sums in the columns of FOCUS. They include days whose segments are deleted. */
+/** Writes the sums in the columns of FOCUS, by hour as far as they are known. They include days whose segments are deleted. */
 async function exportFocus(
   dir: string,
   config: Pick<Config, 'dataDir' | 'pricing' | 'models'>,
@@ -162,13 +162,16 @@ async function exportFocus(
       unwritten: () => undefined,
     },
   });
-  const days = [...totals.days].filter((day) => isWithin(Date.parse(`${day}T00:00:00Z`), options)).sort();
-  const lines = function* (): Generator<string> {
+  const { from, to, account } = options;
+  const days = [...totals.days].filter((day) => startOf(day) + DAY_MS > from && startOf(day) < to).sort();
+  const lines = async function* (): AsyncGenerator<string> {
     yield `${FOCUS_COLUMNS.join()}\n`;
     for (const day of days) {
-      const { account } = options;
-      const rows = account === undefined ? totals.rows(day) : totals.rowsOf(day, account, 'keys');
-      for (const cells of focusRows(day, rows, prices, options)) yield `${csvLine(cells)}\n`;
+      for (const [period, all] of await totals.byHour(day)) {
+        if (!isWithin(startOf(period), options)) continue;
+        const rows = all.filter((row) => account === undefined || row.account === account);
+        for (const cells of focusRows(period, rows, prices, options)) yield `${csvLine(cells)}\n`;
+      }
     }
   };
   if (!(await streamed(lines, out))) return EXIT.failed;

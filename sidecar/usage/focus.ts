@@ -1,10 +1,10 @@
 /**
  * Usage in the columns of FOCUS 1.2 (FinOps Open Cost and Usage Specification), by which cost tools read what providers bill. One row
- * for each day, key, model, tier, version of the price list and kind of tokens. Costs are exact: quantity times unit price, to the last digit.
+ * for each hour, key, model, tier, version of the price list and kind of tokens. Costs are exact: quantity times unit price, to the last digit.
  */
 import { costsOf, formatUsd, type Costs, type Rates } from '../domain/money.js';
 import type { PriceList } from './prices.js';
-import type { TotalsRow } from './totals-files.js';
+import { isHour, type TotalsRow } from './totals-files.js';
 
 /** What an operator chooses. */
 export interface FocusNames {
@@ -28,11 +28,12 @@ interface Meter {
 
 const INPUT = { x_TokenDirection: 'Input' };
 
-/** What the cells of a line are made from: a kind of tokens of a row, of a day that begins at `from`, epoch ms. */
+/** What the cells of a line are made from: a kind of tokens of a row, of a time from `from` to `to`, epoch ms. */
 interface Line extends FocusNames {
   readonly row: TotalsRow;
   readonly meter: Meter;
   readonly from: number;
+  readonly to: number;
 }
 
 type Cell = (line: Line) => string | null;
@@ -65,7 +66,7 @@ const CELLS = {
   ChargeClass: always(null),
   ChargeDescription: ({ row, meter }) => `${meter.name} of ${row.model}${row.tier === '' ? '' : `, ${row.tier}`}`,
   ChargeFrequency: always('Usage-Based'),
-  ChargePeriodEnd: ({ from }) => timeOf(from + DAY_MS),
+  ChargePeriodEnd: ({ to }) => timeOf(to),
   ChargePeriodStart: ({ from }) => timeOf(from),
   ConsumedQuantity: ({ meter }) => String(meter.used),
   ConsumedUnit: always('Tokens'),
@@ -95,17 +96,23 @@ const CELLS = {
 
 export const FOCUS_COLUMNS = Object.keys(CELLS) as readonly (keyof typeof CELLS)[];
 
-/** Rows of one day, `2026-10-03`. */
+/** When a day, `2026-10-03`, or an hour, `2026-10-03T14`, begins, epoch ms. */
+export function startOf(period: string): number {
+  return Date.parse(isHour(period) ? `${period}:00:00Z` : `${period}T00:00:00Z`);
+}
+
+/** Rows of one hour, or of one day. */
 export function* focusRows(
-  day: string,
+  period: string,
   rows: Iterable<TotalsRow>,
   prices: PriceList,
   names: FocusNames,
 ): Generator<readonly (string | null)[]> {
-  const from = Date.parse(`${day}T00:00:00Z`);
+  const from = startOf(period);
+  const to = from + (isHour(period) ? HOUR_MS : DAY_MS);
   for (const row of rows) {
     for (const meter of metersOf(row, prices)) {
-      const line = { ...names, row, meter, from };
+      const line = { ...names, row, meter, from, to };
       yield FOCUS_COLUMNS.map((column) => CELLS[column](line));
     }
   }
@@ -161,7 +168,8 @@ function ratesOfRow({ model, kind, tier, priceVersion }: TotalsRow, prices: Pric
   return prices.ratesOf({ id: model, kind, ...(tier !== '' && { tier }) }, priceVersion);
 }
 
-const DAY_MS = 86_400_000;
+const HOUR_MS = 3_600_000;
+export const DAY_MS = 24 * HOUR_MS;
 
 /** As FOCUS writes times. */
 function timeOf(ms: number): string {

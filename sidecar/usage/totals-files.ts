@@ -1,10 +1,11 @@
 /**
  * The files of the sums of usage (totals.ts):
  *
- *     usage/totals/2026-10-03.json   the sums of a day, and the position in the spool up to which they count
- *     usage/totals/position.json     the position up to which all days count; written after them
+ *     usage/totals/2026-10-03.json      the sums of a day, and the position in the spool up to which they count
+ *     usage/totals/2026-10-03T14.json   the same of an hour
+ *     usage/totals/position.json        the position up to which all of them count; written after them
  *
- * Only the days that have changed are written. A crash between two of these files leaves a day that counts further than
+ * Only those that have changed are written. A crash between two of these files leaves a day that counts further than
  * `position.json` says: its own position then keeps its records from being counted twice.
  */
 import { readdir, rm } from 'node:fs/promises';
@@ -39,11 +40,18 @@ export interface TotalsRow {
   readonly picodollars: bigint;
 }
 
-export interface TotalsListener extends SumsListener {
+interface TotalsListener extends SumsListener {
   /** A file cannot be read or is damaged: its sums are counted again, as far as the spool still has their records. */
   unreadable(file: string): void;
   /** Records are missing, so the sums of some days are too low; `why` is one line. */
   incomplete(why: string): void;
+}
+
+export interface TotalsPlace {
+  readonly spool: CountedSpool;
+  /** The folder of the files. */
+  readonly dir: string;
+  readonly listener: TotalsListener;
 }
 
 /** The folder of the files in that of a spool. */
@@ -52,55 +60,82 @@ export function totalsDir(spoolDir: string): string {
 }
 
 const POSITION_FILE = 'position.json';
-const DAY_FILE = /^(\d{4}-\d\d-\d\d)\.json$/;
+const PERIOD_FILE = /^(\d{4}-\d\d-\d\d(?:T\d\d)?)\.json$/;
+
+const DAY_CHARACTERS = '2026-10-03'.length;
+const HOUR_CHARACTERS = '2026-10-03T14'.length;
+
+/** The day and the hour, UTC, of a time in ISO 8601. */
+export function periodsOf(at: string): readonly [day: string, hour: string] {
+  return [at.slice(0, DAY_CHARACTERS), at.slice(0, HOUR_CHARACTERS)];
+}
+
+export function isHour(period: string): boolean {
+  return period.length === HOUR_CHARACTERS;
+}
+
+export function hoursOf(day: string): readonly string[] {
+  return Array.from({ length: 24 }, (_, hour) => `${day}T${String(hour).padStart(2, '0')}`);
+}
 
 /** What the files say, and from where the spool is read. */
 export interface FoundTotals {
-  readonly days: readonly DayRows[];
+  /** Each day, and of the hours the last ones. */
+  readonly periods: readonly PeriodRows[];
   readonly from: Position;
-  /** Days are counted up to their position in `positions`, others up to `floor`. */
+  /** A period is counted up to its position in `positions`, others up to `floor`. */
   readonly floor: Position;
   readonly positions: ReadonlyMap<string, Position>;
   /** Closes that are counted already, though they come later in the spool. */
   readonly ignored: Set<string>;
 }
 
-/** Reads the files. Rejects if the spool cannot be read. */
-export async function readTotals(
-  dir: string,
-  spool: CountedSpool,
-  listener: Pick<TotalsListener, 'unreadable' | 'incomplete'>,
-): Promise<FoundTotals> {
+/** Reads the files, of so many hours. Rejects if the spool cannot be read. */
+export async function readTotals({ dir, spool, listener }: TotalsPlace, hours: number): Promise<FoundTotals> {
   const stored = await readFile(join(dir, POSITION_FILE), checkPosition);
   if (stored === 'damaged') listener.unreadable(join(dir, POSITION_FILE));
   const known = typeof stored === 'object' ? stored.position : START;
-  const days: StoredDay[] = [];
+  const periods: PeriodRows[] = [];
   const positions = new Map<string, Position>();
   let from = known;
-  for (const name of await namesIn(dir)) {
-    const day = DAY_FILE.exec(name)?.[1];
-    if (day === undefined) continue;
-    const read = await readFile(join(dir, name), checkDay);
-    if (typeof read === 'object' && read.day === day) {
-      days.push(read);
-      positions.set(day, comparePositions(read.position, known) > 0 ? read.position : known);
-      continue;
+  const names = (await namesIn(dir)).flatMap((name) => PERIOD_FILE.exec(name)?.[1] ?? []).sort();
+  for (const period of [...names.filter((name) => !isHour(name)), ...names.filter(isHour).slice(-hours)]) {
+    const read = await readPeriod(dir, period);
+    if (read) {
+      periods.push({ period, rows: read.rows.map(rowOfStored) });
+      positions.set(period, comparePositions(read.position, known) > 0 ? read.position : known);
+    } else if (!isHour(period)) {
+      // An hour is not counted again: its day is exported in its place.
+      listener.unreadable(fileOf(dir, period));
+      positions.set(period, START);
+      from = START;
     }
-    listener.unreadable(join(dir, name));
-    positions.set(day, START);
-    from = START;
   }
-  const found = days.map(({ day, rows }) => ({ day, rows: rows.map(rowOfStored) }));
   const newest = spool.position;
   if ([known, ...positions.values()].some((position) => comparePositions(position, newest) > 0)) {
     // Of another spool, or of a part of this one that is lost: nothing is counted twice.
     listener.incomplete('they count more than the spool holds');
     const ignored = new Set(spool.estimated.map(({ id }) => id));
-    return { days: found, from: newest, floor: newest, positions: new Map(), ignored };
+    return { periods, from: newest, floor: newest, positions: new Map(), ignored };
   }
   const oldest = await spool.oldest();
   if (comparePositions(from, oldest) < 0) listener.incomplete('the oldest segments of the spool are gone');
-  return { days: found, from, floor: known, positions, ignored: new Set() };
+  return { periods, from, floor: known, positions, ignored: new Set() };
+}
+
+function fileOf(dir: string, period: string): string {
+  return join(dir, `${period}.json`);
+}
+
+/** Undefined if it is missing or damaged. */
+async function readPeriod(dir: string, period: string): Promise<StoredPeriod | undefined> {
+  const read = await readFile(fileOf(dir, period), checkPeriod);
+  return typeof read === 'object' && read.day === period ? read : undefined;
+}
+
+/** The rows of a period; none if its file is missing or damaged. */
+export async function readRows(dir: string, period: string): Promise<readonly TotalsRow[]> {
+  return (await readPeriod(dir, period))?.rows.map(rowOfStored) ?? [];
 }
 
 async function namesIn(dir: string): Promise<string[]> {
@@ -136,7 +171,8 @@ interface StoredPosition {
   readonly checksum: string;
 }
 
-interface StoredDay extends StoredPosition {
+interface StoredPeriod extends StoredPosition {
+  /** Or the hour. */
   readonly day: string;
   readonly rows: readonly StoredRow[];
 }
@@ -165,7 +201,7 @@ const FIELDS = {
 
 const checkPosition = compile<StoredPosition>(exactly(FIELDS), { written: TOTALS_POSITION_CODE });
 
-const checkDay = compile<StoredDay>(
+const checkPeriod = compile<StoredPeriod>(
   exactly({
     ...FIELDS,
     day: { type: 'string' },
@@ -218,30 +254,30 @@ function positionText({ segment, offset }: Position): string {
   return JSON.stringify({ segment, offset });
 }
 
-/** The sums of a day, all from one moment. */
-export interface DayRows {
-  readonly day: string;
+/** The sums of a day or an hour, all from one moment. */
+export interface PeriodRows {
+  readonly period: string;
   readonly rows: readonly TotalsRow[];
 }
 
-/** Writes these days, removes the files of the `dropped` ones, and then writes up to which position all count. Rejects if that fails. */
+/** Writes these periods, removes the files of the `dropped` days, and then writes up to which position all count. Rejects if that fails. */
 export async function writeTotals(
   dir: string,
   position: Position,
-  days: readonly DayRows[],
+  periods: readonly PeriodRows[],
   dropped: readonly string[],
 ): Promise<void> {
-  for (const { day, rows } of days) await writeSealed(join(dir, `${day}.json`), textsOf(day, position, rows));
-  for (const day of dropped) await rm(join(dir, `${day}.json`), { force: true });
+  for (const { period, rows } of periods) await writeSealed(fileOf(dir, period), textsOf(period, position, rows));
+  for (const period of dropped.flatMap((day) => [day, ...hoursOf(day)])) await rm(fileOf(dir, period), { force: true });
   await writeSealed(join(dir, POSITION_FILE), [`{"version":1,"position":${positionText(position)}`]);
 }
 
 /** Rows written at a time: some 100 KiB, which block the event loop for less than a millisecond. */
 const SLICE_ROWS = 1000;
 
-/** The file of a day up to its checksum. */
-function* textsOf(day: string, position: Position, rows: readonly TotalsRow[]): Generator<string> {
-  yield `{"version":1,"position":${positionText(position)},"day":${JSON.stringify(day)},"rows":[`;
+/** The file of a period up to its checksum. */
+function* textsOf(period: string, position: Position, rows: readonly TotalsRow[]): Generator<string> {
+  yield `{"version":1,"position":${positionText(position)},"day":${JSON.stringify(period)},"rows":[`;
   for (let at = 0; at < rows.length; at += SLICE_ROWS) {
     const slice = rows.slice(at, at + SLICE_ROWS).map((row) => JSON.stringify(storedOf(row)));
     yield `${at === 0 ? '' : ','}${slice.join(',')}`;

@@ -1,14 +1,29 @@
 /**
  * What each key has used, by day: the sums of the closing records of a UTC day, by account, key, model, tier, whether they are lines of
- * batches, and version of the price list ({@link DurableSums}). They stay when the spool's segments are deleted, for the last {@link MOST_DAYS} days that have usage.
+ * batches, and version of the price list ({@link DurableSums}). They stay when the spool's segments are deleted, for the last
+ * {@link MOST_DAYS} days that have usage.
+ *
+ * The sums of each hour are written beside them, for exports alone ({@link Totals.byHour}). Only those of the last {@link MOST_HOURS} hours
+ * with usage are in memory, so a request that ends in an hour before is in its day alone.
  */
+import { isDeepStrictEqual } from 'node:util';
 import { addTokens, NO_TOKENS, parsePicodollars, type TokenCounts } from '../domain/money.js';
 import type { UsageRecord } from '../domain/usage-record.js';
 import type { Clock } from '../lib/clock.js';
-import { DurableSums, type CountedSpool } from './durable-sums.js';
+import { DurableSums } from './durable-sums.js';
 import { isOfBatches, type PricedModel } from './prices.js';
 import { comparePositions, type Position } from './spool-format.js';
-import { readTotals, writeTotals, type FoundTotals, type TotalsListener, type TotalsRow } from './totals-files.js';
+import {
+  hoursOf,
+  isHour,
+  periodsOf,
+  readRows,
+  readTotals,
+  writeTotals,
+  type FoundTotals,
+  type TotalsPlace,
+  type TotalsRow,
+} from './totals-files.js';
 
 /** Days with usage that are kept: a quarter. */
 export const MOST_DAYS = 92;
@@ -19,6 +34,12 @@ export const MOST_DAYS = 92;
  * request, all further ones are summed up as {@link OTHERS}.
  */
 export const MOST_ROWS = 200_000;
+
+/** One more than the present hour, since a close may be read a moment after the hour in which it was written. */
+export const MOST_HOURS = 2;
+
+/** Rows of an hour in memory, a tenth of those of all days for both. What comes later is in its day alone. */
+export const MOST_HOUR_ROWS = 10_000;
 
 /**
  * Snapshots are this far apart, ms, as those of the balances: a start reads the spool from the last one on, and no segment after it is
@@ -43,8 +64,8 @@ export interface DaySum {
   readonly picodollars: bigint;
 }
 
-/** The sums of a day. */
-class DaySums {
+/** The sums of a day or of an hour. */
+class PeriodSums {
   readonly accounts = new Map<string, AccountDay>();
   rows = 0;
   /** It has sums that are in no file. */
@@ -73,20 +94,18 @@ class DaySums {
   }
 }
 
-export interface TotalsOptions {
+export interface TotalsOptions extends TotalsPlace {
   readonly clock: Clock;
-  readonly spool: CountedSpool;
-  /** The folder of the files. */
-  readonly dir: string;
   /** Of tests: {@link MOST_ROWS} otherwise. */
   readonly mostRows?: number;
-  readonly listener: TotalsListener;
 }
 
 export class Totals {
   readonly #dir: string;
   readonly #mostRows: number;
-  readonly #days = new Map<string, DaySums>();
+  readonly #days = new Map<string, PeriodSums>();
+  /** The one that was used first comes first. */
+  readonly #hours = new Map<string, PeriodSums>();
   #rows = 0;
   /** Days whose files were written and whose sums are not kept any more. */
   readonly #dropped = new Set<string>();
@@ -96,18 +115,21 @@ export class Totals {
     this.#dir = dir;
     this.#mostRows = mostRows;
     const { from, floor, ignored, positions } = found;
-    for (const { day: name, rows } of found.days) {
-      const day = new DaySums();
-      for (const row of rows) day.put(row);
-      day.changed = false;
-      this.#days.set(name, day);
-      this.#rows += day.rows;
+    for (const { period, rows } of found.periods) {
+      const sums = new PeriodSums();
+      for (const row of rows) sums.put(row);
+      sums.changed = false;
+      (isHour(period) ? this.#hours : this.#days).set(period, sums);
+      if (!isHour(period)) this.#rows += sums.rows;
     }
     const count = (close: UsageRecord, after: Position): void => {
-      const day = close.at.slice(0, DAY_CHARACTERS);
-      // Of days before the snapshot's end, some are counted further than others.
-      if (comparePositions(after, positions.get(day) ?? floor) <= 0 || ignored.delete(close.id)) return;
-      this.#add(day, close);
+      if (ignored.delete(close.id)) return;
+      const [day, hour] = periodsOf(close.at);
+      // Of what is before the snapshot's end, some is counted further than the rest.
+      const isNew = (period: string): boolean => comparePositions(after, positions.get(period) ?? floor) > 0;
+      const row = rowOf(close);
+      if (isNew(day)) this.#add(day, row);
+      if (isNew(hour)) this.#addToHour(hour, row);
     };
     const save = (position: Position): Promise<void> => this.#save(position);
     const options = { clock, spool, snapshotMs: SNAPSHOT_MS, snapshotCloses: Infinity, count, save, listener };
@@ -116,7 +138,7 @@ export class Totals {
 
   /** Reads the files and what follows in the spool, and writes nothing. Rejects if the spool cannot be read. */
   static async read(options: TotalsOptions): Promise<Totals> {
-    const totals = new Totals(options, await readTotals(options.dir, options.spool, options.listener));
+    const totals = new Totals(options, await readTotals(options, MOST_HOURS));
     await totals.sums.readOn();
     return totals;
   }
@@ -163,17 +185,50 @@ export class Totals {
       yield { account, ...(sums.all ?? [...rowsOfKeys(sums)]).reduce<DaySum>(sumOf, NOTHING) };
   }
 
-  #add(name: string, close: UsageRecord): void {
-    const request = rowOf(close);
+  /**
+   * The rows of a day by hour, as in `2026-10-03T14`, and under the day's own name those that are not the sum of its hours. Of an hour
+   * that is not in memory, its file is read.
+   */
+  async byHour(day: string): Promise<ReadonlyMap<string, readonly TotalsRow[]>> {
+    const periods = new Map<string, readonly TotalsRow[]>();
+    for (const hour of hoursOf(day)) {
+      const kept = this.#hours.get(hour);
+      periods.set(hour, kept ? [...kept.all()] : await readRows(this.#dir, hour));
+    }
+    const sums = new Map<string, TotalsRow>();
+    for (const row of [...periods.values()].flat()) {
+      const before = sums.get(nameOf(row));
+      sums.set(nameOf(row), before ? addRows(before, row) : row);
+    }
+    const all = [...this.rows(day)];
+    const byHour = new Set(all.filter((row) => isDeepStrictEqual(row, sums.get(nameOf(row)))).map(nameOf));
+    for (const [hour, rows] of periods) {
+      const complete = rows.filter((row) => byHour.has(nameOf(row)));
+      periods.set(hour, complete);
+    }
+    const others = all.filter((row) => !byHour.has(nameOf(row)));
+    return periods.set(day, others);
+  }
+
+  #add(name: string, request: TotalsRow): void {
     const known = this.rowsOfKey(name, request.account, request.keyId).some((row) => isSame(row, request));
     const isFull = !known && this.#rows >= this.#mostRows && this.#days.size === 1 && this.#days.has(name);
-    const day = this.#days.get(name) ?? new DaySums();
+    const day = this.#days.get(name) ?? new PeriodSums();
     this.#days.set(name, day);
     this.#dropped.delete(name);
     const before = day.rows;
     day.put(isFull ? Object.assign({}, request, OTHERS) : request);
     this.#rows += day.rows - before;
     this.#drop();
+  }
+
+  /** An hour that is not in memory any more begins again: as its rows lack requests, the day is exported in their place. */
+  #addToHour(name: string, row: TotalsRow): void {
+    const hour = this.#hours.get(name) ?? new PeriodSums();
+    this.#hours.set(name, hour);
+    const [first = ''] = this.#hours.keys();
+    if (this.#hours.size > MOST_HOURS) this.#hours.delete(first);
+    if (hour.rows < MOST_HOUR_ROWS) hour.put(row);
   }
 
   /** Drops the oldest days past the bounds, never the last one. */
@@ -188,22 +243,19 @@ export class Totals {
 
   async #save(position: Position): Promise<void> {
     // All from one moment: rows that are added meanwhile are in the next snapshot.
-    const changed = [...this.#days].filter(([, { changed }]) => changed);
-    const days = changed.map(([day]) => ({ day, rows: [...this.rows(day)] }));
+    const changed = [...this.#days, ...this.#hours].filter(([, { changed }]) => changed);
+    const periods = changed.map(([period, sums]) => ({ period, rows: [...sums.all()] }));
     const dropped = [...this.#dropped];
-    for (const [, day] of changed) day.changed = false;
+    for (const [, sums] of changed) sums.changed = false;
     try {
-      await writeTotals(this.#dir, position, days, dropped);
+      await writeTotals(this.#dir, position, periods, dropped);
       for (const day of dropped) this.#dropped.delete(day);
     } catch (fault) {
-      for (const [, day] of changed) day.changed = true;
+      for (const [, sums] of changed) sums.changed = true;
       throw fault;
     }
   }
 }
-
-/** `2026-10-03` */
-const DAY_CHARACTERS = 10;
 
 /** The sums of both, with the names of `a`. */
 export function addRows(a: TotalsRow, b: TotalsRow): TotalsRow {
@@ -223,6 +275,10 @@ const NAMES = ['model', 'kind', 'tier', 'batch', 'priceVersion'] as const;
 
 function isSame(a: TotalsRow, b: TotalsRow): boolean {
   return NAMES.every((name) => a[name] === b[name]);
+}
+
+function nameOf(row: TotalsRow): string {
+  return JSON.stringify([row.account, row.keyId, ...NAMES.map((name) => row[name])]);
 }
 
 function* rowsOfKeys({ keys }: AccountDay): Generator<TotalsRow> {

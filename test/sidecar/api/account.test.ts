@@ -25,6 +25,7 @@ import type { DurableSums } from '../../../sidecar/usage/durable-sums.js';
 import { focusRows } from '../../../sidecar/usage/focus.js';
 import { inputRates, PriceList } from '../../../sidecar/usage/prices.js';
 import { comparePositions } from '../../../sidecar/usage/spool-format.js';
+import type { TotalsRow } from '../../../sidecar/usage/totals-files.js';
 import { Totals } from '../../../sidecar/usage/totals.js';
 import { openHarness } from '../../support/delivering-harness.js';
 import { BilledHarness } from '../../support/billed-harness.js';
@@ -582,6 +583,8 @@ t.test(
         met.prunes += walk.prunes;
         const { totals, settled, closes } = await walk.end();
         last = closes;
+        const periods = (await Promise.all([...totals.days].map((day) => totals.byHour(day)))).flatMap((day) => [...day]);
+        compareHours(periods, closes);
         const services = { totals: () => totals, pricing: CHANGING, date: () => new Date(walk.now) };
         for (const account of ACCOUNTS) {
           const events = closes.filter((record) => record.account === account);
@@ -598,8 +601,11 @@ t.test(
             );
           }
           const billed = events.reduce((sum, { price }) => sum + BigInt(price?.picodollars ?? 0), 0n);
-          const exported = [...totals.days]
-            .flatMap((day) => [...focusRows(day, totals.rowsOf(day, account, 'keys'), CHANGING, FOCUS_NAMES)])
+          const exported = periods
+            .flatMap(([period, rows]) => {
+              const own = rows.filter((row) => row.account === account);
+              return [...focusRows(period, own, CHANGING, FOCUS_NAMES)];
+            })
             .reduce((sum, [cost]) => sum + (parseUsd(cost ?? '') ?? 0n), 0n);
           if (exported !== billed) throw new Error(`${account}: exported ${exported}, billed ${billed}`);
           const told = days
@@ -675,6 +681,28 @@ function randomFrom(seed: number): () => number {
     mixed ^= mixed + Math.imul(mixed ^ (mixed >>> 7), mixed | 61);
     return ((mixed ^ (mixed >>> 14)) >>> 0) / 2 ** 32;
   };
+}
+
+/** Each row of an hour has the events of that hour, and each event is in one row. */
+function compareHours(periods: readonly (readonly [string, readonly TotalsRow[]])[], events: readonly UsageRecord[]): void {
+  const left = new Map<string, number>();
+  const nameOf = (period: string, of: Pick<TotalsRow, 'account' | 'keyId' | 'model'>, tier: string, version = ''): string =>
+    [period, of.account, of.keyId, of.model, tier, version].join();
+  const add = (name: string, requests: number): void => void left.set(name, (left.get(name) ?? 0) + requests);
+  const byDay = new Set<string>();
+  for (const [period, rows] of periods) {
+    for (const row of rows) {
+      const name = nameOf(period, row, row.tier, row.priceVersion);
+      if (period.length === '2026-10-03'.length) byDay.add(name);
+      add(name, row.requests);
+    }
+  }
+  for (const event of events) {
+    const [day, hour] = [10, 13].map((end) => nameOf(event.at.slice(0, end), event, event.tier ?? '', event.price?.version));
+    add((byDay.has(day ?? '') ? day : hour) ?? '', -1);
+  }
+  const wrong = [...left].filter(([, requests]) => requests !== 0);
+  if (wrong.length > 0) throw new Error(`requests in no hour or in two: ${wrong.join(' ')}`);
 }
 
 /** Each group of a day has the sums of its events, and the parts of its price add up to it. */

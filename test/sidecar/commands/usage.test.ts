@@ -48,7 +48,7 @@ async function spoolIn(dataDir: string): Promise<Spool> {
   return opened.spool;
 }
 
-t.test('export in the columns of FOCUS: the sums of each day, also when the records are deleted', async (t) => {
+t.test('export in the columns of FOCUS: the sums of each hour, also when the records are deleted', async (t) => {
   const config = configOf(t.testdir({}));
   const spool = await spoolIn(config.dataDir);
   const args = ['export', '--format', 'focus', '--provider', 'Us, "Inc"', '--billing-account', 'b-1'];
@@ -57,7 +57,7 @@ t.test('export in the columns of FOCUS: the sums of each day, also when the reco
   const [head, input, output, ...others] = exported.text.split('\n');
   t.match(head, /^BilledCost,BillingAccountId,BillingAccountName,/);
   t.match(input, /^0,b-1,b-1,USD,2026-11-01T00:00:00Z,2026-10-01T00:00:00Z,Usage,,Input Tokens of ra-tiny-chat,/);
-  t.match(input, /,2026-10-04T00:00:00Z,2026-10-03T00:00:00Z,12,Tokens,0,,0,"Us, ""Inc""",0,/);
+  t.match(input, /,2026-10-03T01:00:00Z,2026-10-03T00:00:00Z,12,Tokens,0,,0,"Us, ""Inc""",0,/);
   t.match(output, /,Output Tokens,.*,acme,acme,key-1,default$/);
   t.strictSame(others, ['']);
 
@@ -70,7 +70,12 @@ t.test('export in the columns of FOCUS: the sums of each day, also when the reco
   t.strictSame(await run(args, config), exported, 'with snapshots');
   rmSync(segmentPath(join(config.dataDir, 'usage'), 1));
   t.strictSame(await run(args, config), exported, 'without the records');
-  t.equal((await run([...args, '--from', '2026-10-04'], config)).text, `${head}\n`);
+  t.strictSame(await run([...args, '--to', '2026-10-03T01:00:00Z'], config), exported);
+  for (const from of ['2026-10-03T01:00:00Z', '2026-10-04'])
+    t.equal((await run([...args, '--from', from], config)).text, `${head}\n`);
+  rmSync(join(dir, '2026-10-03T00.json'));
+  const asDay = exported.text.replaceAll('2026-10-03T01:00:00Z', '2026-10-04T00:00:00Z');
+  t.equal((await run(args, config)).text, asDay, 'of an hour that is not known, its day');
   t.equal((await run([...args, '--account', 'other'], config)).text, `${head}\n`);
   writeFileSync(join(dir, '2026-10-03.json'), '{');
   t.match(await run(args, config), { code: 1, text: /2026-10-03.json is damaged/ });

@@ -104,10 +104,10 @@ const ROW: TotalsRow = {
 
 type Cells = Readonly<Record<(typeof FOCUS_COLUMNS)[number], string | null>>;
 
-function exported(row: TotalsRow): readonly Cells[] {
+function exported(row: TotalsRow, period = '2026-12-31'): readonly Cells[] {
   const names = { provider: 'Our company', billingAccount: 'b' };
   return Array.from(
-    focusRows('2026-12-31', [row], PRICES, names),
+    focusRows(period, [row], PRICES, names),
     (cells) => Object.fromEntries(FOCUS_COLUMNS.map((column, i) => [column, cells[i]])) as Cells,
   );
 }
@@ -130,7 +130,7 @@ t.test('every row keeps to the columns of FOCUS, and costs are quantity times pr
     billed: { promptTokens: 0, cachedTokens: 0, completionTokens: 0 },
   };
   const all = [ROW, { ...ROW, priceVersion: 'gone' }, { ...ROW, kind: 'decision' as const, picodollars: 7n }, free];
-  for (const cells of all.flatMap(exported)) {
+  for (const cells of all.flatMap((row) => exported(row))) {
     for (const column of FOCUS_COLUMNS) {
       if (!column.startsWith('x_')) t.ok(isAllowed(RULES[column], cells[column]), `${column}: ${cells[column]}`);
     }
@@ -160,6 +160,11 @@ t.test('a row for each kind of tokens, or one if its rates are not known any mor
     SkuPriceId: 'm/Input Tokens/v1',
     SubAccountId: 'acme',
     x_ApiKeyId: 'key-1',
+  });
+  t.match(exported(ROW, '2026-12-31T23')[0], {
+    BillingPeriodStart: '2026-12-01T00:00:00Z',
+    ChargePeriodStart: '2026-12-31T23:00:00Z',
+    ChargePeriodEnd: '2027-01-01T00:00:00Z',
   });
   t.match(cached, { BilledCost: '0.0000045', PricingQuantity: '60', SkuMeter: 'Cached Input Tokens' });
   t.match(output, { BilledCost: '0.000006', PricingQuantity: '10', ConsumedQuantity: '30' }, 'not all are charged');

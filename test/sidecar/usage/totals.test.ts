@@ -3,7 +3,7 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import t, { type Test } from 'tap';
 import type { UsageRecord } from '../../../sidecar/domain/usage-record.js';
-import { MOST_DAYS, Totals, type TotalsOptions } from '../../../sidecar/usage/totals.js';
+import { MOST_DAYS, MOST_HOUR_ROWS, Totals, type TotalsOptions } from '../../../sidecar/usage/totals.js';
 import { FakeClock } from '../../support/fake-clock.js';
 import { fullCollector } from '../../support/grown-old.js';
 import { LONG } from '../../support/long-form.js';
@@ -67,7 +67,8 @@ t.test('a snapshot writes the days that have changed, and a start needs no recor
   keeper.bill('2026-10-03');
   keeper.bill('2026-10-04');
   const totals = await keeper.open();
-  t.strictSame((await readdir(keeper.dir)).sort(), ['2026-10-03.json', '2026-10-04.json', 'position.json']);
+  const files = ['2026-10-03.json', '2026-10-03T12.json', '2026-10-04.json', '2026-10-04T12.json', 'position.json'];
+  t.strictSame((await readdir(keeper.dir)).sort(), files);
   t.strictSame(totals.sums.keepFrom, keeper.spool.position, 'written at once');
   const before = await readFile(join(keeper.dir, '2026-10-03.json'), 'utf8');
   keeper.bill('2026-10-04', { account: 'other' });
@@ -91,7 +92,7 @@ t.test('a snapshot writes the days that have changed, and a start needs no recor
   );
   await totals.sums.close();
   t.equal(await readFile(join(keeper.dir, '2026-10-03.json'), 'utf8'), before);
-  t.equal((await readdir(keeper.dir)).length, 3, 'no drafts are left');
+  t.strictSame((await readdir(keeper.dir)).sort(), files, 'no drafts are left');
   keeper.spool.prune(keeper.spool.position);
   t.strictSame(requestsOf(await keeper.open()), { '2026-10-03': 1, '2026-10-04': 2 });
   t.notMatch(keeper.reported, /[^saved,]/);
@@ -194,7 +195,8 @@ t.test('days and rows are bounded', async (t) => {
   for (let i = 0; i < 150; i += 1) keeper.bill(day(200), { keyId: `minted-${i}` });
   await totals.sums.snapshot();
   t.equal([...totals.days].length, 51, '50 days of one row are kept');
-  t.equal((await readdir(keeper.dir)).length, 52, 'with the position');
+  const dayFiles = (await readdir(keeper.dir)).filter((name) => /^[\d-]+\.json$/.test(name));
+  t.equal(dayFiles.length, 51);
   for (let i = 150; i < 400; i += 1) keeper.bill(day(200), { keyId: `minted-${i}`, account: `minted-${i}` });
   await totals.sums.close();
   const rows = [...totals.rows(day(200))];
@@ -202,6 +204,89 @@ t.test('days and rows are bounded', async (t) => {
   t.match(rows.at(-1), { account: '', keyId: '', requests: 200 }, 'the others are told apart no more');
   t.strictSame(requestsOf(totals), { [day(200)]: 400 });
   t.strictSame(requestsOf(await keeper.open()), { [day(200)]: 400 });
+});
+
+/** Requests of each key by period, as in `2026-10-03T14 key-1: 2`. */
+async function byHour(totals: Totals, day: string): Promise<string[]> {
+  const periods = [...(await totals.byHour(day))];
+  return periods.flatMap(([period, rows]) => rows.map(({ keyId, requests }) => `${period} ${keyId}: ${requests}`));
+}
+
+t.test('a day is told by hour, but for keys of which a request is in no hour any more', async (t) => {
+  const keeper = await keep(t);
+  const [day, next] = ['2026-10-03', '2026-10-04'];
+  const at = (hour: string, keyId = 'key-1', of = day): void => keeper.bill(of, { at: `${of}T${hour}:59:59.999Z`, keyId });
+  for (const hour of ['00', '13', '13']) at(hour);
+  const first = await keeper.open();
+  at('14');
+  at('14', 'key-2');
+  await first.sums.close();
+  const whole = [`${day}T00 key-1: 1`, `${day}T13 key-1: 2`, `${day}T14 key-1: 1`, `${day}T14 key-2: 1`];
+  t.strictSame(await byHour(first, day), whole);
+
+  keeper.spool.prune(keeper.spool.position);
+  const second = await keeper.open();
+  t.strictSame(await byHour(second, day), whole, 'after a restart, from the files');
+  at('14');
+  at('00', 'key-1', next);
+  const position = join(keeper.dir, 'position.json');
+  const earlier = await readFile(position);
+  await second.sums.close();
+  await writeFile(position, earlier);
+  const third = await keeper.open();
+  t.strictSame(await byHour(third, day), [...whole.slice(0, 2), `${day}T14 key-1: 2`, `${day}T14 key-2: 1`]);
+  t.strictSame(await byHour(third, next), [`${next}T00 key-1: 1`], 'nothing is counted twice after a crash');
+
+  // As of a request whose process was killed long before the next start.
+  at('13', 'key-2');
+  await third.sums.close();
+  const fourth = await keeper.open();
+  t.strictSame(await byHour(fourth, day), [`${day}T13 key-2: 1`, `${day}T14 key-2: 1`, `${day} key-1: 5`]);
+  await writeFile(join(keeper.dir, `${next}T00.json`), '{');
+  const fifth = await keeper.open();
+  t.strictSame(await byHour(fifth, next), [`${next} key-1: 1`], 'of a damaged file the day has the sums');
+  at('01', 'key-2', next);
+  await fifth.sums.close();
+  t.strictSame(await byHour(await keeper.open(), next), [`${next}T01 key-2: 1`, `${next} key-1: 1`]);
+  t.notMatch(keeper.reported, /[^saved,]/, 'an hour that is lost is no fault of the sums');
+});
+
+t.test('a day and an hour that have lost other requests are not taken for each other', async (t) => {
+  const keeper = await keep(t);
+  const day = '2026-10-03';
+  const bill = (hour: string, picodollars: string): void =>
+    keeper.bill(day, { at: `${day}T${hour}:00:00.000Z`, price: { version: 'v', picodollars } });
+  bill('13', '1');
+  for (let i = 0; i < 9; i += 1) keeper.bill('2026-10-02');
+  bill('14', '5');
+  await (await keeper.open()).sums.close();
+  for (const name of [day, `${day}T14`]) await writeFile(join(keeper.dir, `${name}.json`), '{');
+  keeper.spool.prune({ segment: 2, offset: 0 });
+  const again = await (await keeper.open()).byHour(day);
+  const costs = [...again].flatMap(([period, rows]) => rows.map(({ picodollars }) => `${period} ${picodollars}`));
+  t.strictSame(costs, [`${day} 5`]);
+});
+
+t.test('an hour of ever new keys ends at its bound, and its day has the others', async (t) => {
+  const keeper = await keep(t);
+  const totals = await keeper.open();
+  for (let i = 0; i <= MOST_HOUR_ROWS; i += 1) keeper.bill('2026-10-03', { keyId: `minted-${i}` });
+  await totals.sums.readOn();
+  const told = await byHour(totals, '2026-10-03');
+  t.equal(told.length, MOST_HOUR_ROWS + 1);
+  t.equal(told.at(-1), `2026-10-03 minted-${MOST_HOUR_ROWS}: 1`);
+});
+
+t.test('the files of a day that is dropped are deleted, with those of its hours', async (t) => {
+  const keeper = await keep(t);
+  const day = (at: number): string => new Date(Date.UTC(2026, 9, 1 + at)).toISOString().slice(0, 10);
+  keeper.bill(day(0));
+  const totals = await keeper.open();
+  for (let at = 1; at <= MOST_DAYS; at += 1) keeper.bill(day(at));
+  await totals.sums.close();
+  const files = await readdir(keeper.dir);
+  t.strictSame(files.filter((name) => name.startsWith(day(0))), []);
+  t.equal(files.filter((name) => name.startsWith(day(MOST_DAYS))).length, 2);
 });
 
 // It takes seconds, and only a change of what is kept can break it.
