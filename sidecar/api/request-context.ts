@@ -244,12 +244,14 @@ export class RequestContext {
     const { caller, limitGroup } = this;
     if (!caller || caller.vouched || limitGroup === undefined) return headers;
     const { keyLimits, quotas, date } = this.#services;
+    // Read first, so that the time of a reset is never after the midnight that it is.
+    const now = date();
     // One header names one quota: of those of tokens, the one with the fewest left.
     const [tokens] = quotas.left(caller).sort((a, b) => a.remaining - b.remaining || b.resetMs - a.resetMs);
     const left = { requests: keyLimits.remaining(caller, limitGroup), tokens };
     if (!left.requests && !left.tokens) return headers;
     const { answerForm } = this.exchange;
-    return Object.assign({}, headers, answerForm ? answerForm.limitFields(left, date()) : limitFields(left));
+    return Object.assign({}, headers, answerForm ? answerForm.limitFields(left, now) : limitFields(left));
   }
 
   /** The event stream, opened on the first call. From then on a failure can only be reported in a frame. */

@@ -169,7 +169,7 @@ export function rateLimitFields(
   if (!left) return {};
   const { limit, remaining, resetMs } = left;
   const name = `anthropic-ratelimit-${of}`;
-  const seconds = Math.round((now.getTime() + resetMs) / 1000);
+  const seconds = Math.ceil((now.getTime() + resetMs) / 1000);
   const reset = new Date(seconds * 1000).toISOString().replace('.000', '');
   return { [`${name}-limit`]: `${limit}`, [`${name}-remaining`]: `${remaining}`, [`${name}-reset`]: reset };
 }

@@ -2,7 +2,7 @@
 import assert from 'node:assert/strict';
 import fc from 'fast-check';
 import t from 'tap';
-import { MessageStreamWriter, WholeMessageWriter } from '../../../sidecar/api/messages.js';
+import { MESSAGES_FORM, MessageStreamWriter, WholeMessageWriter } from '../../../sidecar/api/messages.js';
 import type { CallPart, Finished, Piece, ReplyWriter } from '../../../sidecar/api/replies.js';
 import type { RequestContext } from '../../../sidecar/api/request-context.js';
 import { validateAnswer } from '../../../sidecar/contracts/answer-schemas.js';
@@ -131,4 +131,16 @@ t.test('a reply is the same message whole and streamed, but for calls that were 
     { numRuns: rounds({ short: 200, long: 5000 }) },
   );
   t.ok(seen.calls > 20 && seen.cut > 20, JSON.stringify(seen));
+});
+
+t.test('what is left of limits, with the whole second in which all of it is there again', async (t) => {
+  const now = new Date('2026-10-03T23:59:59.900Z');
+  const fields = (resetMs: number) => MESSAGES_FORM.limitFields({ tokens: { limit: 3, remaining: 2, resetMs } }, now);
+  t.strictSame(fields(100), {
+    'anthropic-ratelimit-tokens-limit': '3',
+    'anthropic-ratelimit-tokens-remaining': '2',
+    'anthropic-ratelimit-tokens-reset': '2026-10-04T00:00:00Z',
+  });
+  t.match(fields(300), { 'anthropic-ratelimit-tokens-reset': '2026-10-04T00:00:01Z' }, 'not before it');
+  t.strictSame(MESSAGES_FORM.limitFields({}, now), {}, 'no limit');
 });
