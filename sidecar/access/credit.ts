@@ -9,8 +9,7 @@
  * requests cannot spend the same dollar. All amounts are picodollars.
  */
 import { closed, UTC_TIME } from '../contracts/common-schema.js';
-import { repeatedName } from '../contracts/json.js';
-import { compile } from '../contracts/validator.js';
+import { compile, parseFile } from '../contracts/validator.js';
 import { CREDIT_CODE } from '../contracts/written-code.js';
 import { checkLength, FileProblem, readText } from '../lib/checked-file.js';
 import { replaceOperatorsFile, withLock } from '../lib/replace-file.js';
@@ -219,19 +218,10 @@ export function parseCreditFile(text: string, file: string): Granted {
   const refuse = (problem: string): never => {
     throw new FileProblem(WHAT, problem, file);
   };
-  let value: unknown;
-  try {
-    value = JSON.parse(text);
-  } catch {
-    return refuse('is not JSON');
-  }
-  const checked = check(value);
-  if (!checked.ok) return refuse(`${checked.path} ${checked.message}`);
-  const repeated = repeatedName(text, value);
-  if (repeated !== undefined) return refuse(repeated);
+  const { accounts } = parseFile(text, check, refuse);
   const ids = new Set<string>();
   const granted = new Map<string, bigint>();
-  for (const [account, grants] of Object.entries(checked.value.accounts)) {
+  for (const [account, grants] of Object.entries(accounts)) {
     let sum = 0n;
     for (const { id, usd } of grants) {
       if (ids.has(id)) refuse(`two grants have the id ${id}`);

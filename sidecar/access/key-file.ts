@@ -6,7 +6,7 @@ import { createHash } from 'node:crypto';
 import { KEY_ROUTES, type KeyRoute } from '../contracts/requests.js';
 import { closed, UTC_TIME } from '../contracts/common-schema.js';
 import { pathOf } from '../contracts/body-refusals.js';
-import { compile } from '../contracts/validator.js';
+import { compile, parseFile } from '../contracts/validator.js';
 import { KEYS_CODE } from '../contracts/written-code.js';
 import {
   CLASS_WEIGHTS,
@@ -17,7 +17,6 @@ import {
 } from '../domain/service-class.js';
 import { exactTime } from '../lib/clock.js';
 import { LIMIT_GROUPS, TOKEN_LIMITS, tokenLimitsOf, type KeyLimits, type TokenLimits } from './limits.js';
-import { repeatedName } from '../contracts/json.js';
 import { checkLength, FileProblem, readChecked, readText } from '../lib/checked-file.js';
 import { replaceOperatorsFile } from '../lib/replace-file.js';
 import { inParts, type LargeFormat } from './large-file.js';
@@ -162,10 +161,14 @@ export function problemOf(entry: { readonly key: unknown } | { readonly account:
 export function checked(value: unknown, file: string): KeyFile {
   const found = check(value);
   if (!found.ok) throw new KeyFileError(`${found.path} ${found.message}`.trim(), file);
-  const { keys } = found.value;
+  return consistent(found.value, file);
+}
+
+function consistent(content: KeyFile, file: string): KeyFile {
+  const { keys } = content;
   const problem = twins(keys) ?? keys.map(contradiction).find((each) => each !== undefined);
   if (problem !== undefined) throw new KeyFileError(problem, file);
-  return found.value;
+  return content;
 }
 
 function twins(keys: readonly StoredKey[]): string | undefined {
@@ -260,16 +263,10 @@ export async function signOfKeyFile(file: string): Promise<string> {
 
 /** Checks the text of `file`. Throws {@link KeyFileError}. */
 export function parseKeyFile(text: string, file: string): KeyFile {
-  let value: unknown;
-  try {
-    value = JSON.parse(text);
-  } catch {
-    throw new KeyFileError('is not JSON', file);
-  }
-  const content = checked(value, file);
-  const problem = repeatedName(text, value);
-  if (problem !== undefined) throw new KeyFileError(problem, file);
-  return content;
+  const refuse = (problem: string): never => {
+    throw new KeyFileError(problem, file);
+  };
+  return consistent(parseFile(text, check, refuse), file);
 }
 
 /** Each part is a file of some of the keys, with what the whole one says of their accounts. */

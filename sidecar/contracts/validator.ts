@@ -1,6 +1,7 @@
 /** Checks of values against schemas. The message about a value that is refused contains no value and no field of the caller's. */
 import { FORMATS } from './formats.js';
 import { pathOf, segmentsOf } from './body-refusals.js';
+import { repeatedName } from './json.js';
 import type { WrittenCode } from './written-code.js';
 import { functionOf, type ErrorObject, type ValidateFunction } from './schema-code.js';
 
@@ -67,6 +68,20 @@ export function compile<T>(schema: object, options: CompileOptions = {}): Check<
       ...(all && { all }),
     };
   };
+}
+
+/** What an operator's JSON file contains, if it fits. `refuse` throws; it is given what is wrong, in one line. */
+export function parseFile<T>(text: string, check: Check<T>, refuse: (problem: string) => never): T {
+  let value: unknown;
+  try {
+    value = JSON.parse(text);
+  } catch {
+    return refuse('is not JSON');
+  }
+  const checked = check(value);
+  if (!checked.ok) return refuse(`${checked.path} ${checked.message}`.trim());
+  const repeated = repeatedName(text, value);
+  return repeated === undefined ? checked.value : refuse(repeated);
 }
 
 function namedBy(error: Problem, names: ReadonlySet<string> | undefined): string | undefined {

@@ -1,7 +1,6 @@
 /** The prices in force: built in, or from the price file. */
 import { closed, exactly, UTC_TIME } from '../contracts/common-schema.js';
-import { repeatedName } from '../contracts/json.js';
-import { compile } from '../contracts/validator.js';
+import { compile, parseFile } from '../contracts/validator.js';
 import { PRICES_CODE } from '../contracts/written-code.js';
 import { parseRate, type Rates } from '../domain/money.js';
 import { SERVICE_TIERS, type ServiceTier } from '../domain/service-class.js';
@@ -234,17 +233,7 @@ export function parsePrices(text: string, file: string, models: readonly PricedM
   const refuse = (problem: string): never => {
     throw new FileProblem('pricing', problem, file);
   };
-  let value: unknown;
-  try {
-    value = JSON.parse(text);
-  } catch {
-    return refuse('is not JSON');
-  }
-  const checked = check(value);
-  if (!checked.ok) return refuse(`${checked.path} ${checked.message}`);
-  const repeated = repeatedName(text, value);
-  if (repeated !== undefined) return refuse(repeated);
-  const versions = checked.value.prices.map((prices, i) =>
+  const versions = parseFile(text, check, refuse).prices.map((prices, i) =>
     parsed(prices, (where, what) => refuse(`prices[${i}].${where} ${what}`)),
   );
   for (const field of ['version', 'effective'] as const) {
