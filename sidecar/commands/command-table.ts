@@ -173,6 +173,7 @@ const usage = {
         account: takes('A', 'only this account'),
         format: takes('F', 'default: jsonl', { choices: ['jsonl', 'csv', 'focus'] }),
         provider: takes('NAME', 'with focus: provider, publisher and issuer; default: ra-sidecar'),
+        service: takes('NAME', 'with focus: the name of what is sold; default: Model inference'),
         'billing-account': takes('ID', 'with focus: whose bill it is; default: default'),
       },
       failed: 'there is no spool, damaged bytes were skipped, or stdout was closed early',

@@ -194,6 +194,7 @@ function exportOptions(values: ExportValues): ExportOptions {
     account: values.account,
     format: values.format ?? 'jsonl',
     provider: values.provider ?? 'ra-sidecar',
+    service: values.service ?? 'Model inference',
     billingAccount: values['billing-account'] ?? 'default',
   };
 }

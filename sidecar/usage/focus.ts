@@ -10,6 +10,8 @@ import { isHour, type TotalsRow } from './totals-files.js';
 export interface FocusNames {
   /** Who sells: provider, publisher and issuer of invoices. */
   readonly provider: string;
+  /** What is sold. */
+  readonly service: string;
   /** Whose bill it is. */
   readonly billingAccount: string;
 }
@@ -82,7 +84,7 @@ const CELLS = {
   ProviderName: provider,
   PublisherName: provider,
   ServiceCategory: always('AI and Machine Learning'),
-  ServiceName: always('Model inference'),
+  ServiceName: ({ service }) => service,
   ServiceSubcategory: always('Generative AI'),
   SkuId: ({ row }) => row.model,
   SkuMeter: ({ meter }) => meter.name,

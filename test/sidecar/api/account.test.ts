@@ -181,7 +181,19 @@ t.test('usage by day, of one key or of the account, in groups', async (t) => {
     }),
   ]);
   const now = Date.parse('2026-10-04T12:00:00Z');
-  const services = { totals: () => totals, pricing: PRICES, date: () => new Date(now) };
+  const none = { inFlight: 0, perMinute: 0 };
+  const limits = { chat: none, embeddings: none, decisions: none, models: { inFlight: 1, perMinute: 1 } };
+  const keyLimits = new RequestLimits(new FakeClock(), limits);
+  for (const caller of [ACME, { ...ACME, account: 'another' }])
+    t.equal(keyLimits.take(caller, 'models').kind, 'taken', 'no request of a model or a list is left to the key');
+  const services = {
+    totals: () => totals,
+    pricing: PRICES,
+    date: () => new Date(now),
+    keyLimits,
+    draining: () => true,
+    leaving: () => true,
+  };
   const start = Date.parse('2026-10-02T10:00:00Z') / 1000;
   const own = await ask(USAGE, ACME, services, `start_time=${start}`);
   const each = { input_tokens: 100, input_cached_tokens: 60, output_tokens: 10 };
@@ -436,7 +448,7 @@ const OUTCOMES: readonly Outcome[] = ['done', 'done', 'done', 'cancelled', 'fail
 /** The days of one walk, fewer than are kept. */
 const SPAN_DAYS = 60;
 
-const FOCUS_NAMES = { provider: 'p', billingAccount: 'b' };
+const FOCUS_NAMES = { provider: 'p', service: 's', billingAccount: 'b' };
 
 /** Requests of many accounts and keys over some weeks, while the process is killed, and segments are deleted. */
 class Walk {

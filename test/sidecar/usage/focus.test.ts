@@ -105,7 +105,7 @@ const ROW: TotalsRow = {
 type Cells = Readonly<Record<(typeof FOCUS_COLUMNS)[number], string | null>>;
 
 function exported(row: TotalsRow, period = '2026-12-31'): readonly Cells[] {
-  const names = { provider: 'Our company', billingAccount: 'b' };
+  const names = { provider: 'Our company', service: 'Chats', billingAccount: 'b' };
   return Array.from(
     focusRows(period, [row], PRICES, names),
     (cells) => Object.fromEntries(FOCUS_COLUMNS.map((column, i) => [column, cells[i]])) as Cells,
@@ -154,6 +154,7 @@ t.test('a row for each kind of tokens, or one if its rates are not known any mor
     ConsumedQuantity: '40',
     ListUnitPrice: '0.00000015',
     ProviderName: 'Our company',
+    ServiceName: 'Chats',
     SkuId: 'm',
     SkuMeter: 'Input Tokens',
     SkuPriceDetails: '{"x_TokenDirection":"Input"}',
