@@ -30,8 +30,8 @@ import { AUTHORIZER_ANSWER_CODE } from '../contracts/written-code.js';
 import { KEY_ROUTES } from '../contracts/requests.js';
 import type { ErrorCode } from '../domain/errors.js';
 import { CLASS_WEIGHTS, SERVICE_CLASSES, SERVICE_TIERS } from '../domain/service-class.js';
-import { hashKey, limitsSchema, tokenLimitFields, type Entitlement, type StoredKey } from './key-file.js';
-import { tokenLimitsOf, type TokenLimits } from './limits.js';
+import { callerWith, hashKey, limitsSchema, tokenLimitFields, type Entitlement, type StoredKey } from './key-file.js';
+import type { TokenLimits } from './limits.js';
 
 /** Signed tokens are longer than keys; all headers of a request have 4 KiB together. */
 const MAX_CREDENTIAL = 3072;
@@ -271,21 +271,14 @@ export function parseAnswer(value: unknown, environment: string): Caller | Denie
     return { kind: 'denied', ...said, ...(isNamed && { known: { account, keyId } }) };
   }
   if (!found) return undefined;
-  const { account, keyId, models, routes, limits, cohort, accountTokens, usage, tiers } = found;
-  return Object.freeze({
-    kind: 'caller',
+  const { account, keyId, limits, accountTokens, class: of = 'standard', ...rights } = found;
+  return callerWith(rights, {
     account,
     keyId,
     environment,
-    models: models === 'all' ? models : new Set(models),
-    ...(routes && { routes: new Set(routes) }),
     ...(limits && { limits }),
-    ...(cohort !== undefined && { cohort }),
-    ...tokenLimitsOf(found),
     ...(accountTokens && { accountTokens }),
-    ...(usage && { usage }),
-    ...(tiers && { tiers: new Set(tiers) }),
-    weight: CLASS_WEIGHTS[found.class ?? 'standard'],
+    weight: CLASS_WEIGHTS[of],
   });
 }
 

@@ -19,6 +19,7 @@ import { exactTime } from '../lib/clock.js';
 import { LIMIT_GROUPS, TOKEN_LIMITS, tokenLimitsOf, type KeyLimits, type TokenLimits } from './limits.js';
 import { checkLength, FileProblem, readChecked, readText } from '../lib/checked-file.js';
 import { replaceOperatorsFile } from '../lib/replace-file.js';
+import type { Caller } from './identity.js';
 import { inParts, type LargeFormat } from './large-file.js';
 
 export interface KeyFile {
@@ -68,6 +69,23 @@ export interface Entitlement extends TokenLimits {
   readonly usage?: 'account';
   /** The tiers that its requests may ask for; absent: none. */
   readonly tiers?: readonly ServiceTier[];
+}
+
+/** The caller with these rights, as a keys file or an authorizer has them. `own`: what is not of the rights. */
+export function callerWith(
+  { models, routes, cohort, usage, tiers, ...quotas }: Entitlement,
+  own: Pick<Caller, 'account' | 'keyId' | 'environment' | 'weight'> & Partial<Pick<Caller, 'limits' | 'accountTokens'>>,
+): Caller {
+  return Object.freeze({
+    kind: 'caller',
+    ...own,
+    models: models === 'all' ? models : new Set(models),
+    ...(routes && { routes: new Set(routes) }),
+    ...(cohort !== undefined && { cohort }),
+    ...tokenLimitsOf(quotas),
+    ...(usage && { usage }),
+    ...(tiers && { tiers: new Set(tiers) }),
+  });
 }
 
 /** No control or invisible characters: two names that look the same would be two accounts. */

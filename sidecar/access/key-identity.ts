@@ -4,17 +4,10 @@ import type { ErrorCode } from '../domain/errors.js';
 import { CLASS_WEIGHTS } from '../domain/service-class.js';
 import type { Clock } from '../lib/clock.js';
 import { FollowedFile } from '../lib/followed-file.js';
-import {
-  bearerOf,
-  type Caller,
-  type Credentials,
-  type Denied,
-  type Identity,
-  type KnownNames,
-  type ModelSet,
-} from './identity.js';
+import { bearerOf, type Caller, type Credentials, type Denied, type Identity, type KnownNames } from './identity.js';
 import {
   accountOf,
+  callerWith,
   hashKey,
   KEYS,
   NO_KEYS,
@@ -150,21 +143,13 @@ function expired(answer: Caller | Denied): Denied {
 
 /** `key` has an account. */
 function callerOf(key: StoredKey, environment: string, account: StoredAccount | undefined): Caller {
-  const entitlement = Object.hasOwn(key.entitlements, environment) ? key.entitlements[environment] : undefined;
-  const models: ModelSet = entitlement?.models === 'all' ? 'all' : new Set(entitlement?.models);
-  return Object.freeze({
-    kind: 'caller',
+  const rights = Object.hasOwn(key.entitlements, environment) ? key.entitlements[environment] : undefined;
+  return callerWith(rights ?? { models: [] }, {
     account: key.account ?? '',
     keyId: key.id,
     environment,
-    models,
-    ...(entitlement?.routes && { routes: new Set(entitlement.routes) }),
-    ...(entitlement?.cohort !== undefined && { cohort: entitlement.cohort }),
     ...(key.limits && { limits: key.limits }),
-    ...(entitlement && tokenLimitsOf(entitlement)),
     ...(account && { accountTokens: tokenLimitsOf(account) }),
-    ...(entitlement?.usage && { usage: entitlement.usage }),
-    ...(entitlement?.tiers && { tiers: new Set(entitlement.tiers) }),
     weight: key.weight ?? CLASS_WEIGHTS[key.class ?? 'standard'],
   });
 }
