@@ -86,7 +86,6 @@ const GROUPS = ['model', 'api_key_id', 'service_tier', 'batch'] as const;
 type Group = (typeof GROUPS)[number];
 
 interface UsageQuery {
-  readonly kind: 'query';
   /** Days since 1970, the last one not included. */
   readonly from: number;
   readonly to: number;
@@ -101,7 +100,7 @@ async function usageText(caller: Caller, services: Services, query: string): Pro
   const totals = services.totals?.();
   const now = Math.floor(date().getTime() / 1000);
   const asked = parseQuery(query, now);
-  if (asked.kind === 'refused') return failed(asked.error);
+  if ('status' in asked) return failed(asked);
   if (!totals) return failed(refusals.usageUnknown());
   await totals.sums.readOn();
   const data: object[] = [];
@@ -194,14 +193,8 @@ const SECONDS = /^(?:0|[1-9]\d{0,10})$/;
 const PAGE = /^(?:0|[1-9]\d{0,10})(?:\.[1-9]\d{0,6})?$/;
 
 /** `now`: Unix time in seconds. */
-function parseQuery(
-  text: string,
-  now: number,
-): UsageQuery | { readonly kind: 'refused'; readonly error: ContractError } {
-  const refused = (name: string, predicate: string): { readonly kind: 'refused'; readonly error: ContractError } => ({
-    kind: 'refused',
-    error: refusals.badQuery(name, predicate),
-  });
+function parseQuery(text: string, now: number): UsageQuery | ContractError {
+  const refused = refusals.badQuery;
   const values = new Map<string, string>();
   const groups = new Set<Group>();
   for (const [name, value] of new URLSearchParams(text)) {
@@ -216,13 +209,9 @@ function parseQuery(
     else if (values.has(field)) return refused(field, 'must not be given twice');
     else values.set(field, value);
   }
-  for (const name of ['start_time', 'end_time', 'page']) {
-    if (values.has(name) && !(name === 'page' ? PAGE : SECONDS).test(values.get(name) ?? ''))
-      return refused(
-        name,
-        name === 'page' ? 'must be the next_page of an answer' : 'must be Unix time in whole seconds',
-      );
-  }
+  for (const name of ['start_time', 'end_time'])
+    if (!SECONDS.test(values.get(name) ?? '0')) return refused(name, 'must be Unix time in whole seconds');
+  if (!PAGE.test(values.get('page') ?? '0')) return refused('page', 'must be the next_page of an answer');
   if ((values.get('bucket_width') ?? '1d') !== '1d') return refused('bucket_width', 'must be 1d');
   const days = Number(values.get('limit') ?? DEFAULT_DAYS);
   if (!(Number.isInteger(days) && days >= 1 && days <= MOST_DAYS_OF_A_PAGE))
@@ -231,7 +220,7 @@ function parseQuery(
   const [start, keys = '0'] = (values.get('page') ?? values.get('start_time'))?.split('.') ?? [];
   const from = start === undefined ? to - DEFAULT_DAYS : Math.floor(Number(start) / DAY_S);
   if (from >= to) return refused('start_time', 'must be before end_time');
-  return { kind: 'query', from, to, days, keys: Number(keys), groups };
+  return { from, to, days, keys: Number(keys), groups };
 }
 
 const PARAMETERS: ReadonlySet<string> = new Set(['start_time', 'end_time', 'bucket_width', 'limit', 'page']);
