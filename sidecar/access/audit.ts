@@ -2,10 +2,11 @@
  * The record of what operators changed, over HTTP and by command: `audit.jsonl` in the data folder, one JSON object a line, only ever
  * appended to. The line of a change is durable before the change is made, so that there is no change without its line.
  */
-import { mkdir, open, stat, type FileHandle } from 'node:fs/promises';
+import { stat, type FileHandle } from 'node:fs/promises';
 import { dirname } from 'node:path';
 import { FileProblem } from '../lib/checked-file.js';
-import { LockError, syncFolder } from '../lib/replace-file.js';
+import { appendLines } from '../lib/append-lines.js';
+import { LockError } from '../lib/replace-file.js';
 import type { ChangeNote } from './keys.js';
 
 export interface AuditLine extends ChangeNote {
@@ -31,22 +32,10 @@ export class AuditError extends Error {
  * the next one does not continue. `mostBytes`: of the whole file.
  */
 export async function appendAudit(file: string, line: AuditLine, mostBytes = MAX_AUDIT_BYTES): Promise<void> {
-  const text = `${JSON.stringify(line)}\n`;
+  const own = (handle: FileHandle): Promise<void> => giveToOwnerOf(dirname(file), handle);
   try {
-    const folder = dirname(file);
-    await mkdir(folder, { recursive: true, mode: 0o700 });
-    const handle = await open(file, 'a+', 0o600);
-    try {
-      const { size } = await handle.stat();
-      if (size + Buffer.byteLength(text) > mostBytes) throw new AuditError(`${file} is full: move it to another place`);
-      const isTorn = size > 0 && (await handle.read(Buffer.alloc(1), 0, 1, size - 1)).buffer.toString() !== '\n';
-      if (size === 0) await giveToOwnerOf(folder, handle);
-      await handle.appendFile(isTorn ? `\n${text}` : text);
-      await handle.sync();
-      if (size === 0) await syncFolder(folder);
-    } finally {
-      await handle.close();
-    }
+    const isWritten = await appendLines(file, `${JSON.stringify(line)}\n`, mostBytes, own);
+    if (!isWritten) throw new AuditError(`${file} is full: move it to another place`);
   } catch (error) {
     const { code } = error as NodeJS.ErrnoException;
     if (code === undefined) throw error;

@@ -1,8 +1,9 @@
 /** What is kept beside the spool of the positions in it, and what delivery cannot send. Only the holder of the spool's lock writes them. */
-import { open, readFile, type FileHandle } from 'node:fs/promises';
-import { dirname, join } from 'node:path';
+import { readFile, type FileHandle } from 'node:fs/promises';
+import { join } from 'node:path';
+import { appendLines } from '../../lib/append-lines.js';
 import { replaceFile } from '../../lib/replace-file.js';
-import { isMissing, systemDisk } from '../disk.js';
+import { isMissing } from '../disk.js';
 import { isPosition, type Position } from '../spool-format.js';
 import type { UsageEvent } from './sink.js';
 
@@ -68,12 +69,7 @@ export interface DeadLetter {
   readonly event: UsageEvent;
 }
 
-const NEWLINE = 10;
-
-/**
- * Dead letters as JSON lines, appended and synced. The file is opened for each write, so that an operator can move it
- * away while the sidecar runs.
- */
+/** Dead letters as JSON lines, appended and synced. */
 export class DeadLetterFile {
   readonly #file: string;
   readonly #maxBytes: number;
@@ -84,28 +80,7 @@ export class DeadLetterFile {
   }
 
   /** True: durable. False: there is no room, and nothing was written. Rejects if the disk fails. */
-  async append(letters: readonly DeadLetter[]): Promise<boolean> {
-    const folder = dirname(this.#file);
-    await systemDisk.makeDir(folder);
-    const handle = await open(this.#file, 'a+', 0o600);
-    try {
-      const { size } = await handle.stat();
-      const text = Buffer.from(letters.map((letter) => `${JSON.stringify(letter)}\n`).join(''));
-      if (size + text.length > this.#maxBytes) return false;
-      // A crash may have left half a line; new lines start after it.
-      if (!(await endsLine(handle, size))) await handle.appendFile('\n');
-      await handle.appendFile(text);
-      await handle.sync();
-    } finally {
-      await handle.close();
-    }
-    await systemDisk.syncDir(folder);
-    return true;
+  append(letters: readonly DeadLetter[]): Promise<boolean> {
+    return appendLines(this.#file, letters.map((letter) => `${JSON.stringify(letter)}\n`).join(''), this.#maxBytes);
   }
-}
-
-async function endsLine(handle: FileHandle, size: number): Promise<boolean> {
-  if (size === 0) return true;
-  const { buffer } = await handle.read(Buffer.alloc(1), 0, 1, size - 1);
-  return buffer[0] === NEWLINE;
 }
