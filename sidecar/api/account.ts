@@ -165,7 +165,10 @@ function resultsOf(
     ]);
     const costs = costsOfRow(row, pricing);
     const sum = sums.get(id);
-    sums.set(id, sum ? { row: addRows(sum.row, row), costs: sum.costs && costs && addCosts(sum.costs, costs) } : { row, costs });
+    sums.set(
+      id,
+      sum ? { row: addRows(sum.row, row), costs: sum.costs && costs && addCosts(sum.costs, costs) } : { row, costs },
+    );
   }
   const results = Array.from(sums.values(), ({ row, costs }) => ({
     object: 'usage.result',

@@ -6,9 +6,11 @@
  * system's clock, the only one that all processes share; waiting for the lock keeps a command's process alive.
  */
 import { randomUUID } from 'node:crypto';
+import type { Stats } from 'node:fs';
 import { mkdir, open, readFile, realpath, rename, rm, stat, type FileHandle } from 'node:fs/promises';
 import { dirname } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
+import { ifPresent } from './missing.js';
 
 export interface Replacing {
   /**
@@ -61,7 +63,7 @@ export async function replaceOperatorsFile(
   mayReplace: () => Promise<void> = () => Promise.resolve(),
 ): Promise<void> {
   const target = await realpath(file).catch(() => file);
-  const before = await holderOf(target);
+  const before = await ifPresent(stat(target));
   const write = async (draft: FileHandle): Promise<void> => {
     if (before) await handOver(draft, before);
     await draft.writeFile(text);
@@ -69,25 +71,8 @@ export async function replaceOperatorsFile(
   await replaceFile(target, write, { mayReplace });
 }
 
-/** A file's owner, group and mode. */
-interface Holder {
-  readonly uid: number;
-  readonly gid: number;
-  readonly mode: number;
-}
-
-/** Undefined if the file does not exist yet. */
-async function holderOf(path: string): Promise<Holder | undefined> {
-  try {
-    return await stat(path);
-  } catch (error) {
-    if ((error as NodeJS.ErrnoException).code === 'ENOENT') return undefined;
-    throw error;
-  }
-}
-
 /** Changes only what differs: users other than root cannot change the owner, and need not. */
-async function handOver(handle: FileHandle, { uid, gid, mode }: Holder): Promise<void> {
+async function handOver(handle: FileHandle, { uid, gid, mode }: Stats): Promise<void> {
   const own = await handle.stat();
   if (own.uid !== uid || own.gid !== gid) await handle.chown(uid, gid);
   await handle.chmod(mode & 0o777);

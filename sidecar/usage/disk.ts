@@ -1,7 +1,9 @@
 /** The file system functions that the spool needs, as a port so that tests can inject failures and crashes. */
-import { constants, type Stats } from 'node:fs';
+import { constants } from 'node:fs';
 import { mkdir, open, readdir, rename, rm, stat, statfs } from 'node:fs/promises';
 import { dirname, join } from 'node:path';
+import { ifPresent } from '../lib/missing.js';
+import { syncFolder } from '../lib/replace-file.js';
 
 /** All calls reject with the system's own error. */
 export interface Disk {
@@ -50,37 +52,15 @@ export const systemDisk: Disk = {
   },
   list: (dir) => readdir(dir),
   open: (path, how) => openFile(path, how),
-  sizeOf: async (path) => (await statOf(path))?.size,
+  sizeOf: async (path) => (await ifPresent(stat(path)))?.size,
   remove: (path) => rm(path, { force: true }),
   rename: (from, to) => rename(from, to),
-  async syncDir(dir) {
-    const handle = await open(dir, O_RDONLY);
-    try {
-      await handle.sync();
-    } finally {
-      await handle.close();
-    }
-  },
+  syncDir: (dir) => syncFolder(dir),
   async free(dir) {
     const { bavail, bsize } = await statfs(dir);
     return bavail * bsize;
   },
 };
-
-/** Whether a file or a folder does not exist. */
-export function isMissing(error: unknown): boolean {
-  return error instanceof Error && (error as NodeJS.ErrnoException).code === 'ENOENT';
-}
-
-/** Undefined if there is no such file. */
-async function statOf(path: string): Promise<Stats | undefined> {
-  try {
-    return await stat(path);
-  } catch (error) {
-    if (isMissing(error)) return undefined;
-    throw error;
-  }
-}
 
 async function openFile(path: string, how: keyof typeof FLAGS): Promise<DiskFile> {
   const handle = await open(path, FLAGS[how], 0o600);
@@ -95,10 +75,7 @@ async function openFile(path: string, how: keyof typeof FLAGS): Promise<DiskFile
       }
     },
     async at(path) {
-      const found = await stat(path, { bigint: true }).catch((error: unknown) => {
-        if (isMissing(error)) return undefined;
-        throw error;
-      });
+      const found = await ifPresent(stat(path, { bigint: true }));
       if (!found) return 'gone';
       const { dev, ino } = await handle.stat({ bigint: true });
       return found.dev === dev && found.ino === ino ? 'here' : 'other';

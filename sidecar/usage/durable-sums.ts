@@ -11,8 +11,8 @@ import { createHash } from 'node:crypto';
 import { readFile, type FileHandle } from 'node:fs/promises';
 import type { UsageRecord } from '../domain/usage-record.js';
 import type { Clock } from '../lib/clock.js';
+import { isMissing } from '../lib/missing.js';
 import { replaceFile } from '../lib/replace-file.js';
-import { isMissing } from './disk.js';
 import type { Spool } from './spool.js';
 import { comparePositions, type Position } from './spool-format.js';
 

@@ -6,7 +6,8 @@
  * segment has no such end; it is read up to its last complete line, or to the position that its writer names.
  */
 import type { UsageRecord } from '../domain/usage-record.js';
-import { isMissing, systemDisk, type Disk, type DiskFile } from './disk.js';
+import { ifPresent } from '../lib/missing.js';
+import { systemDisk, type Disk, type DiskFile } from './disk.js';
 import {
   comparePositions,
   decodeAt,
@@ -128,10 +129,7 @@ export async function verify(dir: string, live: boolean, disk: Disk = systemDisk
 
 /** The numbers of the segments in a folder, lowest first. None when there is no such folder. */
 export async function listSegments(dir: string, disk: Disk = systemDisk): Promise<number[]> {
-  const names = await disk.list(dir).catch((error: unknown) => {
-    if (isMissing(error)) return [];
-    throw error;
-  });
+  const names = (await ifPresent(disk.list(dir))) ?? [];
   return names.flatMap((name) => segmentOf(name) ?? []).sort((a, b) => a - b);
 }
 
@@ -148,23 +146,13 @@ async function* openSegments(
   for (const segment of segments) {
     if (segment < from) continue;
     const end = await endOf(dir, segments, segment, disk);
-    const file = await openSegment(dir, segment, disk);
+    const file = await ifPresent(disk.open(segmentPath(dir, segment), 'read'));
     if (!file) continue;
     try {
       yield { segment, file, end };
     } finally {
       await file.close();
     }
-  }
-}
-
-/** Opens a segment for reading; undefined if it was pruned. The caller closes it. */
-async function openSegment(dir: string, segment: number, disk: Disk): Promise<DiskFile | undefined> {
-  try {
-    return await disk.open(segmentPath(dir, segment), 'read');
-  } catch (error) {
-    if (isMissing(error)) return undefined;
-    throw error;
   }
 }
 
@@ -196,7 +184,7 @@ async function headOf(
   segment: number,
   disk: Disk,
 ): Promise<Extract<Mark, { readonly kind: 'head' }> | undefined> {
-  const file = await openSegment(dir, segment, disk);
+  const file = await ifPresent(disk.open(segmentPath(dir, segment), 'read'));
   if (!file) return undefined;
   try {
     const size = Math.min(await file.size(), MAX_HEADER_BYTES + MAX_JSON_BYTES);

@@ -15,7 +15,7 @@ import { compile } from '../contracts/validator.js';
 import { TOTALS_CODE, TOTALS_POSITION_CODE } from '../contracts/written-code.js';
 import type { TokenCounts } from '../domain/money.js';
 import { SERVICE_TIERS, type ServiceTier } from '../domain/service-class.js';
-import { isMissing } from './disk.js';
+import { ifPresent } from '../lib/missing.js';
 import { readSealed, sha256, writeSealed, type CountedSpool, type SumsListener } from './durable-sums.js';
 import { isOfBatches, type PricedModel } from './prices.js';
 import { comparePositions, POSITION, START, type Position } from './spool-format.js';
@@ -98,7 +98,8 @@ export async function readTotals({ dir, spool, listener }: TotalsPlace, hours: n
   const periods: PeriodRows[] = [];
   const positions = new Map<string, Position>();
   let from = known;
-  const names = (await namesIn(dir)).flatMap((name) => PERIOD_FILE.exec(name)?.[1] ?? []).sort();
+  const files = (await ifPresent(readdir(dir))) ?? [];
+  const names = files.flatMap((name) => PERIOD_FILE.exec(name)?.[1] ?? []).sort();
   for (const period of [...names.filter((name) => !isHour(name)), ...names.filter(isHour).slice(-hours)]) {
     const read = await readPeriod(dir, period);
     if (read) {
@@ -136,15 +137,6 @@ async function readPeriod(dir: string, period: string): Promise<StoredPeriod | u
 /** The rows of a period; none if its file is missing or damaged. */
 export async function readRows(dir: string, period: string): Promise<readonly TotalsRow[]> {
   return (await readPeriod(dir, period))?.rows.map(rowOfStored) ?? [];
-}
-
-async function namesIn(dir: string): Promise<string[]> {
-  try {
-    return await readdir(dir);
-  } catch (error) {
-    if (isMissing(error)) return [];
-    throw error;
-  }
 }
 
 /**

@@ -2,8 +2,8 @@
 import { readFile, type FileHandle } from 'node:fs/promises';
 import { join } from 'node:path';
 import { appendLines } from '../../lib/append-lines.js';
+import { ifPresent } from '../../lib/missing.js';
 import { replaceFile } from '../../lib/replace-file.js';
-import { isMissing } from '../disk.js';
 import { isPosition, type Position } from '../spool-format.js';
 import type { UsageEvent } from './sink.js';
 
@@ -23,13 +23,8 @@ export class CursorFile {
 
   /** Rejects if the disk fails. */
   async load(): Promise<LoadedCursor> {
-    let text: string;
-    try {
-      text = await readFile(this.#file, 'utf8');
-    } catch (error) {
-      if (isMissing(error)) return { kind: 'none' };
-      throw error;
-    }
+    const text = await ifPresent(readFile(this.#file, 'utf8'));
+    if (text === undefined) return { kind: 'none' };
     const position = parsed(text);
     return position === undefined ? { kind: 'lost', why: 'unreadable' } : { kind: 'at', position };
   }

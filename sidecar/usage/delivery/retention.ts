@@ -1,7 +1,7 @@
 import { stat } from 'node:fs/promises';
 import type { Clock } from '../../lib/clock.js';
+import { ifPresent } from '../../lib/missing.js';
 import type { Log } from '../../telemetry/logger.js';
-import { isMissing } from '../disk.js';
 import { listSegments } from '../reader.js';
 import { segmentPath, type Position } from '../spool-format.js';
 import type { Spool } from '../spool.js';
@@ -89,10 +89,7 @@ export class Retention {
     let bytes = 0;
     const segments = await listSegments(dir);
     for (const segment of segments.reverse()) {
-      const found = await stat(segmentPath(dir, segment)).catch((error: unknown) => {
-        if (isMissing(error)) return undefined;
-        throw error;
-      });
+      const found = await ifPresent(stat(segmentPath(dir, segment)));
       if (!found) continue;
       bytes += found.size;
       if (bytes > keepBytes || found.mtimeMs < oldest) return segment + 1;

@@ -594,8 +594,11 @@ t.test(
         met.kills += walk.kills;
         met.prunes += walk.prunes;
         const { totals, settled, closes } = await walk.end();
+        await totals.sums.readOn();
         last = closes;
-        const periods = (await Promise.all([...totals.days].map((day) => totals.byHour(day)))).flatMap((day) => [...day]);
+        const periods = (await Promise.all([...totals.days].map((day) => totals.byHour(day)))).flatMap((day) => [
+          ...day,
+        ]);
         compareHours(periods, closes);
         const services = { totals: () => totals, pricing: CHANGING, date: () => new Date(walk.now) };
         for (const account of ACCOUNTS) {
@@ -696,10 +699,17 @@ function randomFrom(seed: number): () => number {
 }
 
 /** Each row of an hour has the events of that hour, and each event is in one row. */
-function compareHours(periods: readonly (readonly [string, readonly TotalsRow[]])[], events: readonly UsageRecord[]): void {
+function compareHours(
+  periods: readonly (readonly [string, readonly TotalsRow[]])[],
+  events: readonly UsageRecord[],
+): void {
   const left = new Map<string, number>();
-  const nameOf = (period: string, of: Pick<TotalsRow, 'account' | 'keyId' | 'model'>, tier: string, version = ''): string =>
-    [period, of.account, of.keyId, of.model, tier, version].join();
+  const nameOf = (
+    period: string,
+    of: Pick<TotalsRow, 'account' | 'keyId' | 'model'>,
+    tier: string,
+    version = '',
+  ): string => [period, of.account, of.keyId, of.model, tier, version].join();
   const add = (name: string, requests: number): void => void left.set(name, (left.get(name) ?? 0) + requests);
   const byDay = new Set<string>();
   for (const [period, rows] of periods) {
@@ -710,7 +720,9 @@ function compareHours(periods: readonly (readonly [string, readonly TotalsRow[]]
     }
   }
   for (const event of events) {
-    const [day, hour] = [10, 13].map((end) => nameOf(event.at.slice(0, end), event, event.tier ?? '', event.price?.version));
+    const [day, hour] = [10, 13].map((end) =>
+      nameOf(event.at.slice(0, end), event, event.tier ?? '', event.price?.version),
+    );
     add((byDay.has(day ?? '') ? day : hour) ?? '', -1);
   }
   const wrong = [...left].filter(([, requests]) => requests !== 0);

@@ -215,7 +215,8 @@ async function byHour(totals: Totals, day: string): Promise<string[]> {
 t.test('a day is told by hour, but for keys of which a request is in no hour any more', async (t) => {
   const keeper = await keep(t);
   const [day, next] = ['2026-10-03', '2026-10-04'];
-  const at = (hour: string, keyId = 'key-1', of = day): void => keeper.bill(of, { at: `${of}T${hour}:59:59.999Z`, keyId });
+  const at = (hour: string, keyId = 'key-1', of = day): void =>
+    keeper.bill(of, { at: `${of}T${hour}:59:59.999Z`, keyId });
   for (const hour of ['00', '13', '13']) at(hour);
   const first = await keeper.open();
   at('14');
@@ -285,7 +286,10 @@ t.test('the files of a day that is dropped are deleted, with those of its hours'
   for (let at = 1; at <= MOST_DAYS; at += 1) keeper.bill(day(at));
   await totals.sums.close();
   const files = await readdir(keeper.dir);
-  t.strictSame(files.filter((name) => name.startsWith(day(0))), []);
+  t.strictSame(
+    files.filter((name) => name.startsWith(day(0))),
+    [],
+  );
   t.equal(files.filter((name) => name.startsWith(day(MOST_DAYS))).length, 2);
 });
 
