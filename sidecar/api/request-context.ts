@@ -84,7 +84,7 @@ export class RequestContext {
   readonly item: BatchItem | undefined;
 
   caller: Caller | undefined;
-  /** The group of the key's limits in which it counts. */
+  /** The group of the key's limits in which it counts. Undefined for a gateway, which has limits of its own for its callers. */
   limitGroup: LimitGroup | undefined;
   /** The names of what was rejected in place of a caller, for the log. */
   rejected: Denied['known'];
@@ -239,10 +239,10 @@ export class RequestContext {
     this.ended(status);
   }
 
-  /** An answer tells what is left of the limits of its key. A gateway has limits of its own for its callers. */
+  /** An answer tells what is left of the limits of its key, if it is counted in them. */
   #withLimits(headers: Readonly<Record<string, string>> = {}): Readonly<Record<string, string>> {
     const { caller, limitGroup } = this;
-    if (!caller || caller.vouched || limitGroup === undefined) return headers;
+    if (!caller || limitGroup === undefined) return headers;
     const { keyLimits, quotas, date } = this.#services;
     // Read first, so that the time of a reset is never after the midnight that it is.
     const now = date();

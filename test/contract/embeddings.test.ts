@@ -412,8 +412,10 @@ t.test('2,048 vectors of 4,096 numbers', async (t) => {
 
   await t.test('what is made is sent: its first vectors come while the engine computes the last ones', async (t) => {
     const body = { model: 'embed', input: [...inputs.slice(0, 200), [STUB_JOB.hold]], encoding_format: 'base64' };
-    const connection = await sidecar.begin(EMBEDDINGS, body);
+    sidecar.identity.answers.set('Bearer limited', { ...ACME, keyId: 'limited', tokensPerDay: 1000 });
+    const connection = await sidecar.begin(EMBEDDINGS, body, { Authorization: 'Bearer limited' });
     await connection.until('ra-queue;dur=');
+    await connection.until('x-ratelimit-remaining-tokens: 599\r\n');
     await connection.until('"index":199');
     t.equal(await sidecar.metric(busy), 1);
     connection.close();

@@ -382,6 +382,8 @@ t.test('limits are answered when they are used up, and the balance to a key that
   ];
   const account = { object: 'account', id: 'acme', api_key_id: 'key-1' };
   t.strictSame((await ask(ACCOUNT, limited, services)).body, { ...account, limits });
+  const late = { ...services, date: () => new Date(FIRST + 1) };
+  t.match((await ask(ACCOUNT, limited, late)).body, { limits: [{}, { reset_at: at + 61 }] }, 'no second too early');
   ledger.open(new Map([['acme', parseUsd('2.5') ?? 0n]]));
   const balance = { currency: 'usd', granted: '2', settled: '2.5', reserved: '0', available: '-0.5' };
   t.strictSame((await ask(ACCOUNT, { ...limited, usage: 'account' }, services)).body, { ...account, limits, balance });
@@ -406,7 +408,7 @@ t.test('limits are answered when they are used up, and the balance to a key that
   );
 });
 
-t.test('the context of a model is that of its longest seat', async (t) => {
+t.test('the context of a model is that of its longest seat, and one that sees is listed with images', async (t) => {
   const engine = new FakeEngine();
   Object.defineProperty(engine, 'contexts', { value: [100, 200] });
   const queue = new BilledHarness(0n).queue('chat');
@@ -420,7 +422,10 @@ t.test('the context of a model is that of its longest seat', async (t) => {
     queue,
   };
   const { body } = await ask(LIST_MODELS, ACME, { models: new Map([['m', model]]), pricing: PRICES });
-  t.match(body, { data: [{ id: 'm', context_length: 200 }] });
+  t.match(body, { data: [{ id: 'm', context_length: 200, architecture: { input_modalities: ['text'] } }] });
+  const sees = Object.assign({}, model, { vision: {} });
+  const { body: seen } = await ask(LIST_MODELS, ACME, { models: new Map([['m', sees]]), pricing: PRICES });
+  t.match(seen, { data: [{ architecture: { input_modalities: ['text', 'image'] } }] });
 });
 
 /** Three versions, each in force from a midnight on. */

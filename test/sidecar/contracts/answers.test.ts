@@ -66,6 +66,14 @@ t.test('a completion', (t) => {
     },
     metadata: { weight_version: 'sha', weight_versions: [{ version: 'sha', start: 0, end: 6 }] },
   });
+  const costs = { input: 3_000_000_000_000n, cachedInput: 1_000_000_000_000n, output: 500_000_000_000n };
+  const priced = chatCompletion(HEAD, [{ content: '', finishReason: 'stop' }], { ...USAGE, costs }, 'sha');
+  t.match(valid('pricedCompletion', priced), {
+    usage: {
+      cost: 4.5,
+      cost_details: { upstream_inference_prompt_cost: 4, upstream_inference_completions_cost: 0.5 },
+    },
+  });
   t.end();
 });
 

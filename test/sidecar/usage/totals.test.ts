@@ -240,9 +240,14 @@ t.test('a day is told by hour, but for keys of which a request is in no hour any
 
   // As of a request whose process was killed long before the next start.
   at('13', 'key-2');
+  await third.sums.readOn();
+  t.strictSame(await byHour(third, day), [`${day}T13 key-2: 1`, `${day}T14 key-2: 1`, `${day} key-1: 5`]);
+  at('14', 'key-3');
   await third.sums.close();
+  const late = [`${day}T14 key-3: 1`, `${day} key-1: 5`, `${day} key-2: 2`];
+  t.strictSame(await byHour(third, day), late, 'no more than two hours are in memory');
   const fourth = await keeper.open();
-  t.strictSame(await byHour(fourth, day), [`${day}T13 key-2: 1`, `${day}T14 key-2: 1`, `${day} key-1: 5`]);
+  t.strictSame(await byHour(fourth, day), late);
   await writeFile(join(keeper.dir, `${next}T00.json`), '{');
   const fifth = await keeper.open();
   t.strictSame(await byHour(fifth, next), [`${next} key-1: 1`], 'of a damaged file the day has the sums');
@@ -257,8 +262,8 @@ t.test('a day and an hour that have lost other requests are not taken for each o
   const day = '2026-10-03';
   const bill = (hour: string, picodollars: string): void =>
     keeper.bill(day, { at: `${day}T${hour}:00:00.000Z`, price: { version: 'v', picodollars } });
-  bill('13', '1');
   for (let i = 0; i < 9; i += 1) keeper.bill('2026-10-02');
+  bill('13', '1');
   bill('14', '5');
   await (await keeper.open()).sums.close();
   for (const name of [day, `${day}T14`]) await writeFile(join(keeper.dir, `${name}.json`), '{');
