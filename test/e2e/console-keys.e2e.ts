@@ -139,6 +139,7 @@ t.test('an operator’s work on keys, by keyboard', async (t) => {
     await tabTo(tab, `at.textContent === 'I have kept it'`);
     await enter(tab);
     await tab.until(`!document.getElementById('dialog').open && ${byName(`Rotate ${ids.acme}`)}.disabled`);
+    t.equal(await tab.value(`${byName(`Rotate ${ids.acme}`)}.closest('tr').cells[1].textContent`), 'replaced');
 
     await tab.value(`${byName('Grant credit to acme')}.focus()`);
     await enter(tab);

@@ -11,6 +11,7 @@ import {
   quotaValues,
   quotasInWords,
   rightsInWords,
+  stateInWords,
 } from './keys-text.js';
 import { hueOf } from './seats.js';
 
@@ -35,7 +36,12 @@ import { hueOf } from './seats.js';
 const COLUMNS = ['Key', 'State', 'Class', 'Limits', 'May use', 'Expires (UTC)', 'Last used', 'Actions'];
 
 /** Of keys, by state. */
-const TONES = /** @type {Readonly<Record<string, string>>} */ ({ good: 'good', frozen: 'warn', unattributed: 'warn' });
+const TONES = /** @type {Readonly<Record<string, string>>} */ ({
+  good: 'good',
+  replaced: 'warn',
+  frozen: 'warn',
+  unattributed: 'warn',
+});
 
 /**
  * @param {Asks} keys
@@ -191,8 +197,9 @@ function changeRow(row, key, environment) {
   if (name) say(name, key.id);
   const pill = state?.firstElementChild;
   if (pill) {
-    say(pill, key.state);
-    mark(pill, 'data-tone', TONES[key.state] ?? 'quiet');
+    const said = stateInWords(key);
+    say(pill, said);
+    mark(pill, 'data-tone', TONES[said] ?? 'quiet');
   }
   const texts = [
     classOf(key),

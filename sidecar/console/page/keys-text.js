@@ -114,13 +114,22 @@ export function quotaValues(form) {
 }
 
 /**
- * @param {Pick<KeyView, 'expires' | 'rotated' | 'revoked'>} key
+ * A key that was rotated works until it expires, and another one has its place.
+ *
+ * @param {Pick<KeyView, 'state' | 'rotated'>} key
  * @returns {string}
  */
-export function endInWords({ expires, rotated, revoked }) {
+export function stateInWords({ state, rotated }) {
+  return state === 'good' && rotated !== undefined ? 'replaced' : state;
+}
+
+/**
+ * @param {Pick<KeyView, 'expires' | 'revoked'>} key
+ * @returns {string}
+ */
+export function endInWords({ expires, revoked }) {
   if (revoked !== undefined) return `revoked ${minuteOf(revoked)}`;
-  if (expires === undefined) return 'never';
-  return `${minuteOf(expires)}${rotated === undefined ? '' : ', replaced'}`;
+  return expires === undefined ? 'never' : minuteOf(expires);
 }
 
 /**

@@ -211,9 +211,10 @@ t.test('labels of quantiles do not lie on each other', async (t) => {
 });
 
 t.test('what a key may do is said in words, and a form becomes the properties that the sidecar takes', async (t) => {
-  const { limitsInWords, rightsInWords, endInWords, balanceInWords, patchOf, withoutNulls } = await page<{
+  const { limitsInWords, rightsInWords, stateInWords, endInWords, balanceInWords, patchOf, withoutNulls } = await page<{
     readonly limitsInWords: (key: Partial<KeyView>) => string;
     readonly rightsInWords: (key: Pick<KeyView, 'entitlements'>, environment: string) => string;
+    readonly stateInWords: (key: Pick<KeyView, 'state' | 'rotated'>) => string;
     readonly endInWords: (key: Partial<KeyView>) => string;
     readonly balanceInWords: (balance: { granted: string; available: string }) => string;
     readonly patchOf: (
@@ -245,7 +246,9 @@ t.test('what a key may do is said in words, and a form becomes the properties th
   t.equal(rights({ models: [], routes: [] }), 'no model; routes none');
   t.equal(rightsInWords({ entitlements: {} }, 'production'), 'nothing in production');
   t.equal(endInWords({}), 'never');
-  t.equal(endInWords({ expires: '2026-10-03T14:05:06Z', rotated: 'x' }), '2026-10-03 14:05, replaced');
+  t.equal(endInWords({ expires: '2026-10-03T14:05:06Z' }), '2026-10-03 14:05');
+  t.equal(stateInWords({ state: 'good', rotated: '2026-10-03T14:05:06Z' }), 'replaced', 'it works for its grace');
+  for (const state of ['good', 'revoked'] as const) t.equal(stateInWords({ state }), state);
   t.equal(endInWords({ revoked: '2026-10-03T14:05:06Z' }), 'revoked 2026-10-03 14:05');
   t.equal(balanceInWords({ granted: '0', available: '0' }), 'no credit granted');
   t.equal(balanceInWords({ granted: '1', available: '-0.5' }), '−$0.50 left of $1.00 granted');
