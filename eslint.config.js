@@ -46,7 +46,8 @@ export default tseslint.config(
       'engine/{scheduler,output}/**/!(warm-up).ts',
       'engine/llama/{batch-decoder,batch-sampler,grammars,iterator-decoder,label-scores,run}.ts',
       'engine/{main,protocol/link}.ts',
-      'engine/prompt/{chat-prompt,decision-prompt,jinja,template,thought-format,tokens}.ts',
+      'engine/prompt/{call-forms,chat-prompt,conversation,decision-prompt,history,jinja,role-forms,template}.ts',
+      'engine/prompt/{thought-format,tokens,tool-instructions}.ts',
     ],
     rules: {
       'no-restricted-syntax': [

@@ -4,7 +4,8 @@
  * than their own.
  */
 import { CallArguments } from './call-arguments.js';
-import { type PromptConversation, type PromptMessage, type PromptToolCall, textOf } from './conversation.js';
+import { textOf, withMessages } from './conversation.js';
+import type { PromptConversation, PromptMessage, PromptToolCall } from './conversation.js';
 import { createHash } from 'node:crypto';
 
 /** Undefined if the template threw. */
@@ -116,7 +117,7 @@ export function inCallForm(conversation: PromptConversation, form: CallForm): Pr
   if (!messages.some(({ role, tool_calls: calls }) => role === 'tool' || calls !== undefined)) return conversation;
   const words = form.wordsApart === true ? messages.flatMap(withoutWords) : messages;
   const split = form.apart === true ? oneByOne(words) : words;
-  return withIds({ ...conversation, messages: split }, form.ids);
+  return withIds(withMessages(conversation, split), form.ids);
 }
 
 function withoutWords(message: PromptMessage): PromptMessage[] {
@@ -144,7 +145,7 @@ function oneByOne(messages: readonly PromptMessage[]): PromptMessage[] {
     for (const [i, call] of calls.entries()) {
       const result = results[i];
       const own = i === 0 ? message : { role, content: null };
-      split.push({ ...own, tool_calls: [call] }, ...(result ? [result] : []));
+      split.push(Object.assign({}, own, { tool_calls: [call] }), ...(result ? [result] : []));
     }
     at += results.length;
   }
@@ -152,22 +153,22 @@ function oneByOne(messages: readonly PromptMessage[]): PromptMessage[] {
 }
 
 /** The conversation with ids of this form, those of results too. */
-export function withIds({ messages, ...rest }: PromptConversation, form: CallIds | undefined): PromptConversation {
-  if (form === undefined) return { ...rest, messages };
+export function withIds(conversation: PromptConversation, form: CallIds | undefined): PromptConversation {
+  if (form === undefined) return conversation;
   const ids = new Map<string, string>();
   let calls = 0;
-  const renamed = messages.map((message) => {
+  const renamed = conversation.messages.map((message) => {
     const { tool_calls: made, tool_call_id: answered } = message;
     const named = made?.map((call, i) => {
       const id = form === 'nine' ? nineOf(call) : `functions.${call.function.name}:${form === 'names' ? calls : i}`;
       calls += 1;
       ids.set(call.id, id);
-      return { ...call, id };
+      return Object.assign({}, call, { id });
     });
     const result = answered === undefined ? undefined : ids.get(answered);
     return { ...message, ...(named && { tool_calls: named }), ...(result !== undefined && { tool_call_id: result }) };
   });
-  return { ...rest, messages: renamed };
+  return withMessages(conversation, renamed);
 }
 
 /** Nine letters and digits: the id itself, or the same for the same id. */
@@ -197,7 +198,8 @@ interface EmbeddingMessage extends PromptMessage {
  * The results that follow a message with calls become part of it, and so does the content of a reply without calls that follows
  * them, in place of the message's own: the template has no place for both.
  */
-export function withEmbeddedResults({ messages, ...rest }: PromptConversation): PromptConversation {
+export function withEmbeddedResults(conversation: PromptConversation): PromptConversation {
+  const { messages } = conversation;
   const given = new CallArguments();
   const embedded: EmbeddingMessage[] = [];
   for (let at = 0; at < messages.length; at++) {
@@ -215,9 +217,10 @@ export function withEmbeddedResults({ messages, ...rest }: PromptConversation): 
     const answers = results.length > 0 && after?.role === 'assistant' && (after.tool_calls ?? []).length === 0;
     const said = answers ? textOf(after.content) : undefined;
     if (said !== undefined) at += 1;
-    embedded.push(results.length === 0 ? message : { ...message, content: said ?? null, tool_responses: results });
+    const holder = { content: said ?? null, tool_responses: results };
+    embedded.push(results.length === 0 ? message : Object.assign({}, message, holder));
   }
-  return { ...rest, messages: embedded };
+  return withMessages(conversation, embedded);
 }
 
 /** Text that is no JSON, or too much of it, is a string. */

@@ -1,5 +1,5 @@
 import type { CallChoice } from './call-format.js';
-import { textOf, type PromptConversation, type PromptMessage, type PromptPart } from './conversation.js';
+import { textOf, withMessages, type PromptConversation, type PromptMessage, type PromptPart } from './conversation.js';
 import { Marking, unusedMark, type SpecialTexts, splitAtMarks } from './data-text.js';
 import { regularHistory } from './history.js';
 import { compileConstraint, weighed, type ReplyConstraint, type CompiledConstraint } from './reply-constraint.js';
@@ -331,13 +331,13 @@ export function markImages(conversation: PromptConversation, otherTexts?: unknow
   const count = messages.reduce((sum, { content }) => sum + partsOf(content).filter(isImage).length, 0);
   if (count === 0) return { kind: 'none' };
   // Without the images' own data, which is long and has no such character.
-  const texts = messages.map((message) => ({ ...message, content: joined(message, '') }));
-  const mark = unusedMark([{ ...conversation, messages: texts }, otherTexts]);
+  const texts = messages.map((message) => Object.assign({}, message, { content: joined(message, '') }));
+  const mark = unusedMark([withMessages(conversation, texts), otherTexts]);
   if (mark === undefined) return { kind: 'unmarkable' };
   const marked = messages.map((message) =>
-    partsOf(message.content).some(isImage) ? { ...message, content: joined(message, mark) } : message,
+    partsOf(message.content).some(isImage) ? Object.assign({}, message, { content: joined(message, mark) }) : message,
   );
-  return { kind: 'marked', conversation: { ...conversation, messages: marked }, mark, count };
+  return { kind: 'marked', conversation: withMessages(conversation, marked), mark, count };
 }
 
 /** Pieces of a rendered text, split at the marks of images: the pieces before the first, between them, and after the last. */

@@ -30,6 +30,11 @@ export interface PromptConversation {
   readonly tools?: readonly object[];
 }
 
+/** The conversation with these messages in place of its own. */
+export function withMessages({ tools }: PromptConversation, messages: readonly PromptMessage[]): PromptConversation {
+  return { messages, ...(tools && { tools }) };
+}
+
 /** The forms of one and the same conversation that templates differ over; probed once per template. */
 export interface Shape {
   /** How content is handed over. */
@@ -126,12 +131,11 @@ function shapeMessage(given: PromptMessage, shape: Shape): object {
   const says = calls !== undefined && calls.length > 0 ? undefined : '';
   const text = textOf(content) ?? (SPOKEN.has(message.role) ? '' : says);
   const isEmpty = text === '' && message.role === 'assistant' && shape.noReply === 'part';
-  return {
-    ...rest,
+  return Object.assign(rest, {
     content: isEmpty ? [{ type: 'text', text }] : shapeContent(text, shape),
     ...(calls && calls.length > 0 ? { tool_calls: calls.map((call) => shapeCall(call, shape)) } : {}),
     ...(reasoning ? shapeThought(reasoning, message, shape) : {}),
-  };
+  });
 }
 
 /**
@@ -148,7 +152,7 @@ function withThought(message: PromptMessage, marks: ThoughtMarks | undefined): P
   const thought = start < 0 ? lead : lead.slice(start + marks.start.length);
   const rest = text.slice(text.lastIndexOf(marks.end) + marks.end.length);
   const reasoning = marks.rest === 'exactly' ? thought : thought.replace(/^\n+|\n+$/g, '');
-  return { ...message, content: RESTS[marks.rest](rest), reasoning_content: reasoning };
+  return Object.assign({}, message, { content: RESTS[marks.rest](rest), reasoning_content: reasoning });
 }
 
 const RESTS: Readonly<Record<ThoughtMarks['rest'], (text: string) => string>> = {
@@ -199,11 +203,10 @@ export function textOf(content: PromptMessage['content']): string | undefined {
 export function joinedReply(messages: readonly [PromptMessage, ...PromptMessage[]]): PromptMessage {
   const content = joinedTexts(messages.map((each) => textOf(each.content)));
   const thought = joinedTexts(messages.map((each) => each.reasoning_content));
-  return {
-    ...messages[0],
+  return Object.assign({}, messages[0], {
     content: content === '' ? null : content,
     ...(thought !== '' && { reasoning_content: thought }),
-  };
+  });
 }
 
 /** Without those that are empty, with a blank line between the others. */
@@ -218,14 +221,14 @@ function joinSystem(messages: readonly PromptMessage[]): readonly PromptMessage[
   const [first] = leading;
   if (first === undefined || leading.length === 1) return messages;
   const content = joinedTexts(leading.map((message) => textOf(message.content)));
-  return [{ ...first, content }, ...messages.slice(leading.length)];
+  return [Object.assign({}, first, { content }), ...messages.slice(leading.length)];
 }
 
 function mergeSystem(messages: readonly PromptMessage[]): readonly PromptMessage[] {
   const [first, second, ...rest] = messages;
   if (first?.role !== 'system') return messages;
   // Alone it is all that there is to answer. llama.cpp leaves it out, and the model with nothing.
-  if (second === undefined) return [{ ...first, role: 'user' }];
+  if (second === undefined) return [Object.assign({}, first, { role: 'user' })];
   const text = `${textOf(first.content) ?? ''}\n${textOf(second.content) ?? ''}`;
-  return [{ ...second, content: text }, ...rest];
+  return [Object.assign({}, second, { content: text }), ...rest];
 }

@@ -14,6 +14,7 @@ import { CallArguments } from './call-arguments.js';
 import {
   joinedReply,
   textOf,
+  withMessages,
   type PromptConversation,
   type PromptMessage,
   type PromptToolCall,
@@ -35,7 +36,7 @@ export type RegularHistory =
 export function regularHistory(conversation: PromptConversation, strict = false): RegularHistory {
   const messages = conversation.messages.map(quoted);
   if (!messages.some(({ role, tool_calls: calls }) => role === 'tool' || (calls ?? []).length > 0)) {
-    return { kind: 'ok', conversation: { ...conversation, messages } };
+    return { kind: 'ok', conversation: withMessages(conversation, messages) };
   }
   const given = new CallArguments();
   const called: PromptMessage[] = [];
@@ -44,13 +45,14 @@ export function regularHistory(conversation: PromptConversation, strict = false)
     const call = regular.indexOf(undefined);
     if (call >= 0) return { kind: 'arguments', message: at, call };
     const same = regular.every((each, i) => each === message.tool_calls?.[i]);
-    called.push(same ? message : { ...message, tool_calls: regular.filter((each) => each !== undefined) });
+    const calls = regular.filter((each) => each !== undefined);
+    called.push(same ? message : Object.assign({}, message, { tool_calls: calls }));
   }
   const results = resultsOf(called);
   const paired = new Set(results.flat());
   const unpaired = called.findIndex(({ role }, at) => role === 'tool' && !paired.has(at));
   if (strict && unpaired >= 0) return { kind: 'unpaired-result', message: unpaired };
-  return { kind: 'ok', conversation: { ...conversation, messages: inOrder(called, results) } };
+  return { kind: 'ok', conversation: withMessages(conversation, inOrder(called, results)) };
 }
 
 /* Text that says what it is. */
@@ -84,14 +86,15 @@ const WORDS =
 function quoted(message: PromptMessage): PromptMessage {
   const { content } = message;
   if (typeof content === 'string') {
-    return content.search(WORDS) < 0 ? message : { ...message, content: content.replace(WORDS, '$1quoted ') };
+    const text = content.replace(WORDS, '$1quoted ');
+    return text === content ? message : Object.assign({}, message, { content: text });
   }
   // Parts are joined with line breaks, so that these words never stand in two of them.
   if (!content?.some(({ text }) => text !== undefined && text.search(WORDS) >= 0)) return message;
   const parts = content.map((part) =>
-    part.text === undefined ? part : { ...part, text: part.text.replace(WORDS, '$1quoted ') },
+    part.text === undefined ? part : Object.assign({}, part, { text: part.text.replace(WORDS, '$1quoted ') }),
   );
-  return { ...message, content: parts };
+  return Object.assign({}, message, { content: parts });
 }
 
 /* Calls. */
@@ -106,7 +109,8 @@ function regularCall(call: PromptToolCall, given: CallArguments, strict: boolean
   const kind = given.kindOf(text, INVALID_ARGUMENTS);
   if (kind === 'broken' && strict) return undefined;
   if (kind === 'object' && plain === name) return call;
-  return { ...call, function: { name: plain, arguments: kind === 'object' ? text : objectWith(text) } };
+  const called = { name: plain, arguments: kind === 'object' ? text : objectWith(text) };
+  return Object.assign({}, call, { function: called });
 }
 
 function objectWith(text: string): string {
@@ -183,7 +187,7 @@ function inOrder(messages: readonly PromptMessage[], results: Results): PromptMe
     const named = calls.map((call) => ids.named(call));
     const renamed = named.some((call, i) => call !== calls[i]);
     const calling = beside.length === 0 ? message : joinedReply([message, ...beside]);
-    ordered.push(renamed ? { ...calling, tool_calls: named } : calling);
+    ordered.push(renamed ? Object.assign({}, calling, { tool_calls: named }) : calling);
     for (const [i, { id }] of named.entries()) ordered.push(resultOf(messages[of[i] ?? -1], id));
   }
   return ordered;
@@ -191,7 +195,7 @@ function inOrder(messages: readonly PromptMessage[], results: Results): PromptMe
 
 function resultOf(given: PromptMessage | undefined, id: string): PromptMessage {
   if (given === undefined) return { role: 'tool', tool_call_id: id, content: NO_RESULT };
-  return given.tool_call_id === id ? given : { ...given, tool_call_id: id };
+  return given.tool_call_id === id ? given : Object.assign({}, given, { tool_call_id: id });
 }
 
 /** Gives a call a new id where an earlier call has the same one: what follows finds a call by its id. */
@@ -203,6 +207,6 @@ class UniqueIds {
     let { id } = call;
     while (this.#used.has(id)) id = `${call.id}-${++this.#made}`;
     this.#used.add(id);
-    return id === call.id ? call : { ...call, id };
+    return id === call.id ? call : Object.assign({}, call, { id });
   }
 }

@@ -8,7 +8,8 @@
  *   between them, an empty message of the other role does.
  * - Templates take the first message for the user's, whoever it is of, or refuse it. An empty message of the user then stands first.
  */
-import { joinedReply, joinedTexts, textOf, type PromptConversation, type PromptMessage } from './conversation.js';
+import { joinedReply, joinedTexts, textOf, withMessages } from './conversation.js';
+import type { PromptConversation, PromptMessage } from './conversation.js';
 import { inWords } from './history.js';
 
 /** Undefined if the template threw. */
@@ -94,8 +95,8 @@ export function inSystemForm(conversation: PromptConversation, form: RoleForm): 
   const leading = asked.findIndex(({ role }) => role !== 'system');
   const all = form.onlyWithQuestion === true && asked.at(-1)?.role !== 'user';
   const from = all ? 0 : leading;
-  if ((form.laterAsText !== true && !all) || from < 0) return { ...conversation, messages: asked };
-  return { ...conversation, messages: asText(asked, from) };
+  const stays = (form.laterAsText !== true && !all) || from < 0;
+  return withMessages(conversation, stays ? asked : asText(asked, from));
 }
 
 /** The last system message as a user's. */
@@ -126,7 +127,7 @@ function asText(messages: readonly PromptMessage[], from: number): readonly Prom
 }
 
 function withText(message: PromptMessage, texts: readonly (string | undefined)[]): PromptMessage {
-  return { ...message, content: joinedTexts(texts) };
+  return Object.assign({}, message, { content: joinedTexts(texts) });
 }
 
 /** A system message in words. */
@@ -143,7 +144,7 @@ export function inRoleForm(conversation: PromptConversation, form: RoleForm): Pr
   const lacksUser = form.needsUser === true && !messages.some(({ role }) => role === 'user');
   const led =
     lacksFirst || lacksUser ? messages.toSpliced(leading < 0 ? messages.length : leading, 0, user('')) : messages;
-  return { ...conversation, messages: form.alternates === true ? alternating(led) : led };
+  return withMessages(conversation, form.alternates === true ? alternating(led) : led);
 }
 
 function alternating(messages: readonly PromptMessage[]): readonly PromptMessage[] {

@@ -1,6 +1,6 @@
 import type { CallSyntax } from '../protocol/reply-format.js';
 import { type CallForm, callFormOf, inCallForm, withEmbeddedResults } from './call-forms.js';
-import { shapeConversation, type PromptConversation, type Shape, type Shaped } from './conversation.js';
+import { shapeConversation, withMessages, type PromptConversation, type Shape, type Shaped } from './conversation.js';
 import { UNMARKED, type Marking } from './data-text.js';
 import { formatDate } from './dates.js';
 import { probeEfforts, type Effort, type EffortValues, type Efforts } from './effort.js';
@@ -134,7 +134,8 @@ export class ChatTemplate {
     const { roles, calls, turns, shape } = this.forms;
     const form = plain ? PLAIN_ROLES : roles;
     const asks = addGenerationPrompt && turns === 'none' && endsWithReply(conversation);
-    const asked = asks ? withMessage(conversation, { role: 'user', content: '' }) : conversation;
+    const more = asks ? [{ role: 'user', content: '' }] : [];
+    const asked = withMessages(conversation, [...conversation.messages, ...more]);
     try {
       const formed = inRoleForm(inCallForm(inSystemForm(asked, form), calls), form);
       return { kind: 'shaped', shaped: shaped(formed, shape, this.#template) };
@@ -149,8 +150,9 @@ export class ChatTemplate {
    */
   renderShaped(shaped: Shaped, options: RenderOptions, marking: Marking = UNMARKED): Rendered {
     const turns = options.addGenerationPrompt && endsWithReply(shaped) ? this.forms.turns : 'begun';
-    const question = shapeConversation({ messages: [NEXT_QUESTION] }, this.forms.shape).messages[0];
-    const given = typeof turns === 'object' && question ? withMessage(shaped, question) : shaped;
+    const asks = typeof turns === 'object' ? [NEXT_QUESTION] : [];
+    const [question] = shapeConversation({ messages: asks }, this.forms.shape).messages;
+    const given = question ? Object.assign({}, shaped, { messages: [...shaped.messages, question] }) : shaped;
     const text = renderWith(this.#template, given, options, marking);
     if (text !== undefined && typeof turns === 'object') {
       const begun = withoutNextQuestion(text, turns, marking.mark);
@@ -218,14 +220,6 @@ function parseTemplate(source: string, tokens: TemplateTokens): TemplateSource {
   };
   const efforts = probeEfforts(source, render, (prompt) => thoughts?.skipped(prompt) ?? false);
   return { efforts, ...template };
-}
-
-/** The conversation with one more message behind it. */
-function withMessage<T extends { readonly messages: readonly unknown[] }>(
-  conversation: T,
-  message: T['messages'][number],
-): T {
-  return Object.assign({}, conversation, { messages: [...conversation.messages, message] });
 }
 
 /** Undefined if the template threw, be it by its own `raise_exception` or for a feature that the renderer lacks. */

@@ -5,6 +5,7 @@ import {
   joinedTexts,
   shapeTool,
   textOf,
+  withMessages,
   type PromptConversation,
   type PromptMessage,
   type PromptToolCall,
@@ -105,11 +106,8 @@ function withSystem(conversation: PromptConversation, text: string): PromptConve
   if (first?.role !== 'system')
     return withMessages(conversation, [{ role: 'system', content: text }, ...conversation.messages]);
   const own = textOf(first.content);
-  return withMessages(conversation, [{ ...first, content: own === undefined ? text : `${own}\n\n${text}` }, ...rest]);
-}
-
-function withMessages(conversation: PromptConversation, messages: readonly PromptMessage[]): PromptConversation {
-  return { ...conversation, messages };
+  const content = own === undefined ? text : `${own}\n\n${text}`;
+  return withMessages(conversation, [Object.assign({}, first, { content }), ...rest]);
 }
 
 /* Earlier calls and their results as plain text, for templates that leave them out or do not take them. */
@@ -133,7 +131,7 @@ function callsAsText(conversation: PromptConversation, syntax: CallSyntax = WRAP
     const given = textOf(content);
     if (role === 'tool') {
       const name = message.name ?? names.get(message.tool_call_id ?? '');
-      results.push(JSON.stringify({ [RESULT]: { ...(name !== undefined && { name }), content: given ?? '' } }));
+      results.push(JSON.stringify({ [RESULT]: { name, content: given ?? '' } }));
       continue;
     }
     const text = given === undefined ? undefined : spaced(given, role === 'assistant' ? head : RESULT_HEAD);
@@ -144,11 +142,12 @@ function callsAsText(conversation: PromptConversation, syntax: CallSyntax = WRAP
     flush();
     for (const { id, function: called } of calls) names.set(id, called.name);
     const written = calls.length > 0 ? joinedTexts([text, callText(calls, syntax)]) : text;
-    messages.push(calls.length > 0 || text !== given ? { ...rest, role, content: written ?? null } : message);
+    const shown = { role, content: written ?? null };
+    messages.push(calls.length > 0 || text !== given ? Object.assign(rest, shown) : message);
   }
   flush();
   const same = messages.every((message, at) => message === conversation.messages[at]);
-  return same ? conversation : { ...conversation, messages };
+  return same ? conversation : withMessages(conversation, messages);
 }
 
 const RESULT = 'tool_result';
@@ -169,7 +168,7 @@ function escaped(text: string): string {
 /** The parts of a syntax whose arguments are JSON, else of the instruction's. `head`: what all calls begin with. */
 function textForm(syntax: CallSyntax): Pick<CallSyntax, 'open' | 'between' | 'next' | 'close'> & { head: string } {
   const form = syntax.arguments === undefined ? syntax : WRAPPED;
-  return { ...form, head: form.open.replaceAll('\0', '0').trim() };
+  return { head: form.open.replaceAll('\0', '0').trim(), ...form };
 }
 
 /** A slash is escaped behind `<`: in a reply's text templates look for the marks of a thought. */
