@@ -3,7 +3,7 @@
  * docs/contract.md#order-of-checks, cheapest first. The place in the queue follows in run.ts. Nothing is answered here:
  * a refusal is returned, and what was reserved before it is released when the context closes.
  */
-import { createHash } from 'node:crypto';
+import { hash } from 'node:crypto';
 import { fingerprint, NO_CLAIM, parseIdempotencyKey, type Claim } from '../access/idempotency.js';
 import { inCohort, mayCall, mayUse, type Caller } from '../access/identity.js';
 import type { FleetLimitResult, LimitGroup } from '../access/limits.js';
@@ -293,8 +293,7 @@ export function sessionNameOf(
     params.sessionId ??
     SESSION_HEADERS.map((name) => head.header(name)).find((value) => value !== undefined && value !== '');
   if (id === undefined) return undefined;
-  const hash = createHash('sha256').update(JSON.stringify([account, id]));
-  return hash.digest('base64url').slice(0, SESSION_NAME_LENGTH);
+  return hash('sha256', JSON.stringify([account, id]), 'base64url').slice(0, SESSION_NAME_LENGTH);
 }
 
 /** The tier that a request is served in; undefined: the default one, since it asks for none, or its key may not use it, or it has no price. */
@@ -384,9 +383,7 @@ class RequestBody {
 }
 
 function digestOf(form: BodyForm, { bytes, length }: Body): string {
-  const hash = createHash('sha256').update(`${form} ${length}\0`);
   if (bytes === undefined) return '';
-  if (length <= 2 * END_BYTES) hash.update(bytes);
-  else hash.update(bytes.subarray(0, END_BYTES)).update(bytes.subarray(-END_BYTES));
-  return hash.digest('base64url');
+  const ends = length <= 2 * END_BYTES ? [bytes] : [bytes.subarray(0, END_BYTES), bytes.subarray(-END_BYTES)];
+  return hash('sha256', Buffer.concat([Buffer.from(`${form} ${length}\0`), ...ends]), 'base64url');
 }
