@@ -48,7 +48,7 @@ export class FullInterpreter extends Interpreter {
       case 'ObjectLiteral':
         return this.#object(node, scope);
       case 'FilterExpression':
-        return this.#filter(node, scope);
+        return this.#filtered(this.evaluate(node.operand, scope), node.filter, scope);
       case 'CallExpression':
         return this.#call(node, scope);
       case 'MemberExpression':
@@ -99,10 +99,6 @@ export class FullInterpreter extends Interpreter {
     const object = super.evaluate(replaced(node, { value: new Map(pairs) }), scope);
     if (Array.from(node.value.keys()).some(({ type }) => type === 'IntegerLiteral')) this.#numbered.add(object);
     return object;
-  }
-
-  #filter(node: Node & { type: 'FilterExpression' }, scope: Scope): Value {
-    return this.#filtered(this.evaluate(node.operand, scope), node.filter, scope);
   }
 
   #filtered(operand: Value, filter: Node, scope: Scope): Value {
@@ -174,8 +170,10 @@ export class FullInterpreter extends Interpreter {
   }
 
   #member(node: Node & { type: 'MemberExpression' }, scope: Scope): Value {
-    if (!node.computed) return super.evaluate(node, scope);
+    const { property: named } = node;
+    if (!node.computed && named.type !== 'Identifier') return super.evaluate(node, scope);
     const object = this.evaluate(node.object, scope);
+    if (!node.computed && named.type === 'Identifier') return memberOf(object, named.value);
     if (node.property.type === 'SliceExpression')
       return this.#own.made([object], ([by = object]) => super.evaluate(replaced(node, { object: asNode(by) }), scope));
     const name = this.evaluate(node.property, scope);
@@ -201,6 +199,15 @@ export class FullInterpreter extends Interpreter {
     return MAKING_TEXT.has(operator) ? this.#own.made([left, right], made) : made([left, right]);
   }
 }
+
+/** A member by its name, as the library finds it, but without its methods' values where a mapping has none of that name. */
+function memberOf(object: Value, name: string): Value {
+  const own = object.value instanceof Map ? (object.value as ReadonlyMap<string, Value>).get(name) : undefined;
+  const isMethod = object.type !== 'ObjectValue' || METHODS.has(name);
+  return own ?? (isMethod ? object.builtins.get(name) : undefined) ?? toValue(undefined);
+}
+
+const METHODS: ReadonlySet<string> = new Set(new Mapping(new Map()).builtins.keys());
 
 /** Operators that make a text of a text and what is not. */
 const MAKING_TEXT: ReadonlySet<string> = new Set(['*', '%']);

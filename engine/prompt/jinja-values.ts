@@ -2,29 +2,39 @@
 import { Environment, type Value } from './jinja-library.js';
 import { pythonFloat, WrittenNumber } from './written-number.js';
 
-/** The library converts where it declares: here nothing is kept. */
-class Converter extends Environment {
-  override declareVariable(_name: string, value: Value): Value {
-    return value;
-  }
-}
+/** A plain value in the library's own form. */
+const madeByLibrary = (value: unknown): Value => new Environment().set('value', value);
 
-const CONVERTER = new Converter();
-
-const [TRUE, FALSE] = [CONVERTER.set('value', true), CONVERTER.set('value', false)];
+const [TRUE, FALSE, NULL, UNDEFINED] = [true, false, null, undefined].map(madeByLibrary) as [
+  Value,
+  Value,
+  Value,
+  Value,
+];
 
 /** A null within arguments or a schema, which is printed as None. One that a message has in place of its text is not printed. */
-export const NONE = CONVERTER.set('value', null);
+export const NONE = madeByLibrary(null);
 
 /** Depths of a variable at which a null is a message's or a tool's own member: the list, its items, their members. */
 const OWN_MEMBERS = 2;
 
 type Kind = new (value: unknown) => Value;
 
+/** Makes values of the library's kind. Its constructors define each field anew, which takes most of the time of a short rendering. */
+function kindOf(sample: unknown): Kind {
+  const { type, constructor } = madeByLibrary(sample);
+  const kind = function (this: { type: string; value: unknown }, value: unknown): void {
+    this.type = type;
+    this.value = value;
+  };
+  kind.prototype = constructor.prototype as object;
+  return kind as unknown as Kind;
+}
+
 /** The library's kinds of values that are made here. */
-const [Integer, Float, List, Mapping, Callable] = [1, 0.5, [], {}, () => null].map(
-  (value) => CONVERTER.set('value', value).constructor as Kind,
-) as [Kind, Kind, Kind, Kind, Kind];
+const [Text, Integer, Float, List, Mapping, Callable] = ['', 1, 0.5, [], {}, () => null].map((sample) =>
+  kindOf(sample),
+) as [Kind, Kind, Kind, Kind, Kind, Kind];
 export { Callable, Float, List, Mapping };
 
 /** An integer past a double's digits: templates write it down, and compute with the nearest double. */
@@ -42,13 +52,16 @@ class LongInteger extends Integer {
 }
 
 /**
- * The library's form of a plain value, {@link WrittenNumber}s among them. Of true, false and {@link NONE} there is one each: nothing
+ * The library's form of a plain value, {@link WrittenNumber}s among them. Of true, false, undefined, null and {@link NONE} there is one each: nothing
  * changes them. `depth`: lists and mappings around it.
  */
 export function toValue(value: unknown, depth = 0): Value {
+  if (typeof value === 'string') return new Text(value);
   if (typeof value === 'boolean') return value ? TRUE : FALSE;
-  if (value === null && depth > OWN_MEMBERS) return NONE;
-  if (typeof value !== 'object' || value === null) return CONVERTER.set('value', value);
+  if (typeof value === 'number') return Number.isInteger(value) ? new Integer(value) : new Float(value);
+  if (value === undefined) return UNDEFINED;
+  if (value === null) return depth > OWN_MEMBERS ? NONE : NULL;
+  if (typeof value !== 'object') return madeByLibrary(value);
   if (value instanceof WrittenNumber) return value.isFloat ? new Float(value.value) : new LongInteger(value);
   if (Array.isArray(value)) return new List(value.map((item) => toValue(item, depth + 1)));
   return new Mapping(new Map(Object.entries(value).map(([name, member]) => [name, toValue(member, depth + 1)])));
