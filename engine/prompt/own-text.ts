@@ -19,13 +19,15 @@ export function newWriting(): Writing {
   return { head: '', tail: '', own: 0 };
 }
 
+/** How a value was written of which at least the end is the template's own. In the value, since a WeakMap keeps those of past renderings. */
+const WRITTEN = Symbol('written');
+type Written = Value & { [WRITTEN]?: Writing };
+
 /** A template's own texts under one marking. */
 export class OwnText {
   readonly marking: Marking;
   /** Its literals, each made once: the library's constructors take most of the time of a short rendering. */
   readonly #literals = new WeakMap<Statement, Value>();
-  /** How values were written of which at least the end is the template's own. */
-  readonly #written = new WeakMap<Value, Writing>();
 
   constructor(marking: Marking = UNMARKED) {
     this.marking = marking;
@@ -62,7 +64,7 @@ export class OwnText {
       this.#writeOwn(writing, text);
       return;
     }
-    const { head, tail, own } = this.#written.get(value) ?? { head: text, tail: '', own: 0 };
+    const { head, tail, own } = (value as Written)[WRITTEN] ?? { head: text, tail: '', own: 0 };
     writing.head += writing.tail + head;
     writing.tail = tail;
     writing.own = own;
@@ -78,7 +80,7 @@ export class OwnText {
 
   written(writing: Writing): Value {
     const value = toValue(writing.head + writing.tail);
-    if (writing.own > 0) this.#written.set(value, { ...writing });
+    if (writing.own > 0) (value as Written)[WRITTEN] = { ...writing };
     return value;
   }
 
@@ -89,7 +91,7 @@ export class OwnText {
   made(values: readonly Value[], make: (values: readonly Value[]) => Value): Value {
     if (this.marking.mark === '' || !values.every((value) => this.#isOwn(value))) return make(values);
     const value = make(values.map((each) => this.#unmarked(each)));
-    return value.type === 'StringValue' && !this.#written.has(value) ? this.#claimed(value) : value;
+    return value.type === 'StringValue' && (value as Written)[WRITTEN] === undefined ? this.#claimed(value) : value;
   }
 
   /** Where text before it is the template's own too, special texts that both make together are, as `<|` and a role. */
@@ -109,7 +111,7 @@ export class OwnText {
   #isOwn(value: Value): boolean {
     if (value.type === 'StringValue') {
       const { length } = value.value as string;
-      return length === 0 || this.#written.get(value)?.own === length;
+      return length === 0 || (value as Written)[WRITTEN]?.own === length;
     }
     return isList(value) ? value.value.every((item) => this.#isOwn(item)) : SCALARS.has(value.type);
   }
@@ -131,7 +133,7 @@ export class OwnText {
   #record(value: Value, text: string): void {
     const writing = newWriting();
     this.#writeOwn(writing, text);
-    this.#written.set(value, writing);
+    (value as Written)[WRITTEN] = writing;
   }
 }
 
