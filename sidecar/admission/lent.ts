@@ -77,12 +77,9 @@ interface Parts {
 }
 
 export class LentSeats {
-  readonly #clock: Clock;
+  readonly #parts: Parts;
   readonly #config: QueueConfig;
   readonly #state: QueueState;
-  readonly #judge: Judge;
-  readonly #sessions: Sessions;
-  readonly #reusableTokens: ReusableTokens | undefined;
   readonly #queue: LendingQueue;
   /** The share of the seats that stays idle; 1: no seat is lent. */
   readonly #headroom: number;
@@ -101,12 +98,9 @@ export class LentSeats {
   #at = 0;
 
   constructor(parts: Parts, queue: LendingQueue, headroom: number) {
-    this.#clock = parts.clock;
+    this.#parts = parts;
     this.#config = parts.config;
     this.#state = parts.state;
-    this.#judge = parts.judge;
-    this.#sessions = parts.sessions;
-    this.#reusableTokens = parts.reusableTokens;
     this.#queue = queue;
     this.#headroom = headroom;
   }
@@ -249,7 +243,7 @@ export class LentSeats {
     const { deadlineAt = Infinity, wantedUntil = Infinity } = lent.request;
     const looksAt = lent.phase === 'ready' ? now + STARVED_SHARE * this.#config.maxWaitMs : Infinity;
     const at = Math.min(deadlineAt, wantedUntil, lent.waitsUntil, looksAt);
-    lent.disarm = this.#clock.after(Math.max(0, Math.ceil(at - now)), () => {
+    lent.disarm = this.#parts.clock.after(Math.max(0, Math.ceil(at - now)), () => {
       this.#queue.turn(() => this.#timeIsOver(lent));
     });
   }
@@ -314,7 +308,7 @@ export class LentSeats {
       const at = place(
         this.#state.replicas.all,
         { promptTokens, seatTokens, seats: 1 },
-        (replica) => (prefix && this.#reusableTokens?.(prefix, replica)) ?? 0,
+        (replica) => (prefix && this.#parts.reusableTokens?.(prefix, replica)) ?? 0,
         idleSeatsOf,
       );
       if (at < 0) continue;
@@ -364,7 +358,7 @@ export class LentSeats {
       replica: lent.replica,
       waitedMs: lent.waitedMs,
       lent: true,
-      claims: this.#sessions.claimsAt(lent.replica),
+      claims: this.#parts.sessions.claimsAt(lent.replica),
       takeSeat: () => false,
       freeSeat: () => undefined,
       whenWanted: () => undefined,
@@ -475,7 +469,7 @@ export class LentSeats {
   }
 
   #refusal(reason: RefusalReason, account: LentAccount): Refused {
-    return this.#judge.refuseLent(reason, this.#shares.placeOf(account, this.#hold));
+    return this.#parts.judge.refuseLent(reason, this.#shares.placeOf(account, this.#hold));
   }
 
   #stopWaiting(lent: LentRequest): void {

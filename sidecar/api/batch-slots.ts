@@ -47,24 +47,12 @@ export class BatchSlots {
 
   /** Resolves with true once there is a slot, which `release` gives back, and with false if `signal` is aborted before. */
   acquire(model: string, account: string, isRetry: boolean, signal: Signal): Promise<boolean> {
-    if (signal.aborted) return Promise.resolve(false);
     const slots = this.#of(model);
-    return new Promise((resolve) => {
-      const leave = (): void => {
-        slots.waiters.splice(slots.waiters.indexOf(waiter), 1);
-        resolve(false);
-      };
-      const waiter: Waiter = {
-        account,
-        isRetry,
-        resolve: (given) => {
-          signal.removeEventListener('abort', leave);
-          resolve(given);
-        },
-      };
+    return unlessAborted(signal, false, (resolve) => {
+      const waiter: Waiter = { account, isRetry, resolve };
       slots.waiters.push(waiter);
-      signal.addEventListener('abort', leave);
       this.#give(model, slots);
+      return () => slots.waiters.splice(slots.waiters.indexOf(waiter), 1);
     });
   }
 
@@ -142,17 +130,26 @@ const MOST_ALONE = 16;
 
 /** Resolves with true after a time, at most {@link MOST_WAIT_MS}, and with false once `signal` is aborted. */
 export function pause(clock: Clock, ms: number, signal: Signal): Promise<boolean> {
-  if (signal.aborted) return Promise.resolve(false);
+  return unlessAborted(signal, false, (resolve) => clock.after(Math.min(ms, MOST_WAIT_MS), () => resolve(true)));
+}
+
+/** Resolves with what `begin` passes on, and with `otherwise` once `signal` is aborted; then what `begin` returned is called. */
+function unlessAborted<T>(
+  signal: Signal,
+  otherwise: T,
+  begin: (resolve: (value: T) => void) => () => unknown,
+): Promise<T> {
+  if (signal.aborted) return Promise.resolve(otherwise);
   return new Promise((resolve) => {
-    const stop = (): void => {
-      cancel();
-      resolve(false);
+    const leave = (): void => {
+      undo();
+      resolve(otherwise);
     };
-    const cancel = clock.after(Math.min(ms, MOST_WAIT_MS), () => {
-      signal.removeEventListener('abort', stop);
-      resolve(true);
+    signal.addEventListener('abort', leave);
+    const undo = begin((value) => {
+      signal.removeEventListener('abort', leave);
+      resolve(value);
     });
-    signal.addEventListener('abort', stop);
   });
 }
 
@@ -194,23 +191,14 @@ export class BatchGate {
 
   /** Resolves with a turn, which {@link end} gives back, and with undefined once `signal` is aborted. */
   enter(isRetry: boolean, signal: Signal): Promise<Turn | undefined> {
-    if (signal.aborted) return Promise.resolve(undefined);
-    return new Promise((resolve) => {
-      const leave = (): void => {
+    return unlessAborted<Turn | undefined>(signal, undefined, (resolve) => {
+      const comer: Comer = { isRetry, resolve };
+      this.#comers.push(comer);
+      this.#give();
+      return () => {
         this.#comers.splice(this.#comers.indexOf(comer), 1);
         if (this.#comers.length === 0) this.#cancelTimer?.();
-        resolve(undefined);
       };
-      const comer: Comer = {
-        isRetry,
-        resolve: (turn) => {
-          signal.removeEventListener('abort', leave);
-          resolve(turn);
-        },
-      };
-      this.#comers.push(comer);
-      signal.addEventListener('abort', leave);
-      this.#give();
     });
   }
 

@@ -35,7 +35,7 @@ import type { ContractError, ErrorCode } from '../domain/errors.js';
 import { NO_TOKENS } from '../domain/money.js';
 import { CLASS_WEIGHTS } from '../domain/service-class.js';
 import { AbortHandle } from '../lib/abort.js';
-import type { Clock } from '../lib/clock.js';
+import { every, type Clock } from '../lib/clock.js';
 import { inputOf, LineCheck, NO_ROOM } from './batch-check.js';
 import { answerLine, errorLine, ItemExchange, unsentLine, type BatchAttempt } from './batch-item.js';
 import { BatchGate, pause, type BatchSlots, type Turn } from './batch-slots.js';
@@ -176,19 +176,13 @@ export class RunningBatch {
     const cancelExpiry = clock.after(Math.max(0, this.#record.expiresAt * 1000 - this.#now()), () =>
       this.stop('expired'),
     );
-    let marking: () => void = () => undefined;
+    let stopMarking = (): void => undefined;
     try {
       if (this.#record.status === 'validating' && !(await this.#check())) return;
       const answers = (this.#answers = await Answers.open(this.#answersOptions()));
       if (answers.lost) throw answers.lost;
-      const mark = (): void => {
-        marking = clock.after(MARK_MS, () => {
-          // What cannot be marked now is marked later, or found out at the next start.
-          void answers.mark().catch(() => undefined);
-          mark();
-        });
-      };
-      mark();
+      // What cannot be marked now is marked later, or found out at the next start.
+      stopMarking = every(clock, MARK_MS, () => answers.mark().catch(() => undefined));
       if (this.#record.status !== 'finalizing') await this.#runLines(answers);
       await Promise.all(this.#items);
       if (this.#fault !== undefined) throw this.#fault as Error;
@@ -203,7 +197,7 @@ export class RunningBatch {
       await this.#lose();
     } finally {
       cancelExpiry();
-      marking();
+      stopMarking();
       await this.#answers?.close();
     }
   }

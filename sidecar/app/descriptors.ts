@@ -5,7 +5,7 @@
 import { closeSync, openSync, readFileSync } from 'node:fs';
 import type { Config } from '../config/config.js';
 import { serverUrls } from '../config/model-schema.js';
-import { systemClock, type Clock } from '../lib/clock.js';
+import { every, systemClock, type Clock } from '../lib/clock.js';
 import type { Log } from '../telemetry/logger.js';
 import type { Closers } from './closers.js';
 import { MOST_DEVICES } from './replica-plans.js';
@@ -95,20 +95,18 @@ export interface Descriptors {
  * accept; with these given up it can accept them, and they are closed at once.
  */
 export class DescriptorReserve {
-  readonly #clock: Clock;
   readonly #changed: (refusing: boolean) => void;
   readonly #descriptors: Descriptors;
   #kept: number[] = [];
   #refusing = false;
-  #cancel: () => void = () => undefined;
+  readonly #cancel: () => void;
 
   /** `changed` is called when connections are refused from now on, and when they are no more. */
   constructor(clock: Clock, changed: (refusing: boolean) => void, descriptors: Descriptors = devices) {
-    this.#clock = clock;
     this.#changed = changed;
     this.#descriptors = descriptors;
     this.#kept = this.#take(KEPT);
-    this.#probeLater();
+    this.#cancel = every(clock, PROBE_MS, () => this.#probe());
   }
 
   /** New connections are to be closed at once. */
@@ -120,13 +118,6 @@ export class DescriptorReserve {
   close(): void {
     this.#cancel();
     this.#giveUp();
-  }
-
-  #probeLater(): void {
-    this.#cancel = this.#clock.after(PROBE_MS, () => {
-      this.#probe();
-      this.#probeLater();
-    });
   }
 
   #probe(): void {

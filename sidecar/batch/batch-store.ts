@@ -13,7 +13,7 @@ import type { BatchRequest } from '../contracts/batches.js';
 import type { KeyRoute } from '../contracts/requests.js';
 import { NO_TOKENS, type TokenCounts } from '../domain/money.js';
 import { CLASS_WEIGHTS } from '../domain/service-class.js';
-import type { Clock } from '../lib/clock.js';
+import { every, type Clock } from '../lib/clock.js';
 import { comparePositions, type Position } from '../usage/spool-format.js';
 import type { FileStore } from './file-store.js';
 import { Records, type StoredRecord, type Vault } from './records.js';
@@ -126,7 +126,8 @@ export class BatchStore {
     await options.files.removeOpen(
       new Set(store.unfinished().flatMap((record) => [record.outputFile, record.errorFile])),
     );
-    store.#sweepLater();
+    const sweep = (): Promise<void> => store.#sweep().catch((fault: unknown) => options.onFault(fault));
+    store.#cancelSweep = every(options.clock, SWEEP_MS, sweep);
     return store;
   }
 
@@ -259,13 +260,6 @@ export class BatchStore {
 
   get #now(): number {
     return Math.floor(this.#options.date().getTime() / 1000);
-  }
-
-  #sweepLater(): void {
-    this.#cancelSweep = this.#options.clock.after(SWEEP_MS, () => {
-      void this.#sweep().catch((fault: unknown) => this.#options.onFault(fault));
-      this.#sweepLater();
-    });
   }
 
   /** Removes records that are too old. */

@@ -15,7 +15,7 @@ import { statfsSync } from 'node:fs';
 import { lstat, mkdir, readdir, rm, stat } from 'node:fs/promises';
 import { freemem } from 'node:os';
 import { join } from 'node:path';
-import type { Clock } from '../lib/clock.js';
+import { every, type Clock } from '../lib/clock.js';
 import { DamagedPieces, PieceFile, type PieceHead } from './pieces.js';
 import { Records, type StoredRecord, type Vault } from './records.js';
 
@@ -112,7 +112,7 @@ export class FileStore {
       // With what else is in it; known better once its batch runs.
       if (open) store.#counts(account, id, (await stat(store.#contentOf(id)).catch(() => undefined))?.size ?? 0);
     }
-    store.#sweepLater();
+    store.#cancelSweep = every(options.clock, SWEEP_MS, () => store.sweep());
     return store;
   }
 
@@ -295,13 +295,6 @@ export class FileStore {
 
   get #now(): number {
     return Math.floor(this.#options.date().getTime() / 1000);
-  }
-
-  #sweepLater(): void {
-    this.#cancelSweep = this.#options.clock.after(SWEEP_MS, () => {
-      void this.sweep();
-      this.#sweepLater();
-    });
   }
 
   async #sweep(): Promise<void> {

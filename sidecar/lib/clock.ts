@@ -33,6 +33,19 @@ export async function withTimeout(clock: Clock, ms: number, work: Promise<unknow
   }
 }
 
+/** Calls `fn` each `ms` until the function that it returns is called. */
+export function every(clock: Clock, ms: number, fn: () => unknown): () => void {
+  let cancel = (): void => undefined;
+  const again = (): void => {
+    cancel = clock.after(ms, () => {
+      again();
+      fn();
+    });
+  };
+  again();
+  return () => cancel();
+}
+
 /**
  * Waits between attempts: doubling from `minMs` to `maxMs`, each drawn from the upper half of its step ("equal jitter",
  * M. Brooker, AWS Architecture Blog, 2015), so that clients that failed together do not retry at the same time.

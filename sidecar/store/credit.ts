@@ -18,7 +18,7 @@
  * has all that was drawn, so that a lost answer, or a draw that a failover lost, is made good by the next one.
  */
 import type { Credit, Reservation, Reserved } from '../access/credit.js';
-import type { Clock } from '../lib/clock.js';
+import { every, type Clock } from '../lib/clock.js';
 import { balancesIn } from './balances.js';
 import type { Database } from './database.js';
 import type { Posting, PostedSpool } from './posting.js';
@@ -113,10 +113,9 @@ export class StoreCredit implements Credit {
 
   /** As {@link Posting.begin}; without a spool what is spent is not posted. Call it once. */
   begin(spool: PostedSpool = NO_SPOOL): Promise<string | undefined> {
-    const { database } = this.#options;
+    const { clock, database } = this.#options;
     this.#stopListening = database.listen(CHANNEL, (account) => this.#recall(account));
-    this.#every(WINDOW_MS, () => this.#look());
-    this.#every(POLL_MS, () => this.#poll());
+    this.#cancelTimers = [every(clock, WINDOW_MS, () => this.#look()), every(clock, POLL_MS, () => this.#poll())];
     return this.#options.posting.begin(spool);
   }
 
@@ -152,17 +151,6 @@ export class StoreCredit implements Credit {
   get #isUsable(): boolean {
     const { posting, replica } = this.#options;
     return !this.#closed && posting.isOpen && replica.leased;
-  }
-
-  #every(ms: number, fn: () => void): void {
-    const at = this.#cancelTimers.length;
-    const again = (): void => {
-      this.#cancelTimers[at] = this.#options.clock.after(ms, () => {
-        fn();
-        if (!this.#closed) again();
-      });
-    };
-    again();
   }
 
   #purseOf(account: string): Purse {

@@ -55,7 +55,7 @@ export const systemDisk: Disk = {
   sizeOf: async (path) => (await ifPresent(stat(path)))?.size,
   remove: (path) => rm(path, { force: true }),
   rename: (from, to) => rename(from, to),
-  syncDir: (dir) => syncFolder(dir),
+  syncDir: syncFolder,
   async free(dir) {
     const { bavail, bsize } = await statfs(dir);
     return bavail * bsize;
