@@ -2,8 +2,7 @@
 import { hasEnded, type BatchRecord } from '../batch/batch-store.js';
 import { contractError } from '../domain/errors.js';
 import type { Exchange } from '../http/exchange.js';
-import { isJson } from './preflight.js';
-import * as refusals from './refusals.js';
+import { jsonBody } from './operators.js';
 import type { BatchServices } from './services.js';
 
 /** Batches that are listed, the newest first. */
@@ -40,14 +39,13 @@ export async function endBatch(
   how: 'cancel' | 'drop',
   batch: BatchServices | undefined,
 ): Promise<void> {
-  // This also protects against web pages, which may not send this type to another origin without a CORS preflight.
-  if (!isJson(exchange.head.header('content-type'))) {
-    exchange.fail(refusals.wrongContentType());
+  const bytes = await jsonBody(exchange, MAX_BYTES);
+  if (bytes === undefined) return;
+  if ('status' in bytes) {
+    exchange.fail(bytes);
     return;
   }
-  const body = await exchange.body(MAX_BYTES);
-  if (body.kind === 'gone') return;
-  const id = body.kind === 'body' && body.bytes ? idIn(body.bytes) : undefined;
+  const id = idIn(bytes);
   const record = id === undefined ? undefined : batch?.batches.get(id);
   if (!batch || !record) {
     exchange.fail(contractError('not_found', 'There is no batch with this id; GET /batches lists them.'));
