@@ -15,9 +15,8 @@ import type { Position } from '../usage/spool-format.js';
 import type { FileStore } from './file-store.js';
 import { DamagedPieces, type PieceFile, type PieceHead } from './pieces.js';
 
-/** Answers that are marked at a time, and the pieces that one write has at most. */
+/** Answers that are marked at a time. */
 const MARKED_AT_ONCE = 256;
-const GROUP = 64;
 
 /** Sums over the answers of a batch. */
 export interface BatchSums {
@@ -45,6 +44,13 @@ export interface RecordedUsage {
 
 type Kind = 'completed' | 'failed';
 
+/** An answer that was not marked when its file was opened. */
+interface Written extends PieceHead {
+  readonly isDamaged: boolean;
+  /** It, or something before it in its file, is damaged. */
+  readonly afterDamage: boolean;
+}
+
 /** An answer that is not marked. */
 interface Unmarked {
   readonly file: PieceFile;
@@ -66,11 +72,8 @@ export interface AnswersOptions {
 }
 
 export class Answers {
-  /** Set if the content of a file is missing. Its lines are not known, so none may run; those of the other file are. */
-  readonly lost: DamagedPieces | undefined;
-  readonly #spool: RecordedUsage;
   readonly #options: AnswersOptions;
-  readonly #files: Readonly<Record<Kind, GroupedFile | undefined>>;
+  readonly #files: Partial<Record<Kind, PieceFile>> = {};
   readonly #answered = new Set<number>();
   readonly #counts: Record<Kind, number> = { completed: 0, failed: 0 };
   #used = NO_TOKENS;
@@ -81,57 +84,71 @@ export class Answers {
   #marking: Promise<void> | undefined;
   /** The position that was made durable last. */
   #saved: Position;
+  #lost: DamagedPieces | undefined;
 
-  private constructor(
-    options: AnswersOptions,
-    saved: Position,
-    files: Readonly<Record<Kind, PieceFile | undefined>>,
-    lost: DamagedPieces | undefined,
-  ) {
-    this.lost = lost;
-    this.#spool = options.spool;
+  private constructor(options: AnswersOptions) {
     this.#options = options;
-    this.#saved = saved;
-    const grouped = (file: PieceFile | undefined): GroupedFile | undefined => file && new GroupedFile(file);
-    this.#files = { completed: grouped(files.completed), failed: grouped(files.failed) };
+    this.#saved = options.from;
   }
 
   /** Opens both files, and finds out which of their answers count. Rejects with the system's error. */
   static async open(options: AnswersOptions): Promise<Answers> {
-    const { files, spool, output, error, from } = options;
-    const kept: [Kind, PieceHead][] = [];
-    const written: [Kind, PieceHead][] = [];
-    let lost: DamagedPieces | undefined;
-    const reopened = async (kind: Kind, id: string): Promise<PieceFile | undefined> => {
-      const found = (head: PieceHead): void => {
-        if (head.state !== 'void') (head.state === 'kept' ? kept : written).push([kind, head]);
-      };
-      try {
-        return files.has(id) ? await files.continue(id, found) : undefined;
-      } catch (fault) {
-        if (!(fault instanceof DamagedPieces)) throw fault;
-        lost = fault;
-        return undefined;
-      }
-    };
-    const opened = { completed: await reopened('completed', output), failed: await reopened('failed', error) };
-    const billed = await billedOf(new Set(written.map(([, { attempt }]) => attempt)), spool, from);
-    const marks: Record<Kind, Record<'kept' | 'void', PieceHead[]>> = {
-      completed: { kept: [], void: [] },
-      failed: { kept: [], void: [] },
-    };
-    for (const [kind, head] of written) {
-      const counts = (kind === 'failed' || billed.has(head.attempt)) && (await opened[kind]?.isIntact(head)) === true;
-      marks[kind][counts ? 'kept' : 'void'].push(head);
-      if (counts) kept.push([kind, head]);
+    const answers = new Answers(options);
+    try {
+      await answers.#load();
+      return answers;
+    } catch (fault) {
+      await answers.close();
+      throw fault;
     }
-    const until = spool.position;
-    for (const kind of ['completed', 'failed'] as const)
-      for (const state of ['kept', 'void'] as const) await opened[kind]?.mark(marks[kind][state], state);
-    await options.save(until);
-    const answers = new Answers(options, until, opened, lost);
-    for (const [kind, head] of kept) answers.#count(kind, head);
-    return answers;
+  }
+
+  async #load(): Promise<void> {
+    const { spool, output, error, from, save } = this.#options;
+    const written = { completed: await this.#reopen('completed', output), failed: await this.#reopen('failed', error) };
+    const all = [...written.completed, ...written.failed];
+    const billed = await billedOf(new Set(all.map(({ attempt }) => attempt)), spool, from);
+    this.#saved = spool.position;
+    for (const kind of ['completed', 'failed'] as const) {
+      const marks: Record<'kept' | 'void', PieceHead[]> = { kept: [], void: [] };
+      for (const head of written[kind]) {
+        const isBilled = billed.has(head.attempt);
+        if (isBilled && head.afterDamage) this.#lost ??= damaged();
+        const counts = !head.isDamaged && (isBilled || kind === 'failed');
+        if (counts) this.#count(kind, head);
+        if (!head.isDamaged) marks[counts ? 'kept' : 'void'].push(head);
+      }
+      for (const state of ['kept', 'void'] as const) await this.#files[kind]?.mark(marks[state], state);
+    }
+    await save(this.#saved);
+  }
+
+  /**
+   * Opens a file and counts the answers that are marked. Returns the others. A crash damages only what was not durable, so where something
+   * is damaged that was marked or billed, or that comes before such an answer, it is lost.
+   */
+  async #reopen(kind: Kind, id: string): Promise<Written[]> {
+    const { files } = this.#options;
+    const written: Written[] = [];
+    let afterDamage = false;
+    try {
+      if (!files.has(id)) return written;
+      this.#files[kind] = await files.continue(id, (head, isDamaged) => {
+        afterDamage ||= isDamaged;
+        if (afterDamage && head?.state === 'kept') this.#lost ??= damaged();
+        if (head?.state === 'written') written.push({ ...head, isDamaged, afterDamage });
+        else if (head?.state === 'kept' && !isDamaged) this.#count(kind, head);
+      });
+    } catch (fault) {
+      if (!(fault instanceof DamagedPieces)) throw fault;
+      this.#lost = fault;
+    }
+    return written;
+  }
+
+  /** Set if answers are missing or damaged. Their lines are not known, so none may run; the other answers are. */
+  get lost(): DamagedPieces | undefined {
+    return this.#lost;
   }
 
   has(line: number): boolean {
@@ -144,7 +161,7 @@ export class Answers {
 
   /** Bytes of the files' content. */
   get bytes(): Readonly<Record<Kind, number>> {
-    return { completed: this.#files.completed?.bytes ?? 0, failed: this.#files.failed?.bytes ?? 0 };
+    return { completed: this.#files.completed?.contentBytes ?? 0, failed: this.#files.failed?.contentBytes ?? 0 };
   }
 
   /** Makes an answer durable, before its usage is closed, and overwrites its content. Rejects with the system's error if it cannot be. */
@@ -152,13 +169,13 @@ export class Answers {
     const { line, content, attempt, used, picodollars } = answer;
     const file = this.#files[kind];
     if (file === undefined) throw new Error('a file of answers is missing');
-    const { position } = this.#spool;
+    const { files, output, error, spool } = this.#options;
+    const { position } = spool;
     const facts = { line, attempt, used, picodollars };
-    const { offset } = await file.append({ content, state: 'written', facts });
+    const [offset = 0] = await file.append([{ content, state: 'written', facts }]);
     content.fill(0);
-    const { files, output, error } = this.#options;
     files.appended(kind === 'failed' ? error : output, content.length);
-    this.#unsettled.set(nameOf(answer), { file: file.pieces, offset, length: content.length, position });
+    this.#unsettled.set(nameOf(answer), { file, offset, length: content.length, position });
     this.#count(kind, facts);
   }
 
@@ -185,18 +202,18 @@ export class Answers {
   async finish(): Promise<void> {
     await this.#marking?.catch(() => undefined);
     await this.mark();
-    for (const file of Object.values(this.#files)) await file?.pieces.finish();
+    for (const file of Object.values(this.#files)) await file.finish();
   }
 
   /** Closes the files. Idempotent. */
   async close(): Promise<void> {
-    for (const file of Object.values(this.#files)) await file?.pieces.close();
+    for (const file of Object.values(this.#files)) await file.close();
   }
 
   async #mark(): Promise<void> {
     const marked = this.#settled;
     const [oldest] = this.#unsettled.values();
-    const position = oldest?.position ?? this.#spool.position;
+    const position = oldest?.position ?? this.#options.spool.position;
     if (marked.length === 0 && position.segment === this.#saved.segment) return;
     this.#settled = [];
     try {
@@ -225,6 +242,10 @@ export class Answers {
   }
 }
 
+function damaged(): DamagedPieces {
+  return new DamagedPieces('answers of a batch are damaged');
+}
+
 function nameOf({ attempt, line }: Pick<Answer, 'line' | 'attempt'>): string {
   return attempt === '' ? String(line) : attempt;
 }
@@ -236,46 +257,4 @@ async function billedOf(attempts: ReadonlySet<string>, spool: RecordedUsage, fro
   for await (const { record } of spool.read(from, spool.position))
     if (record?.kind === 'close' && record.outcome === 'done' && attempts.has(record.id)) billed.add(record.id);
   return billed;
-}
-
-interface Waiting {
-  readonly piece: Parameters<PieceFile['append']>[0][number];
-  readonly resolve: (at: { readonly offset: number }) => void;
-  readonly reject: (error: Error) => void;
-}
-
-/** Appends what comes at the same time in one write, with one sync. */
-class GroupedFile {
-  readonly pieces: PieceFile;
-  #waiting: Waiting[] = [];
-  #writing = false;
-
-  constructor(pieces: PieceFile) {
-    this.pieces = pieces;
-  }
-
-  get bytes(): number {
-    return this.pieces.contentBytes;
-  }
-
-  append(piece: Waiting['piece']): Promise<{ readonly offset: number }> {
-    return new Promise((resolve, reject) => {
-      this.#waiting.push({ piece, resolve, reject });
-      if (!this.#writing) void this.#write();
-    });
-  }
-
-  async #write(): Promise<void> {
-    this.#writing = true;
-    while (this.#waiting.length > 0) {
-      const group = this.#waiting.splice(0, GROUP);
-      try {
-        const offsets = await this.pieces.append(group.map(({ piece }) => piece));
-        group.forEach(({ resolve }, i) => resolve({ offset: offsets[i] ?? 0 }));
-      } catch (error) {
-        for (const { reject } of group) reject(error as Error);
-      }
-    }
-    this.#writing = false;
-  }
 }

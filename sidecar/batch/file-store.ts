@@ -16,7 +16,8 @@ import { lstat, mkdir, readdir, rm, stat } from 'node:fs/promises';
 import { freemem } from 'node:os';
 import { join } from 'node:path';
 import { every, type Clock } from '../lib/clock.js';
-import { DamagedPieces, PieceFile, type PieceHead } from './pieces.js';
+import { syncFolder } from '../lib/replace-file.js';
+import { DamagedPieces, PieceFile, type FoundPiece } from './pieces.js';
 import { Records, type StoredRecord, type Vault } from './records.js';
 
 /** The longest file, bytes, and the most bytes and files of one account. */
@@ -26,6 +27,9 @@ export const ACCOUNT_FILES = 1000;
 
 /** An upload is made durable when so many bytes were written since the last time, so that no call has to write a whole file to the disk. */
 const SYNC_BYTES = 16 * 1024 * 1024;
+
+/** The system is asked for its free space at least so often, ms, if files are stored. */
+const SPACE_MS = 1000;
 
 /** How often it is looked which files' time is over, ms. */
 const SWEEP_MS = 60_000;
@@ -80,6 +84,8 @@ export class FileStore {
   /** Bytes and files of each account, with uploads that have not ended and open files; and the bytes of all. */
   readonly #used = new Map<string, { bytes: number; files: number }>();
   #bytes = 0;
+  /** What the system said last of its space: when, and at how many bytes of all. */
+  #space = { at: -Infinity, bytes: 0, hasSpace: false };
   /** Bytes of open files. */
   readonly #open = new Map<string, number>();
   /** Files that are read by a batch, and how often. */
@@ -119,7 +125,7 @@ export class FileStore {
   /** Undefined if this account has no such file, or its time is over. */
   find(account: string, id: string): FileRecord | undefined {
     const record = this.#records.get(id);
-    return record?.account === account && !record.open && record.expiresAt > this.#now ? record : undefined;
+    return record?.account === account && !record.open && record.expiresAt > this.now ? record : undefined;
   }
 
   has(id: string): boolean {
@@ -152,11 +158,16 @@ export class FileStore {
     return this.#bytes + bytes > this.#options.maxBytes || !this.#hasSpace() ? 'store' : undefined;
   }
 
-  /** Whether the disk, or the memory, has room for more. Throws the system's error. */
+  /** Whether the disk, or the memory, has room for more, as of at most SPACE_MS or SYNC_BYTES ago. Throws the system's error. */
   #hasSpace(): boolean {
-    const { bavail, bsize } = statfsSync(this.#options.contentDir);
-    if (!this.#options.isMemory) return bavail * bsize > RESERVE_BYTES;
-    return bavail > 0 && freemem() > RESERVE_BYTES;
+    const { clock, contentDir, isMemory } = this.#options;
+    const { at, bytes } = this.#space;
+    if (clock.now() - at >= SPACE_MS || this.#bytes - bytes >= SYNC_BYTES) {
+      const { bavail, bsize } = statfsSync(contentDir);
+      const free = !isMemory ? bavail * bsize : bavail > 0 ? freemem() : 0;
+      this.#space = { at: clock.now(), bytes: this.#bytes, hasSpace: free > RESERVE_BYTES };
+    }
+    return this.#space.hasSpace;
   }
 
   /** Opens a ready file for reading; the caller closes it. Undefined if it was deleted meanwhile. */
@@ -174,7 +185,7 @@ export class FileStore {
     const created = await this.create(account);
     await created.pieces.close();
     try {
-      const record = await this.#put(created, { name, purpose: 'batch_output', expiresAt, bytes: 0, open: true });
+      const record = await this.put(created, { name, purpose: 'batch_output', expiresAt, bytes: 0, open: true });
       this.#open.set(record.id, 0);
       return record;
     } catch (error) {
@@ -184,7 +195,7 @@ export class FileStore {
   }
 
   /** Opens it. `found` is called for each piece that it has. Rejects if it is not there. */
-  async continue(id: string, found: (head: PieceHead) => void): Promise<PieceFile> {
+  async continue(id: string, found: FoundPiece): Promise<PieceFile> {
     const record = this.#records.get(id);
     if (record === undefined) throw new DamagedPieces('a stored file is missing');
     const file = await PieceFile.continue(this.#contentOf(id), this.#keyOf(record), found);
@@ -276,30 +287,27 @@ export class FileStore {
   }
 
   /** For {@link NewFile} alone. */
-  async finish(file: NewFile, about: { readonly name: string; readonly lifeS: number }): Promise<FileRecord> {
-    const { name, lifeS } = about;
-    const bytes = file.pieces.contentBytes;
-    return await this.#put(file, { name, purpose: 'batch', expiresAt: this.#now + lifeS, bytes, open: false });
-  }
-
-  async #put(
+  async put(
     { id, account, key }: NewFile,
     { name, ...fields }: Pick<FileRecord, 'purpose' | 'expiresAt' | 'bytes' | 'open'> & { readonly name: string },
   ): Promise<FileRecord> {
     const secrets: Secrets = { key: Buffer.from(key).toString('base64'), name };
     const sealed = this.#options.vault.seal(JSON.stringify(secrets), id);
-    const record: FileRecord = { id, account, createdAt: this.#now, ...fields, sealed };
+    const record: FileRecord = { id, account, createdAt: this.now, ...fields, sealed };
+    // Of a record the content is there, also after a power failure.
+    await syncFolder(this.#options.contentDir);
     await this.#records.put(record);
     return record;
   }
 
-  get #now(): number {
+  /** Unix time, s. */
+  get now(): number {
     return Math.floor(this.#options.date().getTime() / 1000);
   }
 
   async #sweep(): Promise<void> {
     for (const { id, expiresAt, open } of [...this.#records.all()]) {
-      if (expiresAt > this.#now || open || this.isHeld(id)) continue;
+      if (expiresAt > this.now || open || this.isHeld(id)) continue;
       await this.remove(id).catch((fault: unknown) => this.#options.onFault(fault));
     }
   }
@@ -371,11 +379,13 @@ export class NewFile {
   }
 
   /** Writes its record: it is ready. */
-  async finish(about: { readonly name: string; readonly lifeS: number }): Promise<FileRecord> {
+  async finish({ name, lifeS }: { readonly name: string; readonly lifeS: number }): Promise<FileRecord> {
     await this.#pending;
     if (this.#fault !== undefined) throw this.#fault as Error;
     await this.pieces.finish();
-    const record = await this.#store.finish(this, about);
+    const bytes = this.pieces.contentBytes;
+    const expiresAt = this.#store.now + lifeS;
+    const record = await this.#store.put(this, { name, purpose: 'batch', expiresAt, bytes, open: false });
     this.#over = true;
     await this.pieces.close();
     return record;

@@ -11,7 +11,8 @@
  *     written ──its usage record is durable──> kept
  *        └──────there is no such record──────> void: readers skip it
  *
- * A crash leaves at most an incomplete piece at the end, which `open` truncates.
+ * A crash leaves at most incomplete pieces at the end. `continue` cuts these off, and covers what is damaged between intact pieces with a
+ * void piece. After a void piece indexes may be left out.
  */
 import { createCipheriv, createDecipheriv, randomBytes } from 'node:crypto';
 import { constants, writeSync } from 'node:fs';
@@ -23,6 +24,7 @@ export const PIECE_BYTES = 1024 * 1024;
 
 const HEAD_BYTES = 64;
 const TAG_BYTES = 16;
+const LEAST_BYTES = HEAD_BYTES + TAG_BYTES;
 const NONCE_BYTES = 12;
 const VERSION = 1;
 
@@ -68,12 +70,15 @@ export interface PieceHead extends PieceFacts {
   readonly index: number;
 }
 
+/** `isDamaged`: it cannot be read; then `head` is what its head seems to say, if it is one. */
+export type FoundPiece = (head: PieceHead | undefined, isDamaged: boolean) => void;
+
 /** An encrypted file that was damaged or cut, or is missing. */
 export class DamagedPieces extends Error {
   override readonly name = 'DamagedPieces';
 }
 
-/** One such file. Calls of `append` must not overlap; `close` is the owner's. All calls reject with the system's error. */
+/** One such file. `close` is the owner's. All calls reject with the system's error. */
 export class PieceFile {
   readonly #handle: FileHandle;
   readonly #key: Uint8Array;
@@ -81,6 +86,10 @@ export class PieceFile {
   #end = 0;
   #count = 0;
   #contentBytes = 0;
+  /** What the next write appends, its offsets, and the write before it. */
+  #group: Piece[] = [];
+  #written: Promise<number[]> | undefined;
+  #last: Promise<unknown> = Promise.resolve();
 
   private constructor(handle: FileHandle, key: Uint8Array) {
     this.#handle = handle;
@@ -98,17 +107,56 @@ export class PieceFile {
     return new PieceFile(await openPresent(path, constants.O_RDONLY), key);
   }
 
-  /** Opens a file that grows on, after its last complete piece. `found` is called for each piece. */
-  static async continue(path: string, key: Uint8Array, found: (head: PieceHead) => void): Promise<PieceFile> {
+  /** Opens a file that grows on, after its last intact piece. `found` is called for each piece and each damaged place, in order. */
+  static async continue(path: string, key: Uint8Array, found: FoundPiece): Promise<PieceFile> {
     const file = new PieceFile(await openPresent(path, constants.O_RDWR), key);
-    for await (const head of file.heads()) {
-      found(head);
-      file.#end = endOf(head);
-      file.#count = head.index + 1;
-      file.#contentBytes += head.state === 'void' ? 0 : head.length;
+    try {
+      await file.#findEnd(found);
+      return file;
+    } catch (error) {
+      await file.close();
+      throw error;
     }
-    await file.#handle.truncate(file.#end);
-    return file;
+  }
+
+  async #findEnd(found: FoundPiece): Promise<void> {
+    const window = await Window.of(this.#handle);
+    let before: Pick<PieceHead, 'index' | 'state'> | undefined;
+    for (;;) {
+      const head = await window.head(this.#end);
+      if (head && follows(head, before) && (head.state === 'void' || (await this.#isIntact(head, window)))) {
+        found(head, false);
+        this.#end = endOf(head);
+        this.#count = head.index + 1;
+        this.#contentBytes += head.state === 'void' ? 0 : head.length;
+        before = head;
+        continue;
+      }
+      const next = await this.#nextIntact();
+      if (head ?? next) found(head, true);
+      if (next === undefined) break;
+      await this.#write([newHead('void', next.offset - this.#end - LEAST_BYTES, this.#count)], this.#end);
+      this.#end = next.offset;
+      before = { state: 'void', index: next.index - 1 };
+    }
+    await this.#handle.truncate(this.#end);
+  }
+
+  /** The next intact piece after a damaged place at the end of what was read; undefined if there is none. */
+  async #nextIntact(): Promise<PieceHead | undefined> {
+    const [window, whole] = [await Window.of(this.#handle), await Window.of(this.#handle)];
+    for (let at = this.#end + LEAST_BYTES; at + LEAST_BYTES <= window.size;) {
+      const bytes = await window.at(at, Math.min(WINDOW_BYTES, window.size - at));
+      const starts = bytes.length - HEAD_BYTES + 1;
+      for (let i = 0; i < starts; i += 1) {
+        const further = bytes.readUInt32LE(i + AT.index) - this.#count;
+        const isLikely = bytes[i + AT.version] === VERSION && further > 0 && further <= window.size / LEAST_BYTES;
+        const head = isLikely ? await whole.head(at + i) : undefined;
+        if (head && (await this.#isIntact(head, whole))) return head;
+      }
+      at += starts;
+    }
+    return undefined;
   }
 
   /** Bytes of the content of all pieces that are not void. */
@@ -117,9 +165,20 @@ export class PieceFile {
   }
 
   /**
-   * Appends pieces. Resolves with their offsets once they are durable. After a failure the next call writes over what was left.
+   * Appends pieces; all that come while others are written in one write, with one sync. Resolves with their offsets once they are durable.
+   * After a failure the next write replaces what was left.
    */
   async append(pieces: readonly Piece[]): Promise<number[]> {
+    const from = this.#group.length;
+    this.#group.push(...pieces);
+    const written = (this.#written ??= this.#last.then(() => this.#appendGroup()));
+    this.#last = written.catch(() => undefined);
+    return (await written).slice(from, from + pieces.length);
+  }
+
+  async #appendGroup(): Promise<number[]> {
+    const pieces = this.#group.splice(0);
+    this.#written = undefined;
     let at = this.#end;
     const offsets: number[] = [];
     const parts: Uint8Array[] = [];
@@ -179,30 +238,20 @@ export class PieceFile {
     await this.#handle.datasync();
   }
 
-  /** All complete pieces, in order, without their content. */
-  async *heads(): AsyncGenerator<PieceHead> {
-    const { size } = await this.#handle.stat();
-    const window = new Window(this.#handle);
-    for (let offset = 0, index = 0; offset + HEAD_BYTES + TAG_BYTES <= size; index += 1) {
-      const found = headOf(await window.at(offset, HEAD_BYTES), offset);
-      if (found === undefined || found.index !== index || endOf(found) > size) return;
-      yield found;
-      offset = endOf(found);
-    }
-  }
-
   /**
-   * The content of all pieces that are not void, one at a time, each valid until the next one is asked for; `expected` bytes in all, if that is known. Throws {@link DamagedPieces} if a
-   * piece was changed, there are fewer bytes, or the file was deleted, as `isThere` says.
+   * The content of all pieces that are not void, one at a time, each valid until the next one is asked for; `expected` bytes in all, if
+   * that is known. Throws {@link DamagedPieces} if a piece was changed, there are fewer bytes, or the file was deleted, as `isThere` says.
    */
   async *contents(expected?: number, isThere: () => boolean = () => true): AsyncGenerator<Buffer> {
     let bytes = 0;
-    const window = new Window(this.#handle);
-    for await (const { offset, length, state } of this.heads()) {
-      if (state === 'void') continue;
+    const window = await Window.of(this.#handle);
+    let before: PieceHead | undefined;
+    for (let head = await window.head(0); head && follows(head, before); head = await window.head(endOf(head))) {
+      before = head;
+      if (head.state === 'void') continue;
       if (!isThere()) throw new DamagedPieces('an encrypted file was deleted');
-      bytes += length;
-      const content = this.#open(await window.at(offset, HEAD_BYTES + length + TAG_BYTES));
+      bytes += head.length;
+      const content = this.#open(await window.piece(head));
       try {
         yield content;
       } finally {
@@ -212,10 +261,9 @@ export class PieceFile {
     if (expected !== undefined && bytes !== expected) throw new DamagedPieces('an encrypted file is incomplete');
   }
 
-  /** Whether the content of a piece is intact. */
-  async isIntact({ offset, length }: PieceHead): Promise<boolean> {
+  async #isIntact(head: PieceHead, window: Window): Promise<boolean> {
     try {
-      this.#open(await new Window(this.#handle).at(offset, HEAD_BYTES + length + TAG_BYTES));
+      this.#open(await window.piece(head)).fill(0);
       return true;
     } catch (error) {
       if (error instanceof DamagedPieces) return false;
@@ -228,12 +276,8 @@ export class PieceFile {
   }
 
   #seal({ content, state, facts }: Piece, index: number): [Buffer, Buffer, Buffer] {
-    const head = Buffer.alloc(HEAD_BYTES);
+    const head = newHead(state, content.length, index);
     const nonce = randomBytes(NONCE_BYTES);
-    head[0] = STATES.indexOf(state);
-    head[AT.version] = VERSION;
-    head.writeUInt32LE(content.length, AT.length);
-    head.writeUInt32LE(index, AT.index);
     nonce.copy(head, AT.nonce);
     if (facts) {
       const { line, attempt, used, picodollars } = facts;
@@ -290,13 +334,32 @@ const WINDOW_BYTES = 256 * 1024;
 
 /** Reads a file from its beginning to its end through one buffer. */
 class Window {
+  /** Bytes of the file. */
+  readonly size: number;
   readonly #handle: FileHandle;
   #buffer = Buffer.allocUnsafeSlow(0);
   #from = 0;
   #length = 0;
 
-  constructor(handle: FileHandle) {
+  private constructor(handle: FileHandle, size: number) {
     this.#handle = handle;
+    this.size = size;
+  }
+
+  static async of(handle: FileHandle): Promise<Window> {
+    return new Window(handle, (await handle.stat()).size);
+  }
+
+  /** The head of a complete piece at a place; undefined if there is none. */
+  async head(offset: number): Promise<PieceHead | undefined> {
+    if (offset + LEAST_BYTES > this.size) return undefined;
+    const head = headOf(await this.at(offset, HEAD_BYTES), offset);
+    return head && endOf(head) <= this.size ? head : undefined;
+  }
+
+  /** A whole piece, valid until the next call. */
+  piece(head: PieceHead): Promise<Buffer> {
+    return this.at(head.offset, endOf(head) - head.offset);
   }
 
   /** Valid until the next call. */
@@ -324,7 +387,23 @@ class Window {
 }
 
 function endOf({ offset, length }: { readonly offset: number; readonly length: number }): number {
-  return offset + HEAD_BYTES + length + TAG_BYTES;
+  return offset + LEAST_BYTES + length;
+}
+
+/** Whether a piece is the next one after another. */
+function follows({ index }: PieceHead, before: Pick<PieceHead, 'index' | 'state'> | undefined): boolean {
+  const next = (before?.index ?? -1) + 1;
+  return index === next || (before?.state === 'void' && index > next);
+}
+
+/** A head without facts and nonce. */
+function newHead(state: PieceState, length: number, index: number): Buffer {
+  const head = Buffer.alloc(HEAD_BYTES);
+  head[0] = STATES.indexOf(state);
+  head[AT.version] = VERSION;
+  head.writeUInt32LE(length, AT.length);
+  head.writeUInt32LE(index, AT.index);
+  return head;
 }
 
 /** Undefined if these bytes are no head. */

@@ -1,5 +1,6 @@
-import t, { type Test } from 'tap';
+import { readdirSync, readFileSync, readlinkSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
+import t, { type Test } from 'tap';
 import { Answers, type Answer } from '../../../sidecar/batch/answers.js';
 import { FileStore, type FileRecord } from '../../../sidecar/batch/file-store.js';
 import { Vault } from '../../../sidecar/batch/records.js';
@@ -15,11 +16,15 @@ class Batch {
   readonly records: UsageRecord[] = [];
   readonly saved: Position[] = [];
   segment = 1;
+  /** Of the spool; the one that its reading ends with. */
+  fault: Error | undefined;
   readonly files: FileStore;
+  readonly #dir: string;
   readonly #output: FileRecord;
   readonly #error: FileRecord;
 
-  private constructor(files: FileStore, output: FileRecord, error: FileRecord) {
+  private constructor(dir: string, files: FileStore, output: FileRecord, error: FileRecord) {
+    this.#dir = dir;
     this.files = files;
     this.#output = output;
     this.#error = error;
@@ -41,7 +46,7 @@ class Batch {
       },
     });
     t.teardown(() => files.end());
-    return new Batch(files, await files.createOpen('a', 'o', MAX), await files.createOpen('a', 'e', MAX));
+    return new Batch(dir, files, await files.createOpen('a', 'o', MAX), await files.createOpen('a', 'e', MAX));
   }
 
   get position(): Position {
@@ -51,7 +56,9 @@ class Batch {
   open(): Promise<Answers> {
     const read = async function* (
       records: readonly UsageRecord[],
+      fault: Error | undefined,
     ): AsyncGenerator<{ kind: string; record: UsageRecord }> {
+      if (fault) throw fault;
       for (const record of records) yield { kind: 'record', record };
     };
     const position = (): Position => this.position;
@@ -59,7 +66,7 @@ class Batch {
       get position(): Position {
         return position();
       },
-      read: ({ offset }: Position) => read(this.records.slice(offset)),
+      read: ({ offset }: Position) => read(this.records.slice(offset), this.fault),
     };
     return Answers.open({
       files: this.files,
@@ -77,6 +84,26 @@ class Batch {
   /** The finished request of an answer. */
   close(answer: Answer, outcome: 'done' | 'failed' = 'done'): void {
     this.records.push({ ...usageRecord(answer.attempt, 'close'), outcome });
+  }
+
+  /** Damages a byte of the answers. */
+  damage(at: number): void {
+    const path = join(this.#dir, 'content', this.#output.id);
+    const bytes = readFileSync(path);
+    bytes[at] = (bytes[at] ?? 0) ^ 0x80;
+    writeFileSync(path, bytes);
+  }
+
+  /** Open descriptors of stored files. */
+  get descriptors(): number {
+    const paths = readdirSync('/proc/self/fd').map((fd) => {
+      try {
+        return readlinkSync(`/proc/self/fd/${fd}`);
+      } catch {
+        return '';
+      }
+    });
+    return paths.filter((path) => path.startsWith(join(this.#dir, 'content', 'file-'))).length;
   }
 
   async lines(): Promise<string> {
@@ -118,6 +145,73 @@ t.test('after a crash, what was billed is kept, what was not is void and runs ag
   await after.settled(unclosed);
   await after.finish();
   t.equal(await batch.lines(), '1\n2\n4\n');
+});
+
+/** Of a piece of one line here. */
+const PIECE = 64 + 2 + 16;
+
+/** A batch of three answers that are durable, the last one without its mark if `billed` is `record`, or without a record. */
+async function withThree(t: Test, billed: 'marked' | 'record' | 'none'): Promise<Batch> {
+  const batch = await Batch.make(t);
+  const answers = await batch.open();
+  for (const each of [answer(1), answer(2), answer(3)]) {
+    await answers.keep('completed', each);
+    if (billed !== 'none') batch.close(each);
+    if (billed === 'marked') await answers.settled(each);
+  }
+  await answers.mark();
+  await answers.close();
+  return batch;
+}
+
+t.test('of answers that were billed and are damaged no line runs again, and the others stay', async (t) => {
+  for (const billed of ['marked', 'record'] as const)
+    for (const [at, kept] of [
+      // A head, one’s line, an answer, and the last one.
+      [PIECE + 1, [1, 3]],
+      [PIECE + 8, [1, 3]],
+      [PIECE + 64, [1, 3]],
+      [2 * PIECE + 64, [1, 2]],
+    ] as const) {
+      const batch = await withThree(t, billed);
+      batch.damage(at);
+      const answers = await batch.open();
+      t.ok(answers.lost, `${billed}, byte ${at}: the batch ends`);
+      t.same(
+        [1, 2, 3].filter((line) => answers.has(line)),
+        kept,
+      );
+      await answers.finish();
+      await answers.close();
+      t.equal(await batch.lines(), kept.map((line) => `${line}\n`).join(''));
+    }
+});
+
+t.test('what a power failure left of a write that was not billed is void', async (t) => {
+  const batch = await withThree(t, 'none');
+  batch.damage(PIECE + 1);
+  const answers = await batch.open();
+  t.equal(answers.lost, undefined);
+  t.same(
+    [1, 2, 3].filter((line) => answers.has(line)),
+    [],
+  );
+  await answers.keep('completed', answer(2));
+  batch.close(answer(2));
+  await answers.settled(answer(2));
+  await answers.finish();
+  await answers.close();
+  const again = await batch.open();
+  t.equal(again.lost, undefined, 'nor later');
+  await again.close();
+  t.equal(await batch.lines(), '2\n');
+});
+
+t.test('answers that cannot be opened keep no file open', async (t) => {
+  const batch = await withThree(t, 'record');
+  batch.fault = new Error('EIO');
+  await t.rejects(batch.open(), /EIO/);
+  t.equal(batch.descriptors, 0);
 });
 
 t.test('the spool is needed from before the oldest answer that is not settled', async (t) => {

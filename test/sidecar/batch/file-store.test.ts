@@ -1,5 +1,7 @@
 import { randomBytes } from 'node:crypto';
-import { readdir, readFile, symlink } from 'node:fs/promises';
+import fs, { readlinkSync } from 'node:fs';
+import { open as openFile, readdir, readFile, symlink, type FileHandle } from 'node:fs/promises';
+import { syncBuiltinESMExports } from 'node:module';
 import { join } from 'node:path';
 import t from 'tap';
 import { ACCOUNT_FILES, FileStore, WrongKey, type FileRecord } from '../../../sidecar/batch/file-store.js';
@@ -140,6 +142,56 @@ t.test('an upload is made durable as it grows, so that its end does not wait for
   await file.pending;
   t.throws(() => append(1), /EIO/, 'the system says it once');
   await t.rejects(file.finish({ name: 'a', lifeS: 3600 }), /EIO/);
+  await file.discard();
+  await files.end();
+});
+
+t.test('the content of a stored file is there after a power failure, as its record is', async (t) => {
+  const dir = t.testdir();
+  const files = await open({ dir });
+  const synced: string[] = [];
+  const any = await openFile(dir);
+  const handles = Object.getPrototypeOf(any) as FileHandle;
+  await any.close();
+  const sync: (this: FileHandle) => Promise<void> = Reflect.get(handles, 'sync');
+  t.teardown(() => Object.assign(handles, { sync }));
+  handles.sync = function (this: FileHandle) {
+    synced.push(readlinkSync(`/proc/self/fd/${this.fd}`));
+    return sync.call(this);
+  };
+  const { id } = await store(files, 'a', 'x');
+  t.same(synced, [join(dir, 'content'), join(dir, 'records', `${id}.json.tmp`), join(dir, 'records')]);
+  await files.end();
+});
+
+t.test('the system is not asked for its free space with each piece', async (t) => {
+  const { statfsSync } = fs;
+  const restore = (): void => {
+    fs.statfsSync = statfsSync;
+    syncBuiltinESMExports();
+  };
+  t.teardown(restore);
+  let asked = 0;
+  let hasSpace = true;
+  fs.statfsSync = ((path: string) => {
+    asked += 1;
+    const found = statfsSync(path);
+    return hasSpace ? found : Object.assign(found, { bavail: 0 });
+  }) as typeof statfsSync;
+  syncBuiltinESMExports();
+  const clock = new FakeClock();
+  const files = await open({ dir: t.testdir(), clock });
+  const file = await files.create('a');
+  const mib = Buffer.alloc(2 ** 20);
+  for (let i = 0; i < 64; i += 1) file.append(mib);
+  t.equal(asked, 4, 'with each 16 MiB');
+  hasSpace = false;
+  for (let i = 0; i < 16; i += 1) file.append(mib);
+  t.equal(file.append(mib), 'store');
+  hasSpace = true;
+  t.equal(files.roomFor('a', 1), 'store', 'as of a moment before');
+  clock.advance(1000);
+  t.equal(files.roomFor('a', 1), undefined);
   await file.discard();
   await files.end();
 });

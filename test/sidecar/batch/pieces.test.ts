@@ -17,10 +17,14 @@ async function contentOf(file: PieceFile, expected?: number): Promise<string> {
   return Buffer.concat(parts).toString();
 }
 
-async function reopened(path: string): Promise<{ file: PieceFile; heads: PieceHead[] }> {
+async function reopened(path: string): Promise<{ file: PieceFile; heads: PieceHead[]; damage: number }> {
   const heads: PieceHead[] = [];
-  const file = await PieceFile.continue(path, KEY, (head) => heads.push(head));
-  return { file, heads };
+  let damage = 0;
+  const file = await PieceFile.continue(path, KEY, (head, isDamaged) => {
+    if (isDamaged) damage += 1;
+    else if (head) heads.push(head);
+  });
+  return { file, heads, damage };
 }
 
 function piece(text: string, line = 0): Parameters<PieceFile['append']>[0][number] {
@@ -84,6 +88,32 @@ t.test('wherever a crash cuts the file, its complete pieces stay', async (t) => 
     t.equal(await contentOf(again, 2), 'az');
     await again.close();
   }
+});
+
+t.test('whatever is damaged, the pieces before and after it stay', async (t) => {
+  const path = fileIn(t);
+  const file = await PieceFile.create(path, KEY);
+  const texts = ['one', 'two two', 'three', 'four'];
+  const offsets = await file.append(texts.map((text, i) => piece(text, i + 1)));
+  await file.close();
+  const whole = await readFile(path);
+  const [, second = 0, third = 0, fourth = 0] = offsets;
+  const damaged = async (from: number, to: number, expected: string): Promise<void> => {
+    await writeFile(path, Buffer.from(whole.map((byte, at) => (at >= from && at < to ? byte ^ 0x80 : byte))));
+    const { file: again, damage } = await reopened(path);
+    t.equal(damage, 1, `bytes ${from} to ${to}`);
+    await again.append([piece('end', 5)]);
+    t.equal(await contentOf(again, expected.length + 3), `${expected}end`);
+    await again.close();
+    const { file: third, damage: left } = await reopened(path);
+    t.equal(left, 0, 'it is found once');
+    t.equal(third.contentBytes, expected.length + 3);
+    await third.close();
+  };
+  for (let at = second; at < third; at += 1) await damaged(at, at + 1, 'onethreefour');
+  await damaged(second, fourth, 'onefour');
+  await damaged(0, second + 70, 'threefour');
+  await damaged(fourth + 70, fourth + 71, 'onetwo twothree');
 });
 
 t.test('a changed byte, another order or another key is found', async (t) => {
