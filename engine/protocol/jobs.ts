@@ -24,7 +24,7 @@ export interface StateJob {
   readonly elsewhere?: StateElsewhere;
   /** Jobs run on other replicas of its model, so it does not run alone, even if it is the only one of its process. Absent: false. */
   readonly besideOthers?: boolean;
-  /** Of a request of class batch on a lent seat: its prompt is computed after those of all other jobs. */
+  /** Of a request of class batch on a lent seat: prompts of all other jobs come first (scheduler/batch-planner.ts). */
   readonly background?: true;
   /** Absent: the job is no turn of a session, and no sequence is kept for one. */
   readonly claims?: SequenceClaims;

@@ -27,9 +27,19 @@ export interface Planner extends DecodeCosts {
   learn(counts: readonly number[], steps: number, depth: number, ms: number): void;
 }
 
-/** Sorts background jobs (protocol/jobs.ts) after all others. */
+/** Of a background job (protocol/jobs.ts). */
+function isBackground({ job }: RunningItem): boolean {
+  return job.work.terms.background === true;
+}
+
+/** Sorts background jobs after all others. */
 export function backgroundLast(a: RunningItem, b: RunningItem): number {
-  return Number(a.job.work.terms.background ?? false) - Number(b.job.work.terms.background ?? false);
+  return Number(isBackground(a)) - Number(isBackground(b));
+}
+
+/** Whether a part of its prompt can be evaluated now. */
+function canPrefill({ branch: { progress, pending, awaitsImage } }: RunningItem): boolean {
+  return progress.left > 0 && awaitsImage === undefined && (pending === undefined || progress.chunk < progress.left);
 }
 
 /** Jobs that need their own decodes take turns, in sequence order; a background job has its turn only when no other job needs one. */
@@ -40,7 +50,7 @@ export class IsolatedTurns {
   /** One whole chunk of the job whose turn it is; none: no such job runs. */
   next(running: readonly RunningItem[]): BatchItem[] {
     const isolated = running.filter(({ job }) => job.work.isolated);
-    const awaited = isolated.filter(({ job }) => job.work.terms.background !== true);
+    const awaited = isolated.filter((each) => !isBackground(each));
     const all = awaited.length > 0 ? awaited : isolated;
     const next = all.find(({ branch }) => branch.sequence > this.#last) ?? all[0];
     if (!next) return [];
@@ -59,6 +69,12 @@ const STARVING_ROUNDS = 8;
  */
 export const SHORT_TOKENS = 96;
 
+/**
+ * While a prompt is evaluated that somebody waits for, background jobs take part in one of so many rounds. Their replies would otherwise
+ * make each step of it longer, and cut it to a share of their steps' time, to keep gaps short that nobody notices.
+ */
+const BACKGROUND_ROUNDS = 8;
+
 /** The planner of a CPU, on which a step takes long: prompts get a share of the time of the replies' next tokens. */
 export class BatchPlanner implements Planner {
   /** Where prompts are split, and the most prompt tokens in one decode. */
@@ -69,6 +85,8 @@ export class BatchPlanner implements Planner {
   readonly #roundsWithout = new WeakMap<Branch, number>();
   /** Prompt tokens that joined the replies in this round. */
   #joined = 0;
+  /** Rounds in a row without background jobs; 0: this one has them. */
+  #withoutBackground = 0;
 
   constructor(chunk: number, budget: PrefillBudget) {
     this.#chunk = chunk;
@@ -88,6 +106,8 @@ export class BatchPlanner implements Planner {
   }
 
   isolated(running: readonly RunningItem[]): BatchItem[] {
+    const waits = running.some((each) => !isBackground(each) && canPrefill(each));
+    this.#withoutBackground = waits ? (this.#withoutBackground + 1) % BACKGROUND_ROUNDS : 0;
     return this.#isolated.next(running);
   }
 
@@ -96,7 +116,7 @@ export class BatchPlanner implements Planner {
    * the others do not wait for their grammars.
    */
   together(running: readonly RunningItem[]): BatchItem[] {
-    const all = running.filter(({ job, branch }) => !job.work.isolated && branch.pending === undefined);
+    const all = this.#ofRound(running).filter(({ job, branch }) => !job.work.isolated && branch.pending === undefined);
     const joining = new Map<Branch, number>();
     this.#joined = 0;
     const ratio = promptsPerReply(all);
@@ -117,7 +137,7 @@ export class BatchPlanner implements Planner {
    * A chunk of one prompt: whole if no reply runs, otherwise the round's remaining tokens, if they are worth a decode.
    */
   chunk(running: readonly RunningItem[]): BatchItem[] {
-    const all = evaluable(running);
+    const all = evaluable(this.#ofRound(running));
     const ratio = promptsPerReply(all);
     const besideReplies = ratio < Infinity;
     let chosen: BatchItem | undefined;
@@ -132,6 +152,10 @@ export class BatchPlanner implements Planner {
       this.#roundsWithout.set(branch, chosen?.branch === branch ? 0 : (this.#roundsWithout.get(branch) ?? 0) + 1);
     }
     return chosen ? [chosen] : [];
+  }
+
+  #ofRound(running: readonly RunningItem[]): readonly RunningItem[] {
+    return this.#withoutBackground === 0 ? running : running.filter((each) => !isBackground(each));
   }
 
   /** Tokens of this prompt that a round may take. */

@@ -151,6 +151,34 @@ t.test(
   },
 );
 
+t.test('beside replies of background jobs a prompt is evaluated as if it was alone, and they go on', async (t) => {
+  const bench = timed(3);
+  const before = bench.decoder.onStep;
+  const from = 10;
+  bench.decoder.onStep = (step) => {
+    void before(step);
+    if (step === from) bench.loop.generate(3, job(14 * CHUNK, { maxTokens: 1 }));
+  };
+  for (const id of [1, 2]) bench.loop.generate(id, job(CHUNK, { maxTokens: 500, background: true }));
+  await bench.ends(3);
+  const counts = prompts(bench, 2);
+  t.ok(counts.length <= 16, `${counts.length} steps for 14 chunks`);
+  t.ok(counts.filter((count) => count === CHUNK).length >= 12, counts.join());
+  const beside = bench.decoder.steps.slice(from).findLastIndex((parts) => parts.some(({ sequence }) => sequence === 2));
+  const theirs = bench.decoder.steps.slice(from, from + beside).filter((parts) => parts.length === 2);
+  t.ok(theirs.length >= 1 && theirs.length <= 3, `${theirs.length} steps of theirs meanwhile`);
+});
+
+t.test('background jobs go on while the only other one waits for its grammar', async (t) => {
+  const pends = ({ seed }: { readonly seed: number }): Promise<void> | undefined =>
+    seed === 99 ? new Promise(() => undefined) : undefined;
+  const bench = new Bench(2, undefined, { prefillTokensPerStep: CHUNK, contextPerSeat: 1000, pends });
+  bench.loop.generate(1, job(CHUNK, { seed: 99 }));
+  bench.loop.generate(2, job(3 * CHUNK, { maxTokens: 20, background: true }));
+  await bench.ends(2);
+  t.equal(bench.text(1), '');
+});
+
 t.test('prompts of background jobs come after those of all others, on a CPU and on a GPU', async (t) => {
   for (const stepMs of [undefined, 100]) {
     const bench = timed(3, 100, CHUNK, stepMs);
