@@ -36,30 +36,23 @@ interface Refusing {
   readonly request?: QueueRequest;
 }
 
+/** The parts of the queue that its judgements depend on. */
+interface JudgedQueue {
+  readonly state: QueueState;
+  readonly config: QueueConfig;
+  readonly random: () => number;
+  readonly overload: Overload;
+  readonly forecast: Forecast;
+  readonly sessions: Sessions;
+}
+
 export class Judge {
   readonly reservations = new RetryReservations();
-  readonly #state: QueueState;
-  readonly #config: QueueConfig;
-  readonly #random: () => number;
-  readonly #overload: Overload;
-  readonly #forecast: Forecast;
-  readonly #sessions: Sessions;
+  readonly #of: JudgedQueue;
   readonly #refused: Partial<Record<RefusalReason, number>> = {};
 
-  constructor(
-    state: QueueState,
-    config: QueueConfig,
-    random: () => number,
-    overload: Overload,
-    forecast: Forecast,
-    sessions: Sessions,
-  ) {
-    this.#state = state;
-    this.#config = config;
-    this.#random = random;
-    this.#overload = overload;
-    this.#forecast = forecast;
-    this.#sessions = sessions;
+  constructor(queue: JudgedQueue) {
+    this.#of = queue;
   }
 
   get refused(): Readonly<Partial<Record<RefusalReason, number>>> {
@@ -71,40 +64,40 @@ export class Judge {
    * free seats or has no kept seat, and does not count as waiting now.
    */
   judge(request: QueueRequest, account: Account, claims: boolean, again?: QueuedRequest): Admitted | Refused {
-    const { now, waiting, seats } = this.#state;
+    const { now, waiting, seats } = this.#of.state;
     const accountClass = account.classFor(request.weight);
     const bodyKey = bodyKeyOf(request);
     const seatTokens = again?.seatTokens ?? 0;
-    const refuse = (reason: RefusalReason, budgetMs = this.#config.maxWaitMs): Refused =>
+    const refuse = (reason: RefusalReason, budgetMs = this.#of.config.maxWaitMs): Refused =>
       this.refuse(reason, account, accountClass, { bodyKey, seatTokens, budgetMs, request });
 
     if (request.deadlineAt !== undefined && request.deadlineAt <= now) return refuse('deadline');
-    const stands = this.#overload.standsFor(seatTokens);
+    const stands = this.#of.overload.standsFor(seatTokens);
     const hasReservation = again?.hasReservation ?? this.reservations.redeem(bodyKey, now);
 
     // The longest wait and the deadline. A retry may wait as long as this request could. One at its reserved time takes a kept seat in the
     // end (sessions.ts), whatever is predicted.
     const isSeatFree = claims || this.#isSeatFree(account, seatTokens);
     const wait = (): number => (isSeatFree ? 0 : this.predict(account, accountClass, seatTokens));
-    const isPromised = hasReservation && this.#sessions.keepsSeats;
-    const predictedMs = this.#forecast.canPredict && !isPromised ? wait() : undefined;
-    const budgetMs = this.#forecast.budgetMs(accountClass, request.deadlineAt);
+    const isPromised = hasReservation && this.#of.sessions.keepsSeats;
+    const predictedMs = this.#of.forecast.canPredict && !isPromised ? wait() : undefined;
+    const budgetMs = this.#of.forecast.budgetMs(accountClass, request.deadlineAt);
     if (predictedMs !== undefined && predictedMs > budgetMs) {
       const byCalibration = predictedMs <= budgetMs * accountClass.calibration;
       if (byCalibration && !accountClass.hasSeatable) accountClass.refusedByCalibration();
-      return refuse(this.#sessions.keepsSeats ? 'sessions' : 'predicted', budgetMs);
+      return refuse(this.#of.sessions.keepsSeats ? 'sessions' : 'predicted', budgetMs);
     }
 
     let explores = again?.explores ?? false;
     if (predictedMs !== undefined && predictedMs > 0) {
       // The client's own timeout.
       const untilEnd = request.awaits === 'first-token' ? undefined : accountClass;
-      const wantedMs = this.#forecast.budgetMs(untilEnd, request.wantedUntil);
+      const wantedMs = this.#of.forecast.budgetMs(untilEnd, request.wantedUntil);
       if (predictedMs > wantedMs) return refuse('named', wantedMs);
 
       // Overload rules "longestMs" and "explores".
-      const longestMs = stands ? this.#overload.longestMs(request, account) : Infinity;
-      explores ||= stands && this.#overload.explores();
+      const longestMs = stands ? this.#of.overload.longestMs(request, account) : Infinity;
+      explores ||= stands && this.#of.overload.explores();
       if (predictedMs > longestMs && !hasReservation && !explores && !accountClass.newestFirst)
         return refuse('patience', longestMs);
     }
@@ -113,31 +106,31 @@ export class Judge {
     const isExempt = hasReservation || !stands || isSeatFree;
 
     // Overload rule "isFresh".
-    if (!isExempt && this.#overload.isFresh(request, account, accountClass)) return refuse('standing');
+    if (!isExempt && this.#of.overload.isFresh(request, account, accountClass)) return refuse('standing');
 
     // Overload rule "roomOf".
     let replaced: QueuedRequest | undefined;
-    if (!isExempt && accountClass.list.length >= this.#overload.roomOf(accountClass)) {
+    if (!isExempt && accountClass.list.length >= this.#of.overload.roomOf(accountClass)) {
       account.pressedAt = now;
       [replaced] = accountClass.newestFirst ? lastOfLongest(accountClass, 1) : [];
       if (replaced === undefined) return refuse('standing');
     }
 
     // Places, of which overload rule "totalRoom" leaves fewer. A request that gets a free seat at once takes none.
-    const ownSeats = claims ? this.#state.claiming + 1 : this.#state.claiming;
-    const freeSeats = again === undefined ? this.#state.replicas.freeSeats + ownSeats : 0;
-    const places = this.#config.waitingPerSeat * seats;
-    const allowed = Math.min(places, isExempt ? Infinity : this.#overload.totalRoom) + freeSeats;
+    const ownSeats = claims ? this.#of.state.claiming + 1 : this.#of.state.claiming;
+    const freeSeats = again === undefined ? this.#of.state.replicas.freeSeats + ownSeats : 0;
+    const places = this.#of.config.waitingPerSeat * seats;
+    const allowed = Math.min(places, isExempt ? Infinity : this.#of.overload.totalRoom) + freeSeats;
     const missing = waiting + 1 - allowed - (replaced === undefined ? 0 : 1);
 
     // A body above the cap may wait if no other request does, since it would otherwise always be refused. The limit of bodies bounds it.
-    const held = this.#state.bytes - (replaced?.request.bytes ?? 0);
-    const bytes = waiting === 0 ? 0 : held + request.bytes - this.#config.waitingBytes;
+    const held = this.#of.state.bytes - (replaced?.request.bytes ?? 0);
+    const bytes = waiting === 0 ? 0 : held + request.bytes - this.#of.config.waitingBytes;
 
     // At most one is dropped for one that is admitted: those past the bound were admitted when there was more room.
     const shortage = { places: Math.min(missing, 1), bytes };
     const newcomer = { account, class: accountClass, bytes: request.bytes };
-    const dropped = victims(this.#state.byPlaces, newcomer, shortage, replaced);
+    const dropped = victims(this.#of.state.byPlaces, newcomer, shortage, replaced);
     if (dropped !== undefined) return { kind: 'admitted', predictedMs, hasReservation, explores, dropped, replaced };
     if (missing <= 0) return refuse('bytes');
     return refuse(waiting + 1 > places + freeSeats ? 'full' : 'standing');
@@ -148,7 +141,7 @@ export class Judge {
    * them is free. It may have been admitted because a shorter one was, or since all seats together would soon serve it.
    */
   outgrew({ seatTokens }: QueuedRequest): boolean {
-    const { replicas } = this.#state;
+    const { replicas } = this.#of.state;
     if (seatTokens === 0 || replicas.hasFree(seatTokens)) return false;
     return replicas.all.some(({ contextPerSeat }) => contextPerSeat < seatTokens);
   }
@@ -159,20 +152,20 @@ export class Judge {
    */
   predict(account: Account, accountClass: AccountClass, seatTokens = 0): number {
     if (this.#isSeatFree(account, seatTokens)) return 0;
-    const { seats, busy, replicas } = this.#state;
-    if (seatTokens === 0) return this.#forecast.waitMs(account, accountClass, seats);
-    return this.#forecast.waitMs(account, accountClass, replicas.seatsFor(seatTokens), busy);
+    const { seats, busy, replicas } = this.#of.state;
+    if (seatTokens === 0) return this.#of.forecast.waitMs(account, accountClass, seats);
+    return this.#of.forecast.waitMs(account, accountClass, replicas.seatsFor(seatTokens), busy);
   }
 
   /** The place of a request; undefined if it does not wait. */
   place(queued: QueuedRequest): QueuePlace | undefined {
     if (queued.phase !== 'unready' && queued.phase !== 'ready') return undefined;
-    return this.#forecast.place(this.#state.accountOf(queued), this.#state.classOf(queued), queued);
+    return this.#of.forecast.place(this.#of.state.accountOf(queued), this.#of.state.classOf(queued), queued);
   }
 
   /** Refuses a request that waited, or that lost its engine, and waits no more. */
   refuseWaiting(queued: QueuedRequest, reason: RefusalReason): Refused {
-    const account = this.#state.accountOf(queued);
+    const account = this.#of.state.accountOf(queued);
     return this.refuse(reason, account, account.classFor(queued.request.weight), queued);
   }
 
@@ -180,22 +173,28 @@ export class Judge {
     reason: RefusalReason,
     account: Account,
     accountClass: AccountClass,
-    { budgetMs = this.#config.maxWaitMs, bodyKey, seatTokens = 0, request }: Refusing = {},
+    { budgetMs = this.#of.config.maxWaitMs, bodyKey, seatTokens = 0, request }: Refusing = {},
   ): Refused {
     this.#refused[reason] = (this.#refused[reason] ?? 0) + 1;
     const row = REFUSALS[reason];
     const newest = request && { request, order: Infinity, hasReservation: false, continues: false, seatTokens };
     const place = newest &&
-      row.code === 'capacity_exceeded' && { place: this.#forecast.place(account, accountClass, newest) };
+      row.code === 'capacity_exceeded' && { place: this.#of.forecast.place(account, accountClass, newest) };
     const isNewSession = reason === 'sessions' && request?.session !== undefined;
-    const fairMs = isNewSession ? this.#overload.fairEveryMs(account) : undefined;
-    const reserves = row.reserves && (fairMs !== undefined || this.#overload.standsFor(seatTokens));
-    const reserved = reserves ? this.reservations.offer(accountClass, bodyKey, this.#state.now, fairMs) : undefined;
+    const fairMs = isNewSession ? this.#of.overload.fairEveryMs(account) : undefined;
+    const reserves = row.reserves && (fairMs !== undefined || this.#of.overload.standsFor(seatTokens));
+    const reserved = reserves ? this.reservations.offer(accountClass, bodyKey, this.#of.state.now, fairMs) : undefined;
     if (reserved) return { kind: 'refused', reason, retryAfterMs: reserved.ms, retry: reserved.kind, ...place };
-    if (row.retryAfter === 'soon') return { kind: 'refused', reason, retryAfterMs: retryAfter(0, this.#random()) };
+    if (row.retryAfter === 'soon') return { kind: 'refused', reason, retryAfterMs: retryAfter(0, this.#of.random()) };
     const waitMs = this.predict(account, accountClass, seatTokens);
     const afterMs = row.retryAfter === 'place' ? waitMs / (accountClass.waiting + 1) : waitMs - budgetMs;
-    return { kind: 'refused', reason, retryAfterMs: retryAfter(afterMs, this.#random()), retry: 'predicted', ...place };
+    return {
+      kind: 'refused',
+      reason,
+      retryAfterMs: retryAfter(afterMs, this.#of.random()),
+      retry: 'predicted',
+      ...place,
+    };
   }
 
   /** Refuses a request of lent seats (lent.ts), which would have this place. */
@@ -203,15 +202,15 @@ export class Judge {
     this.#refused[reason] = (this.#refused[reason] ?? 0) + 1;
     const { retryAfter: basis, code } = REFUSALS[reason];
     const waitMs = place.expectedWaitMs ?? 0;
-    const afterMs = basis === 'wait' ? waitMs - this.#config.maxWaitMs : basis === 'place' ? waitMs : 0;
-    const retryAfterMs = retryAfter(afterMs, this.#random());
+    const afterMs = basis === 'wait' ? waitMs - this.#of.config.maxWaitMs : basis === 'place' ? waitMs : 0;
+    const retryAfterMs = retryAfter(afterMs, this.#of.random());
     const told = code === 'capacity_exceeded' && { place };
     return { kind: 'refused', reason, retryAfterMs, ...(basis !== 'soon' && { retry: 'predicted' }), ...told };
   }
 
   /** Whether a seat is free for a newcomer of this account, or kept for another one's session from which it takes it. */
   #isSeatFree(account: Account, seatTokens: number): boolean {
-    if (this.#state.hasSeatForNewcomer && this.#state.replicas.hasFree(seatTokens)) return true;
-    return this.#sessions.takeable(account, seatTokens, account.waiting) !== undefined;
+    if (this.#of.state.hasSeatForNewcomer && this.#of.state.replicas.hasFree(seatTokens)) return true;
+    return this.#of.sessions.takeable(account, seatTokens, account.waiting) !== undefined;
   }
 }

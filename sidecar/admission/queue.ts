@@ -126,7 +126,7 @@ export class SeatQueue {
       if (bound === 'wait' && this.#sessions.takesPromised(queued)) this.#grant(queued);
       else this.#refuse(queued, bound);
     });
-    this.#judge = new Judge(this.#state, config, random, this.#overload, this.#forecast, this.#sessions);
+    this.#judge = new Judge({ ...parts, config, random, sessions: this.#sessions });
     this.#choice = new SeatChoice(this.#state, this.#overload, this.#sessions, reusableTokens);
     this.#lent = new LentSeats(
       { clock, config, state: this.#state, judge: this.#judge, sessions: this.#sessions, reusableTokens },

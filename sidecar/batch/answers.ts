@@ -9,7 +9,7 @@
  * ran at a crash **run** twice, and none is delivered or billed twice. `position` is from where the spool has to be read for that; it keeps
  * its segments from being deleted.
  */
-import { NO_TOKENS, type TokenCounts } from '../domain/money.js';
+import { addTokens, NO_TOKENS, type TokenCounts } from '../domain/money.js';
 import type { UsageRecord } from '../domain/usage-record.js';
 import type { Position } from '../usage/spool-format.js';
 import type { FileStore } from './file-store.js';
@@ -234,11 +234,7 @@ export class Answers {
     this.#answered.add(line);
     this.#counts[kind] += 1;
     this.#picodollars += picodollars;
-    this.#used = {
-      promptTokens: this.#used.promptTokens + used.promptTokens,
-      cachedTokens: this.#used.cachedTokens + used.cachedTokens,
-      completionTokens: this.#used.completionTokens + used.completionTokens,
-    };
+    this.#used = addTokens(this.#used, used);
   }
 }
 
