@@ -9,7 +9,7 @@
  *     the store of a fleet, the export of metrics, the operators' listener, followed files
  */
 import { join } from 'node:path';
-import { collectOnMainThread, leaveMemoryOutOfDumps } from '../../engine/protocol/process-settings.js';
+import { collectOnMainThread, keepHeapSmall, leaveMemoryOutOfDumps } from '../../engine/protocol/process-settings.js';
 import { FailedKeyLimit } from '../access/failed-keys.js';
 import { IdempotencyKeys } from '../access/idempotency.js';
 import type { Identity } from '../access/identity.js';
@@ -136,6 +136,7 @@ export async function forkChildren(
   // Before processes are started, which inherit it.
   leaveMemoryOutOfDumps();
   collectOnMainThread();
+  if (config.batch.store !== 'off') keepHeapSmall();
   const planned = await planModels(config, config.models.map(templateOf));
   const readiness = new Readiness([
     PROMPTS,
