@@ -77,12 +77,18 @@ export class Link {
   send(message: object, sent?: () => void): void {
     const [frame, ...large] = pack(message);
     const last = large.pop();
+    // It has a copy of the message's texts.
+    const written = (): void => {
+      frame.fill(0);
+      if (last === undefined) sent?.();
+    };
     if (last === undefined) {
-      this.#socket.write(frame, sent);
+      this.#socket.write(frame, written);
       return;
     }
     this.#socket.cork();
-    for (const part of [frame, ...large]) this.#socket.write(part);
+    this.#socket.write(frame, written);
+    for (const part of large) this.#socket.write(part);
     this.#socket.write(last, sent);
     this.#socket.uncork();
   }

@@ -56,7 +56,7 @@ export async function* inputOf(
   }
 }
 
-/** The lines that are not blank, in order. What it read of the pieces is overwritten. */
+/** The lines that are not blank, in order, each valid until the next one is asked for. What it read is overwritten. */
 export async function* linesOf(pieces: AsyncIterable<Uint8Array>): AsyncGenerator<FileLine> {
   let number = 1;
   const parts: Uint8Array[] = [];
@@ -64,11 +64,15 @@ export async function* linesOf(pieces: AsyncIterable<Uint8Array>): AsyncGenerato
   const overwriteParts = (): void => {
     for (const part of parts.splice(0)) part.fill(0);
   };
-  const line = (): FileLine | undefined => {
+  const line = function* (): Generator<FileLine> {
     const bytes = length > LINE_BYTES ? undefined : Buffer.concat(parts);
     overwriteParts();
     length = 0;
-    return bytes !== undefined && isBlank(bytes) ? undefined : { number, bytes };
+    try {
+      if (bytes === undefined || !isBlank(bytes)) yield { number, bytes };
+    } finally {
+      bytes?.fill(0);
+    }
   };
   const add = (part: Uint8Array): void => {
     length += part.length;
@@ -80,15 +84,13 @@ export async function* linesOf(pieces: AsyncIterable<Uint8Array>): AsyncGenerato
     for (let at = piece.indexOf(NEWLINE); at >= 0; at = piece.indexOf(NEWLINE, from)) {
       add(piece.subarray(from, at));
       from = at + 1;
-      const found = line();
-      if (found) yield found;
+      yield* line();
       number += 1;
     }
     // A copy, so that the end of a piece does not keep all of it in memory.
     add(Uint8Array.from(piece.subarray(from)));
   }
-  const last = line();
-  if (last) yield last;
+  yield* line();
 }
 
 /** Space alone: JSON's, of which a carriage return before the line break is a part. */
@@ -98,37 +100,36 @@ function isBlank(bytes: Uint8Array): boolean {
 
 type LineProblem = Omit<BatchProblem, 'line' | 'param'> & { readonly param?: string | null };
 
+interface CheckedBatch {
+  readonly endpoint: BatchEndpoint;
+  readonly route: WorkRoute;
+  readonly caller: Caller;
+  readonly services: Services;
+  /** The batch stops, and its lines need no check. */
+  readonly signal: Signal;
+}
+
 /** The lines of one batch, in their order. */
 export class LineCheck {
-  readonly #endpoint: BatchEndpoint;
-  readonly #route: WorkRoute;
-  readonly #caller: Caller;
-  readonly #services: Services;
-  readonly #signal: Signal;
+  readonly #batch: CheckedBatch;
   /** Each `custom_id` so far. */
   readonly #names = new Set<string>();
 
-  /** `signal`: the batch stops, and its lines need no check. */
-  constructor(endpoint: BatchEndpoint, route: WorkRoute, caller: Caller, services: Services, signal: Signal) {
-    this.#endpoint = endpoint;
-    this.#route = route;
-    this.#caller = caller;
-    this.#services = services;
-    this.#signal = signal;
+  constructor(batch: CheckedBatch) {
+    this.#batch = batch;
   }
 
-  /** Undefined if the line may run. Its bytes are overwritten then. */
+  /** Undefined if the line may run. */
   async problemOf({ bytes }: FileLine): Promise<LineProblem | undefined> {
     const code = 'invalid_json_line';
     if (bytes === undefined) return { code, message: `The line is longer than ${LINE_BYTES} bytes.` };
     const parsed = parseBatchLine(bytes);
-    bytes.fill(0);
     if (parsed.kind === 'invalid') return { code, message: parsed.error.message, param: parsed.error.param };
     return await this.#requestProblem(parsed.request).finally(() => parsed.request.body.fill(0));
   }
 
   async #requestProblem({ customId, url, body }: BatchLine): Promise<LineProblem | undefined> {
-    if (url !== this.#endpoint)
+    if (url !== this.#batch.endpoint)
       return { code: 'invalid_url', message: 'url must be the endpoint of the batch', param: 'url' };
     if (this.#names.size === this.#names.add(customId).size) {
       const message = 'custom_id must differ from those of all other lines';
@@ -141,27 +142,31 @@ export class LineCheck {
 
   /** What the line's route says of its body. */
   async #bodyError(body: Uint8Array): Promise<ContractError | undefined> {
-    const { limits, prompts, clock } = this.#services;
-    const mostBytes = this.#route.maxBytes(limits);
+    const { limits, prompts, clock } = this.#batch.services;
+    const mostBytes = this.#batch.route.maxBytes(limits);
     if (body.length > mostBytes) return refusals.tooLarge(mostBytes);
-    const owner = { account: this.#caller.account, weight: CLASS_WEIGHTS.batch };
+    const owner = { account: this.#batch.caller.account, weight: CLASS_WEIGHTS.batch };
     for (;;) {
-      const open = prompts.open(this.#route.form(this.#services), { bytes: body, length: body.length }, owner);
-      const checked = await open.check(this.#signal);
+      const open = prompts.open(
+        this.#batch.route.form(this.#batch.services),
+        { bytes: body, length: body.length },
+        owner,
+      );
+      const checked = await open.check(this.#batch.signal, true);
       open.close();
       if (checked.kind === 'aborted') return undefined;
       if (checked.kind === 'failed') return refusals.internal();
       if (checked.kind === 'checked') return this.#paramsError(checked.params);
       if (!NO_ROOM.has(checked.error.code)) return checked.error;
-      if (!(await pause(clock, checked.error.retryAfterMs ?? RETRY_MS, this.#signal))) return undefined;
+      if (!(await pause(clock, checked.error.retryAfterMs ?? RETRY_MS, this.#batch.signal))) return undefined;
     }
   }
 
   #paramsError(params: Params): ContractError | undefined {
-    const model = this.#services.models.get(params.model);
-    const denied = unentitled(this.#caller, this.#route, model);
+    const model = this.#batch.services.models.get(params.model);
+    const denied = unentitled(this.#batch.caller, this.#batch.route, model);
     if (denied ?? !model) return denied ?? refusals.notEntitled();
-    if (model.kind !== this.#route.kind) return refusals.wrongEndpoint(model.kind);
+    if (model.kind !== this.#batch.route.kind) return refusals.wrongEndpoint(model.kind);
     const streams = 'stream' in params && params.stream;
     return streams ? refusals.badQuery('stream', 'must be false or absent in a batch') : undefined;
   }

@@ -173,7 +173,7 @@ async function checkModel<P extends Params>(
   caller: Caller,
   body: RequestBody,
 ): Promise<Pick<PreparedRequest<P>, 'model' | 'params'> | Stop> {
-  const checked = await body.check(context.exchange.gone);
+  const checked = await body.check(context.exchange.gone, context.item !== undefined);
   if (checked.kind === 'aborted') return { kind: 'cancelled' };
   if (checked.kind === 'failed') return promptFailed(context, checked);
   if (checked.kind === 'refused') return failed(checked.error);
@@ -349,9 +349,9 @@ class RequestBody {
     this.digest = digestOf(form, received);
   }
 
-  /** Parses and validates it. */
-  check(signal: Signal): Promise<Checked> {
-    return this.#open.check(signal);
+  /** Parses and validates it. `apart`: not on the event loop. */
+  check(signal: Signal, apart: boolean): Promise<Checked> {
+    return this.#open.check(signal, apart);
   }
 
   /** Makes its prompt. Call it after `check` succeeded. From then on the body stays in memory only while there is room for it. */

@@ -222,13 +222,15 @@ export class RunningBatch {
     const add = (problem: Omit<BatchProblem, 'param'> & { readonly param?: string | null }): void => {
       if (problems.length < MOST_PROBLEMS) problems.push({ param: null, ...problem });
     };
-    const check = new LineCheck(
-      this.#record.endpoint,
-      this.#route,
-      this.#caller,
-      this.#options.services(),
-      this.#stopped,
-    );
+    const { endpoint } = this.#record;
+    const services = this.#options.services();
+    const check = new LineCheck({
+      endpoint,
+      route: this.#route,
+      caller: this.#caller,
+      services,
+      signal: this.#stopped,
+    });
     let lines = 0;
     let since = performance.now();
     for await (const line of inputOf(this.#options.files, this.#record)) {
@@ -259,26 +261,30 @@ export class RunningBatch {
 
   async #runLines(answers: Answers): Promise<void> {
     if (this.#leaving.aborted) return;
-    for await (const line of inputOf(this.#options.files, this.#record)) {
-      if (answers.has(line.number) || line.bytes === undefined) continue;
-      const parsed = parseBatchLine(line.bytes);
-      line.bytes.fill(0);
-      if (parsed.kind === 'invalid') continue;
-      const turn = await this.#turn(parsed.request.model, false);
+    for await (const { number, request } of this.#unanswered(answers)) {
+      const turn = await this.#turn(request.model, false);
       if (turn === undefined) {
-        parsed.request.body.fill(0);
+        request.body.fill(0);
         return;
       }
-      const item: Promise<void> = this.#runItem(answers, line.number, parsed.request, turn)
+      const item: Promise<void> = this.#runItem(answers, number, request, turn)
         .catch((fault: unknown) => {
           this.#fault = fault;
           this.stop('closing');
         })
         .finally(() => {
-          parsed.request.body.fill(0);
+          request.body.fill(0);
           this.#items.delete(item);
         });
       this.#items.add(item);
+    }
+  }
+
+  /** The lines that have no answer. Their bodies are to be overwritten. */
+  async *#unanswered(answers: Answers): AsyncGenerator<{ readonly number: number; readonly request: BatchLine }> {
+    for await (const { number, bytes } of inputOf(this.#options.files, this.#record)) {
+      const parsed = bytes === undefined || answers.has(number) ? undefined : parseBatchLine(bytes);
+      if (parsed?.kind === 'ok') yield { number, request: parsed.request };
     }
   }
 
@@ -405,14 +411,10 @@ export class RunningBatch {
       } catch (fault) {
         this.#options.services().log.error('answer of a batch cannot be stored', { fault });
         if (this.#why === 'closing' || this.#why === 'leaving') return;
-        if (!(await this.#wait(STORE_PAUSE_MS, this.#why !== undefined))) return;
+        const until = this.#why === undefined ? this.#stopped : new AbortHandle();
+        if (!(await pause(this.#options.clock, STORE_PAUSE_MS, until))) return;
       }
     }
-  }
-
-  /** Resolves with false if the batch stops meanwhile. `isStopped`: it has stopped in any case. */
-  #wait(ms: number, isStopped = false): Promise<boolean> {
-    return pause(this.#options.clock, ms, isStopped ? new AbortHandle() : this.#stopped);
   }
 
   /** All lines have ended, or the batch stops for good. */
@@ -457,10 +459,9 @@ export class RunningBatch {
   async #expireLines(answers: Answers): Promise<void> {
     if (this.#record.lines === 0) return;
     let group: Promise<void>[] = [];
-    for await (const line of inputOf(this.#options.files, this.#record)) {
-      if (answers.has(line.number) || line.bytes === undefined) continue;
-      const parsed = parseBatchLine(line.bytes);
-      if (parsed.kind === 'ok') group.push(this.#keepError(answers, line.number, unsentLine(parsed.request.customId)));
+    for await (const { number, request } of this.#unanswered(answers)) {
+      request.body.fill(0);
+      group.push(this.#keepError(answers, number, unsentLine(request.customId)));
       if (group.length === EXPIRED_AT_ONCE) {
         await Promise.all(group);
         group = [];

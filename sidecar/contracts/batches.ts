@@ -1,7 +1,7 @@
 /** The body of POST /batches, and the lines of its input file. */
 import { BATCH_LINE, BATCH_REQUEST, type BatchEndpoint } from './batch-schemas.js';
 import { placeOf, refuseAt, refuseJson, type Parsed } from './body-refusals.js';
-import { membersOf, readJson, rootOf } from './json.js';
+import { readJson, type Span } from './json.js';
 import { compile } from './validator.js';
 import { BATCH_LINE_CODE, BATCHES_CODE } from './written-code.js';
 
@@ -37,11 +37,10 @@ export function parseBatchRequest(bytes: Uint8Array): Parsed<BatchRequest> {
   return { kind: 'ok', request: { inputFile, endpoint, metadata, ...(after && { outputLifeS: after.seconds }) } };
 }
 
-/** A line of an input file as its schema has it. */
+/** A line of an input file as its schema has it, but for its body. */
 interface LineBody {
   readonly custom_id: string;
   readonly url: BatchEndpoint;
-  readonly body: { readonly model?: unknown };
 }
 
 export interface BatchLine {
@@ -53,15 +52,62 @@ export interface BatchLine {
   readonly body: Uint8Array;
 }
 
-/** Parses and checks a line, but for what is in its body. */
+/**
+ * Parses and checks a line, but for its body, which stays bytes: those can be overwritten, and to parse the longest ones takes too long
+ * for the event loop.
+ */
 export function parseBatchLine(bytes: Uint8Array): Parsed<BatchLine> {
-  const read = readJson(bytes, { replaceSurrogates: true });
+  const line = Buffer.from(bytes.buffer, bytes.byteOffset, bytes.length);
+  const { from, to } = placeIn(line, 'body') ?? { from: 0, to: 0 };
+  const others = to === 0 ? line : Buffer.concat([line.subarray(0, from), EMPTY_OBJECT, line.subarray(to)]);
+  const read = readJson(others, { replaceSurrogates: true });
   if (!read.ok) return refuseJson(read, BATCH_LINE);
   const checked = checkLine(read.value);
   if (!checked.ok) return refuseAt(placeOf(checked.segments, NO_MAPS), checked.message);
-  const { custom_id: customId, url, body } = checked.value;
-  const member = membersOf(read.text, rootOf(read.text)).find(({ name }) => name === 'body');
-  const text = member === undefined ? '' : read.text.slice(member.from, member.to);
-  const model = typeof body.model === 'string' ? body.model : '';
-  return { kind: 'ok', request: { customId, url, model, body: Buffer.from(text) } };
+  const { custom_id: customId, url } = checked.value;
+  const body = Buffer.from(line.subarray(from, to));
+  const place = placeIn(body, 'model');
+  const model = place && readJson(body.subarray(place.from, place.to));
+  return {
+    kind: 'ok',
+    request: { customId, url, model: model?.ok && typeof model.value === 'string' ? model.value : '', body },
+  };
+}
+
+const EMPTY_OBJECT = Buffer.from('{}');
+
+/** Where the value of the first member of this name is in an object's JSON, with the space around it. Syntax is not checked. */
+function placeIn(json: Buffer, name: string): Span | undefined {
+  let depth = 0;
+  let isNamed = false;
+  let from = 0;
+  for (let at = 0; at < json.length; at += 1) {
+    const byte = json[at];
+    if (byte === QUOTE) {
+      const end = endOfString(json, at);
+      if (depth === 1 && from === 0) {
+        const read = readJson(json.subarray(at, end));
+        isNamed = read.ok && read.value === name;
+      }
+      at = end - 1;
+    } else if (byte === COLON && depth === 1) from = at + 1;
+    else if (byte === 0x7b || byte === 0x5b) depth += 1;
+    else if (byte === 0x7d || byte === 0x5d) depth -= 1;
+    if (from === 0 || !(depth === 0 || (depth === 1 && byte === COMMA))) continue;
+    if (isNamed) return { from, to: at };
+    from = 0;
+  }
+  return undefined;
+}
+
+const QUOTE = 0x22;
+const COMMA = 0x2c;
+const COLON = 0x3a;
+const BACKSLASH = 0x5c;
+
+/** Index after the closing quote of the string that opens at `at`. */
+function endOfString(json: Buffer, at: number): number {
+  let end = at + 1;
+  while (end < json.length && json[end] !== QUOTE) end += json[end] === BACKSLASH ? 2 : 1;
+  return end + 1;
 }

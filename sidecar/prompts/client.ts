@@ -192,7 +192,7 @@ export class PromptHostClient implements PromptMaker {
       this.#start();
     }
     return {
-      check: (signal) => this.#check(body, signal),
+      check: (signal, apart) => this.#check(body, signal, apart),
       tokenize: (signal) => this.#ask({ kind: 'tokenize' }, body, signal) as Promise<Tokenized>,
       close: () => this.#closeBody(body),
     };
@@ -216,9 +216,9 @@ export class PromptHostClient implements PromptMaker {
     this.#markGone();
   }
 
-  #check(body: Body, signal: Signal): Promise<Checked> {
+  #check(body: Body, signal: Signal, apart = false): Promise<Checked> {
     const bytes = bytesOf(body);
-    if (bytes !== undefined && bytes.byteLength > this.#options.inlineBytes)
+    if (bytes !== undefined && (apart || bytes.byteLength > this.#options.inlineBytes))
       return this.#ask({ kind: 'check' }, body, signal) as Promise<Checked>;
     if (bytes === undefined || signal.aborted) return Promise.resolve({ kind: 'aborted' });
     const parsed = parseBody(body.form, bytes);

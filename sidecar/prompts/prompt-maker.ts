@@ -86,8 +86,8 @@ export interface BodyBytes {
  * after the model's name is known, and before templating and tokenizing cost time.
  */
 export interface OpenBody {
-  /** Parses and validates: inline if the body is small, otherwise in the prompt host. */
-  check(signal: Signal): Promise<Checked>;
+  /** Parses and validates: inline if the body is small and not `apart`, otherwise in the prompt host. */
+  check(signal: Signal, apart?: boolean): Promise<Checked>;
   /**
    * Renders and tokenizes for the model named in the body, always in the prompt host. Call it after `check` succeeded.
    */
