@@ -22,7 +22,7 @@ import { every, type Clock } from '../lib/clock.js';
 import { balancesIn } from './balances.js';
 import type { Database } from './database.js';
 import type { Posting, PostedSpool } from './posting.js';
-import { chunkOf, emptyPurse, hold, inHand, isShort, sink, type Purse, type Waiting } from './purse.js';
+import { chunkOf, hold, inHand, isShort, Purse, sink, type Waiting } from './purse.js';
 import type { Replica } from './replica.js';
 import { START, type Position } from '../usage/spool-format.js';
 
@@ -156,7 +156,7 @@ export class StoreCredit implements Credit {
   #purseOf(account: string): Purse {
     const found = this.#purses.get(account);
     if (found) return found;
-    const purse = emptyPurse(account);
+    const purse = new Purse(account);
     this.#purses.set(account, purse);
     this.#empty.add(purse);
     if (this.#empty.size > MOST_EMPTY) {

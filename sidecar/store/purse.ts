@@ -8,48 +8,33 @@ export interface Waiting {
 }
 
 /** One account at this replica. Amounts are picodollars since this process began. */
-export interface Purse {
+export class Purse {
   readonly account: string;
-  drawn: bigint;
-  settled: bigint;
-  reserved: bigint;
+  drawn = 0n;
+  settled = 0n;
+  reserved = 0n;
   /** Sent back, or perhaps: the answer is not there. */
-  returning: bigint;
+  returning = 0n;
   /** An answer was lost: the store may have drawn more, or less. */
-  unsure: boolean;
+  unsure = false;
   /** A call about it is in flight. */
-  busy: boolean;
+  busy = false;
   /** Others asked for what is not used, while a call was in flight. */
-  recalled: boolean;
-  readonly waiting: Waiting[];
+  recalled = false;
+  readonly waiting: Waiting[] = [];
   /** Reserved in this window and in the last one. */
-  recent: bigint;
-  before: bigint;
+  recent = 0n;
+  before = 0n;
   /** The least that was in hand in this window. */
-  lowest: bigint;
+  lowest = 0n;
   /** A need was not covered: until then, a clock reading, the store has no more than so much. */
   short: { readonly until: number; readonly available: bigint } | undefined;
   /** Clock reading before which nothing is drawn ahead. */
-  aheadFrom: number;
-}
+  aheadFrom = -Infinity;
 
-export function emptyPurse(account: string): Purse {
-  return {
-    account,
-    drawn: 0n,
-    settled: 0n,
-    reserved: 0n,
-    returning: 0n,
-    unsure: false,
-    busy: false,
-    recalled: false,
-    waiting: [],
-    recent: 0n,
-    before: 0n,
-    lowest: 0n,
-    short: undefined,
-    aheadFrom: -Infinity,
-  };
+  constructor(account: string) {
+    this.account = account;
+  }
 }
 
 export function inHand({ drawn, settled, reserved, returning }: Purse): bigint {
