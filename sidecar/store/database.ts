@@ -16,6 +16,7 @@ import { join } from 'node:path';
 import pg from 'pg';
 import { Breaker } from '../access/authorizer-client.js';
 import type { StoreAddress } from '../config/store-schema.js';
+import type { Signal } from '../lib/abort.js';
 import { withTimeout, type Clock } from '../lib/clock.js';
 
 /** After this many failed calls in a row none is made for {@link OPEN_MS}, ms; then one tests the store. */
@@ -67,6 +68,8 @@ export interface CallOptions {
   readonly withinMs?: number;
   /** Which connections it uses: those that requests wait for, or the one of this replica's lease. */
   readonly lane?: 'requests' | 'lease';
+  /** Ends the call when it is aborted, as after its time. */
+  readonly signal?: Signal;
 }
 
 export type Answer<Row> =
@@ -127,8 +130,7 @@ export class Database {
 
   /** Calls a function of the store's schema. Never rejects. */
   async call<Row>(fn: string, args: readonly unknown[], options: CallOptions = {}): Promise<Answer<Row>> {
-    const { withinMs = this.#options.timeoutMs, lane = 'requests' } = options;
-    const isLease = lane === 'lease';
+    const isLease = options.lane === 'lease';
     const allowed = isLease ? undefined : this.#breaker.enter();
     if (allowed?.kind === 'blocked') return { kind: 'down', why: 'breaker', retryAfterMs: allowed.retryAfterMs };
     // This sidecar's own load says nothing of the store.
@@ -137,7 +139,7 @@ export class Database {
     }
     const from = this.#clock.now();
     const pool = isLease ? this.#leasePool : this.#pool;
-    const answer = await this.#ask<Row>(pool, statementOf(fn, args.length), args, withinMs);
+    const answer = await this.#ask<Row>(pool, statementOf(fn, args.length), args, options);
     const ok = answer.kind === 'rows';
     this.#options.called?.(fn, ok, this.#clock.now() - from);
     if (ok || answer.why === LOCK_NOT_AVAILABLE) allowed?.succeeded();
@@ -145,7 +147,8 @@ export class Database {
     return answer;
   }
 
-  #ask<Row>(pool: pg.Pool, text: string, args: readonly unknown[], withinMs: number): Promise<Answer<Row>> {
+  #ask<Row>(pool: pg.Pool, text: string, args: readonly unknown[], options: CallOptions): Promise<Answer<Row>> {
+    const { withinMs = this.#options.timeoutMs, signal } = options;
     return new Promise((resolve) => {
       let over = false;
       const ended = (): boolean => over;
@@ -155,10 +158,13 @@ export class Database {
         cancelTimer();
         resolve({ kind: 'down', why, retryAfterMs: OPEN_MS, ...(sent && { sent: true as const }) });
       };
-      const cancelTimer = this.#clock.after(withinMs, () => {
+      const abandon = (): void => {
+        if (over) return;
         if (used) this.#abandon(used);
         down('timeout', used !== undefined);
-      });
+      };
+      const cancelTimer = this.#clock.after(withinMs, abandon);
+      signal?.addEventListener('abort', abandon);
       const run = async (): Promise<void> => {
         const client = await pool.connect();
         // The timeout was first: the connection is as good as new.

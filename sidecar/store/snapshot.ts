@@ -10,6 +10,7 @@
  * When the document was last confirmed is kept beside the file, so that a restart does not make an old content new.
  */
 import { stat } from 'node:fs/promises';
+import { AbortHandle } from '../lib/abort.js';
 import type { Clock } from '../lib/clock.js';
 import { replaceFile } from '../lib/replace-file.js';
 import type { Log } from '../telemetry/logger.js';
@@ -45,6 +46,8 @@ export class Snapshot {
   #wanted = false;
   #closed = false;
   #cancelPoll = (): void => undefined;
+  /** Ends the question that runs. */
+  #cancelling = new AbortHandle();
 
   constructor(options: SnapshotOptions) {
     this.#options = options;
@@ -89,6 +92,7 @@ export class Snapshot {
   async close(): Promise<void> {
     this.#closed = true;
     this.#cancelPoll();
+    this.#cancelling.abort();
     await this.#syncing;
   }
 
@@ -101,8 +105,10 @@ export class Snapshot {
   async #ask(): Promise<void> {
     const { clock, database, name, file, taken } = this.#options;
     const from = clock.now();
+    const signal = (this.#cancelling = new AbortHandle());
     const answer = await database.call<DocumentRow>('document', [name, this.#revision ?? null], {
       withinMs: DOCUMENT_MS,
+      signal,
     });
     const [row] = answer.kind === 'rows' ? answer.rows : [];
     if (!row) {
