@@ -76,12 +76,16 @@ export interface FollowedKeys {
 
 /** The price file of a fleet's store, of which a sidecar has a copy. */
 export interface FollowedPrices {
-  /** The text of the copy. `problem`: why it may not be what the store has, or is not in force here. */
-  read(): Promise<{ readonly text: string; readonly problem: string | undefined }>;
-  /** Puts another price file into the store and has it in force here. Undefined: done. `invalid`: why a start would refuse it. */
+  /** The text of the copy and its revision. `problem`: why it may not be what the store has, or is not in force here. */
+  read(): Promise<{ readonly text: string; readonly revision: string; readonly problem: string | undefined }>;
+  /**
+   * Puts another price file in the place of that with this revision, and has it in force here. Undefined: done. `invalid`: why a start
+   * would refuse it.
+   */
   change(
     operator: string,
     text: string,
+    revision: string,
   ): Promise<{ readonly kind: 'invalid'; readonly why: string } | NotDone | undefined>;
 }
 

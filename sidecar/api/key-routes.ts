@@ -137,8 +137,8 @@ async function prices(
 }
 
 async function shownPrices(followed: FollowedPrices): Promise<Answered> {
-  const { text, problem } = await followed.read();
-  return { kind: 'answer', body: { file: JSON.parse(text) as unknown, ...(problem !== undefined && { problem }) } };
+  const { text, ...rest } = await followed.read();
+  return { kind: 'answer', body: { file: JSON.parse(text) as unknown, ...rest } };
 }
 
 async function putPrices(
@@ -146,9 +146,12 @@ async function putPrices(
   followed: FollowedPrices,
   operator: string,
 ): Promise<Answered | ContractError | undefined> {
+  const revision = exchange.head.header('if-match')?.replaceAll('"', '');
+  if (revision === undefined)
+    return refusals.badQuery('If-Match', 'must be the revision of GET /prices, to which the change was made');
   const bytes = await jsonBody(exchange, MAX_PRICE_BYTES);
   if (bytes === undefined || 'status' in bytes) return bytes;
-  const end = await followed.change(operator, Buffer.from(bytes).toString('utf8'));
+  const end = await followed.change(operator, Buffer.from(bytes).toString('utf8'), revision);
   if (end?.kind === 'invalid') return contractError('bad_request', `The price file: ${end.why}.`);
   return end ? notDone(end) : shownPrices(followed);
 }

@@ -142,11 +142,17 @@ const prices = {
       about: 'check a price file and put it into the store, in place of the one there',
       details: ['It must price every model of this configuration, as at a start.'],
       operand: { name: 'FILE', about: 'a price file', completes: 'file' },
-      options: {},
+      options: {
+        revision: {
+          type: 'string',
+          value: 'REVISION',
+          about: 'replace the prices with this revision, which `prices show` prints, and no later ones',
+        },
+      },
       failed: 'the file is invalid, or the store refuses; nothing is changed then',
     },
     show: {
-      about: 'print the price file of the store',
+      about: 'print the price file of the store, and on stderr its revision',
       options: {},
       failed: 'the store has none, or does not answer',
     },

@@ -6,6 +6,7 @@ import { systemClock } from '../lib/clock.js';
 import { changePrices, readDocument } from '../store/keys.js';
 import { connectOnce, Database, reasonOf, type ConnectionOptions } from '../store/database.js';
 import { migrate, SCHEMA_VERSION } from '../store/migrate.js';
+import { sha256 } from '../usage/durable-sums.js';
 import { parsePrices, readPriceText } from '../usage/prices.js';
 import { EXIT, failedWith, runOf, UsageError, type Output, type Values } from './command.js';
 import { COMMANDS } from './command-table.js';
@@ -33,10 +34,16 @@ export function prices(
   { out, err: say }: Output,
 ): Promise<number> {
   return runOf('prices', COMMANDS.prices, args, {
-    import: async ({ operands: [file = ''] }) => {
+    import: async ({ operands: [file = ''], values: { revision } }) => {
       const text = await readPriceText(file);
       parsePrices(text, file, models, Date.now());
-      await withDatabase(settings, (database) => changePrices(database, text, operatorHere()));
+      await withDatabase(settings, async (database) => {
+        const there = await readDocument(database, 'prices');
+        const before = there === undefined ? '' : sha256(there);
+        if (revision === undefined && there !== undefined && there !== text)
+          throw new Error(`the store has other prices: see prices show; --revision ${before} replaces them`);
+        await changePrices(database, text, revision ?? before, operatorHere());
+      });
       say('sidecars use these prices for requests that begin from now on\n');
       return EXIT.done;
     },
@@ -44,6 +51,7 @@ export function prices(
       const text = await withDatabase(settings, (database) => readDocument(database, 'prices'));
       if (text === undefined) return failedWith(say, 'the store has no prices');
       out(`${text.trim()}\n`);
+      say(`revision ${sha256(text)}\n`);
       return EXIT.done;
     },
   });

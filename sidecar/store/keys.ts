@@ -38,8 +38,9 @@ const MOST_TRIES = 20;
 /** What files are called in messages. */
 const STORE = 'the store';
 
-/** PostgreSQL's codes of what it refuses here: keys are too long, two keys have one hash. */
+/** An outcome, and PostgreSQL's codes, of what is refused here: another change was first, keys are too long, two keys have one hash. */
 const REFUSALS: Readonly<Record<string, string>> = {
+  moved: 'the prices are no longer those of this revision: read them again, and make the change to these',
   '54000': 'the keys would be longer than 64 MB',
   '23505': 'two keys would have one hash',
 };
@@ -140,11 +141,20 @@ export async function importKeys(
   return await ask(database, 'import_keys', [JSON.stringify(given), JSON.stringify(accounts), operator]);
 }
 
-/** Puts the text of a price file, which is valid, into the store. Rejects with {@link StoreRefusal}. */
-export async function changePrices(database: Database, text: string, operator: string): Promise<undefined> {
+/**
+ * Puts the text of a price file, which is valid, in the place of that with this revision: the SHA-256 of its text, hex; '': there is none.
+ * Rejects with {@link StoreRefusal}.
+ */
+export async function changePrices(
+  database: Database,
+  text: string,
+  revision: string,
+  operator: string,
+): Promise<undefined> {
   const { prices } = JSON.parse(text) as { readonly prices: readonly { readonly version: string }[] };
   const versions = JSON.stringify({ versions: prices.map(({ version }) => version) });
-  await ask(database, 'change_prices', [text, operator, versions]);
+  const { outcome } = await ask<{ outcome: string }>(database, 'change_prices', [text, revision, operator, versions]);
+  if (outcome === 'moved') throw new StoreRefusal(outcome, false);
   return undefined;
 }
 

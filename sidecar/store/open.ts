@@ -10,6 +10,7 @@ import type { Clock } from '../lib/clock.js';
 import type { CreditMetrics, StoreMetrics } from '../telemetry/access-metrics.js';
 import type { Log } from '../telemetry/logger.js';
 import { postedFile } from '../usage/delivery/files.js';
+import { sha256 } from '../usage/durable-sums.js';
 import { parsePrices, readPriceFile, readPriceText, type PriceList } from '../usage/prices.js';
 import { StoreClaims } from './claims.js';
 import { StoreCredit } from './credit.js';
@@ -177,15 +178,18 @@ function pricesOf(
     }));
     return {
       list: opened,
-      read: async () => ({ text: await readPriceText(file), problem: snapshot.problem ?? refused }),
-      change: async (operator, text) => {
+      read: async () => {
+        const text = await readPriceText(file);
+        return { text, revision: sha256(text), problem: snapshot.problem ?? refused };
+      },
+      change: async (operator, text, revision) => {
         try {
           parsePrices(text, file, config.models, Date.now());
         } catch (error) {
           if (error instanceof FileProblem) return { kind: 'invalid', why: error.problem };
           throw error;
         }
-        const end = await tried(() => changePrices(database, text, operator));
+        const end = await tried(() => changePrices(database, text, revision, operator));
         if (!end) await snapshot.sync();
         return end;
       },

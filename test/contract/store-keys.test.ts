@@ -2,7 +2,8 @@
 import { mkdir, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import t, { type Test } from 'tap';
-import { changePrices, importKeys } from '../../sidecar/store/keys.js';
+import { changePrices, importKeys, readDocument } from '../../sidecar/store/keys.js';
+import { sha256 } from '../../sidecar/usage/durable-sums.js';
 import { errorOf } from '../support/error-answer.js';
 import { runHere } from '../support/command-here.js';
 import { chatBody, InProcess } from '../support/in-process.js';
@@ -28,7 +29,7 @@ function prices(version: string, output: string): string {
   return JSON.stringify({ version: 1, prices: [{ version, effective, decisions: '0.042', chat }] });
 }
 
-await changePrices(direct, prices('v1', '1'), 'test');
+await changePrices(direct, prices('v1', '1'), '', 'test');
 const kept = makeKey({ id: 'kept' });
 await importKeys(direct, { version: 1, keys: [kept.stored] }, 'test');
 
@@ -49,9 +50,9 @@ function start(name: string, pollMs: number, more: object = {}, cold = false): P
 const [one, two, three] = await Promise.all([start('a', NEVER_MS), start('b', NEVER_MS), start('c', 100)]);
 const fleet = [one, two, three];
 
-async function operate(at: InProcess, method: string, path: string, body: object = {}): Promise<RawResponse> {
+async function operate(at: InProcess, method: string, path: string, body = {}, more = {}): Promise<RawResponse> {
   const connection = await RawConnection.open(at.app.operatorsPort);
-  const headers = { 'Content-Type': 'application/json', Authorization: `Bearer ${SECRET}` };
+  const headers = { 'Content-Type': 'application/json', Authorization: `Bearer ${SECRET}`, ...more };
   const response = await connection.request(method, path, headers, JSON.stringify(body)).response();
   connection.close();
   return response;
@@ -77,6 +78,14 @@ async function everywhere(t: Test, what: string, seen: (at: InProcess) => Promis
 
 const is = (key: string, wanted: string) => async (at: InProcess) => (await chat(at, key)) === wanted;
 
+async function revisionAt(at: InProcess): Promise<string> {
+  return (JSON.parse((await operate(at, 'GET', '/prices')).body) as { revision: string }).revision;
+}
+
+function replace(at: InProcess, revision: string, text: string): Promise<RawResponse> {
+  return operate(at, 'PUT', '/prices', JSON.parse(text) as object, { 'If-Match': `"${revision}"` });
+}
+
 /** A key is created, frozen, revoked at one of `at`, and prices change: all of `at` follow. */
 async function follow(t: Test, at: InProcess[], by: InProcess): Promise<void> {
   const created = await operate(by, 'POST', '/keys', { account: `acme-${at.length}` });
@@ -92,8 +101,12 @@ async function follow(t: Test, at: InProcess[], by: InProcess): Promise<void> {
   t.equal(await chat(by, key), 'revoked_api_key');
   await everywhere(t, 'a revocation', is(key, 'revoked_api_key'), at);
   const next = `v-${at.length}`;
-  const put = await operate(by, 'PUT', '/prices', JSON.parse(prices(next, '2')) as object);
+  const before = await revisionAt(by);
+  const put = await replace(by, before, prices(next, '2'));
   t.match(JSON.parse(put.body), { file: { prices: [{ version: next }] }, problem: undefined });
+  const late = await replace(by, before, prices('lost', '2'));
+  t.equal(late.status, 422, 'a change to prices that another operator has replaced');
+  t.match(errorOf(late).message, /^Nothing was changed: the prices are no longer those of this revision/);
   await everywhere(t, 'a price', async (at) => (await chat(at, kept.key)) === 'served' && version(at) === next, at);
 }
 
@@ -118,10 +131,13 @@ t.test('whatever any role of the database notifies of, sidecars go on', async (t
 });
 
 t.test('prices that do not fit a sidecar stay out of force there', async (t) => {
-  await changePrices(direct, prices('v3', '3').replace('"m"', '"other"'), 'test');
+  const before = sha256((await readDocument(direct, 'prices')) ?? '');
+  await changePrices(direct, prices('v3', '3').replace('"m"', '"other"'), before, 'test');
   await one.seen('prices refused, the last valid ones stay in force');
-  const bad = await operate(one, 'PUT', '/prices', JSON.parse(prices('v3', 'free')) as object);
+  const bad = await replace(one, await revisionAt(one), prices('v3', 'free'));
   t.equal(bad.status, 400);
+  const blind = await operate(one, 'PUT', '/prices', JSON.parse(prices('v3', '3')) as object);
+  t.match([blind.status, errorOf(blind)], [400, { param: 'If-Match' }]);
   t.match(errorOf(bad).message, /USD per million tokens/);
   t.match(JSON.parse((await operate(one, 'GET', '/prices')).body), { problem: /no price for the model m/ });
   t.equal(await chat(one, kept.key), 'served');
@@ -163,11 +179,18 @@ t.test('commands change the keys of the store, and read them', async (t) => {
   await everywhere(t, 'a revocation by command', is(key, 'revoked_api_key'));
   const listed = JSON.parse((await run('keys list --json')).out) as readonly { readonly id: string }[];
   t.ok(['kept', 'filed', id].every((one) => listed.some((each) => each.id === one)));
-  await run(`prices import ${join(files, 'prices.json')}`);
+  const other = await run(`prices import ${join(files, 'prices.json')}`, 1);
+  const [, revision = ''] = /the store has other prices.* --revision (\S+)/.exec(other.said) ?? [];
+  await run(`prices import ${join(files, 'prices.json')} --revision ${revision}`);
   await everywhere(t, 'prices by command', async (at) => {
     return (await chat(at, kept.key)) === 'served' && version(at) === 'v4';
   });
-  t.equal((await run('prices show')).out.trim(), prices('v4', '4'));
+  const late = await run(`prices import ${join(files, 'prices.json')} --revision ${revision}`, 1);
+  t.match(late.said, /the prices are no longer those of this revision/);
+  const shown = await run('prices show');
+  t.equal(shown.out.trim(), prices('v4', '4'));
+  t.match(shown.said, `revision ${sha256(prices('v4', '4'))}\n`);
+  await run(`prices import ${join(files, 'prices.json')}`);
   await run(`prices import ${join(files, 'keys.json')}`, 1);
   const { rows } = await server.sql(`select operator from ra_sidecar.audit where action = 'create'`, database);
   t.match(rows.at(-1)?.['operator'], /^uid:\d+@/);

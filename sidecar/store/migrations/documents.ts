@@ -127,11 +127,16 @@ begin
   return query select v_keys, v_accounts;
 end $$;
 
-create function ra_sidecar.change_prices(p_content text, p_operator text, p_detail text) returns table (outcome text)
+-- A price file takes the place of the one with p_revision, which is its SHA-256; '': there is none. outcome: changed, or moved: it is not there.
+create function ra_sidecar.change_prices(p_content text, p_revision text, p_operator text, p_detail text) returns table (outcome text)
 language plpgsql security definer set search_path = ra_sidecar, pg_temp set lock_timeout = '200ms' as $$
 begin
   perform must_write();
-  update document d set content = p_content where d.name = 'prices';
+  update document d set content = p_content
+    where d.name = 'prices' and coalesce(encode(sha256(convert_to(d.content, 'UTF8')), 'hex'), '') = p_revision;
+  if not found then
+    return query select 'moved'; return;
+  end if;
   perform note_change('prices', p_operator, 'prices', null, p_detail);
   return query select 'changed';
 end $$;

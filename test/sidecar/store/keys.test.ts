@@ -4,10 +4,20 @@ import { join } from 'node:path';
 import t, { type Test } from 'tap';
 import { NO_KEYS, readKeyFile, type KeyFile, type StoredKey } from '../../../sidecar/access/key-file.js';
 import { KeyStore, type NewKey } from '../../../sidecar/access/keys.js';
-import type { Database } from '../../../sidecar/store/database.js';
-import { systemClock } from '../../../sidecar/lib/clock.js';
-import { changePrices, doStoreTask, importKeys, readStoreKeys, StoreKeys } from '../../../sidecar/store/keys.js';
+import { storeAddressOf } from '../../../sidecar/config/store-schema.js';
+import { Database } from '../../../sidecar/store/database.js';
+import { systemClock, type Clock } from '../../../sidecar/lib/clock.js';
+import {
+  changePrices,
+  DOCUMENT_MS,
+  doStoreTask,
+  importKeys,
+  readDocument,
+  readStoreKeys,
+  StoreKeys,
+} from '../../../sidecar/store/keys.js';
 import { Snapshot } from '../../../sidecar/store/snapshot.js';
+import { sha256 } from '../../../sidecar/usage/durable-sums.js';
 import { RecordingLog } from '../../support/in-process.js';
 import { makeKey } from '../../support/keys.js';
 import { rounds } from '../../support/long-form.js';
@@ -147,8 +157,58 @@ t.test('sidecars may call functions and see no table; what a change notes is out
   for (const table of ['api_key', 'key_account', 'document', 'audit'])
     await t.rejects(asReplica(`select * from ra_sidecar.${table}`), { code: '42501' });
   await t.rejects(asReplica(`select ra_sidecar.note_change('keys', 'o', 'revoke', null, '')`), { code: '42501' });
-  await changePrices(database, '{"prices":[]}', 'o');
+  await changePrices(database, '{"prices":[]}', '', 'o');
   t.equal(((await asReplica(`select * from ra_sidecar.document('prices', null)`)) as unknown as unknown[]).length, 2);
+});
+
+t.test('of prices that operators change at once one change is made, and the others are refused', async (t) => {
+  const { database, name } = await opened(t);
+  const file = (version: string): string => `{"prices":[{"version":"${version}"}]}`;
+  const race = async (revision: string, prefix: string): Promise<string> => {
+    const names = Array.from({ length: 8 }, (_, i) => `${prefix}${i}`);
+    const ends = await Promise.allSettled(names.map((each) => changePrices(database, file(each), revision, each)));
+    const refused = ends.flatMap((end) => (end.status === 'rejected' ? [String(end.reason)] : []));
+    t.equal(refused.length, 7);
+    for (const why of refused) t.match(why, /^StoreRefusal: the prices are no longer those of this revision/);
+    return names[ends.findIndex(({ status }) => status === 'fulfilled')] ?? '';
+  };
+  const first = await race('', 'a');
+  t.equal(await readDocument(database, 'prices'), file(first));
+  const second = await race(sha256(file(first)), 'b');
+  t.equal(await readDocument(database, 'prices'), file(second));
+  const { rows } = await server.sql('select operator from ra_sidecar.audit order by id', name);
+  t.strictSame(rows, [{ operator: first }, { operator: second }], 'what was refused has no row in the audit');
+});
+
+t.test('a copy that is closed does not wait for the store', async (t) => {
+  const { name, url } = await server.database();
+  const address = storeAddressOf(url);
+  if (!address) throw new Error('no address');
+  // By this one a document may take forever.
+  const after: Clock['after'] = (ms, fn) => (ms < DOCUMENT_MS ? systemClock.after(ms, fn) : () => undefined);
+  const clock = { ...systemClock, after };
+  const database = await Database.open(clock, { address, connections: 1, timeoutMs: 5000 });
+  const client = await server.connect(name);
+  t.teardown(() => Promise.all([client.end(), database.close()]));
+  await client.query('begin; lock table ra_sidecar.document in access exclusive mode');
+  const file = join(t.testdir(), 'fleet-keys.json');
+  const taken = (): Promise<void> => Promise.reject(new Error('not taken'));
+  const snapshot = new Snapshot({
+    clock,
+    log: new RecordingLog(),
+    database,
+    name: 'keys',
+    file,
+    pollMs: 60_000,
+    taken,
+  });
+  const asked = snapshot.sync();
+  const waiting = `select 1 from pg_stat_activity where datname = current_database() and wait_event_type = 'Lock'`;
+  await eventually('the store waits', async () => (await server.sql(waiting, name)).rows.length === 1);
+  await snapshot.close();
+  await asked;
+  await eventually('its call is cancelled', async () => (await server.sql(waiting, name)).rows.length === 0);
+  await client.query('rollback');
 });
 
 t.test(
