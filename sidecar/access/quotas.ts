@@ -27,6 +27,8 @@ export interface QuotaLeft extends LimitLeft {
 
 /** Tokens reserved by one request. Its owner must settle it; only the first call counts. */
 export interface TokenReservation<Extended = number | Promise<number>> {
+  /** What the store of a fleet knows it by; the request's records have it as `quota`. Absent: it is counted in no store. */
+  readonly request?: number;
   /**
    * Changes it to `tokens` in all, more or fewer, of which `used` are used by now. Returns how many are reserved then: fewer than `tokens` if
    * a quota has no more.

@@ -345,6 +345,7 @@ export class UsageSession {
 
   #append(kind: UsageRecord['kind'], outcome?: Outcome): UsageRecord {
     const state = this.#pricedState(outcome);
+    const quota = this.#bill?.quota;
     this.#recorded = state.used;
     const record: UsageRecord = {
       kind,
@@ -354,6 +355,7 @@ export class UsageSession {
       ...(this.#bill && { price: this.#bill.price(state) }),
       ...(this.#bill?.prepaid === true && { prepaid: true }),
       ...(this.#bill?.prepaid === true && this.#deps.credit?.escrow && { escrow: true }),
+      ...(quota !== undefined && { quota }),
       ...(outcome && { outcome }),
     };
     this.#deps.spool.append(record);
@@ -422,6 +424,11 @@ class Bill {
   /** Whether it is paid from prepaid credit. */
   get prepaid(): boolean {
     return this.#reserved?.credit !== undefined;
+  }
+
+  /** The number of its tokens in the store of a fleet. */
+  get quota(): number | undefined {
+    return this.#reserved?.tokens.request;
   }
 
   price(state: PricedState): NonNullable<UsageRecord['price']> {

@@ -254,11 +254,14 @@ async function openApp(
   const { spool, prune, totals } = spoolStandIn
     ? { spool: spoolStandIn, prune: () => Promise.resolve(), totals: undefined }
     : await openUsage(config, metrics, log, closers, () =>
-        earliest(store?.claims.keepFrom, billing.keepFrom(), batchesFrom()),
+        earliest(store?.claims.ends.keepFrom, store?.quotas.ends.keepFrom, billing.keepFrom(), batchesFrom()),
       );
-  if (spool instanceof Spool) store?.claims.recovered(spool);
+  if (spool instanceof Spool) {
+    store?.claims.ends.recovered(spool);
+    store?.quotas.ends.recovered(spool);
+  }
   const ownQuotas = new QuotaLedger(clock, () => new Date(), totals && (() => totals()?.billedTokens));
-  store?.quotas.begin(ownQuotas, spool instanceof Spool ? spool.estimated : []);
+  store?.quotas.begin(ownQuotas);
   closers.add(billing.closer);
   const inFlight = new InFlight();
   const batch = await openBatches(config, opening, {

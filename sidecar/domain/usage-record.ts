@@ -42,6 +42,8 @@ export interface UsageRecord {
   readonly outcome?: Outcome;
   /** What its Idempotency-Key is claimed by in the store of a fleet; absent without a store. No part of the events of usage. */
   readonly claim?: string;
+  /** The number of its reservation of tokens in the store of a fleet; absent without one. No part of the events of usage. */
+  readonly quota?: number;
   /** Billed from the last progress because no close was found. */
   readonly estimated?: true;
 }

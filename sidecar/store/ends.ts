@@ -2,16 +2,23 @@
  * What the store holds for requests of this sidecar until they end: places of limits, tokens of quotas, Idempotency-Keys.
  *
  *     begin ──> held ──end──> ended ──the store has answered──> gone
- *       ├──none: the store holds nothing for it
- *       └──lost: no answer ──two beats later──> ended, with `none`
+ *       ├──none──> gone: the store holds nothing for it
+ *       └──none, without an answer ──two beats later──> ended, as `none` says
  *
  * Ends are sent together, in the background, again and again until the store has answered: nothing waits for them. A call whose
  * answer was lost may still arrive at the store. It is void once the store has counted two beats more of this replica, and only then
  * is taken back what it may have left. What is remembered is bounded by the requests that the store let in.
+ *
+ * A process that is killed, or stops while the store does not answer, leaves ends that were not sent. Its requests have their closes in
+ * the spool, with what they are known by in the store: the next start asks the store what it still holds for earlier ones, and sends how
+ * each ended. So an end is neither lost nor counted twice, however often a start is killed before that.
  */
+import type { UsageRecord } from '../domain/usage-record.js';
 import type { Clock } from '../lib/clock.js';
-import type { Position } from '../usage/spool-format.js';
-import type { Database } from './database.js';
+import type { Log } from '../telemetry/logger.js';
+import { comparePositions, START, type Position } from '../usage/spool-format.js';
+import { BACKGROUND_MS, type Database } from './database.js';
+import { positionOf, type PositionRow, type PostedSpool } from './posting.js';
 import type { Replica, Session } from './replica.js';
 
 /** Ends that are sent in one call; the others follow in the next. */
@@ -22,6 +29,12 @@ const AGAIN_MS = 250;
 
 const VOID_AFTER_BEATS = 2;
 
+/**
+ * How long the spool is kept for ends that the store has not heard of, those of earlier starts too, ms. Later the records that tell how
+ * the requests ended may be gone.
+ */
+const HOLD_MS = 600_000;
+
 /** What is held for one request. */
 interface Held {
   /** What it is held by: 128 bits in hexadecimal each. */
@@ -29,11 +42,34 @@ interface Held {
   /** The store's count of beats when it was asked. */
   readonly beat: number;
   /** Where the spool was; the request's records come after it. */
-  readonly from: Position | undefined;
+  readonly from: Position;
 }
 
 interface Ended<T> extends Held {
   readonly how: T;
+  /** Clock reading. */
+  readonly at: number;
+}
+
+/** What the store holds for a request of an earlier start, by one of its keys, and where the spool was when that began. */
+export interface LeftRow extends PositionRow {
+  readonly name: string;
+  readonly epoch: number;
+  readonly request: string;
+  readonly key: string;
+  /** Those that it has reserved. */
+  readonly tokens: string;
+}
+
+/** How requests of earlier starts are ended. */
+export interface Left<T> {
+  readonly log: Log;
+  /** The function of the store that returns what it holds for them. */
+  readonly fn: 'left_claims' | 'left_tokens';
+  /** The `name` of the rows of a record's request; undefined: there are none. */
+  readonly nameOf: (close: UsageRecord) => string | undefined;
+  /** How a request ended that has these closes. `gone`: the spool may have had others. */
+  readonly howOf: (closes: readonly UsageRecord[], gone: boolean, row: LeftRow) => T;
 }
 
 export interface EndsOptions<T> {
@@ -44,6 +80,8 @@ export interface EndsOptions<T> {
   readonly fn: 'release' | 'finish' | 'settle_tokens';
   /** How a request ends of which it is not known whether the store held something. */
   readonly none: T;
+  /** Absent: what an earlier start left ends with its lease. */
+  readonly left?: Left<T>;
 }
 
 /** The requests of this sidecar that hold something of one kind. `T`: how they end. */
@@ -53,12 +91,18 @@ export class Ends<T extends boolean | number> {
   readonly #live = new Map<number, Held>();
   readonly #ended = new Map<number, Ended<T>>();
   readonly #lost = new Set<number>();
+  readonly #holdUntil: number;
+  #spool: PostedSpool | undefined;
   #epoch = 0;
+  /** The epoch whose predecessors' requests were ended. */
+  #settled = 0;
+  #settling = false;
   #sending: Promise<void> | undefined;
   #cancelTimer = (): void => undefined;
 
   constructor(options: EndsOptions<T>) {
     this.#options = options;
+    this.#holdUntil = options.clock.now() + HOLD_MS;
     options.replica.onBeat((session) => this.#beaten(session));
   }
 
@@ -72,46 +116,61 @@ export class Ends<T extends boolean | number> {
     return this.#live.keys().next().value ?? this.#options.replica.lastNumber + 1;
   }
 
-  /** Where the spool was when the oldest of these began; undefined if there are none. */
-  get oldestFrom(): Position | undefined {
-    return this.#live.values().next().value?.from;
+  /** Where the spool is; the records of a request that begins come after it. */
+  get position(): Position {
+    return this.#spool?.position ?? START;
+  }
+
+  /** The position from which the spool's records are still needed; undefined if none is. */
+  get keepFrom(): Position | undefined {
+    const now = this.#options.clock.now();
+    if (this.#settled === 0 && now < this.#holdUntil) return START;
+    for (const [request, { from }] of this.#live) {
+      const ended = this.#ended.get(request);
+      if (!ended || now < ended.at + HOLD_MS) return from;
+    }
+    return undefined;
+  }
+
+  /** The spool has recovered: how requests of earlier starts ended can be looked for in it. */
+  recovered(spool: PostedSpool): void {
+    this.#spool = spool;
+    const { session } = this.#options.replica;
+    if (session) void this.#settle(session);
   }
 
   /** The number of a request for which the store is asked now; below those of later calls. */
-  begin(keys: readonly string[], beat: number, from?: Position): number {
+  begin(keys: readonly string[], beat: number): number {
     const request = this.#options.replica.number();
-    this.#live.set(request, { keys, beat, from });
+    this.#live.set(request, { keys, beat, from: this.position });
     return request;
   }
 
-  /** The store holds nothing for it. */
-  none(request: number): void {
-    this.#live.delete(request);
-  }
-
-  /** Whether the store holds something for it is not known. */
-  lost(request: number): void {
+  /** The store holds nothing for it, or if the call was `sent` and not answered, perhaps something. */
+  none(request: number, sent?: boolean): void {
+    if (sent !== true) this.#live.delete(request);
     // Of an earlier epoch there is nothing to take back.
-    if (this.#live.has(request)) this.#lost.add(request);
+    else if (this.#live.has(request)) this.#lost.add(request);
   }
 
   /** It has ended. Call it once. */
   end(request: number, how: T): void {
     const held = this.#live.get(request);
     if (!held) return;
-    this.#ended.set(request, { ...held, how });
+    this.#ended.set(request, { ...held, how, at: this.#options.clock.now() });
     this.#send();
   }
 
-  /** Sends the ends that are known, if the store answers. */
+  /** Sends the ends that are known, as long as the store answers. */
   async close(): Promise<void> {
     this.#cancelTimer();
     await this.#sending;
-    if (this.#ended.size > 0) await this.#sendSome();
+    await this.#sendAll();
     this.#cancelTimer();
   }
 
-  #beaten({ epoch, beat }: Session): void {
+  #beaten(session: Session): void {
+    const { epoch, beat } = session;
     if (epoch !== this.#epoch) {
       // What an earlier epoch held is no longer this one's.
       this.#epoch = epoch;
@@ -123,25 +182,23 @@ export class Ends<T extends boolean | number> {
       .map((request) => [request, this.#live.get(request)] as const)
       .filter(([, held]) => held !== undefined && beat >= held.beat + VOID_AFTER_BEATS)
       .slice(0, TOGETHER)
-      .map(([request, held]) => [request, { ...(held as Held), how: this.#options.none }] as const);
+      .map(([request, held]) => [request, { ...(held as Held), how: this.#options.none, at: 0 }] as const);
     if (due.length > 0) void this.#tell(due, true);
+    void this.#settle(session);
   }
 
   /** Sends ends until there are none. */
   #send(): void {
     if (this.#sending) return;
     this.#cancelTimer();
-    const work = async (): Promise<void> => {
-      while (this.#ended.size > 0) if (!(await this.#sendSome())) return;
-    };
-    this.#sending = work().finally(() => {
+    this.#sending = this.#sendAll().finally(() => {
       this.#sending = undefined;
       if (this.#ended.size > 0) this.#cancelTimer = this.#options.clock.after(AGAIN_MS, () => this.#send());
     });
   }
 
-  #sendSome(): Promise<boolean> {
-    return this.#tell([...this.#ended].slice(0, TOGETHER), false);
+  async #sendAll(): Promise<void> {
+    while (this.#ended.size > 0) if (!(await this.#tell([...this.#ended].slice(0, TOGETHER), false))) return;
   }
 
   /** Whether the store has answered. `doubtful`: calls of these may run now. */
@@ -164,5 +221,51 @@ export class Ends<T extends boolean | number> {
       this.#lost.delete(request);
     }
     return true;
+  }
+
+  /** Ends what the store holds for requests of earlier starts, once for each epoch. Tried again with the next beat where it fails. */
+  async #settle({ no, epoch }: Session): Promise<void> {
+    const { database, fn, left } = this.#options;
+    const spool = this.#spool;
+    if (!left || !spool || this.#settling || this.#settled === epoch) return;
+    this.#settling = true;
+    let count = 0;
+    try {
+      for (;;) {
+        const found = await database.call<LeftRow>(left.fn, [no, epoch], { withinMs: BACKGROUND_MS });
+        if (found.kind === 'down') return;
+        const [first] = found.rows;
+        if (!first) break;
+        const hows = await this.#howsOf(left, spool, found.rows);
+        for (let at = 0; at < hows.length; at += TOGETHER) {
+          const rows = found.rows.slice(at, at + TOGETHER);
+          const [requests, keys] = [rows.map(({ request }) => request), rows.map(({ key }) => key)];
+          const args = [no, first.epoch, requests, keys, hows.slice(at, at + TOGETHER), false];
+          if ((await database.call(fn, args)).kind === 'down') return;
+        }
+        count += hows.length;
+      }
+      if (count > 0) left.log.info('requests of the last run ended in the store', { reason: fn, count });
+      this.#settled = epoch;
+    } catch (fault) {
+      left.log.error('requests of the last run cannot be ended in the store', { reason: fn, fault });
+    } finally {
+      this.#settling = false;
+    }
+  }
+
+  /** How the requests of these rows ended. Rejects if the spool cannot be read. */
+  async #howsOf({ nameOf, howOf }: Left<T>, spool: PostedSpool, rows: readonly LeftRow[]): Promise<T[]> {
+    // Read only once the closes of recovery are durable, which are the last ones of earlier starts.
+    const last = spool.estimated.at(-1);
+    while (last && !(await spool.sync(last)));
+    const oldest = await spool.oldest();
+    const closes = new Map(rows.map(({ name }) => [name, [] as UsageRecord[]]));
+    const [first = oldest] = rows.map(positionOf).sort(comparePositions);
+    for await (const read of spool.read(comparePositions(first, oldest) < 0 ? oldest : first, spool.position)) {
+      if (read.kind === 'record' && read.record.kind === 'close')
+        closes.get(nameOf(read.record) ?? '')?.push(read.record);
+    }
+    return rows.map((row) => howOf(closes.get(row.name) ?? [], comparePositions(positionOf(row), oldest) < 0, row));
   }
 }

@@ -200,9 +200,7 @@ export class StoreLimits implements KeyLimiter {
     const args = [no, epoch, beat, requests, key, limit.inFlight, limit.perMinute, lockMs];
     const answer = await database.call<Taken>('take', args, { withinMs });
     if (answer.kind === 'down') {
-      for (const request of requests)
-        if (answer.sent) this.#ends.lost(request);
-        else this.#ends.none(request);
+      for (const request of requests) this.#ends.none(request, answer.sent);
       return down(answer.retryAfterMs);
     }
     const [row] = answer.rows;

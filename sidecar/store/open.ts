@@ -96,7 +96,7 @@ export async function openStore(
     state: replica.fenced ? 'fenced' : replica.session ? 'joined' : 'apart',
     replicas: replica.replicas,
     places: keyLimits.size,
-    keys: claims.size,
+    keys: claims.ends.size,
     tokens: quotas.size,
   });
   const documents = await openDocuments({ clock, log, database, pollMs: store.pollMs }, config, watched).catch(
@@ -106,7 +106,8 @@ export async function openStore(
     },
   );
   const close = async (): Promise<void> => {
-    await Promise.all([documents.close(), keyLimits.close(), claims.close(), quotas.close(), credit?.close()]);
+    const ends = [keyLimits.close(), claims.ends.close(), quotas.ends.close()];
+    await Promise.all([documents.close(), ...ends, credit?.close()]);
     await replica.close();
     await database.close();
   };

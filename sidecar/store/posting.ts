@@ -61,7 +61,8 @@ interface Part {
   readonly to: Position;
 }
 
-interface PositionRow {
+/** The store's numbers are text, since they have 64 bits. */
+export interface PositionRow {
   readonly segment: string;
   readonly byte: string;
 }
@@ -408,7 +409,6 @@ function chargeOf({ kind, id, account, escrow, price }: UsageRecord): Omit<Charg
   return { id, account, picodollars: price.picodollars };
 }
 
-/** The store's numbers are text, since they have 64 bits. */
-function positionOf({ segment, byte }: PositionRow): Position {
+export function positionOf({ segment, byte }: PositionRow): Position {
   return { segment: Number(segment), offset: Number(byte) };
 }

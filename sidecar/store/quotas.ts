@@ -6,7 +6,8 @@
  *        └──> exceeded, unavailable
  *
  * A request is one round trip, and a reply one more for each part of its tokens, of which it asks ahead. A reply that runs while the store does
- * not answer goes on: all that it used counts at its end. A caller without a quota asks nothing, and its tokens are not counted.
+ * not answer goes on: all that it used counts at its end. A caller without a quota asks nothing, and its tokens are not counted. The records
+ * of a request name its reservation, so that {@link Ends} can settle it after a kill too.
  */
 import { MOST_KEYS, TOKEN_LIMITS, type LimitedCaller, type TokenLimits } from '../access/limits.js';
 import {
@@ -21,17 +22,16 @@ import {
   type TokenReservation,
   type TokensRefused,
 } from '../access/quotas.js';
-import type { UsageRecord } from '../domain/usage-record.js';
 import type { Clock } from '../lib/clock.js';
+import type { Log } from '../telemetry/logger.js';
 import { billedTokensOf } from '../usage/totals.js';
 import type { Database } from './database.js';
-import { Ends } from './ends.js';
+import { Ends, type Left } from './ends.js';
 import { LOCK_PART, RETRY_MS, uuidOf } from './limits.js';
 import type { Replica } from './replica.js';
 
-/** The time between two removals of old stamps, and of what replicas that are gone had reserved, by one replica, ms. */
+/** The time between two removals of old stamps by one replica, ms. */
 const SWEEP_MS = 5000;
-const SWEEP_RESERVED_MS = 600_000;
 
 const MINUTE_MS = 60_000;
 
@@ -89,6 +89,7 @@ interface Metered {
 
 export interface StoreQuotasOptions {
   readonly clock: Clock;
+  readonly log: Log;
   readonly database: Database;
   readonly replica: Replica;
   readonly whenDown: 'refuse' | 'share';
@@ -99,27 +100,31 @@ export interface StoreQuotasOptions {
 /** Tokens of each key and account over all replicas. */
 export class StoreQuotas implements TokenQuotas {
   readonly #options: StoreQuotasOptions;
-  readonly #ends: Ends<number>;
+  readonly ends: Ends<number>;
   /** Those that were asked for last, the latest last. */
   readonly #metered = new Map<string, Metered>();
-  /** What recovery closed, until the store has a row for it. */
-  #recovered: readonly UsageRecord[] = [];
   /** Counts what this sidecar uses, for its share while the store does not answer. */
   #own: QuotaLedger | undefined;
 
   constructor(options: StoreQuotasOptions) {
     this.#options = options;
-    const { replica } = options;
-    this.#ends = new Ends({ ...options, fn: 'settle_tokens', none: 0 });
-    replica.oldest.push(() => this.#ends.oldest);
+    const { log, replica } = options;
+    const left: Left<number> = {
+      log,
+      fn: 'left_tokens',
+      nameOf: ({ quota }) => quota?.toString(),
+      // Of a request whose records are gone all that was reserved counts.
+      howOf: (closes, gone, { tokens }) =>
+        gone && closes.length === 0 ? Number(tokens) : closes.reduce((sum, close) => sum + billedTokensOf(close), 0),
+    };
+    this.ends = new Ends({ ...options, fn: 'settle_tokens', none: 0, left });
+    replica.oldest.push(() => this.ends.oldest);
     replica.sweeps('sweep_tokens', SWEEP_MS);
-    replica.sweeps('sweep_reserved_tokens', SWEEP_RESERVED_MS);
-    replica.onBeat(() => void this.#countRecovered());
   }
 
   /** Requests for which the store has reserved tokens, or may have. */
   get size(): number {
-    return this.#ends.size;
+    return this.ends.size;
   }
 
   problem(caller: LimitedCaller, tokens: number): TokensRefused | undefined {
@@ -154,19 +159,9 @@ export class StoreQuotas implements TokenQuotas {
     });
   }
 
-  /**
-   * `own`: counts what this sidecar alone uses. `recovered`: what ran when it was killed, as its spool's recovery closed it, which counts
-   * from now on. Call it once, before the first request.
-   */
-  begin(own: QuotaLedger, recovered: readonly UsageRecord[]): void {
+  /** `own`: counts what this sidecar alone uses. Call it once, before the first request. */
+  begin(own: QuotaLedger): void {
     this.#own = own;
-    this.#recovered = recovered.filter((record) => billedTokensOf(record) > 0);
-    if (this.#options.replica.session) void this.#countRecovered();
-  }
-
-  /** Sends the ends that are known, if the store answers. */
-  close(): Promise<void> {
-    return this.#ends.close();
   }
 
   /** Undefined if no quota applies. */
@@ -196,6 +191,7 @@ export class StoreQuotas implements TokenQuotas {
       kind: 'reserved',
       limited: true,
       reservation: {
+        request,
         extend: async (wanted, used) => {
           if (over) return reserved;
           const extended = await this.#ask(metered, wanted, { request, used });
@@ -209,7 +205,7 @@ export class StoreQuotas implements TokenQuotas {
           own?.settle(used);
           metered.taken = metered.taken.map((taken) => taken + used - reserved);
           metered.refused = undefined;
-          this.#ends.end(request, used);
+          this.ends.end(request, used);
         },
       },
     };
@@ -256,20 +252,19 @@ export class StoreQuotas implements TokenQuotas {
     };
     if (!session) return down(RETRY_MS);
     const { no, epoch, beat } = session;
-    const requests = together.map(({ runs }) => runs?.request ?? this.#ends.begin(metered.keys, beat));
+    const { segment, offset } = this.ends.position;
+    const requests = together.map(({ runs }) => runs?.request ?? this.ends.begin(metered.keys, beat));
     const begins = (at: number): boolean => together[at]?.runs === undefined;
     const withinMs = Math.max(1, timeoutMs - (clock.now() - (together[0]?.since ?? 0)));
     const lockMs = Math.ceil(withinMs * LOCK_PART);
     const tokens = together.map((each) => each.tokens);
     const used = together.map(({ runs }) => runs?.used ?? null);
-    const args = [no, epoch, beat, metered.keys, metered.limits, requests, tokens, used, lockMs];
+    const args = [no, epoch, beat, metered.keys, metered.limits, requests, tokens, used, lockMs, segment, offset];
     const answer = await database.call<Taken>('take_tokens', args, { withinMs });
     const row = answer.kind === 'rows' ? answer.rows[0] : undefined;
     if (row?.outcome !== 'done') {
       for (const [at, request] of requests.entries()) {
-        if (!begins(at)) continue;
-        if (answer.kind === 'down' && answer.sent) this.#ends.lost(request);
-        else this.#ends.none(request);
+        if (begins(at)) this.ends.none(request, answer.kind === 'down' && answer.sent);
       }
       if (row && row.outcome !== 'late') replica.hurry();
       return down(answer.kind === 'down' ? answer.retryAfterMs : RETRY_MS);
@@ -288,7 +283,7 @@ export class StoreQuotas implements TokenQuotas {
       if (granted >= 0) answered({ kind: 'granted', request, tokens: granted });
       else if (!begins(at)) answered({ kind: 'down', retryAfterMs: RETRY_MS });
       else {
-        this.#ends.none(request);
+        this.ends.none(request);
         answered({ kind: 'exceeded' });
       }
     }
@@ -318,26 +313,6 @@ export class StoreQuotas implements TokenQuotas {
     if (this.#options.whenDown === 'refuse') return undefined;
     const reserved = this.#own?.reserve({ account, keyId }, tokens);
     return reserved?.kind === 'reserved' ? reserved.reservation : undefined;
-  }
-
-  /** Gives each recovered record a row without a quota, which ends with its tokens. Tried again with the next beat where it fails. */
-  async #countRecovered(): Promise<void> {
-    const records = this.#recovered;
-    this.#recovered = [];
-    for (const record of records) {
-      const { account, keyId } = record;
-      const ids = SCOPES.map((scope) => idOf({ account, keyId }, scope));
-      const answer = await this.#ask(
-        metered(
-          ids,
-          ids.flatMap(() => TOKEN_LIMITS.map(() => null)),
-          SCOPES,
-        ),
-        0,
-      );
-      if (answer.kind === 'granted') this.#ends.end(answer.request, billedTokensOf(record));
-      else this.#recovered = [...this.#recovered, record];
-    }
   }
 }
 

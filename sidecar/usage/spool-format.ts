@@ -123,6 +123,7 @@ const checkRecord = compile<UsageRecord>(
       },
       outcome: { enum: ['done', 'cancelled', 'failed', 'timeout', 'refused'] },
       claim: TEXT,
+      quota: TOKENS,
       estimated: { const: true },
     },
   },

@@ -89,6 +89,12 @@ async function joined(): Promise<void> {
   await eventually('all have a lease', async () => (await rows(live)) === fleet.length);
 }
 
+/** The tokens that quotas have counted. */
+async function counted(): Promise<number> {
+  const days = `(select day from ra_sidecar.token_stamp union all select tokens from ra_sidecar.token_total) s`;
+  return Number((await server.sql(`select sum(day) as n from ${days}`, database)).rows[0]?.['n']);
+}
+
 async function over(what: string, from: string): Promise<void> {
   await eventually(what, async () => (await rows(from)) === 0);
 }
@@ -247,9 +253,7 @@ t.test('one quota over three, 512 requests at once: none passes it, nothing stay
   t.equal(count(statuses, 429), 512 - Math.floor(QUOTA / each));
   await over('nothing stays reserved', 'token_flight');
   const used = answers.reduce((sum, { tokens }) => sum + tokens, 0);
-  const counted = `(select day from ra_sidecar.token_stamp union all select tokens from ra_sidecar.token_total) s`;
-  const { rows: sums } = await server.sql(`select sum(day) as n from ${counted}`, database);
-  t.equal(Number(sums[0]?.['n']), used, 'the store has what was used');
+  t.equal(await counted(), used, 'the store has what was used');
   const next = await a.sidecar.post('/chat/completions', { ...body, max_tokens: 300 }, { key: KEYS['quota'] ?? '' });
   t.equal(next.status, 429);
   t.equal(next.headers.get('x-ratelimit-limit-tokens'), `${QUOTA}`);
@@ -278,5 +282,25 @@ t.test('tokens that one had reserved when it was killed return with its lease; w
   t.ok(ms < LEASE_MS + SLACK_MS, `after ${ms} ms`);
   after?.leave();
   await c.restart();
-  await over('all have ended', 'token_flight f join ra_sidecar.replica r on r.no = f.replica and r.epoch = f.epoch');
+  await over('all have ended', 'token_flight');
+});
+
+t.test('what a reply used counts, though its sidecar is killed twice before the store hears of its end', async (t) => {
+  await joined();
+  const before = await counted();
+  const body = { model: CHAT, messages: [{ role: 'user', content: 'x' }], max_tokens: 60 };
+  const answer = a.sidecar.post('/chat/completions', body, { key: KEYS['reserved'] ?? '' });
+  await eventually('it has reserved', async () => (await rows('token_flight')) === 1);
+  a.relay.fault = 'hold';
+  const { usage } = (await (await answer).json()) as { usage: { total_tokens: number } };
+  a.sidecar.child.kill('SIGKILL');
+  await a.sidecar.exited();
+  a.relay.fault = 'refuse';
+  a.relay.cut();
+  await a.restart();
+  t.equal(await rows('token_flight'), 1, 'it starts without the store');
+  a.relay.fault = 'none';
+  await a.restart();
+  await over('the store has heard of its end', 'token_flight');
+  t.equal((await counted()) - before, usage.total_tokens);
 });

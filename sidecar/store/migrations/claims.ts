@@ -62,11 +62,7 @@ create function ra_sidecar.finish(
 language plpgsql security definer set search_path = ra_sidecar, pg_temp set lock_timeout = '200ms' as $$
 begin
   perform set_config('synchronous_commit', 'off', true);
-  if p_doubtful then
-    perform pg_advisory_xact_lock(lock) from (
-      select distinct uuid_hash_extended(i, 1) as lock from unnest(p_ids) i order by 1
-    ) locks;
-  end if;
+  if p_doubtful then perform lock_keys(p_ids, 1); end if;
   update claim c set completed = true, until = clock_timestamp() + c.keep_ms * interval '1 ms' from unnest(p_requests, p_ids, p_completed) as e(request, id, completed)
     where e.completed and c.id = e.id and c.replica = p_no and c.epoch = p_epoch and c.request = e.request;
   delete from claim c using unnest(p_requests, p_ids, p_completed) as e(request, id, completed)
@@ -74,47 +70,21 @@ begin
   return query select true;
 end $$;
 
--- What earlier starts of a replica left in flight, some of them at a time.
-create function ra_sidecar.left_claims(p_no int, p_epoch int) returns table (id uuid, segment bigint, byte bigint)
+-- What an earlier start of a replica left in flight, some of it at a time: of the first such start. name: as records of usage have it.
+create function ra_sidecar.left_claims(p_no int, p_epoch int)
+returns table (name text, epoch int, request bigint, key uuid, segment bigint, byte bigint, tokens bigint)
 language plpgsql security definer set search_path = ra_sidecar, pg_temp as $$
 begin
   perform must_write();
-  return query select c.id, c.segment, c.byte from claim c
-    where c.replica = p_no and c.epoch < p_epoch and not c.completed limit 10000;
+  return query select replace(c.id::text, '-', ''), c.epoch, c.request, c.id, c.segment, c.byte, 0::bigint from claim c
+    where not c.completed and c.replica = p_no and c.epoch = (
+      select min(e.epoch) from claim e where e.replica = p_no and e.epoch < p_epoch and not e.completed
+    ) limit 10000;
 end $$;
 
--- The replica has found in its spool which of these were completed; it gives up the others.
-create function ra_sidecar.settle_claims(p_no int, p_epoch int, p_completed uuid[], p_others uuid[]) returns table (done bool)
-language sql security definer set search_path = ra_sidecar, pg_temp as $$
-  update ra_sidecar.claim c set completed = true, until = clock_timestamp() + c.keep_ms * interval '1 ms'
-    where c.id = any(p_completed) and c.replica = p_no and c.epoch < p_epoch and not c.completed;
-  delete from ra_sidecar.claim c
-    where c.id = any(p_others) and c.replica = p_no and c.epoch < p_epoch and not c.completed;
-  select true;
-$$;
-
--- Removes keys that are over, some at a time; more: there are others.
+-- Removes keys that are over; more: there are others.
 create function ra_sidecar.sweep_claims() returns table (more bool)
-language plpgsql security definer set search_path = ra_sidecar, pg_temp set lock_timeout = '200ms' as $$
-declare
-  v_from timestamptz;
-  v_until timestamptz := clock_timestamp();
-  v_last timestamptz;
-  v_count int;
-begin
-  perform set_config('synchronous_commit', 'off', true);
-  select s.until into v_from from swept s where s.what = 'claim' for update skip locked;
-  if v_from is null or (v_from <= v_until and v_from > v_until - interval '1 minute') then
-    return query select false; return;
-  end if;
-  with old as (
-    select c.id from claim c where c.until >= v_from and c.until <= v_until order by c.until limit 10000
-  ), gone as (
-    delete from claim c using old o where c.id = o.id returning c.until
-  )
-  select count(*), max(g.until) into v_count, v_last from gone g;
-  -- Below v_from if the clock of the host was set back.
-  update swept s set until = case when v_count = 10000 then v_last else v_until end where s.what = 'claim';
-  return query select v_count = 10000;
-end $$;
+language sql security definer set search_path = ra_sidecar, pg_temp set lock_timeout = '200ms' as $$
+  select sweep_rows('claim', 'until', clock_timestamp(), interval '1 minute');
+$$;
 `;

@@ -344,53 +344,13 @@ language sql stable security definer set search_path = ra_sidecar, pg_temp as $$
   group by r.no having sum(e.drawn - e.posted) > 0 order by r.lease_until, r.id limit 1000;
 $$;
 
--- Removes charges older than a week, some at a time; more: there are others. The spools, and what they delivered, are the journal.
+-- Removes charges older than a week; more: there are others. The spools, and what they delivered, are the journal.
 create function ra_sidecar.sweep_charges() returns table (more bool)
-language plpgsql security definer set search_path = ra_sidecar, pg_temp set lock_timeout = '200ms' as $$
-declare
-  v_from timestamptz;
-  v_until timestamptz := clock_timestamp() - interval '7 days';
-  v_last timestamptz;
-  v_count int;
-begin
-  perform set_config('synchronous_commit', 'off', true);
-  select s.until into v_from from swept s where s.what = 'charge' for update skip locked;
-  if v_from is null or (v_from <= v_until and v_from > v_until - interval '1 minute') then
-    return query select false; return;
-  end if;
-  with old as (
-    select c.id from charge c where c.at >= v_from and c.at <= v_until order by c.at limit 10000
-  ), gone as (
-    delete from charge c using old o where c.id = o.id returning c.at
-  )
-  select count(*), max(g.at) into v_count, v_last from gone g;
-  update swept s set until = case when v_count = 10000 then v_last else v_until end where s.what = 'charge';
-  return query select v_count = 10000;
-end $$;
+language sql security definer set search_path = ra_sidecar, pg_temp set lock_timeout = '200ms' as $$
+  select sweep_rows('charge', 'at', clock_timestamp() - interval '7 days', interval '1 minute');
+$$;
 
--- As before, but a replica that holds escrow stays.
-create or replace function ra_sidecar.sweep_replicas() returns table (done bool)
-language plpgsql security definer set search_path = ra_sidecar, pg_temp set lock_timeout = '200ms' as $$
-begin
-  perform set_config('synchronous_commit', 'off', true);
-  delete from flight f where not exists (
-    select 1 from replica r where r.no = f.replica and r.epoch = f.epoch and r.lease_until > clock_timestamp() - interval '1 day'
-  );
-  with gone as (
-    delete from replica r where r.lease_until < clock_timestamp() - interval '7 days'
-      and not exists (select 1 from claim c where c.replica = r.no and not c.completed)
-      and not exists (select 1 from escrow e where e.replica = r.no and e.drawn > e.posted)
-    returning r.no
-  ), positions as (
-    delete from spool_position s using gone g where s.replica = g.no
-  )
-  delete from escrow e using gone g where e.replica = g.no;
-  return query select true;
-end $$;
-`;
-
-/** A later step: balances for callers and operators. */
-export const BALANCES = `
+-- Balances for callers and operators.
 create function ra_sidecar.balances_of(p_accounts text[])
 returns table (account text, granted numeric, settled numeric, held numeric)
 language sql stable security definer set search_path = ra_sidecar, pg_temp as $$

@@ -30,6 +30,15 @@ create table ra_sidecar.flight (
 create table ra_sidecar.swept (what text primary key, until timestamptz not null);
 insert into ra_sidecar.swept values ('hit', '-infinity');
 
+-- Takes the locks of keys for the transaction, in one order for all.
+create function ra_sidecar.lock_keys(p_keys uuid[], p_seed bigint) returns void
+language plpgsql as $$
+begin
+  perform pg_advisory_xact_lock(lock) from (
+    select distinct uuid_hash_extended(k, p_seed) as lock from unnest(p_keys) k order by 1
+  ) locks;
+end $$;
+
 -- Requests of one key, together: the first of them are let in, as many as taken says. p_in_flight, p_per_minute: 0 is no limit. used, running: those
 -- counted before. outcome: taken (all), inFlight or perMinute (what refused the others), or why none was counted: fenced (another
 -- process took the replica's place, or the store does not know it), lease (its lease is over), late (sent two beats ago). p_wait_ms: the
@@ -105,12 +114,8 @@ create function ra_sidecar.release(
 language plpgsql security definer set search_path = ra_sidecar, pg_temp set lock_timeout = '200ms' as $$
 begin
   perform set_config('synchronous_commit', 'off', true);
-  if p_doubtful then
-    -- A take that runs now has ended before its place is looked for.
-    perform pg_advisory_xact_lock(lock) from (
-      select distinct uuid_hash_extended(k, 0) as lock from unnest(p_keys) k order by 1
-    ) locks;
-  end if;
+  -- A take that runs now has ended before its place is looked for.
+  if p_doubtful then perform lock_keys(p_keys, 0); end if;
   delete from flight f using unnest(p_requests, p_keys) as e(request, key)
     where f.key = e.key and f.replica = p_no and f.request = e.request and f.epoch = p_epoch;
   delete from hit h using unnest(p_requests, p_keys, p_ran) as e(request, key, ran)
@@ -119,43 +124,44 @@ begin
   return query select true;
 end $$;
 
--- Removes stamps older than a minute, some at a time; more: there are others. Every replica calls it now and then.
-create function ra_sidecar.sweep() returns table (more bool)
-language plpgsql security definer set search_path = ra_sidecar, pg_temp set lock_timeout = '200ms' as $$
-declare
-  v_from timestamptz;
-  v_until timestamptz := clock_timestamp() - interval '61 seconds';
-  v_last timestamptz;
-  v_count int;
+-- Begins a removal of rows that are over by p_until: the bound of the last removal, which is locked. Null: another removal runs, or one
+-- reached a time less than p_every before p_until.
+create function ra_sidecar.begin_sweep(p_what text, p_until timestamptz, p_every interval) returns timestamptz
+language plpgsql set search_path = ra_sidecar, pg_temp as $$
 begin
   perform set_config('synchronous_commit', 'off', true);
-  select s.until into v_from from swept s where s.what = 'hit' for update skip locked;
-  if v_from is null or (v_from <= v_until and v_from > v_until - interval '1 second') then
-    return query select false; return;
-  end if;
-  with old as (
-    select h.key, h.at, h.replica, h.request from hit h where h.at >= v_from and h.at <= v_until order by h.at limit 10000
-  ), gone as (
-    delete from hit h using old o
-      where h.key = o.key and h.at = o.at and h.replica = o.replica and h.request = o.request returning h.at
-  )
-  select count(*), max(g.at) into v_count, v_last from gone g;
-  -- Below v_from if the clock of the host was set back.
-  update swept s set until = case when v_count = 10000 then v_last else v_until end where s.what = 'hit';
-  return query select v_count = 10000;
+  return (select s.until from swept s
+    where s.what = p_what and not (s.until <= p_until and s.until > p_until - p_every) for update skip locked);
 end $$;
 
--- Removes places of earlier starts and of replicas that are gone for a day, and replicas that are gone for a week and have no
--- Idempotency-Key in flight. It reads all places, also those that were deleted, so it is called seldom.
-create function ra_sidecar.sweep_replicas() returns table (done bool)
-language plpgsql security definer set search_path = ra_sidecar, pg_temp set lock_timeout = '200ms' as $$
+-- Ends it, when p_count rows were removed and p_last is the time of the last one. Returns whether there are others.
+create function ra_sidecar.end_sweep(p_what text, p_until timestamptz, p_count bigint, p_last timestamptz) returns bool
+language sql set search_path = ra_sidecar, pg_temp as $$
+  -- Below the bound of the last removal if the clock of the host was set back.
+  update swept s set until = case when p_count = 10000 then p_last else p_until end where s.what = p_what returning p_count = 10000;
+$$;
+
+-- Removes rows of a table whose p_time is at most p_until, some at a time. Returns whether there are others.
+create function ra_sidecar.sweep_rows(p_table text, p_time text, p_until timestamptz, p_every interval) returns bool
+language plpgsql set search_path = ra_sidecar, pg_temp as $$
+declare
+  v_from timestamptz := begin_sweep(p_table, p_until, p_every);
+  v_count bigint;
+  v_last timestamptz;
 begin
-  perform set_config('synchronous_commit', 'off', true);
-  delete from flight f where not exists (
-    select 1 from replica r where r.no = f.replica and r.epoch = f.epoch and r.lease_until > clock_timestamp() - interval '1 day'
-  );
-  delete from replica r where r.lease_until < clock_timestamp() - interval '7 days'
-    and not exists (select 1 from claim c where c.replica = r.no and not c.completed);
-  return query select true;
+  if v_from is null then return false; end if;
+  execute format('with old as (
+      select r.ctid from %1$I r where r.%2$I >= $1 and r.%2$I <= $2 order by r.%2$I limit 10000
+    ), gone as (
+      delete from %1$I r using old o where r.ctid = o.ctid returning r.%2$I as at
+    )
+    select count(*), max(g.at) from gone g', p_table, p_time) into v_count, v_last using v_from, p_until;
+  return end_sweep(p_table, p_until, v_count, v_last);
 end $$;
+
+-- Removes stamps older than a minute; more: there are others. Every replica calls it now and then.
+create function ra_sidecar.sweep() returns table (more bool)
+language sql security definer set search_path = ra_sidecar, pg_temp set lock_timeout = '200ms' as $$
+  select sweep_rows('hit', 'at', clock_timestamp() - interval '61 seconds', interval '1 second');
+$$;
 `;

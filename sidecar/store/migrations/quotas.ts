@@ -20,6 +20,9 @@ create table ra_sidecar.token_flight (
   tokens bigint not null,
   -- Of these, the tokens that have a stamp.
   counted bigint not null,
+  -- Where the replica's spool was: the request's records come after it.
+  segment bigint not null,
+  byte bigint not null,
   primary key (key, replica, request, epoch)
 ) with (fillfactor = 50);
 
@@ -48,10 +51,11 @@ insert into ra_sidecar.swept values ('token', '-infinity');
 -- request p_tokens in all; p_used is null if it begins, otherwise those that are used by now. A request that begins gets all or nothing, one
 -- that runs as many as are left. granted: the tokens that each has then; -1: none was reserved, or it does not run. taken: what each quota
 -- has used or reserved then; reset_ms: until all of it is there again. lacking: of the first request that begins and got nothing, the quota
--- that has enough last, by its place in p_limits, in retry_ms. outcome: done, or fenced, lease, late, as for take.
+-- that has enough last, by its place in p_limits, in retry_ms. outcome: done, or fenced, lease, late, as for take. p_segment, p_byte: where the
+-- replica's spool is.
 create function ra_sidecar.take_tokens(
   p_no int, p_epoch int, p_beat int, p_keys uuid[], p_limits bigint[], p_requests bigint[], p_tokens bigint[], p_used bigint[],
-  p_wait_ms int
+  p_wait_ms int, p_segment bigint, p_byte bigint
 ) returns table (outcome text, granted bigint[], taken bigint[], reset_ms bigint[], lacking int, retry_ms bigint)
 language plpgsql security definer set search_path = ra_sidecar, pg_temp set lock_timeout = '200ms' as $$
 declare
@@ -76,9 +80,7 @@ begin
   perform must_write();
   perform set_config('synchronous_commit', 'off', true);
   perform set_config('lock_timeout', p_wait_ms::text, true);
-  perform pg_advisory_xact_lock(lock) from (
-    select distinct uuid_hash_extended(k, 2) as lock from unnest(p_keys) k order by 1
-  ) locks;
+  perform lock_keys(p_keys, 2);
   v_clock := clock_timestamp();
   -- The clock of the host may have been set back.
   select greatest(v_clock, max(newest.at)) into v_now from unnest(p_keys) k,
@@ -132,7 +134,7 @@ begin
         v_granted := v_granted || -1::bigint;
       else
         v_more := p_tokens[i];
-        insert into token_flight select k, p_no, p_requests[i], p_epoch, v_more, 0 from unnest(p_keys) k;
+        insert into token_flight select k, p_no, p_requests[i], p_epoch, v_more, 0, p_segment, p_byte from unnest(p_keys) k;
         v_granted := v_granted || v_more;
       end if;
     else
@@ -185,12 +187,8 @@ create function ra_sidecar.settle_tokens(
 language plpgsql security definer set search_path = ra_sidecar, pg_temp set lock_timeout = '200ms' as $$
 begin
   perform set_config('synchronous_commit', 'off', true);
-  if p_doubtful then
-    -- A call that runs now has ended before its row is looked for.
-    perform pg_advisory_xact_lock(lock) from (
-      select distinct uuid_hash_extended(k, 2) as lock from unnest(p_keys) k order by 1
-    ) locks;
-  end if;
+  -- A call that runs now has ended before its row is looked for.
+  if p_doubtful then perform lock_keys(p_keys, 2); end if;
   with gone as (
     delete from token_flight f using unnest(p_requests, p_keys, p_used) as e(request, key, used)
       where f.key = e.key and f.replica = p_no and f.request = e.request and f.epoch = p_epoch
@@ -207,18 +205,28 @@ begin
   return query select true;
 end $$;
 
+-- What an earlier start of a replica left reserved, some of it at a time: of the first such start. name: as records of usage have it.
+create function ra_sidecar.left_tokens(p_no int, p_epoch int)
+returns table (name text, epoch int, request bigint, key uuid, segment bigint, byte bigint, tokens bigint)
+language plpgsql security definer set search_path = ra_sidecar, pg_temp as $$
+begin
+  perform must_write();
+  return query select f.request::text, f.epoch, f.request, f.key, f.segment, f.byte, f.tokens from token_flight f
+    where f.replica = p_no and f.epoch = (
+      select min(e.epoch) from token_flight e where e.replica = p_no and e.epoch < p_epoch
+    ) limit 10000;
+end $$;
+
 -- Moves stamps older than a minute into the totals of their days, some at a time; more: there are others. Removes totals of earlier months.
 create function ra_sidecar.sweep_tokens() returns table (more bool)
 language plpgsql security definer set search_path = ra_sidecar, pg_temp set lock_timeout = '200ms' as $$
 declare
-  v_from timestamptz;
   v_until timestamptz := clock_timestamp() - interval '61 seconds';
+  v_from timestamptz := begin_sweep('token', v_until, interval '1 second');
   v_last timestamptz;
   v_count int;
 begin
-  perform set_config('synchronous_commit', 'off', true);
-  select s.until into v_from from swept s where s.what = 'token' for update skip locked;
-  if v_from is null or (v_from <= v_until and v_from > v_until - interval '1 second') then
+  if v_from is null then
     return query select false; return;
   end if;
   with old as (
@@ -232,20 +240,32 @@ begin
       on conflict (key, day) do update set tokens = t.tokens + excluded.tokens
   )
   select count(*), max(g.at) into v_count, v_last from gone g;
-  -- Below v_from if the clock of the host was set back.
-  update swept s set until = case when v_count = 10000 then v_last else v_until end where s.what = 'token';
   delete from token_total t where t.day < (v_until at time zone 'UTC')::date - 40;
-  return query select v_count = 10000;
+  return query select end_sweep('token', v_until, v_count, v_last);
 end $$;
 
--- Removes what earlier starts and replicas that are gone for a day had reserved. It reads all rows, so it is called seldom.
-create function ra_sidecar.sweep_reserved_tokens() returns table (more bool)
+-- Removes replicas that are gone for a week, and have no Idempotency-Key in flight and no escrow. Removes places of earlier starts and of
+-- replicas that are gone for a day, and what was reserved by replicas that are removed, or not ended within a day of a replica's next start.
+-- It reads all places, also those that were deleted, so it is called seldom.
+create function ra_sidecar.sweep_replicas() returns table (done bool)
 language plpgsql security definer set search_path = ra_sidecar, pg_temp set lock_timeout = '200ms' as $$
 begin
   perform set_config('synchronous_commit', 'off', true);
-  delete from token_flight f where not exists (
+  with gone as (
+    delete from replica r where r.lease_until < clock_timestamp() - interval '7 days'
+      and not exists (select 1 from claim c where c.replica = r.no and not c.completed)
+      and not exists (select 1 from escrow e where e.replica = r.no and e.drawn > e.posted)
+    returning r.no
+  ), positions as (
+    delete from spool_position s using gone g where s.replica = g.no
+  )
+  delete from escrow e using gone g where e.replica = g.no;
+  delete from flight f where not exists (
     select 1 from replica r where r.no = f.replica and r.epoch = f.epoch and r.lease_until > clock_timestamp() - interval '1 day'
   );
-  return query select false;
+  delete from token_flight f where not exists (
+    select 1 from replica r where r.no = f.replica and (r.epoch = f.epoch or r.joined_at > clock_timestamp() - interval '1 day')
+  );
+  return query select true;
 end $$;
 `;

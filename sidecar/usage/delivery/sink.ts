@@ -24,9 +24,10 @@ export interface UsageEvent {
 
 /** The event of a `close`. A usage record contains no text and no secret, so it is sent completely, but for what only the store needs. */
 export function usageEvent(record: CloseRecord, source: string): UsageEvent {
-  const data: CloseRecord & { claim?: unknown; escrow?: unknown } = { ...record };
+  const data: CloseRecord & { claim?: unknown; escrow?: unknown; quota?: unknown } = { ...record };
   delete data.claim;
   delete data.escrow;
+  delete data.quota;
   return {
     specversion: '1.0',
     id: data.id,

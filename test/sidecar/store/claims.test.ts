@@ -22,7 +22,7 @@ async function member(t: Test, url: string, id: string, keepMs = 60_000): Promis
   const { log, database, replica } = await replicaAt(t, url, id, { connections: 2 });
   const claims = new StoreClaims({ clock: systemClock, log, database, replica, keepMs });
   t.equal(await replica.begin(), undefined);
-  t.teardown(() => claims.close());
+  t.teardown(() => claims.ends.close());
   return { database, replica, claims };
 }
 
@@ -34,6 +34,8 @@ function claimOf(claimed: FleetClaimed): Claim {
 /** A spool with these records. */
 function spoolOf(records: readonly UsageRecord[]) {
   return {
+    estimated: [],
+    sync: () => Promise.resolve(true),
     position: { segment: 1, offset: 1 },
     oldest: () => Promise.resolve(START),
     read: async function* (): AsyncGenerator<Read> {
@@ -86,16 +88,16 @@ t.test('the start after a kill completes what its spool closed, and gives up the
   await killed.database.close();
 
   const again = await member(t, url, 'a');
-  t.strictSame(again.claims.keepFrom, START, 'the spool is kept until it was read');
+  t.strictSame(again.claims.ends.keepFrom, START, 'the spool is kept until it was read');
   t.strictSame(await b.claims.claim('acme', 'closed', 'print'), { kind: 'in-flight' }, 'until the spool was read');
-  again.claims.recovered(
+  again.claims.ends.recovered(
     spoolOf([
       usageRecord('f', 'open', { claim: failed }),
       usageRecord('f', 'close', { outcome: 'failed', claim: failed }),
       usageRecord('c', 'close', { claim: closed }),
     ]),
   );
-  await eventually('settled', () => again.claims.keepFrom === undefined);
+  await eventually('settled', () => again.claims.ends.keepFrom === undefined);
   t.strictSame(await b.claims.claim('acme', 'closed', 'print'), { kind: 'completed' });
   claimOf(await b.claims.claim('acme', 'failed', 'print'));
   claimOf(await b.claims.claim('acme', 'unknown', 'print'));
@@ -152,21 +154,21 @@ t.test('the spool is kept from the oldest claim whose end the store has not hear
   const { url, name } = await server.database();
   const { claims } = await member(t, url, 'a');
   const spool = { ...spoolOf([]), position: { segment: 3, offset: 7 } };
-  claims.recovered(spool);
-  await eventually('nothing is left', () => claims.keepFrom === undefined);
+  claims.ends.recovered(spool);
+  await eventually('nothing is left', () => claims.ends.keepFrom === undefined);
   const first = claimOf(await claims.claim('acme', 'k', 'print'));
   spool.position = { segment: 5, offset: 0 };
   const second = claimOf(await claims.claim('acme', 'l', 'print'));
-  t.strictSame(claims.keepFrom, { segment: 3, offset: 7 });
+  t.strictSame(claims.ends.keepFrom, { segment: 3, offset: 7 });
   const client = await server.connect(name);
   t.teardown(() => client.end());
   await client.query('begin; lock table ra_sidecar.claim in access exclusive mode');
   first.complete();
-  t.strictSame(claims.keepFrom, { segment: 3, offset: 7 }, 'its end is on its way');
+  t.strictSame(claims.ends.keepFrom, { segment: 3, offset: 7 }, 'its end is on its way');
   await client.query('rollback');
-  await eventually('heard', () => claims.keepFrom?.segment === 5);
+  await eventually('heard', () => claims.ends.keepFrom?.segment === 5);
   second.complete();
-  await eventually('nothing is owed', () => claims.keepFrom === undefined);
+  await eventually('nothing is owed', () => claims.ends.keepFrom === undefined);
 });
 
 t.test(
@@ -176,7 +178,7 @@ t.test(
     const killed = await member(t, url, 'a');
     const b = await member(t, url, 'b');
     const at = { ...spoolOf([]), position: { segment: 2, offset: 0 } };
-    killed.claims.recovered(at);
+    killed.claims.ends.recovered(at);
     claimOf(await killed.claims.claim('acme', 'gone', 'print'));
     at.position = { segment: 4, offset: 0 };
     const { id: claim = '' } = claimOf(await killed.claims.claim('acme', 'closed', 'print'));
@@ -186,7 +188,7 @@ t.test(
     const again = await member(t, url, 'a');
     const pruned = spoolOf([usageRecord('c', 'close', { claim })]);
     let from: unknown;
-    again.claims.recovered({
+    again.claims.ends.recovered({
       ...pruned,
       position: { segment: 5, offset: 0 },
       oldest: () => Promise.resolve({ segment: 3, offset: 0 }),
@@ -195,7 +197,7 @@ t.test(
         return pruned.read();
       },
     });
-    await eventually('settled', () => again.claims.keepFrom === undefined);
+    await eventually('settled', () => again.claims.ends.keepFrom === undefined);
     t.strictSame(from, { segment: 3, offset: 0 });
     t.strictSame(await b.claims.claim('acme', 'gone', 'print'), { kind: 'completed' });
     t.strictSame(await b.claims.claim('acme', 'closed', 'print'), { kind: 'completed' });

@@ -335,7 +335,7 @@ t.test('what takes the store too long is posted in smaller parts, and the spool 
   t.equal(charges, 8, 'each record was read once');
 });
 
-t.test('killed: the next start posts what the spool has and gives back the rest', async (t) => {
+t.test('killed twice: the start that the store answers posts what the spool has and gives back the rest', async (t) => {
   const { members, sums, url } = await fleet(t, 1000n);
   const [a, b] = members;
   a.end(await a.reserve(100n), 30n);
@@ -346,6 +346,12 @@ t.test('killed: the next start posts what the spool has and gives back the rest'
   await a.kill();
   t.equal(await b.ask(900n), 'insufficient', 'its escrow stays held');
   a.spool.restart();
+  // One that closes what ran, and is killed before the store hears of it.
+  const answers = new Promise<void>(() => undefined);
+  const { member: second } = await Member.start(t, url, 'a', { spool: a.spool, answers });
+  await second.kill();
+  a.spool.restart();
+  t.equal(a.spool.estimated.length, 0);
   const { member: again } = await Member.start(t, url, 'a', { spool: a.spool });
   t.match(await sums(), { settled: 150, held: 0, uncovered: 0 });
   t.equal(again.credit.known, true);

@@ -419,6 +419,12 @@ t.test('a long part without billed records is read in pieces', async (t) => {
   t.match(second, { billed: [{ event: { id: 'a' } }], after: source.position, drained: true });
 });
 
+t.test('an event has nothing that only the store of a fleet needs', (t) => {
+  const stored = { claim: 'c', escrow: true, quota: 7 } as const;
+  t.strictSame(usageEvent(usageRecord('a', 'close', stored) as CloseRecord, '/s').data, close('a'));
+  t.end();
+});
+
 const EVENTS = 'abcd'.split('').map((id) => usageEvent(usageRecord(id, 'close') as CloseRecord, '/s'));
 const ids = (events: readonly UsageEvent[]): string => events.map(({ id }) => id).join('');
 
