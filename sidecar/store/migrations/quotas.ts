@@ -81,6 +81,10 @@ begin
   perform set_config('synchronous_commit', 'off', true);
   perform set_config('lock_timeout', p_wait_ms::text, true);
   perform lock_keys(p_keys, 2);
+  -- Those that run may end now. Ends lock the rows of requests in the same order; one that comes later waits for the stamps and counts the rest.
+  perform 1 from token_flight f where f.key = any(p_keys) and f.replica = p_no and f.epoch = p_epoch
+    and f.request = any(array(select e.request from unnest(p_requests, p_used) as e(request, used) where e.used is not null))
+    order by f.request, f.key for update;
   v_clock := clock_timestamp();
   -- The clock of the host may have been set back.
   select greatest(v_clock, max(newest.at)) into v_now from unnest(p_keys) k,
@@ -138,9 +142,8 @@ begin
         v_granted := v_granted || v_more;
       end if;
     else
-      -- Its end, which may come now, waits for the stamp and counts the rest.
       select * into v_row from token_flight f
-        where f.key = p_keys[1] and f.replica = p_no and f.request = p_requests[i] and f.epoch = p_epoch for update;
+        where f.key = p_keys[1] and f.replica = p_no and f.request = p_requests[i] and f.epoch = p_epoch;
       if not found then
         v_granted := v_granted || -1::bigint;
       else
@@ -189,6 +192,9 @@ begin
   perform set_config('synchronous_commit', 'off', true);
   -- A call that runs now has ended before its row is looked for.
   if p_doubtful then perform lock_keys(p_keys, 2); end if;
+  -- In the order in which take_tokens locks them.
+  perform 1 from token_flight f join unnest(p_requests, p_keys) as e(request, key) on f.key = e.key and f.request = e.request
+    where f.replica = p_no and f.epoch = p_epoch order by f.request, f.key for update of f;
   with gone as (
     delete from token_flight f using unnest(p_requests, p_keys, p_used) as e(request, key, used)
       where f.key = e.key and f.replica = p_no and f.request = e.request and f.epoch = p_epoch

@@ -332,6 +332,46 @@ t.test('a stop sends all ends that are known, not those of one call alone', asyn
   t.same(await remaining(one, caller), [100_000 - 2100 * 3]);
 });
 
+t.test('replies that grow and end at once do not deadlock, in whichever order they are sent', async (t) => {
+  const { server, name, sql, members } = await fleet(t);
+  const [a] = members;
+  const caller = { ...KEY, tokensPerDay: 1000, accountTokens: { tokensPerDay: 1000 } };
+  const [one, two] = [held(await reserve(a, caller, 10)), held(await reserve(a, caller, 10))];
+  const keys = (['key', 'account'] as const).map((scope) => uuidOf(idOf(caller, scope)));
+  const { no, epoch, beat } = a.replica.session ?? { no: 0, epoch: 0, beat: 0 };
+  const [holds, ends, grows] = await Promise.all([0, 1, 2].map(() => server.connect(name)));
+  if (!holds || !ends || !grows) throw new Error('not connected');
+  t.teardown(() => Promise.all([holds.end(), ends.end(), grows.end()]));
+  // Until all are there.
+  await sql('alter function ra_sidecar.settle_tokens set lock_timeout = 0');
+  const waits = (wanted: number) => async (): Promise<boolean> =>
+    (await sql(`select 1 from pg_stat_activity where datname = current_database() and wait_event_type = 'Lock'`))
+      .length === wanted;
+  await holds.query('begin');
+  await holds.query('select from ra_sidecar.token_flight where request = $1 for update', [one.request]);
+  const ended = ends.query('select ra_sidecar.settle_tokens($1, $2, $3, $4, $5, false)', [
+    ...[no, epoch, [one.request, one.request, two.request, two.request]],
+    ...[
+      [...keys, ...keys],
+      [10, 10, 10, 10],
+    ],
+  ]);
+  await eventually('the ends wait', waits(1));
+  const limits = [null, 1000, null, null, 1000, null];
+  const grown = grows.query('select * from ra_sidecar.take_tokens($1, $2, $3, $4, $5, $6, $7, $8, 0, 1, 0)', [
+    ...[no, epoch, beat, keys, limits],
+    ...[
+      [two.request, one.request],
+      [20, 20],
+      [5, 5],
+    ],
+  ]);
+  await eventually('both wait', waits(2));
+  await holds.query('rollback');
+  const [, { rows }] = await Promise.all([ended, grown]);
+  t.match(rows, [{ outcome: 'done', granted: ['-1', '-1'] }], 'the ends were first');
+});
+
 t.test('an answer that is lost leaves nothing reserved; a late call reserves nothing', async (t) => {
   const { members, count, sql } = await fleet(t);
   const [a] = members;
