@@ -1,6 +1,7 @@
 /**
- * Quotas of tokens over a fleet, counted in the store (migrations/quotas.ts). As for limits, one call of a caller is in flight; requests
- * that begin meanwhile, and replies that need more tokens, wait for the next one, no longer than `store.timeoutMs` together:
+ * Quotas of tokens over a fleet, counted in the store (migrations/quotas.ts). One call of an account is in flight, or of a key where its
+ * account has no quota: in the store they wait for one lock, and each would keep a connection from other accounts. Requests that begin
+ * meanwhile, and replies that need more tokens, wait for the next one, those of a key together, no longer than `store.timeoutMs` in all:
  *
  *     reserve ──> reserved ──extend──> reserved ... ──settle──> sent by Ends until the store has heard of it
  *        └──> exceeded, unavailable
@@ -76,7 +77,6 @@ interface Metered {
   /** By place: null: no such quota. */
   readonly limits: readonly (number | null)[];
   readonly waiting: Waiting[];
-  busy: boolean;
   /** By place: tokens used or reserved, and the clock reading at which the quota is whole again. */
   taken: number[];
   resetAt: number[];
@@ -103,6 +103,8 @@ export class StoreQuotas implements TokenQuotas {
   readonly ends: Ends<number>;
   /** Those that were asked for last, the latest last. */
   readonly #metered = new Map<string, Metered>();
+  /** Of each lock that the store is asked to take: those with requests that wait. */
+  readonly #queues = new Map<string, Set<Metered>>();
   /** Counts what this sidecar uses, for its share while the store does not answer. */
   #own: QuotaLedger | undefined;
 
@@ -226,20 +228,26 @@ export class StoreQuotas implements TokenQuotas {
   #ask(metered: Metered, tokens: number, runs?: Waiting['runs']): Promise<Answered> {
     return new Promise((answered) => {
       metered.waiting.push({ since: this.#options.clock.now(), tokens, answered, ...(runs && { runs }) });
-      if (!metered.busy) void this.#askAll(metered);
+      const lock = metered.keys.at(-1) ?? '';
+      const queue = this.#queues.get(lock);
+      if (queue) queue.add(metered);
+      else void this.#askAll(lock, new Set([metered]));
     });
   }
 
-  /** Asks until none waits. After a call that failed, those that wait fail too: the next would take as long. */
-  async #askAll(metered: Metered): Promise<void> {
-    metered.busy = true;
+  /** Asks until none waits, in turn. After a call that failed, those that wait fail too: the next would take as long. */
+  async #askAll(lock: string, queue: Set<Metered>): Promise<void> {
+    this.#queues.set(lock, queue);
     let works = true;
-    while (metered.waiting.length > 0) {
+    for (const metered of queue) {
+      queue.delete(metered);
       const together = metered.waiting.splice(0, TOGETHER);
+      // It takes its next turn after the others.
+      if (metered.waiting.length > 0) queue.add(metered);
       if (works) works = await this.#call(metered, together);
       else for (const { answered } of together) answered({ kind: 'down', retryAfterMs: RETRY_MS });
     }
-    metered.busy = false;
+    this.#queues.delete(lock);
   }
 
   /** Whether the store has counted. */
@@ -328,7 +336,6 @@ function metered(ids: readonly string[], limits: Metered['limits'], scopes: read
     places: all.map(({ place }) => place),
     limits,
     waiting: [],
-    busy: false,
     taken: limits.map(() => 0),
     resetAt: [],
     seenAt: -Infinity,

@@ -332,6 +332,26 @@ t.test('a stop sends all ends that are known, not those of one call alone', asyn
   t.same(await remaining(one, caller), [100_000 - 2100 * 3]);
 });
 
+t.test('many keys of an account wait for its lock by one connection; other accounts do not wait', async (t) => {
+  const { server, name, url } = await fleet(t);
+  const one = await member(t, url, 'one', { connections: 2 });
+  const client = await server.connect(name);
+  t.teardown(() => client.end());
+  const hot = (i: number): LimitedCaller => ({ account: 'hot', keyId: `k${i}`, accountTokens: { tokensPerDay: 1000 } });
+  await client.query('select pg_advisory_lock(uuid_hash_extended($1, 2))', [uuidOf(idOf(hot(0), 'account'))]);
+  const answered: string[] = [];
+  const ask = async (caller: LimitedCaller): Promise<void> => {
+    const { kind } = await reserve(one, caller, 10);
+    answered.push(`${caller.account} ${kind}`);
+  };
+  const waiting = Promise.all(Array.from({ length: 8 }, (_, i) => ask(hot(i))));
+  await ask({ account: 'other', keyId: 'k', tokensPerDay: 1000 });
+  t.strictSame(answered, ['other reserved']);
+  await client.query('select pg_advisory_unlock_all()');
+  await waiting;
+  t.strictSame(answered.slice(1), Array(8).fill('hot reserved'));
+});
+
 t.test('replies that grow and end at once do not deadlock, in whichever order they are sent', async (t) => {
   const { server, name, sql, members } = await fleet(t);
   const [a] = members;
