@@ -43,7 +43,7 @@ export const PLAN: readonly Bench[] = [
   bench('either', true, 0.3, 'http/tls.bench.js', 'tls'),
   bench('either', true, 3, 'http/server-timing.bench.js', 'server-timing'),
   bench('either', true, 1.2, 'http/tracing.bench.js', 'tracing-http'),
-  bench('either', true, 5, 'store/take.bench.js', 'store-take'),
+  bench('either', true, 8, 'store/take.bench.js', 'store-take'),
   bench('either', true, 1.3, 'console/console.bench.js', 'console'),
   bench('either', true, 1.3, 'http/expensive-schemas.bench.js', 'expensive-schemas'),
   bench('either', true, 1.1, 'http/hostile-callers.bench.js', 'hostile-senders', 'unread-answers'),

@@ -1,10 +1,11 @@
 /**
  * What the store of a fleet costs a request: `take` from the call to its answer, and `ra-admit` of whole requests through three sidecars
  * that share it, by the clock; also beside a transaction that has been open for ten minutes of such a load, so that no row deleted since
- * could be removed from an index.
+ * could be removed from an index. And whose processor time a request takes.
  */
 import { fork } from 'node:child_process';
 import { once } from 'node:events';
+import { cpus } from 'node:os';
 import { setTimeout as wait } from 'node:timers/promises';
 import { fileURLToPath } from 'node:url';
 import type { LimitedCaller } from '../../sidecar/access/limits.js';
@@ -12,14 +13,19 @@ import { systemClock } from '../../sidecar/lib/clock.js';
 import { StoreLimits } from '../../sidecar/store/limits.js';
 import { chatBody } from '../../test/support/in-process.js';
 import { Postgres, replicaAt } from '../../test/support/postgres.js';
-import { byTheClock, onWhoIsFree } from '../support/by-the-clock.js';
+import { descendantsOf, usedCpuMs } from '../../test/support/processes.js';
+import { byTheClock, onWhoIsFree, type Rate } from '../support/by-the-clock.js';
 import { messageOf } from '../support/children.js';
 import { keep, medians, type Row } from '../support/results.js';
-import { median, quantile } from '../support/stats.js';
+import { median, quantile, shown } from '../support/stats.js';
 import { Teardowns } from '../support/teardowns.js';
 import { TimedCaller } from '../support/timed-caller.js';
 
-const RATE = { perSecond: 1000, seconds: 3 };
+/** Requests a second: the first is that of the goals, and these are at p99, ms. */
+const RATES = [1000, 500, 200] as const;
+const TAKE_MS = 1;
+const ADMIT_MS = 2;
+const SECONDS = 3;
 const ROUNDS = 5;
 /** Between two looks whether a sidecar is ready, ms. */
 const LOOK_MS = 50;
@@ -32,7 +38,7 @@ const NONE = { inFlight: 0, perMinute: 0 };
 const OLD = 600_000;
 
 const teardowns = new Teardowns();
-const server = await Postgres.start({ fsync: true });
+const server = await Postgres.start({ real: true });
 const { name, url } = await server.database();
 
 const members = await Promise.all(
@@ -68,12 +74,28 @@ const sidecars = await Promise.all(
 );
 const [sharing = [], alone = []] = sidecars;
 
+/** Processor time so far of other processes, with all that they have started, ms. */
+function used(): { readonly postgres: number; readonly sidecars: number } {
+  const sum = (pids: readonly number[]): number =>
+    pids.flatMap((pid) => [pid, ...descendantsOf(pid)]).reduce((ms, pid) => ms + msOf(pid), 0);
+  return { postgres: sum([server.pid]), sidecars: sum(sidecars.flat().map(({ child }) => child.pid ?? 0)) };
+}
+
+/** 0: it has ended meanwhile. */
+function msOf(pid: number): number {
+  try {
+    return usedCpuMs(pid);
+  } catch {
+    return 0;
+  }
+}
+
 /** Takes by the clock, in ms. */
-async function takes(): Promise<number[]> {
+async function takes(rate: Rate): Promise<number[]> {
   const times: number[] = [];
   const open: Promise<void>[] = [];
   let sent = 0;
-  await byTheClock(RATE, () => {
+  await byTheClock(rate, () => {
     const limits = members[sent % SIDECARS];
     const caller: LimitedCaller = { account: 'acme', keyId: `key-${sent % KEYS}` };
     sent += 1;
@@ -92,25 +114,41 @@ async function takes(): Promise<number[]> {
 }
 
 /** `ra-admit` by the clock, in ms. */
-async function admits(of: typeof sharing): Promise<number[]> {
+async function admits(of: typeof sharing, rate: Rate, keys = 'key'): Promise<number[]> {
   const body = JSON.stringify(chatBody('wide', 'clocked'));
   const callers = await Promise.all(
-    Array.from({ length: KEYS }, (_, i) => TimedCaller.open(of[i % SIDECARS]?.port ?? 0, body, `key-${i}`)),
+    Array.from({ length: KEYS }, (_, i) => TimedCaller.open(of[i % SIDECARS]?.port ?? 0, body, `${keys}-${i}`)),
   );
   for (const caller of callers) await caller.ask();
-  const { done } = await onWhoIsFree(callers, RATE, (caller) => caller.ask());
+  const { done } = await onWhoIsFree(callers, rate, (caller) => caller.ask());
   for (const caller of callers) caller.close();
   return done.map(({ admitMs }) => admitMs);
 }
 
-async function measured(what: string, times: () => Promise<number[]>): Promise<Row> {
-  await times();
-  const rounds: Row[] = [];
-  while (rounds.length < ROUNDS) {
-    const all = await times();
-    rounds.push({ what, 'p50 ms': median(all), 'p99 ms': quantile(all, 0.99), 'most ms': Math.max(...all) });
+async function measured(what: string, times: (rate: Rate) => Promise<number[]>): Promise<Row[]> {
+  const rows: Row[] = [];
+  for (const perSecond of RATES) {
+    await times({ perSecond, seconds: SECONDS });
+    const rounds: Row[] = [];
+    while (rounds.length < ROUNDS) {
+      const [from, own] = [used(), process.cpuUsage()];
+      const all = await times({ perSecond, seconds: SECONDS });
+      const { user, system } = process.cpuUsage(own);
+      const to = used();
+      rounds.push({
+        what,
+        'requests/s': perSecond,
+        'p50 ms': median(all),
+        'p99 ms': quantile(all, 0.99),
+        'most ms': Math.max(...all),
+        'postgres CPU ms': (to.postgres - from.postgres) / all.length,
+        'sidecars CPU ms': (to.sidecars - from.sidecars) / all.length,
+        'callers CPU ms': (user + system) / 1000 / all.length,
+      });
+    }
+    rows.push(medians(rounds));
   }
-  return medians(rounds);
+  return rows;
 }
 
 /** A transaction that sees all rows of before, and what ten minutes of the load write and remove meanwhile. */
@@ -138,18 +176,21 @@ async function tenMinutesOld(): Promise<() => Promise<void>> {
   };
 }
 
+const TAKE = 'take';
+const SHARED = 'ra-admit, limits in the store';
+const BESIDE = ', beside an old transaction';
 const rows = [
-  await measured('take', takes),
-  await measured('ra-admit, limits in memory', () => admits(alone)),
-  await measured('ra-admit, limits in the store', () => admits(sharing)),
+  ...(await measured(TAKE, takes)),
+  ...(await measured('ra-admit, limits in memory', (rate) => admits(alone, rate))),
+  ...(await measured(SHARED, (rate) => admits(sharing, rate))),
+  ...(await measured('ra-admit, limits and quotas in the store', (rate) => admits(sharing, rate, 'quota'))),
 ];
 const close = await tenMinutesOld();
-const beside = [
-  await measured('take, beside an old transaction', takes),
-  await measured('ra-admit, limits in the store, beside an old transaction', () => admits(sharing)),
-];
+rows.push(
+  ...(await measured(TAKE + BESIDE, takes)),
+  ...(await measured(SHARED + BESIDE, (rate) => admits(sharing, rate))),
+);
 await close();
-rows.push(...beside);
 
 for (const { child } of sidecars.flat()) {
   child.disconnect();
@@ -159,19 +200,39 @@ await Promise.all(members.map((limits) => limits.close()));
 await teardowns.run();
 await server.stop();
 
-const worst = (start: string): number =>
-  Math.max(...rows.filter(({ what }) => String(what).startsWith(start)).map((row) => Number(row['p99 ms'])));
-const [take, admit] = [worst('take'), worst('ra-admit, limits in the store')];
+function worst(what: string, perSecond: number): number {
+  const own = rows.filter(
+    (row) => [what, what + BESIDE].includes(String(row['what'])) && row['requests/s'] === perSecond,
+  );
+  return Math.max(...own.map((row) => Number(row['p99 ms'])));
+}
+
+/** The goal, and at which rates it holds. */
+function goal(what: string, ms: number): string {
+  const [first] = RATES;
+  const kept = RATES.filter((rate) => worst(what, rate) <= ms);
+  const so = worst(what, first) <= ms ? 'Held' : 'Missed';
+  const most = kept.length === 0 ? 'at none of the rates' : `at up to ${Math.max(...kept)} requests a second`;
+  return `${so}: \`${what}\` p99 at most ${ms} ms at ${first} requests a second, also beside an old transaction (${worst(what, first).toFixed(2)} ms at worst; held ${most}).`;
+}
+
+/** What a request takes, so that it can be seen where the machine is full. */
+function share(what: string): string {
+  const row = rows.find((each) => each['what'] === what && each['requests/s'] === RATES[2]);
+  const sum = (['postgres', 'sidecars', 'callers'] as const).reduce(
+    (ms, part) => ms + Number(row?.[`${part} CPU ms`]),
+    0,
+  );
+  return `\`${what}\` takes ${shown(sum)} ms of processor time at ${RATES[2]} requests a second, so ${cpus().length} cores that do nothing else are full at ${shown((cpus().length * 1000) / sum)} requests a second.`;
+}
+
 await keep('store-take', {
   title: 'Limits of a fleet in PostgreSQL',
   about: [
-    `${RATE.perSecond} requests a second by the clock, of ${KEYS} keys with a limit of ${LIMIT.inFlight} in flight and ${LIMIT.perMinute} in a minute, over ${SIDECARS} sidecars and one PostgreSQL on this machine, which writes its log to the disk (fsync). Callers, sidecars, their prompt hosts and stand-in engines, and the server share its cores. \`take\`: from the call to the answer, in one process with three replicas. \`ra-admit\`: as Server-Timing says it, of whole chat requests.`,
-    `Beside an old transaction: it was begun before ${OLD.toLocaleString('en')} stamps and places, those of ten minutes at this rate, were written and removed again, and stays open, so that none of them can be removed from the indexes.`,
-    `Medians of ${ROUNDS} rounds of ${RATE.seconds} seconds each.`,
+    `Requests by the clock, of ${KEYS} keys with a limit of ${LIMIT.inFlight} in flight and ${LIMIT.perMinute} in a minute, over ${SIDECARS} sidecars and one PostgreSQL on this machine, which writes its log to the disk (fsync) and has its default settings. Callers, sidecars, their prompt hosts and stand-in engines, and the server share its cores. \`take\`: from the call to the answer, in one process with three replicas. \`ra-admit\`: as Server-Timing says it, of whole chat requests.`,
+    `Beside an old transaction: it was begun before ${OLD.toLocaleString('en')} stamps and places, those of ten minutes at 1,000 requests a second, were written and removed again, and stays open, so that none of them can be removed from the indexes.`,
+    `CPU: processor time of each request in PostgreSQL, in the sidecars with their prompt hosts and stand-in engines, and in the process of the callers, which for \`take\` is also the replicas. Medians of ${ROUNDS} rounds of ${SECONDS} seconds each.`,
   ],
   rows,
-  conclusions: [
-    `${take <= 1 ? 'Held' : 'Missed'}: \`take\` p99 at most 1 ms (${take.toFixed(2)} ms at worst).`,
-    `${admit <= 2 ? 'Held' : 'Missed'}: \`ra-admit\` p99 at most 2 ms (${admit.toFixed(2)} ms at worst).`,
-  ],
+  conclusions: [goal(TAKE, TAKE_MS), goal(SHARED, ADMIT_MS), share(TAKE), share(SHARED)],
 });

@@ -1,7 +1,8 @@
 /**
  * A sidecar with stub engines in a separate process: sends its port and ends with its parent. Its arguments, if any,
  * are JSON: sections of its configuration, and its models. If it gets a sample of the metrics and a value it answers
- * once that is reached. `Bearer vouched` is the same account as `Bearer good`, named by a gateway; `Bearer key-N` a key of its own.
+ * once that is reached. `Bearer vouched` is the same account as `Bearer good`, named by a gateway; `Bearer key-N` a key of its own, and
+ * `Bearer quota-N` one with a quota of tokens that is never reached.
  */
 import { ACME, FakeIdentity, InProcess, type StubModel } from '../../test/support/in-process.js';
 import { Teardowns } from './teardowns.js';
@@ -20,7 +21,10 @@ const config = JSON.parse(sections) as object;
 const models = JSON.parse(stubs) as readonly StubModel[];
 const identity = new FakeIdentity();
 identity.answers.set('Bearer vouched', { ...ACME, vouched: true });
-for (let i = 0; i < KEYS; i++) identity.answers.set(`Bearer key-${i}`, { ...ACME, keyId: `key-${i}` });
+for (let i = 0; i < KEYS; i++) {
+  identity.answers.set(`Bearer key-${i}`, { ...ACME, keyId: `key-${i}` });
+  identity.answers.set(`Bearer quota-${i}`, { ...ACME, keyId: `quota-${i}`, tokensPerDay: 1_000_000_000 });
+}
 const teardowns = new Teardowns();
 const sidecar = await InProcess.start(teardowns, {
   keeps: false,

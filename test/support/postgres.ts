@@ -3,7 +3,7 @@
  * test. The server refuses root, as which CI runs: it then runs as `nobody`.
  */
 import { spawn, spawnSync, type ChildProcess } from 'node:child_process';
-import { chmodSync, chownSync, cpSync, mkdirSync, mkdtempSync, rmSync, writeFileSync } from 'node:fs';
+import { chmodSync, chownSync, cpSync, mkdirSync, mkdtempSync, readdirSync, rmSync, writeFileSync } from 'node:fs';
 import { createRequire } from 'node:module';
 import { connect, createServer, type Server, type Socket } from 'node:net';
 import { once } from 'node:events';
@@ -30,20 +30,22 @@ const SOCKET = '.s.PGSQL.5432';
 /** Rights of the server's processes, which refuse root. */
 export const AS: { uid?: number; gid?: number } = getuid?.() === 0 ? { uid: NOBODY, gid: NOBODY } : {};
 
-/** Only what a test needs. */
-const SETTINGS = ['listen_addresses=', 'shared_buffers=16MB', 'max_connections=80', 'log_min_messages=panic'];
+/** Only what a test needs. Others are PostgreSQL's defaults. */
+const SETTINGS = ['listen_addresses=', 'max_connections=80', 'log_min_messages=panic'];
+/** Of tests, which begin many. */
+const SMALL = ['shared_buffers=16MB', 'fsync=off'];
 
 /** A server on a Unix socket in a folder of its own. */
 export class Postgres {
   readonly #dir: string;
   readonly #bin: string;
-  readonly #fsync: boolean;
+  readonly #real: boolean;
   #server: ChildProcess | undefined;
 
-  private constructor(dir: string, bin: string, fsync: boolean) {
+  private constructor(dir: string, bin: string, real: boolean) {
     this.#dir = dir;
     this.#bin = bin;
-    this.#fsync = fsync;
+    this.#real = real;
   }
 
   /**
@@ -52,7 +54,7 @@ export class Postgres {
    */
   async standby(name: string): Promise<Postgres> {
     const dir = mkdtempSync(join(tmpdir(), 'ra-pg-'));
-    const standby = new Postgres(dir, this.#bin, this.#fsync);
+    const standby = new Postgres(dir, this.#bin, this.#real);
     await this.kill('SIGQUIT');
     const data = join(dir, 'data');
     cpSync(join(this.#dir, 'data'), data, { recursive: true });
@@ -69,9 +71,34 @@ export class Postgres {
     return standby;
   }
 
+  /**
+   * The same, copied while it runs, as operators do: `pg_basebackup -R`. The package's PostgreSQL has no such program. `lag`: what is
+   * written here comes to the standby through it.
+   */
+  async backup(name: string, lag: Relay): Promise<Postgres> {
+    const dir = mkdtempSync(join(tmpdir(), 'ra-pg-'));
+    if (AS.uid !== undefined) chownSync(dir, NOBODY, NOBODY);
+    const standby = new Postgres(dir, this.#bin, this.#real);
+    const from = `host=${lag.socket} user=${OWNER} application_name=${name}`;
+    await standby.#run('pg_basebackup', ['-R', '--no-sync', '--checkpoint=fast', '-D', join(dir, 'data'), '-d', from]);
+    await standby.restart();
+    return standby;
+  }
+
   /** Makes a standby the primary, and waits until it is. */
   async promote(): Promise<void> {
-    await this.sql('select pg_promote()');
+    await this.#run('pg_ctl', ['promote', '-s', '-D', join(this.#dir, 'data')]);
+  }
+
+  /** Not synchronous: it may use a relay of this process. */
+  async #run(program: string, args: readonly string[]): Promise<void> {
+    const stdio = ['ignore', 'ignore', 'inherit'] as const;
+    const ended = once(
+      spawn(join(this.#bin, program), args, { ...AS, cwd: this.#dir, env: {}, stdio: [...stdio] }),
+      'close',
+    );
+    const [code] = (await ended) as [number | null];
+    if (code !== 0) throw new Error(`${program} ended with ${code}`);
   }
 
   /** Changes a setting of the server that needs no restart. */
@@ -85,11 +112,14 @@ export class Postgres {
     }
   }
 
-  /** Makes and starts one. The caller stops it. `programs`: the folder of another PostgreSQL's. `fsync`: what it has committed survives a loss of power. */
-  static async start({ programs, fsync = false }: { programs?: string; fsync?: boolean } = {}): Promise<Postgres> {
+  /**
+   * Makes and starts one. The caller stops it. `programs`: the folder of another PostgreSQL's. `real`: with the memory that is its default,
+   * and what it has committed survives a loss of power.
+   */
+  static async start({ programs, real = false }: { programs?: string; real?: boolean } = {}): Promise<Postgres> {
     const dir = mkdtempSync(join(tmpdir(), 'ra-pg-'));
     if (AS.uid !== undefined) chownSync(dir, NOBODY, NOBODY);
-    const server = new Postgres(dir, programs ?? binFor(dir), fsync);
+    const server = new Postgres(dir, programs ?? binFor(dir), real);
     const { status, stderr } = spawnSync(
       join(server.#bin, 'initdb'),
       ['-D', join(dir, 'data'), '-U', OWNER, '-A', 'trust', '--no-sync', '--locale=C', '-E', 'UTF8'],
@@ -106,13 +136,16 @@ export class Postgres {
     return this.#dir;
   }
 
+  /** The first of its processes, which has started all others. */
+  get pid(): number {
+    if (this.#server?.pid === undefined) throw new Error('it does not run');
+    return this.#server.pid;
+  }
+
   /** Starts it, after {@link kill} too, and waits until it answers. */
   async restart(): Promise<void> {
-    const settings = [
-      ...SETTINGS,
-      `fsync=${this.#fsync ? 'on' : 'off'}`,
-      `unix_socket_directories=${this.#dir}`,
-    ].flatMap((setting) => ['-c', setting]);
+    const all = [...SETTINGS, ...(this.#real ? [] : SMALL), `unix_socket_directories=${this.#dir}`];
+    const settings = all.flatMap((setting) => ['-c', setting]);
     this.#server = spawn(join(this.#bin, 'postgres'), ['-D', join(this.#dir, 'data'), ...settings], {
       ...AS,
       cwd: this.#dir,
@@ -229,6 +262,9 @@ export async function replicaAt(
   return { log, database, replica };
 }
 
+/** What listens on a Unix socket as PostgreSQL does: a server, or a pooler before it. */
+export type Listening = Pick<Postgres, 'socket'>;
+
 /** What {@link Relay} delays by, ms. */
 const DELAY_MS = 30;
 
@@ -243,10 +279,10 @@ export class Relay {
    */
   fault: 'none' | 'hold' | 'refuse' | 'delay' = 'none';
   /** Where new connections lead. */
-  to: Postgres;
+  to: Listening;
   #held: (() => void)[] = [];
 
-  constructor(t: Owner, to: Postgres) {
+  constructor(t: Owner, to: Listening) {
     this.to = to;
     this.#server = createServer((inner) => {
       if (this.fault === 'refuse') return void inner.destroy();
@@ -272,9 +308,16 @@ export class Relay {
   }
 
   async listen(): Promise<this> {
-    this.#server.listen(join(this.#dir, SOCKET));
+    this.#server.listen({ path: join(this.#dir, SOCKET), writableAll: true });
     await once(this.#server, 'listening');
+    // A standby follows through it, which runs as another user.
+    chmodSync(this.#dir, 0o755);
     return this;
+  }
+
+  /** The folder of its Unix socket. */
+  get socket(): string {
+    return this.#dir;
   }
 
   /** A `store.url` through it. */
@@ -294,6 +337,12 @@ export class Relay {
     this.fault = 'none';
     for (const write of this.#held.splice(0)) write();
   }
+}
+
+/** The folder of the programs of Debian's PostgreSQL. */
+export function debianPrograms(): string {
+  const all = '/usr/lib/postgresql';
+  return join(all, readdirSync(all).sort()[0] ?? '', 'bin');
 }
 
 /** The folder of the package's programs; a copy where the server's user may not enter the repository. */
