@@ -1,7 +1,6 @@
 import { mkdirSync } from 'node:fs';
 import { Sidecar } from './sidecar.js';
-import type { Postgres } from './postgres.js';
-import { Relay } from './postgres.js';
+import { Relay, type Listening } from './postgres.js';
 
 interface Owner {
   teardown(fn: () => Promise<void>): void;
@@ -19,7 +18,7 @@ export interface FleetMember {
 /** Makes the data folder and starts one. `store`: settings of the store, with the `url` that the relay leads to. */
 export async function fleetMember(
   t: Owner,
-  server: Postgres,
+  server: Listening,
   dataDir: string,
   { store, ...rest }: { readonly store: { readonly url: string; readonly [name: string]: unknown } },
 ): Promise<FleetMember> {
