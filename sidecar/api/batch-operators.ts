@@ -2,13 +2,11 @@
 import { hasEnded, type BatchRecord } from '../batch/batch-store.js';
 import { contractError } from '../domain/errors.js';
 import type { Exchange } from '../http/exchange.js';
-import { jsonBody } from './operators.js';
+import { objectBody } from './operators.js';
 import type { BatchServices } from './services.js';
 
 /** Batches that are listed, the newest first. */
 const MOST_LISTED = 200;
-
-const MAX_BYTES = 1024;
 
 /** One batch as operators see it. */
 export interface BatchRow {
@@ -39,14 +37,14 @@ export async function endBatch(
   how: 'cancel' | 'drop',
   batch: BatchServices | undefined,
 ): Promise<void> {
-  const bytes = await jsonBody(exchange, MAX_BYTES);
-  if (bytes === undefined) return;
-  if ('status' in bytes) {
-    exchange.fail(bytes);
+  const read = await objectBody(exchange);
+  if (read === undefined) return;
+  if ('status' in read) {
+    exchange.fail(read);
     return;
   }
-  const id = idIn(bytes);
-  const record = id === undefined ? undefined : batch?.batches.get(id);
+  const { id } = read.body;
+  const record = typeof id === 'string' ? batch?.batches.get(id) : undefined;
   if (!batch || !record) {
     exchange.fail(contractError('not_found', 'There is no batch with this id; GET /batches lists them.'));
     return;
@@ -74,13 +72,4 @@ function rowOf({ runner }: BatchServices, record: BatchRecord): BatchRow {
     failed,
     created_at: createdAt,
   };
-}
-
-function idIn(bytes: Uint8Array): string | undefined {
-  try {
-    const { id } = JSON.parse(Buffer.from(bytes).toString('utf8')) as { id?: unknown };
-    return typeof id === 'string' ? id : undefined;
-  } catch {
-    return undefined;
-  }
 }

@@ -21,14 +21,13 @@ import {
 import { holdsKey, type KeyStore, type Patch } from '../access/keys.js';
 import type { Config } from '../config/config.js';
 import { isEnvironment } from '../config/schema.js';
-import { readJson } from '../contracts/json.js';
 import { contractError, type ContractError } from '../domain/errors.js';
 import { formatUsd } from '../domain/money.js';
 import type { Exchange, RequestHead } from '../http/exchange.js';
 import type { Handler, Routes } from '../http/server.js';
 import type { FileInForce } from '../lib/followed-file.js';
 import type { AccountView, KeysView, KeyView } from './keys-page.js';
-import { jsonBody } from './operators.js';
+import { badBody, jsonBody, objectBody } from './operators.js';
 import * as refusals from './refusals.js';
 import type { Services } from './services.js';
 
@@ -66,11 +65,11 @@ const MAX_PRICE_BYTES = 4 * 1024 * 1024;
 const MAX_WAITING = 32;
 
 /** Keys of one answer. */
-const DEFAULT_KEYS = 100;
-const MOST_KEYS = 500;
+export const DEFAULT_KEYS = 100;
+export const MOST_KEYS = 500;
 
 /** Ten years. */
-const MAX_GRACE_MS = 3650 * 86_400_000;
+export const MAX_GRACE_MS = 3650 * 86_400_000;
 
 const NO_STORE = { 'Cache-Control': 'no-store' } as const;
 
@@ -79,10 +78,7 @@ const NOT_MANAGED = contractError(
   'Keys and prices are managed over HTTP only where operators.secretFile is set. Set it and restart the sidecar, or use `ra-sidecar keys` or `prices`.',
 );
 const NO_KEYS_FILE = contractError('not_found', 'This sidecar uses no keys file.');
-const NO_STORE_PRICES = contractError(
-  'not_found',
-  'This sidecar has no prices of a store: pricing.source is not store.',
-);
+const NO_STORE_PRICES = contractError('not_found', 'pricing.source is not store: there are no prices to manage here.');
 const NO_CREDIT_FILE = contractError('not_found', 'This sidecar has no credit.file, so nothing can be granted.');
 
 /** Makes a task of a body and of the name in the path. */
@@ -94,16 +90,13 @@ export function keyRoutes(parts: KeyRoutesParts): Routes {
   const { environment } = parts.config;
   const changes =
     (taskOf: TaskOf, status = 200): Handler =>
-    async (exchange) => {
+    async (exchange) =>
       send(exchange, await change(exchange, parts, queue, taskOf), status);
-    };
   const account = (action: string, frozen: true | null): Handler =>
     changes((body, name) => nothing(body) ?? { kind: 'account', account: name, action, patch: { frozen } });
   return {
     '/keys': {
-      GET: async (exchange) => {
-        send(exchange, await list(exchange, parts));
-      },
+      GET: async (exchange) => send(exchange, await list(exchange, parts)),
       POST: changes((body) => creationOf(body, environment), 201),
     },
     '/keys/{id}': { PATCH: changes((body, id) => problemOfPatch(body, 'key') ?? { kind: 'change', id, patch: body }) },
@@ -138,7 +131,7 @@ async function prices(
 
 async function shownPrices(followed: FollowedPrices): Promise<Answered> {
   const { text, ...rest } = await followed.read();
-  return { kind: 'answer', body: { file: JSON.parse(text) as unknown, ...rest } };
+  return { body: { file: JSON.parse(text) as unknown, ...rest } };
 }
 
 async function putPrices(
@@ -183,7 +176,6 @@ function send(exchange: Exchange, answer: Answered | ContractError | undefined, 
 
 /** What a route answers. */
 interface Answered {
-  readonly kind: 'answer';
   readonly body: object;
 }
 
@@ -196,10 +188,8 @@ async function change(
 ): Promise<Answered | ContractError | undefined> {
   const operator = operatorOf(exchange.head);
   if (operator === undefined) return NOT_MANAGED;
-  const bytes = await jsonBody(exchange, MAX_BYTES);
-  if (bytes === undefined) return undefined;
-  const read = 'status' in bytes ? bytes : objectIn(bytes);
-  if ('status' in read) return read;
+  const read = await objectBody(exchange, MAX_BYTES);
+  if (read === undefined || 'status' in read) return read;
   const { body } = read;
   const name = nameIn(exchange.head);
   const given = JSON.stringify([body, name]);
@@ -222,10 +212,7 @@ async function change(
   if (refusal) return refusal;
   await followed.reload();
   const { problem } = (task.kind === 'grant' ? grants?.inForce : await keysFile?.inForce()) ?? {};
-  return {
-    kind: 'answer',
-    body: { ...(await answerOf(end, task, services())), ...(problem !== undefined && { problem }) },
-  };
+  return { body: { ...(await answerOf(end, task, services())), ...(problem !== undefined && { problem }) } };
 }
 
 const BUSY = contractError('capacity_exceeded', 'Another change of this file is being made. Try again shortly.');
@@ -309,7 +296,7 @@ async function list(
       ...(await pageOf(listed, services())),
     }),
   };
-  return { kind: 'answer', body };
+  return { body };
 }
 
 async function pageOf({ keys, accounts, hasMore }: KeysListed, services: KeysServices): Promise<Partial<KeysView>> {
@@ -334,14 +321,12 @@ async function balancesOf(
 
 function accountView(account: string, properties: StoredAccount, known: Balance | undefined): AccountView {
   const { frozen = false, ...quotas } = properties;
-  if (!known) return { account, frozen, quotas, balance: null };
-  const { granted, settled, reserved, ageMs } = known;
-  const balance = {
-    granted: formatUsd(granted),
-    available: formatUsd(granted - settled - reserved),
-    ...(ageMs !== undefined && { ageMs }),
+  const balance = known && {
+    granted: formatUsd(known.granted),
+    available: formatUsd(known.granted - known.settled - known.reserved),
+    ...(known.ageMs !== undefined && { ageMs: known.ageMs }),
   };
-  return { account, frozen, quotas, balance };
+  return { account, frozen, quotas, balance: balance ?? null };
 }
 
 /** The last UTC day with usage of each key, by its id; of the days that are summed up, 92 at most. */
@@ -424,16 +409,6 @@ function nothing(body: Patch): ContractError | undefined {
   return Object.keys(body).length === 0 ? undefined : badBody('takes no field');
 }
 
-/** No body is an empty object. */
-function objectIn(bytes: Uint8Array): { readonly body: Patch } | ContractError {
-  if (bytes.length === 0) return { body: {} };
-  const read = readJson(bytes);
-  if (!read.ok) return badBody(read.fault === 'repeated-name' ? 'has a name twice' : 'is no JSON');
-  const { value } = read;
-  if (typeof value !== 'object' || value === null || Array.isArray(value)) return badBody('must be an object');
-  return { body: value as Patch };
-}
-
 /** What the path has in the place of `{…}`; '' if it cannot be decoded. */
 function nameIn({ path, route = '' }: RequestHead): string {
   const [before = '', after = ''] = route.split(/\{\w+\}/);
@@ -450,10 +425,6 @@ function refused(field: string, why: string): ContractError {
   return contractError('bad_request', `${param ?? 'The request'} ${why}.`, { param });
 }
 
-function badBody(why: string): ContractError {
-  return contractError('bad_request', `The body ${why}.`);
-}
-
 function isError(given: KeyTask | Answered | ContractError): given is ContractError {
-  return !('kind' in given);
+  return 'status' in given;
 }

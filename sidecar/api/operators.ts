@@ -1,7 +1,9 @@
 import { isAbsolute } from 'node:path';
 import { bearerOf } from '../access/identity.js';
+import type { Patch } from '../access/keys.js';
 import type { QueueReport } from '../admission/report.js';
 import type { AdmissionPage } from './admission-page.js';
+import { readJson } from '../contracts/json.js';
 import { contractError, type ContractError } from '../domain/errors.js';
 import type { Exchange, RequestHead } from '../http/exchange.js';
 import type { Metrics } from '../telemetry/metrics.js';
@@ -71,10 +73,9 @@ const RATIO = /^(tokenTimeRatio|load|calibration)$/;
  * is shown: operators.test.ts names each, so that none is by accident.
  */
 export function admissionPage(report: QueueReport): AdmissionPage {
-  return rounded<AdmissionPage>(Object.assign({}, report, { waitingBy: undefined }), '');
+  return rounded(Object.assign({}, report, { waitingBy: undefined }), '') as AdmissionPage;
 }
 
-function rounded<Value>(value: Value, field: string): Value;
 function rounded(value: unknown, field: string): unknown {
   if (typeof value === 'number' && TIME.test(field)) return Math.round(value);
   if (typeof value === 'number' && RATIO.test(field)) return Math.round(value * 1000) / 1000;
@@ -110,9 +111,9 @@ export type Reload = (model: string, file: string | undefined) => Promise<Reload
  * the sidecar starts.
  */
 export async function reloadModel(exchange: Exchange, reload: Reload | undefined): Promise<void> {
-  const bytes = await jsonBody(exchange, MAX_BYTES);
-  if (bytes === undefined) return;
-  const asked = 'status' in bytes ? bytes : parse(bytes);
+  const read = await objectBody(exchange);
+  if (read === undefined) return;
+  const asked = 'status' in read ? read : parse(read.body);
   if ('status' in asked) {
     exchange.fail(asked);
     return;
@@ -142,18 +143,28 @@ export async function jsonBody(exchange: Exchange, limit: number): Promise<Uint8
   return (body.kind === 'body' ? body.bytes : undefined) ?? refusals.tooLarge(limit);
 }
 
-function parse(bytes: Uint8Array): { readonly model: string; readonly file: string | undefined } | ContractError {
-  let raw: unknown;
-  try {
-    raw = JSON.parse(Buffer.from(bytes).toString('utf8'));
-  } catch {
-    return contractError('bad_request', 'The body is no JSON.');
-  }
-  const { model, file, ...more } = (typeof raw === 'object' && raw !== null ? raw : {}) as Readonly<
-    Record<string, unknown>
-  >;
-  if (typeof model !== 'string' || Object.keys(more).length > 0)
-    return contractError('bad_request', 'The body is {"model"} with an optional "file".');
+/** The object in such a body. No body is an empty object. */
+export async function objectBody(
+  exchange: Exchange,
+  limit = MAX_BYTES,
+): Promise<{ readonly body: Patch } | ContractError | undefined> {
+  const bytes = await jsonBody(exchange, limit);
+  if (bytes === undefined || 'status' in bytes) return bytes;
+  if (bytes.length === 0) return { body: {} };
+  const read = readJson(bytes);
+  if (!read.ok) return badBody(read.fault === 'repeated-name' ? 'has a name twice' : 'is no JSON');
+  const { value } = read;
+  if (typeof value !== 'object' || value === null || Array.isArray(value)) return badBody('must be an object');
+  return { body: value as Patch };
+}
+
+export function badBody(why: string): ContractError {
+  return contractError('bad_request', `The body ${why}.`);
+}
+
+function parse(body: Patch): { readonly model: string; readonly file: string | undefined } | ContractError {
+  const { model, file, ...more } = body;
+  if (typeof model !== 'string' || Object.keys(more).length > 0) return badBody('is {"model"} with an optional "file"');
   if (file === undefined) return { model, file };
   if (typeof file === 'string' && isAbsolute(file)) return { model, file };
   return contractError('bad_request', 'The file is an absolute path.', { param: 'file' });
