@@ -98,6 +98,8 @@ export class Ends<T extends boolean | number> {
   #settled = 0;
   #settling = false;
   #sending: Promise<void> | undefined;
+  /** The last call of it: whether the store has answered. */
+  #sent = Promise.resolve(false);
   #cancelTimer = (): void => undefined;
 
   constructor(options: EndsOptions<T>) {
@@ -161,6 +163,13 @@ export class Ends<T extends boolean | number> {
     this.#send();
   }
 
+  /** Waits until the store knows that a request has ended, or does not answer; undefined if there is nothing to wait for. */
+  told(request: number | undefined): Promise<unknown> | undefined {
+    if (request === undefined || !this.#ended.has(request)) return undefined;
+    // It is in the call in flight, or in the next one.
+    return this.#sent.then(() => this.#ended.has(request) && this.#sent);
+  }
+
   /** Sends the ends that are known, as long as the store answers. */
   async close(): Promise<void> {
     this.#cancelTimer();
@@ -198,7 +207,8 @@ export class Ends<T extends boolean | number> {
   }
 
   async #sendAll(): Promise<void> {
-    while (this.#ended.size > 0) if (!(await this.#tell([...this.#ended].slice(0, TOGETHER), false))) return;
+    while (this.#ended.size > 0)
+      if (!(await (this.#sent = this.#tell([...this.#ended].slice(0, TOGETHER), false)))) return;
   }
 
   /** Whether the store has answered. `doubtful`: calls of these may run now. */

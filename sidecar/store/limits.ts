@@ -58,6 +58,8 @@ interface Seen {
   readonly running: number;
   /** Clock reading at which the oldest stamp leaves the minute. */
   readonly resetAt: number;
+  /** The last of its requests that has ended here. */
+  ended: number | undefined;
 }
 
 /** A request that waits for its key's call. */
@@ -143,7 +145,8 @@ export class StoreLimits implements KeyLimiter {
   }
 
   async #take(caller: LimitedCaller, group: LimitGroup, limit: Limit): Promise<FleetLimitResult> {
-    const counted = await this.#count(groupedId(caller, group), limit);
+    const id = groupedId(caller, group);
+    const counted = await this.#countAgain(id, limit);
     if (counted.kind === 'down') return this.#down(caller, group, limit, counted.retryAfterMs);
     if (counted.kind === 'limited') return counted;
     const own = this.#countOwn(caller, group, limit);
@@ -152,22 +155,42 @@ export class StoreLimits implements KeyLimiter {
       if (over) return;
       over = true;
       own?.end(ran);
+      const seen = this.#seen.get(id);
+      if (seen) seen.ended = counted.request;
       this.#ends.end(counted.request, ran);
     };
     return { kind: 'taken', permit: { end } };
   }
 
+  /**
+   * Counts one request. The store counts another one until it knows that it has ended: a caller at its limit that sends the next request when
+   * it has an answer would be refused. So it is asked again while it may not have known of the last end, in the time of one call.
+   */
+  async #countAgain(id: string, limit: Limit): Promise<CountedRequest> {
+    const { clock, timeoutMs } = this.#options;
+    const since = clock.now();
+    for (;;) {
+      const before = this.#seen.get(id)?.ended;
+      const told = this.#ends.told(before);
+      const counted = await this.#count(id, limit, since);
+      const ended = this.#seen.get(id)?.ended;
+      const isCurrent = told === undefined && ended === before;
+      if (counted.kind !== 'limited' || counted.by !== 'inFlight' || isCurrent) return counted;
+      await this.#ends.told(ended);
+      if (clock.now() >= since + timeoutMs) return counted;
+    }
+  }
+
   /** Counts one request with the others of its key that wait. */
-  #count(id: string, limit: Limit): Promise<CountedRequest> {
+  #count(id: string, limit: Limit, since: number): Promise<CountedRequest> {
     return new Promise((answered) => {
       const name = `${limit.inFlight} ${limit.perMinute} ${id}`;
-      const waiting = { since: this.#options.clock.now(), answered };
       const asked = this.#asked.get(name);
       if (asked) {
-        asked.waiting.push(waiting);
+        asked.waiting.push({ since, answered });
         return;
       }
-      const counted = { id, key: uuidOf(id), limit, waiting: [waiting] };
+      const counted = { id, key: uuidOf(id), limit, waiting: [{ since, answered }] };
       this.#asked.set(name, counted);
       void this.#askAll(name, counted);
     });
@@ -211,7 +234,8 @@ export class StoreLimits implements KeyLimiter {
       return down(RETRY_MS);
     }
     const { outcome, taken, used, running, reset_ms: resetMs } = row;
-    this.#see(id, { used: used + taken, running: running + taken, resetAt: clock.now() + resetMs });
+    const { ended } = this.#seen.get(id) ?? {};
+    this.#see(id, { used: used + taken, running: running + taken, resetAt: clock.now() + resetMs, ended });
     const by = outcome === 'perMinute' ? 'perMinute' : 'inFlight';
     const retryAfterMs = by === 'inFlight' ? RETRY_MS : row.retry_ms;
     for (const [at, { answered }] of together.entries()) {

@@ -132,6 +132,23 @@ t.test('32 of 96 at once; the places of one that ends, or is gone, return', asyn
   t.equal((await again.take()).kind, 'taken');
 });
 
+t.test('a caller that sends its next request at the answer to its last one stays within its limit', async (t) => {
+  const { members } = await fleet(t, { decisions: { inFlight: 4, perMinute: 0 } });
+  const one = members[0] as Member;
+  const refused: string[] = [];
+  const worker = async (): Promise<void> => {
+    for (let i = 0; i < 100; i += 1) {
+      const taken = await one.take();
+      if (taken.kind === 'taken') taken.permit.end(true);
+      else refused.push(taken.kind);
+    }
+  };
+  await Promise.all([worker(), worker(), worker(), worker()]);
+  t.strictSame(refused, []);
+  const running = await Promise.all(Array.from({ length: 5 }, () => one.take()));
+  t.equal(running.filter(({ kind }) => kind === 'limited').length, 1, 'and no more than that run');
+});
+
 t.test('a take whose answer is lost frees its place and its stamp', async (t) => {
   const { server, name, members, count } = await fleet(t);
   const [a] = members as [Member];
