@@ -179,6 +179,9 @@ const name = { type: 'string', minLength: 1, maxLength: 256 };
 /** The longest `usd`, in characters. */
 const MAX_USD = 32;
 
+/** What an operator says of a grant. */
+export const GRANT_FIELDS = { id: name, usd: { type: 'string', maxLength: MAX_USD } };
+
 const check = compile<CreditFile>(
   closed(['version', 'accounts'], {
     version: { const: 1 },
@@ -189,11 +192,7 @@ const check = compile<CreditFile>(
       additionalProperties: {
         type: 'array',
         maxItems: 100_000,
-        items: closed(['id', 'usd'], {
-          id: name,
-          usd: { type: 'string', maxLength: MAX_USD },
-          at: UTC_TIME,
-        }),
+        items: closed(['id', 'usd'], { ...GRANT_FIELDS, at: UTC_TIME }),
       },
     },
   }),

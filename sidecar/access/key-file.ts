@@ -117,7 +117,7 @@ const limit = closed([], { inFlight: countOrNone, perMinute: countOrNone });
 export const limitsSchema = closed([], Object.fromEntries(LIMIT_GROUPS.map((group) => [group, limit])));
 
 /** What is set once, or only by creating, rotating and revoking a key. */
-const FIXED_FIELDS = {
+export const FIXED_FIELDS = {
   id: name,
   hash: { type: 'string', pattern: '^[0-9a-f]{64}$' },
   account: name,
@@ -128,7 +128,7 @@ const FIXED_FIELDS = {
 };
 
 /** What may be changed of a key. */
-const CHANGEABLE_FIELDS = {
+export const CHANGEABLE_FIELDS = {
   expires: UTC_TIME,
   class: { enum: SERVICE_CLASSES },
   weight: { enum: Object.values(CLASS_WEIGHTS) },
@@ -139,7 +139,7 @@ const CHANGEABLE_FIELDS = {
 const storedKey = closed(['id', 'hash', 'created', 'entitlements'], { ...FIXED_FIELDS, ...CHANGEABLE_FIELDS });
 
 /** All of them may be changed. */
-const ACCOUNT_FIELDS = { frozen: { type: 'boolean' }, ...tokenLimitFields };
+export const ACCOUNT_FIELDS = { frozen: { type: 'boolean' }, ...tokenLimitFields };
 
 /** The names of what may be changed of a key, and of an account. */
 export const CHANGEABLE: Readonly<Record<'key' | 'account', readonly string[]>> = {

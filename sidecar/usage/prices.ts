@@ -183,32 +183,31 @@ const rate = { type: 'string', maxLength: 32 };
 const rates = { input: rate, cachedInput: rate, output: rate };
 const tierRates = exactly(rates);
 
-const check = compile<PriceFile>(
-  closed(['version', 'prices'], {
-    version: { const: 1 },
-    prices: {
-      type: 'array',
-      minItems: 1,
-      maxItems: 1000,
-      items: closed(['version', 'effective', 'decisions', 'chat'], {
-        version: { type: 'string', maxLength: 64, pattern: '^[0-9A-Za-z][0-9A-Za-z._-]*$' },
-        effective: UTC_TIME,
-        decisions: rate,
-        chat: {
-          type: 'object',
-          maxProperties: 1000,
-          additionalProperties: closed(Object.keys(rates), {
-            ...rates,
-            batch: tierRates,
-            tiers: closed([], Object.fromEntries(SERVICE_TIERS.map((tier) => [tier, tierRates]))),
-          }),
-        },
-        inputs: { type: 'object', maxProperties: 1000, additionalProperties: rate },
-      }),
-    },
-  }),
-  { written: PRICES_CODE, nameUnknownFields: true },
-);
+export const PRICE_SCHEMA = closed(['version', 'prices'], {
+  version: { const: 1 },
+  prices: {
+    type: 'array',
+    minItems: 1,
+    maxItems: 1000,
+    items: closed(['version', 'effective', 'decisions', 'chat'], {
+      version: { type: 'string', maxLength: 64, pattern: '^[0-9A-Za-z][0-9A-Za-z._-]*$' },
+      effective: UTC_TIME,
+      decisions: rate,
+      chat: {
+        type: 'object',
+        maxProperties: 1000,
+        additionalProperties: closed(Object.keys(rates), {
+          ...rates,
+          batch: tierRates,
+          tiers: closed([], Object.fromEntries(SERVICE_TIERS.map((tier) => [tier, tierRates]))),
+        }),
+      },
+      inputs: { type: 'object', maxProperties: 1000, additionalProperties: rate },
+    }),
+  },
+});
+
+const check = compile<PriceFile>(PRICE_SCHEMA, { written: PRICES_CODE, nameUnknownFields: true });
 
 /**
  * Reads and checks the file, which must price each of `models` in the version in force now (epoch ms) and in all later

@@ -2,7 +2,10 @@
 import { readdir, readFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { createHash } from 'node:crypto';
+import { Ajv2020, type ValidateFunction } from 'ajv/dist/2020.js';
 import t, { type Test } from 'tap';
+import { keyRoutes } from '../../sidecar/api/key-routes.js';
+import { operatorsOpenApi } from '../generate/operators-openapi.js';
 import { errorOf } from '../support/error-answer.js';
 import { chatBody, InProcess } from '../support/in-process.js';
 import { rounds } from '../support/long-form.js';
@@ -12,11 +15,40 @@ const CHAT = '/v1/chat/completions';
 const SECRETS = ['o'.repeat(40), 'n'.repeat(40)] as const;
 const JSON_TYPE = { 'Content-Type': 'application/json' };
 
+/** The published document, as far as it is read here. */
+interface Described {
+  readonly paths: Readonly<Record<string, Readonly<Record<string, { readonly requestBody?: DescribedBody }>>>>;
+  readonly components: { readonly schemas: Readonly<Record<string, { readonly properties?: object }>> };
+}
+interface DescribedBody {
+  readonly content: { readonly 'application/json': { readonly schema: { readonly $ref: string } } };
+}
+const described = operatorsOpenApi() as Described;
+const published = new Ajv2020({ strict: false, logger: false }).addSchema(described, 'openapi');
+
+/** Each route, with a name in its path. */
+const OPERATIONS = Object.entries(described.paths).flatMap(([path, methods]) =>
+  Object.entries(methods).map(([method, { requestBody }]) => ({ path, method, hasBody: requestBody !== undefined })),
+);
+
+const checks = new Map<string, ValidateFunction>();
+
+/** The check of a part of an operation that is JSON. Throws if the document has no such part. */
+function checkOf({ path, method }: { path: string; method: string }, part: string): ValidateFunction {
+  const at = ['paths', path, method, ...part.split(' '), 'content', 'application/json', 'schema'];
+  const pointer = at.map((each) => each.replaceAll('~', '~0').replaceAll('/', '~1')).join('/');
+  const found = checks.get(pointer) ?? published.compile({ $ref: encodeURI(`openapi#/${pointer}`) });
+  checks.set(pointer, found);
+  return found;
+}
+
 class Operators {
   readonly sidecar: InProcess;
+  readonly #t: Test;
 
-  private constructor(sidecar: InProcess) {
+  private constructor(sidecar: InProcess, t: Test) {
     this.sidecar = sidecar;
+    this.#t = t;
   }
 
   static async start(t: Test, withSecret = true): Promise<Operators> {
@@ -34,7 +66,7 @@ class Operators {
         cors: { origins: ['*'] },
       },
     });
-    return new Operators(sidecar);
+    return new Operators(sidecar, t);
   }
 
   async ask(
@@ -46,7 +78,19 @@ class Operators {
     const connection = await RawConnection.open(this.sidecar.app.operatorsPort);
     const response = await connection.request(method, path, headers, body).response();
     connection.close();
+    this.#conforms(method, path, response);
     return response;
+  }
+
+  /** Each answer to a route of the document is one that it describes. */
+  #conforms(method: string, path: string, { status, body }: RawResponse): void {
+    const route = OPERATIONS.find((each) => {
+      const pattern = new RegExp(`^${each.path.replace(/\{\w+\}/, '[^/]+')}$`);
+      return each.method === method.toLowerCase() && pattern.test(path.split('?')[0] ?? '');
+    });
+    if (!route) return;
+    const check = checkOf(route, `responses ${status}`);
+    if (!check(JSON.parse(body))) this.#t.fail(`${method} ${path}: ${status} ${JSON.stringify(check.errors)}`);
   }
 
   /** With a secret and JSON. */
@@ -126,16 +170,11 @@ t.test('each change is in force when its answer is sent', async (t) => {
 
 t.test('without a secret, from a page of another origin or with another type nothing is changed', async (t) => {
   const [open, closed] = [await Operators.start(t, false), await Operators.start(t)];
-  const routes = [
-    ['POST', '/keys'],
-    ['PATCH', '/keys/k'],
-    ['POST', '/keys/k/rotate'],
-    ['POST', '/keys/k/revoke'],
-    ['PATCH', '/accounts/a'],
-    ['POST', '/accounts/a/freeze'],
-    ['POST', '/accounts/a/unfreeze'],
-    ['POST', '/accounts/a/grants'],
-  ] as const;
+  // A store's prices: store-keys.test.ts.
+  const routes = OPERATIONS.filter(({ path, hasBody }) => hasBody && path !== '/prices').map(
+    ({ method, path }) => [method.toUpperCase(), path.replace(/\{\w+\}/, 'k')] as const,
+  );
+  t.equal(routes.length, 8);
   const body = '{"account":"acme"}';
   for (const [method, path] of routes) {
     const local = await open.ask(method, path, JSON_TYPE, body);
@@ -168,6 +207,53 @@ t.test('without a secret, from a page of another origin or with another type not
   t.match(JSON.parse((await open.ask('GET', '/keys', {})).body), { keys: 0, data: undefined });
   for (const { sidecar } of [open, closed]) {
     t.notOk((await readdir(sidecar.dir)).some((name) => /^(keys\.json|audit\.jsonl)$/.test(name)));
+  }
+});
+
+/** The fields of a route's bodies. */
+function fieldsOf({ path, method }: { path: string; method: string }): string[] {
+  const { paths, components } = described;
+  const name = paths[path]?.[method]?.requestBody?.content['application/json'].schema.$ref.split('/').at(-1) ?? '';
+  return Object.keys(components.schemas[name]?.properties ?? {});
+}
+
+/** Values for each field: some are right in some fields. */
+const PROBES = [-1, 0, 1, 1.5, '', 'x', '1.5', null, true, [], {}];
+/** A right body of each route, but for the fields that a probe sets. */
+const RIGHT: Readonly<Record<string, object>> = {
+  'post /keys': { account: 'acme' },
+  'patch /keys/{id}': { expires: '2099-01-01T00:00:00Z' },
+  'patch /accounts/{name}': { frozen: false },
+  'post /accounts/{name}/grants': { id: 'g', usd: '1' },
+};
+
+t.test('the routes are those of the OpenAPI document, and refuse the bodies that it does not describe', async (t) => {
+  const operators = await Operators.start(t);
+  const served = keyRoutes({ config: {} as never, services: () => ({}) as never, operatorOf: () => undefined });
+  const methodsOf = (routes: Readonly<Record<string, object>>): object =>
+    Object.fromEntries(Object.entries(routes).map(([path, of]) => [path, Object.keys(of).join(' ').toLowerCase()]));
+  t.strictSame(methodsOf(described.paths), methodsOf(served));
+
+  const { id } = JSON.parse((await operators.send('POST', '/keys', { account: 'acme' })).body) as { id: string };
+  const pathOf = (path: string): string => path.replace('{id}', id).replace('{name}', 'acme');
+  for (const [path, methods] of Object.entries(described.paths)) {
+    for (const method of ['GET', 'POST', 'PUT', 'PATCH', 'DELETE']) {
+      if (method.toLowerCase() in methods) continue;
+      t.equal((await operators.send(method, pathOf(path))).status, 405, `${method} ${path}`);
+    }
+  }
+  for (const route of OPERATIONS.filter(({ path, hasBody }) => hasBody && path !== '/prices')) {
+    const name = `${route.method} ${route.path}`;
+    const check = checkOf(route, 'requestBody');
+    const fields = fieldsOf(route);
+    const right = RIGHT[name] ?? {};
+    t.ok(check(right), name);
+    const bodies: object[] = [right, { ...right, outside: 1 }, []];
+    for (const field of fields) for (const probe of PROBES) bodies.push({ ...right, [field]: probe });
+    for (const body of bodies) {
+      const { status } = await operators.send(route.method.toUpperCase(), pathOf(route.path), body);
+      t.equal(status !== 400, check(body), `${name} ${JSON.stringify(body)}: ${status}`);
+    }
   }
 });
 

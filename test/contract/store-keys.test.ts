@@ -33,7 +33,13 @@ await changePrices(direct, prices('v1', '1'), '', 'test');
 const kept = makeKey({ id: 'kept' });
 await importKeys(direct, { version: 1, keys: [kept.stored] }, 'test');
 
-function start(name: string, pollMs: number, more: object = {}, cold = false): Promise<InProcess> {
+function start(
+  name: string,
+  pollMs: number,
+  more: object = {},
+  cold = false,
+  operators: object = { port: 0, secretFile: join(dir, 'operators.txt') },
+): Promise<InProcess> {
   return InProcess.start(t, {
     models: [{ id: 'm', kind: 'chat', cold }],
     followsKeys: true,
@@ -41,7 +47,7 @@ function start(name: string, pollMs: number, more: object = {}, cold = false): P
       dataDir: join(dir, name),
       keys: { source: 'store', failuresPerMinute: 0 },
       pricing: { source: 'store' },
-      operators: { port: 0, secretFile: join(dir, 'operators.txt') },
+      operators,
       store: { url, timeoutMs: 5000, leaseMs: 60_000, pollMs, ...more },
     },
   });
@@ -50,9 +56,17 @@ function start(name: string, pollMs: number, more: object = {}, cold = false): P
 const [one, two, three] = await Promise.all([start('a', NEVER_MS), start('b', NEVER_MS), start('c', 100)]);
 const fleet = [one, two, three];
 
-async function operate(at: InProcess, method: string, path: string, body = {}, more = {}): Promise<RawResponse> {
+async function operate(
+  at: InProcess,
+  method: string,
+  path: string,
+  body: object = {},
+  more: Record<string, string> = {},
+  secret = SECRET,
+): Promise<RawResponse> {
   const connection = await RawConnection.open(at.app.operatorsPort);
-  const headers = { 'Content-Type': 'application/json', Authorization: `Bearer ${SECRET}`, ...more };
+  const authorization = secret !== '' && { Authorization: `Bearer ${secret}` };
+  const headers = { 'Content-Type': 'application/json', ...authorization, ...more };
   const response = await connection.request(method, path, headers, JSON.stringify(body)).response();
   connection.close();
   return response;
@@ -122,6 +136,29 @@ t.test('a change is everywhere by notification', async (t) => {
     ['prices', 'import', 'create', 'freeze', 'unfreeze', 'revoke', 'prices'],
   );
   for (const { operator } of rows.slice(2)) t.match(operator, /^[0-9a-f]{8}$/);
+});
+
+t.test('without an operator’s secret nothing is managed in the store, also from loopback', async (t) => {
+  const open = await start('h', NEVER_MS, {}, false, { port: 0 });
+  const count = async (): Promise<unknown> =>
+    (await server.sql('select count(*) as n from ra_sidecar.audit', database)).rows[0]?.['n'];
+  const before = await count();
+  const routes = [
+    ['GET', '/prices', {}],
+    ['PUT', '/prices', JSON.parse(prices('taken', '9'))],
+    ['POST', '/keys', { account: 'acme' }],
+    ['POST', '/accounts/acme/freeze', {}],
+  ] as const;
+  for (const [method, path, body] of routes) {
+    const refused = await operate(open, method, path, body as object);
+    t.equal(refused.status, 404, path);
+    t.match(errorOf(refused).message, /operators\.secretFile/);
+    for (const secret of ['', 'w'.repeat(40)]) {
+      t.equal((await operate(one, method, path, body as object, {}, secret)).status, 401, path);
+    }
+  }
+  t.equal(await count(), before);
+  await open.app.drain();
 });
 
 t.test('whatever any role of the database notifies of, sidecars go on', async (t) => {

@@ -4,6 +4,7 @@ import { CATALOGUE } from '../../sidecar/domain/errors.js';
 import { apiDocs } from './api-docs.js';
 import { withDifferences } from './difference-docs.js';
 import { errorDocs } from './error-docs.js';
+import { operatorsOpenApiText } from './operators-openapi.js';
 import { readGoldens } from '../goldens/hashes.js';
 import { resultsPage } from './results-page.js';
 import { componentSchemas } from '../../sidecar/api/openapi/schemas.js';
@@ -17,6 +18,7 @@ const COMMITS_SINCE = '2026-11-25T04:00';
 t.test('the generated pages equal what the code generates (`make docs` writes them)', async (t) => {
   t.equal(readFileSync(`${sourceRoot}/docs/errors.md`, 'utf8'), errorDocs());
   t.equal(readFileSync(`${sourceRoot}/docs/api.md`, 'utf8'), apiDocs());
+  t.equal(readFileSync(`${sourceRoot}/docs/operators-openapi.json`, 'utf8'), operatorsOpenApiText());
   t.equal(readFileSync(`${sourceRoot}/bench/results/README.md`, 'utf8'), resultsPage());
 });
 

@@ -14,6 +14,7 @@ import { componentSchemas, type Schema } from '../../../../sidecar/api/openapi/s
 import { toCompatibleRequest } from '../../../../sidecar/contracts/compatible.js';
 import { toMessagesRequest } from '../../../../sidecar/contracts/messages.js';
 import { toResponsesRequest } from '../../../../sidecar/contracts/responses.js';
+import { operatorsOpenApi } from '../../../generate/operators-openapi.js';
 import {
   FULL_CHAT,
   FULL_COMPATIBLE,
@@ -74,6 +75,7 @@ t.test('Redocly’s recommended rules find no error', async (t) => {
     compatible.filter(({ severity }) => severity === 'error'),
     [],
   );
+  t.strictSame(await problemsOf(operatorsOpenApi()), []);
   const broken = {
     ...openApiDocument(STRICT),
     paths: { '/x': { get: { responses: { 200: { $ref: '#/nowhere' } } } } },
