@@ -1,4 +1,6 @@
 /** `ra-sidecar store`, and what the role of sidecars may do. */
+import { execFile } from 'node:child_process';
+import { promisify } from 'node:util';
 import pg from 'pg';
 import t from 'tap';
 import { store } from '../../../sidecar/commands/store.js';
@@ -87,4 +89,17 @@ t.test('what is wrong with the address', async (t) => {
   }
   t.match(loadConfig({ RA_STORE_URL: 'postgresql://u@h/db?sslmode=verify-full' }), { kind: 'config', hints: [] });
   t.match(loadConfig({ RA_STORE_URL: 'postgresql://u@h/db' }), { kind: 'config', hints: [/store.url is without TLS/] });
+});
+
+t.test('what serves loads no client of PostgreSQL where no store is set', async (t) => {
+  const loadsClient = async (path: string): Promise<unknown> => {
+    const main = new URL(`../../../sidecar/${path}`, import.meta.url).href;
+    const script = `await import(${JSON.stringify(main)});
+      const { _cache } = (await import('node:module')).default;
+      console.log(Object.keys(_cache).some((path) => path.includes('/node_modules/pg/')));`;
+    const { stdout } = await promisify(execFile)(process.execPath, ['--input-type=module', '-e', script]);
+    return JSON.parse(stdout);
+  };
+  t.equal(await loadsClient('commands/serve.js'), false);
+  t.equal(await loadsClient('store/open.js'), true);
 });
