@@ -3,7 +3,7 @@
  * that share it, by the clock; also beside a transaction that has been open for ten minutes of such a load, so that no row deleted since
  * could be removed from an index. And whose processor time a request takes.
  */
-import { fork } from 'node:child_process';
+import { fork, type ChildProcess } from 'node:child_process';
 import { once } from 'node:events';
 import { cpus } from 'node:os';
 import { setTimeout as wait } from 'node:timers/promises';
@@ -57,28 +57,40 @@ const members = await Promise.all(
     return limits;
   }),
 );
-const sidecars = await Promise.all(
-  [url, undefined].map((at) =>
-    Promise.all(
-      Array.from({ length: SIDECARS }, async () => {
-        const config = { limits: { chat: LIMIT }, ...(at !== undefined && { store: { url: at, timeoutMs: 5000 } }) };
-        const child = fork(fileURLToPath(new URL('../support/timing-sidecar.js', import.meta.url)), [
-          JSON.stringify(config),
-        ]);
-        const port = await messageOf<number>(child);
-        while ((await fetch(`http://127.0.0.1:${port}/readyz`)).status !== 200) await wait(LOOK_MS);
-        return { child, port };
-      }),
-    ),
-  ),
-);
-const [sharing = [], alone = []] = sidecars;
+interface Running {
+  readonly child: ChildProcess;
+  readonly port: number;
+}
+
+/** Those that run now: idle ones would take the cores from what is measured. */
+let sidecars: readonly Running[] = [];
+
+/** Sidecars run, which share the store or count for themselves, while this does something. */
+async function withSidecars<T>(store: boolean, use: () => Promise<T>): Promise<T> {
+  sidecars = await Promise.all(
+    Array.from({ length: SIDECARS }, async () => {
+      const config = { limits: { chat: LIMIT }, ...(store && { store: { url, timeoutMs: 5000 } }) };
+      const sidecar = fileURLToPath(new URL('../support/timing-sidecar.js', import.meta.url));
+      const child = fork(sidecar, [JSON.stringify(config)]);
+      const port = await messageOf<number>(child);
+      while ((await fetch(`http://127.0.0.1:${port}/readyz`)).status !== 200) await wait(LOOK_MS);
+      return { child, port };
+    }),
+  );
+  const done = await use();
+  for (const { child } of sidecars) {
+    child.disconnect();
+    await once(child, 'exit');
+  }
+  sidecars = [];
+  return done;
+}
 
 /** Processor time so far of other processes, with all that they have started, ms. */
 function used(): { readonly postgres: number; readonly sidecars: number } {
   const sum = (pids: readonly number[]): number =>
     pids.flatMap((pid) => [pid, ...descendantsOf(pid)]).reduce((ms, pid) => ms + msOf(pid), 0);
-  return { postgres: sum([server.pid]), sidecars: sum(sidecars.flat().map(({ child }) => child.pid ?? 0)) };
+  return { postgres: sum([server.pid]), sidecars: sum(sidecars.map(({ child }) => child.pid ?? 0)) };
 }
 
 /** 0: it has ended meanwhile. */
@@ -114,10 +126,10 @@ async function takes(rate: Rate): Promise<number[]> {
 }
 
 /** `ra-admit` by the clock, in ms. */
-async function admits(of: typeof sharing, rate: Rate, keys = 'key'): Promise<number[]> {
+async function admits(rate: Rate, keys = 'key'): Promise<number[]> {
   const body = JSON.stringify(chatBody('wide', 'clocked'));
   const callers = await Promise.all(
-    Array.from({ length: KEYS }, (_, i) => TimedCaller.open(of[i % SIDECARS]?.port ?? 0, body, `${keys}-${i}`)),
+    Array.from({ length: KEYS }, (_, i) => TimedCaller.open(sidecars[i % SIDECARS]?.port ?? 0, body, `${keys}-${i}`)),
   );
   for (const caller of callers) await caller.ask();
   const { done } = await onWhoIsFree(callers, rate, (caller) => caller.ask());
@@ -181,21 +193,19 @@ const SHARED = 'ra-admit, limits in the store';
 const BESIDE = ', beside an old transaction';
 const rows = [
   ...(await measured(TAKE, takes)),
-  ...(await measured('ra-admit, limits in memory', (rate) => admits(alone, rate))),
-  ...(await measured(SHARED, (rate) => admits(sharing, rate))),
-  ...(await measured('ra-admit, limits and quotas in the store', (rate) => admits(sharing, rate, 'quota'))),
+  ...(await withSidecars(false, () => measured('ra-admit, limits in memory', admits))),
+  ...(await withSidecars(true, async () => [
+    ...(await measured(SHARED, admits)),
+    ...(await measured('ra-admit, limits and quotas in the store', (rate) => admits(rate, 'quota'))),
+  ])),
 ];
 const close = await tenMinutesOld();
 rows.push(
   ...(await measured(TAKE + BESIDE, takes)),
-  ...(await measured(SHARED + BESIDE, (rate) => admits(sharing, rate))),
+  ...(await withSidecars(true, () => measured(SHARED + BESIDE, admits))),
 );
 await close();
 
-for (const { child } of sidecars.flat()) {
-  child.disconnect();
-  await once(child, 'exit');
-}
 await Promise.all(members.map((limits) => limits.close()));
 await teardowns.run();
 await server.stop();
