@@ -1,22 +1,6 @@
 import type { LlamaContext } from 'node-llama-cpp';
-import {
-  internals,
-  type AddonContext,
-  type AddonRun,
-  type AddonStepCosts,
-  type EngineAddon,
-  type Internals,
-} from './addon.js';
-import {
-  BatchSampler,
-  isFree,
-  NOT_A_NUMBER,
-  NOT_NUMBERS,
-  resultOf,
-  samplerOf,
-  type Choice,
-  type Picks,
-} from './batch-sampler.js';
+import { internals, type AddonRun, type AddonStepCosts, type Internals } from './addon.js';
+import { BatchSampler, isFree, NOT_A_NUMBER, NOT_NUMBERS, resultOf, samplerOf, type Choice } from './batch-sampler.js';
 import { BatchSequences, type StateTraits } from './batch-sequences.js';
 import { described, gapsOf } from './described-parts.js';
 import { draftedStep, type DraftedStepTools } from './drafted-step.js';
@@ -47,14 +31,9 @@ type Attempt =
  */
 export class BatchDecoder implements Decoder {
   readonly states: BatchSequences;
-  readonly #context: AddonContext;
-  readonly #picks: Picks;
   readonly #grammars: Grammars;
-  readonly #addon: EngineAddon;
-  /** Tokens that a sequence can hold, if gaps between sequences are closed; else undefined. */
-  readonly #closes: number | undefined;
+  readonly #tools: DraftedStepTools;
   readonly #costs: AddonStepCosts;
-  readonly #drafting: DraftedStepTools;
   /** What a step of a run took lately, ms. */
   #stepMs = Infinity;
   #running: AddonRun | undefined;
@@ -69,24 +48,19 @@ export class BatchDecoder implements Decoder {
   ) {
     const { context, addon } = found;
     const { totalSequences: sequences, contextSize, batchSize } = sizes;
-    const closes = closesGaps ? contextSize : undefined;
     const alone = Float64Array.from(ALONE_COSTS[device]);
     this.#costs = new addon.RaStepCosts(alone);
-    this.#closes = closes;
-    this.#context = context;
     this.#grammars = grammars;
-    this.#addon = addon;
-    this.#picks = { addon, context, vocabulary: addon.raVocabularySize(context) };
     this.states = new BatchSequences(found, sequences, traits);
-    this.#drafting = {
+    this.#tools = {
       addon,
       context,
       states: this.states,
       costs: new addon.RaStepCosts(alone),
-      vocabulary: this.#picks.vocabulary,
+      vocabulary: addon.raVocabularySize(context),
       batchSize,
       contextSize,
-      closesGaps,
+      closesUpTo: closesGaps ? contextSize : 0,
       isEnd: (token) => grammars.isEnd(token),
       plain: (parts) => this.#step(parts),
     };
@@ -135,7 +109,7 @@ export class BatchDecoder implements Decoder {
     if (checked === true || !parts.every(isFree)) {
       const samples = parts.filter((part) => part.kind === 'sample');
       const drafting = samples.length === parts.length && samples.some((part) => samplerOf(part).drafts);
-      return drafting ? yield* draftedStep(this.#drafting, samples, run) : await this.#step(parts);
+      return drafting ? yield* draftedStep(this.#tools, samples, run) : await this.#step(parts);
     }
     const before = this.states.lengths(parts);
     try {
@@ -143,10 +117,10 @@ export class BatchDecoder implements Decoder {
       const { running } = this.#begin(parts, choices, run);
       this.#running = running;
       if (once === true) running.halt();
-      const ended = new EndOrTime(running.ended);
+      const endsWithin = endOrTime(running.ended);
       const polls = new StepPolls(performance.now(), this.#stepMs, everyMs);
       for (;;) {
-        const isOver = await ended.within(polls.nextMs);
+        const isOver = await endsWithin(polls.nextMs);
         const { steps: found, picks } = picksOf(running.take(), parts.length);
         polls.polled(performance.now(), found);
         const results = found === 0 ? [] : picks.map((each) => tokensOf(each, found));
@@ -173,7 +147,7 @@ export class BatchDecoder implements Decoder {
   }
 
   sampler(sampling: Sampling): Sampler {
-    return new BatchSampler(this.#picks, sampling, new GrammarConstraint(this.#grammars, sampling.markers));
+    return new BatchSampler(this.#tools, sampling, new GrammarConstraint(this.#grammars, sampling.markers));
   }
 
   isExpensive(stacks: number): boolean {
@@ -185,18 +159,21 @@ export class BatchDecoder implements Decoder {
     try {
       const [only] = parts;
       if (only?.kind === 'embeddings') {
-        await decodeImage(this.#context, this.states, this.#addon, only);
+        await decodeImage(this.#tools, only);
         this.states.decoded();
         return { kind: 'decoded', results: [FILLED] };
       }
-      const choices = await choicesOf(parts);
+      const choices = await Promise.all(
+        parts.map(async (part) => (part.kind === 'sample' ? await samplerOf(part).choice() : undefined)),
+      );
       const { running, rows } = this.#begin(parts, choices);
       await running.ended;
       const [{ picks }, scores] = [picksOf(running.take(), parts.length), running.scores()];
       this.states.decoded();
       const results = await Promise.all(
         parts.map(async (part, i): Promise<PartResult> => {
-          if (part.kind === 'score') return scored(scores[i] ?? new Float64Array(0));
+          const logprobs = scores[i] ?? new Float64Array(0);
+          if (part.kind === 'score') return logprobs.some(Number.isNaN) ? NOT_NUMBERS : { kind: 'scores', logprobs };
           const choice = choices[i];
           if (part.kind !== 'sample' || !choice) return FILLED;
           if (choice.kind === 'fault') return choice.fault;
@@ -221,12 +198,13 @@ export class BatchDecoder implements Decoder {
     choices: readonly (Choice | undefined)[],
     run?: Run,
   ): { readonly running: AddonRun; readonly rows: readonly number[] } {
-    const gaps = this.#closes === undefined ? [] : gapsOf(parts, this.states, this.#closes);
+    const { addon, context, closesUpTo } = this.#tools;
+    const gaps = gapsOf(parts, this.states, closesUpTo);
     const given = described(parts, choices, gaps, this.states);
     const { numbers, tokens, pickers, allowed, labels, drafts, logitIndexes: rows } = given;
     const costs = drafts.some((each) => each !== undefined) ? this.#costs : undefined;
-    const running = this.#addon.raDecodeRun(
-      this.#context,
+    const running = addon.raDecodeRun(
+      context,
       numbers,
       tokens,
       pickers,
@@ -244,61 +222,40 @@ export class BatchDecoder implements Decoder {
   }
 }
 
-/** The result of a decision's part. */
-function scored(logprobs: Float64Array): PartResult {
-  return logprobs.some(Number.isNaN) ? NOT_NUMBERS : { kind: 'scores', logprobs };
-}
-
-/** Of the parts that are sampled. */
-function choicesOf(parts: readonly StepPart[]): Promise<readonly (Choice | undefined)[]> {
-  return Promise.all(parts.map(async (part) => (part.kind === 'sample' ? await samplerOf(part).choice() : undefined)));
-}
-
-/** Evaluates a part of an image, which is alone in its step; counts it in `sequences`. Rejects as a decode does. */
+/** Evaluates a part of an image, which is alone in its step; counts it in `states`. Rejects as a decode does. */
 async function decodeImage(
-  context: AddonContext,
-  sequences: BatchSequences,
-  addon: Pick<EngineAddon, 'raDecodeEmbeddings' | 'raEmbeddingWidth'>,
+  { context, states, addon }: Pick<DraftedStepTools, 'context' | 'states' | 'addon'>,
   part: Extract<StepPart, { kind: 'embeddings' }>,
 ): Promise<void> {
   const { sequence, tokens, values, image } = part;
   if (values.length !== tokens.length * addon.raEmbeddingWidth(context))
     throw new EngineFault('embeddings of another number or width');
-  const first = sequences.extend(part);
+  const first = states.extend(part);
   await addon.raDecodeEmbeddings(context, sequence, first, image.index, image.columns, image.whole, values);
 }
 
-/** Waits for the end of a run, or for some time. */
-class EndOrTime {
-  #ended = false;
-  #failure: Error | undefined;
-  #wake: () => void = () => undefined;
-
-  constructor(end: Promise<void>) {
-    const over = (): void => {
-      this.#ended = true;
-      this.#wake();
-    };
-    end.then(over, (error: unknown) => {
-      this.#failure = error instanceof Error ? error : new EngineFault('the run failed');
-      over();
-    });
-  }
-
-  /** Resolves with whether it has ended by then. Rejects as the run does. */
-  async within(ms: number): Promise<boolean> {
-    if (!this.#ended) {
+/** Waits for the end of a run or for some ms; resolves with whether it has ended by then. Rejects as the run does. */
+function endOrTime(end: Promise<void>): (ms: number) => Promise<boolean> {
+  let ended = false;
+  let wake = (): void => undefined;
+  const over = (): void => {
+    ended = true;
+    wake();
+  };
+  end.then(over, over);
+  return async (ms) => {
+    if (!ended) {
       await new Promise<void>((resolve) => {
         const timer = setTimeout(resolve, ms);
-        this.#wake = () => {
+        wake = () => {
           clearTimeout(timer);
           resolve();
         };
       });
     }
-    if (this.#failure) throw this.#failure;
-    return this.#ended;
-  }
+    if (ended) await end;
+    return ended;
+  };
 }
 
 /** What some steps picked for one part. */
@@ -348,11 +305,12 @@ const LEAST_MS = 1;
 const MOST_MS = 8;
 
 export class StepPolls {
+  /** The expected time of the next step. Changed by itself alone. */
+  stepMs: number;
   readonly #everyMs: number;
   #foundAt: number;
-  /** The time of a step, as the last poll that found one showed it, and as it is expected of the next one. */
+  /** The time of a step, as the last poll that found one showed it. */
   #tookMs: number;
-  #stepMs: number;
   #found = true;
 
   /**
@@ -362,20 +320,15 @@ export class StepPolls {
   constructor(now: number, stepMs: number, everyMs: number) {
     this.#foundAt = now;
     this.#tookMs = stepMs;
-    this.#stepMs = stepMs;
+    this.stepMs = stepMs;
     this.#everyMs = everyMs;
-  }
-
-  /** The expected time of a step. */
-  get stepMs(): number {
-    return this.#stepMs;
   }
 
   /** The time from the start, or from the last poll, to the next poll, ms. */
   get nextMs(): number {
-    if (this.#stepMs < this.#everyMs) return this.#everyMs;
-    if (this.#found && Number.isFinite(this.#stepMs)) return Math.max(LEAST_MS, this.#stepMs * (1 - OF_STEP.early));
-    return Math.max(LEAST_MS, Math.min(this.#stepMs * OF_STEP.again, MOST_MS));
+    if (this.stepMs < this.#everyMs) return this.#everyMs;
+    if (this.#found && Number.isFinite(this.stepMs)) return Math.max(LEAST_MS, this.stepMs * (1 - OF_STEP.early));
+    return Math.max(LEAST_MS, Math.min(this.stepMs * OF_STEP.again, MOST_MS));
   }
 
   /** A poll at `now` found so many steps. */
@@ -383,7 +336,7 @@ export class StepPolls {
     this.#found = steps > 0;
     if (!this.#found) return;
     const tookMs = (now - this.#foundAt) / steps;
-    this.#stepMs = Math.min(tookMs, this.#tookMs * LONGER);
+    this.stepMs = Math.min(tookMs, this.#tookMs * LONGER);
     this.#tookMs = tookMs;
     this.#foundAt = now;
   }

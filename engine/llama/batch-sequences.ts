@@ -1,5 +1,5 @@
 import type { AddonCheckpoint, AddonContext, EngineAddon, Internals } from './addon.js';
-import { type SequenceExtent, type StateCopies, StateInFile } from './state-file.js';
+import { decodeOne, type SequenceExtent, type StateCopies, StateInFile } from './state-file.js';
 import { NOT_NUMBERS } from './batch-sampler.js';
 import type {
   Checkpoint,
@@ -298,17 +298,6 @@ class StateCheckpoint implements Checkpoint {
   dispose(): void {
     this.#state.dispose();
   }
-}
-
-const NO_LOGITS = new Uint32Array(0);
-/** Any token of which nothing is read. */
-const ANY_TOKEN = Uint32Array.of(0);
-
-/** Decodes any token after what a sequence holds. Rejects as the addon does. */
-function decodeOne(context: AddonContext, sequence: number, position = 0): Promise<void> {
-  context.initBatch(1);
-  context.addToBatch(sequence, position, ANY_TOKEN, NO_LOGITS);
-  return context.decodeBatch();
 }
 
 /** An image whose embeddings move positions by less than their number. */

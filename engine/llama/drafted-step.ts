@@ -4,9 +4,9 @@
  * only after the one before it was delivered: by then the reply's text has been read, and its grammar holds the next token. A
  * draft that the grammar forbids is never picked, so it ends the reply's drafts as any other wrong one does.
  */
-import { DRAFT_LENGTHS, MOST_LOGITS, type AddonContext, type AddonStepCosts, type EngineAddon } from './addon.js';
+import { DRAFT_LENGTHS, MOST_LOGITS, type AddonStepCosts, type EngineAddon } from './addon.js';
 import { described, gapsOf } from './described-parts.js';
-import { samplerOf } from './batch-sampler.js';
+import { samplerOf, type Picks } from './batch-sampler.js';
 import type { BatchSequences } from './batch-sequences.js';
 import type { StepPart, PartResult, Run } from '../scheduler/decoder.js';
 import { asFault } from '../scheduler/faults.js';
@@ -17,18 +17,16 @@ const NONE = new Uint32Array(0);
 const NOTHING: PartResult = { kind: 'none' };
 
 /** What it needs of a decoder. */
-export interface DraftedStepTools {
-  readonly addon: Pick<EngineAddon, 'raDecodeRun'>;
-  readonly context: AddonContext;
+export interface DraftedStepTools extends Picks {
+  readonly addon: EngineAddon;
   readonly states: BatchSequences;
   /** Of steps made here: they take longer than those of runs. */
   readonly costs: AddonStepCosts;
-  readonly vocabulary: number;
   /** Tokens of a decode, and of a sequence. */
   readonly batchSize: number;
   readonly contextSize: number;
-  /** Whether gaps between sequences are closed. */
-  readonly closesGaps: boolean;
+  /** Gaps between sequences are closed up to this position; 0: they are not. */
+  readonly closesUpTo: number;
   readonly isEnd: (token: number) => boolean;
   /** Makes the step without drafts. */
   readonly plain: (parts: readonly StepPart[]) => Promise<PartResult[]>;
@@ -45,17 +43,14 @@ export async function* draftedStep(
 ): AsyncGenerator<PartResult[], PartResult[]> {
   const { states, costs } = tools;
   const before = states.lengths(parts);
-  const gaps = tools.closesGaps ? gapsOf(parts, states, tools.contextSize) : [];
+  const gaps = gapsOf(parts, states, tools.closesUpTo);
   const choice = chosenDrafts(tools, parts, before, parts.length + gaps.length, run);
   const drafts = DRAFT_LENGTHS[choice] ?? 0;
   const from = performance.now();
   const decoded = drafts === 0 ? undefined : await decodeWide(tools, parts, before, drafts);
-  if (!decoded) {
-    const results = await tools.plain(parts);
-    costs.learn(parts.length + gaps.length, 0, performance.now() - from);
-    return results;
-  }
-  costs.learn(parts.length + gaps.length, choice, performance.now() - from);
+  const plain = decoded ? [] : await tools.plain(parts);
+  costs.learn(parts.length + gaps.length, decoded ? choice : 0, performance.now() - from);
+  if (!decoded) return plain;
   const counts = parts.map(() => 0);
   const open = parts.map(() => true);
   try {
@@ -127,12 +122,12 @@ interface Decoded {
 
 /** Decodes each part's token with as many drafts. Undefined if it failed, and the sequences hold what they held. */
 async function decodeWide(
-  { addon, context, states, closesGaps, contextSize }: DraftedStepTools,
+  { addon, context, states, closesUpTo }: DraftedStepTools,
   parts: readonly SamplePart[],
   before: readonly number[],
   drafts: number,
 ): Promise<readonly Decoded[] | undefined> {
-  const gaps = closesGaps ? gapsOf(parts, states, contextSize - drafts) : [];
+  const gaps = gapsOf(parts, states, closesUpTo - drafts);
   const wide = parts.map((part) => {
     const [fed = 0] = part.tokens;
     const found = samplerOf(part).drafts?.draft(drafts) ?? new Int32Array(0);

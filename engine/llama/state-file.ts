@@ -37,15 +37,24 @@ export async function stateFacts(
   file?.close();
   const savable = file !== undefined;
   try {
-    context.initBatch(1);
-    context.addToBatch(0, 0, Uint32Array.of(0), new Uint32Array(0));
-    await context.decodeBatch();
+    await decodeOne(context, 0);
     return { savable, uniform: sizeOf(context, 0, false) === sizeOf(context, 0, true) };
   } catch {
     return { savable: false, uniform: undefined };
   } finally {
     context.disposeSequence(0);
   }
+}
+
+const NO_LOGITS = new Uint32Array(0);
+/** Any token of which nothing is read. */
+const ANY_TOKEN = Uint32Array.of(0);
+
+/** Decodes any token after what a sequence holds. Rejects as the addon does. */
+export function decodeOne(context: AddonContext, sequence: number, position = 0): Promise<void> {
+  context.initBatch(1);
+  context.addToBatch(sequence, position, ANY_TOKEN, NO_LOGITS);
+  return context.decodeBatch();
 }
 
 /**
