@@ -5,7 +5,7 @@
  */
 import { createHmac, randomBytes } from 'node:crypto';
 import type { Clock } from '../lib/clock.js';
-import { CATALOGUE, WAIT_STATUSES } from '../domain/errors.js';
+import { CATALOGUE, DENIALS, WAIT_STATUSES } from '../domain/errors.js';
 import {
   Breaker,
   type AllowedCall,
@@ -28,7 +28,6 @@ import { closed } from '../contracts/common-schema.js';
 import { compile } from '../contracts/validator.js';
 import { AUTHORIZER_ANSWER_CODE } from '../contracts/written-code.js';
 import { KEY_ROUTES } from '../contracts/requests.js';
-import type { ErrorCode } from '../domain/errors.js';
 import { CLASS_WEIGHTS, SERVICE_CLASSES, SERVICE_TIERS } from '../domain/service-class.js';
 import { callerWith, hashKey, limitsSchema, tokenLimitFields, type Entitlement, type StoredKey } from './key-file.js';
 import type { TokenLimits } from './limits.js';
@@ -191,20 +190,6 @@ function unavailable(retryAfterMs: number): Denied {
 function overloaded(retryAfterMs: number): Denied {
   return { kind: 'denied', code: 'control_plane_overloaded', retryAfterMs };
 }
-
-/** Codes of a denial: those of the catalogue with 401, 402, 403 and 429 that are about the caller. */
-const DENIALS = [
-  'invalid_api_key',
-  'expired_api_key',
-  'revoked_api_key',
-  'model_not_entitled',
-  'not_in_cohort',
-  'account_frozen',
-  'unattributed_key',
-  'insufficient_credit',
-  'user_rate_limited',
-  'quota_exceeded',
-] as const satisfies readonly ErrorCode[];
 
 /** The longest wait in a denial, ms: a day, after which any quota is renewed. */
 const MAX_RETRY_MS = 86_400_000;

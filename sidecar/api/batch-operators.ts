@@ -38,11 +38,8 @@ export async function endBatch(
   batch: BatchServices | undefined,
 ): Promise<void> {
   const read = await objectBody(exchange);
-  if (read === undefined) return;
-  if ('status' in read) {
-    exchange.fail(read);
-    return;
-  }
+  if (read && 'status' in read) exchange.fail(read);
+  if (!read || 'status' in read) return;
   const { id } = read.body;
   const record = typeof id === 'string' ? batch?.batches.get(id) : undefined;
   if (!batch || !record) {

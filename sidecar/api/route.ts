@@ -4,7 +4,7 @@
  * it from there.
  */
 import type { BodyForm, ModelRoute, Params } from '../contracts/requests.js';
-import { CATALOGUE, type ErrorCode } from '../domain/errors.js';
+import { CATALOGUE, DENIALS, type ErrorCode } from '../domain/errors.js';
 import type { SeatNeeds } from '../admission/types.js';
 import type {
   EmbedJob,
@@ -68,16 +68,7 @@ export const ANY_ERRORS: readonly ErrorCode[] = ['bad_request', 'internal'];
 /** What a source of identities may deny with. */
 export const KEY_ERRORS: readonly ErrorCode[] = [
   'proxy_retired',
-  'invalid_api_key',
-  'expired_api_key',
-  'revoked_api_key',
-  'model_not_entitled',
-  'not_in_cohort',
-  'account_frozen',
-  'unattributed_key',
-  'insufficient_credit',
-  'user_rate_limited',
-  'quota_exceeded',
+  ...DENIALS,
   'gateway_unavailable',
   'control_plane_overloaded',
   'credit_gate_unavailable',

@@ -1,5 +1,5 @@
 /** The settings of the store: the PostgreSQL database in which a fleet's sidecars share their accounts (docs/store.md). */
-import { integer, milliseconds, path, section, text, type ValueOf } from './setting.js';
+import { integer, milliseconds, path, section, text } from './setting.js';
 
 export const storeSchema = section({
   url: text(
@@ -45,8 +45,6 @@ export const storeSchema = section({
     { enum: ['refuse', 'share'], default: 'refuse' },
   ),
 });
-
-export type StoreConfig = ValueOf<typeof storeSchema>;
 
 /** What a `store.url` says. */
 export interface StoreAddress {

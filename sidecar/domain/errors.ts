@@ -313,3 +313,17 @@ export function errorBody(error: ContractError): string {
     error: { message: error.message, type: error.type, code: error.code, param: error.param },
   });
 }
+
+/** Codes of a denial: those of the catalogue with 401, 402, 403 and 429 that are about the caller. */
+export const DENIALS = [
+  'invalid_api_key',
+  'expired_api_key',
+  'revoked_api_key',
+  'model_not_entitled',
+  'not_in_cohort',
+  'account_frozen',
+  'unattributed_key',
+  'insufficient_credit',
+  'user_rate_limited',
+  'quota_exceeded',
+] as const satisfies readonly ErrorCode[];
