@@ -11,25 +11,41 @@ const LINES = 300;
 /** A freed buffer of the system's library may have a line or two. */
 const MOST_LEFT = LINES / 10;
 
+/** Batches that run after it, at most, so that the garbage collector runs. */
+const MOST_BATCHES = 6;
+
 t.test('no text of a stored file is in memory, nor of lines that ran', async (t) => {
   const dir = t.testdir();
   const config = { ...(await chatOnly(16)), dataDir: join(dir, 'data'), batch: storeOnDisk(dir) };
   const sidecar = await Sidecar.start(t, { stub: true, config });
   const client = new OpenAI({ apiKey: sidecar.key, baseURL: sidecar.base, maxRetries: 0 });
   // Each line has the text once.
-  const text = Array.from({ length: LINES }, (_, i) =>
-    chatLine(String(i), 1, { messages: [{ role: 'user', content: `xylophone ${i}` }] }),
-  ).join('\n');
+  const stored = async (word: string): Promise<string> => {
+    const text = Array.from({ length: LINES }, (_, i) =>
+      chatLine(String(i), 1, { messages: [{ role: 'user', content: `${word} ${i}` }] }),
+    ).join('\n');
+    return (await client.files.create({ file: await toFile(Buffer.from(text), 'in'), purpose: 'batch' })).id;
+  };
+  const run = async (id: string): Promise<void> => {
+    const begun = await client.batches.create({
+      input_file_id: id,
+      endpoint: '/v1/chat/completions',
+      completion_window: '24h',
+    });
+    const batch = await ended(client, begun.id);
+    t.match(batch.request_counts, { completed: LINES });
+    for (const each of [id, batch.output_file_id]) await client.files.delete(each ?? '');
+  };
   const left = (): number => countInMemory(sidecar.pid, [Buffer.from('xylophone')]);
-  const { id } = await client.files.create({ file: await toFile(Buffer.from(text), 'in'), purpose: 'batch' });
+  const id = await stored('xylophone');
   t.ok(left() <= MOST_LEFT, `${left()} times while it is stored`);
-  const begun = await client.batches.create({
-    input_file_id: id,
-    endpoint: '/v1/chat/completions',
-    completion_window: '24h',
-  });
-  const batch = await ended(client, begun.id);
-  t.match(batch.request_counts, { completed: LINES });
-  for (const each of [id, batch.output_file_id]) await client.files.delete(each ?? '');
-  t.ok(left() <= MOST_LEFT, `${left()} times once it has run and is deleted`);
+  await run(id);
+  // What lines were made of is freed at once, and overwritten when the garbage collector runs.
+  let now = left();
+  for (let other = 0; other < MOST_BATCHES && now > MOST_LEFT; other += 1) {
+    t.comment(`${now} times`);
+    await run(await stored(`marimbas${other}`));
+    now = left();
+  }
+  t.ok(now <= MOST_LEFT, `${now} times once it has run and is deleted`);
 });
