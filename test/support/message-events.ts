@@ -15,7 +15,8 @@ export interface MessageEvent {
 }
 
 export function eventsOf(stream: string): MessageEvent[] {
-  return [...stream.matchAll(/^event: (.*)\ndata: (.*)\n$/gm)].map(([, name = '', data = '']) => ({
+  // No `.` and no `$`: a text may have U+2028, which ends a line for both.
+  return [...stream.matchAll(/event: ([^\n]*)\ndata: ([^\n]*)\n\n/g)].map(([, name = '', data = '']) => ({
     name,
     data: JSON.parse(data) as MessageEvent['data'],
   }));
