@@ -163,11 +163,10 @@ export class Ends<T extends boolean | number> {
     this.#send();
   }
 
-  /** Waits until the store knows that a request has ended, or does not answer; undefined if there is nothing to wait for. */
-  told(request: number | undefined): Promise<unknown> | undefined {
+  /** Waits until the call in flight or a later one has told a request's end; false: the store does not answer; undefined: it was told. */
+  told(request: number | undefined): Promise<boolean> | undefined {
     if (request === undefined || !this.#ended.has(request)) return undefined;
-    // It is in the call in flight, or in the next one.
-    return this.#sent.then(() => this.#ended.has(request) && this.#sent);
+    return this.#sent.then((sent) => (this.#ended.has(request) ? this.#sent : sent));
   }
 
   /** Sends the ends that are known, as long as the store answers. */
@@ -207,8 +206,7 @@ export class Ends<T extends boolean | number> {
   }
 
   async #sendAll(): Promise<void> {
-    while (this.#ended.size > 0)
-      if (!(await (this.#sent = this.#tell([...this.#ended].slice(0, TOGETHER), false)))) return;
+    while (this.#ended.size > 0 && (await (this.#sent = this.#tell([...this.#ended].slice(0, TOGETHER), false))));
   }
 
   /** Whether the store has answered. `doubtful`: calls of these may run now. */

@@ -163,21 +163,23 @@ export class StoreLimits implements KeyLimiter {
   }
 
   /**
-   * Counts one request. The store counts another one until it knows that it has ended: a caller at its limit that sends the next request when
-   * it has an answer would be refused. So it is asked again while it may not have known of the last end, in the time of one call.
+   * Counts one request. Until the store knows that another one has ended it counts that too, and would refuse a caller at its limit that
+   * sends the next request when it has an answer. So it is asked again while it may not have known, in half the time of a call: the last
+   * one has time for its answer, and without an answer changes nothing.
    */
   async #countAgain(id: string, limit: Limit): Promise<CountedRequest> {
     const { clock, timeoutMs } = this.#options;
     const since = clock.now();
-    for (;;) {
+    for (let refused: CountedRequest | undefined; ;) {
       const before = this.#seen.get(id)?.ended;
       const told = this.#ends.told(before);
       const counted = await this.#count(id, limit, since);
+      if (counted.kind === 'down' && refused) return refused;
       const ended = this.#seen.get(id)?.ended;
       const isCurrent = told === undefined && ended === before;
       if (counted.kind !== 'limited' || counted.by !== 'inFlight' || isCurrent) return counted;
-      await this.#ends.told(ended);
-      if (clock.now() >= since + timeoutMs) return counted;
+      refused = counted;
+      if ((await this.#ends.told(ended)) === false || clock.now() >= since + timeoutMs / 2) return counted;
     }
   }
 
