@@ -70,8 +70,8 @@ const STARVING_ROUNDS = 8;
 export const SHORT_TOKENS = 96;
 
 /**
- * While a prompt is evaluated that somebody waits for, background jobs take part in one of so many rounds. Their replies would otherwise
- * make each step of it longer, and cut it to a share of their steps' time, to keep gaps short that nobody notices.
+ * While the prompt of another job is evaluated, the replies of background jobs take part in one of so many rounds. In each round they would
+ * make its step longer, and the planner would make the prompt's chunks smaller to keep the gaps of these replies short.
  */
 const BACKGROUND_ROUNDS = 8;
 

@@ -66,7 +66,7 @@ export interface Left<T> {
   readonly log: Log;
   /** The function of the store that returns what it holds for them. */
   readonly fn: 'left_claims' | 'left_tokens';
-  /** The `name` of the rows of a record's request; undefined: there are none. */
+  /** The `name` under which the store has the request of a usage record; undefined: it has none. */
   readonly nameOf: (close: UsageRecord) => string | undefined;
   /** How a request ended that has these closes. `gone`: the spool may have had others. */
   readonly howOf: (closes: readonly UsageRecord[], gone: boolean, row: LeftRow) => T;

@@ -212,7 +212,7 @@ async function byHour(totals: Totals, day: string): Promise<string[]> {
   return periods.flatMap(([period, rows]) => rows.map(({ keyId, requests }) => `${period} ${keyId}: ${requests}`));
 }
 
-t.test('a day is told by hour, but for keys of which a request is in no hour any more', async (t) => {
+t.test('a day is exported by hour; the sum of a key of which a request is in no hour, by day', async (t) => {
   const keeper = await keep(t);
   const [day, next] = ['2026-10-03', '2026-10-04'];
   const at = (hour: string, keyId = 'key-1', of = day): void =>
