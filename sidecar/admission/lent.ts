@@ -352,9 +352,7 @@ export class LentSeats {
     const isOwn = (): boolean => isHeld() || (lent.phase === 'recalled' && lent.grants === grants);
     let again: Promise<TicketOutcome> | undefined;
     return {
-      get seats() {
-        return isHeld() ? 1 : 0;
-      },
+      seats: () => (isHeld() ? 1 : 0),
       replica: lent.replica,
       waitedMs: lent.waitedMs,
       lent: true,

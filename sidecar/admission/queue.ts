@@ -126,7 +126,7 @@ export class SeatQueue {
       if (bound === 'wait' && this.#sessions.takesPromised(queued)) this.#grant(queued);
       else this.#refuse(queued, bound);
     });
-    this.#judge = new Judge({ ...parts, config, random, sessions: this.#sessions });
+    this.#judge = new Judge({ config, random, sessions: this.#sessions, ...parts });
     this.#choice = new SeatChoice(this.#state, this.#overload, this.#sessions, reusableTokens);
     this.#lent = new LentSeats(
       { clock, config, state: this.#state, judge: this.#judge, sessions: this.#sessions, reusableTokens },
@@ -368,9 +368,7 @@ export class SeatQueue {
       return again ?? Promise.resolve({ kind: 'cancelled' });
     };
     return {
-      get seats() {
-        return isHeld() ? queued.seats : 0;
-      },
+      seats: () => (isHeld() ? queued.seats : 0),
       replica: queued.replica,
       waitedMs: queued.waitedMs,
       predictedMs: queued.predictedMs,

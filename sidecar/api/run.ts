@@ -365,7 +365,7 @@ class Run {
   #attempt(lease: Lease): Promise<AttemptEnd> {
     const { context, prepared, usage, work } = this.#begun;
     if (context.exchange.gone.aborted) return Promise.resolve({ kind: 'cancelled' });
-    if (lease.seats === 0) return Promise.resolve({ kind: 'recalled' });
+    if (lease.seats() === 0) return Promise.resolve({ kind: 'recalled' });
     return new Promise((resolve) => {
       let job: JobHandle | undefined;
       let ended = false;
@@ -439,10 +439,10 @@ class Run {
     const { engine } = prepared.model;
     const { job, needs } = this.#plan ?? {};
     if (!job || !needs) throw new Error('a job that an engine had begun was sent again');
-    while (lease.seats < work.seatsWanted && lease.takeSeat());
-    const { seats, replica } = lease;
+    while (lease.seats() < work.seatsWanted && lease.takeSeat());
+    const { replica } = lease;
     const sent = {
-      seats,
+      seats: lease.seats(),
       ...job,
       ...(usage.limit !== undefined && { limit: usage.limit }),
       ...(lease.claims && { claims: lease.claims }),
@@ -451,10 +451,10 @@ class Run {
     const { results } = work;
     const asked: EngineJob =
       results.kind === 'generate'
-        ? { kind: results.kind, job: sent as GenerateJob, receiver: { ...results, ...events } }
+        ? { kind: results.kind, job: sent as GenerateJob, receiver: Object.assign({}, results, events) }
         : results.kind === 'score'
-          ? { kind: results.kind, job: sent as ScoreJob, receiver: { ...results, ...events } }
-          : { kind: results.kind, job: sent as EmbedJob, receiver: { ...results, ...events } };
+          ? { kind: results.kind, job: sent as ScoreJob, receiver: Object.assign({}, results, events) }
+          : { kind: results.kind, job: sent as EmbedJob, receiver: Object.assign({}, results, events) };
     return engine.run(asked, replica, needs.prefix, this.#hold);
   }
 }

@@ -160,6 +160,6 @@ export class SeatBoard {
 
   /** The requests that hold seats of a model, in the order of their grants. A request is the same object until it ends. */
   holders(model: string): SeatHolder[] {
-    return [...this.#holders].filter((holder) => holder.model === model && holder.lease.seats > 0);
+    return [...this.#holders].filter((holder) => holder.model === model && holder.lease.seats() > 0);
   }
 }

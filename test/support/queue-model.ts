@@ -129,7 +129,7 @@ export class QueueWalk {
 
   #grow(request: Request): void {
     const { lease } = request;
-    if (lease?.takeSeat() !== true || lease.seats > 2) return;
+    if (lease?.takeSeat() !== true || lease.seats() > 2) return;
     request.wanted = 'watched';
     lease.whenWanted(() => {
       if (request.wanted !== 'watched') throw new Error(`asked while ${request.wanted}`);
@@ -140,7 +140,7 @@ export class QueueWalk {
   }
 
   #shrink(request: Request): void {
-    const several = (request.lease?.seats ?? 0) > 2;
+    const several = (request.lease?.seats() ?? 0) > 2;
     // Before the seat is freed, since the next one may be recalled at once.
     request.wanted = several && request.wanted !== 'untold' ? 'watched' : 'untold';
     request.lease?.freeSeat();
@@ -247,7 +247,7 @@ export class QueueWalk {
     this.#same(
       'busy',
       busy,
-      sum(this.#running, ({ lease }) => lease!.seats),
+      sum(this.#running, ({ lease }) => lease!.seats()),
     );
     this.#same('waiting', waiting, this.#waiting.length);
     this.#same('outcomes owed', this.#owed, this.#waiting.length);

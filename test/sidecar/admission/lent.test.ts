@@ -154,7 +154,7 @@ t.test('the youngest is recalled for a request without an idle seat, which has t
   const young = await desk.lend('young');
   const people = [desk.person('a'), desk.person('b'), desk.person('c')];
   t.strictSame(desk.stopped, ['young'], 'in the operation that takes its seat');
-  t.match([old.lease.seats, young.lease.seats], [1, 0]);
+  t.match([old.lease.seats(), young.lease.seats()], [1, 0]);
   for (const person of people) t.equal((await desk.seat(person)).waitedMs, 0);
   t.match(desk.report, { busy: 3, waiting: 0, lent: { seats: 1, waiting: 1, ends: { recalled: 1 } } });
 });
@@ -216,7 +216,7 @@ t.test('a seat that is recalled before its job is sent is not stopped', async (t
   const ticket = desk.batch();
   const lease = await desk.seat(ticket);
   const person = await desk.seat(desk.person());
-  t.equal(lease.seats, 0);
+  t.equal(lease.seats(), 0);
   lease.whenRecalled(() => {
     t.fail('there is no job');
     return undefined;
@@ -246,7 +246,7 @@ t.test(
     t.match(desk.report, { busy: 1, lent: { seats: 0, ends: { recalled: 3, ended: 0, queued: 1 } } });
     const [one, two] = [await desk.lend('x'), desk.person('y')];
     t.equal(await outcomeNow(two).then((outcome) => outcome?.kind), 'seated');
-    t.equal(one.lease.seats, 0, 'its seat stays its own');
+    t.equal(one.lease.seats(), 0, 'its seat stays its own');
     holder.lease.release('done');
   },
 );
@@ -527,7 +527,7 @@ class Walk {
         this.#lent.delete(lease);
         this.#expect(ticket, lease.giveBack(), { lent: true, ready: true });
       };
-      if (lease.seats === 0) giveBack();
+      if (lease.seats() === 0) giveBack();
       lease.whenRecalled(() => {
         queueMicrotask(giveBack);
         return confirms ? new Promise((resolve) => this.#stops.add(this.#once(resolve))) : undefined;

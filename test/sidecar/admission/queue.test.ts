@@ -67,11 +67,11 @@ t.test('a free seat is granted at once, and counted at once', async (t) => {
     accounts: [{ account: 'a', waiting: 0, running: 1 }],
   });
   const lease = await seated(ticket.outcome);
-  t.equal(lease.seats, 1);
+  t.equal(lease.seats(), 1);
   t.equal(lease.waitedMs, 0);
   lease.release('done');
   lease.release('failed');
-  t.equal(lease.seats, 0);
+  t.equal(lease.seats(), 0);
   t.match(queue.snapshot(), { busy: 0, accounts: [], released: { done: 1 } });
   t.notOk('failed' in queue.snapshot().released);
 });
@@ -190,7 +190,7 @@ t.test('seated and cancelled requests leave no timer', async (t) => {
   gone.cancel();
   t.equal(clock.pending, 0);
   clock.advance(60_000);
-  t.equal(lease.seats, 1, 'the deadline of a running request is not watched by the queue');
+  t.equal(lease.seats(), 1, 'the deadline of a running request is not watched by the queue');
 });
 
 t.test('cancel: before ready, while waiting, after the end', async (t) => {
@@ -232,7 +232,7 @@ t.test('a cancel after delivery changes nothing: the lease belongs to its owner'
   const ticket = enterReady(queue);
   const lease = await seated(ticket.outcome);
   ticket.cancel();
-  t.equal(lease.seats, 1);
+  t.equal(lease.seats(), 1);
   t.equal(queue.snapshot().busy, 1);
 });
 
@@ -365,16 +365,16 @@ t.test('a lease grows while seats are free for which no request waits, and shrin
   queue.resume(2);
   t.equal(lease.takeSeat(), false, 'someone waits');
   lease.freeSeat();
-  t.equal(lease.seats, 1);
+  t.equal(lease.seats(), 1);
   const other = await seated(waiting.outcome);
   other.release('done');
   queue.resume(4);
   t.same([lease.takeSeat(), lease.takeSeat(), lease.takeSeat()], [true, true, false], 'never more than it wants');
-  t.equal(lease.seats, 3);
+  t.equal(lease.seats(), 3);
   lease.freeSeat();
   lease.freeSeat();
   lease.freeSeat();
-  t.equal(lease.seats, 1, 'the last one goes with release');
+  t.equal(lease.seats(), 1, 'the last one goes with release');
   lease.takeSeat();
   lease.release('done');
   lease.freeSeat();

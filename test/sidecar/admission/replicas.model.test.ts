@@ -48,7 +48,7 @@ class ReplicaWalk {
     for (let turn = 0; turn < 6; turn += 1) await Promise.resolve();
     const { all } = this.#queue.load.replicas;
     const held = all.map((_, at) => [...this.#running].filter(({ lease }) => lease.replica === at));
-    const sums = held.map((of) => of.reduce((sum, { lease }) => sum + lease.seats, 0));
+    const sums = held.map((of) => of.reduce((sum, { lease }) => sum + lease.seats(), 0));
     if (sums.some((sum, at) => sum !== all[at]?.busy)) return `${sums.join()} seats are held, ${JSON.stringify(all)}`;
     if (all.some(({ seats, busy }) => busy > seats)) return 'more are held than exist';
     const short = [...this.#running].find(({ lease, tokens }) => (CONTEXTS[lease.replica] ?? 0) < tokens);
