@@ -105,7 +105,7 @@ export function limitOf(
   group: LimitGroup,
   defaults: Readonly<Record<LimitGroup, Limit>>,
 ): Limit {
-  return { ...defaults[group], ...limits?.[group] };
+  return Object.assign({}, defaults[group], limits?.[group]);
 }
 
 const MINUTE_MS = 60_000;

@@ -212,7 +212,7 @@ async function change(
   if (refusal) return refusal;
   await followed.reload();
   const { problem } = (task.kind === 'grant' ? grants?.inForce : await keysFile?.inForce()) ?? {};
-  return { body: { ...(await answerOf(end, task, services())), ...(problem !== undefined && { problem }) } };
+  return { body: Object.assign({}, await answerOf(end, task, services()), problem !== undefined && { problem }) };
 }
 
 const BUSY = contractError('capacity_exceeded', 'Another change of this file is being made. Try again shortly.');

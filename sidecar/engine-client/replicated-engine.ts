@@ -142,10 +142,10 @@ export class ReplicatedEngine implements Engine {
     const elsewhere = stateElsewhere(this.replicas, replica, prefix);
     const besideOthers = this.replicas.some((other) => other !== replica && other.jobs > 0);
     if (!elsewhere && !besideOthers) return asked;
-    const others = { ...(elsewhere && { elsewhere }), ...(besideOthers && { besideOthers }) };
+    const others = Object.assign({}, elsewhere && { elsewhere }, besideOthers && { besideOthers });
     return asked.kind === 'generate'
-      ? { kind: 'generate', receiver: asked.receiver, job: { ...asked.job, ...others } }
-      : { kind: 'score', receiver: asked.receiver, job: { ...asked.job, ...others } };
+      ? { kind: 'generate', receiver: asked.receiver, job: Object.assign({}, asked.job, others) }
+      : { kind: 'score', receiver: asked.receiver, job: Object.assign({}, asked.job, others) };
   }
 
   #at(index: number): ReplicaPort {

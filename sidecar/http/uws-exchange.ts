@@ -241,11 +241,11 @@ export class UwsExchange implements Exchange {
     const form = this.answerForm;
     const status = form?.statusOf(error) ?? error.status;
     const body = form?.errorText(error, this.head.requestId) ?? errorBody(error);
-    this.reply({ status, headers: { ...errorFields(error), ...headers }, body });
+    this.reply({ status, headers: Object.assign({}, errorFields(error), headers), body });
   }
 
   #ownFields(headers: Readonly<Record<string, string>>): Readonly<Record<string, string>> {
-    return this.answerForm ? { ...this.answerForm.fields(this.head.requestId), ...headers } : headers;
+    return this.answerForm ? Object.assign({}, this.answerForm.fields(this.head.requestId), headers) : headers;
   }
 
   stream(headers: Readonly<Record<string, string>> = {}, frames?: FrameOptions): EventStream {
