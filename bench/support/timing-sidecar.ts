@@ -4,6 +4,7 @@
  * once that is reached. `Bearer vouched` is the same account as `Bearer good`, named by a gateway; `Bearer key-N` a key of its own, and
  * `Bearer quota-N` one with a quota of tokens that is never reached.
  */
+import { collectForRequests } from '../../engine/protocol/process-settings.js';
 import { ACME, FakeIdentity, InProcess, type StubModel } from '../../test/support/in-process.js';
 import { Teardowns } from './teardowns.js';
 
@@ -15,6 +16,9 @@ const MODELS: readonly StubModel[] = [
 
 /** Keys besides. */
 const KEYS = 100;
+
+// As the program does.
+collectForRequests();
 
 const [sections = '{}', stubs = JSON.stringify(MODELS)] = process.argv.slice(2);
 const config = JSON.parse(sections) as object;

@@ -5,7 +5,7 @@
 import { Link } from './link.js';
 import { ENGINE_EXIT } from './messages.js';
 import { endAtOnce, endWithParent } from './parent-watch.js';
-import { collectOnMainThread, leaveMemoryOutOfDumps } from './process-settings.js';
+import { collectForRequests, leaveMemoryOutOfDumps } from './process-settings.js';
 
 interface Message {
   readonly v: number;
@@ -39,7 +39,7 @@ export class Shell<In extends Message, Out extends Message> {
     this.#work = work;
     this.#handlers = new Map(Object.entries<(message: never) => void>(work.messages));
     endWithParent();
-    collectOnMainThread();
+    collectForRequests();
     leaveMemoryOutOfDumps();
     // An abort inside llama.cpp would start a debugger on this process to print a stack trace.
     process.env['GGML_NO_BACKTRACE'] = '1';

@@ -9,7 +9,7 @@
  *     the store of a fleet, the export of metrics, the operators' listener, followed files
  */
 import { join } from 'node:path';
-import { collectOnMainThread, keepHeapSmall, leaveMemoryOutOfDumps } from '../../engine/protocol/process-settings.js';
+import { collectForRequests, keepHeapSmall, leaveMemoryOutOfDumps } from '../../engine/protocol/process-settings.js';
 import { FailedKeyLimit } from '../access/failed-keys.js';
 import { IdempotencyKeys } from '../access/idempotency.js';
 import type { Identity } from '../access/identity.js';
@@ -135,7 +135,7 @@ export async function forkChildren(
   const clock = systemClock;
   // Before processes are started, which inherit it.
   leaveMemoryOutOfDumps();
-  collectOnMainThread();
+  collectForRequests();
   if (config.batch.store !== 'off') keepHeapSmall();
   const planned = await planModels(config, config.models.map(templateOf));
   const readiness = new Readiness([
