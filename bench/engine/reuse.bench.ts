@@ -157,7 +157,7 @@ await keep('reuse', {
   title: 'What reuse saves',
   about: [
     `An input or prompt of ${INPUT} tokens, questions of ${TAIL}, replies of 32; prompts split at ${CHUNK}, ${REPLIES} seats of ${CONTEXT} tokens, ${THREADS} compute thread, in one process without messages or HTTP. Medians of ${RUNS}, each on a fresh context.`,
-    'A copy of a sequence moves all that it could hold, whatever it holds (engine/scheduler/sequence-choice.ts).',
+    'A copy of a sequence moves all that it could hold, whatever it holds (engine/scheduler/sequences.ts).',
   ],
   rows,
   conclusions: notes,

@@ -3,8 +3,8 @@ import { isBounded, MAX_GRAMMAR_CHARACTERS } from '../grammar/gbnf.js';
 import { MaskGrammar, sortedTokens, type SortedTokens } from '../grammar/mask.js';
 import { MAX_KEPT, MAX_PROGRAMS } from '../grammar/mask-memory.js';
 import { GrammarTooExpensive } from '../grammar/reach.js';
-import { controlText, tokenBytes } from '../output/token-bytes.js';
 import { Masks, type MaskConstraint, type MaskVocabulary } from './masks.js';
+import { controlText, tokenBytes } from './model-tokens.js';
 
 /** The largest grammar that is used: a little more than the largest one made, which grammarAfter lengthens. */
 const MAX_USED_CHARACTERS = MAX_GRAMMAR_CHARACTERS + 8192;

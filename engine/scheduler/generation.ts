@@ -3,8 +3,7 @@ import { chatPoints, PromptPlan, PromptProgress } from './prompt-plan.js';
 import type { GenerateJob, Output, ReplyLimit, StateJob } from '../protocol/jobs.js';
 import { promptLength, type PlacedImage } from '../protocol/prompt.js';
 import { Reply } from './reply.js';
-import type { WorkLimits } from './step-limits.js';
-import type { Branch, EndedReply, ModelTokens, TokensAhead, Work } from './job.js';
+import type { Branch, EndedReply, ModelTokens, TokensAhead, Work, WorkLimits } from './job.js';
 
 const ONE_AHEAD: TokensAhead = { tokens: 1, moves: false };
 

@@ -11,11 +11,10 @@ import type { Clock } from '../protocol/clock.js';
 import { tokenPrompt } from '../protocol/prompt.js';
 import { decodeOnce, type Decoder } from './decoder.js';
 import { EngineFault } from './faults.js';
-import type { ModelTokens } from './job.js';
+import type { ModelTokens, StepLimits } from './job.js';
 import { chatPoints, PromptPlan, PromptProgress, TURN_GAP } from './prompt-plan.js';
 import type { HeldReply } from './sequences.js';
 import type { Sequences } from './sequences.js';
-import type { StepLimits } from './step-limits.js';
 
 /**
  * Time without a job before it begins, ms. A person reads a reply for longer, and a program goes on sooner, which then

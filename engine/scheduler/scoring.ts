@@ -2,8 +2,7 @@ import type { StepPart, PartResult } from './decoder.js';
 import { PromptPlan, PromptProgress } from './prompt-plan.js';
 import type { Output, ScoreJob, ScoreQuestion, StateJob } from '../protocol/jobs.js';
 import { tokenPrompt } from '../protocol/prompt.js';
-import type { WorkLimits } from './step-limits.js';
-import type { Branch, Work } from './job.js';
+import type { Branch, Work, WorkLimits } from './job.js';
 import type { CacheKey } from '../protocol/cache-key.js';
 
 /**

@@ -1,7 +1,7 @@
 /**
  * The step loop, which decides which sequences decode, which prefill, and in which order.
  *
- *     cancel -> free        waiting job -> take the best free sequence (sequence-choice.ts), reuse its prefix of the prompt
+ *     cancel -> free        waiting job -> take the best free sequence (sequences.ts), reuse its prefix of the prompt
  *        |                       |
  *        v                       v
  *     [ one isolated question's chunk, alone ]                      at most one per round, jobs in turn
@@ -19,13 +19,12 @@
  * While only replies are running, the decoder computes their steps in a run without this loop, which reads the chosen tokens
  * meanwhile; any call from outside stops the run after the current step. A reply with an expensive grammar skips steps while
  * its mask is computed on another thread, a prompt while its image is encoded elsewhere. After a round that freed seats, the
- * next one may wait briefly for jobs that take them over (refill-wait.ts). Beside replies states of prefixes are saved and restored
+ * next one may wait briefly for jobs that take them over ({@link RefillWait}). Beside replies states of prefixes are saved and restored
  * for at most as long as a step takes (copy-times.ts). While nothing runs, next prompts are evaluated ahead (prefill-ahead.ts).
  */
 import type { Decoder, StepPart } from './decoder.js';
 import type { CacheScope } from '../protocol/cache-key.js';
 import { processClock, type Clock } from '../protocol/clock.js';
-import { RefillWait } from './refill-wait.js';
 import { Jobs, stepsOf } from './jobs.js';
 import { type Emit, Outbox, SEND_MS } from './outbox.js';
 import { PrefillAhead } from './prefill-ahead.js';
@@ -33,9 +32,8 @@ import { BatchPlanner, depthOf, PrefillBudget, runOf, type BatchItem, type Plann
 import { StepPlanner } from './step-planner.js';
 import type { GenerateJob, ReplyLimit, ScoreJob } from '../protocol/jobs.js';
 import type { EngineReport } from '../protocol/messages.js';
-import { type StepLimits, generationFits, scoringFits } from './step-limits.js';
 import { Sequences } from './sequences.js';
-import type { ModelTokens, Work, RunningItem } from './job.js';
+import { generationFits, scoringFits, type ModelTokens, type RunningItem, type StepLimits, type Work } from './job.js';
 import { Generation } from './generation.js';
 import { Scoring } from './scoring.js';
 
@@ -358,4 +356,89 @@ function generationOf(
 /** The same of a decision. */
 function scoringOf(id: number, job: ScoreJob, limits: StepLimits): Work | undefined {
   return scoringFits(job, limits) ? new Scoring(id, job, limits) : undefined;
+}
+
+/**
+ * The longest wait of a step for jobs that take over free seats, as a share of the step. A job that arrives just after
+ * a step began waits for the whole step with its seat idle; waiting delays the other replies' next token.
+ */
+const OF_STEP = 1 / 4;
+/** Timers have whole milliseconds, and receiving a job takes one or two. */
+const LEAST_MS = 2;
+/** The absolute bound, ms: jobs that take longer do not come from a queue. */
+const MOST_MS = 25;
+/** The weight of the newest wait in the average: about the last eight count. */
+const NEWEST = 1 / 8;
+/**
+ * If fewer of the free seats than this were refilled in time recently, only one opportunity in eight is used as a
+ * probe. A successful probe is followed by another, so that a dozen suffice when load returns.
+ */
+const LIKELY = 3 / 4;
+const TRY_EVERY = 8;
+
+/**
+ * Waits for jobs to refill free seats, if that is likely judging by previous waits. If jobs queue outside, or callers
+ * continue at once, a free seat is requested again within some milliseconds: the time to report it and to receive the
+ * next job.
+ */
+export class RefillWait {
+  readonly #clock: Clock;
+  /** The share of recently free seats that were refilled in time; initially 1. */
+  #likely = 1;
+  /** Opportunities to skip until the next probe. */
+  #untilTry = 0;
+  /** The current wait: seats of arrived jobs, and how many are enough. */
+  #waiting: { arrived: number; readonly enough: number; readonly end: () => void } | undefined;
+
+  constructor(clock: Clock) {
+    this.#clock = clock;
+  }
+
+  /** Whether free seats between steps of this length are worth a wait. Called once per opportunity. */
+  expects(stepMs: number): boolean {
+    if (within(stepMs) < LEAST_MS) return false;
+    if (this.#likely >= LIKELY || this.#untilTry === 0) return true;
+    this.#untilTry -= 1;
+    return false;
+  }
+
+  /**
+   * Resolves when as many of these seats are refilled as is likely, or at the time limit. The sidecar has just been
+   * notified.
+   */
+  async wait(seats: number, stepMs: number): Promise<void> {
+    const enough = Math.ceil(seats * Math.max(this.#likely, LIKELY));
+    const waiting = await new Promise<{ readonly arrived: number }>((resolve) => {
+      const cancel = this.#clock.after(within(stepMs), () => this.stop());
+      const waits = {
+        arrived: 0,
+        enough,
+        end: (): void => {
+          cancel();
+          resolve(waits);
+        },
+      };
+      this.#waiting = waits;
+    });
+    const well = waiting.arrived >= enough;
+    this.#untilTry = well ? 0 : TRY_EVERY - 1;
+    this.#likely += NEWEST * ((well ? 1 : waiting.arrived / seats) - this.#likely);
+  }
+
+  /** A job with this many seats arrived. */
+  arrived(seats: number): void {
+    if (!this.#waiting) return;
+    this.#waiting.arrived += seats;
+    if (this.#waiting.arrived >= this.#waiting.enough) this.stop();
+  }
+
+  /** Ends the current wait. */
+  stop(): void {
+    this.#waiting?.end();
+    this.#waiting = undefined;
+  }
+}
+
+function within(stepMs: number): number {
+  return Math.min(stepMs * OF_STEP, MOST_MS);
 }

@@ -1,8 +1,7 @@
 import type { Decoder } from './decoder.js';
-import type { ModelTokens } from './job.js';
+import type { ModelTokens, StepLimits } from './job.js';
 import { tokenPrompt } from '../protocol/prompt.js';
 import type { GenerateJob } from '../protocol/jobs.js';
-import type { StepLimits } from './step-limits.js';
 import { StepLoop } from './step-loop.js';
 import { ALL_ACCOUNTS } from '../protocol/cache-key.js';
 

@@ -194,7 +194,7 @@ function isLayout(raw: unknown): boolean {
   return text <= MOST_TEXT_TOKENS;
 }
 
-/** As the engine requires it of an image in a prompt (engine/scheduler/step-limits.ts). */
+/** As the engine requires it of an image in a prompt (engine/scheduler/job.ts). */
 function isPlaces({ kind, count, positions, columns }: Fields): boolean {
   return (
     kind === 'embeddings' &&

@@ -12,7 +12,7 @@ import { loadRuntime } from '../../engine/llama/runtime.js';
 import { stepsOf } from '../../engine/scheduler/jobs.js';
 import type { Emit } from '../../engine/scheduler/outbox.js';
 import { StepLoop } from '../../engine/scheduler/step-loop.js';
-import type { StepLimits } from '../../engine/scheduler/step-limits.js';
+import type { StepLimits } from '../../engine/scheduler/job.js';
 
 const THREADS = 1;
 

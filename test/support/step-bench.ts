@@ -4,8 +4,7 @@ import type { GenerateJob, ScoreJob, Output } from '../../engine/protocol/jobs.j
 import type { HeldPrefix } from '../../engine/protocol/messages.js';
 import type { Clock } from '../../engine/protocol/clock.js';
 import { StepLoop } from '../../engine/scheduler/step-loop.js';
-import type { StepLimits } from '../../engine/scheduler/step-limits.js';
-import type { ModelTokens } from '../../engine/scheduler/job.js';
+import type { ModelTokens, StepLimits } from '../../engine/scheduler/job.js';
 import { FakeDecoder, type FakeDecoderOptions } from './fake-decoder.js';
 import { tokenPrompt } from '../../engine/protocol/prompt.js';
 import { ALL_ACCOUNTS } from '../../engine/protocol/cache-key.js';

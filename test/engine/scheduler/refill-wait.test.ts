@@ -1,5 +1,5 @@
 import t from 'tap';
-import { RefillWait } from '../../../engine/scheduler/refill-wait.js';
+import { RefillWait } from '../../../engine/scheduler/step-loop.js';
 import { Bench, job, StepTime } from '../../support/step-bench.js';
 import { FakeClock } from '../../support/fake-clock.js';
 

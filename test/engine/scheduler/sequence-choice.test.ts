@@ -1,5 +1,5 @@
 import t from 'tap';
-import { choose, COPY_TOKENS, type Slot } from '../../../engine/scheduler/sequence-choice.js';
+import { choose, COPY_TOKENS, type Slot } from '../../../engine/scheduler/sequences.js';
 import { SequenceTokens } from '../../../engine/scheduler/sequence-tokens.js';
 import { PromptPlan } from '../../../engine/scheduler/prompt-plan.js';
 import { tokenPrompt } from '../../../engine/protocol/prompt.js';

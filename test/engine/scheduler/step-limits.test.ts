@@ -1,5 +1,5 @@
 import t from 'tap';
-import { jobProblem } from '../../../engine/scheduler/step-limits.js';
+import { jobProblem } from '../../../engine/scheduler/job.js';
 import type { GenerateJob, ScoreJob } from '../../../engine/protocol/jobs.js';
 import { IMAGE_IDS, type ImageSegment } from '../../../engine/protocol/prompt.js';
 import { ALL_ACCOUNTS } from '../../../engine/protocol/cache-key.js';

@@ -1,5 +1,5 @@
 import t from 'tap';
-import { controlText, tokenBytes } from '../../../engine/output/token-bytes.js';
+import { controlText, tokenBytes } from '../../../engine/llama/model-tokens.js';
 
 const never = (): string => {
   throw new Error('not to be asked');
