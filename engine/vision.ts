@@ -5,13 +5,14 @@
  * link is gone, or at a message that is not of its protocol.
  */
 import { createHash } from 'node:crypto';
-import { createReadStream, readFileSync } from 'node:fs';
+import { createReadStream } from 'node:fs';
 import { setPriority } from 'node:os';
 import { EmbeddingCache, ImageEncoder } from './llama/embedding-cache.js';
 import { LoadFailure } from './llama/load-failure.js';
 import { openVision, type Vision } from './llama/vision.js';
 import { ENGINE_EXIT } from './protocol/messages.js';
 import { Shell } from './protocol/shell.js';
+import { systemText } from './protocol/usable-cores.js';
 import {
   VISION_VERSION,
   type Confinement,
@@ -91,7 +92,9 @@ function unable(why: Omit<Extract<FromVision, { kind: 'unable' }>, 'v' | 'kind'>
 /** The user before the filter, which allows no change of it. */
 function confine(opened: Vision, { maxPixels, cacheBytes }: VisionSetup): Confinement {
   const ownUser = becomeUser();
-  const bytes = writableBytes() + PIXEL_BYTES * maxPixels + cacheBytes + BESIDES;
+  // What this process may write to by now, as the kernel counts it for the bound.
+  const present = 1024 * Number(/^VmData:\s+(\d+) kB$/m.exec(systemText('/proc/self/status'))?.[1] ?? 0);
+  const bytes = present + PIXEL_BYTES * maxPixels + cacheBytes + BESIDES;
   return { ownUser, ...opened.confine(bytes) };
 }
 
@@ -106,15 +109,6 @@ function becomeUser(): boolean {
   } catch {
     // In a container that has no such user.
     return false;
-  }
-}
-
-/** Of this process by now, as the kernel counts them for the bound. */
-function writableBytes(): number {
-  try {
-    return 1024 * Number(/^VmData:\s+(\d+) kB$/m.exec(readFileSync('/proc/self/status', 'utf8'))?.[1] ?? 0);
-  } catch {
-    return 0;
   }
 }
 

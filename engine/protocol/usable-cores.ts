@@ -17,7 +17,7 @@ export interface UsableCores {
 
 /** `root`: the folder that has `proc` and `sys`. Linux alone has quotas; elsewhere the result is Node's number. */
 export function usableCores(root = '/'): UsableCores {
-  const status = text(root, 'proc/self/status');
+  const status = systemText(join(root, 'proc/self/status'));
   const [, list] = /^Cpus_allowed_list:\s*(\S+)$/m.exec(status) ?? [];
   const present = list === undefined ? availableParallelism() : Math.max(1, coresIn(list).length);
   const quotas = groupFolders(root).flatMap((folder) => quotaOf(root, folder) ?? []);
@@ -35,11 +35,12 @@ export function coresIn(list: string): number[] {
 
 /** The folders of the process's own control groups of the CPU, of both versions, and of their parents: each may have a quota. */
 function groupFolders(root: string): string[] {
-  const groups = text(root, 'proc/self/cgroup').split('\n');
+  const groups = systemText(join(root, 'proc/self/cgroup')).split('\n');
   const folders: string[] = [];
   // Mount id, parent, device, root in its hierarchy, mount point, options, optional fields, a dash, type, source, own options.
-  const mounts = text(root, 'proc/self/mountinfo').matchAll(/^\S+ \S+ \S+ (\S+) (\S+) .*? - (cgroup2?) \S+ (\S+)$/gm);
-  for (const [, mounted = '/', point = '', type, options = ''] of mounts) {
+  const mounts = systemText(join(root, 'proc/self/mountinfo'));
+  const mount = /^\S+ \S+ \S+ (\S+) (\S+) .*? - (cgroup2?) \S+ (\S+)$/gm;
+  for (const [, mounted = '/', point = '', type, options = ''] of mounts.matchAll(mount)) {
     if (type === 'cgroup' && !options.split(',').includes('cpu')) continue;
     const own = groups.find((line) =>
       type === 'cgroup2' ? line.startsWith('0::') : /^\d+:(?:.*,)?cpu(?:,.*)?:/.test(line),
@@ -56,16 +57,17 @@ function groupFolders(root: string): string[] {
 
 /** The CPU quota that a control group's folder sets, in cores. Returns undefined if the folder sets no quota. */
 function quotaOf(root: string, folder: string): number | undefined {
-  const [most, per] = text(root, join(folder, 'cpu.max')).split(/\s+/);
+  const text = (file: string): string => systemText(join(root, folder, file));
+  const [most, per] = text('cpu.max').split(/\s+/);
   const quota = Number(most) / Number(per);
-  const older =
-    Number(text(root, join(folder, 'cpu.cfs_quota_us'))) / Number(text(root, join(folder, 'cpu.cfs_period_us')));
+  const older = Number(text('cpu.cfs_quota_us')) / Number(text('cpu.cfs_period_us'));
   return [quota, older].find((cores) => Number.isFinite(cores) && cores > 0);
 }
 
-function text(root: string, path: string): string {
+/** The text of a file in which the kernel describes itself or a process; empty where it cannot be read, as on other systems. */
+export function systemText(path: string): string {
   try {
-    return readFileSync(join(root, path), 'utf8');
+    return readFileSync(path, 'utf8');
   } catch {
     return '';
   }

@@ -2,10 +2,11 @@
  * Divides the process's file descriptors. If accept() fails for lack of a descriptor, uWS retries in a busy loop, and
  * no child can be forked. So connections are bounded below the limit, and the rest is a reserve.
  */
-import { closeSync, openSync, readFileSync } from 'node:fs';
+import { closeSync, openSync } from 'node:fs';
 import type { Config } from '../config/config.js';
 import { serverUrls } from '../config/model-schema.js';
 import { every, systemClock, type Clock } from '../lib/clock.js';
+import { systemText } from '../lib/missing.js';
 import type { Log } from '../telemetry/logger.js';
 import type { Closers } from './closers.js';
 import { MOST_DEVICES } from './replica-plans.js';
@@ -65,17 +66,9 @@ function enginesOf(models: Config['models']): number {
 }
 
 /** The process's limit of descriptors; Infinity if there is none, or if it cannot be read. */
-export function descriptorLimit(limits = limitsText()): number {
+export function descriptorLimit(limits = systemText('/proc/self/limits')): number {
   const soft = /^Max open files +(\d+)/m.exec(limits)?.[1];
   return soft === undefined ? Infinity : Number(soft);
-}
-
-function limitsText(): string {
-  try {
-    return readFileSync('/proc/self/limits', 'utf8');
-  } catch {
-    return '';
-  }
 }
 
 /** Between two looks whether a descriptor can be opened, ms. */

@@ -1,6 +1,5 @@
 /** What `ra-sidecar doctor` checks of the host: Node, limits, folders, addresses, and the configured files. */
 import { randomUUID } from 'node:crypto';
-import { readFileSync } from 'node:fs';
 import { access, constants, rm, statfs, writeFile } from 'node:fs/promises';
 import { dirname, join } from 'node:path';
 import { accountOf, readKeyFile, stateOfKey } from '../access/key-file.js';
@@ -16,6 +15,7 @@ import { addressProblem, addressText, socketPathState, socketProblem } from '../
 import { connectionBounds, descriptorLimit } from '../app/descriptors.js';
 import { readHeaders } from '../app/otlp-export.js';
 import { readText } from '../lib/checked-file.js';
+import { systemText } from '../lib/missing.js';
 import { spoolDir } from '../app/usage.js';
 import { checkSinkFiles, sinkFiles } from '../usage/delivery/sinks.js';
 import { lockOwner } from '../usage/lock.js';
@@ -62,8 +62,8 @@ export async function hostChecks(config: Config, clock: Clock): Promise<Check[]>
     nodeCheck(process.versions.node),
     await httpCheck(),
     contractCheck(config),
-    swapCheck(textOf('/proc/swaps'), swapLimit()),
-    filesLimitCheck(textOf('/proc/self/limits')),
+    swapCheck(systemText('/proc/swaps'), swapLimit()),
+    filesLimitCheck(systemText('/proc/self/limits')),
     connectionsCheck(config, descriptorLimit()),
     ...(await guarded('usage spool', () => spoolChecks(config))),
     ...(await guarded('addresses', () => addressChecks(config, running))),
@@ -95,18 +95,10 @@ function contractCheck({ contract }: Pick<Config, 'contract'>): Check {
   return ok('contract', says);
 }
 
-function textOf(file: string): string {
-  try {
-    return readFileSync(file, 'utf8');
-  } catch {
-    return '';
-  }
-}
-
 /** Of this process's control group, version 2. */
 function swapLimit(): string | undefined {
-  const group = /^0::(\/.*)$/m.exec(textOf('/proc/self/cgroup'))?.[1];
-  return group === undefined ? undefined : textOf(join('/sys/fs/cgroup', group, 'memory.swap.max')) || undefined;
+  const group = /^0::(\/.*)$/m.exec(systemText('/proc/self/cgroup'))?.[1];
+  return group === undefined ? undefined : systemText(join('/sys/fs/cgroup', group, 'memory.swap.max')) || undefined;
 }
 
 /** `limits`: the text of /proc/self/limits; empty if it does not exist. */

@@ -1,3 +1,5 @@
+export { systemText } from '../../engine/protocol/usable-cores.js';
+
 /** Whether a file or a folder does not exist. */
 export function isMissing(error: unknown): boolean {
   return error instanceof Error && (error as NodeJS.ErrnoException).code === 'ENOENT';

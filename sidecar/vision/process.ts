@@ -1,5 +1,4 @@
 /** One vision process from its start to its exit, and the check of what it sends. */
-import { readFileSync } from 'node:fs';
 import { fileURLToPath } from 'node:url';
 import {
   VISION_VERSION,
@@ -19,6 +18,7 @@ import {
   type Fields,
 } from '../lib/child-process.js';
 import type { Clock } from '../lib/clock.js';
+import { systemText } from '../lib/missing.js';
 
 const ENTRY = fileURLToPath(new URL('../../engine/vision.js', import.meta.url));
 
@@ -125,12 +125,8 @@ export function probeVision(setup: VisionSetup, clock: Clock, entry?: string): P
 }
 
 function residentBytes(pid: number | undefined): number | undefined {
-  try {
-    const kib = /^VmRSS:\s+(\d+) kB$/m.exec(readFileSync(`/proc/${pid}/status`, 'utf8'))?.[1];
-    return kib === undefined ? undefined : 1024 * Number(kib);
-  } catch {
-    return undefined;
-  }
+  const kib = /^VmRSS:\s+(\d+) kB$/m.exec(systemText(`/proc/${pid}/status`))?.[1];
+  return kib === undefined ? undefined : 1024 * Number(kib);
 }
 
 /** Parts of one image: a projector that cuts it into tiles makes a few for each of some dozens. */

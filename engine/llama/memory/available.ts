@@ -1,16 +1,17 @@
-import { readFileSync, statfsSync } from 'node:fs';
+import { statfsSync } from 'node:fs';
 import { dirname, join } from 'node:path';
 import type { GgufInsights, Llama } from 'node-llama-cpp';
 import { MEMORY_FILES } from '../../protocol/cache-key.js';
+import { systemText } from '../../protocol/usable-cores.js';
 
-/** A file's text; undefined when it cannot be read. */
+/** A file's text; empty or undefined when it cannot be read. */
 export type ReadText = (path: string) => string | undefined;
 
 /**
  * Bytes of memory that this process may still use on Linux: what the kernel reports as available (including reclaimable
  * page cache), or what the control groups above this process leave if that is less. Undefined on other systems.
  */
-export function availableMemory(read: ReadText = readText): number | undefined {
+export function availableMemory(read: ReadText = systemText): number | undefined {
   const available = /^MemAvailable:\s+(\d+) kB$/m.exec(read('/proc/meminfo') ?? '')?.[1];
   if (available === undefined) return undefined;
   return Math.max(0, Math.min(Number(available) * 1024, ...groupRooms(read)));
@@ -86,12 +87,4 @@ function roomIn({ root, limit, usage, cache }: Version, group: string, read: Rea
   const stat = read(join(root, group, 'memory.stat')) ?? '';
   const cached = cache.map((name) => Number(new RegExp(`^${name} (\\d+)$`, 'm').exec(stat)?.[1] ?? 0));
   return [most - used + cached.reduce((sum, bytes) => sum + bytes, 0)];
-}
-
-function readText(path: string): string | undefined {
-  try {
-    return readFileSync(path, 'utf8');
-  } catch {
-    return undefined;
-  }
 }
