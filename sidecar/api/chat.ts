@@ -63,9 +63,7 @@ function makeWriter({ context, params, model, services }: WorkRequest<ChatParams
   const { clock, limits } = services;
   const { includeUsage, continuousUsage = false } = params;
   const options = { includeUsage, continuousUsage, clock, keepAliveMs: limits.keepAliveMs };
-  const writer = new StreamWriter(context, head, options);
-  context.onClose(() => writer.close());
-  return writer;
+  return new StreamWriter(context, head, options);
 }
 
 /** Digits of a weight version that a fingerprint contains. */
@@ -102,6 +100,7 @@ export class StreamWriter implements ReplyWriter {
     this.#continuousUsage = options.continuousUsage === true;
     const idle = (): void => context.stream().comment('keep-alive');
     this.#keepAlive = new StreamKeepAlive(options.clock, options.keepAliveMs, idle, context.tellPlace);
+    context.onClose(() => this.#keepAlive.close());
   }
 
   madeBy(weightVersion: string): void {
@@ -132,11 +131,6 @@ export class StreamWriter implements ReplyWriter {
     stream.event('[DONE]');
     stream.end(this.#context.times.trailer());
     this.#context.ended(200);
-  }
-
-  /** Stops the keep-alive timer. Idempotent. */
-  close(): void {
-    this.#keepAlive.close();
   }
 
   /** The first chunk of a choice names the role. */

@@ -144,9 +144,7 @@ function makeWriter({ context, params, model, usage, services }: WorkRequest<Cha
   const isBounded = (tokens: number): boolean => tokens >= (params.maxTokens ?? Infinity) || usage.isCut;
   if (!params.stream) return new WholeMessageWriter(context, head, isBounded);
   const { clock, limits } = services;
-  const writer = new MessageStreamWriter(context, head, { isBounded, clock, keepAliveMs: limits.keepAliveMs });
-  context.onClose(() => writer.close());
-  return writer;
+  return new MessageStreamWriter(context, head, { isBounded, clock, keepAliveMs: limits.keepAliveMs });
 }
 
 /** Whether a reply that was cut at so many tokens was cut at a bound of its caller: of the request, or of a quota or credit. */
@@ -271,12 +269,8 @@ export class MessageStreamWriter extends BlockWriter {
       if (!context.hasEnded) context.stream().event(PING, 'ping');
     };
     this.#keepAlive = new StreamKeepAlive(clock, keepAliveMs, idle, context.tellPlace);
+    context.onClose(() => this.#keepAlive.close());
     context.frames = { named: true };
-  }
-
-  /** Stops the keep-alive timer. Idempotent. */
-  close(): void {
-    this.#keepAlive.close();
   }
 
   protected begun(draft: Draft): void {

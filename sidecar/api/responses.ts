@@ -62,9 +62,7 @@ function makeWriter({ context, params, model, services }: WorkRequest<ChatParams
   };
   if (!params.stream) return new WholeResponseWriter(context, head);
   const { clock, limits } = services;
-  const writer = new ResponseStreamWriter(context, head, { clock, keepAliveMs: limits.keepAliveMs });
-  context.onClose(() => writer.close());
-  return writer;
+  return new ResponseStreamWriter(context, head, { clock, keepAliveMs: limits.keepAliveMs });
 }
 
 /** The item to which pieces are added. */
@@ -176,16 +174,12 @@ export class ResponseStreamWriter extends ItemWriter {
       else this.#send('keepalive', {});
     };
     this.#keepAlive = new StreamKeepAlive(options.clock, options.keepAliveMs, idle, context.tellPlace);
+    context.onClose(() => this.#keepAlive.close());
     context.frames = {
       named: true,
       errorName: 'response.failed',
       errorFrame: (error) => failedEvent(head, this.items, error, this.#number++),
     };
-  }
-
-  /** Stops the keep-alive timer. Idempotent. */
-  close(): void {
-    this.#keepAlive.close();
   }
 
   protected override itemBegun({ begun, index }: Draft): void {

@@ -59,7 +59,7 @@ const isBounded = (tokens: number): boolean => tokens >= MOST_TOKENS;
 /** What a writer is given, and what it sends. */
 function written(
   { parts, end, cached }: Reply,
-  make: (context: RequestContext, clock: FakeClock) => ReplyWriter & { close?(): void },
+  make: (context: RequestContext, clock: FakeClock) => ReplyWriter,
 ): string {
   const clock = new FakeClock();
   let sent = '';
@@ -69,7 +69,7 @@ function written(
     end: nothing,
   };
   const context = {
-    ...{ promptTokens: PROMPT_TOKENS, cachedTokens: cached, stream: () => stream, ended: nothing },
+    ...{ promptTokens: PROMPT_TOKENS, cachedTokens: cached, stream: () => stream, ended: nothing, onClose: nothing },
     ...{ times: { header: nothing, trailer: nothing }, reply: ({ body }: { body: string }) => void (sent = body) },
   };
   const writer = make(context as unknown as RequestContext, clock);
@@ -80,7 +80,6 @@ function written(
   writer.finished(end);
   const { completionTokens, reasoningTokens } = end;
   writer.done({ promptTokens: PROMPT_TOKENS, cachedTokens: cached, completionTokens, reasoningTokens });
-  writer.close?.();
   return sent;
 }
 

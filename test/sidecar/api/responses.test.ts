@@ -41,7 +41,7 @@ class Written {
     const times = { trailer: nothing };
     const context: { frames?: FrameOptions } & object = Object.assign(
       { firstToken: nothing },
-      { stream: () => stream, ended: nothing, times },
+      { stream: () => stream, ended: nothing, onClose: nothing, times },
     );
     this.#context = context;
     const head = { id: 'resp_1', created: 1, model: 'm', params: PARAMS, now: () => 2 };
@@ -75,7 +75,6 @@ t.test('the client’s stream helper accepts a reply with reasoning, text and ca
   writer.call({ choice: 0, index: 0, arguments: ':1}', tokens: 1 });
   writer.finished({ choice: 0, reason: 'tool_calls', completionTokens: 5, reasoningTokens: 2 });
   writer.done(USAGE);
-  writer.close();
 
   const helper = written.client.responses.stream(REQUEST);
   let thought = '';
@@ -96,7 +95,6 @@ t.test('a stream that ends early is the client’s typed error, streamed and wit
   const written = new Written();
   written.writer.piece({ choice: 0, channel: 'reasoning', text: 'So ', tokens: 1 });
   written.fail(contractError('bad_gateway', 'The engine ended.'));
-  written.writer.close();
   const thrown = { code: 'bad_gateway', type: 'server_error', param: null, message: /The engine ended\./ };
   const types: string[] = [];
   const streamed = async (): Promise<void> => {
@@ -134,7 +132,6 @@ t.test('an early end is response.failed with the code by which clients decide wh
     written.writer.piece({ choice: 0, channel: 'reasoning', text: 'So', tokens: 1 });
     written.writer.piece({ choice: 0, channel: 'content', text: 'Yes', tokens: 1 });
     written.fail(error);
-    written.writer.close();
     t.match(lastOf(written), {
       type: 'response.failed',
       sequence_number: 11,
@@ -157,7 +154,6 @@ t.test('a keep-alive before the first token sends the first events, later ones a
   written.fail(contractError('timeout', 'Too late.'));
   written.clock.advance(KEEP_ALIVE_MS);
   t.match(written.text, /\n\nevent: response\.failed\n.*\n\n$/, 'none behind the end, while its record is written');
-  written.writer.close();
   const failure = written.client.responses.stream(REQUEST).finalResponse();
   await t.rejects(failure, { code: 'timeout', message: /Too late\./ });
 });
