@@ -11,7 +11,6 @@ import {
   DataPointType,
   type CollectionResult,
   type MetricData,
-  type MetricProducer,
 } from '@opentelemetry/sdk-metrics';
 import {
   BasicTracerProvider,
@@ -136,15 +135,7 @@ function openMetrics(given: OtlpOptions, resource: Resource): MeterProvider {
         ),
         exportIntervalMillis: metricsIntervalMs,
         exportTimeoutMillis: timeoutMs,
-        metricProducers: [
-          new MetricBridge({
-            read,
-            resource,
-            scope: { name: SCOPE },
-            since: time(performance.timeOrigin),
-            now: () => time(date()),
-          }),
-        ],
+        metricProducers: [{ collect: () => collected(read, resource, date) }],
       }),
     ],
   });
@@ -242,20 +233,6 @@ function reasonOf(error: Error | undefined): string {
   return error && LATE.has(error.message) ? 'timeout' : 'failed';
 }
 
-/**
- * Converts the metrics of /metrics to OpenTelemetry's form when an export is due, so that nothing is counted twice and
- * requests are not delayed.
- */
-
-interface MetricBridgeOptions {
-  readonly read: () => Promise<readonly MetricReading[]>;
-  readonly resource: Resource;
-  readonly scope: { readonly name: string };
-  /** Start of all counts: the start of the process. */
-  readonly since: HrTime;
-  readonly now: () => HrTime;
-}
-
 /** Labels that the semantic conventions define. Their values already follow the conventions. */
 const ATTRIBUTES: ReadonlyMap<string, string> = new Map(
   [
@@ -275,20 +252,19 @@ const ATTRIBUTES: ReadonlyMap<string, string> = new Map(
 /** Counts that can decrease, which the conventions treat as sums. */
 const UP_DOWN: ReadonlySet<string> = new Set(['http.server.active_requests']);
 
-class MetricBridge implements MetricProducer {
-  readonly #options: MetricBridgeOptions;
-
-  constructor(options: MetricBridgeOptions) {
-    this.#options = options;
-  }
-
-  async collect(): Promise<CollectionResult> {
-    const { read, resource, scope, since, now } = this.#options;
-    const readings = await read();
-    const endTime = now();
-    const metrics = readings.flatMap((reading) => metricOf(reading, since, endTime) ?? []);
-    return { resourceMetrics: { resource, scopeMetrics: [{ scope, metrics }] }, errors: [] };
-  }
+/**
+ * Converts the metrics of /metrics to OpenTelemetry's form when an export is due, so that nothing is counted twice and
+ * requests are not delayed. All counts begin with the process.
+ */
+async function collected(
+  read: OtlpOptions['read'],
+  resource: Resource,
+  date: OtlpOptions['date'],
+): Promise<CollectionResult> {
+  const readings = await read();
+  const [since, now] = [time(performance.timeOrigin), time(date())];
+  const metrics = readings.flatMap((reading) => metricOf(reading, since, now) ?? []);
+  return { resourceMetrics: { resource, scopeMetrics: [{ scope: { name: SCOPE }, metrics }] }, errors: [] };
 }
 
 /** Undefined if it has no sample. */
