@@ -14,7 +14,6 @@ import { EMBEDDED_MODEL, type WeightFiles } from '../engine-client/weight-files.
 import { systemClock, withTimeout } from '../lib/clock.js';
 import type { FirstStart } from '../prompts/client.js';
 import type { ModelReport, PromptModel } from '../prompts/messages.js';
-import type { ModelLoad } from '../telemetry/endpoint-metrics.js';
 import type { Log } from '../telemetry/logger.js';
 import type { Metrics } from '../telemetry/metrics.js';
 import type { VisionClient } from '../vision/client.js';
@@ -144,28 +143,6 @@ function unservable(id: string, file: string, why: string): string {
   return `model ${id} cannot be served from ${file}: ${why}`;
 }
 
-/** Read at each scrape and for each load report, so it allocates nothing. */
-function loadOf({ load }: SeatQueue, engine: ReplicatedEngine): ModelLoad {
-  return {
-    get seats() {
-      return load.seats;
-    },
-    get busy() {
-      return load.busy;
-    },
-    get waiting() {
-      return load.waiting;
-    },
-    get heldTokens() {
-      return engine.heldTokens.running;
-    },
-    get capacityTokens() {
-      return engine.capacityTokens;
-    },
-    blockTokens: REUSED_TOKENS,
-  };
-}
-
 /** An external server keeps the state of what it likes: there sessions are recognised, and their seats are not kept. */
 function sessionsOf({ engine, prefixReuse, prefixCache }: PlannedModel['model'], keepMaxMs: number): SessionSettings {
   const keeps = engine.kind === 'llama.cpp' && prefixReuse !== 'off';
@@ -237,7 +214,11 @@ function hostModel(
       });
     },
     caches: () => engine.caches,
-    load: loadOf(queue, engine),
+    load: () => {
+      const { seats, busy, waiting } = queue.load;
+      const { heldTokens, capacityTokens } = engine;
+      return { seats, busy, waiting, heldTokens: heldTokens.running, capacityTokens, blockTokens: REUSED_TOKENS };
+    },
   });
   const vision = composeVision(config, model, log, visionEntry);
   // Of inputs no state is kept: a scope is then what shares the engine's time.
@@ -274,7 +255,9 @@ export function mappedBeside(file: string, models: Iterable<WithMappings>): numb
       // Replicas have different files while weights are replaced.
       const other = engine.setups[at]?.file ?? file;
       if (other === file || state !== 'ready' || facts?.gpu !== false) continue;
-      others.set(other, Math.max(0, sizeOf(other) - (facts.repackedBytes ?? 0)));
+      // Of all parts; 0 of one that cannot be read: an unavailable network share must not end the process.
+      const bytes = sizeIn(fileKey(other) ?? '');
+      others.set(other, Math.max(0, bytes - (facts.repackedBytes ?? 0)));
     }
   }
   return [...others.values()].reduce((sum, bytes) => sum + bytes, 0);
@@ -289,9 +272,4 @@ interface WithMappings {
       readonly facts: { readonly gpu: string | false; readonly repackedBytes?: number } | undefined;
     }[];
   };
-}
-
-/** Of all parts; 0 of one that cannot be read: an unavailable network share must not end the process. */
-function sizeOf(file: string): number {
-  return sizeIn(fileKey(file) ?? '');
 }

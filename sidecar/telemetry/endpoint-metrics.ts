@@ -5,7 +5,7 @@
  */
 import type { Instruments, Section } from './instruments.js';
 
-/** The load of one model. Its properties are getters, so that reading allocates nothing. */
+/** The load of one model. */
 export interface ModelLoad {
   readonly seats: number;
   readonly busy: number;
@@ -32,7 +32,7 @@ export interface EndpointLoad {
 export function endpointMetrics(
   section: Section,
   instruments: Instruments,
-  models: ReadonlyMap<string, { readonly load: ModelLoad }>,
+  models: ReadonlyMap<string, { readonly load: () => ModelLoad }>,
 ): void {
   const now = instruments.onceAScrape(() => endpointLoad(models));
   section.gauge('ra_sidecar_endpoint_waiting_requests', 'requests', {
@@ -62,7 +62,7 @@ export function endpointMetrics(
     collect() {
       const [model] = models.values();
       if (model === undefined) return undefined;
-      const { blockTokens } = model.load;
+      const { blockTokens } = model.load();
       const blocks = Math.floor(now().capacityTokens / blockTokens);
       return [[{ block_size: String(blockTokens), num_gpu_blocks: String(blocks) }, 1]];
     },
@@ -70,13 +70,14 @@ export function endpointMetrics(
 }
 
 /** The sum over all models, as one object. */
-export function endpointLoad(models: ReadonlyMap<string, { readonly load: ModelLoad }>): EndpointLoad {
+export function endpointLoad(models: ReadonlyMap<string, { readonly load: () => ModelLoad }>): EndpointLoad {
   let seats = 0;
   let running = 0;
   let waiting = 0;
   let heldTokens = 0;
   let capacityTokens = 0;
-  for (const { load } of models.values()) {
+  for (const model of models.values()) {
+    const load = model.load();
     seats += load.seats;
     running += load.busy;
     waiting += load.waiting;

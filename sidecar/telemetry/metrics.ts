@@ -22,7 +22,7 @@ export interface ModelSources {
   /** Its processes, always in the same order, as `caches`. */
   readonly replicas: () => readonly ReplicaReading[];
   readonly caches: () => readonly CacheReading[];
-  readonly load: ModelLoad;
+  readonly load: () => ModelLoad;
 }
 
 /** The metrics of this process, which the operators' listener serves at /metrics, by subject, in the order of the reference. */

@@ -31,7 +31,7 @@ export function sourcesOf(own: Partial<ModelSources>): ModelSources {
     engine: () => ({ state: 'ready', running: 0, kept: 0, capacity: 0 }),
     replicas: () => [],
     caches: () => [],
-    load: { seats: 0, busy: 0, waiting: 0, heldTokens: 0, capacityTokens: 0, blockTokens: 64 },
+    load: () => ({ seats: 0, busy: 0, waiting: 0, heldTokens: 0, capacityTokens: 0, blockTokens: 64 }),
     ...own,
   };
 }

@@ -11,8 +11,8 @@ t.test('models are added up, and read each time', async (t) => {
   const metrics = new Metrics(['a', 'b']);
   const one = { seats: 4, busy: 1, waiting: 2, heldTokens: 300, capacityTokens: 1000, blockTokens: 64 };
   const other = { seats: 6, busy: 4, waiting: 3, heldTokens: 450, capacityTokens: 2000, blockTokens: 64 };
-  metrics.sources.set('a', sourcesOf({ load: one }));
-  metrics.sources.set('b', sourcesOf({ load: other }));
+  metrics.sources.set('a', sourcesOf({ load: () => one }));
+  metrics.sources.set('b', sourcesOf({ load: () => other }));
   t.strictSame(await samples(metrics), [
     'ra_sidecar_endpoint_waiting_requests 5',
     'ra_sidecar_endpoint_running_requests 5',
@@ -39,6 +39,6 @@ t.test('ratios stay within 0 and 1, with nothing loaded and with more in use tha
   const metrics = new Metrics(['a']);
   t.match(metrics.endpointLoad, { kvUsage: 0, seatUsage: 0, running: 0, waiting: 0 });
   const load = { seats: 2, busy: 3, waiting: 0, heldTokens: 11, capacityTokens: 10, blockTokens: 64 };
-  metrics.sources.set('a', sourcesOf({ load }));
+  metrics.sources.set('a', sourcesOf({ load: () => load }));
   t.match(metrics.endpointLoad, { kvUsage: 1, seatUsage: 1, running: 3 });
 });
