@@ -18,13 +18,14 @@ import {
   type ToInspector,
 } from './protocol/inspect-messages.js';
 import { LoadFailure } from './llama/load-failure.js';
-import './protocol/parent-watch.js';
+import { leaveSignalsToParent } from './protocol/process-settings.js';
 import { ENGINE_EXIT } from './protocol/messages.js';
 import { isPooling } from './protocol/setup.js';
 import { startRemotePooling } from './remote/remote-pooling.js';
 import { checkRemote } from './remote/start.js';
 import { processClock } from './protocol/clock.js';
 
+leaveSignalsToParent();
 // An abort inside llama.cpp would start a debugger on this process to print a stack trace.
 process.env['GGML_NO_BACKTRACE'] = '1';
 

@@ -1,4 +1,4 @@
-/** The thread of parent-watch.ts; its data is the parent's process id. */
+/** The thread of process-settings.ts; its data is the parent's process id. */
 import { workerData } from 'node:worker_threads';
 
 /** How long a child may outlive its parent, ms. */

@@ -4,8 +4,13 @@
  */
 import { Link } from './link.js';
 import { ENGINE_EXIT } from './messages.js';
-import { endAtOnce, endWithParent } from './parent-watch.js';
-import { collectForRequests, leaveMemoryOutOfDumps } from './process-settings.js';
+import {
+  collectForRequests,
+  endAtOnce,
+  endWithParent,
+  leaveMemoryOutOfDumps,
+  leaveSignalsToParent,
+} from './process-settings.js';
 
 interface Message {
   readonly v: number;
@@ -38,6 +43,7 @@ export class Shell<In extends Message, Out extends Message> {
     this.#version = version;
     this.#work = work;
     this.#handlers = new Map(Object.entries<(message: never) => void>(work.messages));
+    leaveSignalsToParent();
     endWithParent();
     collectForRequests();
     leaveMemoryOutOfDumps();

@@ -11,8 +11,12 @@
 import { setEnvironmentData } from 'node:worker_threads';
 import { fileURLToPath, pathToFileURL } from 'node:url';
 import { Link } from '../../engine/protocol/link.js';
-import { endAtOnce, endWithParent } from '../../engine/protocol/parent-watch.js';
-import { collectForRequests } from '../../engine/protocol/process-settings.js';
+import {
+  collectForRequests,
+  endAtOnce,
+  endWithParent,
+  leaveSignalsToParent,
+} from '../../engine/protocol/process-settings.js';
 import { describeFault } from '../telemetry/scrub.js';
 import { PROMPTS_VERSION, STACK_MB, type FromHost, type HostSetup, type ModelReport, type ToHost } from './messages.js';
 import type { Answer, CompilerTask, HostBody, Work, WorkerTask } from './messages.js';
@@ -48,6 +52,7 @@ let workers = 0;
 /** Set once all have loaded. */
 let threads: Threads | undefined;
 
+leaveSignalsToParent();
 collectForRequests();
 
 // A message that the sidecar does not send ends the process at once, since a thread may be stuck in native code.
