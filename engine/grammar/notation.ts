@@ -170,14 +170,10 @@ function bare(quote: string): Notation {
   return { ...ARGUMENTS, rules: values.rules, object: values.object, inner: values };
 }
 
-function isScalar(value: unknown): boolean {
-  return typeof value !== 'string' && !Array.isArray(value) && !isRecord(value);
-}
-
 /** Its text; none: a string in it has the mark that ends strings. */
 function bareTexts(value: unknown, quote: string): string[] {
   if (typeof value === 'string') return value.includes(quote) ? [] : [quote + value + quote];
-  if (isScalar(value)) return [JSON.stringify(value)];
+  if (!Array.isArray(value) && !isRecord(value)) return [JSON.stringify(value)];
   const members = Object.entries(value as object);
   const texts = members.flatMap(([name, member]) =>
     bareTexts(member, quote).map((text) => (Array.isArray(value) ? text : `${name}:${text}`)),

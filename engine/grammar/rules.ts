@@ -59,7 +59,7 @@ export class Rules {
         spend(ITEM_STEPS * (1 + alternative.length));
         const waits = { name, missing: 0 };
         for (const item of alternative) {
-          if (!isNeeded(item) || !empty.has(item.rule)) continue;
+          if (typeof item === 'string' || item.least === 0 || !empty.has(item.rule)) continue;
           const others = waiting.get(item.rule);
           // An alternative that needs a rule twice waits for it once.
           if (others?.at(-1) === waits) continue;
@@ -83,10 +83,6 @@ export class Rules {
 interface Waiting {
   readonly name: string;
   missing: number;
-}
-
-function isNeeded(item: Item): item is Exclude<Item, string> {
-  return typeof item !== 'string' && item.least !== 0;
 }
 
 function withoutEmpty(alternatives: readonly Alternative[], empty: ReadonlySet<string>): readonly Alternative[] {

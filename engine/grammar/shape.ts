@@ -115,10 +115,10 @@ export function plain(schema: Readonly<Record<string, unknown>>, work: WorkBudge
   const values = [...('const' in schema ? [[schema.const]] : []), ...(Array.isArray(schema.enum) ? [schema.enum] : [])]
     .map((listed: readonly unknown[]) => byText(listed, work))
     .reduce<ReadonlyMap<string, unknown> | undefined>((a, b) => inBoth(a, b, work), undefined);
+  // OpenAPI's way to allow null.
+  const type = schema.nullable === true && schema.type !== undefined ? [schema.type, 'null'].flat() : schema.type;
   return {
-    types:
-      typesOf(schema.nullable === true ? orNull(schema.type) : schema.type) ??
-      (saysObject ? ['object'] : saysArray ? ['array'] : TYPES),
+    types: typesOf(type) ?? (saysObject ? ['object'] : saysArray ? ['array'] : TYPES),
     ...(values && { values }),
     objects: saysObject
       ? {
@@ -176,11 +176,6 @@ function othersOf({ patternProperties: byPattern, additionalProperties }: Readon
   return others === true ? true : { anyOf: others === false ? patterns : [...patterns, others] };
 }
 
-/** OpenAPI's way to allow null. */
-function orNull(type: unknown): unknown {
-  return type === undefined ? undefined : [type, 'null'].flat();
-}
-
 function typesOf(type: unknown): readonly Type[] | undefined {
   if (type === undefined) return undefined;
   const types = new Set<unknown>(Array.isArray(type) ? type : [type]);
@@ -212,13 +207,10 @@ export function both(a: Shape, b: Shape, work: WorkBudget): Shape {
 }
 
 function commonTypes(a: readonly Type[], b: readonly Type[]): readonly Type[] {
-  const integer = [a, b].some((types) => types.includes('integer')) && [a, b].every((types) => hasNumbers(types));
+  const hasNumbers = (types: readonly Type[]): boolean => types.includes('number') || types.includes('integer');
+  const integer = [a, b].some((types) => types.includes('integer')) && [a, b].every(hasNumbers);
   const common = a.filter((type) => type !== 'integer' && b.includes(type));
   return integer ? [...common, 'integer'] : common;
-}
-
-function hasNumbers(types: readonly Type[]): boolean {
-  return types.includes('number') || types.includes('integer');
 }
 
 function narrower(a: Range, b: Range): Range {

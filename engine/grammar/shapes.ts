@@ -100,7 +100,8 @@ export class Shapes {
     // A reference is at most as long as the contract has it.
     for (const step of steps) {
       const key = decoded(step);
-      found = typeof found === 'object' && found !== null && Object.hasOwn(found, key) ? member(found, key) : undefined;
+      const isInside = typeof found === 'object' && found !== null && Object.hasOwn(found, key);
+      found = isInside ? (found as Readonly<Record<string, unknown>>)[key] : undefined;
     }
     if (found !== undefined) return found;
     throw new Unservable('has a `$ref` to what is not in the schema.', {
@@ -136,10 +137,6 @@ function withoutEmptyRange(shape: Shape): Shape {
 
 function bounded(alternatives: number): void {
   if (alternatives > MAX_ALTERNATIVES) throw new Unservable('has too many alternatives.');
-}
-
-function member(value: object, key: string): unknown {
-  return (value as Readonly<Record<string, unknown>>)[key];
 }
 
 /** A JSON pointer's step, which may be percent-encoded besides. */

@@ -126,9 +126,9 @@ class Counter {
     }
   }
 
-  /** The most places within one alternative, of itself or of these values. */
+  /** The most places within one alternative, of itself or of these values: one that is about to begin adds no more than any JSON. */
   #most({ places }: Container, values: readonly string[]): number {
-    return values.reduce((most, value) => Math.max(most, this.#placesOf(value)), places);
+    return values.reduce((most, value) => Math.max(most, this.known.get(value) ?? JSON_STACKS), places);
   }
 
   #mayBeEqual(a: string, b: string): boolean {
@@ -136,11 +136,6 @@ class Counter {
     if (left === undefined || right === undefined || a === b) return true;
     this.#spend(left.size);
     return [...left].some((text) => right.has(text));
-  }
-
-  /** Of a rule that is being counted: a value of its group that is about to begin adds no more than any JSON. */
-  #placesOf(rule: string): number {
-    return this.known.get(rule) ?? JSON_STACKS;
   }
 
   #kinds(rule: string): readonly (readonly Container[])[] {

@@ -43,7 +43,8 @@ class Nodes {
       const shapes = this.#shapes.of([schema]);
       this.#work.spend(NODE_STEPS * (1 + shapes.length));
       const within = this.#deep || nodes.length === 0;
-      nodes.push({ ...valueTypesOf(shapes), ...(within && this.#within(shapes)) });
+      const types = { types: typesOf(shapes), ...valuesOf(shapes), ...scalarsOf(shapes) };
+      nodes.push({ ...types, ...(within && this.#within(shapes)) });
     }
     return nodes;
   }
@@ -132,11 +133,6 @@ function typeOf(value: unknown, types: readonly ValueType[]): ValueType | undefi
   const whole = Number.isInteger(value) && !types.includes('number') ? 'integer' : undefined;
   const type = whole ?? (value === null ? 'null' : Array.isArray(value) ? 'array' : (typeof value as ValueType));
   return types.includes(type) ? type : undefined;
-}
-
-/** The same with what else their reader has to know. */
-function valueTypesOf(shapes: readonly Shape[]): ValueTypes {
-  return { types: typesOf(shapes), ...valuesOf(shapes), ...scalarsOf(shapes) };
 }
 
 /** The only values besides objects and arrays. Nothing where any of a type is allowed. */

@@ -53,6 +53,7 @@ export async function planLoad(llama: Pick<Llama, 'gpu'>, insights: GgufInsights
   const { kv = F16_KV } = setup;
   const gpuLayers = llama.gpu === false ? 0 : Math.min(setup.gpuLayers ?? Infinity, insights.totalLayers);
   const device = gpuLayers === 0 ? 'cpu' : 'gpu';
+  const { expert_count: experts } = insights.ggufFileInfo.architectureMetadata;
   const pooling = isPooling(setup.kind);
   const prefillTokensPerStep = setup.prefillTokensPerStep || (pooling ? POOLING_TOKENS : PREFILL_TOKENS)[device];
   const quantised = kv.values !== 'f16';
@@ -72,7 +73,8 @@ export async function planLoad(llama: Pick<Llama, 'gpu'>, insights: GgufInsights
         }),
     prefillTokensPerStep,
     gpuLayers,
-    closesGaps: gpuLayers === insights.totalLayers && !hasExperts(insights),
+    // Each further token of a model with experts reads weights of its own.
+    closesGaps: gpuLayers === insights.totalLayers && (experts ?? 0) === 0,
     flashAttention,
     swaFull: setup.swaFull === true,
     kv,
@@ -97,11 +99,6 @@ export function truncatableAnywhere({ isRecurrent, isHybrid, swaSize }: GgufInsi
   return !isRecurrent && !isHybrid && (swaSize === undefined || swaFull);
 }
 
-/** Each further token of such a model reads weights of its own. */
-function hasExperts({ ggufFileInfo: { architectureMetadata: about } }: GgufInsights): boolean {
-  return (about.expert_count ?? 0) > 0;
-}
-
 /** From this head width on, flash attention is faster on a CPU also after long prompts. */
 const WIDE_HEAD = 64;
 
@@ -116,13 +113,9 @@ const LONG_SEAT = 512;
  */
 function bestAttention(onCpu: boolean, insights: GgufInsights, { kind, contextPerSeat }: PlanSetup): boolean | 'auto' {
   if (isPooling(kind)) return 'auto';
-  const narrow = contextPerSeat > LONG_SEAT && headWidth(insights) < WIDE_HEAD;
+  // What a file does not name is taken for wide, as nearly all are.
+  const narrow = contextPerSeat > LONG_SEAT && (headWidths(insights).keys ?? Infinity) < WIDE_HEAD;
   return onCpu && (kind === 'decision' || narrow) ? false : 'auto';
-}
-
-/** Of the attention's keys. What a file does not name is taken for wide, as nearly all are. */
-function headWidth(insights: GgufInsights): number {
-  return headWidths(insights).keys ?? Infinity;
 }
 
 function headWidths({ ggufFileInfo: { architectureMetadata: about } }: GgufInsights): HeadWidths {

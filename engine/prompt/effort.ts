@@ -104,7 +104,8 @@ function levelChoice(
   const takes = (level: Effort): boolean => prompts.get(level) !== undefined;
   if (unknown === undefined) return (effort) => nearest(effort, takes);
   if (unknown.includes(UNKNOWN)) {
-    const has = (level: Effort): boolean => takes(level) && (USUAL.includes(level) || quotes(source, level));
+    const quotes = (level: string): boolean => source.includes(`'${level}'`) || source.includes(`"${level}"`);
+    const has = (level: Effort): boolean => takes(level) && (USUAL.includes(level) || quotes(level));
     return (effort) => nearest(effort, has);
   }
   // It compares levels with those that it knows. All others give one prompt, which is that of its usual effort.
@@ -127,8 +128,4 @@ function eachEffort(values: (effort: Effort) => EffortValues): Efforts {
 
 function reads(source: string, name: string): boolean {
   return new RegExp(`\\b${name}\\b`).test(source);
-}
-
-function quotes(source: string, level: string): boolean {
-  return source.includes(`'${level}'`) || source.includes(`"${level}"`);
 }

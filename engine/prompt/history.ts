@@ -109,12 +109,9 @@ function regularCall(call: PromptToolCall, given: CallArguments, strict: boolean
   const kind = given.kindOf(text, INVALID_ARGUMENTS);
   if (kind === 'broken' && strict) return undefined;
   if (kind === 'object' && plain === name) return call;
-  const called = { name: plain, arguments: kind === 'object' ? text : objectWith(text) };
+  const object = text.trim() === 'null' ? '{}' : JSON.stringify({ [INVALID_ARGUMENTS]: text });
+  const called = { name: plain, arguments: kind === 'object' ? text : object };
   return Object.assign({}, call, { function: called });
-}
-
-function objectWith(text: string): string {
-  return text.trim() === 'null' ? '{}' : JSON.stringify({ [INVALID_ARGUMENTS]: text });
 }
 
 /* Results. */

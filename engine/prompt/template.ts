@@ -285,7 +285,7 @@ function itemsOf(
     datetime: formatDate(now, '%b %d %Y'),
     ...KEEP_THOUGHTS,
     ...effort,
-    ...withoutOurs(switches),
+    ...Object.fromEntries(Object.entries(switches).filter(([name]) => !OURS.has(name))),
     ...(source.writesFormat && writtenSchema && { response_format: writtenSchema }),
     ...shaped,
   };
@@ -293,10 +293,6 @@ function itemsOf(
 
 /** Names that carry the conversation or its marks. */
 const OURS: ReadonlySet<string> = new Set(['messages', 'tools', 'bos_token', 'eos_token', 'add_generation_prompt']);
-
-function withoutOurs(switches: NonNullable<RenderOptions['switches']>): object {
-  return Object.fromEntries(Object.entries(switches).filter(([name]) => !OURS.has(name)));
-}
 
 function tryRender(template: JinjaTemplate, items: Record<string, unknown>, marking: Marking): string | undefined {
   try {

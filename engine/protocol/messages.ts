@@ -5,12 +5,10 @@
  * `unable`; then jobs are sent one way and at most one `step` message per step the other. Every message has the version
  * `v`; another version or an unknown `kind` ends the engine.
  */
-import type { CacheScope } from './cache-key.js';
-import type { Output } from './jobs.js';
-import type { EmbedJob, GenerateJob, ReplyLimit, ScoreJob } from './jobs.js';
+import type { CacheScope, SharedState } from './cache-key.js';
+import type { EmbedJob, GenerateJob, Output, ReplyLimit, ScoreJob } from './jobs.js';
 import type { HashedFile } from './file-key.js';
 import type { EngineFacts, EngineSetup, GpuBackend } from './setup.js';
-import type { SharedState } from './cache-key.js';
 
 export const PROTOCOL_VERSION = 12;
 

@@ -10,7 +10,7 @@
  * empty. What the server reports only lowers the limit.
  */
 import { randomUUID } from 'node:crypto';
-import type { GenerateJob, ReplyLimit, ScoreJob } from '../protocol/jobs.js';
+import type { GenerateJob, Output, ReplyLimit, ScoreJob } from '../protocol/jobs.js';
 import type { HeldTokens } from '../protocol/messages.js';
 import type { RemoteSetup } from '../protocol/setup.js';
 import { InFlight, Leaving, type Flight, type FlightEvents, type Leaver } from './flights.js';
@@ -19,9 +19,8 @@ import { RemoteJob, type RemoteWork } from './remote-job.js';
 import { type ReplyFlightParts, ReplyFlight } from './reply-flight.js';
 import { Outbox, type Emit } from '../scheduler/outbox.js';
 import { promptLength } from '../protocol/prompt.js';
-import type { Adapter, Scores } from './adapter.js';
+import type { Adapter } from './adapter.js';
 import { distribution } from '../scheduler/scoring.js';
-import type { Output } from '../protocol/jobs.js';
 import type { Clock } from '../protocol/clock.js';
 
 interface ReportOptions {
@@ -301,17 +300,17 @@ class ScoreFlight implements Flight {
   readonly name: string;
   /** Not known before its answer. */
   readonly begun = false;
-  readonly #events: FlightEvents;
   readonly #closing = new AbortController();
 
   constructor(id: number, job: ScoreJob, question: number, name: string, adapter: Adapter, events: FlightEvents) {
     this.name = name;
-    this.#events = events;
     const promptTokens = job.input.length + (job.questions[question]?.tail.length ?? 0);
     const temperature = job.temperature * (job.questions[question]?.temperature ?? 1);
     void adapter.score(job, question, this.#closing.signal).then((scores) => {
       if (this.#closing.signal.aborted) return;
-      if (scores.kind !== 'scores') this.#ended(scores);
+      if (scores.kind === 'failed') events.failed(scores.why);
+      else if (scores.kind === 'busy') events.busy();
+      else if (scores.kind === 'broken') events.broken();
       else if ((scores.cached ?? 0) > promptTokens) events.failed('a wrong count of cached tokens');
       else {
         const { cached, logprobs } = scores;
@@ -325,12 +324,6 @@ class ScoreFlight implements Flight {
 
   close(): void {
     this.#closing.abort();
-  }
-
-  #ended(scores: Exclude<Scores, { kind: 'scores' }>): void {
-    if (scores.kind === 'failed') this.#events.failed(scores.why);
-    else if (scores.kind === 'busy') this.#events.busy();
-    else this.#events.broken();
   }
 }
 

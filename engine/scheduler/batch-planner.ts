@@ -145,7 +145,9 @@ export class BatchPlanner implements Planner {
       const { left, chunk } = branch.progress;
       const room = this.#room(branch, ratio) - (besideReplies ? this.#joined : 0);
       // The last token is left for `together`, where its logits are needed.
-      const most = branch.progress.image?.image.whole === true && room < chunk ? this.#whenStarving(branch) : room;
+      const isWhole = branch.progress.image?.image.whole === true && room < chunk;
+      // An image that cannot be split has room once it has had no tokens for as many rounds as make it starve.
+      const most = isWhole ? (this.#starves(branch) ? Infinity : 0) : room;
       const count = besideReplies ? Math.min(chunk, left - 1, most) : chunk < left ? chunk : 0;
       const worth = count > 0 && (!besideReplies || count >= Math.min(LEAST_TOKENS, chunk, left - 1));
       if (worth && !chosen) chosen = { job, branch, count };
@@ -179,11 +181,6 @@ export class BatchPlanner implements Planner {
         a.branch.progress.left - b.branch.progress.left ||
         a.job.id - b.job.id,
     );
-  }
-
-  /** Room for an image that cannot be split: it has it once it has had no tokens for as many rounds as make it starve. */
-  #whenStarving(branch: Branch): number {
-    return this.#starves(branch) ? Infinity : 0;
   }
 
   #starves(branch: Branch): boolean {

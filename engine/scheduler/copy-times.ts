@@ -9,9 +9,8 @@
  *
  * Between two decodes running replies wait for copies at most as long as for a step, or for one copy.
  */
-import type { CacheScope } from '../protocol/cache-key.js';
+import { PREFIX_CHUNK, type CacheScope } from '../protocol/cache-key.js';
 import type { Clock } from '../protocol/clock.js';
-import { PREFIX_CHUNK } from '../protocol/cache-key.js';
 
 /** What decodes take, as the planner has measured it. */
 export interface DecodeCosts {

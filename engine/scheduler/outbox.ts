@@ -35,7 +35,7 @@ export class Outbox {
 
   /** Whether the outputs must be sent at this time of the clock. */
   due(now: number): boolean {
-    return now - this.#sentAt >= this.#sendMs || !this.outputs.every(canWait);
+    return now - this.#sentAt >= this.#sendMs || this.outputs.some((one) => one.kind !== 'piece' || one.tokens <= 1);
   }
 
   /** Drops the outputs of cancelled jobs, which send nothing more. */
@@ -51,10 +51,6 @@ export class Outbox {
     this.#sentAt = this.#clock.now();
     this.#emit(step, joined(this.outputs.splice(0)), held);
   }
-}
-
-function canWait(output: Output): boolean {
-  return output.kind === 'piece' && output.tokens > 1;
 }
 
 /**

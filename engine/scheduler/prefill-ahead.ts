@@ -13,8 +13,7 @@ import { decodeOnce, type Decoder } from './decoder.js';
 import { EngineFault } from './faults.js';
 import type { ModelTokens, StepLimits } from './job.js';
 import { chatPoints, PromptPlan, PromptProgress, TURN_GAP } from './prompt-plan.js';
-import type { HeldReply } from './sequences.js';
-import type { Sequences } from './sequences.js';
+import type { HeldReply, Sequences } from './sequences.js';
 
 /**
  * Time without a job before it begins, ms. A person reads a reply for longer, and a program goes on sooner, which then

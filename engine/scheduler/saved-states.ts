@@ -16,11 +16,9 @@ import { EngineFault, UncleanSequence } from './faults.js';
 import type { PromptPlan } from './prompt-plan.js';
 import type { Reuse, SequenceTokens } from './sequence-tokens.js';
 import { checkpointStore, Held, SavedCheckpoint, StateStore, type StoredState } from './state-store.js';
-import type { CacheKey, CacheScope } from '../protocol/cache-key.js';
+import { prefixHashes, type CacheKey, type CacheScope, type StateElsewhere } from '../protocol/cache-key.js';
 import type { Clock } from '../protocol/clock.js';
 import { MOST_SAVED, type CacheCounts, type Eviction, type HeldPrefix } from '../protocol/messages.js';
-import { prefixHashes } from '../protocol/cache-key.js';
-import type { StateElsewhere } from '../protocol/cache-key.js';
 
 /** What the sequences' states may take beside the KV memory, and how old they become. */
 export interface KeepLimits {

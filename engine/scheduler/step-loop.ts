@@ -92,12 +92,14 @@ export class StepLoop {
 
   /** Adds a job; its outputs are passed to `emit`. A job that cannot fit fails at once. */
   generate(id: number, job: GenerateJob): void {
-    this.#enqueue(id, job.seats, generationOf(id, job, this.#limits, this.#model, this.#decoder));
+    const fits = generationFits(job, this.#limits);
+    this.#enqueue(id, job.seats, fits && new Generation(id, job, this.#limits, this.#model, this.#decoder));
   }
 
   /** As {@link generate}. */
   score(id: number, job: ScoreJob): void {
-    this.#enqueue(id, job.isolate ? 1 : job.seats, scoringOf(id, job, this.#limits));
+    const fits = scoringFits(job, this.#limits);
+    this.#enqueue(id, job.isolate ? 1 : job.seats, fits && new Scoring(id, job, this.#limits));
   }
 
   /** Gives a job the embeddings of an image that it needs (`needsImage`). */
@@ -146,7 +148,8 @@ export class StepLoop {
     await this.#running;
   }
 
-  #enqueue(id: number, seats: number, work: Work | undefined): void {
+  /** `work`: false where it does not fit the context. */
+  #enqueue(id: number, seats: number, work: Work | false): void {
     if (!work) {
       this.#emit(this.#step, [{ id, kind: 'failed', reason: 'does not fit the context' }], []);
       return;
@@ -340,22 +343,6 @@ class Upkeep {
       this.#dropped.unshift(...dropped);
     } else for (const each of dropped) each();
   }
-}
-
-/** A chat completion as the step loop runs it; undefined if it does not fit the context. */
-function generationOf(
-  id: number,
-  job: GenerateJob,
-  limits: StepLimits,
-  model: ModelTokens,
-  decoder: Decoder,
-): Work | undefined {
-  return generationFits(job, limits) ? new Generation(id, job, limits, model, decoder) : undefined;
-}
-
-/** The same of a decision. */
-function scoringOf(id: number, job: ScoreJob, limits: StepLimits): Work | undefined {
-  return scoringFits(job, limits) ? new Scoring(id, job, limits) : undefined;
 }
 
 /**

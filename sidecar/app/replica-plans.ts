@@ -69,8 +69,8 @@ export async function planReplicas(model: ModelConfig, ask = PROCESSES): Promise
   const names = machine === undefined || machine.answer.gpu === false ? [] : machine.answer.devices;
   if (machine === undefined || names.length === 0) return planned(onCpu(model, replicas === 'auto' ? 1 : replicas));
   if (replicas !== 'auto' && names.length < replicas) {
-    const there = `there ${countOf(names.length)}: ${names.join(', ')}`;
-    return { kind: 'unfit', why: `replicas is ${replicas}, and ${there}` };
+    const there = names.length === 1 ? 'is one device' : `are ${names.length} devices`;
+    return { kind: 'unfit', why: `replicas is ${replicas}, and there ${there}: ${names.join(', ')}` };
   }
   const each = (await indicesOf(machine.answer, ask)).map((index) => plan(model, { devices: [index] }));
   return planned(replicas === 'auto' ? await fitting(model, each, ask) : each.slice(0, replicas));
@@ -150,9 +150,9 @@ async function missing(
 ): Promise<string | undefined> {
   if (devices.length === 0) return undefined;
   const seen = await ask.machine(gpu, environment);
-  const found = seen.kind === 'answer' ? devicesSeen(seen.answer) : 0;
+  const found = seen.kind === 'answer' && seen.answer.gpu !== false ? seen.answer.devices.length : 0;
   if (found === devices.length) return undefined;
-  const why = seen.kind === 'failed' ? seen.reason : `an engine that may see them alone ${seesOf(found)}`;
+  const why = seen.kind === 'failed' ? seen.reason : `an engine that may see them alone sees ${found || 'none'}`;
   return `${nameOf(index, devices)} is not there: ${why}`;
 }
 
@@ -186,22 +186,10 @@ export function uniformNames(
   });
 }
 
-function devicesSeen({ gpu, devices }: MachineFacts): number {
-  return gpu === false ? 0 : devices.length;
-}
-
 /** What a replica is called in messages to the operator. */
 export function nameOf(index: number, devices: readonly string[]): string {
   if (devices.length === 0) return `replica ${index}`;
   return `replica ${index} (device${devices.length === 1 ? '' : 's'} ${devices.join(', ')})`;
-}
-
-function seesOf(count: number): string {
-  return count === 0 ? 'sees none' : `sees ${count}`;
-}
-
-function countOf(count: number): string {
-  return count === 1 ? 'is one device' : `are ${count} devices`;
 }
 
 /** NVIDIA's driver has one folder for each GPU, named by its place on the bus: to read them starts no process. */
@@ -234,13 +222,13 @@ export type Sized = Question['model']['setup'];
 /** Of a model, each of its replicas. */
 export function setupOf(model: ModelConfig): Sized & Pick<EngineSetup, 'prefixReuse'> {
   const { file, kind, seats, contextPerSeat, threads, cores, gpu, flashAttention, prefillTokensPerStep } = model;
-  const { gpuLayers, swaFull, kv, checkpoints, speculation, prefixReuse, prefixCache } = model;
+  const { gpuLayers, swaFull, kv, checkpoints, speculation, prefixReuse, prefixCache, vision } = model;
   const where = { ...(cores !== undefined && { cores }), gpu, ...(gpuLayers !== 'all' && { gpuLayers }) };
   const kept = isPooling(kind)
     ? { prefixReuse: 'off' as const }
     : { checkpoints, speculation, prefixReuse, prefixCache };
   const state = { prefillTokensPerStep, swaFull, kv, ...kept };
-  const projector = projectorOf(model);
+  const projector = vision && { file: resolve(vision.projector), maxTokens: vision.maxTokensPerImage ?? MAX_TOKENS };
   return {
     file,
     kind,
@@ -252,9 +240,4 @@ export function setupOf(model: ModelConfig): Sized & Pick<EngineSetup, 'prefixRe
     ...state,
     ...(projector && { projector }),
   };
-}
-
-/** What an engine needs to know of a model's projector; undefined if it takes no images. */
-function projectorOf({ vision }: Pick<ModelConfig, 'vision'>): EngineSetup['projector'] {
-  return vision && { file: resolve(vision.projector), maxTokens: vision.maxTokensPerImage ?? MAX_TOKENS };
 }

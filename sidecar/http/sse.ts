@@ -1,7 +1,6 @@
 import { errorBody, type ContractError, type ErrorCode } from '../domain/errors.js';
 import type { BodyWriter } from './body-writer.js';
-import { chunk } from './chunked.js';
-import type { Chunk, ChunkEnd } from './chunked.js';
+import { chunk, type Chunk, type ChunkEnd } from './chunked.js';
 import type { EventStream, FrameOptions } from './exchange.js';
 import type { NextTurn } from './corks.js';
 

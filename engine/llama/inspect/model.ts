@@ -1,7 +1,6 @@
 /** What a model file is, what it can be used for, and what of it fits on this machine: as an engine would find it. */
 import type { GgufFileInfo, Llama } from 'node-llama-cpp';
 import type {
-  Bytes,
   Finding,
   Fit,
   HeadFacts,
@@ -79,7 +78,10 @@ export async function inspectModel(
       flashAttention,
     };
     const really = await freeMemory(llama);
-    const free = withoutTaken({ cpuRam: memory ?? really.cpuRam, gpuVram: gpuMemory ?? really.gpuVram }, taken);
+    const free = {
+      cpuRam: (memory ?? really.cpuRam) - taken.memory,
+      gpuVram: (gpuMemory ?? really.gpuVram) - taken.gpuMemory,
+    };
     const weights = elsewhere
       ? weightsElsewhere(insights, gpuLayers)
       : await insights.estimateModelResourceRequirementsV2({ gpuLayers });
@@ -150,10 +152,6 @@ function fileLine({ quantisation }: HeadFacts, tensors: number): string {
 function coresFinding(setup: SizingSetup, cores: string, here: boolean): Finding {
   const problem = coresProblem(setup);
   return { what: 'cores', ok: problem === undefined, needed: here, says: problem ?? `it computes on ${cores}` };
-}
-
-function withoutTaken(free: Sizes, taken: Bytes): Sizes {
-  return { cpuRam: free.cpuRam - taken.memory, gpuVram: free.gpuVram - taken.gpuMemory };
 }
 
 /** The weights' split between the host and a GPU that this machine lacks: llama.cpp's own estimate needs the device. */

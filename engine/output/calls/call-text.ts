@@ -52,14 +52,10 @@ export function splitBeforeMark(
   const places = marks.map((mark) => text.indexOf(mark)).filter((place) => place >= 0);
   const at = places.length > 0 ? Math.min(...places) : -1;
   const begun = at >= 0 ? at : text.length - Math.max(...marks.map((mark) => beginning(mark, text)));
-  const spaces = spacesBefore(text, begun);
+  // How much of the white space before it is buffered.
+  const spaces = Math.min(begun - text.slice(0, begun).trimEnd().length, MAX_SPACE);
   const end = begun - spaces;
   return { content: text.slice(0, end), rest: text.slice(end), spaces: at >= 0 ? spaces : undefined };
-}
-
-/** How much of the white space before `at` is buffered. */
-function spacesBefore(text: string, at: number): number {
-  return Math.min(at - text.slice(0, at).trimEnd().length, MAX_SPACE);
 }
 
 /** How much of `text`'s end may be the beginning of `mark`, white space before it not counted. */
