@@ -243,7 +243,7 @@ export class BatchSequences implements SequenceStates {
 /**
  * What llama.cpp keeps of a sequence that cannot be truncated: the state of its recurrent layers, or the cells of its sliding windows.
  * The cells of layers that attend to everything are not in it. They stay in the sequence, so a checkpoint can only be restored
- * where the sequence still has them, which the scheduler knows (sequence-tokens.ts).
+ * where the sequence still has them, which the scheduler knows (state-store.ts).
  */
 class StateCheckpoint implements Checkpoint {
   readonly length: number;

@@ -1,5 +1,5 @@
 import type { StepPart, PartResult } from './decoder.js';
-import type { Reuse } from './sequence-tokens.js';
+import type { Reuse } from './state-store.js';
 import type { GenerateJob, Output, ReplyLimit, ScoreJob, StateJob } from '../protocol/jobs.js';
 import type { CacheOrigin } from '../protocol/cache-key.js';
 import { DIGEST_BYTES, IMAGE_IDS, promptLength, type PromptSegment } from '../protocol/prompt.js';

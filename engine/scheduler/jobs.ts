@@ -1,7 +1,7 @@
 import type { BatchItem } from './batch-planner.js';
 import type { PartResult } from './decoder.js';
 import { EngineFault, faultReason } from './faults.js';
-import type { Reuse } from './sequence-tokens.js';
+import type { Reuse } from './state-store.js';
 import type { CacheScope } from '../protocol/cache-key.js';
 import type { Output, ReplyLimit } from '../protocol/jobs.js';
 import type { PrefixReuse } from '../protocol/setup.js';

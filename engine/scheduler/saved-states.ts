@@ -14,8 +14,15 @@ import { type CopyTimes, LEAST_SAVED } from './copy-times.js';
 import type { SequenceStates, StateNotes, WholeState } from './decoder.js';
 import { EngineFault, UncleanSequence } from './faults.js';
 import type { PromptPlan } from './prompt-plan.js';
-import type { Reuse, SequenceTokens } from './sequence-tokens.js';
-import { checkpointStore, Held, SavedCheckpoint, StateStore, type StoredState } from './state-store.js';
+import {
+  checkpointStore,
+  Held,
+  SavedCheckpoint,
+  StateStore,
+  type Reuse,
+  type SequenceTokens,
+  type StoredState,
+} from './state-store.js';
 import { prefixHashes, type CacheKey, type CacheScope, type StateElsewhere } from '../protocol/cache-key.js';
 import type { Clock } from '../protocol/clock.js';
 import { MOST_SAVED, type CacheCounts, type Eviction, type HeldPrefix } from '../protocol/messages.js';

@@ -1,5 +1,5 @@
 import t from 'tap';
-import { ThoughtSplitter, type ReplyPiece } from '../../../engine/output/thought.js';
+import { ThoughtSplitter, type ReplyPiece } from '../../../engine/output/reply-text.js';
 import type { ThoughtFormat } from '../../../engine/protocol/reply-format.js';
 
 const THINK: ThoughtFormat = { open: false, starts: ['<think>'], ends: ['</think>'], implicitEnds: [], headers: [] };

@@ -1,6 +1,6 @@
 import t from 'tap';
 import { choose, COPY_TOKENS, type Slot } from '../../../engine/scheduler/sequences.js';
-import { SequenceTokens } from '../../../engine/scheduler/sequence-tokens.js';
+import { SequenceTokens } from '../../../engine/scheduler/state-store.js';
 import { PromptPlan } from '../../../engine/scheduler/prompt-plan.js';
 import { tokenPrompt } from '../../../engine/protocol/prompt.js';
 import { ALL_ACCOUNTS } from '../../../engine/protocol/cache-key.js';

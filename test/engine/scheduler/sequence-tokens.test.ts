@@ -1,5 +1,5 @@
 import t from 'tap';
-import { SequenceTokens } from '../../../engine/scheduler/sequence-tokens.js';
+import { SequenceTokens } from '../../../engine/scheduler/state-store.js';
 import { PromptPlan } from '../../../engine/scheduler/prompt-plan.js';
 import { tokenPrompt } from '../../../engine/protocol/prompt.js';
 import { ALL_ACCOUNTS } from '../../../engine/protocol/cache-key.js';
