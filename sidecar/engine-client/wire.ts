@@ -9,10 +9,19 @@ import {
 import type { EngineFacts } from '../../engine/protocol/setup.js';
 import type { Output } from '../../engine/protocol/jobs.js';
 import type { SharedState } from '../../engine/protocol/cache-key.js';
-import { isCount, isFields, isPositive } from '../lib/child-process.js';
-
-type Test = (value: unknown) => boolean;
-type FieldTest = readonly [name: string, test: Test];
+import {
+  among,
+  fields,
+  isBoolean,
+  isCount,
+  isFields,
+  isPositive,
+  isText,
+  listOf,
+  oneOf,
+  optional,
+  type Test,
+} from '../lib/message-fields.js';
 
 /** A protocol violation of an engine, as a short constant for logs; never data that it sent. */
 export interface Violation {
@@ -29,50 +38,14 @@ export function readMessage(raw: unknown): FromEngine | Violation {
   return MESSAGE(raw) ? (raw as unknown as FromEngine) : { violation: 'malformed' };
 }
 
-/** A test for each field of a message but its version, its kind and the job's id. */
-type Tests<M> = { readonly [Name in keyof Omit<M, 'v' | 'kind' | 'id'>]-?: Test };
-
-/** An object whose fields pass these tests. */
-function fields<M>(tests: Tests<M>): Test {
-  const all: readonly FieldTest[] = Object.entries<Test>(tests);
-  return (raw) => {
-    if (!isFields(raw)) return false;
-    for (const [name, test] of all) if (!test(raw[name])) return false;
-    return true;
-  };
-}
-
-/** An object with one of these kinds, each of which has its own fields. */
-function oneOf<M extends { readonly kind: string }>(kinds: {
-  readonly [Kind in M['kind']]: Tests<Extract<M, { readonly kind: Kind }>>;
-}): Test {
-  const tests = new Map(
-    Object.entries<Readonly<Record<string, Test>>>(kinds).map(([kind, each]) => [kind, fields(each)]),
-  );
-  return (raw) => isFields(raw) && (tests.get(raw['kind'] as string)?.(raw) ?? false);
-}
-
-/** Copied, since `every` skips the holes of a sparse array. */
-function listOf(test: Test): Test {
-  return (raw) => Array.isArray(raw) && Array.from<unknown>(raw).every(test);
-}
-
-function optional(test: Test): Test {
-  return (raw) => raw === undefined || test(raw);
-}
-
-function among(...values: readonly unknown[]): Test {
-  return (raw) => values.includes(raw);
-}
-
-const isText: Test = (raw) => typeof raw === 'string';
-const isBoolean: Test = (raw) => typeof raw === 'boolean';
 /** Set, or absent. */
 const isFlag = among(undefined, true);
 /** Rounding may make a sum slightly larger than 1. */
 const isShare: Test = (raw) => typeof raw === 'number' && raw >= 0 && raw <= 1 + 1e-6;
 
-const OUTPUT_FIELDS = oneOf<Output>({
+type WithoutId<O> = O extends Output ? Omit<O, 'id'> : never;
+
+const OUTPUT_FIELDS = oneOf<WithoutId<Output>>({
   started: { cachedTokens: isCount },
   needsImage: { image: isCount },
   needsTokens: { choice: isCount, tokens: isCount },

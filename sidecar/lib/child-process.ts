@@ -429,21 +429,3 @@ export function nodeOptions({ NODE_OPTIONS: options }: Environment = process.env
 function selected(here: Environment, isAllowed: (name: string) => boolean): Environment {
   return Object.fromEntries(Object.entries(here).filter(([name]) => isAllowed(name)));
 }
-
-/** An object whose fields are not known yet, as each message of a child is at first. */
-export type Fields = Record<string, unknown>;
-
-/** Whether it has fields at all. */
-export function isFields(raw: unknown): raw is Fields {
-  return typeof raw === 'object' && raw !== null;
-}
-
-/** A whole number, from 0 on. */
-export function isCount(raw: unknown): raw is number {
-  return Number.isSafeInteger(raw) && (raw as number) >= 0;
-}
-
-/** A whole number, from 1 on. */
-export function isPositive(raw: unknown): raw is number {
-  return isCount(raw) && raw > 0;
-}

@@ -2,22 +2,17 @@
 import { fileURLToPath } from 'node:url';
 import {
   VISION_VERSION,
+  type Confinement,
   type FromVision,
+  type LayoutPart,
   type ToVision,
   type VisionFacts,
   type VisionSetup,
 } from '../../engine/protocol/vision-messages.js';
 import { deviceEnvironment } from '../config/devices.js';
-import {
-  childEnvironment,
-  ChildProcess,
-  confinedEnvironment,
-  isCount,
-  isFields,
-  isPositive,
-  type Fields,
-} from '../lib/child-process.js';
+import { childEnvironment, ChildProcess, confinedEnvironment } from '../lib/child-process.js';
 import type { Clock } from '../lib/clock.js';
+import { among, fields, isBoolean, isCount, isFields, isPositive, listOf, oneOf } from '../lib/message-fields.js';
 import { systemText } from '../lib/missing.js';
 
 const ENTRY = fileURLToPath(new URL('../../engine/vision.js', import.meta.url));
@@ -150,78 +145,51 @@ const MOST_VERSION = 64;
  * vocabulary and its embeddings as wide as the model, the engine checks, which fails that job alone.
  */
 export function readVisionMessage(raw: unknown): FromVision | undefined {
-  return isFields(raw) && raw['v'] === VISION_VERSION && isMessage(raw) ? raw : undefined;
+  return isFields(raw) && raw['v'] === VISION_VERSION && MESSAGE(raw) ? (raw as unknown as FromVision) : undefined;
 }
 
-function isMessage(raw: Fields): raw is Fields & FromVision {
-  switch (raw['kind']) {
-    case 'ready':
-      return isFacts(raw['facts']);
-    case 'unable':
-      return isText(raw['reason'], MOST_REASON) && isBoolean(raw['mayMend']);
-    case 'layout':
-      return isCount(raw['id']) && isLayout(raw['parts']);
-    case 'encoded':
-      return isCount(raw['id']) && isEmbeddings(raw['embeddings']);
-    case 'refused':
-      return isCount(raw['id']) && (raw['why'] === 'undecodable' || raw['why'] === 'failed');
-    case 'heartbeat':
-      return true;
-    default:
-      return false;
-  }
-}
+const MESSAGE = oneOf<FromVision>({
+  ready: {
+    facts: fields<VisionFacts>({
+      projectorVersion: textOf(MOST_VERSION),
+      whole: isBoolean,
+      confinement: fields<Confinement>({ filtered: isBoolean, bounded: isBoolean, ownUser: isBoolean }),
+    }),
+  },
+  unable: { reason: textOf(MOST_REASON), mayMend: isBoolean },
+  layout: { id: isCount, parts: isLayout },
+  encoded: { id: isCount, embeddings: isEmbeddings },
+  refused: { id: isCount, why: among('undecodable', 'failed') },
+  heartbeat: {},
+});
 
-function isFacts(raw: unknown): boolean {
-  if (!isFields(raw) || !isFields(raw['confinement'])) return false;
-  const { filtered, bounded, ownUser } = raw['confinement'];
-  return isText(raw['projectorVersion'], MOST_VERSION) && [raw['whole'], filtered, bounded, ownUser].every(isBoolean);
-}
+const isPart = oneOf<LayoutPart>({
+  tokens: { tokens: (raw) => raw instanceof Uint32Array },
+  embeddings: { count: isPositive, positions: isPositive, columns: isCount },
+});
 
 function isLayout(raw: unknown): boolean {
-  const parts = listOf(raw);
-  if (!parts) return false;
-  let text = 0;
-  for (const part of parts) {
-    if (!isFields(part)) return false;
-    if (part['kind'] === 'tokens' && part['tokens'] instanceof Uint32Array) text += part['tokens'].length;
-    else if (!isPlaces(part)) return false;
-  }
-  return text <= MOST_TEXT_TOKENS;
+  if (!isShort(raw) || !listOf(isPart)(raw)) return false;
+  const parts = raw as readonly LayoutPart[];
+  const text = parts.reduce((sum, part) => sum + (part.kind === 'tokens' ? part.tokens.length : 0), 0);
+  return text <= MOST_TEXT_TOKENS && parts.every((part) => part.kind === 'tokens' || isPlaces(part));
 }
 
 /** As the engine requires it of an image in a prompt (engine/scheduler/job.ts). */
-function isPlaces({ kind, count, positions, columns }: Fields): boolean {
-  return (
-    kind === 'embeddings' &&
-    isPositive(count) &&
-    isPositive(positions) &&
-    isCount(columns) &&
-    positions <= count &&
-    columns <= count &&
-    (columns > 0 || positions === count)
-  );
+function isPlaces({ count, positions, columns }: LayoutPart & { kind: 'embeddings' }): boolean {
+  return positions <= count && columns <= count && (columns > 0 || positions === count);
 }
 
 function isEmbeddings(raw: unknown): boolean {
-  const all = listOf(raw);
-  if (!all) return false;
-  let bytes = 0;
-  for (const values of all) {
-    if (!(values instanceof Float32Array)) return false;
-    bytes += values.byteLength;
-  }
-  return bytes <= MOST_EMBEDDING_BYTES;
+  if (!isShort(raw) || !listOf((each) => each instanceof Float32Array)(raw)) return false;
+  return (raw as readonly Float32Array[]).reduce((sum, { byteLength }) => sum + byteLength, 0) <= MOST_EMBEDDING_BYTES;
 }
 
-function listOf(raw: unknown): readonly unknown[] | undefined {
-  return Array.isArray(raw) && raw.length <= MOST_PARTS ? raw : undefined;
+/** Seen before the list is copied. */
+function isShort(raw: unknown): boolean {
+  return Array.isArray(raw) && raw.length <= MOST_PARTS;
 }
 
-function isText(raw: unknown, most: number): boolean {
-  return typeof raw === 'string' && raw.length <= most;
-}
-
-function isBoolean(raw: unknown): boolean {
-  return typeof raw === 'boolean';
+function textOf(most: number): (raw: unknown) => boolean {
+  return (raw) => typeof raw === 'string' && raw.length <= most;
 }
