@@ -141,7 +141,7 @@ function withoutBilling(messages: readonly WideMessage[]): readonly WideMessage[
 export function toCompatibleRequest(value: unknown, keepBilling = false): Parsed<ChatRequest> {
   const outcome = check(value);
   if (!outcome.ok) return refuseOutcome(outcome, WIDE_OPEN_MAPS);
-  const body = withoutNulls(outcome.value);
+  const body = withoutNulls<CompatibleBody>(outcome.value);
   const { response_format: format, stream_options: streaming, tools: wideTools, messages, user, ...rest } = body;
   const thought = thoughtOf(body);
   const includeUsage = streaming?.include_usage ?? body.usage?.include ?? false;
@@ -208,7 +208,7 @@ function replySchemaOf(format: WideFormat): object | null | undefined {
 }
 
 /** Without the members that are null: each is as if it were absent. */
-function withoutNulls<T extends object>(value: T): T {
+export function withoutNulls<T extends object>(value: { readonly [Name in keyof T]: T[Name] | null | undefined }): T {
   return Object.fromEntries(Object.entries(value).filter(([, member]) => member !== null && member !== undefined)) as T;
 }
 
@@ -314,8 +314,8 @@ function callOf({ id, function: called }: ToolCall): ToolCall {
 /** Templates and the grammar read a function's parameters as those of an object. Keys keep their order, which shows in prompts. */
 export function toolOf({ type, function: given }: WideTool): Tool {
   const { name, description, parameters, strict } = given;
-  const described = withoutNulls({ name, description, parameters: parametersOf(parameters ?? {}), strict });
-  return { type, function: described as Tool['function'] };
+  const described = { name, description, parameters: parametersOf(parameters ?? {}), strict };
+  return { type, function: withoutNulls<Tool['function']>(described) };
 }
 
 /** What may stand beside a reference without limiting what it refers to. */

@@ -1,6 +1,6 @@
 /** Bodies of POST /responses, brought into the form of chat requests. */
 import { callChoiceOf, checkTools, paramsOf, type ChatBody } from './chat.js';
-import { refuseOutcome, sessionIdOf, thoughtBudgetOf, tierOf, toolOf } from './compatible.js';
+import { refuseOutcome, sessionIdOf, thoughtBudgetOf, tierOf, toolOf, withoutNulls } from './compatible.js';
 import { pathOf, type Parsed, refuse } from './body-refusals.js';
 import type {
   ChatParams,
@@ -306,31 +306,26 @@ function chatOf(body: ResponsesBody, messages: readonly Message[], { functions }
   const { model, tool_choice: choice, reasoning, text } = body;
   const effort = reasoning?.effort ?? (reasoning?.max_tokens === 0 ? 'none' : undefined);
   const format = text?.format?.type ?? 'text';
-  return {
+  return withoutNulls<ChatBody>({
     model,
     messages,
-    ...given('max_completion_tokens', body.max_output_tokens),
-    ...given('temperature', body.temperature),
-    ...given('top_p', body.top_p),
-    ...given('stream', body.stream),
-    ...given('parallel_tool_calls', body.parallel_tool_calls),
-    ...given('reasoning_effort', effort),
-    ...given('user', body.user === '' ? null : body.user),
-    ...(functions.length > 0 && { tools: functions }),
-    ...given('tool_choice', choiceOf(choice)),
-    ...(format !== 'text' && { response_format: { type: 'json_object' } }),
-  };
+    max_completion_tokens: body.max_output_tokens,
+    temperature: body.temperature,
+    top_p: body.top_p,
+    stream: body.stream,
+    parallel_tool_calls: body.parallel_tool_calls,
+    reasoning_effort: effort,
+    user: body.user === '' ? null : body.user,
+    tools: functions.length > 0 ? functions : null,
+    tool_choice: choiceOf(choice),
+    response_format: format === 'text' ? null : { type: 'json_object' },
+  });
 }
 
 function choiceOf(choice: ResponsesBody['tool_choice']): ChatBody['tool_choice'] | null {
   if (typeof choice !== 'object' || choice === null) return choice;
   const { name = '', namespace } = choice;
   return { function: { name: typeof namespace === 'string' ? namespacedName(namespace, name) : name } };
-}
-
-/** A member that is there unless it is null or absent. */
-function given<Name extends string, T>(name: Name, value: T | null | undefined): Partial<Record<Name, T>> {
-  return value === null || value === undefined ? {} : ({ [name]: value } as Record<Name, T>);
 }
 
 function messagesOf({ instructions, input }: ResponsesBody): Messages {
@@ -378,7 +373,8 @@ class Messages {
     if (role === 'assistant') {
       if (this.#last?.content !== null || this.#last.tool_calls) this.#last = undefined;
       this.#assistant({ content: textOf(content) }, at);
-    } else if (role === 'user') this.#push({ role, content: userContent(content) }, at);
+    } else if (role === 'user')
+      this.#push({ role, content: typeof content === 'string' ? content : content.map(partOf) }, at);
     else this.#push({ role: 'system', content: textOf(content) }, at);
   }
 
@@ -409,10 +405,6 @@ class Messages {
 function textOf(content: Content): string {
   if (typeof content === 'string') return content;
   return content.map(({ text, refusal }) => text ?? refusal ?? '').join('\n');
-}
-
-function userContent(content: Content): string | readonly ContentPart[] {
-  return typeof content === 'string' ? content : content.map(partOf);
 }
 
 /** By their types: what a tool put out that no model reads here. */
