@@ -193,32 +193,17 @@ export class ConsoleFeed {
 /** They are beside the sources, not in dist/, since they are not compiled. */
 const FOLDER = new URL('../../../sidecar/console/page/', import.meta.url);
 
-/** Each file with the path that it is served at. */
-export const PAGE_FILES = {
+const STYLES = ['console', 'parts', 'seats', 'keys', 'preferences'].map((name) => `${name}.css`);
+const SCRIPTS = [
+  ...['main', 'feed', 'history', 'replicas', 'seats', 'sums', 'histogram', 'model', 'upkeep', 'counts', 'dom', 'text'],
+  ...['keys', 'keys-account', 'keys-form', 'keys-text'],
+].map((name) => `${name}.js`);
+
+/** Each file by the path that it is served at. */
+export const PAGE_FILES: Readonly<Record<string, string>> = {
   '/console': 'index.html',
-  '/console/console.css': 'console.css',
-  '/console/parts.css': 'parts.css',
-  '/console/seats.css': 'seats.css',
-  '/console/keys.css': 'keys.css',
-  '/console/preferences.css': 'preferences.css',
-  '/console/icon.svg': 'icon.svg',
-  '/console/main.js': 'main.js',
-  '/console/feed.js': 'feed.js',
-  '/console/history.js': 'history.js',
-  '/console/replicas.js': 'replicas.js',
-  '/console/seats.js': 'seats.js',
-  '/console/sums.js': 'sums.js',
-  '/console/histogram.js': 'histogram.js',
-  '/console/model.js': 'model.js',
-  '/console/upkeep.js': 'upkeep.js',
-  '/console/keys.js': 'keys.js',
-  '/console/keys-account.js': 'keys-account.js',
-  '/console/keys-form.js': 'keys-form.js',
-  '/console/keys-text.js': 'keys-text.js',
-  '/console/counts.js': 'counts.js',
-  '/console/dom.js': 'dom.js',
-  '/console/text.js': 'text.js',
-} as const;
+  ...Object.fromEntries([...STYLES, 'icon.svg', ...SCRIPTS].map((name) => [`/console/${name}`, name])),
+};
 
 const TYPES: Readonly<Record<string, string>> = {
   html: 'text/html; charset=utf-8',

@@ -10,7 +10,7 @@ const FOLDER = join(sourceRoot, 'sidecar/console/page');
 const names = readdirSync(FOLDER).filter((name) => name !== 'tsconfig.json');
 const textOf = (name: string): string => readFileSync(join(FOLDER, name), 'utf8');
 /** `/console` is the page itself, whose files are named `console/…` beside it. */
-const served = new Map(Object.entries(PAGE_FILES).map(([path, name]) => [name as string, path]));
+const served = new Map(Object.entries(PAGE_FILES).map(([path, name]) => [name, path]));
 
 t.test('its scripts agree with their types and with the feed’s', async (t) => {
   const file = join(FOLDER, 'tsconfig.json');
