@@ -48,7 +48,7 @@ export async function placeInPrompt(
     if (found.kind === 'failed' || !facts) return refused(imageFailed());
     const { parts, shrunk } = found;
     // The projector's own bound counts embeddings too.
-    const own = embeddingsOf(parts);
+    const own = parts.reduce((sum, part) => sum + (part.kind === 'tokens' ? 0 : part.count), 0);
     if (own > vision.maxTokens) return refused(imageTooLong(param, own, vision.maxTokens));
     const digest = digestOf(image, shrunk, [scope, facts.projectorVersion, vision.maxTokens], vision.secret);
     layouts.push({ parts, digest });
@@ -76,10 +76,6 @@ async function layoutOf(vision: Vision, { size, low }: RequestImage): Promise<Fo
   if (less.kind !== 'layout' || tokensOf(less.parts) >= tokensOf(full.parts))
     return { kind: 'layout', parts: full.parts, shrunk: size };
   return { kind: 'layout', parts: less.parts, shrunk: small };
-}
-
-function embeddingsOf(parts: ImageLayout['parts']): number {
-  return parts.reduce((sum, part) => sum + (part.kind === 'tokens' ? 0 : part.count), 0);
 }
 
 function tokensOf(parts: ImageLayout['parts']): number {

@@ -3,7 +3,6 @@ import { fileURLToPath } from 'node:url';
 import { HEARTBEAT_MS, templateOf } from '../app/model-processes.js';
 import type { Config, ModelConfig } from '../config/config.js';
 import { EngineChild } from '../engine-client/child.js';
-import type { ChildEnd } from '../lib/child-process.js';
 import type { EngineFacts } from '../engine-client/engine.js';
 import { measure, type Figures } from './bench-run.js';
 import { EXIT, parsed, UsageError, type Io } from './command.js';
@@ -130,8 +129,8 @@ function openChild(options: ConstructorParameters<typeof EngineChild>[0]): {
   });
   const child = new EngineChild(options, {
     ready: settle,
-    ended: (end) => {
-      refuse(new Error(wordsFor(end)));
+    ended: ({ reason, detail, hint }) => {
+      refuse(new Error([`the engine ended (${reason})`, detail, hint].filter(Boolean).join(': ')));
       child.mux.lost('lost');
     },
     capacity: { seats: () => undefined, unconfirmed: () => undefined },
@@ -140,10 +139,6 @@ function openChild(options: ConstructorParameters<typeof EngineChild>[0]): {
     failed: () => undefined,
   });
   return { child, ready };
-}
-
-function wordsFor({ reason, detail, hint }: ChildEnd): string {
-  return [`the engine ended (${reason})`, detail, hint].filter(Boolean).join(': ');
 }
 
 function text(all: readonly Measured[]): string {

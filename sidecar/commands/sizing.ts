@@ -16,12 +16,12 @@ import {
   type ModelReport,
   type Question,
 } from '../engine-client/inspector.js';
-
-type Finding = ModelReport['findings'][number];
 import type { Clock } from '../lib/clock.js';
 import { probeVision, type Probed } from '../vision/process.js';
 import type { Io } from './command.js';
 import { columns, Progress, size } from './terminal.js';
+
+type Finding = ModelReport['findings'][number];
 
 /** The name of the bundled model in the configuration. */
 const EMBEDDED = 'embedded';
@@ -306,7 +306,7 @@ export function modelText(sizing: Sizing): string {
     ...fitLines('memory', answer.memory, setup.seats),
     ...fitLines('GPU memory', answer.gpuMemory, setup.seats),
   ];
-  const table = answer.sizes.length === 0 ? '' : indented(sizeTable(answer));
+  const table = answer.sizes.length === 0 ? '' : sizeTable(answer).replace(/^(?=.)/gm, '  ');
   return `${lines.join('\n')}\n${table}  ${verdict}\n`;
 }
 
@@ -380,8 +380,4 @@ function sizeTable({ sizes }: ModelReport): string {
 /** How many seats fit, followed by `fit`, and whether these are all that an engine can have. */
 export function seatsText(seats: number, fit = ''): string {
   return seats < MOST_SEATS ? `${seats}${fit}` : `${MOST_SEATS}${fit}, the most that an engine can have`;
-}
-
-function indented(text: string): string {
-  return text.replace(/^(?=.)/gm, '  ');
 }
