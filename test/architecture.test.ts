@@ -79,6 +79,7 @@ const SMALL_FILES: Readonly<Record<string, string>> = {
   'sidecar/access/audit.ts': 'the audit file is written here alone; its importer decides what is written',
   'sidecar/api/keys-page.ts': 'its importer would be longer than 400 lines; it has a test of its own',
   'sidecar/commands/doctor.ts': 'loaded when the command runs: it imports what checks engines',
+  'sidecar/contracts/written-code.ts': 'the build writes another in its place',
   'sidecar/prompts/warm-up.ts': 'of another folder than its importer; it has a test of its own',
   'sidecar/store/open.ts': 'loaded where a store is configured: it imports the database’s client',
 };

@@ -26,7 +26,6 @@ import {
 } from './identity.js';
 import { closed } from '../contracts/common-schema.js';
 import { compile } from '../contracts/validator.js';
-import { AUTHORIZER_ANSWER_CODE } from '../contracts/written-code.js';
 import { KEY_ROUTES } from '../contracts/requests.js';
 import { CLASS_WEIGHTS, SERVICE_CLASSES, SERVICE_TIERS } from '../domain/service-class.js';
 import { callerWith, hashKey, limitsSchema, tokenLimitFields, type Entitlement, type StoredKey } from './key-file.js';
@@ -242,7 +241,7 @@ const check = compile<Answer>(
     minProperties: 1,
     maxProperties: 1,
   },
-  { written: AUTHORIZER_ANSWER_CODE },
+  { written: 'authorizer-answer' },
 );
 
 /** The caller or the denial of an answer (docs/authorizer.md); undefined if `value` is none. `environment`: the requested one. */

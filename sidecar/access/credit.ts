@@ -10,7 +10,6 @@
  */
 import { closed, UTC_TIME } from '../contracts/common-schema.js';
 import { compile, parseFile } from '../contracts/validator.js';
-import { CREDIT_CODE } from '../contracts/written-code.js';
 import { checkLength, FileProblem, readText } from '../lib/checked-file.js';
 import { replaceOperatorsFile, withLock } from '../lib/replace-file.js';
 import { parseUsd } from '../domain/money.js';
@@ -196,7 +195,7 @@ const check = compile<CreditFile>(
       },
     },
   }),
-  { written: CREDIT_CODE, nameUnknownFields: true },
+  { written: 'credit', nameUnknownFields: true },
 );
 
 /** Picodollars granted, by account. */

@@ -7,7 +7,6 @@ import { KEY_ROUTES, type KeyRoute } from '../contracts/requests.js';
 import { closed, UTC_TIME } from '../contracts/common-schema.js';
 import { pathOf } from '../contracts/body-refusals.js';
 import { compile, parseFile } from '../contracts/validator.js';
-import { KEYS_CODE } from '../contracts/written-code.js';
 import {
   CLASS_WEIGHTS,
   SERVICE_CLASSES,
@@ -153,7 +152,7 @@ const check = compile<KeyFile>(
     accounts: { type: 'object', additionalProperties: closed([], ACCOUNT_FIELDS) },
     keys: { type: 'array', items: storedKey },
   }),
-  { written: KEYS_CODE, nameUnknownFields: true },
+  { written: 'keys', nameUnknownFields: true },
 );
 
 /** What makes an entry of the file invalid. */

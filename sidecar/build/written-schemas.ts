@@ -39,9 +39,6 @@ async function find(): Promise<readonly KnownSchema[]> {
   return [...recorded];
 }
 
-/** Of an answer's schema the name begins so. */
-const ANSWER = 'answer-';
-
 /** Where the code of all lies, beside the module. */
 const CODE_FILE = 'written-code.txt';
 /** In two pieces: the bundle of this module replaces the whole (.ci/bundle.mjs). */
@@ -56,28 +53,19 @@ export function writtenFiles(schemas: readonly KnownSchema[]): { readonly module
   const texts: string[] = [];
   let end = 0;
   for (const known of schemas) {
-    const name = known.written?.name;
+    const { written: name } = known;
     if (name === undefined || places.has(name)) throw new Error(`schema names are unique: ${name ?? 'there is none'}`);
     const text = codeText(known);
     texts.push(text);
     const from = end;
     end += Buffer.byteLength(text);
-    places.set(name, `at('${name}', ${from}, ${end})`);
+    places.set(name, `  '${name}': at(${from}, ${end}),\n`);
   }
-  const answers = [...places].filter(([name]) => name.startsWith(ANSWER));
-  const others = [...places].filter(([name]) => !name.startsWith(ANSWER));
   const module = `import { readFileSync } from 'node:fs';
 const bytes = readFileSync(new URL('./${CODE_FILE}', ${OWN_URL}));
-const at = (name, from, to) => ({ name, code: () => bytes.toString('utf8', from, to) });
-${others.map(([name, place]) => `export const ${constantOf(name)} = ${place};\n`).join('')}const ANSWERS = {
-${answers.map(([name, place]) => `  ${JSON.stringify(name)}: ${place},\n`).join('')}};
-export function answerCode(kind) {
-  return ANSWERS['${ANSWER}' + kind] ?? { name: '${ANSWER}' + kind };
-}
+const at = (from, to) => () => bytes.toString('utf8', from, to);
+export const WRITTEN = {
+${[...places.values()].join('')}};
 `;
   return { module, code: texts.join('') };
-}
-
-function constantOf(name: string): string {
-  return `${name.toUpperCase().replaceAll('-', '_')}_CODE`;
 }

@@ -5,7 +5,6 @@ import { configSchema, type Config } from './schema.js';
 import { settings, validationSchema, variableOf, type Setting, type SettingSchema } from './setting.js';
 import { lineAt, REPEATED } from '../contracts/json.js';
 import { compile } from '../contracts/validator.js';
-import { SETTINGS_CODE } from '../contracts/written-code.js';
 import { NotRegularFile, readRegularSync } from '../lib/checked-file.js';
 
 export type { ModelConfig } from './model-schema.js';
@@ -49,7 +48,7 @@ const FILE_VARIABLE = 'RA_CONFIG';
 const SETTINGS = settings(configSchema);
 
 const check = compile<Config>(validationSchema(configSchema), {
-  written: SETTINGS_CODE,
+  written: 'settings',
   useDefaults: true,
   nameUnknownFields: true,
   allProblems: true,

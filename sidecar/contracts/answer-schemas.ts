@@ -18,7 +18,6 @@ import {
 } from './common-schema.js';
 import { MESSAGE, MESSAGE_ERROR, MESSAGE_EVENT, TOKEN_COUNT } from './message-answer-schemas.js';
 import { type Check, type Outcome, compile } from './validator.js';
-import { answerCode } from './written-code.js';
 
 const PROBABILITY = { type: 'number', minimum: 0, maximum: 1 } as const;
 const PROBABILITIES = { type: 'object', minProperties: 2, additionalProperties: PROBABILITY } as const;
@@ -452,6 +451,6 @@ export function validateAnswer(kind: AnswerKind, value: unknown): Outcome<unknow
 
 function checkOf(kind: AnswerKind): Check<unknown> {
   let check = checks.get(kind);
-  if (check === undefined) checks.set(kind, (check = compile(ANSWER_SCHEMAS[kind], { written: answerCode(kind) })));
+  if (check === undefined) checks.set(kind, (check = compile(ANSWER_SCHEMAS[kind], { written: `answer-${kind}` })));
   return check;
 }

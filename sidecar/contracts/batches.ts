@@ -3,7 +3,6 @@ import { BATCH_LINE, BATCH_REQUEST, type BatchEndpoint } from './batch-schemas.j
 import { placeOf, refuseAt, refuseJson, type Parsed } from './body-refusals.js';
 import { readJson, type Span } from './json.js';
 import { compile } from './validator.js';
-import { BATCH_LINE_CODE, BATCHES_CODE } from './written-code.js';
 
 /** The longest body of POST /batches, bytes. */
 export const BATCH_REQUEST_BYTES = 64 * 1024;
@@ -23,8 +22,8 @@ interface RequestBody {
   readonly output_expires_after?: { readonly seconds: number };
 }
 
-const checkRequest = compile<RequestBody>(BATCH_REQUEST, { written: BATCHES_CODE });
-const checkLine = compile<LineBody>(BATCH_LINE, { written: BATCH_LINE_CODE });
+const checkRequest = compile<RequestBody>(BATCH_REQUEST, { written: 'batches' });
+const checkLine = compile<LineBody>(BATCH_LINE, { written: 'batch-line' });
 const NO_MAPS: ReadonlySet<string> = new Set(['metadata']);
 
 /** Parses and checks the body of POST /batches. */

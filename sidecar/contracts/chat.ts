@@ -2,7 +2,6 @@ import type { CallChoice, ChatParams, ChatRequest, Message, ReasoningEffort, Too
 import { CHAT_OPEN_MAPS, CHAT_SCHEMA } from './chat-schema.js';
 import { placeOf, type Parsed, refuse, refuseAt } from './body-refusals.js';
 import { compile } from './validator.js';
-import { CHAT_CODE } from './written-code.js';
 import { WELL_KNOWN_NAMES } from './well-known-names.js';
 
 /** A body that passed its schema. */
@@ -28,7 +27,7 @@ export interface ChatBody {
   readonly user?: string;
 }
 
-const check = compile<ChatBody>(CHAT_SCHEMA, { written: CHAT_CODE, names: WELL_KNOWN_NAMES });
+const check = compile<ChatBody>(CHAT_SCHEMA, { written: 'chat', names: WELL_KNOWN_NAMES });
 
 /** Checks a chat body against its contract and applies the defaults of docs/contract.md#chat-completion-request. */
 export function toChatRequest(value: unknown): Parsed<ChatRequest> {

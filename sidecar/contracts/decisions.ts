@@ -18,7 +18,6 @@ import {
 import { placeOf, type Parsed, refuse, refuseAt } from './body-refusals.js';
 import type { DecisionRequest, QuestionParams, QuestionText } from './requests.js';
 import { compile } from './validator.js';
-import { DECISIONS_CODE } from './written-code.js';
 
 const MEANING = { type: 'string', maxLength: MAX_WORDING } as const;
 
@@ -79,7 +78,7 @@ interface DecisionsBody {
   readonly temperature?: number;
 }
 
-const check = compile<DecisionsBody>(DECISIONS_SCHEMA, { written: DECISIONS_CODE });
+const check = compile<DecisionsBody>(DECISIONS_SCHEMA, { written: 'decisions' });
 
 const NO_OPEN_MAPS: ReadonlySet<string> = new Set();
 

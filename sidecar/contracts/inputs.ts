@@ -3,7 +3,6 @@ import { closed, MAX_TEXT, MODEL_ID, NON_EMPTY_TEXT } from './common-schema.js';
 import { placeOf, type Parsed, refuse, refuseAt } from './body-refusals.js';
 import type { EmbeddingRequest, RerankRequest } from './requests.js';
 import { compile } from './validator.js';
-import { EMBEDDINGS_CODE, RERANK_CODE } from './written-code.js';
 
 /** Inputs of one request. */
 export const MAX_INPUTS = 2048;
@@ -80,8 +79,8 @@ interface RerankBody {
   readonly truncate?: boolean;
 }
 
-const checkEmbeddings = compile<EmbeddingsBody>(EMBEDDINGS_SCHEMA, { written: EMBEDDINGS_CODE });
-const checkRerank = compile<RerankBody>(RERANK_SCHEMA, { written: RERANK_CODE });
+const checkEmbeddings = compile<EmbeddingsBody>(EMBEDDINGS_SCHEMA, { written: 'embeddings' });
+const checkRerank = compile<RerankBody>(RERANK_SCHEMA, { written: 'rerank' });
 
 const NO_OPEN_MAPS: ReadonlySet<string> = new Set();
 

@@ -13,7 +13,7 @@ import { compileFunction } from 'node:vm';
 import type * as AjvModule from 'ajv';
 import type { Ajv, Code, KeywordCxt, ValidateFunction } from 'ajv';
 import { FORMATS, hasAtMost } from './formats.js';
-import type { WrittenCode } from './written-code.js';
+import { WRITTEN } from './written-code.js';
 
 export type { ErrorObject, ValidateFunction } from 'ajv';
 
@@ -25,8 +25,8 @@ export type Flavour = 'checking' | 'filling' | 'filling-all';
 export interface KnownSchema {
   readonly schema: object;
   readonly flavour: Flavour;
-  /** Absent: no code is written for it. */
-  readonly written?: WrittenCode;
+  /** The name of its code. Absent: none is written for it. */
+  readonly written?: string;
 }
 
 const load = createRequire(import.meta.url);
@@ -44,8 +44,8 @@ export function recordSchemas(): readonly KnownSchema[] {
  */
 export function functionOf<T>(known: KnownSchema): () => ValidateFunction<T> {
   recorded?.push(known);
-  const { schema, flavour } = known;
-  const code = known.written?.code;
+  const { schema, flavour, written = '' } = known;
+  const code = WRITTEN[written];
   if (code !== undefined) return () => fromCode(code()) as ValidateFunction<T>;
   let compiler = compilers.get(flavour);
   if (compiler === undefined) compilers.set(flavour, (compiler = makeAjv(flavour)));

@@ -25,7 +25,6 @@ import { hasAtMost } from './formats.js';
 import { placeOf, type Parsed, refuseAt } from './body-refusals.js';
 import type { DecisionRequest, QuestionParams, QuestionText } from './requests.js';
 import { compile } from './validator.js';
-import { SYSTEMONE_CODE } from './written-code.js';
 
 /** Most members of one array or object in `state`, and how many of them may stand inside one another. */
 const MAX_STATE_MEMBERS = 256;
@@ -97,7 +96,7 @@ interface SystemOneBody {
   readonly state: unknown;
 }
 
-const check = compile<SystemOneBody>(SYSTEMONE_SCHEMA, { written: SYSTEMONE_CODE });
+const check = compile<SystemOneBody>(SYSTEMONE_SCHEMA, { written: 'systemone' });
 
 /** Names of maps whose keys callers choose. */
 const OPEN_MAPS: ReadonlySet<string> = new Set(['questions', 'criteria']);

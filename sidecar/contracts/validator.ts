@@ -2,7 +2,6 @@
 import { FORMATS } from './formats.js';
 import { pathOf, segmentsOf } from './body-refusals.js';
 import { repeatedName } from './json.js';
-import type { WrittenCode } from './written-code.js';
 import { functionOf, type ErrorObject, type ValidateFunction } from './schema-code.js';
 
 export type Outcome<T> =
@@ -24,8 +23,8 @@ export type Outcome<T> =
 export type Check<T> = (value: unknown) => Outcome<T>;
 
 export interface CompileOptions {
-  /** The function's code, which no other schema has. Absent: this process compiles the schema. */
-  readonly written?: WrittenCode;
+  /** The name of the function's code, which no other schema has. Absent: this process compiles the schema. */
+  readonly written?: string;
   /** Fill in the schema's defaults: changes the value that is checked. */
   readonly useDefaults?: boolean;
   /** Name an unknown field in the path. For files of the operator's own, never for requests. */
@@ -45,7 +44,7 @@ export interface CompileOptions {
 export function compile<T>(schema: object, options: CompileOptions = {}): Check<T> {
   const { written, useDefaults = false, nameUnknownFields = false, allProblems = false, names } = options;
   const flavour = allProblems ? 'filling-all' : useDefaults ? 'filling' : 'checking';
-  const make = functionOf<T>({ schema, flavour, ...(written && { written }) });
+  const make = functionOf<T>({ schema, flavour, ...(written !== undefined && { written }) });
   let made: ValidateFunction<T> | undefined;
   return (value) => {
     const validate = (made ??= make());

@@ -6,7 +6,6 @@
  */
 import { exactly } from '../contracts/common-schema.js';
 import { compile } from '../contracts/validator.js';
-import { BALANCES_CODE } from '../contracts/written-code.js';
 import type { UsageRecord } from '../domain/usage-record.js';
 import { parsePicodollars } from '../domain/money.js';
 import type { Clock } from '../lib/clock.js';
@@ -132,7 +131,7 @@ const check = compile<Stored>(
     settled: { type: 'object', additionalProperties: { type: 'string', maxLength: 40, pattern: '^\\d+$' } },
     checksum: { type: 'string' },
   }),
-  { written: BALANCES_CODE },
+  { written: 'balances' },
 );
 
 /** `missing`: there is no file; `damaged`: it cannot be read, or its checksum is wrong. */

@@ -1,7 +1,6 @@
 /** The prices in force: built in, or from the price file. */
 import { closed, exactly, UTC_TIME } from '../contracts/common-schema.js';
 import { compile, parseFile } from '../contracts/validator.js';
-import { PRICES_CODE } from '../contracts/written-code.js';
 import { parseRate, type Rates } from '../domain/money.js';
 import { SERVICE_TIERS, type ServiceTier } from '../domain/service-class.js';
 import { FileProblem, NotRegularFile, readRegular } from '../lib/checked-file.js';
@@ -207,7 +206,7 @@ export const PRICE_SCHEMA = closed(['version', 'prices'], {
   },
 });
 
-const check = compile<PriceFile>(PRICE_SCHEMA, { written: PRICES_CODE, nameUnknownFields: true });
+const check = compile<PriceFile>(PRICE_SCHEMA, { written: 'prices', nameUnknownFields: true });
 
 /**
  * Reads and checks the file, which must price each of `models` in the version in force now (epoch ms) and in all later

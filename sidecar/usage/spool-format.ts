@@ -9,7 +9,6 @@
 import { join } from 'node:path';
 import { exactly, UTC_TIME } from '../contracts/common-schema.js';
 import { compile } from '../contracts/validator.js';
-import { USAGE_RECORD_CODE } from '../contracts/written-code.js';
 import type { UsageRecord } from '../domain/usage-record.js';
 
 /** A position in the spool: the segment's number, from 1, and a byte offset in it. */
@@ -127,7 +126,7 @@ const checkRecord = compile<UsageRecord>(
       estimated: { const: true },
     },
   },
-  { written: USAGE_RECORD_CODE },
+  { written: 'usage-record' },
 );
 
 export function encode(record: UsageRecord): Buffer {

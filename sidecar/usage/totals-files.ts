@@ -12,7 +12,6 @@ import { readdir, rm } from 'node:fs/promises';
 import { join } from 'node:path';
 import { exactly } from '../contracts/common-schema.js';
 import { compile } from '../contracts/validator.js';
-import { TOTALS_CODE, TOTALS_POSITION_CODE } from '../contracts/written-code.js';
 import type { TokenCounts } from '../domain/money.js';
 import { SERVICE_TIERS, type ServiceTier } from '../domain/service-class.js';
 import { ifPresent } from '../lib/missing.js';
@@ -191,7 +190,7 @@ const FIELDS = {
   checksum: { type: 'string' },
 } as const;
 
-const checkPosition = compile<StoredPosition>(exactly(FIELDS), { written: TOTALS_POSITION_CODE });
+const checkPosition = compile<StoredPosition>(exactly(FIELDS), { written: 'totals-position' });
 
 const checkPeriod = compile<StoredPeriod>(
   exactly({
@@ -199,7 +198,7 @@ const checkPeriod = compile<StoredPeriod>(
     day: { type: 'string' },
     rows: { type: 'array', items: { anyOf: [tuple(ROW), tuple([...ROW, { enum: [...SERVICE_TIERS, 'batch'] }])] } },
   }),
-  { written: TOTALS_CODE },
+  { written: 'totals' },
 );
 
 /** A file with the right checksum. */
