@@ -287,15 +287,13 @@ async function list(
     const refusal = refusalOf(listed, task);
     if (refusal) return refusal;
   }
-  const body: KeysView = {
-    ...inForce,
-    ...(listed?.kind === 'listed' && {
-      environment: config.environment,
-      models: config.models.map(({ id }) => id),
-      credit: services().grants !== undefined,
-      ...(await pageOf(listed, services())),
-    }),
+  const page = listed?.kind === 'listed' && {
+    environment: config.environment,
+    models: config.models.map(({ id }) => id),
+    credit: services().grants !== undefined,
+    ...(await pageOf(listed, services())),
   };
+  const body: KeysView = Object.assign({}, inForce, page);
   return { body };
 }
 

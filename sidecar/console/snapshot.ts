@@ -311,7 +311,7 @@ export class SeatPlan {
       const known = this.#placed.get(holder);
       if (!known) continue;
       // A request that returns seats loses its highest numbers.
-      known.seats.length = Math.min(known.seats.length, holder.lease.seats);
+      known.seats.length = Math.min(known.seats.length, holder.lease.seats());
       for (const seat of known.seats) taken.add(seat);
       stay.set(holder, known);
     }
@@ -324,7 +324,7 @@ export class SeatPlan {
     for (const holder of holders) {
       let entry = stay.get(holder);
       if (!entry) stay.set(holder, (entry = { id: ++this.#last, seats: [] }));
-      while (entry.seats.length < holder.lease.seats) entry.seats.push(next());
+      while (entry.seats.length < holder.lease.seats()) entry.seats.push(next());
     }
     this.#placed = new WeakMap(stay);
     return Array.from(stay, ([holder, { id, seats }]) => ({ holder, id, seats: [...seats] }));

@@ -99,8 +99,7 @@ export class RealLoop {
     const tokens = { isEnd: (token: number) => token === end, bytes, control, tokenize };
     const emit: Emit = (_, outputs, held) => {
       for (const output of outputs) {
-        if (output.kind === 'needsTokens')
-          setImmediate(async () => this.#loop.limit(output.id, await this.nextLimit()));
+        if (output.kind === 'needsTokens') setImmediate(() => void this.#limit(output.id));
       }
       this.#outputs.push(...outputs);
       this.held.push(...held);
@@ -108,6 +107,10 @@ export class RealLoop {
       this.#events.emit('emitted');
     };
     this.#loop = new StepLoop(decoder, tokens, limits, emit, clock);
+  }
+
+  async #limit(id: number): Promise<void> {
+    this.#loop.limit(id, await this.nextLimit());
   }
 
   async *#counted(parts: readonly StepPart[], decoding: StepResults): StepResults {
