@@ -4,7 +4,7 @@
  */
 import { createHash } from 'node:crypto';
 import { closeSync, constants, fstatSync, openSync, readFileSync, type Stats } from 'node:fs';
-import { open, type FileHandle } from 'node:fs/promises';
+import { open } from 'node:fs/promises';
 
 /** Without O_NONBLOCK the open would wait for a FIFO's writer. It does not affect regular files. */
 const HOW = constants.O_RDONLY | constants.O_NONBLOCK;
@@ -18,29 +18,7 @@ export class NotRegularFile extends Error {
   }
 }
 
-/** Opens a file for reading; the caller closes it. Rejects with {@link NotRegularFile}, or as fs.open does. */
-export async function openRegular(path: string): Promise<FileHandle> {
-  const handle = await open(path, HOW);
-  try {
-    checkKind(await handle.stat());
-    return handle;
-  } catch (error) {
-    await handle.close();
-    throw error;
-  }
-}
-
-/** The file's text. Rejects with {@link NotRegularFile}, or as fs.readFile does. */
-export async function readRegular(path: string): Promise<string> {
-  const handle = await openRegular(path);
-  try {
-    return await handle.readFile('utf8');
-  } finally {
-    await handle.close();
-  }
-}
-
-/** The synchronous form, for files that are read at the start. */
+/** The text of a file that is read at the start. Throws {@link NotRegularFile}, or as fs.readFileSync does. */
 export function readRegularSync(path: string): string {
   const file = openSync(path, HOW);
   try {
@@ -120,10 +98,11 @@ export async function readChecked<T>(file: string, { what, maxBytes, parse }: Fi
  */
 export async function readText(what: string, file: string, maxBytes: number): Promise<string | undefined> {
   try {
-    const handle = await openRegular(file);
+    const handle = await open(file, HOW);
     try {
-      const { size } = await handle.stat();
-      if (size > maxBytes) throw new FileProblem(what, `is longer than ${maxBytes} bytes`, file);
+      const stat = await handle.stat();
+      checkKind(stat);
+      if (stat.size > maxBytes) throw new FileProblem(what, `is longer than ${maxBytes} bytes`, file);
       return await handle.readFile('utf8');
     } finally {
       await handle.close();

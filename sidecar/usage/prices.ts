@@ -3,7 +3,7 @@ import { closed, exactly, UTC_TIME } from '../contracts/common-schema.js';
 import { compile, parseFile } from '../contracts/validator.js';
 import { parseRate, type Rates } from '../domain/money.js';
 import { SERVICE_TIERS, type ServiceTier } from '../domain/service-class.js';
-import { FileProblem, NotRegularFile, readRegular } from '../lib/checked-file.js';
+import { FileProblem, readText, UnreadFile } from '../lib/checked-file.js';
 import { exactTime } from '../lib/clock.js';
 
 /** The prices for one request from its start to its end. */
@@ -218,12 +218,9 @@ export async function readPriceFile(file: string, models: readonly PricedModel[]
 
 /** The file's text, whatever it is. Throws {@link FileProblem}. */
 export async function readPriceText(file: string): Promise<string> {
-  try {
-    return await readRegular(file);
-  } catch (error) {
-    const { code, message } = error as NodeJS.ErrnoException;
-    throw new FileProblem('pricing', error instanceof NotRegularFile ? message : `cannot be read: ${code}`, file);
-  }
+  const text = await readText('pricing', file, Infinity);
+  if (text === undefined) throw new UnreadFile('pricing', 'ENOENT', file);
+  return text;
 }
 
 /** Checks the text of a price file in the same way. */
