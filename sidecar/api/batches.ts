@@ -86,9 +86,7 @@ async function create({ exchange, context, caller, services, batch }: BatchCall)
   if (!isJson(exchange.head.header('content-type'))) return failed(refusals.wrongContentType());
   const body = await exchange.body(BATCH_REQUEST_BYTES);
   if (body.kind === 'gone') return { kind: 'cancelled' };
-  if (body.kind === 'silent') return failed(refusals.silentBody());
-  if (body.kind !== 'body')
-    return failed(body.kind === 'too-large' ? refusals.tooLarge(BATCH_REQUEST_BYTES) : refusals.noRoom());
+  if (body.kind !== 'body') return failed(refusals.noBody(body.kind, BATCH_REQUEST_BYTES));
   const parsed = parseBatchRequest(body.bytes ?? new Uint8Array());
   body.free();
   if (parsed.kind === 'invalid') return failed(parsed.error);

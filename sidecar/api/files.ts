@@ -175,9 +175,8 @@ async function upload({ exchange, context, caller, batch: { files } }: BatchCall
     file = await files.create(caller.account);
     const form = await readForm(exchange, FILE_BYTES, file);
     if (form.kind === 'gone') return { kind: 'cancelled' };
-    if (form.kind === 'too-large') return failed(refusals.tooLarge(FILE_BYTES));
-    if (form.kind === 'silent') return failed(refusals.silentBody());
-    if (form.kind === 'no-room') return failed(refusals.noRoom());
+    if (form.kind === 'too-large' || form.kind === 'silent' || form.kind === 'no-room')
+      return failed(refusals.noBody(form.kind, FILE_BYTES));
     if (form.kind === 'stopped') return failed(refusals.noFileRoom(form.refusal));
     const problem = form.kind === 'malformed' ? refusals.malformedForm() : problemOf(form.fields);
     if (problem) return failed(problem);

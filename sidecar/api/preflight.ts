@@ -161,8 +161,7 @@ async function readBody(
     return body;
   }
   if (body.kind === 'gone') return { kind: 'cancelled' };
-  if (body.kind === 'silent') return failed(refusals.silentBody());
-  return failed(body.kind === 'too-large' ? refusals.tooLarge(limit) : refusals.noRoom());
+  return failed(refusals.noBody(body.kind, limit));
 }
 
 /** Checks the contract, the entitlement, the model's kind and its state. A request that may use an unloaded model loads it. */

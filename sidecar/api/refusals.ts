@@ -10,6 +10,7 @@ import type { Refused } from '../admission/types.js';
 import { contractError, imageError, overContextError, type ContractError, type ErrorCode } from '../domain/errors.js';
 import { REFUSALS } from '../domain/refusal-reasons.js';
 import type { Engine, JobFault, ModelKind } from '../engine-client/engine.js';
+import type { BodyEnd } from '../http/body.js';
 
 /** A refusal whose message is always the same. */
 function always(...refusal: Parameters<typeof contractError>): () => ContractError {
@@ -168,12 +169,17 @@ export function tooLarge(limitBytes: number): ContractError {
   );
 }
 
-export const silentBody = always(
-  'bad_request',
-  'The chunked body does not go on. Chunk extensions are not read: send the body without them, or with Content-Length.',
-);
-
 export const noRoom = always('capacity_exceeded', 'Too many request bytes are being held at once. Try again shortly.');
+
+/** Why there is no body. */
+export function noBody(kind: Exclude<BodyEnd['kind'], 'gone'>, limitBytes: number): ContractError {
+  if (kind === 'too-large') return tooLarge(limitBytes);
+  if (kind === 'no-room') return noRoom();
+  return contractError(
+    'bad_request',
+    'The chunked body does not go on. Chunk extensions are not read: send the body without them, or with Content-Length.',
+  );
+}
 
 /** The same for models that are not hosted and not entitled, so that a caller cannot find out which models exist. */
 export const notEntitled = always('model_not_entitled', NOT_ENTITLED, { param: 'model' });
