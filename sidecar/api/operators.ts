@@ -140,7 +140,7 @@ export async function jsonBody(exchange: Exchange, limit: number): Promise<Uint8
   if (!isJson(exchange.head.header('content-type'))) return refusals.wrongContentType();
   const body = await exchange.body(limit);
   if (body.kind === 'gone') return undefined;
-  return (body.kind === 'body' ? body.bytes : undefined) ?? refusals.tooLarge(limit);
+  return body.kind === 'body' ? (body.bytes ?? refusals.noRoom()) : refusals.noBody(body.kind, limit);
 }
 
 /** The object in such a body. No body is an empty object. */

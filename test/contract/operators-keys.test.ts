@@ -51,7 +51,7 @@ class Operators {
     this.#t = t;
   }
 
-  static async start(t: Test, withSecret = true): Promise<Operators> {
+  static async start(t: Test, withSecret = true, more: object = {}): Promise<Operators> {
     const dir = t.testdir({
       'operators.txt': `${SECRETS.join('\n')}\n`,
       'credit.json': '{"version":1,"accounts":{}}',
@@ -64,6 +64,7 @@ class Operators {
         credit: { file: join(dir, 'credit.json') },
         operators: { port: 0, ...(withSecret && { secretFile: join(dir, 'operators.txt') }) },
         cors: { origins: ['*'] },
+        ...more,
       },
     });
     return new Operators(sidecar, t);
@@ -208,6 +209,19 @@ t.test('without a secret, from a page of another origin or with another type not
   for (const { sidecar } of [open, closed]) {
     t.notOk((await readdir(sidecar.dir)).some((name) => /^(keys\.json|audit\.jsonl)$/.test(name)));
   }
+});
+
+t.test('a body that the memory has no room for is to be sent again; one that is too long is not', async (t) => {
+  const operators = await Operators.start(t, true, { bodies: { totalBytes: 9000, chatBytes: 8000, shortBytes: 0 } });
+  const send = (length: number): Promise<RawResponse> =>
+    operators.send('POST', '/keys', { account: 'a'.repeat(length - '{"account":""}'.length) });
+  const refused = await send(10_000);
+  t.equal(refused.status, 429);
+  t.equal(errorOf(refused).code, 'capacity_exceeded');
+  t.equal(refused.field('retry-after'), '1');
+  t.equal(refused.field('cache-control'), 'no-store');
+  t.equal(errorOf(await send(33_000)).code, 'payload_too_large');
+  t.equal((await send(100)).status, 201);
 });
 
 /** The fields of a route's bodies. */

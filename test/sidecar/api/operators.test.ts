@@ -1,6 +1,6 @@
 import t from 'tap';
 import { SeatQueue } from '../../../sidecar/admission/queue.js';
-import { admission, admissionPage } from '../../../sidecar/api/operators.js';
+import { admission, admissionPage, jsonBody } from '../../../sidecar/api/operators.js';
 import type { HostedModel } from '../../../sidecar/api/services.js';
 import type { Exchange, Reply } from '../../../sidecar/http/exchange.js';
 import { FakeClock } from '../../support/fake-clock.js';
@@ -93,6 +93,21 @@ t.test('the page names the busiest hundred accounts of each model and adds up th
     ],
   });
   t.notMatch(reply?.body, 'secret');
+});
+
+t.test('a body that cannot be read is refused with its reason', async (t) => {
+  const codeOf = async (kind: string, bytes?: Uint8Array): Promise<unknown> => {
+    const head = { header: () => 'application/json' };
+    const exchange = { head, body: () => Promise.resolve({ kind, bytes }) } as unknown as Exchange;
+    const read = await jsonBody(exchange, 8);
+    return read !== undefined && 'code' in read ? `${read.status} ${read.code}` : read;
+  };
+  t.equal(await codeOf('too-large'), '413 payload_too_large');
+  t.equal(await codeOf('no-room'), '429 capacity_exceeded');
+  t.equal(await codeOf('silent'), '400 bad_request');
+  t.equal(await codeOf('body'), '429 capacity_exceeded', 'freed before it was used');
+  t.equal(await codeOf('gone'), undefined);
+  t.strictSame(await codeOf('body', new Uint8Array(2)), new Uint8Array(2));
 });
 
 t.test('times on the page are whole ms, ratios have three digits, and all else is as the queue has it', (t) => {
