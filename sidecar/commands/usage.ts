@@ -11,7 +11,7 @@ import { lockOwner } from '../usage/lock.js';
 import { BUILT_IN_PRICES, readPriceFile } from '../usage/prices.js';
 import { oldestPosition, readFrom, verify, type SpoolFault, type Verified } from '../usage/reader.js';
 import { START, type Position } from '../usage/spool-format.js';
-import { totalsDir } from '../usage/totals-files.js';
+import { isHour, totalsDir } from '../usage/totals-files.js';
 import { Totals } from '../usage/totals.js';
 import { EXIT, failedWith, runOf, UsageError, type Values } from './command.js';
 import { COMMANDS } from './command-table.js';
@@ -168,7 +168,8 @@ async function exportFocus(
     yield `${FOCUS_COLUMNS.join()}\n`;
     for (const day of days) {
       for (const [period, all] of await totals.byHour(day)) {
-        if (!isWithin(startOf(period), options)) continue;
+        // A day's row is complete at its end, so it comes with the last part of the day.
+        if (!isWithin(isHour(period) ? startOf(period) : startOf(day) + DAY_MS - 1, options)) continue;
         const rows = all.filter((row) => account === undefined || row.account === account);
         for (const cells of focusRows(period, rows, prices, options)) yield `${csvLine(cells)}\n`;
       }

@@ -33,11 +33,12 @@ export interface TokenCounts {
 
 export const NO_TOKENS: TokenCounts = { promptTokens: 0, cachedTokens: 0, completionTokens: 0 };
 
-export function addTokens(a: TokenCounts, b: TokenCounts): TokenCounts {
+/** `sign`: -1: without the tokens of `b`. */
+export function addTokens(a: TokenCounts, b: TokenCounts, sign: 1 | -1 = 1): TokenCounts {
   return {
-    promptTokens: a.promptTokens + b.promptTokens,
-    cachedTokens: a.cachedTokens + b.cachedTokens,
-    completionTokens: a.completionTokens + b.completionTokens,
+    promptTokens: a.promptTokens + sign * b.promptTokens,
+    cachedTokens: a.cachedTokens + sign * b.cachedTokens,
+    completionTokens: a.completionTokens + sign * b.completionTokens,
   };
 }
 

@@ -81,6 +81,8 @@ export function hoursOf(day: string): readonly string[] {
 export interface FoundTotals {
   /** Each day, and of the hours the last ones. */
   readonly periods: readonly PeriodRows[];
+  /** The other hours. */
+  readonly ended: Set<string>;
   readonly from: Position;
   /** A period is counted up to its position in `positions`, others up to `floor`. */
   readonly floor: Position;
@@ -99,7 +101,8 @@ export async function readTotals({ dir, spool, listener }: TotalsPlace, hours: n
   let from = known;
   const files = (await ifPresent(readdir(dir))) ?? [];
   const names = files.flatMap((name) => PERIOD_FILE.exec(name)?.[1] ?? []).sort();
-  for (const period of [...names.filter((name) => !isHour(name)), ...names.filter(isHour).slice(-hours)]) {
+  const ended = new Set(names.filter(isHour).slice(0, -hours));
+  for (const period of names.filter((name) => !ended.has(name))) {
     const read = await readPeriod(dir, period);
     if (read) {
       periods.push({ period, rows: read.rows.map(rowOfStored) });
@@ -116,11 +119,11 @@ export async function readTotals({ dir, spool, listener }: TotalsPlace, hours: n
     // Of another spool, or of a part of this one that is lost: nothing is counted twice.
     listener.incomplete('they count more than the spool holds');
     const ignored = new Set(spool.estimated.map(({ id }) => id));
-    return { periods, from: newest, floor: newest, positions: new Map(), ignored };
+    return { periods, ended, from: newest, floor: newest, positions: new Map(), ignored };
   }
   const oldest = await spool.oldest();
   if (comparePositions(from, oldest) < 0) listener.incomplete('the oldest segments of the spool are gone');
-  return { periods, from, floor: known, positions, ignored: new Set() };
+  return { periods, ended, from, floor: known, positions, ignored: new Set() };
 }
 
 function fileOf(dir: string, period: string): string {

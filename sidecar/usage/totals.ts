@@ -6,7 +6,6 @@
  * The sums of each hour are written beside them, for exports alone ({@link Totals.byHour}). Only those of the last {@link MOST_HOURS} hours
  * with usage are in memory, so a request that ends in an hour before is in its day alone.
  */
-import { isDeepStrictEqual } from 'node:util';
 import { addTokens, NO_TOKENS, parsePicodollars, type TokenCounts } from '../domain/money.js';
 import type { UsageRecord } from '../domain/usage-record.js';
 import type { Clock } from '../lib/clock.js';
@@ -106,6 +105,8 @@ export class Totals {
   readonly #days = new Map<string, PeriodSums>();
   /** The one that was used first comes first. */
   readonly #hours = new Map<string, PeriodSums>();
+  /** Hours whose sums are in their files alone. */
+  readonly #ended: Set<string>;
   #rows = 0;
   /** Days whose files were written and whose sums are not kept any more. */
   readonly #dropped = new Set<string>();
@@ -114,7 +115,8 @@ export class Totals {
   private constructor({ clock, spool, dir, mostRows = MOST_ROWS, listener }: TotalsOptions, found: FoundTotals) {
     this.#dir = dir;
     this.#mostRows = mostRows;
-    const { from, floor, ignored, positions } = found;
+    const { from, floor, ignored, positions, ended } = found;
+    this.#ended = ended;
     for (const { period, rows } of found.periods) {
       const sums = new PeriodSums();
       for (const row of rows) sums.put(row);
@@ -186,27 +188,18 @@ export class Totals {
   }
 
   /**
-   * The rows of a day by hour, as in `2026-10-03T14`, and under the day's own name those that are not the sum of its hours. Of an hour
-   * that is not in memory, its file is read.
+   * The rows of a day by hour, as in `2026-10-03T14`, and under the day's own name what is in no hour. Of an hour that is not in memory,
+   * its file is read.
    */
   async byHour(day: string): Promise<ReadonlyMap<string, readonly TotalsRow[]>> {
+    const left = new Map(Array.from(this.rows(day), (row) => [nameOf(row), row]));
     const periods = new Map<string, readonly TotalsRow[]>();
     for (const hour of hoursOf(day)) {
-      const kept = this.#hours.get(hour);
-      periods.set(hour, kept ? [...kept.all()] : await readRows(this.#dir, hour));
+      const rows = this.#hours.get(hour)?.all() ?? (await readRows(this.#dir, hour));
+      const own = [...rows].filter((row) => takeFrom(left, row));
+      periods.set(hour, own);
     }
-    const sums = new Map<string, TotalsRow>();
-    for (const row of [...periods.values()].flat()) {
-      const before = sums.get(nameOf(row));
-      sums.set(nameOf(row), before ? addRows(before, row) : row);
-    }
-    const all = [...this.rows(day)];
-    const byHour = new Set(all.filter((row) => isDeepStrictEqual(row, sums.get(nameOf(row)))).map(nameOf));
-    for (const [hour, rows] of periods) {
-      const complete = rows.filter((row) => byHour.has(nameOf(row)));
-      periods.set(hour, complete);
-    }
-    const others = all.filter((row) => !byHour.has(nameOf(row)));
+    const others = [...left.values()].filter(({ requests }) => requests > 0);
     return periods.set(day, others);
   }
 
@@ -222,12 +215,19 @@ export class Totals {
     this.#drop();
   }
 
-  /** An hour that is not in memory any more begins again: as its rows lack requests, the day is exported in their place. */
+  /** What comes late is in its day alone: the hour's file has the others' sum, and is not begun again. */
   #addToHour(name: string, row: TotalsRow): void {
+    for (const [first, { changed }] of this.#hours) {
+      if (this.#hours.size <= MOST_HOURS) break;
+      const rows = [...this.#hours.values()].reduce((sum, hour) => sum + hour.rows, 0);
+      // What is in no file yet stays, as long as there is room.
+      if (changed && rows < MOST_HOURS * MOST_HOUR_ROWS) break;
+      this.#hours.delete(first);
+      this.#ended.add(first);
+    }
+    if (this.#ended.has(name)) return;
     const hour = this.#hours.get(name) ?? new PeriodSums();
     this.#hours.set(name, hour);
-    const [first = ''] = this.#hours.keys();
-    if (this.#hours.size > MOST_HOURS) this.#hours.delete(first);
     if (hour.rows < MOST_HOUR_ROWS) hour.put(row);
   }
 
@@ -238,6 +238,7 @@ export class Totals {
       this.#rows -= this.#days.get(oldest)?.rows ?? 0;
       this.#days.delete(oldest);
       this.#dropped.add(oldest);
+      for (const hour of hoursOf(oldest)) this.#ended.delete(hour);
     }
   }
 
@@ -260,6 +261,23 @@ export class Totals {
 /** The sums of both, with the names of `a`. */
 export function addRows(a: TotalsRow, b: TotalsRow): TotalsRow {
   return Object.assign({}, a, sumOf(a, b), { billed: addTokens(a.billed, b.billed) });
+}
+
+/** Takes an hour's row from what is left of its day; false if it is no part of that, as where the day's file was lost. */
+function takeFrom(left: Map<string, TotalsRow>, row: TotalsRow): boolean {
+  const from = left.get(nameOf(row));
+  if (!from) return false;
+  const [used, billed] = [addTokens(from.used, row.used, -1), addTokens(from.billed, row.billed, -1)];
+  const [requests, picodollars] = [from.requests - row.requests, from.picodollars - row.picodollars];
+  const counts = [used, billed].flatMap((of) => [
+    of.promptTokens - of.cachedTokens,
+    of.cachedTokens,
+    of.completionTokens,
+  ]);
+  const isAll = picodollars === 0n && counts.every((count) => count === 0);
+  const isPart = requests === 0 ? isAll : requests > 0 && picodollars >= 0n && counts.every((count) => count >= 0);
+  if (isPart) left.set(nameOf(row), Object.assign({}, from, { requests, used, billed, picodollars }));
+  return isPart;
 }
 
 /** Adds a row to the one with the same names. */

@@ -703,7 +703,7 @@ function randomFrom(seed: number): () => number {
   };
 }
 
-/** Each row of an hour has the events of that hour, and each event is in one row. */
+/** Each row of an hour has events of that hour, that of a day what is in no hour, and each event is in one row. */
 function compareHours(
   periods: readonly (readonly [string, readonly TotalsRow[]])[],
   events: readonly UsageRecord[],
@@ -716,19 +716,13 @@ function compareHours(
     version = '',
   ): string => [period, of.account, of.keyId, of.model, tier, version].join();
   const add = (name: string, requests: number): void => void left.set(name, (left.get(name) ?? 0) + requests);
-  const byDay = new Set<string>();
-  for (const [period, rows] of periods) {
-    for (const row of rows) {
-      const name = nameOf(period, row, row.tier, row.priceVersion);
-      if (period.length === '2026-10-03'.length) byDay.add(name);
-      add(name, row.requests);
-    }
-  }
+  for (const [period, rows] of periods)
+    for (const row of rows) add(nameOf(period, row, row.tier, row.priceVersion), row.requests);
   for (const event of events) {
-    const [day, hour] = [10, 13].map((end) =>
+    const [day = '', hour = ''] = [10, 13].map((end) =>
       nameOf(event.at.slice(0, end), event, event.tier ?? '', event.price?.version),
     );
-    add((byDay.has(day ?? '') ? day : hour) ?? '', -1);
+    add((left.get(hour) ?? 0) > 0 ? hour : day, -1);
   }
   const wrong = [...left].filter(([, requests]) => requests !== 0);
   if (wrong.length > 0) throw new Error(`requests in no hour or in two: ${wrong.join(' ')}`);

@@ -84,6 +84,45 @@ t.test('export in the columns of FOCUS: the sums of each hour, also when the rec
   t.match(await run(args, config), { code: 1, text: /2026-10-03.json is damaged/ });
 });
 
+t.test(
+  'exports of parts of a day, each after its end, are that of the day; what is late comes with the last',
+  async (t) => {
+    const config = configOf(t.testdir({}));
+    const spool = await spoolIn(config.dataDir);
+    const nothing = (): void => undefined;
+    const listener = { damaged: nothing, unwritten: nothing, unreadable: nothing, incomplete: nothing };
+    const dir = totalsDir(join(config.dataDir, 'usage'));
+    const totals = await Totals.open({ clock: new FakeClock(), spool, dir, listener });
+    const bill = async (id: string, hour: string): Promise<void> => {
+      const record = usageRecord(id, 'close', { at: `2026-10-03T${hour}:30:00.000Z` });
+      spool.append(record);
+      await spool.sync(record);
+      await totals.sums.snapshot();
+    };
+    const rows = async (from: string, to: string): Promise<string[]> => {
+      const args = ['export', '--format', 'focus', '--from', from, '--to', to];
+      return (await run(args, config)).text.trim().split('\n').slice(1);
+    };
+    const parts = await rows('2026-10-03', '2026-10-03T10:00Z');
+    for (const [id, hour, end] of [
+      ['b', '10', '11'],
+      ['c', '11', '12'],
+      ['d', '12', '13'],
+    ] as const) {
+      await bill(id, hour);
+      const own = await rows(`2026-10-03T${hour}:00Z`, `2026-10-03T${end}:00Z`);
+      t.equal(own.length, 2, 'input and output');
+      parts.push(...own);
+    }
+    await bill('late', '10');
+    parts.push(...(await rows('2026-10-03T13:00Z', '2026-10-04')));
+    t.equal(parts.length, 10);
+    t.strictSame(parts.sort(), (await rows('2026-10-03', '2026-10-04')).sort());
+    await totals.sums.close();
+    await spool.close();
+  },
+);
+
 t.test('verify: 0 for a spool without problems, also while it is written and before its first record', async (t) => {
   const config = configOf(t.testdir({ usage: {} }));
   t.strictSame(await run(['verify', '--json'], config), {

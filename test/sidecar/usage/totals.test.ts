@@ -212,7 +212,7 @@ async function byHour(totals: Totals, day: string): Promise<string[]> {
   return periods.flatMap(([period, rows]) => rows.map(({ keyId, requests }) => `${period} ${keyId}: ${requests}`));
 }
 
-t.test('a day is exported by hour; the sum of a key of which a request is in no hour, by day', async (t) => {
+t.test('a day is exported by hour, and what is in no hour by day', async (t) => {
   const keeper = await keep(t);
   const [day, next] = ['2026-10-03', '2026-10-04'];
   const at = (hour: string, keyId = 'key-1', of = day): void =>
@@ -235,16 +235,18 @@ t.test('a day is exported by hour; the sum of a key of which a request is in no 
   await second.sums.close();
   await writeFile(position, earlier);
   const third = await keeper.open();
-  t.strictSame(await byHour(third, day), [...whole.slice(0, 2), `${day}T14 key-1: 2`, `${day}T14 key-2: 1`]);
+  const both = [...whole.slice(0, 2), `${day}T14 key-1: 2`, `${day}T14 key-2: 1`];
+  t.strictSame(await byHour(third, day), both);
   t.strictSame(await byHour(third, next), [`${next}T00 key-1: 1`], 'nothing is counted twice after a crash');
 
   // As of a request whose process was killed long before the next start.
   at('13', 'key-2');
   await third.sums.readOn();
-  t.strictSame(await byHour(third, day), [`${day}T13 key-2: 1`, `${day}T14 key-2: 1`, `${day} key-1: 5`]);
+  t.strictSame(await byHour(third, day), [...both, `${day} key-2: 1`], 'no hour that was exported changes');
+  at('13');
   at('14', 'key-3');
   await third.sums.close();
-  const late = [`${day}T14 key-3: 1`, `${day} key-1: 5`, `${day} key-2: 2`];
+  const late = [...both, `${day}T14 key-3: 1`, `${day} key-1: 1`, `${day} key-2: 1`];
   t.strictSame(await byHour(third, day), late, 'no more than two hours are in memory');
   const fourth = await keeper.open();
   t.strictSame(await byHour(fourth, day), late);
@@ -255,6 +257,22 @@ t.test('a day is exported by hour; the sum of a key of which a request is in no 
   await fifth.sums.close();
   t.strictSame(await byHour(await keeper.open(), next), [`${next}T01 key-2: 1`, `${next} key-1: 1`]);
   t.notMatch(keeper.reported, /[^saved,]/, 'an hour that is lost is no fault of the sums');
+});
+
+t.test('hours stay in memory until they are in their files', async (t) => {
+  const keeper = await keep(t);
+  const day = '2026-10-03';
+  const hours = ['10', '11', '12', '13', '14'];
+  for (const hour of hours) keeper.bill(day, { at: `${day}T${hour}:00:00.000Z` });
+  const whole = hours.map((hour) => `${day}T${hour} key-1: 1`);
+  const totals = await keeper.open();
+  t.strictSame(await byHour(totals, day), whole);
+  keeper.bill(day, { at: `${day}T10:00:00.000Z` });
+  keeper.bill(day, { at: `${day}T15:00:00.000Z` });
+  await totals.sums.close();
+  const late = [...whole, `${day}T15 key-1: 1`, `${day} key-1: 1`];
+  t.strictSame(await byHour(totals, day), late);
+  t.strictSame(await byHour(await keeper.open(), day), late);
 });
 
 t.test('a day and an hour that have lost other requests are not taken for each other', async (t) => {
@@ -273,7 +291,7 @@ t.test('a day and an hour that have lost other requests are not taken for each o
   t.strictSame(costs, [`${day} 5`]);
 });
 
-t.test('an hour of ever new keys ends at its bound, and its day has the others', async (t) => {
+t.test('hours of ever new keys end at their bounds, and their day has the others', async (t) => {
   const keeper = await keep(t);
   const totals = await keeper.open();
   for (let i = 0; i <= MOST_HOUR_ROWS; i += 1) keeper.bill('2026-10-03', { keyId: `minted-${i}` });
@@ -281,6 +299,17 @@ t.test('an hour of ever new keys ends at its bound, and its day has the others',
   const told = await byHour(totals, '2026-10-03');
   t.equal(told.length, MOST_HOUR_ROWS + 1);
   t.equal(told.at(-1), `2026-10-03 minted-${MOST_HOUR_ROWS}: 1`);
+
+  const later = (hour: string, keyId: string): void =>
+    keeper.bill('2026-10-03', { keyId, at: `2026-10-03T${hour}:00:00.000Z` });
+  for (let i = 0; i < MOST_HOUR_ROWS; i += 1) later('13', `minted-${i}`);
+  for (let i = 0; i < 2; i += 1) later('14', 'minted-0');
+  await totals.sums.readOn();
+  const hours = (await byHour(totals, '2026-10-03')).map((line) => line.split(' ')[0]);
+  const rowsOf = (period: string): number => hours.filter((each) => each === period).length;
+  t.equal(rowsOf('2026-10-03T12'), 0, 'an hour that there is no room for is dropped though it is in no file');
+  t.equal(rowsOf('2026-10-03T13'), MOST_HOUR_ROWS);
+  t.equal(rowsOf('2026-10-03'), MOST_HOUR_ROWS + 1, 'its day has its sums');
 });
 
 t.test('the files of a day that is dropped are deleted, with those of its hours', async (t) => {
