@@ -2,11 +2,12 @@
 import t from 'tap';
 import { PART_TOKENS } from '../../sidecar/api/usage-session.js';
 import type { Caller } from '../../sidecar/access/identity.js';
-import { TOKEN_LIMITS } from '../../sidecar/access/limits.js';
+import { RequestLimits, TOKEN_LIMITS } from '../../sidecar/access/limits.js';
 import { QuotaLedger, type QuotaLeft } from '../../sidecar/access/quotas.js';
+import type { LimitLeft } from '../../sidecar/domain/limit-left.js';
 import type { UsageRecord } from '../../sidecar/domain/usage-record.js';
 import { errorOf } from '../support/error-answer.js';
-import { ACME, chatBody, JSON_HEADERS, type InProcess } from '../support/in-process.js';
+import { ACME, chatBody, decisionBody, JSON_HEADERS, type InProcess } from '../support/in-process.js';
 import { rounds } from '../support/long-form.js';
 import { startPriced, usageOf, INPUT, OUTPUT } from '../support/priced-sidecar.js';
 import type { RawResponse } from '../support/raw-http.js';
@@ -35,14 +36,18 @@ function key(name: string, more: Partial<Caller>, of: InProcess = sidecar): Reco
 interface Limit {
   readonly name: string;
   readonly scope: string;
+  readonly routes: string | null;
   readonly limit: number;
   readonly remaining: number;
 }
 
-async function tokenLimits(headers: Record<string, string>): Promise<readonly Limit[]> {
+/** Of the account's page, those whose name begins so. */
+async function limitsNamed(start: string, headers: Record<string, string>): Promise<readonly Limit[]> {
   const { body } = await sidecar.ask('GET', '/v1/account', { ...JSON_HEADERS, ...headers });
-  return (JSON.parse(body) as { limits: readonly Limit[] }).limits.filter(({ name }) => name.startsWith('tokens'));
+  return (JSON.parse(body) as { limits: readonly Limit[] }).limits.filter(({ name }) => name.startsWith(start));
 }
+
+const tokenLimits = (headers: Record<string, string>): Promise<readonly Limit[]> => limitsNamed('tokens', headers);
 
 /** Tokens of the prompt of {@link chatBody}. */
 const PROMPT = usageOf(await sidecar.post(CHAT, chatBody('chat', 'grow', { max_tokens: 1 }))).prompt_tokens;
@@ -56,9 +61,19 @@ QuotaLedger.prototype.left = function left(caller) {
   told.set(caller.account, [...(told.get(caller.account) ?? []), ...all]);
   return all;
 };
+/** The same of the requests of a minute. */
+const toldRequests = new Map<string, LimitLeft[]>();
+// eslint-disable-next-line @typescript-eslint/unbound-method -- called with its object below
+const { remaining: remainingOf } = RequestLimits.prototype;
+RequestLimits.prototype.remaining = function remaining(caller, group) {
+  const left = remainingOf.call(this, caller, group);
+  if (left) toldRequests.set(caller.account, [...(toldRequests.get(caller.account) ?? []), left]);
+  return left;
+};
 // Other test files share this process.
 t.teardown(() => {
   QuotaLedger.prototype.left = leftOf;
+  RequestLimits.prototype.remaining = remainingOf;
 });
 
 /** Requests at once; the long form has so many against each quota. */
@@ -121,6 +136,43 @@ for (const scope of ['key', 'account'] as const) {
     );
   }
 }
+
+t.test(`${FEW} at once on all routes: the headers of each answer are what the ledgers had then`, async (t) => {
+  const account = 'all-routes';
+  const perMinute = Math.floor(FEW / 8);
+  const limits = { chat: { perMinute }, decisions: { perMinute } };
+  const headers = key(account, { account, limits, tokensPerDay: FEW * TOKENS_EACH });
+  const chat = { model: 'chat', max_tokens: 300, messages: [{ role: 'user', content: 'Hello.' }] };
+  const asks: readonly (readonly [path: string, body: object])[] = [
+    [CHAT, chatBody('chat', 'echo')],
+    [CHAT, chatBody('chat', 'grow', { max_tokens: 300, stream: true })],
+    ['/v1/messages', { ...chat, top_k: STUB_TOP_K + STUB_JOB.echo }],
+    ['/v1/messages', { ...chat, stream: true }],
+    ['/v1/responses', { model: 'chat', input: 'Hello.', max_output_tokens: 300 }],
+    ['/v1/responses', { model: 'chat', input: 'Hello.', stream: true }],
+    ['/v1/decisions', decisionBody('decide')],
+    [CHAT, chatBody('chat', 'grow', { unknown: 1 })],
+  ];
+  const written = await Promise.all(
+    Array.from({ length: FEW }, async (_, i) => {
+      const [path, body] = asks[i % asks.length] as (typeof asks)[number];
+      const answer = await sidecar.post(path, body, headers);
+      return ['requests', 'tokens'].map((of) =>
+        ['limit', 'remaining'].map((what) =>
+          Number(
+            answer.field(path === '/v1/messages' ? `anthropic-ratelimit-${of}-${what}` : `x-ratelimit-${what}-${of}`),
+          ),
+        ),
+      );
+    }),
+  );
+  const all = (of: 0 | 1): string[] => written.map((pairs) => String(pairs[of])).sort();
+  const had = (ledger: readonly LimitLeft[] = []): string[] =>
+    ledger.map(({ limit, remaining }) => `${limit},${remaining}`).sort();
+  t.same(all(0), had(toldRequests.get(account)), 'requests of a minute');
+  t.same(all(1), had(told.get(account)), 'tokens');
+  t.ok(new Set(all(0)).size > 2 && new Set(all(1)).size > 2, 'they change meanwhile');
+});
 
 t.test(`credit in parts: ${FEW} at once pass no balance, and nothing stays reserved`, async (t) => {
   const granted = FEW * TOKENS_EACH * OUTPUT;
@@ -243,4 +295,33 @@ t.test('a reply whose next part is refused gets the tokens that are left, and is
     /"stop_reason":"max_tokens".*\n\nevent: message_stop\ndata: \{"type":"message_stop"\}\n\n/,
   );
   replied();
+});
+
+t.test(`${FEW} at once against the limits of requests: none is passed, and no place stays taken`, async (t) => {
+  const most = FEW / 2;
+  const minute = key('minute', { account: 'minute', limits: { chat: { perMinute: most } } });
+  const answers = await Promise.all(
+    Array.from({ length: FEW }, () => sidecar.post(CHAT, chatBody('chat', 'echo'), minute)),
+  );
+  t.equal(answers.filter(({ status }) => status === 200).length, most);
+  t.ok(answers.every((answer) => answer.status === 200 || errorOf(answer).code === 'user_rate_limited'));
+  const limitsOfChat = async (headers: Record<string, string>): Promise<readonly Limit[]> =>
+    (await limitsNamed('requests', headers)).filter(({ routes }) => routes === 'chat');
+  t.match(await limitsOfChat(minute), [{ name: 'requests_per_minute', limit: most, remaining: 0 }]);
+
+  const held = key('held', { account: 'held', limits: { chat: { inFlight: 8 } } });
+  const streams = await Promise.all(
+    Array.from({ length: FEW }, () => sidecar.begin(CHAT, chatBody('chat', 'begun', { stream: true }), held)),
+  );
+  const begun = streams.map((stream) =>
+    stream.until('begun').then(
+      () => true,
+      () => false,
+    ),
+  );
+  t.equal((await Promise.all(begun)).filter(Boolean).length, 8);
+  t.match(await limitsOfChat(held), [{ name: 'requests_in_flight', limit: 8, remaining: 0 }]);
+  for (const stream of streams) stream.close();
+  await sidecar.until('http_server_active_requests{http_request_method="POST",url_scheme="http"}', 0);
+  t.match(await limitsOfChat(held), [{ name: 'requests_in_flight', limit: 8, remaining: 8 }]);
 });
