@@ -78,15 +78,9 @@ export class FailureLimit {
     if (waitMs > 0) return waitMs;
     this.#freeAt.delete(network);
     this.#freeAt.set(network, from + this.#intervalMs);
-    if (this.#freeAt.size > MAX_ADDRESSES) this.#forgetOldest();
+    const [oldest = ''] = this.#freeAt.keys();
+    if (this.#freeAt.size > MAX_ADDRESSES) this.#freeAt.delete(oldest);
     return 0;
-  }
-
-  #forgetOldest(): void {
-    for (const network of this.#freeAt.keys()) {
-      this.#freeAt.delete(network);
-      return;
-    }
   }
 }
 

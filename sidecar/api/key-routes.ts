@@ -112,21 +112,23 @@ export function keyRoutes(parts: KeyRoutesParts): Routes {
     '/accounts/{name}/unfreeze': { POST: account('unfreeze', null) },
     '/accounts/{name}/grants': { POST: changes(grantOf, 201) },
     '/prices': {
-      GET: async (exchange) => send(exchange, await prices(exchange, parts, (followed) => shownPrices(followed))),
-      PUT: async (exchange) =>
-        send(exchange, await prices(exchange, parts, (...given) => putPrices(exchange, ...given))),
+      GET: (exchange) => prices(exchange, parts, shownPrices),
+      PUT: (exchange) => prices(exchange, parts, putPrices),
     },
   };
 }
 
+/** What a route answers; undefined: the caller left. */
+type Answer = Promise<Answered | ContractError | undefined>;
+
 async function prices(
-  { head }: Exchange,
+  exchange: Exchange,
   { services, operatorOf }: KeyRoutesParts,
-  answer: (followed: FollowedPrices, operator: string) => Promise<Answered | ContractError | undefined>,
-): Promise<Answered | ContractError | undefined> {
-  const [{ prices: followed }, operator] = [services(), operatorOf(head)];
-  if (followed === undefined) return NO_STORE_PRICES;
-  return operator === undefined ? NOT_MANAGED : answer(followed, operator);
+  answer: (followed: FollowedPrices, operator: string, exchange: Exchange) => Answer,
+): Promise<void> {
+  const [{ prices: followed }, operator] = [services(), operatorOf(exchange.head)];
+  if (followed === undefined) send(exchange, NO_STORE_PRICES);
+  else send(exchange, operator === undefined ? NOT_MANAGED : await answer(followed, operator, exchange));
 }
 
 async function shownPrices(followed: FollowedPrices): Promise<Answered> {
@@ -134,11 +136,7 @@ async function shownPrices(followed: FollowedPrices): Promise<Answered> {
   return { body: { file: JSON.parse(text) as unknown, ...rest } };
 }
 
-async function putPrices(
-  exchange: Exchange,
-  followed: FollowedPrices,
-  operator: string,
-): Promise<Answered | ContractError | undefined> {
+async function putPrices(followed: FollowedPrices, operator: string, exchange: Exchange): Answer {
   const revision = exchange.head.header('if-match')?.replaceAll('"', '');
   if (revision === undefined)
     return refusals.badQuery('If-Match', 'must be the revision of GET /prices, to which the change was made');
@@ -174,18 +172,17 @@ function send(exchange: Exchange, answer: Answered | ContractError | undefined, 
   else exchange.reply({ status, headers: NO_STORE, body: JSON.stringify(answer.body) });
 }
 
-/** What a route answers. */
+/** A body that is answered. */
 interface Answered {
   readonly body: object;
 }
 
-/** Undefined: the caller left. */
 async function change(
   exchange: Exchange,
   { config, services, operatorOf }: KeyRoutesParts,
   queue: TaskQueue,
   taskOf: TaskOf,
-): Promise<Answered | ContractError | undefined> {
+): Answer {
   const operator = operatorOf(exchange.head);
   if (operator === undefined) return NOT_MANAGED;
   const read = await objectBody(exchange, MAX_BYTES);
@@ -281,12 +278,10 @@ async function list(
   const task = listingOf(exchange.head.query);
   if (isError(task)) return task;
   const inForce = await keysFile.inForce();
-  let listed: KeyTaskEnd | undefined;
-  if (operator !== undefined && task.limit > 0) {
-    listed = await doKeyTask({ file: inForce.file, audit: '', operator, task });
-    const refusal = refusalOf(listed, task);
-    if (refusal) return refusal;
-  }
+  const isAsked = operator !== undefined && task.limit > 0;
+  const listed = isAsked ? await doKeyTask({ file: inForce.file, audit: '', operator, task }) : undefined;
+  const refusal = listed && refusalOf(listed, task);
+  if (refusal) return refusal;
   const page = listed?.kind === 'listed' && {
     environment: config.environment,
     models: config.models.map(({ id }) => id),
