@@ -169,10 +169,16 @@ export async function openOperators(deps: ServerDeps, view: () => OperatorsView)
   const keys = file === undefined ? undefined : await openSecrets(file, deps, () => console.dismiss());
   const hasKey = (head: RequestHead): boolean => keys === undefined || keys.has(bearerOf(head) ?? '');
   const operatorOf = (head: RequestHead): string | undefined => keys?.nameOf(bearerOf(head) ?? '');
+  const countWrong = wrongSecrets(deps);
   const open: Routes = {
     '/healthz': { GET: healthz },
     '/health': { GET: (exchange) => health(exchange, view()) },
-    '/readyz': { GET: (exchange) => (hasKey(exchange.head) ? readyzWithReasons : readyz)(exchange, view()) },
+    '/readyz': {
+      GET: (exchange) => {
+        if (!hasKey(exchange.head)) countWrong(exchange.head);
+        (hasKey(exchange.head) ? readyzWithReasons : readyz)(exchange, view());
+      },
+    },
     ...console.page,
   };
   const closed: Routes = {
@@ -190,7 +196,7 @@ export async function openOperators(deps: ServerDeps, view: () => OperatorsView)
     deps,
     keys === undefined
       ? guarded({ ...open, ...closed }, namesLoopback, refuseName)
-      : { ...open, ...guarded(closed, hasKey, secretRefusals(deps)) },
+      : { ...open, ...guarded(closed, hasKey, secretRefusals(countWrong)) },
     // No web page of another origin may read it, whatever the CORS settings of the public listener.
     { origins: [] },
   );
@@ -228,23 +234,28 @@ function refuseName(exchange: Exchange): void {
   exchange.fail(contractError('bad_request', message));
 }
 
-/** Refuses requests without a secret, and those with a wrong one, which are counted and logged without it. */
-function secretRefusals({ clock, log }: ServerDeps): Handler {
+/** Counts and logs the requests with a wrong secret, without it. Returns how long the request is too early, ms. */
+function wrongSecrets({ clock, log }: ServerDeps): (head: RequestHead) => number {
   const failures = new FailureLimit(clock, WRONG_SECRETS_PER_MINUTE);
   let count = 0;
   let logAt = -Infinity;
-  return (exchange) => {
-    let waitMs = 0;
+  return (head) => {
     // A browser that opens the console has none yet.
-    if (exchange.head.header('authorization') !== undefined) {
-      waitMs = Math.ceil(failures.failed(exchange.head.address));
-      count += 1;
-      if (clock.now() >= logAt) {
-        log.warn('operators: wrong secrets', { count });
-        logAt = clock.now() + WRONG_SECRETS_LOGGED_MS;
-        count = 0;
-      }
+    if (head.header('authorization') === undefined) return 0;
+    count += 1;
+    if (clock.now() >= logAt) {
+      log.warn('operators: wrong secrets', { count });
+      logAt = clock.now() + WRONG_SECRETS_LOGGED_MS;
+      count = 0;
     }
+    return Math.ceil(failures.failed(head.address));
+  };
+}
+
+/** Refuses requests without a secret, and those with a wrong one. */
+function secretRefusals(countWrong: (head: RequestHead) => number): Handler {
+  return (exchange) => {
+    const waitMs = countWrong(exchange.head);
     const error =
       waitMs === 0
         ? contractError('invalid_api_key', 'Send one of the operators’ keys as the bearer token.')

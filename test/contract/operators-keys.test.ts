@@ -271,6 +271,25 @@ t.test('the routes are those of the OpenAPI document, and refuse the bodies that
   }
 });
 
+t.test('a wrong secret at the health route, which needs none, is counted and logged as well', async (t) => {
+  const operators = await Operators.start(t);
+  const ask = (secret: string): Promise<RawResponse> =>
+    operators.ask('GET', '/readyz', { Authorization: `Bearer ${secret}` });
+  const wrong = `${SECRETS[0].slice(0, 39)}x`;
+  for (let i = 0; i < 60; i += 1) {
+    const answer = await ask(wrong);
+    t.equal(answer.status, 200);
+    t.notMatch(answer.body, /reasons/);
+  }
+  t.match(
+    operators.sidecar.lines.filter(({ event }) => event === 'operators: wrong secrets'),
+    [{ count: 1 }],
+  );
+  t.notOk(JSON.stringify(operators.sidecar.lines).includes(wrong));
+  t.equal((await operators.send('GET', '/keys', {}, wrong)).status, 429);
+  t.match((await ask(SECRETS[0])).body, /reasons/);
+});
+
 /** More than are told within the test that they are wrong. */
 const GUESSES = rounds({ short: 300, long: 1000 });
 
