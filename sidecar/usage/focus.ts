@@ -89,7 +89,8 @@ const CELLS = {
   SkuId: ({ row }) => row.model,
   SkuMeter: ({ meter }) => meter.name,
   SkuPriceDetails: ({ meter }) => JSON.stringify(meter.details),
-  SkuPriceId: ({ row, meter }) => (row.priceVersion === '' ? null : priceId(row, meter)),
+  SkuPriceId: ({ row: { model, tier, priceVersion }, meter }) =>
+    [model, ...(tier === '' ? [] : [tier]), meter.name, priceVersion === '' ? 'free' : priceVersion].join('/'),
   SubAccountId: account,
   SubAccountName: account,
   x_ApiKeyId: ({ row }) => row.keyId,
@@ -139,7 +140,7 @@ function metersOf(row: TotalsRow, prices: PriceList): readonly Meter[] {
     used: tokens(used),
     billed: tokens(billed),
     picodollars: costs[of],
-    rate: rates?.[of],
+    rate: row.priceVersion === '' ? 0n : rates?.[of],
   });
   return [
     meter(['Input Tokens', INPUT], 'input', ({ promptTokens, cachedTokens }) => promptTokens - cachedTokens),
@@ -150,10 +151,6 @@ function metersOf(row: TotalsRow, prices: PriceList): readonly Meter[] {
     ),
     meter(['Output Tokens', { x_TokenDirection: 'Output' }], 'output', ({ completionTokens }) => completionTokens),
   ].filter(({ used: tokens }) => tokens > 0);
-}
-
-function priceId({ model, tier, priceVersion }: TotalsRow, { name }: Meter): string {
-  return [model, ...(tier === '' ? [] : [tier]), name, priceVersion].join('/');
 }
 
 /** Of the price by kind of tokens; undefined if the price list does not have the rates of this version any more. */

@@ -57,7 +57,7 @@ t.test('export in the columns of FOCUS: the sums of each hour, also when the rec
   const [head, input, output, ...others] = exported.text.split('\n');
   t.match(head, /^BilledCost,BillingAccountId,BillingAccountName,/);
   t.match(input, /^0,b-1,b-1,USD,2026-11-01T00:00:00Z,2026-10-01T00:00:00Z,Usage,,Input Tokens of ra-tiny-chat,/);
-  t.match(input, /,2026-10-03T01:00:00Z,2026-10-03T00:00:00Z,12,Tokens,0,,0,"Us, ""Inc""",0,/);
+  t.match(input, /,2026-10-03T01:00:00Z,2026-10-03T00:00:00Z,12,Tokens,0,0,0,"Us, ""Inc""",0,/);
   t.match(output, /,Generative AI,ra-tiny-chat,Output Tokens,.*,acme,acme,key-1,default$/);
   t.match(input, /,AI and Machine Learning,Model inference,/);
   const named = await run([...args, '--service', 'Chats'], config);

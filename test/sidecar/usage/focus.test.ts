@@ -1,6 +1,6 @@
 /** The export in FOCUS' columns, held to that specification: which columns there are, and what each may contain. */
 import t from 'tap';
-import { parseUsd } from '../../../sidecar/domain/money.js';
+import { NO_TOKENS, parseUsd } from '../../../sidecar/domain/money.js';
 import { FOCUS_COLUMNS, focusRows } from '../../../sidecar/usage/focus.js';
 import { inputRates, PriceList } from '../../../sidecar/usage/prices.js';
 import type { TotalsRow } from '../../../sidecar/usage/totals-files.js';
@@ -48,8 +48,8 @@ const RULES: Readonly<Record<string, RegExp | readonly (string | null)[] | reado
   ServiceSubcategory: ['AI Platforms', 'Bots', 'Generative AI', 'Machine Learning', 'Natural Language Processing'],
   SkuId: [TEXT, null],
   SkuMeter: [TEXT, null],
-  SkuPriceDetails: [JSON_OBJECT, null],
-  SkuPriceId: [TEXT, null],
+  SkuPriceDetails: JSON_OBJECT,
+  SkuPriceId: TEXT,
   SubAccountId: [TEXT, null],
   SubAccountName: [TEXT, null],
 };
@@ -135,7 +135,10 @@ t.test('every row keeps to the columns of FOCUS, and costs are quantity times pr
       if (!column.startsWith('x_')) t.ok(isAllowed(RULES[column], cells[column]), `${column}: ${cells[column]}`);
     }
     for (const cost of ['EffectiveCost', 'ContractedCost', 'ListCost'] as const) t.equal(cells[cost], cells.BilledCost);
-    if (cells.ListUnitPrice === null) continue;
+    if (cells.ListUnitPrice === null) {
+      t.equal(cells.SkuMeter, 'Tokens', 'a usage row has a unit price, unless its rates are not known any more');
+      continue;
+    }
     const price = parseUsd(cells.ListUnitPrice) ?? -1n;
     t.equal(parseUsd(cells.BilledCost ?? ''), price * BigInt(cells.PricingQuantity ?? '-1'));
     t.equal(cells.ContractedUnitPrice, cells.ListUnitPrice);
@@ -195,6 +198,11 @@ t.test('a row for each kind of tokens, or one if its rates are not known any mor
   const categories = [ROW, { ...ROW, tier: 'flex' as const }, { ...ROW, batch: true }].map((row) => [
     ...new Set(exported(row).map(({ PricingCategory: category }) => category)),
   ]);
+  t.match(exported({ ...ROW, priceVersion: '', billed: NO_TOKENS, picodollars: 0n })[0], {
+    BilledCost: '0',
+    ListUnitPrice: '0',
+    SkuPriceId: 'm/Input Tokens/free',
+  });
   t.strictSame(categories, [['Standard'], ['Dynamic'], ['Dynamic']], 'on lent seats');
   t.equal(exported({ ...decision, billed: decision.used, picodollars: 4_200_000n }).length, 1, 'no row without tokens');
 });
