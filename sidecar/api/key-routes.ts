@@ -239,14 +239,16 @@ function refusalOf(end: KeyTaskEnd, task: KeyTask): ContractError | undefined {
       return BUSY;
     case 'failed':
     case 'unanswered':
-      return notDone(end);
+      return notDone(end, task.kind === 'list' ? 'The keys cannot be listed' : NOTHING);
     default:
       return undefined;
   }
 }
 
-function notDone(end: NotDone): ContractError {
-  if (end.kind === 'failed') return contractError('unprocessable', `Nothing was changed: ${end.why}`);
+const NOTHING = 'Nothing was changed';
+
+function notDone(end: NotDone, outcome = NOTHING): ContractError {
+  if (end.kind === 'failed') return contractError('unprocessable', `${outcome}: ${end.why}`);
   const what = end.sent
     ? 'did not answer: whether the change was made is not known'
     : 'does not answer; nothing was changed';

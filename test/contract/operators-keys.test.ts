@@ -1,5 +1,5 @@
 /** Keys over HTTP on the operators’ listener: who may change them, from when a change is in force, and what is left of a key. */
-import { readdir, readFile } from 'node:fs/promises';
+import { readdir, readFile, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { createHash } from 'node:crypto';
 import { Ajv2020, type ValidateFunction } from 'ajv/dist/2020.js';
@@ -269,6 +269,8 @@ t.test('the routes are those of the OpenAPI document, and refuse the bodies that
       t.equal(status !== 400, check(body), `${name} ${JSON.stringify(body)}: ${status}`);
     }
   }
+  await writeFile(join(operators.sidecar.dir, 'keys.json'), '{');
+  t.equal((await operators.send('GET', '/keys')).status, 422);
 });
 
 t.test('a wrong secret at the health route, which needs none, is counted and logged as well', async (t) => {

@@ -29,7 +29,14 @@ interface Operation {
 const CHANGES = ['unprocessable', 'capacity_exceeded', 'control_plane_overloaded'] as const;
 
 const OPERATIONS: readonly Operation[] = [
-  { path: '/keys', method: 'get', id: 'listKeys', summary: 'Lists keys without their hashes', answer: 'KeyPage' },
+  {
+    path: '/keys',
+    method: 'get',
+    id: 'listKeys',
+    summary: 'Lists keys without their hashes',
+    answer: 'KeyPage',
+    errors: ['unprocessable'],
+  },
   {
     path: '/keys',
     method: 'post',

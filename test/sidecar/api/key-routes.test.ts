@@ -327,7 +327,11 @@ t.test('changes that cannot be recorded or made are refused with their reason, a
   await writeFile(join(dir, 'keys.json'), '{');
   t.match(await operator.post('/keys', { account: 'a' }), {
     status: 422,
-    body: { error: { message: /keys: is not JSON/ } },
+    body: { error: { message: /^Nothing was changed: keys: is not JSON/ } },
+  });
+  t.match(await operator.ask('GET', '/keys'), {
+    status: 422,
+    body: { error: { message: /^The keys cannot be listed: keys: is not JSON/ } },
   });
 });
 
