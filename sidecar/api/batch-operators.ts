@@ -8,19 +8,8 @@ import type { BatchServices } from './services.js';
 /** Batches that are listed, the newest first. */
 const MOST_LISTED = 200;
 
-/** One batch as operators see it. */
-export interface BatchRow {
-  readonly id: string;
-  readonly account: string;
-  readonly key_id: string;
-  readonly endpoint: string;
-  readonly status: string;
-  readonly lines: number;
-  readonly answered: number;
-  readonly failed: number;
-  /** Unix time, s. */
-  readonly created_at: number;
-}
+/** One batch as operators see it. `created_at`: Unix time, s. */
+export type BatchRow = Readonly<ReturnType<typeof rowOf>>;
 
 export function listBatches(exchange: Exchange, batch: BatchServices | undefined): void {
   const rows =
@@ -55,7 +44,7 @@ export async function endBatch(
   exchange.reply({ status: 200, body: JSON.stringify(row) });
 }
 
-function rowOf({ runner }: BatchServices, record: BatchRecord): BatchRow {
+function rowOf({ runner }: BatchServices, record: BatchRecord) {
   const { id, account, caller, endpoint, status, lines, createdAt, sums } = record;
   const { completed, failed } = sums ?? runner.sumsOf(id) ?? { completed: 0, failed: 0 };
   return {

@@ -33,12 +33,7 @@ export class BatchRunner implements BatchControl {
     this.#slots = new BatchSlots(options.clock, (model) => PREPARED + this.#lendable(model));
   }
 
-  /** Runs what is not finished. Call it once work is accepted. */
-  start(): void {
-    this.#next();
-  }
-
-  submitted(): void {
+  runAll(): void {
     this.#next();
   }
 
@@ -60,7 +55,6 @@ export class BatchRunner implements BatchControl {
     return this.#running.get(id)?.pause;
   }
 
-  /** Stops all lines, which cost nothing and run again after the next start. Resolves once all batches have stopped. */
   async close(): Promise<void> {
     this.#closed = true;
     this.#cancelTimer();

@@ -24,14 +24,18 @@ interface Waiter {
   readonly resolve: (given: boolean) => void;
 }
 
-interface ModelSlots {
+class ModelSlots {
   limit: number;
-  readonly taken: Map<string, number>;
-  all: number;
-  pauseMs: number;
-  pausedUntil: number;
+  readonly taken = new Map<string, number>();
+  all = 0;
+  pauseMs = PAUSE_MS;
+  pausedUntil = 0;
   cancelTimer: (() => void) | undefined;
-  readonly waiters: Waiter[];
+  readonly waiters: Waiter[] = [];
+
+  constructor(limit: number) {
+    this.limit = limit;
+  }
 }
 
 export class BatchSlots {
@@ -75,20 +79,8 @@ export class BatchSlots {
   }
 
   #of(model: string): ModelSlots {
-    let slots = this.#models.get(model);
-    if (slots === undefined) {
-      const limit = Math.min(FIRST_LIMIT, this.#most(model));
-      slots = {
-        limit,
-        taken: new Map(),
-        all: 0,
-        pauseMs: PAUSE_MS,
-        pausedUntil: 0,
-        cancelTimer: undefined,
-        waiters: [],
-      };
-      this.#models.set(model, slots);
-    }
+    const slots = this.#models.get(model) ?? new ModelSlots(Math.min(FIRST_LIMIT, this.#most(model)));
+    this.#models.set(model, slots);
     return slots;
   }
 

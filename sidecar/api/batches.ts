@@ -97,7 +97,7 @@ async function create({ exchange, context, caller, services, batch }: BatchCall)
   try {
     const record = await batch.batches.create(caller, request, batch.position());
     if (!record) return failed(refusals.tooManyBatches(ACCOUNT_OPEN));
-    batch.runner.submitted();
+    batch.runner.runAll();
     return batchObject(batch, record);
   } catch (fault) {
     if (!isFull(fault)) throw fault;

@@ -45,16 +45,18 @@ export interface HostedModel {
   readonly vision?: Vision;
 }
 
-/** What routes and pages use of what runs batches. */
+/** What others use of what runs batches. */
 export interface BatchControl {
-  /** A batch was created. */
-  submitted(): void;
+  /** Runs what has not ended. Call it once work is accepted, and after a batch was created. */
+  runAll(): void;
   /** A batch that has not ended is to end. Returns its changed record. */
   cancel(record: BatchRecord): Promise<BatchRecord>;
   /** The present sums of a batch that runs; undefined if it does not. */
   sumsOf(id: string): BatchSums | undefined;
   /** Why a batch does not go on at present; undefined if it does. */
   pauseOf(id: string): BatchProblem | undefined;
+  /** Stops all lines, which cost nothing and run again after the next start. Resolves once all batches have stopped. */
+  close(): Promise<void>;
 }
 
 /** The stored files and batches of callers. */

@@ -17,18 +17,18 @@ import type { WatchedKeys } from '../access/key-identity.js';
 import { RequestLimits } from '../access/limits.js';
 import { QuotaLedger } from '../access/quotas.js';
 import type { Scrapers } from '../api/operators.js';
-import { SeatBoard, type Services } from '../api/services.js';
+import { SeatBoard, type BatchServices, type Services } from '../api/services.js';
 import type { Config } from '../config/config.js';
 import { WeightFiles } from '../engine-client/weight-files.js';
 import { systemClock } from '../lib/clock.js';
-import { openPrompts, type Prompts } from '../prompts/lanes.js';
+import { PromptLanes, type Prompts, type PromptLanesOptions } from '../prompts/lanes.js';
 import type { PromptModel } from '../prompts/messages.js';
 import { warmUp } from '../prompts/warm-up.js';
 import type { Log } from '../telemetry/logger.js';
 import { Metrics } from '../telemetry/metrics.js';
 import { START, type Position } from '../usage/spool-format.js';
 import { Spool, type UsageRecorder } from '../usage/spool.js';
-import { NO_USAGE, openBatches, type OpenBatches } from './batch.js';
+import { NO_USAGE, openBatches } from './batch.js';
 import type { Store } from '../store/open.js';
 import { openBilling } from './billing.js';
 import { Closers, PART_MS, type Closer } from './closers.js';
@@ -99,7 +99,7 @@ export interface Overrides {
   /** Path of the module that vision processes are forked from. */
   readonly visionEntry?: string;
   /** Starts the prompt hosts; tests pass one that shares hosts among sidecars. */
-  readonly makePrompts?: typeof openPrompts;
+  readonly makePrompts?: (options: PromptLanesOptions) => Prompts;
 }
 
 export function metricsOf({ models }: Pick<Config, 'models'>): Metrics {
@@ -129,7 +129,7 @@ export async function forkChildren(
     metrics,
     engineEntry = ENGINE,
     visionEntry,
-    makePrompts = openPrompts,
+    makePrompts = (options) => new PromptLanes(options),
   }: Pick<Overrides, 'engineEntry' | 'visionEntry' | 'makePrompts'> & { readonly metrics: Metrics },
 ): Promise<Children> {
   const clock = systemClock;
@@ -247,7 +247,7 @@ async function openApp(
       : await openStoreOf(config, metrics, opening, readiness, overrides.keysFile);
   const { credit: fleet, prices, keys: keysFile } = store ?? {};
   const billing = await openBilling({ config, metrics: metrics.credit, fleet, prices: prices?.list, ...opening });
-  const opened: { batch?: OpenBatches } = {};
+  const opened: { batch?: BatchServices } = {};
   // Until they are read, batches may need all of it.
   const batchesFrom = (): Position | undefined =>
     config.batch.store === 'off' ? undefined : opened.batch ? opened.batch.batches.keepFrom : START;
@@ -341,7 +341,7 @@ async function openApp(
     for (const { queue } of hosted) queue.drain();
   };
   closers.add({ name: 'admission', close: refuseWork });
-  batch?.runner.start();
+  batch?.runner.runAll();
   void billing.begin(spool instanceof Spool ? spool : undefined).then((problem) => {
     if (problem === undefined) readiness.up(CREDIT);
     else readiness.never(problem);

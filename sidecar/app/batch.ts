@@ -36,8 +36,8 @@ export function contentDirOf({ dataDir }: Pick<Config, 'dataDir'>, store: Config
 export async function openBatches(
   config: Config,
   { clock, log, closers }: Opening,
-  { spool, services, counted }: Running,
-): Promise<OpenBatches | undefined> {
+  running: Running,
+): Promise<BatchServices | undefined> {
   const { store, keyFile, maxBytes } = config.batch;
   const dir = batchDir(config);
   const onDisk = await readdir(join(dir, 'files')).catch(() => []);
@@ -50,49 +50,28 @@ export async function openBatches(
   const vault = isMemory || keyFile === undefined ? Vault.ofProcess() : new Vault(await readSecrets(keyFile));
   const onFault = (fault: unknown): void => log.error('stored file cannot be deleted', { fault });
   const contentDir = contentDirOf(config, store);
-  const options = {
-    clock,
-    date: () => new Date(),
-    vault,
-    dir: join(dir, isMemory ? 'memory' : 'files'),
-    contentDir,
-    maxBytes,
-    isMemory,
-    onFault,
-  };
-  const files = await FileStore.open(options).catch((error: unknown) => {
+  const common = { clock, date: () => new Date(), vault, onFault };
+  const filesDir = join(dir, isMemory ? 'memory' : 'files');
+  const opening = FileStore.open({ ...common, dir: filesDir, contentDir, maxBytes, isMemory });
+  const files = await opening.catch((error: unknown) => {
     if (error instanceof WrongKey) throw new Error(wrongKey(dir, keyFile, error), { cause: error });
     throw error;
   });
   closers.add({ name: 'stored files', close: () => files.end() });
-  const batches = await BatchStore.open({
-    clock,
-    date: options.date,
-    vault,
-    dir: join(dir, 'batches'),
-    files,
-    onFault,
-  });
+  const batches = await BatchStore.open({ ...common, dir: join(dir, 'batches'), files });
   const runner = new BatchRunner({
+    ...running,
     clock,
     store: batches,
     files,
-    spool,
-    services,
-    counted,
     onFault: (fault) => log.error('batch cannot go on', { fault }),
   });
   closers.add({ name: 'batches', close: () => runner.close().then(() => batches.end()) });
-  return { files, uploads: new Map(), batches, runner, position: () => spool.position };
+  return { files, uploads: new Map(), batches, runner, position: () => running.spool.position };
 }
 
 /** What lines of batches run with. */
 export type Running = Pick<BatchRunOptions, 'spool' | 'services' | 'counted'>;
-
-/** The same as routes use it, and what the process begins and ends. */
-export interface OpenBatches extends BatchServices {
-  readonly runner: BatchRunner;
-}
 
 /** Of a process without a spool of its own: there is no earlier usage. */
 export const NO_USAGE: RecordedUsage = {

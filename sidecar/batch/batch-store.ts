@@ -7,15 +7,15 @@
  */
 import { randomBytes } from 'node:crypto';
 import type { Caller } from '../access/identity.js';
-import { tokenLimitsOf, type TokenLimits } from '../access/limits.js';
+import { tokenLimitsOf } from '../access/limits.js';
 import type { BatchEndpoint, BatchStatus } from '../contracts/batch-schemas.js';
 import type { BatchRequest } from '../contracts/batches.js';
-import type { KeyRoute } from '../contracts/requests.js';
-import { NO_TOKENS, type TokenCounts } from '../domain/money.js';
+import { NO_TOKENS } from '../domain/money.js';
 import { CLASS_WEIGHTS } from '../domain/service-class.js';
 import { every, type Clock } from '../lib/clock.js';
 import { comparePositions, type Position } from '../usage/spool-format.js';
-import type { FileStore } from './file-store.js';
+import type { BatchSums } from './answers.js';
+import type { FileStore, NoRoom } from './file-store.js';
 import { Records, type StoredRecord, type Vault } from './records.js';
 
 /** Lines of one batch. */
@@ -40,22 +40,11 @@ export interface BatchProblem {
   readonly line: number | null;
 }
 
-/** The caller of a batch, from which its lines are authorized. Nothing of its key is kept. */
-export interface StoredCaller extends TokenLimits {
-  readonly keyId: string;
-  readonly environment: string;
-  readonly models: 'all' | readonly string[];
-  readonly routes?: readonly string[];
-  readonly cohort?: string;
-  readonly accountTokens?: TokenLimits;
-  readonly vouched?: true;
-}
-
 /** Unix times at which a batch got these statuses, s. */
 export type BatchTimes = Readonly<Partial<Record<Exclude<BatchStatus, 'validating'>, number>>>;
 
 export interface BatchRecord extends StoredRecord {
-  readonly caller: StoredCaller;
+  readonly caller: ReturnType<typeof storedCaller>;
   readonly endpoint: BatchEndpoint;
   readonly status: BatchStatus;
   readonly inputFile: string;
@@ -73,12 +62,7 @@ export interface BatchRecord extends StoredRecord {
   /** From where the spool is needed (answers.ts). */
   readonly position: Position;
   /** Of a batch that has ended: its sums. Picodollars as text. */
-  readonly sums?: {
-    readonly completed: number;
-    readonly failed: number;
-    readonly used: TokenCounts;
-    readonly picodollars: string;
-  };
+  readonly sums?: Omit<BatchSums, 'picodollars'> & { readonly picodollars: string };
   /** Of a batch that has ended: which of its files there are. */
   readonly files?: { readonly output: boolean; readonly error: boolean };
 }
@@ -158,16 +142,9 @@ export class BatchStore {
 
   /** The spool's records are needed from here; undefined if none is. */
   get keepFrom(): Position | undefined {
-    let from: Position | undefined;
     // A batch whose lines are checked has no answers.
-    for (const record of this.#records.all())
-      if (
-        !hasEnded(record) &&
-        record.status !== 'validating' &&
-        (from === undefined || comparePositions(record.position, from) < 0)
-      )
-        from = record.position;
-    return from;
+    const answered = this.unfinished().filter(({ status }) => status !== 'validating');
+    return answered.map(({ position }) => position).sort(comparePositions)[0];
   }
 
   /** Undefined: the account has as many batches that have not ended as it may. Rejects with the system's error. */
@@ -287,7 +264,8 @@ export const UNREADABLE: BatchProblem = {
   line: null,
 };
 
-function storedCaller(caller: Caller): StoredCaller {
+/** The caller of a batch, from which its lines are authorized. Nothing of its key is kept. */
+function storedCaller(caller: Caller) {
   const { keyId, environment, models, routes, cohort, accountTokens, vouched } = caller;
   return {
     ...tokenLimitsOf(caller),
@@ -310,6 +288,6 @@ export function callerOf({ account, caller }: BatchRecord): Caller {
     weight: CLASS_WEIGHTS.batch,
     ...others,
     models: models === 'all' ? models : new Set(models),
-    ...(routes && { routes: new Set(routes as readonly KeyRoute[]) }),
+    ...(routes && { routes: new Set(routes) }),
   };
 }

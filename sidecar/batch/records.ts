@@ -97,10 +97,6 @@ export class Records<T extends StoredRecord> {
     return this.#byId.get(id);
   }
 
-  get size(): number {
-    return this.#byId.size;
-  }
-
   all(): IterableIterator<T> {
     return this.#byId.values();
   }

@@ -155,13 +155,9 @@ function makes({ short }: HostPair, { model, promptVersion }: ModelPromptVersion
   return short.models.some((report) => report.id === model && report.promptVersion === promptVersion);
 }
 
-/** Both lanes as the sidecar uses them. */
-export type Prompts = Pick<
-  PromptLanes,
-  'ready' | 'states' | 'models' | 'open' | 'startNext' | 'switchToNext' | 'retireNext' | 'retireOthers' | 'close'
->;
-
-/** Forks the host for short bodies at once. */
-export function openPrompts(options: PromptLanesOptions): Prompts {
-  return new PromptLanes(options);
+function makes({ short }: HostSet, { model, promptVersion }: ModelPromptVersion): boolean {
+  return short.models.some((report) => report.id === model && report.promptVersion === promptVersion);
 }
+
+/** All lanes as the sidecar uses them. */
+export type Prompts = Pick<PromptLanes, keyof PromptLanes>;

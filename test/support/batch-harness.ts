@@ -131,7 +131,7 @@ export class BatchHarness {
     const request = { inputFile: id, endpoint: '/v1/chat/completions', metadata: null } as const;
     const record = await this.store.create(by, request, { segment: 1, offset: 0 });
     if (!record) throw new Error('the account has too many batches');
-    this.runner.submitted();
+    this.runner.runAll();
     return record;
   }
 

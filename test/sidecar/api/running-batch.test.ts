@@ -69,7 +69,7 @@ t.test('a batch whose input is missing ends, with the answers that it has, and s
   const unread = await harness.store.create(ACME, request, { segment: 1, offset: 0 });
   // As by a deletion at the same time.
   await harness.files.remove(id);
-  harness.runner.submitted();
+  harness.runner.runAll();
   t.match(unread && (await harness.has(unread, 'failed')), { problems: [{ code: 'content_lost' }], lines: 0 });
   t.equal(faults.length, 2);
 });

@@ -7,7 +7,7 @@ const RECORD: StoredRecord = { id: 'a', account: 'acme', sealed: 'the sealed key
 
 t.test('a record that was being removed when the process ended is gone, and any other damage is named', async (t) => {
   const dir = t.testdir({ 'zeros.json': '\0'.repeat(90), 'empty.json': '', 'draft.json.tmp': '{"id"' });
-  t.equal((await Records.open(dir)).size, 0);
+  t.equal([...(await Records.open(dir)).all()].length, 0);
   t.same(await readdir(dir), []);
   await writeFile(join(dir, 'a.json'), `\0${JSON.stringify(RECORD)}`);
   await t.rejects(Records.open(dir), /a\.json is damaged/);
