@@ -4,6 +4,7 @@
  */
 import type { BatchSums } from '../batch/answers.js';
 import { hasEnded, type BatchProblem, type BatchRecord } from '../batch/batch-store.js';
+import { every } from '../lib/clock.js';
 import { BatchSlots, PREPARED } from './batch-slots.js';
 import { RunningBatch, type BatchRunOptions } from './running-batch.js';
 import type { BatchControl } from './services.js';
@@ -18,6 +19,9 @@ const TURN_MS = 600_000;
 /** After this time a batch is tried again that could not go on, such as because the disk is full, ms. */
 const FAULT_PAUSE_MS = 30_000;
 
+/** How often batches are forgotten, ms: their lines once they have ended, for which a process ends, and records that are too old. */
+const FORGET_MS = 10_000;
+
 export class BatchRunner implements BatchControl {
   readonly #options: BatchRunOptions;
   readonly #slots: BatchSlots;
@@ -26,11 +30,18 @@ export class BatchRunner implements BatchControl {
   /** Clock readings at which those that run, or wait for another turn, last began. */
   readonly #begunAt = new Map<string, number>();
   #cancelTimer = (): void => undefined;
+  readonly #cancelForgetting: () => void;
+  /** A batch has ended whose lines are not forgotten. */
+  #remembers = false;
   #closed = false;
 
   constructor(options: BatchRunOptions) {
     this.#options = options;
     this.#slots = new BatchSlots(options.clock, (model) => PREPARED + this.#lendable(model));
+    this.#cancelForgetting = every(options.clock, FORGET_MS, () => {
+      void options.store.sweep();
+      if (this.#remembers) this.#remembers = !options.forget();
+    });
   }
 
   runAll(): void {
@@ -58,6 +69,7 @@ export class BatchRunner implements BatchControl {
   async close(): Promise<void> {
     this.#closed = true;
     this.#cancelTimer();
+    this.#cancelForgetting();
     const running = [...this.#running.values()];
     for (const batch of running) batch.stop('closing');
     await Promise.all(running.map(({ over }) => over));
@@ -92,6 +104,7 @@ export class BatchRunner implements BatchControl {
     void batch.over.then((isFault) => {
       const goOn = (): void => {
         this.#running.delete(record.id);
+        this.#remembers ||= batch.isDone;
         if (batch.isDone) this.#begunAt.delete(record.id);
         this.#next();
       };

@@ -88,6 +88,8 @@ export interface BatchRunOptions {
   readonly services: () => Services;
   /** Counts a line as a running request. */
   readonly counted: (work: () => Promise<void>) => Promise<void>;
+  /** Has what read lines of batches that have ended forget them. Returns false if it cannot be done now. */
+  readonly forget: () => boolean;
   /** A batch could not go on; it is tried again. */
   readonly onFault: (fault: unknown) => void;
 }

@@ -266,7 +266,8 @@ async function openApp(
   const inFlight = new InFlight();
   const batch = await openBatches(config, opening, {
     spool: spool instanceof Spool ? spool : NO_USAGE,
-    services: () => services,
+    services: () => ofBatches,
+    forget: () => prompts.forgetBatches(),
     counted: (work) => inFlight.run(work),
   });
   if (batch) opened.batch = batch;
@@ -322,6 +323,7 @@ async function openApp(
     leaving: () => lifecycle.leaving,
     draining: () => lifecycle.draining,
   };
+  const ofBatches = { ...services, prompts: prompts.ofBatches };
   const reload = reloader({ models, files: weights, prompts, promptModels, log });
   view = {
     ...view,

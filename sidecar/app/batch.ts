@@ -66,12 +66,12 @@ export async function openBatches(
     files,
     onFault: (fault) => log.error('batch cannot go on', { fault }),
   });
-  closers.add({ name: 'batches', close: () => runner.close().then(() => batches.end()) });
+  closers.add({ name: 'batches', close: () => runner.close() });
   return { files, uploads: new Map(), batches, runner, position: () => running.spool.position };
 }
 
 /** What lines of batches run with. */
-export type Running = Pick<BatchRunOptions, 'spool' | 'services' | 'counted'>;
+export type Running = Pick<BatchRunOptions, 'spool' | 'services' | 'counted' | 'forget'>;
 
 /** Of a process without a spool of its own: there is no earlier usage. */
 export const NO_USAGE: RecordedUsage = {

@@ -12,7 +12,6 @@ import type { BatchEndpoint, BatchStatus } from '../contracts/batch-schemas.js';
 import type { BatchRequest } from '../contracts/batches.js';
 import { NO_TOKENS } from '../domain/money.js';
 import { CLASS_WEIGHTS } from '../domain/service-class.js';
-import { every, type Clock } from '../lib/clock.js';
 import { comparePositions, type Position } from '../usage/spool-format.js';
 import type { BatchSums } from './answers.js';
 import type { FileStore, NoRoom } from './file-store.js';
@@ -28,9 +27,6 @@ const ACCOUNT_BATCHES = 1000;
 /** The time of a batch until it expires, and for which its record is kept once it has ended, s. */
 const WINDOW_S = 86_400;
 const KEPT_S = 2_592_000;
-
-/** How often it is looked which records are too old, ms. */
-const SWEEP_MS = 600_000;
 
 /** What is wrong with a batch or one of its lines. Without content of a caller. */
 export interface BatchProblem {
@@ -77,7 +73,6 @@ export function hasEnded({ status }: Pick<BatchRecord, 'status'>): boolean {
 }
 
 export interface BatchStoreOptions {
-  readonly clock: Clock;
   readonly date: () => Date;
   readonly vault: Vault;
   readonly dir: string;
@@ -88,7 +83,6 @@ export interface BatchStoreOptions {
 export class BatchStore {
   readonly #options: BatchStoreOptions;
   readonly #records: Records<BatchRecord>;
-  #cancelSweep: () => void = () => undefined;
   /** Changes are made one after another, so that none is lost. */
   #lastChange: Promise<unknown> = Promise.resolve();
 
@@ -110,8 +104,6 @@ export class BatchStore {
     await options.files.removeOpen(
       new Set(store.unfinished().flatMap((record) => [record.outputFile, record.errorFile])),
     );
-    const sweep = (): Promise<void> => store.#sweep().catch((fault: unknown) => options.onFault(fault));
-    store.#cancelSweep = every(options.clock, SWEEP_MS, sweep);
     return store;
   }
 
@@ -230,19 +222,15 @@ export class BatchStore {
     await this.#records.remove(record.id);
   }
 
-  /** Stops the sweeps. */
-  end(): void {
-    this.#cancelSweep();
-  }
-
   get #now(): number {
     return Math.floor(this.#options.date().getTime() / 1000);
   }
 
-  /** Removes records that are too old. */
-  async #sweep(): Promise<void> {
-    for (const record of this.list())
-      if (hasEnded(record) && record.createdAt + WINDOW_S + KEPT_S < this.#now) await this.#records.remove(record.id);
+  /** Removes records that are too old. Never rejects. */
+  async sweep(): Promise<void> {
+    const isOld = (record: BatchRecord): boolean => record.createdAt + WINDOW_S + KEPT_S < this.#now;
+    for (const record of [...this.#records.all()])
+      if (hasEnded(record) && isOld(record)) await this.#records.remove(record.id).catch(this.#options.onFault);
   }
 }
 

@@ -15,7 +15,7 @@ export interface HistogramView {
 
 /** One lane's prompt host. */
 export interface PromptHostView {
-  readonly lane: 'short' | 'long';
+  readonly lane: 'short' | 'long' | 'batch';
   /** True if it accepts bodies; false while it starts. */
   readonly up: boolean;
   /** Bodies that it is processing, and that wait for it. */

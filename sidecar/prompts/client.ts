@@ -50,7 +50,7 @@ const NO_HOME = '/nonexistent';
 const BYTES_A_MS = 32 * 1024;
 
 /** Which bodies a host takes: its name in logs and process lists. */
-export type Lane = 'short' | 'long';
+export type Lane = 'short' | 'long' | 'batch';
 
 export interface PromptHostOptions {
   /** Part of the host's arguments, so that process lists show which one it is. */

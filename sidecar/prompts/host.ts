@@ -1,6 +1,6 @@
 /**
  * The prompt host: a child process, because the tokenizer can end its process
- * (docs/architecture.md#why-two-prompt-hosts). It has a pool of worker threads, or none: then its own thread does the
+ * (docs/architecture.md#why-several-prompt-hosts). It has a pool of worker threads, or none: then its own thread does the
  * work, which saves short items a thread switch. It has no timers and makes no decisions; the sidecar's client watches
  * and kills it. It ends with its parent.
  *

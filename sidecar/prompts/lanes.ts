@@ -1,10 +1,11 @@
 /**
- * Two prompt hosts: one for bodies that are short enough to be parsed on the event loop, one for all others. A long
+ * Prompt hosts: one for bodies that are short enough to be parsed on the event loop, one for all others. A long
  * body can take seconds and may end its host; short requests then continue and never wait behind it. The short lane's
  * host works in its own thread, since a thread switch would take longer than the work. The host for long bodies is forked for the
- * first one: many installations never get any, and it would be most of a prompt host's part in a start.
+ * first one: many installations never get any, and it would be most of a prompt host's part in a start. Lines of batches have a host that
+ * ends after them, so that nothing of a batch is in memory for long, and no request waits behind them.
  *
- * While a model's weights are replaced there are two pairs of hosts, since replicas with the old weights and with the new
+ * While a model's weights are replaced there are two sets of hosts, since replicas with the old weights and with the new
  * ones may want prompts made by different tokenizers.
  */
 import type { BodyForm } from '../contracts/requests.js';
@@ -19,10 +20,10 @@ import {
 import type { ModelReport, PromptModel } from './messages.js';
 import type { BodyBytes, ModelPromptVersion, OpenBody, PromptMaker } from './prompt-maker.js';
 
-/** Pairs besides the present one: a reload that failed half-way leaves one, and the next one adds another. */
+/** Sets besides the present one: a reload that failed half-way leaves one, and the next one adds another. */
 const MOST_OTHERS = 2;
 
-/** Pairs that are not needed any more and still have bodies. With more than these no further one is started. */
+/** Hosts that are not needed any more and still have bodies. With more than these no further set is started. */
 const MOST_RETIRED = 2;
 
 /** One lane's host at one moment. */
@@ -39,19 +40,24 @@ export type PromptLanesOptions = Omit<PromptHostOptions, 'name'>;
 /** One lane's host. */
 export type LaneHost = Pick<PromptHostClient, 'ready' | 'models' | 'stats' | 'open' | 'retire' | 'gone' | 'close'>;
 
-/** The hosts of one set of model files. */
-type HostPair = Readonly<Record<Lane, LaneHost>>;
+/** The hosts of one set of model files, the one for batches from its first body on. */
+interface HostSet extends Readonly<Record<'short' | 'long', LaneHost>> {
+  readonly models: readonly PromptModel[];
+  batch: LaneHost | undefined;
+}
 
 export class PromptLanes implements PromptMaker {
   readonly #options: PromptLanesOptions;
   readonly #openHost: (options: PromptHostOptions) => LaneHost;
-  #present: HostPair;
+  #present: HostSet;
   /** Before or after the present one, the one that came last in front. */
-  #others: HostPair[] = [];
+  #others: HostSet[] = [];
   /** Those that close once they have no body any more, and when. */
-  readonly #retired = new Map<HostPair, Promise<unknown>>();
-  /** Of the hosts of all pairs: a pair that takes the place of another begins its own count at 0. */
-  readonly #restarts: Record<Lane, number> = { short: 0, long: 0 };
+  readonly #retired = new Map<LaneHost, Promise<unknown>>();
+  /** Those of batches that were retired last. */
+  #forgotten: readonly LaneHost[] = [];
+  /** Of the hosts of all sets: a set that takes the place of another begins its own count at 0. */
+  readonly #restarts: Record<Lane, number> = { short: 0, long: 0, batch: 0 };
   #closed = false;
 
   /** Forks the host for short bodies at once. `openHost`: tests pass their own. */
@@ -69,13 +75,12 @@ export class PromptLanes implements PromptMaker {
     return this.#present.short.ready();
   }
 
-  stats(lane: Lane): PromptHostStats {
-    return { ...this.#present[lane].stats(), restarts: this.#restarts[lane] };
-  }
-
-  /** Both lanes, the short one first. */
+  /** Of each host, the one for short bodies first. */
   get states(): readonly PromptHostState[] {
-    return (['short', 'long'] as const).map((lane) => ({ lane, ...this.stats(lane) }));
+    return (['short', 'long', 'batch'] as const).flatMap((lane) => {
+      const stats = this.#present[lane]?.stats();
+      return stats ? [{ lane, ...stats, restarts: this.#restarts[lane] }] : [];
+    });
   }
 
   /** What new prompts are made with, by the reports of the present host for short bodies; none before it is ready. */
@@ -84,9 +89,34 @@ export class PromptLanes implements PromptMaker {
   }
 
   open(form: BodyForm, body: BodyBytes, owner: WeightedAccount, wanted?: ModelPromptVersion): OpenBody {
-    const fit = wanted && [this.#present, ...this.#others].find((pair) => makes(pair, wanted));
     const lane = body.length <= this.#options.inlineBytes ? 'short' : 'long';
-    return (fit ?? this.#present)[lane].open(form, body, owner);
+    return this.#setFor(wanted)[lane].open(form, body, owner);
+  }
+
+  /** Makes the prompts of batches' lines. */
+  readonly ofBatches: PromptMaker = {
+    open: (form, body, owner, wanted) => {
+      const set = this.#setFor(wanted);
+      set.batch ??= this.#host('batch', set.models, 0, false);
+      return set.batch.open(form, body, owner);
+    },
+  };
+
+  /**
+   * The hosts that have read lines of batches end once they have no body any more, and further lines get another one. Returns false, and
+   * does nothing, while those of the last call have not ended.
+   */
+  forgetBatches(): boolean {
+    if (this.#forgotten.some((host) => this.#retired.has(host))) return false;
+    const sets = [this.#present, ...this.#others];
+    this.#forgotten = sets.flatMap(({ batch }) => batch ?? []);
+    for (const set of sets) set.batch = undefined;
+    this.#retire(this.#forgotten);
+    return true;
+  }
+
+  #setFor(wanted: ModelPromptVersion | undefined): HostSet {
+    return (wanted && [this.#present, ...this.#others].find((set) => makes(set, wanted))) ?? this.#present;
   }
 
   /**
@@ -98,7 +128,7 @@ export class PromptLanes implements PromptMaker {
     if (this.#closed) return { kind: 'unable' };
     const next = this.#make(models);
     this.#others.unshift(next);
-    this.#retire(this.#others.splice(MOST_OTHERS));
+    this.#retire(this.#others.splice(MOST_OTHERS).flatMap(hostsOf));
     return await next.short.ready();
   }
 
@@ -112,47 +142,46 @@ export class PromptLanes implements PromptMaker {
 
   /** Those that `startNext` started last are not needed: they close once they have no body any more. Not after `switchToNext`. */
   retireNext(): void {
-    this.#retire(this.#others.splice(0, 1));
+    this.#retire(this.#others.splice(0, 1).flatMap(hostsOf));
   }
 
   /** Prompts are made by the present hosts alone; the others close once they have no body any more. */
   retireOthers(): void {
-    this.#retire(this.#others.splice(0));
+    this.#retire(this.#others.splice(0).flatMap(hostsOf));
   }
 
   /** Kills all hosts; pending items fail. Idempotent, and may be called before they are ready. */
   close(): void {
     this.#closed = true;
-    for (const { short, long } of [this.#present, ...this.#others, ...this.#retired.keys()]) {
-      short.close();
-      long.close();
+    for (const host of [...[this.#present, ...this.#others].flatMap(hostsOf), ...this.#retired.keys()]) host.close();
+  }
+
+  #retire(hosts: readonly LaneHost[]): void {
+    for (const host of hosts) {
+      const gone = host.gone.then(() => this.#retired.delete(host));
+      this.#retired.set(host, gone);
+      host.retire();
     }
   }
 
-  #retire(pairs: readonly HostPair[]): void {
-    for (const pair of pairs) {
-      const gone = Promise.all([pair.short.gone, pair.long.gone]).then(() => this.#retired.delete(pair));
-      this.#retired.set(pair, gone);
-      pair.short.retire();
-      pair.long.retire();
-    }
+  #make(models: readonly PromptModel[]): HostSet {
+    const short = this.#host('short', models, 0, false);
+    return { models, short, long: this.#host('long', models, this.#options.workers, true), batch: undefined };
   }
 
-  #make(models: readonly PromptModel[]): HostPair {
+  #host(name: Lane, models: readonly PromptModel[], workers: number, onDemand: boolean): LaneHost {
     const hooks: PromptHostOptions['hooks'] = {
       restart: (why, delayMs, lane) => {
         this.#restarts[lane] += 1;
         this.#options.hooks?.restart?.(why, delayMs, lane);
       },
     };
-    const host = (name: Lane, workers: number, onDemand: boolean): LaneHost =>
-      this.#openHost({ ...this.#options, name, models, workers, onDemand, hooks });
-    return { short: host('short', 0, false), long: host('long', this.#options.workers, true) };
+    return this.#openHost({ ...this.#options, name, models, workers, onDemand, hooks });
   }
 }
 
-function makes({ short }: HostPair, { model, promptVersion }: ModelPromptVersion): boolean {
-  return short.models.some((report) => report.id === model && report.promptVersion === promptVersion);
+function hostsOf({ short, long, batch }: HostSet): LaneHost[] {
+  return batch ? [short, long, batch] : [short, long];
 }
 
 function makes({ short }: HostSet, { model, promptVersion }: ModelPromptVersion): boolean {

@@ -28,7 +28,7 @@ const FIELDS = {
   reason: TEXT,
   outcome: TEXT,
   phase: TEXT,
-  /** Which of the two prompt hosts. */
+  /** Which prompt host. */
   lane: TEXT,
   durationMs: NUMBER,
   queueMs: NUMBER,

@@ -1,9 +1,13 @@
-/** What the sidecar's memory has of a batch's input: nothing while it is stored, and next to nothing once its lines have run. */
+/**
+ * What the memory of the sidecar and of the processes that it has started has of a batch's input: nothing while it is stored, and next to
+ * nothing once its lines have run.
+ */
 import { join } from 'node:path';
 import OpenAI, { toFile } from 'openai';
 import t from 'tap';
 import { chatLine, ended, storeOnDisk } from '../support/batch-client.js';
 import { countInMemory } from '../support/memory-search.js';
+import { childrenOf, eventually } from '../support/processes.js';
 import { chatOnly, Sidecar } from '../support/sidecar.js';
 
 const LINES = 300;
@@ -48,4 +52,11 @@ t.test('no text of a stored file is in memory, nor of lines that ran', async (t)
     now = left();
   }
   t.ok(now <= MOST_LEFT, `${now} times once it has run and is deleted`);
+  await run(await stored('glockenspiel'));
+  const others = (): ReturnType<typeof childrenOf> => childrenOf(sidecar.pid);
+  await eventually('the end of the prompt host of batches', () =>
+    others().every(({ command }) => !command.includes('prompts/host.js batch')),
+  );
+  for (const { pid, command } of others())
+    for (const word of ['glockenspiel', 'xylophone']) t.equal(countInMemory(pid, [Buffer.from(word)]), 0, command);
 });

@@ -55,6 +55,9 @@ export class BatchHarness {
   readonly runner: BatchRunner;
   /** Bodies that were tokenized, each time. */
   tokenized = 0;
+  /** How often what read the lines was made to forget them. */
+  forgotten = 0;
+  mayForget = true;
   /** Of each line that is checked. */
   onCheck: () => void | Promise<void> = () => undefined;
   /** A batch could not go on. */
@@ -87,6 +90,10 @@ export class BatchHarness {
     this.ledger.open(new Map());
     const services = this.#services();
     this.runner = new BatchRunner({
+      forget: () => {
+        this.forgotten += 1;
+        return this.mayForget;
+      },
       clock,
       store,
       files,
@@ -116,7 +123,6 @@ export class BatchHarness {
     const harness = new BatchHarness({ files, store, contentDir, granted }, clock);
     t.teardown(async () => {
       await harness.runner.close();
-      store.end();
       await files.end();
     });
     return harness;

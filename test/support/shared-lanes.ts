@@ -64,6 +64,8 @@ function lanesFor({ hooks = {}, ...options }: PromptLanesOptions): Prompts {
     switchToNext: () => lanes.switchToNext(),
     retireNext: () => lanes.retireNext(),
     retireOthers: () => lanes.retireOthers(),
+    ofBatches: lanes.ofBatches,
+    forgetBatches: () => lanes.forgetBatches(),
     close: () => void users.delete(hooks),
     get models() {
       return lanes.models;
@@ -90,7 +92,7 @@ function widened(models: PromptLanesOptions['models']): PromptLanesOptions['mode
 
 function open(options: PromptLanesOptions): Kept {
   const users: Kept['users'] = new Set();
-  const restart = (why: string, delayMs: number, lane: 'short' | 'long'): void => {
+  const restart = (why: string, delayMs: number, lane: 'short' | 'long' | 'batch'): void => {
     for (const user of users) user.restart?.(why, delayMs, lane);
   };
   return { lanes: new PromptLanes({ ...options, hooks: { restart } }), users };

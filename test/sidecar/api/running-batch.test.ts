@@ -96,6 +96,37 @@ t.test('a batch that has lost one of its two files of answers ends with the othe
 });
 
 t.test('a batch keeps nothing of its lines that have ended', async (t) => {
+t.test('a batch whose loss was recorded before the process ended runs no line', async (t) => {
+  const harness = await BatchHarness.start(t);
+  harness.onFault = () => undefined;
+  harness.onCheck = async () => {
+    harness.onCheck = () => undefined;
+    await harness.store.change(batch.id, () => ({ problems: [UNREADABLE] }));
+  };
+  const batch = await harness.submit(lines(20));
+  const ended = await harness.has(batch, 'failed');
+  t.match(ended, { lines: 20, problems: [{ code: 'content_lost' }], sums: { completed: 0 } });
+  t.equal(harness.tokenized, 0);
+});
+
+t.test('what read the lines of a batch forgets them after its end', async (t) => {
+  const harness = await BatchHarness.start(t);
+  harness.clock.advance(MINUTE_MS);
+  t.equal(harness.forgotten, 0, 'there are none');
+  const first = await harness.submit(lines(3));
+  await harness.has(first, 'completed');
+  await harness.until(() => harness.forgotten === 1, 'its lines are forgotten', 500);
+  harness.clock.advance(MINUTE_MS);
+  t.equal(harness.forgotten, 1, 'once');
+  harness.mayForget = false;
+  await harness.has(await harness.submit(lines(3)), 'completed');
+  await harness.until(() => harness.forgotten === 3, 'a second try', 500);
+  harness.mayForget = true;
+  harness.clock.advance(MINUTE_MS);
+  harness.clock.advance(MINUTE_MS);
+  t.equal(harness.forgotten, 4, 'until it can be done');
+});
+
   const listeners = new Set<() => void>();
   const methodOf = (name: keyof AbortHandle): ((this: AbortHandle, type: 'abort', fn: () => void) => void) =>
     Reflect.get(AbortHandle.prototype, name) as (type: 'abort', fn: () => void) => void;

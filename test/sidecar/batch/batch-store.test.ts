@@ -29,10 +29,7 @@ async function open(
     isMemory: false,
   });
   const store = await BatchStore.open({ ...common, dir: join(dir, 'batches'), files });
-  t.teardown(async () => {
-    store.end();
-    await files.end();
-  });
+  t.teardown(() => files.end());
   const input = await files.create('acme');
   input.append(Buffer.from('x'));
   const { id: inputFile } = await input.finish({ name: 'in', lifeS: 3600 });

@@ -11,6 +11,7 @@ const FAILED: NoResult = { kind: 'failed', reason: 'died' };
 
 /** A host whose prompts are made when the test says so. Its bodies close with their prompts. */
 class FakeHost implements LaneHost {
+  readonly name: Lane;
   readonly models: LaneHost['models'];
   readonly gone: Promise<void>;
   /** Has ended once. */
@@ -22,6 +23,7 @@ class FakeHost implements LaneHost {
   closed = false;
 
   constructor(promptVersion: string, { hooks, name }: PromptHostOptions) {
+    this.name = name;
     this.models = [{ id: 'm', tools: true, system: true, promptVersion }];
     this.gone = new Promise((settle) => (this.#markGone = settle));
     this.restart = () => hooks?.restart?.('exit', 50, name);
@@ -70,12 +72,14 @@ class FakeHost implements LaneHost {
 function lanesOf() {
   /** Of the short lane, and of both, the first pair first. */
   const hosts: FakeHost[] = [];
+  const all: FakeHost[] = [];
   const pairs: Record<Lane, FakeHost>[] = [];
   let short: FakeHost | undefined;
   const lanes = new PromptLanes(
     { models: [], workers: 1, silenceMs: 1, maxQueued: 1, inlineBytes: 10, clock: new FakeClock() },
     (options) => {
       const host = new FakeHost(`p${hosts.length}`, options);
+      all.push(host);
       if (options.name === 'short') {
         short = host;
         hosts.push(host);
@@ -91,7 +95,7 @@ function lanesOf() {
     lanes.retireOthers();
   };
   const closed = (): boolean[] => hosts.map((host) => host.closed);
-  return { lanes, hosts, pairs, open, reload, closed };
+  return { lanes, hosts, all, pairs, open, reload, closed };
 }
 
 t.test('hosts that are not needed any more close with the last prompt that they make', async (t) => {
@@ -145,6 +149,36 @@ t.test('close ends those too that are not needed any more, and no other is start
   const { length } = hosts;
   t.same(await lanes.startNext([]), { kind: 'unable' });
   t.equal(hosts.length, length);
+});
+
+t.test('batches have a host while they need it, which ends with what it has read', async (t) => {
+  const { lanes, all, reload } = lanesOf();
+  const line = (): OpenBody => lanes.ofBatches.open('chat', { bytes: new Uint8Array(99), length: 99 }, OWNER);
+  const lanesSeen = (): Lane[] => lanes.states.map(({ lane }) => lane);
+  t.same(lanesSeen(), ['short', 'long'], 'none before');
+  const [first, second] = [line(), line()];
+  t.same(lanesSeen(), ['short', 'long', 'batch']);
+  const ofBatches = (): boolean[] => all.filter(({ name }) => name === 'batch').map(({ closed }) => closed);
+  t.same(ofBatches(), [false]);
+  first.close();
+  t.ok(lanes.forgetBatches());
+  t.same(lanesSeen(), ['short', 'long']);
+  t.same(ofBatches(), [false], 'it still has a line');
+  const third = line();
+  t.same(ofBatches(), [false, false], 'others get another one');
+  t.notOk(lanes.forgetBatches(), 'one after another');
+  second.close();
+  t.same(ofBatches(), [true, false]);
+  await new Promise(setImmediate);
+  third.close();
+  t.ok(lanes.forgetBatches());
+  t.same(ofBatches(), [true, true]);
+  line();
+  await reload();
+  t.same(ofBatches(), [true, true, false], 'its line is not made yet');
+  t.same(lanesSeen(), ['short', 'long']);
+  lanes.close();
+  t.same(ofBatches(), [true, true, true]);
 });
 
 t.test('restarts are counted by lane, of the hosts of all generations', async (t) => {
