@@ -90,6 +90,8 @@ export class PieceFile {
   #group: Piece[] = [];
   #written: Promise<number[]> | undefined;
   #last: Promise<unknown> = Promise.resolve();
+  /** There may be pieces behind the end, of a write that failed. */
+  #isTorn = false;
 
   private constructor(handle: FileHandle, key: Uint8Array) {
     this.#handle = handle;
@@ -139,7 +141,13 @@ export class PieceFile {
       this.#end = next.offset;
       before = { state: 'void', index: next.index - 1 };
     }
-    await this.#handle.truncate(this.#end);
+    this.#isTorn = true;
+    await this.#cutOff();
+  }
+
+  async #cutOff(): Promise<void> {
+    if (this.#isTorn) await this.#handle.truncate(this.#end);
+    this.#isTorn = false;
   }
 
   /** The next intact piece after a damaged place at the end of what was read; undefined if there is none. */
@@ -166,7 +174,7 @@ export class PieceFile {
 
   /**
    * Appends pieces; all that come while others are written in one write, with one sync. Resolves with their offsets once they are durable.
-   * After a failure the next write replaces what was left.
+   * What a failed write left is cut off before the next one: its pieces may be intact, and come after a shorter one.
    */
   async append(pieces: readonly Piece[]): Promise<number[]> {
     const from = this.#group.length;
@@ -188,8 +196,11 @@ export class PieceFile {
       parts.push(...sealed);
       for (const { length } of sealed) at += length;
     });
+    await this.#cutOff();
+    this.#isTorn = true;
     await this.#write(parts, this.#end);
     await this.sync();
+    this.#isTorn = false;
     this.#end = at;
     this.#count += pieces.length;
     for (const { content } of pieces) this.#contentBytes += content.length;

@@ -116,6 +116,29 @@ t.test('whatever is damaged, the pieces before and after it stay', async (t) => 
   await damaged(fourth + 70, fourth + 71, 'onetwo twothree');
 });
 
+t.test('of a write that failed nothing is read, also behind a shorter one', async (t) => {
+  const path = fileIn(t);
+  const file = await PieceFile.create(path, KEY);
+  await file.append([piece('a', 1)]);
+  const sync = file.sync.bind(file);
+  file.sync = () => Promise.reject(new Error('EIO'));
+  await t.rejects(file.append([piece('long', 2), piece('b', 3)]), /EIO/);
+  file.sync = sync;
+  const { length } = await readFile(path);
+  await file.append([piece('c', 4)]);
+  t.ok((await readFile(path)).length < length);
+  // No more: the process is gone.
+  await file.close();
+  const { file: again, heads, damage } = await reopened(path);
+  t.same(
+    heads.map(({ line }) => line),
+    [1, 4],
+  );
+  t.equal(damage, 0);
+  t.equal(await contentOf(again, 2), 'ac');
+  await again.close();
+});
+
 t.test('a changed byte, another order or another key is found', async (t) => {
   const path = fileIn(t);
   const file = await PieceFile.create(path, KEY);
