@@ -36,6 +36,7 @@ import { NO_TOKENS } from '../domain/money.js';
 import { CLASS_WEIGHTS } from '../domain/service-class.js';
 import { AbortHandle } from '../lib/abort.js';
 import { every, type Clock } from '../lib/clock.js';
+import type { Position } from '../usage/spool-format.js';
 import { inputOf, LineCheck, NO_ROOM } from './batch-check.js';
 import { answerLine, errorLine, ItemExchange, unsentLine, type BatchAttempt } from './batch-item.js';
 import { BatchGate, pause, type BatchSlots, type Turn } from './batch-slots.js';
@@ -182,7 +183,7 @@ export class RunningBatch {
     try {
       if (this.#record.status === 'validating' && !(await this.#check())) return;
       const answers = (this.#answers = await Answers.open(this.#answersOptions()));
-      if (answers.lost) throw answers.lost;
+      if (this.#record.problems.length > 0) throw new DamagedPieces('answers of a batch are damaged or missing');
       // What cannot be marked now is marked later, or found out at the next start.
       stopMarking = every(clock, MARK_MS, () => answers.mark().catch(() => undefined));
       if (this.#record.status !== 'finalizing') await this.#runLines(answers);
@@ -205,9 +206,11 @@ export class RunningBatch {
   }
 
   #answersOptions(): AnswersOptions {
-    const { outputFile: output, errorFile: error, position: from } = this.#record;
+    const { outputFile: output, errorFile: error, position: from, kept = 0 } = this.#record;
     const { files, spool } = this.#options;
-    return { files, spool, output, error, from, save: (position) => this.#change({ position }) };
+    const save = (position: Position, marked: number): Promise<void> => this.#change({ position, kept: marked });
+    const lose = (): Promise<void> => this.#change({ problems: [UNREADABLE] });
+    return { files, spool, output, error, from, kept, save, lose };
   }
 
   async #change(change: BatchChange): Promise<void> {

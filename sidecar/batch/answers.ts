@@ -8,6 +8,9 @@
  * it was billed, and is kept; without one it is void, the record that recovery makes costs nothing, and its line runs again. So lines that
  * ran at a crash **run** twice, and none is delivered or billed twice. `position` is from where the spool has to be read for that; it keeps
  * its segments from being deleted.
+ *
+ * If answers are damaged or missing, their lines are not known, so none may run any more. That is made durable (`lose`) before the files
+ * are repaired, after which nothing would show it.
  */
 import { addTokens, NO_TOKENS, type TokenCounts } from '../domain/money.js';
 import type { UsageRecord } from '../domain/usage-record.js';
@@ -67,8 +70,12 @@ export interface AnswersOptions {
   readonly output: string;
   readonly error: string;
   readonly from: Position;
-  /** Makes `position` durable: from now on the spool is needed from there. */
-  readonly save: (position: Position) => Promise<void>;
+  /** Makes `position` durable: from now on the spool is needed from there. `kept`: answers that are marked, at least. */
+  readonly save: (position: Position, kept: number) => Promise<void>;
+  /** Answers that were marked, as `save` had it last. */
+  readonly kept: number;
+  /** Makes durable that answers are lost. */
+  readonly lose: () => Promise<void>;
 }
 
 export class Answers {
@@ -84,7 +91,9 @@ export class Answers {
   #marking: Promise<void> | undefined;
   /** The position that was made durable last. */
   #saved: Position;
-  #lost: DamagedPieces | undefined;
+  /** Answers that are marked. */
+  #kept = 0;
+  #isLost = false;
 
   private constructor(options: AnswersOptions) {
     this.#options = options;
@@ -104,23 +113,26 @@ export class Answers {
   }
 
   async #load(): Promise<void> {
-    const { spool, output, error, from, save } = this.#options;
+    const { spool, output, error, from, kept, save, lose } = this.#options;
     const written = { completed: await this.#reopen('completed', output), failed: await this.#reopen('failed', error) };
     const all = [...written.completed, ...written.failed];
     const billed = await billedOf(new Set(all.map(({ attempt }) => attempt)), spool, from);
     this.#saved = spool.position;
+    const isLost = ({ attempt, afterDamage }: Written): boolean => afterDamage && billed.has(attempt);
+    if (this.#isLost || this.#kept < kept || all.some(isLost)) await lose();
     for (const kind of ['completed', 'failed'] as const) {
       const marks: Record<'kept' | 'void', PieceHead[]> = { kept: [], void: [] };
       for (const head of written[kind]) {
-        const isBilled = billed.has(head.attempt);
-        if (isBilled && head.afterDamage) this.#lost ??= damaged();
-        const counts = !head.isDamaged && (isBilled || kind === 'failed');
+        if (head.isDamaged) continue;
+        const counts = kind === 'failed' || billed.has(head.attempt);
         if (counts) this.#count(kind, head);
-        if (!head.isDamaged) marks[counts ? 'kept' : 'void'].push(head);
+        marks[counts ? 'kept' : 'void'].push(head);
       }
+      await this.#files[kind]?.repair();
       for (const state of ['kept', 'void'] as const) await this.#files[kind]?.mark(marks[state], state);
+      this.#kept += marks.kept.length;
     }
-    await save(this.#saved);
+    await save(this.#saved, this.#kept);
   }
 
   /**
@@ -135,20 +147,18 @@ export class Answers {
       if (!files.has(id)) return written;
       this.#files[kind] = await files.continue(id, (head, isDamaged) => {
         afterDamage ||= isDamaged;
-        if (afterDamage && head?.state === 'kept') this.#lost ??= damaged();
+        if (afterDamage && head?.state === 'kept') this.#isLost = true;
         if (head?.state === 'written') written.push({ ...head, isDamaged, afterDamage });
-        else if (head?.state === 'kept' && !isDamaged) this.#count(kind, head);
+        else if (head?.state === 'kept' && !isDamaged) {
+          this.#count(kind, head);
+          this.#kept += 1;
+        }
       });
     } catch (fault) {
       if (!(fault instanceof DamagedPieces)) throw fault;
-      this.#lost = fault;
+      this.#isLost = true;
     }
     return written;
-  }
-
-  /** Set if answers are missing or damaged. Their lines are not known, so none may run; the other answers are. */
-  get lost(): DamagedPieces | undefined {
-    return this.#lost;
   }
 
   has(line: number): boolean {
@@ -217,13 +227,13 @@ export class Answers {
     if (marked.length === 0 && position.segment === this.#saved.segment) return;
     this.#settled = [];
     try {
-      for (const file of new Set(marked.map(({ file: each }) => each)))
-        await file.mark(
-          marked.filter((each) => each.file === file),
-          'kept',
-        );
-      await this.#options.save(position);
-      this.#saved = position;
+      for (const file of Object.values(this.#files)) {
+        const own = marked.filter((each) => each.file === file);
+        await file.mark(own, 'kept');
+      }
+      const kept = this.#kept + marked.length;
+      await this.#options.save(position, kept);
+      [this.#saved, this.#kept] = [position, kept];
     } catch (error) {
       this.#settled.unshift(...marked);
       throw error;
@@ -236,10 +246,6 @@ export class Answers {
     this.#picodollars += picodollars;
     this.#used = addTokens(this.#used, used);
   }
-}
-
-function damaged(): DamagedPieces {
-  return new DamagedPieces('answers of a batch are damaged');
 }
 
 function nameOf({ attempt, line }: Pick<Answer, 'line' | 'attempt'>): string {

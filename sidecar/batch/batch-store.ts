@@ -60,6 +60,8 @@ export interface BatchRecord extends StoredRecord {
   /** Of a batch that has ended: its sums. Picodollars as text. */
   readonly sums?: Omit<BatchSums, 'picodollars'> & { readonly picodollars: string };
   /** Of a batch that has ended: which of its files there are. */
+  /** Answers that are marked, at least (answers.ts). */
+  readonly kept?: number;
   readonly files?: { readonly output: boolean; readonly error: boolean };
 }
 

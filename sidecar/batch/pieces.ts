@@ -11,8 +11,8 @@
  *     written ──its usage record is durable──> kept
  *        └──────there is no such record──────> void: readers skip it
  *
- * A crash leaves at most incomplete pieces at the end. `continue` cuts these off, and covers what is damaged between intact pieces with a
- * void piece. After a void piece indexes may be left out.
+ * A crash leaves at most incomplete pieces at the end. `continue` finds these, and what is damaged between intact pieces; `repair` cuts the
+ * former off, and covers the latter with a void piece. After a void piece indexes may be left out.
  */
 import { createCipheriv, createDecipheriv, randomBytes } from 'node:crypto';
 import { constants, writeSync } from 'node:fs';
@@ -92,6 +92,8 @@ export class PieceFile {
   #last: Promise<unknown> = Promise.resolve();
   /** There may be pieces behind the end, of a write that failed. */
   #isTorn = false;
+  /** Heads of void pieces for damaged places, and these. */
+  readonly #covers: (readonly [Buffer, number])[] = [];
 
   private constructor(handle: FileHandle, key: Uint8Array) {
     this.#handle = handle;
@@ -109,7 +111,7 @@ export class PieceFile {
     return new PieceFile(await openPresent(path, constants.O_RDONLY), key);
   }
 
-  /** Opens a file that grows on, after its last intact piece. `found` is called for each piece and each damaged place, in order. */
+  /** Opens a file that grows on once it is repaired; changes nothing. `found` is called for each piece and damaged place, in order. */
   static async continue(path: string, key: Uint8Array, found: FoundPiece): Promise<PieceFile> {
     const file = new PieceFile(await openPresent(path, constants.O_RDWR), key);
     try {
@@ -137,11 +139,16 @@ export class PieceFile {
       const next = await this.#nextIntact();
       if (head ?? next) found(head, true);
       if (next === undefined) break;
-      await this.#write([newHead('void', next.offset - this.#end - LEAST_BYTES, this.#count)], this.#end);
+      this.#covers.push([newHead('void', next.offset - this.#end - LEAST_BYTES, this.#count), this.#end]);
       this.#end = next.offset;
       before = { state: 'void', index: next.index - 1 };
     }
     this.#isTorn = true;
+  }
+
+  /** Covers what is damaged, and cuts off what is behind the last intact piece. */
+  async repair(): Promise<void> {
+    for (const [head, offset] of this.#covers.splice(0)) await this.#write([head], offset);
     await this.#cutOff();
   }
 

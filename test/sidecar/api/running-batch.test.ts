@@ -4,7 +4,7 @@ import { rm } from 'node:fs/promises';
 import { join } from 'node:path';
 import t, { type Test } from 'tap';
 import { PART_TOKENS } from '../../../sidecar/api/usage-session.js';
-import type { BatchRecord } from '../../../sidecar/batch/batch-store.js';
+import { UNREADABLE, type BatchRecord } from '../../../sidecar/batch/batch-store.js';
 import { AbortHandle } from '../../../sidecar/lib/abort.js';
 import { BatchHarness, line } from '../../support/batch-harness.js';
 import { ACME } from '../../support/in-process.js';

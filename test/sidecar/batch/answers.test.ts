@@ -1,4 +1,4 @@
-import { readdirSync, readFileSync, readlinkSync, writeFileSync } from 'node:fs';
+import { readdirSync, readFileSync, readlinkSync, truncateSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import t, { type Test } from 'tap';
 import { Answers, type Answer } from '../../../sidecar/batch/answers.js';
@@ -15,6 +15,13 @@ const MAX = Number.MAX_SAFE_INTEGER;
 class Batch {
   readonly records: UsageRecord[] = [];
   readonly saved: Position[] = [];
+  /** Answers that are marked, as last saved. */
+  kept = 0;
+  /** It is durable that answers are lost. */
+  isLost = false;
+  /** That cannot be made durable. */
+  loseFault: Error | undefined;
+  saveFault: Error | undefined;
   segment = 1;
   /** Of the spool; the one that its reading ends with. */
   fault: Error | undefined;
@@ -74,8 +81,16 @@ class Batch {
       output: this.#output.id,
       error: this.#error.id,
       from: this.saved.at(-1) ?? { segment: 1, offset: 0 },
-      save: (at) => {
+      save: (at, kept) => {
+        if (this.saveFault) return Promise.reject(this.saveFault);
         this.saved.push(at);
+        this.kept = kept;
+        return Promise.resolve();
+      },
+      kept: this.kept,
+      lose: () => {
+        if (this.loseFault) return Promise.reject(this.loseFault);
+        this.isLost = true;
         return Promise.resolve();
       },
     });
@@ -86,12 +101,16 @@ class Batch {
     this.records.push({ ...usageRecord(answer.attempt, 'close'), outcome });
   }
 
+  /** The file of answers. */
+  get path(): string {
+    return join(this.#dir, 'content', this.#output.id);
+  }
+
   /** Damages a byte of the answers. */
   damage(at: number): void {
-    const path = join(this.#dir, 'content', this.#output.id);
-    const bytes = readFileSync(path);
+    const bytes = readFileSync(this.path);
     bytes[at] = (bytes[at] ?? 0) ^ 0x80;
-    writeFileSync(path, bytes);
+    writeFileSync(this.path, bytes);
   }
 
   /** Open descriptors of stored files. */
@@ -176,7 +195,7 @@ t.test('of answers that were billed and are damaged no line runs again, and the 
       const batch = await withThree(t, billed);
       batch.damage(at);
       const answers = await batch.open();
-      t.ok(answers.lost, `${billed}, byte ${at}: the batch ends`);
+      t.ok(batch.isLost, `${billed}, byte ${at}: the batch ends`);
       t.same(
         [1, 2, 3].filter((line) => answers.has(line)),
         kept,
@@ -187,11 +206,64 @@ t.test('of answers that were billed and are damaged no line runs again, and the 
     }
 });
 
+t.test('a loss is durable before anything hides it, whenever the process ends', async (t) => {
+  for (const billed of ['marked', 'record'] as const) {
+    const batch = await withThree(t, billed);
+    batch.damage(PIECE + 64);
+    const damaged = readFileSync(batch.path);
+    const { length } = batch.saved;
+    batch.loseFault = new Error('ENOSPC');
+    for (let tries = 0; tries < 2; tries += 1) await t.rejects(batch.open(), /ENOSPC/);
+    t.ok(readFileSync(batch.path).equals(damaged), 'the file is as it was');
+    t.equal(batch.saved.length, length, 'and the spool is needed from where it was');
+    batch.loseFault = undefined;
+    await (await batch.open()).close();
+    t.ok(batch.isLost, `${billed}: it is found again`);
+  }
+});
+
+t.test('where fewer answers are marked than there were, some are lost', async (t) => {
+  for (const [damage, kept] of [
+    ['the last one’s head', 2],
+    ['the end', 1],
+  ] as const) {
+    const batch = await withThree(t, 'marked');
+    t.equal(batch.kept, 3);
+    if (kept === 2) batch.damage(2 * PIECE + 1);
+    else truncateSync(batch.path, PIECE + 40);
+    const answers = await batch.open();
+    t.ok(batch.isLost, damage);
+    t.equal(answers.sums.completed, kept);
+    t.equal(batch.kept, kept);
+    await answers.close();
+  }
+});
+
+t.test('answers count as marked once that is durable', async (t) => {
+  const batch = await Batch.make(t);
+  const before = await batch.open();
+  for (const each of [answer(1), answer(2)]) {
+    await before.keep('completed', each);
+    batch.close(each);
+    await before.settled(each);
+  }
+  batch.saveFault = new Error('ENOSPC');
+  await t.rejects(before.mark(), /ENOSPC/);
+  t.equal(batch.kept, 0);
+  batch.saveFault = undefined;
+  await before.mark();
+  t.equal(batch.kept, 2);
+  await before.close();
+  await (await batch.open()).close();
+  t.equal(batch.kept, 2);
+  t.notOk(batch.isLost);
+});
+
 t.test('what a power failure left of a write that was not billed is void', async (t) => {
   const batch = await withThree(t, 'none');
   batch.damage(PIECE + 1);
   const answers = await batch.open();
-  t.equal(answers.lost, undefined);
+  t.notOk(batch.isLost);
   t.same(
     [1, 2, 3].filter((line) => answers.has(line)),
     [],
@@ -202,7 +274,7 @@ t.test('what a power failure left of a write that was not billed is void', async
   await answers.finish();
   await answers.close();
   const again = await batch.open();
-  t.equal(again.lost, undefined, 'nor later');
+  t.notOk(batch.isLost, 'nor later');
   await again.close();
   t.equal(await batch.lines(), '2\n');
 });

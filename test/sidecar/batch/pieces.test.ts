@@ -24,6 +24,7 @@ async function reopened(path: string): Promise<{ file: PieceFile; heads: PieceHe
     if (isDamaged) damage += 1;
     else if (head) heads.push(head);
   });
+  await file.repair();
   return { file, heads, damage };
 }
 
@@ -114,6 +115,27 @@ t.test('whatever is damaged, the pieces before and after it stay', async (t) => 
   await damaged(second, fourth, 'onefour');
   await damaged(0, second + 70, 'threefour');
   await damaged(fourth + 70, fourth + 71, 'onetwo twothree');
+});
+
+t.test('a damaged file is as it was until it is repaired', async (t) => {
+  const path = fileIn(t);
+  const file = await PieceFile.create(path, KEY);
+  const [, second = 0] = await file.append([piece('one', 1), piece('two', 2), piece('three', 3)]);
+  await file.close();
+  const bytes = await readFile(path);
+  bytes[second + 1] = 0x80;
+  await writeFile(path, Buffer.concat([bytes, Buffer.from('torn')]));
+  const damaged = await readFile(path);
+  for (let i = 0; i < 2; i += 1) {
+    let damage = 0;
+    const found = await PieceFile.continue(path, KEY, (_head, isDamaged) => (damage += Number(isDamaged)));
+    t.equal(damage, 1);
+    t.equal(found.contentBytes, 8);
+    await found.close();
+  }
+  t.ok((await readFile(path)).equals(damaged));
+  await (await reopened(path)).file.close();
+  t.notOk((await readFile(path)).equals(damaged));
 });
 
 t.test('of a write that failed nothing is read, also behind a shorter one', async (t) => {
