@@ -72,8 +72,8 @@ export class Records<T extends StoredRecord> {
   }
 
   /**
-   * Reads all records of a folder, which is created. A file without text is of a record that was being removed. Rejects with one line if
-   * one cannot be read.
+   * Reads all records of a folder, which is created. A file that is overwritten, at least its first page or its end, is of a record that was
+   * being removed. Rejects with one line if one cannot be read.
    */
   static async open<T extends StoredRecord>(dir: string): Promise<Records<T>> {
     await mkdir(dir, { recursive: true, mode: 0o700 });
@@ -82,8 +82,8 @@ export class Records<T extends StoredRecord> {
       const path = join(dir, name);
       const text = name.endsWith('.json') ? await readFile(path, 'utf8') : '';
       // Also the draft of a record that a crash left.
-      if (/^\0*$/.test(text)) {
-        await rm(path, { force: true });
+      if (/^$|^\0{4096}|\0$/.test(text)) {
+        await destroy(path);
         continue;
       }
       const record = parsed(text) as T | undefined;
@@ -117,6 +117,8 @@ export class Records<T extends StoredRecord> {
       await former?.close();
       // Last, so that what follows the change, such as the release of a file, is done before others read the record.
       if (isReplaced) this.#byId.set(record.id, record);
+      // A new one may have its name already.
+      else if (!former) await destroy(path);
     }
   }
 
@@ -126,16 +128,20 @@ export class Records<T extends StoredRecord> {
    */
   async remove(id: string): Promise<boolean> {
     if (!this.#byId.has(id)) return false;
-    const path = this.#pathOf(id);
-    const handle = await open(path, 'r+').catch(unlessMissing);
-    if (handle) await overwrite(handle).finally(() => handle.close());
-    await rm(path, { force: true });
+    await destroy(this.#pathOf(id));
     return this.#byId.delete(id);
   }
 
   #pathOf(id: string): string {
     return join(this.#dir, `${id}.json`);
   }
+}
+
+/** Overwrites a file and removes it, if it is there. */
+async function destroy(path: string): Promise<void> {
+  const handle = await open(path, 'r+').catch(unlessMissing);
+  if (handle) await overwrite(handle).finally(() => handle.close());
+  await rm(path, { force: true });
 }
 
 async function overwrite(handle: FileHandle): Promise<void> {
