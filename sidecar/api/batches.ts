@@ -95,10 +95,11 @@ async function create({ exchange, context, caller, services, batch }: BatchCall)
   if (input?.purpose !== 'batch') return failed(NO_FILE);
   if (request.endpoint === '/v1/responses' && services.contract === 'strict') return failed(refusals.compatibleOnly());
   try {
-    const record = await batch.batches.create(caller, request, batch.position());
-    if (!record) return failed(refusals.tooManyBatches(ACCOUNT_OPEN));
+    const created = await batch.batches.create(caller, request, batch.position());
+    if (created === 'batches') return failed(refusals.tooManyBatches(ACCOUNT_OPEN));
+    if (typeof created === 'string') return failed(refusals.noFileRoom(created));
     batch.runner.runAll();
-    return batchObject(batch, record);
+    return batchObject(batch, created);
   } catch (fault) {
     if (!isFull(fault)) throw fault;
     context.log.error('batch cannot be stored', { fault });

@@ -24,6 +24,9 @@ export const BATCH_LINES = 100_000;
 export const ACCOUNT_OPEN = 10;
 const ACCOUNT_BATCHES = 1000;
 
+/** The files of each batch. */
+const ANSWER_FILES = ['output', 'error'] as const;
+
 /** The time of a batch until it expires, and for which its record is kept once it has ended, s. */
 const WINDOW_S = 86_400;
 const KEPT_S = 2_592_000;
@@ -57,11 +60,11 @@ export interface BatchRecord extends StoredRecord {
   readonly problems: readonly BatchProblem[];
   /** From where the spool is needed (answers.ts). */
   readonly position: Position;
+  /** Answers that are marked, at least (answers.ts). */
+  readonly kept?: number;
   /** Of a batch that has ended: its sums. Picodollars as text. */
   readonly sums?: Omit<BatchSums, 'picodollars'> & { readonly picodollars: string };
   /** Of a batch that has ended: which of its files there are. */
-  /** Answers that are marked, at least (answers.ts). */
-  readonly kept?: number;
   readonly files?: { readonly output: boolean; readonly error: boolean };
 }
 
@@ -141,31 +144,32 @@ export class BatchStore {
     return answered.map(({ position }) => position).sort(comparePositions)[0];
   }
 
-  /** Undefined: the account has as many batches that have not ended as it may. Rejects with the system's error. */
-  async create(caller: Caller, request: BatchRequest, position: Position): Promise<BatchRecord | undefined> {
+  /** Or why it is not created; `batches`: too many of the account have not ended. Rejects with the system's error. */
+  async create(caller: Caller, request: BatchRequest, position: Position): Promise<BatchRecord | NoRoom | 'batches'> {
     const { files } = this.#options;
     files.hold(request.inputFile);
-    let created: BatchRecord | undefined;
+    let created: BatchRecord | string = '';
     try {
       return (created = await this.#inTurn(() => this.#create(caller, request, position)));
     } finally {
-      if (!created) files.release(request.inputFile);
+      if (typeof created === 'string') files.release(request.inputFile);
     }
   }
 
-  async #create(caller: Caller, request: BatchRequest, position: Position): Promise<BatchRecord | undefined> {
+  async #create(caller: Caller, request: BatchRequest, position: Position): ReturnType<BatchStore['create']> {
     const { account } = caller;
+    const { files, vault } = this.#options;
     const own = this.list(account);
-    if (own.filter((record) => !hasEnded(record)).length >= ACCOUNT_OPEN) return undefined;
+    if (own.filter((record) => !hasEnded(record)).length >= ACCOUNT_OPEN) return 'batches';
+    const lack = files.roomFor(account, 0, ANSWER_FILES.length);
+    if (lack !== undefined) return lack;
     for (const record of own.filter(hasEnded).slice(ACCOUNT_BATCHES - ACCOUNT_OPEN))
       await this.#records.remove(record.id);
-    const { files, vault } = this.#options;
     const id = `batch_${randomBytes(16).toString('hex')}`;
     const [createdAt, never] = [this.#now, Number.MAX_SAFE_INTEGER];
     const made: string[] = [];
     try {
-      for (const kind of ['output', 'error'])
-        made.push((await files.createOpen(account, `${id}_${kind}.jsonl`, never)).id);
+      for (const kind of ANSWER_FILES) made.push((await files.createOpen(account, `${id}_${kind}.jsonl`, never)).id);
       const [outputFile = '', errorFile = ''] = made;
       const record: BatchRecord = {
         id,

@@ -136,7 +136,7 @@ export class BatchHarness {
     const { id } = await file.finish({ name: 'in', lifeS: 86_400 });
     const request = { inputFile: id, endpoint: '/v1/chat/completions', metadata: null } as const;
     const record = await this.store.create(by, request, { segment: 1, offset: 0 });
-    if (!record) throw new Error('the account has too many batches');
+    if (typeof record === 'string') throw new Error(`not created: ${record}`);
     this.runner.runAll();
     return record;
   }

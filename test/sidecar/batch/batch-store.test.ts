@@ -2,7 +2,7 @@ import { writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import t, { type Test } from 'tap';
 import { ACCOUNT_OPEN, BatchStore, type BatchRecord } from '../../../sidecar/batch/batch-store.js';
-import { FileStore } from '../../../sidecar/batch/file-store.js';
+import { ACCOUNT_FILES, FileStore } from '../../../sidecar/batch/file-store.js';
 import { Vault } from '../../../sidecar/batch/records.js';
 import { FakeClock } from '../../support/fake-clock.js';
 import { ACME } from '../../support/in-process.js';
@@ -40,15 +40,26 @@ async function open(
 t.test('however many are created at once, an account has ten that have not ended', async (t) => {
   const { store, create } = await open(t, t.testdir());
   const created = await Promise.all(Array.from({ length: 15 }, create));
-  t.equal(created.filter((record) => record !== undefined).length, ACCOUNT_OPEN);
+  t.equal(created.filter((record) => record !== 'batches').length, ACCOUNT_OPEN);
   t.equal(store.unfinished().length, ACCOUNT_OPEN);
+});
+
+t.test('the answers of batches are files of their account, which may have so many', async (t) => {
+  const { files, store, create } = await open(t, t.testdir());
+  for (let i = 3; i < ACCOUNT_FILES; i += 1) files.grows('acme', 0, 1);
+  t.match(await create(), { status: 'validating' });
+  t.equal(await create(), 'account');
+  t.equal(store.unfinished().length, 1);
+  const inputFile = store.unfinished()[0]?.inputFile ?? '';
+  files.release(inputFile);
+  t.notOk(files.isHeld(inputFile), 'and no file is held for it');
 });
 
 t.test('however fast batches fail, a thousand of an account are remembered', async (t) => {
   const dir = t.testdir();
   const first = await open(t, dir);
   const failed = await first.create();
-  if (!failed) throw new Error('none was created');
+  if (typeof failed === 'string') throw new Error('none was created');
   const made = Array.from({ length: 1100 }, (_, i) => `batch_${String(i).padStart(4, '0')}`);
   for (const [i, id] of made.entries())
     writeFileSync(
@@ -57,7 +68,7 @@ t.test('however fast batches fail, a thousand of an account are remembered', asy
     );
   const { store, create } = await open(t, dir);
   await store.change(failed.id, () => ({ status: 'failed' }));
-  for (let i = 0; i < ACCOUNT_OPEN; i += 1) t.ok(await create());
+  for (let i = 0; i < ACCOUNT_OPEN; i += 1) t.match(await create(), { status: 'validating' });
   const left = store.list('acme');
   t.equal(left.length, 1000);
   t.equal(left.filter(({ status }) => status === 'failed').at(-1)?.id, made[110], 'the oldest ones are not');
