@@ -1,7 +1,7 @@
 /**
  * A sidecar that runs a batch is killed at random times, repeatedly with one data folder, while other files are stored and deleted and other
- * batches fail; each third time it is replaced, as by a new version. In the end each line has one answer, and the batch has cost what its
- * usage records say. `node dist/test/fault/batches-killed.test.js 200` kills it 200 times.
+ * batches fail; each third time it is replaced, as by a new version. The next one is killed while it starts. In the end each line has one
+ * answer, and the batch has cost what its usage records say. `node dist/test/fault/batches-killed.test.js 200` does so 200 times.
  */
 import { writeFileSync } from 'node:fs';
 import { join } from 'node:path';
@@ -13,11 +13,13 @@ import { rounds } from '../support/long-form.js';
 import { chatOnly, Sidecar } from '../support/sidecar.js';
 import { readAll } from '../support/usage-records.js';
 
-const ROUNDS = Number(process.argv[2] ?? rounds({ short: 3, long: 200 }));
+const ROUNDS = Number(process.argv[2] ?? rounds({ short: 6, long: 200 }));
 /** Lines of the batch that are answered before a kill is sent, at most. */
-const MOST_ANSWERS = 30;
-/** Answers of the round in which they are sent do not end the batch: so many rounds more than there are kills. */
-const SPARE_ROUNDS = 3;
+const MOST_ANSWERS = rounds({ short: 10, long: 30 });
+/** Further lines: those that are answered while a kill is on its way do not end the batch. */
+const SPARE_LINES = 100;
+/** Lines of the log of a start before a kill is sent, at most. */
+const MOST_START_LINES = 10;
 
 const dir = t.testdir();
 const { key, stored } = makeKey();
@@ -37,6 +39,15 @@ const start = async (): Promise<{ sidecar: Sidecar; client: OpenAI }> => {
   const sidecar = await Sidecar.start(t, { stub: true, config });
   return { sidecar, client: new OpenAI({ apiKey: key, baseURL: sidecar.base, maxRetries: 0 }) };
 };
+
+/** Kills a sidecar while it starts: it reads what the one before it left, and goes on with the batch. */
+async function killStarting(): Promise<void> {
+  const sidecar = await Sidecar.launch(t, { stub: true, config });
+  const lines = Math.floor(Math.random() * MOST_START_LINES);
+  await sidecar.until(() => sidecar.lines.length >= lines || sidecar.printed.includes('is ready at'), 'a start');
+  sidecar.child.kill('SIGKILL');
+  await sidecar.exited();
+}
 
 /** Ids of files whose deletion was answered. */
 const deleted: string[] = [];
@@ -59,10 +70,8 @@ async function comeAndGoUntilKilled(client: OpenAI): Promise<void> {
   for (;;) await comeAndGo(client);
 }
 
-t.test(`killed ${ROUNDS} times: each line is answered once and billed once`, async (t) => {
-  const lines = Array.from({ length: (ROUNDS + SPARE_ROUNDS) * MOST_ANSWERS }, (_, i) =>
-    chatLine(String(i), 1 + (i % 5)),
-  );
+t.test(`killed ${2 * ROUNDS} times: each line is answered once and billed once`, async (t) => {
+  const lines = Array.from({ length: ROUNDS * MOST_ANSWERS + SPARE_LINES }, (_, i) => chatLine(String(i), 1 + (i % 5)));
   let { sidecar, client } = await start();
   const file = await client.files.create({ file: await toFile(Buffer.from(lines.join('\n')), 'in'), purpose: 'batch' });
   const { id } = await client.batches.create({
@@ -79,6 +88,7 @@ t.test(`killed ${ROUNDS} times: each line is answered once and billed once`, asy
     sidecar.child.kill(round % 3 === 2 ? 'SIGTERM' : 'SIGKILL');
     await sidecar.exited();
     t.match(await others, /Connection error|terminated|50\d|429|404/);
+    await killStarting();
     ({ sidecar, client } = await start());
   }
   const batch = await ended(client, id);
