@@ -72,8 +72,7 @@ export class SeatChoice {
     const head = lowest?.next?.next;
     const session = lowest && head && this.#sessions.takeable(lowest, head.seatTokens);
     if (session === undefined || head === undefined) return undefined;
-    this.#sessions.taken(session);
-    head.replica = session.replica;
+    this.#sessions.taken(session, head);
     return head;
   }
 

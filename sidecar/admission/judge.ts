@@ -188,13 +188,8 @@ export class Judge {
     if (row.retryAfter === 'soon') return { kind: 'refused', reason, retryAfterMs: retryAfter(0, this.#of.random()) };
     const waitMs = this.predict(account, accountClass, seatTokens);
     const afterMs = row.retryAfter === 'place' ? waitMs / (accountClass.waiting + 1) : waitMs - budgetMs;
-    return {
-      kind: 'refused',
-      reason,
-      retryAfterMs: retryAfter(afterMs, this.#of.random()),
-      retry: 'predicted',
-      ...place,
-    };
+    const retryAfterMs = retryAfter(afterMs, this.#of.random());
+    return { kind: 'refused', reason, retryAfterMs, retry: 'predicted', ...place };
   }
 
   /** Refuses a request of lent seats (lent.ts), which would have this place. */

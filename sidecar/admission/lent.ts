@@ -296,7 +296,7 @@ export class LentSeats {
     this.#stopping.set(replica, stops.add(stopped));
     const isFree = (): void => {
       stops.delete(stopped);
-      this.#state.replicas.lend(replica, -1);
+      this.#state.replicas.count(replica, 'lent', -1);
     };
     void stopped.then(() => this.#queue.turn(isFree));
   }
@@ -328,7 +328,7 @@ export class LentSeats {
     lent.grants += 1;
     lent.replica = replica;
     lent.stop = undefined;
-    this.#state.replicas.lend(replica, 1);
+    this.#state.replicas.count(replica, 'lent', 1);
     this.#state.replicas.granted(replica);
     queueMicrotask(() => {
       if (lent.phase === 'granted') this.#queue.turn(() => this.#deliver(lent));
@@ -419,7 +419,7 @@ export class LentSeats {
     if (this.#shares.running === 0) this.#noneSince = now;
     this.#ends[how] += 1;
     if (how === 'recalled') this.#recalledMs += now - lent.grantedAt;
-    if (!isUsed) replicas.lend(lent.replica, -1);
+    if (!isUsed) replicas.count(lent.replica, 'lent', -1);
   }
 
   /** It enters the queue once this operation is over. */

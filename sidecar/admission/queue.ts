@@ -183,7 +183,7 @@ export class SeatQueue {
   /** Refuses all waiting requests and all that arrive from now on; leases continue. */
   drain(): void {
     this.#draining = true;
-    this.#sessions.close();
+    this.#sessions.lost();
     this.#turn(() => this.#refuseWaiting('drain'));
   }
 

@@ -116,7 +116,7 @@ export function reportOf(
   state: QueueState,
   judge: Judge,
   overload: Overload,
-  { sessions, lent }: Pick<QueueReport, 'sessions' | 'lent'>,
+  parts: Pick<QueueReport, 'sessions' | 'lent'>,
   most: number,
 ): QueueReport {
   const all = [...state.accounts()].sort((a, b) => b.seatMs - a.seatMs || b.waiting - a.waiting);
@@ -129,14 +129,9 @@ export function reportOf(
   }
   return {
     ...snapshotOf(state, judge),
-    replicas: state.replicas.all.map(({ seats, busy, kept, lent: lentSeats, up, tokenTimeRatio = null }) => ({
-      seats,
-      busy,
-      kept,
-      lent: lentSeats,
-      up,
-      tokenTimeRatio,
-    })),
+    replicas: state.replicas.all.map(({ seats, busy, kept, lent, up, tokenTimeRatio = null }) => {
+      return { seats, busy, kept, lent, up, tokenTimeRatio };
+    }),
     fairness: state.fairness ?? null,
     overload: {
       // Without a waiting request there is no overload, however long the running ones hold all seats.
@@ -146,8 +141,7 @@ export function reportOf(
       patience: { 'first-token': overload.patienceReport('first-token'), end: overload.patienceReport('end') },
       retries: judge.reservations.counts,
     },
-    sessions,
-    lent,
+    ...parts,
     nextVirtualMs: state.seatable.first?.virtualMs ?? null,
     accounts: all.slice(0, most).map((account) => accountReport(account, judge)),
     others,

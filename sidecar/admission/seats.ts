@@ -149,27 +149,11 @@ export class ReplicaSeats {
     return this.#replicas[at]?.up ?? false;
   }
 
-  /** The leases of a replica hold so many seats more, or fewer if negative. */
-  hold(at: number, seats: number): void {
+  /** So many seats of a replica more, or fewer if negative, are held by leases, kept for sessions, or lent. */
+  count(at: number, how: 'busy' | 'kept' | 'lent', seats: number): void {
     const replica = this.#replicas[at];
     if (replica === undefined) return;
-    replica.busy += seats;
-    this.#sum();
-  }
-
-  /** So many seats more, or fewer if negative, are kept for sessions. */
-  keep(at: number, seats: number): void {
-    const replica = this.#replicas[at];
-    if (replica === undefined) return;
-    replica.kept += seats;
-    this.#sum();
-  }
-
-  /** So many seats more, or fewer if negative, are lent. */
-  lend(at: number, seats: number): void {
-    const replica = this.#replicas[at];
-    if (replica === undefined) return;
-    replica.lent += seats;
+    replica[how] += seats;
     this.#sum();
   }
 

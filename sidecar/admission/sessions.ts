@@ -135,7 +135,8 @@ export class Sessions {
     if (session === undefined) return false;
     queued.session = session;
     queued.continues = true;
-    this.#continued(session);
+    const account = this.#state.accountOf(queued);
+    account.continuedShare += SHARE_ALPHA * (1 - account.continuedShare);
     const replica = this.#state.replicas.all[session.replica];
     if (session.phase === 'kept' && (replica?.contextPerSeat ?? 0) >= queued.seatTokens) {
       queued.replica = session.replica;
@@ -268,14 +269,9 @@ export class Sessions {
     let found: Session | undefined;
     let most = 0;
     for (const { session, other, has } of this.#keptFor(seatTokens)) {
-      if (other === account) continue;
       const isFarAhead = waiting === 0 && (other.virtualMs - account.virtualMs) * other.weight >= leadMs;
-      if (
-        (has < own && !isFarAhead) ||
-        has < most ||
-        (has === most && (session.endedAt ?? 0) >= (found?.endedAt ?? Infinity))
-      )
-        continue;
+      if (other === account || (has < own && !isFarAhead)) continue;
+      if (has < most || (has === most && (session.endedAt ?? 0) >= (found?.endedAt ?? Infinity))) continue;
       found = session;
       most = has;
     }
@@ -293,10 +289,8 @@ export class Sessions {
     let found: Session | undefined;
     for (const { session, has } of this.#keptFor(queued.seatTokens))
       if (has >= own && (session.endedAt ?? 0) < (found?.endedAt ?? Infinity)) found = session;
-    if (found === undefined) return false;
-    this.taken(found);
-    queued.replica = found.replica;
-    return true;
+    if (found !== undefined) this.taken(found, queued);
+    return found !== undefined;
   }
 
   /** The sessions whose kept seats hold so many tokens, each with its account, and the seats that this has for its weight. */
@@ -311,19 +305,16 @@ export class Sessions {
     }
   }
 
-  /** Another account takes its seat, which is then free. */
-  taken(session: Session): void {
+  /** Another request takes its seat, which is then free. */
+  taken(session: Session, by: QueuedRequest): void {
     this.#release(session, 'taken');
+    by.replica = session.replica;
   }
 
-  /** The engine process of a replica was lost or replaced, with all of its sequences. */
-  lost(replica: number): void {
-    for (const session of this.#kept) if (session.replica === replica) this.#release(session, 'lost');
-  }
-
-  /** No seat is kept any more. */
-  close(): void {
-    for (const session of this.#kept) this.#release(session, 'lost');
+  /** The engine process of a replica was lost or replaced, with all of its sequences; absent: no seat is kept any more. */
+  lost(replica?: number): void {
+    for (const session of this.#kept)
+      if (replica === undefined || session.replica === replica) this.#release(session, 'lost');
   }
 
   /** The session that a request whose prompt is known continues. */
@@ -436,12 +427,6 @@ export class Sessions {
     const account = this.#state.accountNamed(session.account);
     if (account !== undefined)
       this.#forecast.seatUsed(account, account.classFor(session.weight), usedMs, how !== 'continued');
-  }
-
-  /** A next turn has come. */
-  #continued({ account: name }: Session): void {
-    const account = this.#state.accountNamed(name);
-    if (account !== undefined) account.continuedShare += SHARE_ALPHA * (1 - account.continuedShare);
   }
 
   /** None came in time. Counted once for each end of a turn. */

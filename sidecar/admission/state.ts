@@ -296,7 +296,7 @@ export class QueueState {
     }
     queued.seats += seats;
     if (queued.seats === 0) account.leases -= 1;
-    this.replicas.hold(queued.replica, seats);
+    this.replicas.count(queued.replica, 'busy', seats);
     account.running += seats;
     account.classFor(queued.request.weight).running += seats;
     this.#chargeWhileHolding(account);
@@ -306,7 +306,7 @@ export class QueueState {
   keep({ account: name, weight, replica }: Session, seats: 1 | -1): void {
     const account = this.#accounts.get(name);
     if (account === undefined) throw new Error('an account was forgotten that has a kept seat');
-    this.replicas.keep(replica, seats);
+    this.replicas.count(replica, 'kept', seats);
     account.kept += seats;
     account.classFor(weight).kept += seats;
     this.#chargeWhileHolding(account);

@@ -38,7 +38,7 @@ t.test('it stands for long requests alone while only short seats are free', asyn
     { seats: 1, contextPerSeat: 8192 },
   ]);
   const standing = new Standing(replicas.lengths);
-  replicas.hold(1, 1);
+  replicas.count(1, 'busy', 1);
   standing.advance(4000, replicas, HOLD_MS);
   const stands = (): readonly boolean[] => [0, 2048, 2049, 8192, 9000].map((tokens) => standing.isFor(tokens));
   t.strictSame(stands(), [false, false, true, true, true]);
@@ -47,10 +47,10 @@ t.test('it stands for long requests alone while only short seats are free', asyn
   standing.advance(60_000, replicas, HOLD_MS);
   t.strictSame(stands(), [false, false, true, true, true], 'no time without the engine of the long seats counts');
   replicas.resume(1, 1);
-  replicas.hold(0, 2);
+  replicas.count(0, 'busy', 2);
   standing.advance(4000, replicas, HOLD_MS);
   t.strictSame(stands(), [true, true, true, true, true]);
-  replicas.hold(1, -1);
+  replicas.count(1, 'busy', -1);
   standing.advance(500, replicas, HOLD_MS);
   t.match(standing, { forAny: false, fullMs: 8000 });
   replicas.pause(1);
