@@ -123,8 +123,9 @@ export class SeatQueue {
     const parts = { state: this.#state, forecast: this.#forecast, overload: this.#overload };
     const turn = <T>(change: () => T): T => this.#turn(change);
     this.#waits = new WaitTimers(clock, parts, turn, (queued, bound) => {
-      if (bound === 'wait' && this.#sessions.takesPromised(queued)) this.#grant(queued);
-      else this.#refuse(queued, bound);
+      const isPromised = bound === 'wait' && this.#sessions.isPromised(queued);
+      if (isPromised && this.#sessions.takesPromised(queued)) this.#grant(queued);
+      else if (!isPromised || !this.#waits.again(queued)) this.#refuse(queued, bound);
     });
     this.#judge = new Judge({ config, random, sessions: this.#sessions, ...parts });
     this.#choice = new SeatChoice(this.#state, this.#overload, this.#sessions, reusableTokens);

@@ -22,8 +22,9 @@
  * the account with the most seats for its weight the one that is idle longest.
  *
  * **Promised** is a seat to a newcomer that was refused for want of seats that are not kept, at the time at which it was told to return
- * (retry.ts). If it has found none by the end of its longest wait, it takes the kept one that is idle longest: that of a session that has
- * most likely ended, since no session says that it has.
+ * (retry.ts). If it has found none by the end of its longest wait, it takes the
+ * kept one that is idle longest: that of a session that has most likely ended, since no session says that it has. Where none is kept at
+ * that moment, as where a host cache makes keeps short, it waits as long again, before all others.
  *
  * Bounds: MAX_SESSIONS are known, those not used for longest are forgotten first; MAX_NAMESAKES of one id. All is in memory: a restart
  * costs each session one computed prompt.
@@ -278,13 +279,17 @@ export class Sessions {
     return found;
   }
 
+  /** Whether a request whose wait has ended was promised a seat beside kept ones. */
+  isPromised({ hasReservation, phase }: QueuedRequest): boolean {
+    return hasReservation && phase === 'ready' && this.keepsSeats;
+  }
+
   /**
-   * The wait of a request has ended. If it came at its reserved time, it takes the kept seat that is idle longest, of an account with at
-   * least as many seats for its weight as its own. Returns whether it did; the seat is then free, and `queued.replica` is its replica.
+   * A promised request takes the kept seat that is idle longest, of an account with at least as many seats for its weight as its own. Returns
+   * whether there is one; it is then free, and `queued.replica` is its replica.
    */
   takesPromised(queued: QueuedRequest): boolean {
     const account = this.#state.accountOf(queued);
-    if (!queued.hasReservation || queued.phase !== 'ready') return false;
     const own = (account.running + account.kept) / account.weight;
     let found: Session | undefined;
     for (const { session, has } of this.#keptFor(queued.seatTokens))

@@ -48,7 +48,7 @@ export class QueueState {
   /** The highest virtual time of the accounts that became idle. */
   #highestMs = 0;
   readonly #window = new FairnessWindow();
-  /** Requests whose engine was lost: served before all others, in the order of entering. */
+  /** Requests whose engine was lost, and promised ones that waited in vain: served before all others, in the order of entering. */
   readonly #returned = new OrderedList<QueuedRequest>();
   readonly #waitingBy: Record<ServiceClass, number> = { interactive: 0, standard: 0, batch: 0 };
   #waitingClasses = 0;

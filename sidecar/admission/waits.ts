@@ -64,6 +64,17 @@ export class WaitTimers {
     queued.inQueueMs = this.#inQueueMs(queued);
   }
 
+  /** A promised wait has ended without a seat: once more it lasts as long, before all others. Returns whether it does. */
+  again(queued: QueuedRequest): boolean {
+    if (queued.list === this.#state.returned) return false;
+    this.disarm(queued);
+    queued.queuedAt = this.#state.now;
+    this.#state.leave(queued, false);
+    this.#state.waitsAgain(queued);
+    this.arm(queued, queued.enteredAt, this.#forecast.maxWaitMs);
+    return true;
+  }
+
   /** A bound of its wait has passed: refuses it, or starts its timer again. `byPatience`: overload rule "isHopeless". */
   #due(queued: QueuedRequest, bound: PassedBound, byPatience: boolean): void {
     const { now, waiting, replicas } = this.#state;

@@ -354,9 +354,34 @@ t.test('a promised seat is not taken from an account that has fewer seats', asyn
   t.match(refused, { kind: 'refused', reason: 'sessions', retry: 'reserved' });
   desk.clock.advance('kind' in refused ? refused.retryAfterMs : 0);
   const promised = newcomer();
-  desk.clock.advance(5000);
-  t.match(await promised.outcome, { kind: 'refused', reason: 'wait' });
+  desk.clock.advance(9999);
+  t.notOk(await desk.isSeated(promised));
+  desk.clock.advance(1);
+  t.match(await promised.outcome, { kind: 'refused', reason: 'wait' }, 'after twice the longest wait');
   t.match(desk.report, { kept: 1 });
+});
+
+t.test('a promised request that finds no kept seat to take gets the next free one, before all others', async (t) => {
+  const desk = new Desk(4, { maxWaitMs: 5000 });
+  const lease = await desk.seat(desk.single('a'));
+  desk.clock.advance(100_000);
+  lease.release('done');
+  const turn = await desk.seat(desk.turn('b', 1));
+  turn.prefilled(20_000, 0);
+  turn.release('done');
+  const running = await Promise.all([1, 2, 3].map(() => desk.seat(desk.single('a'))));
+  const refused = desk.ask('a', undefined, { bodyDigest: 'x' });
+  t.match(refused, { kind: 'refused', reason: 'sessions', retry: 'reserved' });
+  desk.clock.advance('kind' in refused ? refused.retryAfterMs : 0);
+  const promised = desk.turn('a', 2, { request: { bodyDigest: 'x' } });
+  desk.clock.advance(4900);
+  const other = desk.single('c');
+  desk.clock.advance(1100);
+  t.notOk(await desk.isSeated(promised));
+  running[0]?.release('done');
+  t.ok(await desk.isSeated(promised));
+  t.notOk(await desk.isSeated(other), 'whose account has no seat');
+  t.match(desk.report, { kept: 1, waiting: 1 });
 });
 
 t.test('however short its pauses are, a session gives way to an account that is far behind', async (t) => {
