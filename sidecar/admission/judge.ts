@@ -14,7 +14,7 @@ export interface Admitted {
   readonly kind: 'admitted';
   /** Undefined if there is no prediction. */
   readonly predictedMs: number | undefined;
-  /** It returned at the time that was reserved for it. */
+  /** It returned at the time that was reserved for it, or its account is owed a seat. */
   readonly hasReservation: boolean;
   /** It is admitted to find out whether patience grew. */
   readonly explores: boolean;
@@ -46,6 +46,9 @@ interface JudgedQueue {
   readonly sessions: Sessions;
 }
 
+/** A class of which no more requests than this arrive for each that is seated may have none waiting when a seat becomes free. */
+const FEW_ARRIVALS = 3;
+
 export class Judge {
   readonly reservations = new RetryReservations();
   readonly #of: JudgedQueue;
@@ -73,10 +76,11 @@ export class Judge {
 
     if (request.deadlineAt !== undefined && request.deadlineAt <= now) return refuse('deadline');
     const stands = this.#of.overload.standsFor(seatTokens);
-    const hasReservation = again?.hasReservation ?? this.reservations.redeem(bodyKey, now);
+    const hasReservation =
+      again?.hasReservation ?? (this.reservations.redeem(bodyKey, now) || this.#isOwedSeat(account, accountClass));
 
-    // The longest wait and the deadline. A retry may wait as long as this request could. One at its reserved time takes a kept seat in the
-    // end (sessions.ts), whatever is predicted.
+    // The longest wait and the deadline. A retry may wait as long as this request could. One at its reserved time, or owed a seat, takes a
+    // kept seat in the end (sessions.ts), whatever is predicted.
     const isSeatFree = claims || this.#isSeatFree(account, seatTokens);
     const wait = (): number => (isSeatFree ? 0 : this.predict(account, accountClass, seatTokens));
     const isPromised = hasReservation && this.#of.sessions.keepsSeats;
@@ -201,6 +205,16 @@ export class Judge {
     const retryAfterMs = retryAfter(afterMs, this.#of.random());
     const told = code === 'capacity_exceeded' && { place };
     return { kind: 'refused', reason, retryAfterMs, ...(basis !== 'soon' && { retry: 'predicted' }), ...told };
+  }
+
+  /**
+   * Whether a newcomer is promised a seat without a reservation, while seats are kept: its account has fewer than its share, and so few of
+   * its requests come that others would have each seat that becomes free before one of them returns.
+   */
+  #isOwedSeat(account: Account, { load }: AccountClass): boolean {
+    const { state, sessions } = this.#of;
+    const seats = account.running + account.kept + account.waiting + 1;
+    return sessions.keepsSeats && load <= FEW_ARRIVALS && seats <= state.shareOf(account) * state.seats;
   }
 
   /** Whether a seat is free for a newcomer of this account, or kept for another one's session from which it takes it. */

@@ -110,10 +110,8 @@ export class Overload {
   }
 
   /** Mean time between two seats of an account's fair part of all that are given, ms. */
-  fairEveryMs({ weight }: Account): number {
-    let all = 0;
-    this.#state.active.each((other) => (all += other.weight));
-    return (this.#demand.everyMs * Math.max(all, weight)) / weight;
+  fairEveryMs(account: Account): number {
+    return this.#demand.everyMs / this.#state.shareOf(account);
   }
 
   /** Seat time of requests whose callers left before they had what they waited for, ms. */

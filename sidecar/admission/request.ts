@@ -138,7 +138,7 @@ export class QueuedRequest implements ListMember<QueuedRequest> {
   grants = 0;
   /** It has ended a part of its work and waits for a seat for the next one. */
   betweenTurns = false;
-  /** It is a retry at the time that was reserved for it, and goes before its user's other requests. */
+  /** It is a retry at its reserved time, or its account is owed a seat (judge.ts); it goes before its user's other requests. */
   hasReservation = false;
   /** It is admitted to find out whether patience grew. */
   explores = false;

@@ -22,7 +22,7 @@
  * the account with the most seats for its weight the one that is idle longest.
  *
  * **Promised** is a seat to a newcomer that was refused for want of seats that are not kept, at the time at which it was told to return
- * (retry.ts). If it has found none by the end of its longest wait, it takes the
+ * (retry.ts), and to one of an account that is owed a seat (judge.ts). If it has found none by the end of its longest wait, it takes the
  * kept one that is idle longest: that of a session that has most likely ended, since no session says that it has. Where none is kept at
  * that moment, as where a host cache makes keeps short, it waits as long again, before all others.
  *

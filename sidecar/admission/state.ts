@@ -132,6 +132,13 @@ export class QueueState {
     return this.#accounts.get(name);
   }
 
+  /** The part of all seats that is an account's, by its weight among those that wait, run or have kept seats. */
+  shareOf({ weight, active }: Account): number {
+    let all = active.at < 0 ? weight : 0;
+    this.active.each((other) => (all += other.weight));
+    return weight / all;
+  }
+
   /** The requests of the same account and class. */
   classOf(queued: QueuedRequest): AccountClass {
     return this.accountOf(queued).classFor(queued.request.weight);

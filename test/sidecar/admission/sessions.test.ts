@@ -384,6 +384,45 @@ t.test('a promised request that finds no kept seat to take gets the next free on
   t.match(desk.report, { kept: 1, waiting: 1 });
 });
 
+/** Eight seats: account h has five, four of them kept, and account l runs three; all were used for long. */
+async function oneSeatShort(): Promise<Desk> {
+  const desk = new Desk(8);
+  const lease = await desk.seat(desk.single('h'));
+  desk.clock.advance(100_000);
+  lease.release('done');
+  for (const session of [1, 2, 3, 4]) {
+    const turn = await desk.seat(desk.turn('h', session));
+    turn.prefilled(20_000, 0);
+    desk.clock.advance(10);
+    turn.release('done');
+  }
+  await desk.seat(desk.single('h'));
+  for (let i = 0; i < 3; i += 1) await desk.seat(desk.single('l'));
+  return desk;
+}
+
+t.test('an account with fewer seats than its share is owed one at the end of a wait', async (t) => {
+  const desk = await oneSeatShort();
+  t.match(await desk.turn('h', 9).outcome, { kind: 'refused', reason: 'sessions' }, 'not one with more');
+  const owed = desk.turn('l', 1);
+  t.match(desk.ask('l'), { kind: 'refused', reason: 'sessions' }, 'nor a second one beyond its share');
+  desk.clock.advance(9_999);
+  t.notOk(await desk.isSeated(owed));
+  desk.clock.advance(1);
+  t.ok(await desk.isSeated(owed));
+  t.match(desk.report, { busy: 5, kept: 3, sessions: { keeps: { taken: 1 } } });
+  for (const session of [2, 3, 4]) await desk.seat(desk.turn('h', session));
+  t.match(desk.report.sessions.turns, { kept: 3 }, 'the seat was the one that was idle longest');
+});
+
+t.test('none is owed to an account of which so many requests come that one is always there', async (t) => {
+  const desk = await oneSeatShort();
+  const owed = desk.turn('l', 1);
+  for (let i = 0; i < 20; i += 1) desk.ask('l');
+  owed.cancel();
+  t.match(desk.ask('l'), { kind: 'refused', reason: 'sessions' });
+});
+
 t.test('however short its pauses are, a session gives way to an account that is far behind', async (t) => {
   const desk = new Desk(2, { maxWaitMs: 1e7, keepMaxMs: 1000 });
   await desk.serve('a', 1, 10);
