@@ -285,6 +285,27 @@ t.test('a kept seat is charged while requests wait, and is no seat time of a req
   t.match(of(), { virtualMs: 350, seatMs: 1000 });
 });
 
+t.test('a kept seat is charged to the class of its turn', async (t) => {
+  const desk = new Desk(2);
+  await desk.serve('a', 1, 1000, { request: { weight: 1, ownWeight: 16 } });
+  await desk.seat(desk.single('b'));
+  desk.single('a', { weight: 16 });
+  const classes = (): unknown => desk.report.accounts.find(({ account }) => account === 'a')?.classes;
+  t.match(classes(), [
+    { class: 'interactive', kept: 0 },
+    { class: 'batch', kept: 1 },
+  ]);
+});
+
+t.test('the queue stands while sessions keep the last seats, and a report says so', async (t) => {
+  const desk = new Desk(2, { maxWaitMs: 1e6 });
+  await desk.serve('a', 1, 100);
+  await desk.seat(desk.single('a'));
+  desk.single('a');
+  desk.clock.advance(1900);
+  t.match(desk.report, { busy: 1, kept: 1, overload: { standing: true } });
+});
+
 t.test('an account without a seat takes the kept one that is idle longest, of the account with the most', async (t) => {
   const desk = new Desk(8);
   for (const session of [1, 2, 3]) await desk.serve('a', session, 10);

@@ -69,6 +69,17 @@ t.test('Lead is counted from the account that is served next, and is empty while
   t.strictSame(leads(null), ['', '', '', '']);
 });
 
+t.test('seats that are kept for sessions are neither busy nor free, and are named with their account', async (t) => {
+  const seats = seatsInWords({ queue: { seats: 8, kept: 2, paused: false }, holders: [] });
+  t.equal(seats, '8 seats, 2 kept for sessions, 6 free');
+  const accounts = [account('agents', { running: 1, kept: 2 }), account('other', {})];
+  const lines = queueLines({ accounts, others: NO_OTHERS, nextVirtualMs: null, paused: false });
+  t.strictSame(
+    lines.map(({ texts }) => texts[0]),
+    ['1 + 2 kept', '1'],
+  );
+});
+
 t.test('while no engine takes requests no seat is free, and no wait is promised', async (t) => {
   const holder: HolderView = {
     id: 1,
