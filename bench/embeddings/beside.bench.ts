@@ -26,6 +26,8 @@ const RUNS = new Map([
 const LIST = 2048;
 /** Tokens of each: together fewer than the values that a body may have. */
 const LIST_TOKENS = 32;
+/** Of a step on a CPU. */
+const STEP_TOKENS = 256;
 /** Lists at once of one account. */
 const AT_ONCE = 4;
 /** A part of a list takes a tenth of a second, so that the shares of so long are known to less than a percent. */
@@ -202,7 +204,9 @@ async function singles(count: number): Promise<number[]> {
   return times;
 }
 
-const stepMs = 1000 * (POOLING_CONTEXT / (await rate(sidecar.port, LIST_TOKENS, 'list')));
+const rates = [];
+for (let i = 0; i < 5; i += 1) rates.push(await rate(sidecar.port, LIST_TOKENS, 'list'));
+const stepMs = 1000 * (STEP_TOKENS / median(rates));
 const idle = await singles(150);
 const endless = lists(other.key, MODEL);
 await begun(endless);
@@ -240,7 +244,7 @@ await keep('embeddings', {
   title: 'Embeddings beside llama-server, and fairness between accounts',
   about: [
     `A BERT of ${SMALL.layers} layers, ${SMALL.width} wide, random float32 weights, mean pooling; one compute thread each; llama-server with ${INPUTS} slots, \`-b 2048 -ub ${POOLING_CONTEXT}\`. Both get the same tokens and answer base64, one after the other; medians, and the median ratio of the pairs.`,
-    `A single input waits for the step that computes when it comes, and is in the next one. An endless list has ${LIST} inputs of ${LIST_TOKENS} tokens. The shares are those of a smaller model, of which more parts are computed in the time; by weights a standard account gets ${WEIGHTS} times as much as a batch one.`,
+    `A step has ${STEP_TOKENS} tokens. A single input waits for the step that computes when it comes, and is in the next one. An endless list has ${LIST} inputs of ${LIST_TOKENS} tokens. The shares are those of a smaller model, of which more parts are computed in the time; by weights a standard account gets ${WEIGHTS} times as much as a batch one.`,
   ],
   rows,
   conclusions: [

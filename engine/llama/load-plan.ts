@@ -27,15 +27,10 @@ export type PlanSetup = Pick<
 
 /**
  * Prompt tokens in one step, by backend. A CPU's time grows with the tokens from some dozens on, so that a larger chunk holds
- * running replies up for nothing; a GPU reads all weights for each decode, and is not busy below a thousand or so.
+ * running replies up for nothing, and single inputs of a model that makes vectors; a GPU reads all weights for each decode, and is not
+ * busy below a thousand or so.
  */
 const PREFILL_TOKENS = { cpu: 256, gpu: 1024 } as const;
-
-/**
- * The same of a model that makes vectors or scores, where no reply is held up. Attention is computed between all tokens of a step, though
- * each attends to its own input alone, so that more take a CPU longer than they are worth.
- */
-const POOLING_TOKENS = { cpu: 512, gpu: 1024 } as const;
 
 /** How a model's context and what runs over it are going to be made. */
 export interface LoadPlan extends ContextPlan {
@@ -55,7 +50,7 @@ export async function planLoad(llama: Pick<Llama, 'gpu'>, insights: GgufInsights
   const device = gpuLayers === 0 ? 'cpu' : 'gpu';
   const { expert_count: experts } = insights.ggufFileInfo.architectureMetadata;
   const pooling = isPooling(setup.kind);
-  const prefillTokensPerStep = setup.prefillTokensPerStep || (pooling ? POOLING_TOKENS : PREFILL_TOKENS)[device];
+  const prefillTokensPerStep = setup.prefillTokensPerStep || PREFILL_TOKENS[device];
   const quantised = kv.values !== 'f16';
   const flashAttention =
     setup.flashAttention === 'auto'
