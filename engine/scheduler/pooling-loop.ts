@@ -10,8 +10,11 @@
  * A new scope begins at the lowest virtual time. One that has had some keeps its own, so that an account whose next list arrives a moment
  * after its last one was done loses nothing by the pause, and none gains by pauses: it then has steps for itself until it has its share
  * again. It is forgotten once it is behind by more than two steps add to the one with the least weight. A scope that had no inputs may be
- * as far before the others, and its first one is still in the next step, so that a single input does not wait for those who catch up. Such inputs have half of a
- * step, so that those of many accounts do not stop one that is behind them all.
+ * as far before the others, and its first one is still in the next step, so that a single input does not wait for those who catch up.
+ * Such inputs have half of a step, so that those of many accounts do not stop one that is behind them all.
+ *
+ * A job whose inputs all fit into a step with those of others, a single input for example, is done when the step ends. Other inputs
+ * then fill the step to half, or to twice the tokens of such jobs, so that these wait for at most one step and half of another.
  *
  * A step's outputs are sent while the next step computes. No later step can read what an input left in llama.cpp's KV memory; once the
  * loop has had nothing to do for some time that memory is overwritten. Encoders have none.
@@ -190,7 +193,7 @@ export class PoolingLoop {
   #choose(): InputRun[] {
     const { stepTokens, stepInputs } = this.#limits;
     const parts = new Map<Running, InputRun>();
-    let [tokens, inputs, early] = [0, 0, 0];
+    let [tokens, inputs, early, whole] = [0, 0, 0, 0];
     while (inputs < stepInputs) {
       const lowest = this.#lowest();
       if (!lowest) break;
@@ -203,7 +206,8 @@ export class PoolingLoop {
       const { id, job } = running;
       const length = job.lengths[running.taken] ?? 0;
       // It is first in the next step. Shorter inputs of others don't fill this one: they would get more than their share.
-      if (inputs > 0 && tokens + length > stepTokens) break;
+      const most = whole === 0 ? stepTokens : Math.min(stepTokens, Math.max(stepTokens / 2, 2 * whole));
+      if (inputs > 0 && tokens + length > most) break;
       if (running.taken === 0) this.#outputs.push({ id, kind: 'started', cachedTokens: 0 });
       const part = parts.get(running) ?? { running, firstToken: running.takenTokens, inputs: 0, tokens: 0 };
       parts.set(running, part);
@@ -217,6 +221,7 @@ export class PoolingLoop {
       scope.isFirst = false;
       scope.jobs.shift();
       if (running.taken < job.lengths.length) scope.jobs.push(running);
+      if (part.inputs === job.lengths.length) whole += part.tokens;
       inputs += 1;
       tokens += length;
     }

@@ -235,7 +235,7 @@ class Simulation {
   }
 }
 
-t.test('single inputs beside the endless lists of others take two steps at most', async (t) => {
+t.test('single inputs beside the endless lists of others take a step and a half at most', async (t) => {
   const STEP = 512;
   const times = async (simulation: Simulation): Promise<number[]> => {
     const all: number[] = [];
@@ -256,7 +256,7 @@ t.test('single inputs beside the endless lists of others take two steps at most'
   busy.lists('other', 1, { length: 32, weight: 4 });
   busy.lists('third', 2, { length: 128 });
   const beside = await times(busy);
-  t.ok(Math.max(...beside) <= 2 * STEP, `${Math.max(...beside)} ms`);
+  t.ok(Math.max(...beside) <= 1.5 * STEP, `${Math.max(...beside)} ms`);
   t.ok((busy.computed.get(1) ?? 0) > 300 * STEP, 'the lists were never idle');
 });
 
