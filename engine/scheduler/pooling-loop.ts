@@ -13,8 +13,8 @@
  * as far before the others, and its first one is still in the next step, so that a single input does not wait for those who catch up.
  * Such inputs have half of a step, so that those of many accounts do not stop one that is behind them all.
  *
- * A job whose inputs all fit into a step with those of others, a single input for example, is done when the step ends. Other inputs
- * then fill the step to half, or to twice the tokens of such jobs, so that these wait for at most one step and half of another.
+ * Where a step begins with jobs that fit into one, a single input for example, longer jobs fill it to half, or with as many tokens as
+ * those have. So a single input is done after the step that runs when it comes, and half of another.
  *
  * A step's outputs are sent while the next step computes. No later step can read what an input left in llama.cpp's KV memory; once the
  * loop has had nothing to do for some time that memory is overwritten. Encoders have none.
@@ -193,21 +193,21 @@ export class PoolingLoop {
   #choose(): InputRun[] {
     const { stepTokens, stepInputs } = this.#limits;
     const parts = new Map<Running, InputRun>();
-    let [tokens, inputs, early, whole] = [0, 0, 0, 0];
+    let [tokens, inputs, early, short] = [0, 0, 0, 0];
     while (inputs < stepInputs) {
       const lowest = this.#lowest();
       if (!lowest) break;
       const first = this.#lowest(true);
       const isNear = first !== undefined && first.virtualTokens <= lowest.virtualTokens + this.#allowance();
-      const isNext = isNear && early < stepTokens / 2;
-      const scope = isNext ? first : lowest;
+      const scope = isNear && early < stepTokens / 2 ? first : lowest;
       const [running] = scope.jobs;
       if (!running) break;
       const { id, job } = running;
       const length = job.lengths[running.taken] ?? 0;
       // It is first in the next step. Shorter inputs of others don't fill this one: they would get more than their share.
-      const most = whole === 0 ? stepTokens : Math.min(stepTokens, Math.max(stepTokens / 2, 2 * whole));
-      if (inputs > 0 && tokens + length > most) break;
+      const isLong = job.tokens.length > stepTokens;
+      const most = isLong && short > 0 ? Math.max(stepTokens / 2, 2 * short) : stepTokens;
+      if (inputs > 0 && tokens + length > Math.min(most, stepTokens)) break;
       if (running.taken === 0) this.#outputs.push({ id, kind: 'started', cachedTokens: 0 });
       const part = parts.get(running) ?? { running, firstToken: running.takenTokens, inputs: 0, tokens: 0 };
       parts.set(running, part);
@@ -221,7 +221,7 @@ export class PoolingLoop {
       scope.isFirst = false;
       scope.jobs.shift();
       if (running.taken < job.lengths.length) scope.jobs.push(running);
-      if (part.inputs === job.lengths.length) whole += part.tokens;
+      if (!isLong && short === tokens) short += length;
       inputs += 1;
       tokens += length;
     }
