@@ -104,7 +104,7 @@ export type ReleaseReason = 'done' | 'cancelled' | 'failed' | 'engine-lost' | 'd
 /** A grant of seats. The code that awaited the ticket owns it and must end it by `release`, `giveBack` or `nextTurn`. */
 export interface Lease {
   /** Seats held now, 0 once ended. */
-  seats(): number;
+  readonly seats: () => number;
   /** The replica of the engine whose seats these are, by its index. */
   readonly replica: number;
   /** Milliseconds that it waited in the queue, from `ready` on; those after a `giveBack` are added. */
