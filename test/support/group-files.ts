@@ -2,21 +2,15 @@
  * Runs several test files in one process, one after the other. A process and the modules that many files import cost more
  * processor time than most unit tests take.
  */
-import { register } from 'node:module';
 import { dirname, resolve } from 'node:path';
 import { cpuUsage, env } from 'node:process';
 import { pathToFileURL } from 'node:url';
 import { usageOf } from './cpu-group.js';
 import { root, runFiles, type Subtest, type TestFile } from './runtime.js';
 import { shareLanes } from './shared-lanes.js';
+import { standInForTap, writeTapModule } from './tap-module.js';
 
-let current: Subtest | undefined;
-
-/** The subtest of the file that is being loaded. Throws outside a group. */
-export function rootOfFile(): Subtest {
-  if (!current) throw new Error('no file of a group is being loaded');
-  return current;
-}
+let current = root;
 
 /**
  * Runs the files that the variable TEST_FILES lists as JSON. One that fails to load has failed. At its limit the test that
@@ -27,7 +21,8 @@ async function runGroup(): Promise<void> {
   // Not for the processes that tests start.
   delete env['TEST_FILES'];
   if (files.length > 1) shareLanes(root, 'common');
-  register('./group-hooks.js', import.meta.url);
+  writeTapModule();
+  standInForTap(() => current);
   await runFiles(files, load, usedS);
 }
 

@@ -223,9 +223,9 @@ export function sharedPostgres(): Promise<Postgres> {
 
 /** A bench has no tests, so these are loaded here. */
 async function startShared(): Promise<Postgres> {
-  const { default: tap } = await import('tap');
+  const { processRoot } = await import('./process-root.js');
   const server = await Postgres.start();
-  tap.teardown(() => server.stop());
+  processRoot.teardown(() => server.stop());
   return server;
 }
 

@@ -1,6 +1,5 @@
 import { readFile } from 'node:fs/promises';
 import { join } from 'node:path';
-import tap from 'tap';
 import { ensureModel } from '../../bench/models/embedded.js';
 import { planFor } from '../../bench/models/recipes.js';
 import { ownVocabulary } from '../../bench/models/vocabulary-own.js';
@@ -10,6 +9,7 @@ import { makePromptParts } from '../../engine/prompt/prompt-parts.js';
 import type { Vocabulary } from '../../engine/prompt/tokens.js';
 import { loadVocabulary } from '../../engine/llama/vocabulary.js';
 import { bundleCheckout, CACHE } from './models.js';
+import { processRoot } from './process-root.js';
 
 /** The source of one of the bundle's chat templates, named without its ending. */
 export async function bundleTemplate(name: string): Promise<string> {
@@ -29,7 +29,7 @@ const loaded = new Map<string, Promise<Vocabulary>>();
  */
 export function sharedVocabulary(name: string): Promise<Vocabulary> {
   const vocabulary = loaded.get(name) ?? bundleVocabulary(name).then(loadVocabulary);
-  if (!loaded.has(name)) tap.teardown(async () => (await vocabulary).dispose());
+  if (!loaded.has(name)) processRoot.teardown(async () => (await vocabulary).dispose());
   loaded.set(name, vocabulary);
   return vocabulary;
 }

@@ -2,11 +2,11 @@
  * One sidecar on real engines for all test files of a process. A separate one takes a file five seconds of processor
  * time to start, and most files that use a model need no special one. A file that runs alone starts it for itself.
  */
-import tap from 'tap';
 import { EMBEDDED_MODEL } from '../../sidecar/engine-client/weight-files.js';
 import { decisionsPart, enginePart } from './llama-servers.js';
 import { embeddedTestModel } from './models.js';
 import { PATIENT_MS } from './patience.js';
+import { processRoot } from './process-root.js';
 import { CHAT, DECIDE, Sidecar } from './sidecar.js';
 
 /** The embedded test model with longer contexts than {@link CHAT}. */
@@ -42,7 +42,7 @@ async function start(): Promise<Sidecar> {
     { id: SEEDLING_CHAT, kind: 'chat', file: EMBEDDED_MODEL, seats: 4, contextPerSeat: 2048 },
     { id: SEEDLING_DECIDE, kind: 'decision', file: EMBEDDED_MODEL, seats: 2, contextPerSeat: 8192 },
   ];
-  return Sidecar.start(tap, {
+  return Sidecar.start(processRoot, {
     config: {
       // No test of these is about a wait that is too long, and many ask at once.
       queue: { maxWaitMs: PATIENT_MS, waitingPerSeat: 100 },

@@ -2,6 +2,7 @@ import { join } from 'node:path';
 import { readFileSync } from 'node:fs';
 import t from 'tap';
 import { eventually, isRunning } from './processes.js';
+import { writeTapModule } from './tap-module.js';
 import { runTestProcess, type TestRun } from './test-process.js';
 
 const PATIENT_S = 60;
@@ -11,7 +12,10 @@ async function run(
   files: Readonly<Record<string, string>>,
   { fileS = PATIENT_S, processS = PATIENT_S, leaveS = PATIENT_S } = {},
 ): Promise<TestRun & { readonly dir: string }> {
-  const sources = Object.entries(files).map(([name, text]) => [`${name}.test.js`, `import t from 'tap';\n${text}`]);
+  const sources = Object.entries(files).map(([name, text]) => [
+    `${name}.test.js`,
+    `import t from '${writeTapModule()}';\n${text}`,
+  ]);
   const dir = t.testdir(Object.fromEntries(sources) as Record<string, string>);
   const listed = sources.map(([name = '']) => [join(dir, name), fileS] as const);
   return { ...(await runTestProcess(listed, processS, { graceS: 0, leaveS })), dir };
