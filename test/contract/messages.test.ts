@@ -14,6 +14,7 @@ import { ACME, InProcess, JSON_HEADERS } from '../support/in-process.js';
 import { collected, eventsOf, type Message } from '../support/message-events.js';
 import type { RawResponse } from '../support/raw-http.js';
 import { REUSED_TOKENS, STUB_JOB, STUB_TOP_K } from '../support/stub-script.js';
+import { plainText } from '../support/texts.js';
 
 const MESSAGES = '/v1/messages';
 const COUNT = '/v1/messages/count_tokens';
@@ -176,7 +177,7 @@ async function usedOf(asked: Fields): Promise<number> {
   return (usage['input_tokens'] ?? 0) + (usage['cache_read_input_tokens'] ?? 0);
 }
 
-const text = fc.string({ unit: 'grapheme', maxLength: 30 });
+const text = plainText({ maxLength: 30 });
 const words = fc.oneof(
   text,
   fc.array(

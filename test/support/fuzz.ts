@@ -14,6 +14,7 @@ import {
   type Json,
   bytesOf,
 } from './bodies.js';
+import { anyText } from './texts.js';
 
 const FULL: Readonly<Record<BodyForm, Json>> = {
   chat: FULL_CHAT,
@@ -41,7 +42,7 @@ export function runsOr(few: number): number {
 }
 
 const canaryText = fc
-  .oneof(fc.constant(''), fc.string({ unit: 'binary', maxLength: 10 }), fc.constantFrom('/', '~1', '__proto__', '7'))
+  .oneof(fc.constant(''), anyText({ maxLength: 10 }), fc.constantFrom('/', '~1', '__proto__', '7'))
   .map((text) => `${text}${CANARY}`);
 
 /** JSON of any shape whose every name and text holds the canary. */

@@ -7,13 +7,14 @@ import t from 'tap';
 import { FrameReader, pack, Link } from '../../../engine/protocol/link.js';
 import { LinkedChild } from '../../support/linked-child.js';
 import { rounds } from '../../support/long-form.js';
+import { anyText } from '../../support/texts.js';
 
 const ECHO = fileURLToPath(new URL('../../support/link-echo.js', import.meta.url));
 
 const json = fc.letrec<{ value: unknown }>((tie) => ({
   value: fc.oneof(
     { maxDepth: 4 },
-    fc.string({ unit: 'binary' }),
+    anyText(),
     fc.integer(),
     fc.boolean(),
     fc.constant(null),

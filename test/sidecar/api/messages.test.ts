@@ -9,6 +9,7 @@ import { validateAnswer } from '../../../sidecar/contracts/answer-schemas.js';
 import { FakeClock } from '../../support/fake-clock.js';
 import { rounds } from '../../support/long-form.js';
 import { collected, eventsOf, type Message, type MessageEvent } from '../../support/message-events.js';
+import { plainText } from '../../support/texts.js';
 
 type Part = { readonly piece: Piece } | { readonly call: CallPart };
 
@@ -21,7 +22,7 @@ interface Reply {
 const PROMPT_TOKENS = 40;
 const MOST_TOKENS = 9;
 
-const text = fc.string({ unit: 'grapheme', minLength: 1, maxLength: 6 });
+const text = plainText({ minLength: 1, maxLength: 6 });
 const texts = fc.array(text, { minLength: 1, maxLength: 3 });
 
 const words: fc.Arbitrary<Part[]> = fc
