@@ -2,7 +2,7 @@
 import { execFileSync } from 'node:child_process';
 import { readFileSync } from 'node:fs';
 import { join } from 'node:path';
-import ts from 'typescript';
+import { ts } from '../../test/support/typescript.js';
 import { isPresentCode } from '../support/commit.js';
 
 /** `isPresentCode`, but TypeScript files may differ from `commit` in comments and layout. */

@@ -1,5 +1,6 @@
 /** Rules that imports alone do not show: read from the syntax tree of one file. */
-import ts from 'typescript';
+import type TypeScript from 'typescript';
+import { ts } from './typescript.js';
 
 /** The only files that may read the process's environment: the settings in it, and what children get of it. */
 const ENVIRONMENT_READERS = ['sidecar/config/config.ts', 'sidecar/lib/child-process.ts'];
@@ -17,7 +18,7 @@ export function brokenSourceRules(path: string, text: string): string[] {
 }
 
 /** A file that only exports what others export. */
-function isBarrel({ statements }: ts.SourceFile): boolean {
+function isBarrel({ statements }: TypeScript.SourceFile): boolean {
   return (
     statements.some(ts.isExportDeclaration) &&
     statements.every((statement) => ts.isExportDeclaration(statement) || ts.isImportDeclaration(statement))
@@ -28,7 +29,7 @@ function isBarrel({ statements }: ts.SourceFile): boolean {
  * `process.env` in any spelling: a property, an index, a pattern, or an import of node:process. Setting one variable
  * for a library is allowed.
  */
-function readsEnvironment(node: ts.Node): boolean {
+function readsEnvironment(node: TypeScript.Node): boolean {
   if (ts.isBinaryExpression(node) && node.operatorToken.kind === ts.SyntaxKind.EqualsToken) {
     const { left, right } = node;
     if (ts.isPropertyAccessExpression(left) || ts.isElementAccessExpression(left)) {
@@ -46,7 +47,7 @@ function readsEnvironment(node: ts.Node): boolean {
 }
 
 /** `process` or `globalThis.process`. */
-function isProcess(node: ts.Expression | undefined): boolean {
+function isProcess(node: TypeScript.Expression | undefined): boolean {
   if (!node) return false;
   if (ts.isParenthesizedExpression(node)) return isProcess(node.expression);
   return ts.isPropertyAccessExpression(node)

@@ -2,9 +2,9 @@
 import { readdirSync, readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import t from 'tap';
-import ts from 'typescript';
 import { PAGE_FILES } from '../../../sidecar/console/console.js';
 import { sourceRoot } from '../../support/source-root.js';
+import { ts } from '../../support/typescript.js';
 
 const FOLDER = join(sourceRoot, 'sidecar/console/page');
 const names = readdirSync(FOLDER).filter((name) => name !== 'tsconfig.json');
