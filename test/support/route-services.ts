@@ -10,6 +10,7 @@ import { noLimits } from './keys.js';
 /** The dependencies of routes without a server, on a fake clock: no models, limits, credit or keep-alives within a minute. */
 export function routeServices(clock: FakeClock, own: Partial<Services>): Services {
   const models = own.models ?? new Map();
+  let metrics: Metrics | undefined;
   return {
     clock,
     date: () => new Date(0),
@@ -26,7 +27,10 @@ export function routeServices(clock: FakeClock, own: Partial<Services>): Service
     spool: new FakeSpool(),
     pricing: BUILT_IN_PRICES,
     credit: undefined,
-    metrics: own.metrics ?? new Metrics([...models.keys()]),
+    // They take two milliseconds to make, and most tests look at none.
+    get metrics() {
+      return (metrics ??= new Metrics([...models.keys()]));
+    },
     board: new SeatBoard(),
     log: new RecordingLog(),
     idempotency: new IdempotencyKeys(clock, { maxKeys: 1, keepMs: 1 }),
