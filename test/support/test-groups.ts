@@ -37,7 +37,7 @@ const SHARING: readonly { readonly name: string; readonly files: RegExp; readonl
   {
     // One PostgreSQL (postgres.ts), of which each test has a database.
     name: 'store',
-    files: /^(contract\/store|sidecar\/commands\/store|sidecar\/store\/(claims|failover|limits))\./,
+    files: /^(contract\/(store|store-keys)|sidecar\/commands\/(credit|store)|sidecar\/store\/[\w-]+)\./,
     most: 12,
   },
   {
