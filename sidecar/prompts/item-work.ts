@@ -35,6 +35,7 @@ import { failed, refusal, refused, unservable, type Checked, type Refusal } from
 
 export type ItemWork = (task: WorkerTask) => readonly ModelReport[] | Answer;
 
+type MadeParts = ReturnType<typeof makePromptParts>;
 type LoadedModel = { readonly report: ModelReport; readonly model: PromptModel } & (
   | { readonly kind: 'chat'; readonly parts: PromptParts }
   | { readonly kind: 'decision'; readonly prompt: DecisionPrompt }
@@ -43,17 +44,18 @@ type LoadedModel = { readonly report: ModelReport; readonly model: PromptModel }
 );
 
 /**
- * Loads the models' tokenizers, one per file, and their templates. A model that cannot be served is reported, not
+ * Loads the models' tokenizers, one per file, and their templates, each once per file. A model that cannot be served is reported, not
  * thrown: the others continue.
  */
 function loadModels(models: readonly PromptModel[]): Promise<LoadedModel[]> {
   const files = new Map<string, Promise<Vocabulary>>();
+  const templates = new Map<string, MadeParts>();
   return Promise.all(
     models.map(async (model) => {
       const vocabulary = files.get(model.file) ?? loadVocabulary(model.file);
       files.set(model.file, vocabulary);
       try {
-        return prepareModel(model, await vocabulary);
+        return prepareModel(model, await vocabulary, templates);
       } catch (error) {
         return broken(model, error instanceof Error ? error.message : 'the file cannot be loaded');
       }
@@ -61,13 +63,15 @@ function loadModels(models: readonly PromptModel[]): Promise<LoadedModel[]> {
   );
 }
 
-function prepareModel(model: PromptModel, vocabulary: Vocabulary): LoadedModel {
+function prepareModel(model: PromptModel, vocabulary: Vocabulary, templates: Map<string, MadeParts>): LoadedModel {
   const { kind } = model;
   if (isPooling(kind)) {
     const report = { id: model.id, promptVersion: promptVersionOf(vocabulary.hash), tools: false, system: false };
     return { kind, model, report, inputs: new InputTokenizer(vocabulary) };
   }
-  const made = makePromptParts(vocabulary, model.template);
+  const key = JSON.stringify([model.file, model.template]);
+  const made = templates.get(key) ?? makePromptParts(vocabulary, model.template);
+  templates.set(key, made);
   if (made.kind === 'bad') return broken(model, made.problem);
   const { parts } = made;
   const promptVersion = promptVersionOf(vocabulary.hash, model.template);
@@ -148,9 +152,8 @@ function answerOf(
 ): Answer {
   if (made.kind === 'inputs') {
     const { tokens, lengths, truncated } = made;
-    const { width } = inputs;
     const more = { ...(promptVersion !== undefined && { promptVersion }), ...(pairs && { pairs }) };
-    return { kind, tokens, lengths, truncated, width, ...more };
+    return { kind, tokens, lengths, truncated, width: inputs.width, ...more };
   }
   const param = place(made.input);
   const together = kind === 'rerank' ? ' with the query' : '';
@@ -171,13 +174,11 @@ function chat(
   form: BodyForm,
   compiled: CompiledConstraint | undefined,
 ): Answer {
-  const { params, conversation, replySchema, switches } = request;
+  const { params, conversation, replySchema, switches, places } = request;
   const limit = model.model.contextPerSeat;
-  const { places } = request;
   const place = places && ((at: number, part: number) => `${places[at]?.at ?? 'input'}.content[${part}]`);
   const read = readImages(conversation, model.model.images, place);
   if (read.kind === 'refused') return read;
-  const { images } = read;
   const made = chatPrompt(
     model.parts,
     read.conversation,
@@ -200,7 +201,7 @@ function chat(
     if (model.model.wholeGrammars && format?.calls?.gbnf !== undefined) return CALLS_UNENFORCEABLE;
     const { promptVersion } = model.report;
     const more = { ...(promptVersion !== undefined && { promptVersion }), ...(format && { format }) };
-    return { kind: 'chat', prompt, ...more, ...(images.length > 0 && { images }) };
+    return { kind: 'chat', prompt, ...more, ...(read.images.length > 0 && { images: read.images }) };
   }
   if (made.kind === 'failed') return cannotRender(made, request, form);
   if (made.kind === 'unservable') return unservable(made, form, request);
@@ -251,8 +252,7 @@ function decide(model: LoadedModel & { kind: 'decision' }, request: DecisionRequ
   }));
   const made = model.prompt.tokenize(request.input, questions);
   const { promptVersion } = model.report;
-  const { kind } = made;
-  if (kind === 'tokens') {
+  if (made.kind === 'tokens') {
     const { input, questions } = made;
     return { kind: 'decision', input, questions, ...(promptVersion !== undefined && { promptVersion }) };
   }
