@@ -3,7 +3,7 @@
  * In a process that runs several files it is the subtest of the file that runs, elsewhere tap itself. A hook of module resolution could
  * do that too; Node.js 20 asks its hooks in a thread, which costs half of the time in which modules load.
  */
-import { existsSync, mkdirSync, renameSync, writeFileSync } from 'node:fs';
+import { existsSync, mkdirSync, readFileSync, renameSync, writeFileSync } from 'node:fs';
 import { dirname } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import type { Subtest } from './runtime.js';
@@ -16,9 +16,9 @@ const MODULE = fileURLToPath(new URL('../node_modules/tap/index.mjs', import.met
 const TAP = '../../../../node_modules/tap/dist/esm/index.js';
 const SOURCE = `export default globalThis.${NAME} ?? (await import('${TAP}')).default;\n`;
 
-/** Writes the module, if it is not there. Several processes may do so at once. */
+/** Writes the module, if it is not there as it is here. Several processes may do so at once. */
 export function writeTapModule(): string {
-  if (existsSync(MODULE)) return MODULE;
+  if (existsSync(MODULE) && readFileSync(MODULE, 'utf8') === SOURCE) return MODULE;
   mkdirSync(dirname(MODULE), { recursive: true });
   for (const [path, text] of [
     [MODULE.replace('index.mjs', 'package.json'), '{"exports":"./index.mjs"}\n'],
