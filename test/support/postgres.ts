@@ -37,6 +37,8 @@ import { untilNextLook } from './processes.js';
 const NOBODY = 65_534;
 const OWNER = 'ra_owner';
 const REPLICA = 'ra_replica';
+/** The database with the schema, to which nothing connects. */
+const MIGRATED = 'migrated';
 /** The name of the socket's file. */
 const SOCKET = '.s.PGSQL.5432';
 
@@ -54,6 +56,8 @@ export class Postgres {
   readonly #bin: string;
   readonly #real: boolean;
   #server: ChildProcess | undefined;
+  /** Resolves when there is a database with the schema. */
+  #migrated: Promise<void> | undefined;
 
   private constructor(dir: string, bin: string, real: boolean) {
     this.#dir = dir;
@@ -205,11 +209,17 @@ export class Postgres {
   /** A new database with the schema of this release; its `store.url` is that of sidecars. */
   async database(): Promise<{ readonly name: string; readonly url: string; readonly ownersUrl: string }> {
     const name = `store_${(count += 1)}`;
-    await this.sql(`create database ${name}`);
-    const client = await this.connect(name);
+    await (this.#migrated ??= this.#migrate());
+    await this.sql(`create database ${name} template ${MIGRATED}`);
+    return { name, url: this.urlOf(REPLICA, name), ownersUrl: this.urlOf(OWNER, name) };
+  }
+
+  /** To copy a database takes a fraction of the time that its schema takes to make. */
+  async #migrate(): Promise<void> {
+    await this.sql(`create database ${MIGRATED}`);
+    const client = await this.connect(MIGRATED);
     await migrate(client, REPLICA);
     await client.end();
-    return { name, url: this.urlOf(REPLICA, name), ownersUrl: this.urlOf(OWNER, name) };
   }
 
   urlOf(user: string, database: string): string {
