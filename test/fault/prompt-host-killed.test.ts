@@ -3,23 +3,23 @@ import { PATIENT_QUEUE } from '../support/config-parts.js';
 import { counted } from '../support/counted.js';
 import { OpenStream, SHORT } from '../support/open-stream.js';
 import { mappedFiles, memberNamed } from '../support/processes.js';
-import { modelWithVocabulary } from '../support/prompt-models.js';
+import { recursingModel } from '../support/prompt-models.js';
 import { chatOnly, Sidecar } from '../support/sidecar.js';
 import { LONG_LANE, SHORT_LANE } from '../support/process-gate.js';
 
 /** Longer bodies use the long lane. */
 const INLINE_BYTES = 1024;
-const DEEPSEEK = 'deepseek';
+const RECURSING = 'recursing';
 const INTERNAL = { code: 'internal', type: 'server_error' };
 
 t.test('the prompt host', async (t) => {
   const { models } = await chatOnly(2, 8192);
-  const deepseek = { id: DEEPSEEK, kind: 'chat', seats: 1, contextPerSeat: 100_000, gpu: false };
+  const recursing = { id: RECURSING, kind: 'chat', seats: 1, contextPerSeat: 100_000, gpu: false };
   const sidecar = await Sidecar.start(t, {
     stub: true,
     ownGroup: true,
     config: {
-      models: [...models, { ...deepseek, file: await modelWithVocabulary('deepseek-llm') }],
+      models: [...models, { ...recursing, file: await recursingModel() }],
       // A busy machine may take long; in these tests hosts end by signals, not by the silence limit.
       prompts: { silenceMs: 600_000 },
       queue: PATIENT_QUEUE,
@@ -28,7 +28,7 @@ t.test('the prompt host', async (t) => {
   });
   const restarts = (): Promise<number> => sidecar.metric('ra_sidecar_prompt_host_restarts_total');
   const ask = (content: string): Promise<Response> =>
-    sidecar.post('/chat/completions', { ...SHORT, model: DEEPSEEK, messages: [{ role: 'user', content }] });
+    sidecar.post('/chat/completions', { ...SHORT, model: RECURSING, messages: [{ role: 'user', content }] });
   // It has its seat and its tokens, so the host does not matter to it.
   const running = await OpenStream.begin(sidecar);
 
@@ -45,7 +45,7 @@ t.test('the prompt host', async (t) => {
   await t.test('killed during a large body: that request fails, those after it are answered', async (t) => {
     const large = ask('Lorem ipsum dolor sit amet. '.repeat(500_000));
     // Its place in the queue is taken after the body’s check and before its tokens.
-    await counted(sidecar, 'waiting_requests', 1, { model: DEEPSEEK });
+    await counted(sidecar, 'waiting_requests', 1, { model: RECURSING });
     const behind = sidecar.chat({ ...SHORT, messages: [{ role: 'user', content: 'Lorem ipsum. '.repeat(100) }] });
     process.kill(memberNamed(sidecar.pid, LONG_LANE), 'SIGKILL');
     const failed = await large;
@@ -79,6 +79,6 @@ t.test('the prompt host', async (t) => {
 
   running.leave();
   await counted(sidecar, 'seats_busy', 0);
-  await counted(sidecar, 'seats_busy', 0, { model: DEEPSEEK });
+  await counted(sidecar, 'seats_busy', 0, { model: RECURSING });
   t.equal(await sidecar.metric('ra_sidecar_engine_restarts_total'), 0);
 });

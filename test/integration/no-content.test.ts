@@ -16,7 +16,7 @@ import { embeddedTestModel } from '../support/models.js';
 import { OpenStream } from '../support/open-stream.js';
 import { OtlpReceiver } from '../support/otlp-receiver.js';
 import { childrenOf, eventually } from '../support/processes.js';
-import { modelWithVocabulary } from '../support/prompt-models.js';
+import { recursingModel } from '../support/prompt-models.js';
 import { RawConnection } from '../support/raw-http.js';
 import { RetentionWatch } from '../support/retention-watch.js';
 import { CHAT, DECIDE, Sidecar } from '../support/sidecar.js';
@@ -24,7 +24,7 @@ import { ENGINE, ProcessGate } from '../support/process-gate.js';
 
 const CHATS = '/chat/completions';
 /** A chat model whose vocabulary has texts that end the prompt host, with a context that takes long to prefill. */
-const LONG = 'deepseek';
+const LONG = 'long';
 
 /** Not `development`, in which a key is created and printed. */
 const ENVIRONMENT = 'staging';
@@ -46,7 +46,7 @@ t.test('content leaves only in the reply', async (t) => {
   await writeKeyFile(join(dataDir, 'keys.json'), { version: 1, accounts: { ice: { frozen: true } }, keys: stored });
   const receiver = await OtlpReceiver.start(t);
   const file = await embeddedTestModel();
-  const long = { file: await modelWithVocabulary('deepseek-llm'), contextPerSeat: 100_000, prefillTokensPerStep: 32 };
+  const long = { file: await recursingModel(), contextPerSeat: 100_000, prefillTokensPerStep: 32 };
   const gate = new ProcessGate(t);
   const sidecar = await Sidecar.start(t, {
     environment: gate.environment,
@@ -159,7 +159,7 @@ t.test('content leaves only in the reply', async (t) => {
   t.test(
     '499: a caller that disconnects while its prompt is read, and one that disconnects from a stream',
     async (t) => {
-      const content = `What is it? ${canary()} `.repeat(3000);
+      const content = `What is it? ${canary()} `.repeat(1500);
       const long = await OpenStream.begin(
         sidecar,
         chatBody({ model: LONG, messages: [{ role: 'user', content }] }),

@@ -59,6 +59,29 @@ export async function modelWithVocabulary(name: string): Promise<string> {
   return ensureModel(join(CACHE, 'models'), { ...plan, name: `ra-${name}`, shape });
 }
 
+/** Of a token, as real vocabularies have: a text is refused before it is split if it has more such tokens than a seat. */
+const LONGEST_TOKEN = 'z'.repeat(256);
+
+/**
+ * Path of a model whose prompts end the prompt host if they have a word of a million letters: llama.cpp splits them by regular expressions
+ * of the C++ library, which recurse once a letter. The rest of its vocabulary is the tests’ own, which loads ten times as fast as a real one.
+ */
+export async function recursingModel(): Promise<string> {
+  const own = ownVocabulary();
+  const [tokens, types] = ['tokens', 'token_type'].map((key) => own.metadata.get(`tokenizer.ggml.${key}`));
+  if (tokens?.type !== 'strings' || types?.type !== 'int32s') throw new Error('the vocabulary has no tokens');
+  const metadata = new Map(own.metadata)
+    .set('tokenizer.ggml.pre', { type: 'string', value: 'deepseek-llm' })
+    .set('tokenizer.ggml.tokens', { type: 'strings', value: [...tokens.value, LONGEST_TOKEN] })
+    .set('tokenizer.ggml.token_type', { type: 'int32s', value: [...types.value, 1] });
+  const plan = planFor('tiny', { vocabulary: { size: own.size + 1, metadata } });
+  return ensureModel(join(CACHE, 'models'), {
+    ...plan,
+    name: 'ra-recursing',
+    shape: { ...plan.shape, context: 131_072 },
+  });
+}
+
 /**
  * Path of a model with the tests’ own vocabulary and one of the bundle’s templates; otherwise like {@link
  * modelWithVocabulary}.
