@@ -2,7 +2,7 @@
  * `make test` and `make check`: runs test files, several processes at a time, and prints a digest of each as it ends
  * and a last line with the counts. Files that can share a process do (test-groups.ts). Without a named file: all.
  *
- *     node dist/test/support/run-tests.js [--jobs=3] [--timeout=S] [--changed] [--table] [--top=60] [FILES]
+ *     node dist/test/support/run-tests.js [--jobs=4] [--timeout=S] [--changed] [--table] [--top=60] [FILES]
  *
  * With --changed, `make check`, files that passed with the code as it is now are left out (green-files.ts).
  * With --table, `make test-times`, it prints where the time went in place of the digest.
@@ -21,8 +21,8 @@ import { timeTable, type Timed } from './time-table.js';
 const { values, positionals } = parseArgs({
   args: argv.slice(2),
   options: {
-    // A test that starts sidecars waits for a third of its time, so two cores have work for more than two processes.
-    jobs: { type: 'string', default: '3' },
+    // A test that starts sidecars waits for a third of its time, so two cores have work for four processes.
+    jobs: { type: 'string', default: '4' },
     /** s a process, in place of the limits of its files */
     timeout: { type: 'string' },
     changed: { type: 'boolean', default: false },

@@ -2,7 +2,7 @@
 import { secondsOf } from './test-seconds.js';
 
 /** Test files that run in one process: a failing test does not affect the others of its group, a crash does. */
-const MOST_OF_A_GROUP = 60;
+const MOST_OF_A_GROUP = 90;
 
 /** Files below one of these folders share a process, since they share what they test with. */
 const SHARING: readonly { readonly name: string; readonly files: RegExp; readonly most: number }[] = [
@@ -17,14 +17,14 @@ const SHARING: readonly { readonly name: string; readonly files: RegExp; readonl
     // The sidecar in their own process, and its prompt hosts (shared-lanes.ts).
     name: 'contract',
     files:
-      /^contract\/(admission|agents|billing|bodies|both-contracts|completions|console|embeddings|fields|fields-compatible|fleet|fuzz|gateway|idempotency|images|keys|left-while-closing|limits|messages|openapi|operators-keys|order|quotas|security|traces|vision)\./,
+      /^(contract\/(admission|agents|billing|bodies|both-contracts|completions|console|embeddings|fields|fields-compatible|fleet|fuzz|gateway|idempotency|images|keys|left-while-closing|limits|messages|openapi|operators-keys|order|quotas|security|traces|vision)|fault\/(otlp|replicas-killed)|integration\/external-servers)\./,
     most: 14,
   },
   {
     // Sidecars as separate processes, and nothing in this process.
     name: 'sidecars',
     files:
-      /^(contract\/http|fault\/(balances|batches-forgotten|batches-full|batches-killed|cancel|cold|descriptors|drain|embeddings|engine-hang|engine-jobs|engine-killed|engine-left|key-change-killed|lock-claims|odd-files|parent-gone|prompt-host-killed|replica-killed|sidecar-killed|spool-full|spool-killed|spool-removed|unread-answers)|integration\/(access|batch-stores|batches|call-formats|console|cores|decisions-fairness|embeddings|first-run|images|keep-alive|keys-command|lazy-models|load|no-content|no-content-access|no-content-compatible|no-content-crash|no-content-secrets|no-content-usage|operations|otlp|otlp-loading|picker-metrics|prefill-ahead|prompts-fairness|quotas|reload|replicas|responses|reuse|sessions|systemd|upgrade|usage-delivery))\./,
+      /^(contract\/http|fault\/(balances|batches-forgotten|batches-full|batches-killed|cancel|cold|descriptors|drain|embeddings|engine-hang|engine-jobs|engine-killed|engine-left|gpu-backends|key-change-killed|lock-claims|odd-files|parent-gone|prompt-host-killed|replica-killed|sidecar-killed|spool-full|spool-killed|spool-removed|unread-answers)|integration\/(access|batch-stores|batches|call-formats|console|cores|decisions-fairness|embeddings|first-run|images|keep-alive|keys-command|lazy-models|load|no-content|no-content-access|no-content-compatible|no-content-crash|no-content-secrets|no-content-usage|operations|otlp|otlp-loading|picker-metrics|prefill-ahead|prefix-cache|prompts-fairness|quotas|reload|replicas|responses|reuse|sessions|systemd|upgrade|usage-delivery))\./,
     most: 10,
   },
   {
@@ -38,6 +38,12 @@ const SHARING: readonly { readonly name: string; readonly files: RegExp; readonl
     // One PostgreSQL (postgres.ts), of which each test has a database.
     name: 'store',
     files: /^(contract\/(store|store-keys)|sidecar\/commands\/(credit|store)|sidecar\/store\/[\w-]+)\./,
+    most: 12,
+  },
+  {
+    // Children of their own, and nothing else.
+    name: 'children',
+    files: /^integration\/sidecar\/(engine-client\/(replace|replica)|prompts\/(host|inline))\./,
     most: 12,
   },
   {
