@@ -16,7 +16,10 @@ export type Verdict = 'whole' | 'begun' | 'no';
 /** Beyond this depth of rules the shortest alternative is taken. */
 const DEPTH = 40;
 /** Characters of generated texts where almost any is allowed. */
-const POOL = Array.from('abcxyz019 _-.,:{}[]<>/\\"\n\t\u0001\u007fäß中🎉');
+const POOL = Array.from(
+  'abcxyz019 _-.,:{}[]<>/\\"\n\t\u0001\u007fäß中🎉',
+  (character) => character.codePointAt(0) ?? 0,
+);
 
 export class Gbnf {
   readonly #rules: ReadonlyMap<string, Node>;
@@ -25,20 +28,26 @@ export class Gbnf {
   constructor(text: string) {
     this.#rules = new Parser(text).rules();
     for (const rule of this.#rules.values()) this.#refs(rule);
+  }
+
+  /** A text that the grammar allows. `random`: 0 to below 1. */
+  write(random: () => number): string {
+    if (this.#depths.size === 0) this.#measure();
+    return this.#write(this.#rule('root'), random, 0);
+  }
+
+  /** The depths of all rules. The last ones first, since a rule mostly names later ones. */
+  #measure(): void {
+    const rules = [...this.#rules.values()].reverse();
     for (let changed = true; changed;) {
       changed = false;
-      for (const rule of this.#rules.values()) {
+      for (const rule of rules) {
         const depth = this.#depth(rule);
         if (depth === (this.#depths.get(rule) ?? Infinity)) continue;
         this.#depths.set(rule, depth);
         changed = true;
       }
     }
-  }
-
-  /** A text that the grammar allows. `random`: 0 to below 1. */
-  write(random: () => number): string {
-    return this.#write(this.#rule('root'), random, 0);
   }
 
   reads(text: string): Verdict {
@@ -123,6 +132,12 @@ export class Gbnf {
     }
   }
 
+  #shortest(nodes: readonly Node[]): readonly Node[] {
+    const depths = nodes.map((inner) => this.#depth(inner));
+    const least = Math.min(...depths);
+    return nodes.filter((_, at) => depths[at] === least);
+  }
+
   #write(node: Node, random: () => number, depth: number): string {
     const below = (count: number): number => Math.floor(random() * count);
     switch (node.kind) {
@@ -131,16 +146,14 @@ export class Gbnf {
       case 'class': {
         const ranges = node.not ? [] : node.ranges;
         const [low = 0, high = 0] = ranges[below(ranges.length)] ?? [];
-        const pool = POOL.map((character) => character.codePointAt(0) ?? 0).filter((character) =>
-          allows(node, character),
-        );
-        return String.fromCodePoint(node.not ? (pool[below(pool.length)] ?? 0x7a) : low + below(high - low + 1));
+        if (!node.not) return String.fromCodePoint(low + below(high - low + 1));
+        const pool = POOL.filter((character) => allows(node, character));
+        return String.fromCodePoint(pool[below(pool.length)] ?? 0x7a);
       }
       case 'all':
         return node.nodes.map((inner) => this.#write(inner, random, depth)).join('');
       case 'any': {
-        const least = Math.min(...node.nodes.map((inner) => this.#depth(inner)));
-        const open = depth < DEPTH ? node.nodes : node.nodes.filter((inner) => this.#depth(inner) === least);
+        const open = depth < DEPTH ? node.nodes : this.#shortest(node.nodes);
         const chosen = open[below(open.length)];
         return chosen ? this.#write(chosen, random, depth) : '';
       }

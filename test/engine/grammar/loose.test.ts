@@ -4,9 +4,9 @@ import t from 'tap';
 import { callGrammar, callRules } from '../../../engine/grammar/calls.js';
 import type { CallSyntax } from '../../../engine/protocol/reply-format.js';
 import { LOOSE_SYNTAXES } from '../../support/call-syntaxes.js';
-import { Gbnf, seeded } from '../../support/gbnf.js';
+import { Gbnf } from '../../support/gbnf.js';
 import { rounds } from '../../support/long-form.js';
-import { readCalls } from '../../support/read-calls.js';
+import { readCalls, readsAllOf } from '../../support/read-calls.js';
 
 const LOOK = {
   type: 'object',
@@ -54,23 +54,8 @@ function grammar(syntax: CallSyntax): Gbnf {
 
 for (const [model, syntax] of Object.entries<CallSyntax>(LOOSE_SYNTAXES)) {
   t.test(`${model}: everything that the grammar allows is parsed to valid arguments, wherever the text is cut`, (t) => {
-    const gbnf = grammar(syntax);
     const format = { syntax, functions: NAMES, single: false, gbnf: '' };
-    const random = seeded(7);
-    for (let i = 0; i < rounds({ short: 20, long: 200 }); i++) {
-      const reply = gbnf.write(random);
-      const characters = Array.from(reply);
-      const { content, calls } = readCalls(format, [reply]);
-      const cut = Math.floor(random() * characters.length);
-      const inTwo = readCalls(format, [characters.slice(0, cut).join(''), characters.slice(cut).join('')]);
-      t.same([inTwo.calls, content], [calls, ''], `cut at ${cut}`);
-      t.same(readCalls(format, characters).calls, calls, 'character by character');
-      t.ok(calls.length > 0);
-      for (const call of calls) {
-        const valid = validate.get(call.name);
-        t.ok(valid?.(JSON.parse(call.arguments)), `${call.arguments} of ${reply}`);
-      }
-    }
+    readsAllOf(t, grammar(syntax), { format, validate, texts: rounds({ short: 20, long: 200 }) });
     t.end();
   });
 }

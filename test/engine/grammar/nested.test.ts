@@ -4,9 +4,9 @@ import { isDeepStrictEqual } from 'node:util';
 import t from 'tap';
 import { callGrammar, callRules, type CallRules } from '../../../engine/grammar/calls.js';
 import { NESTED_SYNTAXES } from '../../support/call-syntaxes.js';
-import { Gbnf, seeded } from '../../support/gbnf.js';
+import { Gbnf } from '../../support/gbnf.js';
 import { rounds } from '../../support/long-form.js';
-import { readCalls } from '../../support/read-calls.js';
+import { readCalls, readsAllOf } from '../../support/read-calls.js';
 
 const SYNTAX = NESTED_SYNTAXES['MiniMax-M3'];
 
@@ -59,21 +59,7 @@ const GRAMMAR = new Gbnf(callGrammar(rules));
 const FORMAT = { syntax: SYNTAX, functions: NAMES, single: false, gbnf: '', values };
 
 t.test('whatever the grammar allows is read as valid arguments, wherever it is cut', (t) => {
-  const random = seeded(7);
-  for (let i = 0; i < rounds({ short: 40, long: 400 }); i++) {
-    const reply = GRAMMAR.write(random);
-    const characters = Array.from(reply);
-    const { content, calls } = readCalls(FORMAT, [reply]);
-    const cut = Math.floor(random() * characters.length);
-    const inTwo = readCalls(FORMAT, [characters.slice(0, cut).join(''), characters.slice(cut).join('')]);
-    t.same([inTwo.calls, content], [calls, ''], `cut at ${cut}`);
-    t.same(readCalls(FORMAT, characters).calls, calls, 'character by character');
-    t.ok(calls.length > 0);
-    for (const call of calls) {
-      const valid = validate.get(call.name);
-      t.ok(valid?.(JSON.parse(call.arguments)), `${call.arguments} of ${reply}`);
-    }
-  }
+  readsAllOf(t, GRAMMAR, { format: FORMAT, validate, texts: rounds({ short: 40, long: 400 }) });
   t.end();
 });
 

@@ -1,12 +1,10 @@
 import { Ajv } from 'ajv';
-import { isDeepStrictEqual } from 'node:util';
-import fc from 'fast-check';
 import t from 'tap';
 import { callGrammar, callRules } from '../../../engine/grammar/calls.js';
 import type { CallSyntax } from '../../../engine/protocol/reply-format.js';
 import { TAGGED_SYNTAXES } from '../../support/call-syntaxes.js';
 import { Gbnf } from '../../support/gbnf.js';
-import { readCalls } from '../../support/read-calls.js';
+import { readCalls, readsAllOf } from '../../support/read-calls.js';
 import { rounds } from '../../support/long-form.js';
 
 const QWEN = TAGGED_SYNTAXES['Qwen3-Coder'];
@@ -44,15 +42,6 @@ function grammar(syntax: CallSyntax, functions: Parameters<typeof callRules>[1] 
   if (made.kind !== 'ok') throw new Error(made.why);
   const { gbnf, values = [] } = made;
   return { gbnf: new Gbnf(callGrammar(gbnf)), values, stacks: made.stacks };
-}
-
-/** Numbers from 0 to below 1 (a linear congruential generator). */
-function randomOf(seed: number): () => number {
-  let state = seed >>> 0;
-  return () => {
-    state = (Math.imul(state, 1_664_525) + 1_013_904_223) >>> 0;
-    return state / 2 ** 32;
-  };
 }
 
 function called(inner: string): string {
@@ -100,24 +89,7 @@ for (const [model, syntax] of Object.entries(TAGGED_SYNTAXES)) {
   t.test(`${model}: everything that the grammar allows is parsed to valid arguments, wherever the text is cut`, (t) => {
     const { gbnf, values } = grammar(syntax);
     const format = { syntax, functions: ['look', 'go'], single: false, gbnf: '', values };
-    fc.assert(
-      fc.property(fc.nat(), fc.nat(), (seed, at) => {
-        const reply = gbnf.write(randomOf(seed));
-        const characters = Array.from(reply);
-        const cut = at % (characters.length + 1);
-        const { content, calls } = readCalls(format, [reply]);
-        const inTwo = readCalls(format, [characters.slice(0, cut).join(''), characters.slice(cut).join('')]);
-        if (!isDeepStrictEqual(inTwo.calls, calls)) throw new Error(`cut at ${cut} it differs: ${reply}`);
-        if (content !== '' || calls.length === 0) throw new Error(`not all of it is a call: ${reply}`);
-        for (const call of calls) {
-          const valid = validate.get(call.name);
-          if (valid?.(JSON.parse(call.arguments)) !== true) {
-            throw new Error(`${call.arguments} of ${reply}: ${ajv.errorsText(valid?.errors)}`);
-          }
-        }
-      }),
-      { numRuns: rounds({ short: 30, long: 100 }) },
-    );
+    readsAllOf(t, gbnf, { format, validate, texts: rounds({ short: 30, long: 100 }) });
     t.end();
   });
 }
