@@ -16,7 +16,7 @@ import { CANARY, type ContractCase } from './tables/rule.js';
 const CONNECTIONS = 4;
 
 /** `make test` sends each so manieth case. */
-const SAMPLED = 8;
+const SAMPLED = 24;
 
 /** The longest body of both decision routes. */
 const DECISION_BYTES = 1024 * 1024;
