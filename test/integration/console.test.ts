@@ -7,7 +7,7 @@ import { CHAT, DECIDE } from '../support/sidecar.js';
 import { ENGINE, killChild, SHORT_LANE, ProcessGate } from '../support/process-gate.js';
 
 /** Snapshots that are compared under load at least, a quarter of a second each. */
-const PICTURES = 10;
+const PICTURES = 6;
 /** The time limit for a busy machine. */
 const MOST_PICTURES = 200;
 

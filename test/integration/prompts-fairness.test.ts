@@ -14,7 +14,7 @@ import { RawConnection } from '../support/raw-http.js';
 import { CHAT } from '../support/sidecar.js';
 
 const SENDERS = 12;
-const CHATS = Number(process.argv[2] ?? rounds({ short: 6, long: 15 }));
+const CHATS = Number(process.argv[2] ?? rounds({ short: 4, long: 15 }));
 const EXPENSIVE = Object.values(EXPENSIVE_SCHEMAS).map((schema) => chatWith(schema));
 const MOST_EXPENSIVE = chatWith(EXPENSIVE_SCHEMAS[SMALL_PRODUCTS]);
 

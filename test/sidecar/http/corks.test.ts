@@ -2,13 +2,14 @@
 import t from 'tap';
 import type { EventStream } from '../../../sidecar/http/exchange.js';
 import { deferred, serve } from '../../support/http-server.js';
+import { rounds } from '../../support/long-form.js';
 
 const GIB = 2 ** 30;
 /** No stream is ever asked for being slow. */
 const LIMITS = { totalBytes: GIB, backlog: { streamBytes: GIB, totalBytes: GIB } };
 /** Characters of one, two, three and four bytes: a count of characters would be too small. */
 const LETTERS = 'aö中🌍';
-const ROUNDS = 5;
+const ROUNDS = rounds({ short: 2, long: 5 });
 
 function turn(): Promise<void> {
   return new Promise((resolve) => setImmediate(resolve));

@@ -321,11 +321,11 @@ async function walk(t: Test, mayRestore: boolean, runs: number): Promise<void> {
 }
 
 t.test('lost answers, late calls and kills: nothing is overspent, and the sums are exact', async (t) => {
-  await walk(t, false, rounds({ short: 12, long: 1000 }));
+  await walk(t, false, rounds({ short: 7, long: 1000 }));
 });
 
 t.test('an earlier state of the store is restored: charges are never lost or counted twice', async (t) => {
-  await walk(t, true, rounds({ short: 8, long: 1000 }));
+  await walk(t, true, rounds({ short: 5, long: 1000 }));
 });
 
 t.test('an earlier start of a replica changes nothing once another has begun', async (t) => {
