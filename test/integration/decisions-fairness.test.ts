@@ -5,7 +5,7 @@ import { join } from 'node:path';
 import t from 'tap';
 import { PATIENT_ENGINE, PATIENT_QUEUE } from '../support/config-parts.js';
 import { makeKey } from '../support/keys.js';
-import { embeddedTestModel } from '../support/models.js';
+import { testModel } from '../support/models.js';
 import { CHAT, DECIDE, Sidecar } from '../support/sidecar.js';
 
 const ACCOUNTS = ['many', 'one', 'talker'] as const;
@@ -22,7 +22,7 @@ const keyFile = join(folder, 'keys.json');
 await writeFile(keyFile, JSON.stringify({ version: 1, keys: [...keys.values()].map(({ stored }) => stored) }));
 
 t.test('128 questions of one account, one of another, and a chat', async (t) => {
-  const file = await embeddedTestModel();
+  const file = await testModel();
   const sidecar = await Sidecar.start(t, {
     config: {
       models: [
@@ -72,7 +72,7 @@ t.test('128 questions of one account, one of another, and a chat', async (t) => 
 });
 
 t.test('with questions decoded together, a seat is freed as soon as a request waits', async (t) => {
-  const file = await embeddedTestModel();
+  const file = await testModel();
   const sidecar = await Sidecar.start(t, {
     config: {
       models: [{ id: DECIDE, kind: 'decision', file, seats: 2, contextPerSeat: 8192 }],

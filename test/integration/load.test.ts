@@ -1,6 +1,7 @@
-/** Many requests at once and one after another, on the embedded model: all are answered, and no memory is retained. */
+/** Many requests at once and one after another, on a real engine: all are answered, and no memory is retained. */
 import t from 'tap';
 import { LONG, rounds } from '../support/long-form.js';
+import { testModel } from '../support/models.js';
 import { childrenOf, residentBytes } from '../support/processes.js';
 import { CHAT, chatOnly, DECIDE, Sidecar } from '../support/sidecar.js';
 
@@ -77,7 +78,11 @@ async function processesOf(sidecar: Sidecar): Promise<Map<string, number>> {
 }
 
 t.test('one sidecar under load', async (t) => {
-  const sidecar = await Sidecar.start(t, { config: { queue: PATIENT }, environment: SMALL_HEAPS });
+  const sidecar = await Sidecar.start(t, {
+    file: await testModel(),
+    config: { queue: PATIENT },
+    environment: SMALL_HEAPS,
+  });
 
   t.test('32 streams at once on 8 seats all end with [DONE], and every seat is freed', async (t) => {
     const streams = Array.from({ length: 32 }, async (_, i) => {

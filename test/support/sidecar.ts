@@ -22,6 +22,8 @@ export type LogLine = Readonly<Record<string, unknown>> & { readonly event: stri
 export interface StartOptions {
   /** Settings as in the configuration file; at the top level they replace this harness’s defaults key by key. */
   readonly config?: Readonly<Record<string, unknown>>;
+  /** Of both models, unless `config` names models; that of {@link embeddedTestModel} unless given. */
+  readonly file?: string;
   /** Seats of the chat model, unless `config` names models. */
   readonly seats?: number;
   /** Tokens of one seat of the chat model; with a long context replies are long. */
@@ -119,7 +121,7 @@ export class Sidecar {
   /** Starts the process and waits for nothing. */
   static async launch(t: Owner, options: StartOptions = {}): Promise<Sidecar> {
     const dir = await mkdtemp(join(tmpdir(), 'ra-sidecar-'));
-    const file = await embeddedTestModel();
+    const file = options.file ?? (await embeddedTestModel());
     const stubs = join(dir, 'stubs');
     if (options.stub) await mkdir(stubs);
     const config = {
