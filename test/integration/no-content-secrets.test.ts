@@ -7,6 +7,7 @@ import { EventEmitter, once } from 'node:events';
 import { rm, writeFile } from 'node:fs/promises';
 import { createServer } from 'node:net';
 import { join } from 'node:path';
+import { setTimeout as wait } from 'node:timers/promises';
 import t, { type Test } from 'tap';
 import { systemClock } from '../../sidecar/lib/clock.js';
 import { Spool } from '../../sidecar/usage/spool.js';
@@ -22,6 +23,9 @@ import { usageRecord } from '../support/usage-records.js';
 
 /** In another form than this sidecar’s keys, which the log would redact. */
 const secretOf = (name: string): string => createHash('sha256').update(`of the operator: ${name}`).digest('base64url');
+
+/** Between two requests while the peers fail, ms. */
+const PAUSE_MS = 20;
 
 /** What a peer does once it has its secret, after it has refused all connections. */
 const FAULTS = ['reset', 'garbage', 'echo', 'refusal'] as const;
@@ -244,7 +248,10 @@ t.test('a sink, an authorizer, an OTLP endpoint and a server of a model, each ov
     const all = { failed: false };
     const failed = Promise.all(failing.map((peer) => peer.fails(fault))).then(() => (all.failed = true));
     // The authorizer is asked by callers only.
-    while (!all.failed) await ask();
+    while (!all.failed) {
+      await ask();
+      await wait(PAUSE_MS);
+    }
     await failed;
     await read(watch, sidecar);
   }

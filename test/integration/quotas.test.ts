@@ -33,7 +33,7 @@ t.test('a real reply ends at the last token that its quota has, and what it used
   first.child.kill('SIGKILL');
   await first.exited();
 
-  const second = await Sidecar.start(t, { config });
+  const second = await Sidecar.start(t, { stub: true, config });
   const account = await fetch(`http://127.0.0.1:${second.port}/v1/account`, { headers });
   const { limits } = (await account.json()) as { limits: readonly { name: string }[] };
   t.match(

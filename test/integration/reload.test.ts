@@ -2,6 +2,7 @@
 import { copyFile, rename, writeFile, readFile } from 'node:fs/promises';
 import { createHash } from 'node:crypto';
 import { join } from 'node:path';
+import { setTimeout as wait } from 'node:timers/promises';
 import t from 'tap';
 import { CHAT_TEMPLATE } from '../../bench/models/chat-template.js';
 import { ensureModel } from '../../bench/models/embedded.js';
@@ -14,7 +15,10 @@ import { ENDLESS, frames, OpenStream } from '../support/open-stream.js';
 import { CHAT, DECIDE, Sidecar } from '../support/sidecar.js';
 
 const REPLICAS = 2;
-const CALLERS = 6;
+/** More than the seats of one replica, which serves alone while the other one is replaced. */
+const CALLERS = 3;
+/** Between two requests of a caller, ms: without it they would take the processor time that the reload needs. */
+const PAUSE_MS = 20;
 /** Requests under reloads. */
 const REQUESTS = rounds({ short: 40, long: 10_000 });
 const KEY = 'k'.repeat(32);
@@ -166,6 +170,7 @@ t.test('under load no request fails, each is of one version, and its prompt was 
       sent += 1;
       const response = await sidecar.chat({ ...ENDLESS, max_tokens: 3 });
       answers.push({ status: response.status, body: (await response.json()) as Answer });
+      await wait(PAUSE_MS);
     }
   };
   const callers = Array.from({ length: CALLERS }, caller);
@@ -218,7 +223,10 @@ t.test('a decision model that is loaded when it is wanted', async (t) => {
   let loading = true;
   const asked: Promise<number>[] = Array.from({ length: 2 }, async () => {
     let refused = 0;
-    while (loading) if ((await decide()).status !== 200) refused += 1;
+    while (loading) {
+      if ((await decide()).status !== 200) refused += 1;
+      await wait(PAUSE_MS);
+    }
     return refused;
   });
   t.match(await reload({ model: DECIDE, file }), { status: 200, body: { weight_version: versions.embedded } });

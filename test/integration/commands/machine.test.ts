@@ -134,7 +134,7 @@ t.test('doctor: what a start would use of this machine, and why', async (t) => {
   );
   t.strictSame(await readdir(dir), [], 'nothing is made');
 
-  const text = await runCli(['doctor'], { ...models(small), RA_DATA_DIR: join(dir, 'data') });
+  const text = await runHere(['doctor'], { ...models(small), RA_DATA_DIR: join(dir, 'data') });
   t.match(text, {
     code: 0,
     stderr: '',

@@ -134,7 +134,7 @@ t.test('verify: another chat template, one for tools, a configured format, and a
     { id: 'gone', ...model, chatTemplate: join(dir, 'gone.jinja') },
     { id: 'two', ...model, file: two, contextPerSeat: 32_768 },
   );
-  const ran = await runCli(['models', 'verify', '--json'], environment);
+  const ran = await runHere(['models', 'verify', '--json'], environment);
   t.equal(ran.code, 1);
   const [plain, chosen, gone, both] = json(ran) as {
     serves: boolean;
