@@ -8,7 +8,7 @@ import { join } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
 import t from 'tap';
 import { makeKey } from '../support/keys.js';
-import { embeddedTestModel } from '../support/models.js';
+import { testModel } from '../support/models.js';
 import { CHAT, Sidecar } from '../support/sidecar.js';
 
 const SEATS = 4;
@@ -24,7 +24,7 @@ await writeFile(keyFile, JSON.stringify({ version: 1, keys: keys.map(({ stored }
 const model = {
   id: CHAT,
   kind: 'chat',
-  file: await embeddedTestModel(),
+  file: await testModel(),
   seats: SEATS,
   contextPerSeat: 4096,
   prefixCache: { bytes: 0 },

@@ -4,14 +4,14 @@
  */
 import { EMBEDDED_MODEL } from '../../sidecar/engine-client/weight-files.js';
 import { decisionsPart, enginePart } from './llama-servers.js';
-import { embeddedTestModel } from './models.js';
+import { embeddedTestModel, testModel } from './models.js';
 import { PATIENT_MS } from './patience.js';
 import { processRoot } from './process-root.js';
 import { CHAT, DECIDE, Sidecar } from './sidecar.js';
 
 /** The embedded test model with longer contexts than {@link CHAT}. */
 export const WIDE_CHAT = 'ra-tiny-wide';
-/** The embedded test model with a context that few questions fit into. */
+/** A decision model with a context that few questions fit into. */
 export const NARROW_DECIDE = 'ra-tiny-narrow';
 /** The model that TypeSafe’s clients request by default. */
 export const TYPESAFE = 'jev-latest';
@@ -33,12 +33,14 @@ export function sharedSidecar(): Promise<Sidecar> {
 
 async function start(): Promise<Sidecar> {
   const file = await embeddedTestModel();
+  // What is asked of these does not depend on their answers, and a token takes it a tenth of the time.
+  const decides = await testModel();
   const models = [
     { id: CHAT, kind: 'chat', file, seats: 8, contextPerSeat: CHAT_CONTEXT },
     { id: WIDE_CHAT, kind: 'chat', file, seats: 4, contextPerSeat: 16_000 },
-    { id: DECIDE, kind: 'decision', file, seats: 2, contextPerSeat: 8192 },
-    { id: NARROW_DECIDE, kind: 'decision', file, seats: 1, contextPerSeat: 256 },
-    { id: TYPESAFE, kind: 'decision', file, seats: 2, contextPerSeat: 8192 },
+    { id: DECIDE, kind: 'decision', file: decides, seats: 2, contextPerSeat: 8192 },
+    { id: NARROW_DECIDE, kind: 'decision', file: decides, seats: 1, contextPerSeat: 256 },
+    { id: TYPESAFE, kind: 'decision', file: decides, seats: 2, contextPerSeat: 8192 },
     { id: SEEDLING_CHAT, kind: 'chat', file: EMBEDDED_MODEL, seats: 4, contextPerSeat: 2048 },
     { id: SEEDLING_DECIDE, kind: 'decision', file: EMBEDDED_MODEL, seats: 2, contextPerSeat: 8192 },
   ];
