@@ -1,3 +1,4 @@
+import type { Test } from 'tap';
 import { CallParser } from '../../engine/output/calls/call-parser.js';
 import type { CallConstraint } from '../../engine/output/calls/call-text.js';
 import type { CallFormat } from '../../engine/protocol/reply-format.js';
@@ -30,13 +31,8 @@ export function readCalls(format: CallFormat, pieces: readonly string[], hold?: 
   return { content, calls, complete: parser.calls };
 }
 
-interface Checker {
-  same(found: unknown, wanted: unknown, message: string): unknown;
-  ok(value: unknown, message?: string): unknown;
-}
-
 /** What a grammar allows: each text is read as calls with valid arguments, wherever it is cut. `validate`: of a call's arguments, by its name. */
-export function readsAllOf(t: Checker, gbnf: Gbnf, { format, validate, texts }: CallReading): void {
+export function readsAllOf(t: Pick<Test, 'same' | 'ok'>, gbnf: Gbnf, { format, validate, texts }: CallReading): void {
   const random = seeded(7);
   for (let i = 0; i < texts; i++) {
     const reply = gbnf.write(random);
