@@ -40,7 +40,7 @@ export function standInForTap(current: () => Subtest): void {
     },
     set: (_, key, value) => Reflect.set(current(), key, value),
   };
-  Object.assign(globalThis, { [NAME]: new Proxy({} as Subtest, handler) });
+  Object.assign(globalThis, { [NAME]: new Proxy(current(), handler) });
 }
 
 /** Whether {@link standInForTap} was called in this process. */
