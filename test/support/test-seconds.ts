@@ -44,7 +44,6 @@ const SECONDS: Readonly<Record<string, number>> = {
   'integration/engine/prefix-cache': 9,
   'contract/both-contracts': 8,
   'deploy/package': 8,
-  'fault/batches-killed': 8,
   'fault/odd-files': 8,
   'integration/access': 8,
   'integration/engine/llama/speculation': 8,
