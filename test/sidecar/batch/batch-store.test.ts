@@ -10,10 +10,15 @@ import { ACME } from '../../support/in-process.js';
 const AT = { segment: 3, offset: 0 };
 const vault = Vault.ofProcess();
 
-async function open(
-  t: Test,
-  dir: string,
-): Promise<{ files: FileStore; store: BatchStore; create: () => Promise<BatchRecord | undefined> }> {
+type Created = ReturnType<BatchStore['create']>;
+
+async function recordOf(created: Created): Promise<BatchRecord> {
+  const record = await created;
+  if (typeof record === 'string') throw new Error(`not created: ${record}`);
+  return record;
+}
+
+async function open(t: Test, dir: string): Promise<{ files: FileStore; store: BatchStore; create: () => Created }> {
   const clock = new FakeClock();
   const common = {
     clock,
@@ -58,8 +63,7 @@ t.test('the answers of batches are files of their account, which may have so man
 t.test('however fast batches fail, a thousand of an account are remembered', async (t) => {
   const dir = t.testdir();
   const first = await open(t, dir);
-  const failed = await first.create();
-  if (typeof failed === 'string') throw new Error('none was created');
+  const failed = await recordOf(first.create());
   const made = Array.from({ length: 1100 }, (_, i) => `batch_${String(i).padStart(4, '0')}`);
   for (const [i, id] of made.entries())
     writeFileSync(
@@ -77,8 +81,7 @@ t.test('however fast batches fail, a thousand of an account are remembered', asy
 t.test('a start removes answers’ files that no batch writes to', async (t) => {
   const dir = t.testdir();
   const { files, store, create } = await open(t, dir);
-  const [going, failed] = [await create(), await create()];
-  if (!going || !failed) throw new Error('none was created');
+  const [going, failed] = [await recordOf(create()), await recordOf(create())];
   await files.createOpen('acme', 'of a batch whose record was not written', Number.MAX_SAFE_INTEGER);
   await store.change(failed.id, () => ({ status: 'failed' }));
   const { files: again } = await open(t, dir);
@@ -91,8 +94,8 @@ t.test('a start removes answers’ files that no batch writes to', async (t) => 
 
 t.test('the spool is needed by a batch once it runs', async (t) => {
   const { store, create } = await open(t, t.testdir());
-  const record = await create();
+  const record = await recordOf(create());
   t.equal(store.keepFrom, undefined);
-  await store.change(record?.id ?? '', () => ({ status: 'in_progress', position: { segment: 5, offset: 0 } }));
+  await store.change(record.id, () => ({ status: 'in_progress', position: { segment: 5, offset: 0 } }));
   t.same(store.keepFrom, { segment: 5, offset: 0 });
 });

@@ -73,7 +73,7 @@ function lanesOf() {
   /** Of the short lane, and of both, the first pair first. */
   const hosts: FakeHost[] = [];
   const all: FakeHost[] = [];
-  const pairs: Record<Lane, FakeHost>[] = [];
+  const pairs: Record<'short' | 'long', FakeHost>[] = [];
   let short: FakeHost | undefined;
   const lanes = new PromptLanes(
     { models: [], workers: 1, silenceMs: 1, maxQueued: 1, inlineBytes: 10, clock: new FakeClock() },
