@@ -1,7 +1,8 @@
 /**
- * What the store of a fleet costs a request: `take` from the call to its answer, and `ra-admit` of whole requests through three sidecars
- * that share it, by the clock; also beside a transaction that has been open for ten minutes of such a load, so that no row deleted since
- * could be removed from an index. And whose processor time a request takes.
+ * What the store of a fleet costs a request. `take` at 1,000 a second: three replicas' own limits and connections in this process, without
+ * the rest of a sidecar, since two cores do not serve 1,000 chats a second. `ra-admit` of whole requests through three sidecars at rates
+ * that two cores serve, in turns with three others that count limits in memory. Both also beside a transaction that has been open for ten
+ * minutes of 1,000 requests a second, so that no row deleted since could be removed from an index. Arguments: seconds of a round, and rounds.
  */
 import { fork, type ChildProcess } from 'node:child_process';
 import { once } from 'node:events';
@@ -16,17 +17,18 @@ import { Postgres, replicaAt } from '../../test/support/postgres.js';
 import { descendantsOf, usedCpuMs } from '../../test/support/processes.js';
 import { byTheClock, onWhoIsFree, type Rate } from '../support/by-the-clock.js';
 import { messageOf } from '../support/children.js';
-import { keep, medians, type Row } from '../support/results.js';
+import { keep, markdown, medians, type Row } from '../support/results.js';
 import { median, quantile, shown } from '../support/stats.js';
 import { Teardowns } from '../support/teardowns.js';
 import { TimedCaller } from '../support/timed-caller.js';
 
-/** Requests a second: the first is that of the goals, and these are at p99, ms. */
-const RATES = [1000, 500, 200] as const;
+/** Requests a second, the goal's first, and the goals at p99, ms. */
+const TAKE_RATES = [1000, 500] as const;
 const TAKE_MS = 1;
+const ADMIT_RATES = [500, 200, 100] as const;
 const ADMIT_MS = 2;
-const SECONDS = 3;
-const ROUNDS = 5;
+const SECONDS = Number(process.argv[2] ?? 3);
+const ROUNDS = Number(process.argv[3] ?? 5);
 /** Between two looks whether a sidecar is ready, ms. */
 const LOOK_MS = 50;
 const SIDECARS = 3;
@@ -43,7 +45,7 @@ const { name, url } = await server.database();
 
 const members = await Promise.all(
   Array.from({ length: SIDECARS }, async (_, i) => {
-    const { database, replica } = await replicaAt(teardowns, url, `bench-${i}`, { connections: 8 });
+    const { database, replica } = await replicaAt(teardowns, url, `bench-${i}`, { connections: 8, leaseMs: 10_000 });
     const defaults = { chat: LIMIT, decisions: NONE, embeddings: NONE, models: NONE };
     const limits = new StoreLimits({
       clock: systemClock,
@@ -57,17 +59,15 @@ const members = await Promise.all(
     return limits;
   }),
 );
-interface Running {
+
+interface Sidecar {
   readonly child: ChildProcess;
   readonly port: number;
 }
 
-/** Those that run now: idle ones would take the cores from what is measured. */
-let sidecars: readonly Running[] = [];
-
-/** Sidecars run, which share the store or count for themselves, while this does something. */
-async function withSidecars<T>(store: boolean, use: () => Promise<T>): Promise<T> {
-  sidecars = await Promise.all(
+/** Sidecars that share the store, or count for themselves. */
+function begun(store: boolean): Promise<Sidecar[]> {
+  return Promise.all(
     Array.from({ length: SIDECARS }, async () => {
       const config = { limits: { chat: LIMIT }, ...(store && { store: { url, timeoutMs: 5000 } }) };
       const sidecar = fileURLToPath(new URL('../support/timing-sidecar.js', import.meta.url));
@@ -77,17 +77,15 @@ async function withSidecars<T>(store: boolean, use: () => Promise<T>): Promise<T
       return { child, port };
     }),
   );
-  const done = await use();
-  for (const { child } of sidecars) {
-    child.disconnect();
-    await once(child, 'exit');
-  }
-  sidecars = [];
-  return done;
+}
+
+async function end({ child }: Sidecar): Promise<void> {
+  child.disconnect();
+  await once(child, 'exit');
 }
 
 /** Processor time so far of other processes, with all that they have started, ms. */
-function used(): { readonly postgres: number; readonly sidecars: number } {
+function used(sidecars: readonly Sidecar[]): { readonly postgres: number; readonly sidecars: number } {
   const sum = (pids: readonly number[]): number =>
     pids.flatMap((pid) => [pid, ...descendantsOf(pid)]).reduce((ms, pid) => ms + msOf(pid), 0);
   return { postgres: sum([server.pid]), sidecars: sum(sidecars.map(({ child }) => child.pid ?? 0)) };
@@ -102,8 +100,16 @@ function msOf(pid: number): number {
   }
 }
 
-/** Takes by the clock, in ms. */
-async function takes(rate: Rate): Promise<number[]> {
+interface Round {
+  /** Of each request, ms. */
+  readonly times: readonly number[];
+  /** The actual rate. */
+  readonly perSecond: number;
+}
+
+/** Takes by the clock. */
+async function takes(rate: Rate): Promise<Round> {
+  const started = performance.now();
   const times: number[] = [];
   const open: Promise<void>[] = [];
   let sent = 0;
@@ -122,43 +128,56 @@ async function takes(rate: Rate): Promise<number[]> {
     return true;
   });
   await Promise.all(open);
-  return times;
+  return { times, perSecond: times.length / ((performance.now() - started) / 1000) };
 }
 
-/** `ra-admit` by the clock, in ms. */
-async function admits(rate: Rate, keys = 'key'): Promise<number[]> {
+/** `ra-admit` by the clock. */
+async function admits(sidecars: readonly Sidecar[], keys: string, rate: Rate): Promise<Round> {
   const body = JSON.stringify(chatBody('wide', 'clocked'));
   const callers = await Promise.all(
     Array.from({ length: KEYS }, (_, i) => TimedCaller.open(sidecars[i % SIDECARS]?.port ?? 0, body, `${keys}-${i}`)),
   );
   for (const caller of callers) await caller.ask();
-  const { done } = await onWhoIsFree(callers, rate, (caller) => caller.ask());
+  const { done, perSecond } = await onWhoIsFree(callers, rate, (caller) => caller.ask());
   for (const caller of callers) caller.close();
-  return done.map(({ admitMs }) => admitMs);
+  return { times: done.map(({ admitMs }) => admitMs), perSecond };
 }
 
-async function measured(what: string, times: (rate: Rate) => Promise<number[]>): Promise<Row[]> {
+/** What is measured in turns with others. */
+interface Case {
+  readonly what: string;
+  readonly sidecars: readonly Sidecar[];
+  readonly round: (rate: Rate) => Promise<Round>;
+}
+
+/** The cases take turns in each round, at one rate after the other. */
+async function measured(rates: readonly number[], cases: readonly Case[]): Promise<Row[]> {
   const rows: Row[] = [];
-  for (const perSecond of RATES) {
-    await times({ perSecond, seconds: SECONDS });
-    const rounds: Row[] = [];
-    while (rounds.length < ROUNDS) {
-      const [from, own] = [used(), process.cpuUsage()];
-      const all = await times({ perSecond, seconds: SECONDS });
-      const { user, system } = process.cpuUsage(own);
-      const to = used();
-      rounds.push({
-        what,
-        'requests/s': perSecond,
-        'p50 ms': median(all),
-        'p99 ms': quantile(all, 0.99),
-        'most ms': Math.max(...all),
-        'postgres CPU ms': (to.postgres - from.postgres) / all.length,
-        'sidecars CPU ms': (to.sidecars - from.sidecars) / all.length,
-        'callers CPU ms': (user + system) / 1000 / all.length,
-      });
+  for (const perSecond of rates) {
+    const rounds = cases.map((): Row[] => []);
+    for (let round = -1; round < ROUNDS; round += 1) {
+      for (const [at, { what, sidecars, round: run }] of cases.entries()) {
+        const [from, own] = [used(sidecars), process.cpuUsage()];
+        const { times: all, perSecond: actual } = await run({ perSecond, seconds: SECONDS });
+        const { user, system } = process.cpuUsage(own);
+        const to = used(sidecars);
+        // The first one warms up.
+        if (round < 0) continue;
+        rounds[at]?.push({
+          what,
+          'requests/s': perSecond,
+          'actual requests/s': actual,
+          'p50 ms': median(all),
+          'p99 ms': quantile(all, 0.99),
+          'most ms': Math.max(...all),
+          'postgres CPU ms': (to.postgres - from.postgres) / all.length,
+          'sidecars CPU ms': (to.sidecars - from.sidecars) / all.length,
+          'callers CPU ms': (user + system) / 1000 / all.length,
+        });
+      }
     }
-    rows.push(medians(rounds));
+    rows.push(...rounds.map(medians));
+    process.stdout.write(`${markdown(rows.slice(-cases.length))}\n`);
   }
   return rows;
 }
@@ -170,8 +189,9 @@ async function tenMinutesOld(): Promise<() => Promise<void>> {
   await client.query('select count(*), txid_current() from ra_sidecar.hit');
   // The stamps of all minutes, and the places that each request had.
   await server.sql(
-    `insert into ra_sidecar.hit select key, now() - (i + 61000) * interval '1 ms', 1, -i
-       from generate_series(1, ${OLD}) i join (select distinct key, dense_rank() over (order by key) as n from ra_sidecar.hit) k
+    `insert into ra_sidecar.hit select key, now() - (i + 61000) * interval '1 ms', r.no, -i
+       from generate_series(1, ${OLD}) i join (select no, row_number() over (order by no) as n from ra_sidecar.replica) r
+       on r.n = i % (select count(*) from ra_sidecar.replica) + 1 join (select distinct key, dense_rank() over (order by key) as n from ra_sidecar.hit) k
        on k.n = i % (select count(distinct key) from ra_sidecar.hit) + 1`,
     name,
   );
@@ -182,6 +202,8 @@ async function tenMinutesOld(): Promise<() => Promise<void>> {
   );
   await server.sql(`delete from ra_sidecar.flight where request < 0`, name);
   while ((await server.sql('select more from ra_sidecar.sweep()', name)).rows[0]?.['more'] === true);
+  // What was written at once here is written over ten minutes otherwise.
+  await server.sql('checkpoint', name);
   return async () => {
     await client.query('commit');
     await client.end();
@@ -189,60 +211,75 @@ async function tenMinutesOld(): Promise<() => Promise<void>> {
 }
 
 const TAKE = 'take';
+const MEMORY = 'ra-admit, limits in memory';
 const SHARED = 'ra-admit, limits in the store';
+const QUOTAS = 'ra-admit, limits and quotas in the store';
 const BESIDE = ', beside an old transaction';
-const rows = [
-  ...(await measured(TAKE, takes)),
-  ...(await withSidecars(false, () => measured('ra-admit, limits in memory', admits))),
-  ...(await withSidecars(true, async () => [
-    ...(await measured(SHARED, admits)),
-    ...(await measured('ra-admit, limits and quotas in the store', (rate) => admits(rate, 'quota'))),
-  ])),
-];
+
+const take = { what: TAKE, sidecars: [], round: takes };
+const rows = await measured(TAKE_RATES, [take]);
+const [counting, sharing] = [await begun(false), await begun(true)];
+function admitted(what: string, sidecars: readonly Sidecar[], keys = 'key'): Case {
+  return { what, sidecars, round: (rate) => admits(sidecars, keys, rate) };
+}
+const memory = admitted(MEMORY, counting);
+const shared = admitted(SHARED, sharing);
+rows.push(...(await measured(ADMIT_RATES, [memory, shared, admitted(QUOTAS, sharing, 'quota')])));
 const close = await tenMinutesOld();
-rows.push(
-  ...(await measured(TAKE + BESIDE, takes)),
-  ...(await withSidecars(true, () => measured(SHARED + BESIDE, admits))),
-);
+const beside = (each: Case): Case => ({ ...each, what: each.what + BESIDE });
+rows.push(...(await measured(ADMIT_RATES, [beside(memory), beside(shared)])));
+await Promise.all([...counting, ...sharing].map(end));
+rows.push(...(await measured(TAKE_RATES, [beside(take)])));
 await close();
 
 await Promise.all(members.map((limits) => limits.close()));
 await teardowns.run();
 await server.stop();
 
-function worst(what: string, perSecond: number): number {
-  const own = rows.filter(
-    (row) => [what, what + BESIDE].includes(String(row['what'])) && row['requests/s'] === perSecond,
-  );
-  return Math.max(...own.map((row) => Number(row['p99 ms'])));
+/** A figure of a row. */
+function figure(what: string, perSecond: number, name: string): number {
+  return Number(rows.find((row) => row['what'] === what && row['requests/s'] === perSecond)?.[name]);
 }
 
 /** The goal, and at which rates it holds. */
-function goal(what: string, ms: number): string {
-  const [first] = RATES;
-  const kept = RATES.filter((rate) => worst(what, rate) <= ms);
-  const so = worst(what, first) <= ms ? 'Held' : 'Missed';
+function goal(what: string, rates: readonly number[], ms: number): string {
+  const worst = (rate: number): number =>
+    Math.max(...[what, what + BESIDE].map((each) => figure(each, rate, 'p99 ms')));
+  const kept = rates.filter((rate) => worst(rate) <= ms);
+  const [first = 0] = rates;
+  const so = worst(first) <= ms ? 'Held' : 'Missed';
   const most = kept.length === 0 ? 'at none of the rates' : `at up to ${Math.max(...kept)} requests a second`;
-  return `${so}: \`${what}\` p99 at most ${ms} ms at ${first} requests a second, also beside an old transaction (${worst(what, first).toFixed(2)} ms at worst; held ${most}).`;
+  return `${so}: \`${what}\` p99 at most ${ms} ms at ${first} requests a second, also beside an old transaction (${worst(first).toFixed(2)} ms at worst; held ${most}).`;
+}
+
+/** What the store costs beside limits in memory. */
+function ratio(what: string, other: string): string {
+  const [first] = ADMIT_RATES;
+  const [p50, p99] = ['p50 ms', 'p99 ms'].map((name) => figure(what, first, name) / figure(other, first, name));
+  return `\`${what}\` takes ${shown(p50 ?? 0)} times as long as \`${other}\` at ${first} requests a second (p50; p99 ${shown(p99 ?? 0)} times).`;
 }
 
 /** What a request takes, so that it can be seen where the machine is full. */
-function share(what: string): string {
-  const row = rows.find((each) => each['what'] === what && each['requests/s'] === RATES[2]);
-  const sum = (['postgres', 'sidecars', 'callers'] as const).reduce(
-    (ms, part) => ms + Number(row?.[`${part} CPU ms`]),
-    0,
-  );
-  return `\`${what}\` takes ${shown(sum)} ms of processor time at ${RATES[2]} requests a second, so ${cpus().length} cores that do nothing else are full at ${shown((cpus().length * 1000) / sum)} requests a second.`;
+function share(what: string, perSecond: number): string {
+  const parts = ['postgres', 'sidecars', 'callers'] as const;
+  const sum = parts.reduce((ms, part) => ms + figure(what, perSecond, `${part} CPU ms`), 0);
+  return `\`${what}\` takes ${shown(sum)} ms of processor time at ${perSecond} requests a second, so ${cpus().length} cores that do nothing else are full at ${shown((cpus().length * 1000) / sum)} requests a second.`;
 }
 
 await keep('store-take', {
   title: 'Limits of a fleet in PostgreSQL',
   about: [
-    `Requests by the clock, of ${KEYS} keys with a limit of ${LIMIT.inFlight} in flight and ${LIMIT.perMinute} in a minute, over ${SIDECARS} sidecars and one PostgreSQL on this machine, which writes its log to the disk (fsync) and has its default settings. Callers, sidecars, their prompt hosts and stand-in engines, and the server share its cores. \`take\`: from the call to the answer, in one process with three replicas. \`ra-admit\`: as Server-Timing says it, of whole chat requests.`,
+    `Requests by the clock, of ${KEYS} keys with a limit of ${LIMIT.inFlight} in flight and ${LIMIT.perMinute} in a minute, over ${SIDECARS} replicas and one PostgreSQL on this machine, which writes its log to the disk (fsync) and has its default settings. \`take\`: from the call to the answer, in one process with the limits and connections of three replicas. \`ra-admit\`: as Server-Timing says it, of whole chat requests through three sidecars, in turns with three that count for themselves. Callers, sidecars, their prompt hosts and stand-in engines, and the server share the cores.`,
     `Beside an old transaction: it was begun before ${OLD.toLocaleString('en')} stamps and places, those of ten minutes at 1,000 requests a second, were written and removed again, and stays open, so that none of them can be removed from the indexes.`,
     `CPU: processor time of each request in PostgreSQL, in the sidecars with their prompt hosts and stand-in engines, and in the process of the callers, which for \`take\` is also the replicas. Medians of ${ROUNDS} rounds of ${SECONDS} seconds each.`,
   ],
   rows,
-  conclusions: [goal(TAKE, TAKE_MS), goal(SHARED, ADMIT_MS), share(TAKE), share(SHARED)],
+  conclusions: [
+    goal(TAKE, TAKE_RATES, TAKE_MS),
+    goal(SHARED, ADMIT_RATES, ADMIT_MS),
+    ratio(SHARED, MEMORY),
+    ratio(SHARED + BESIDE, MEMORY + BESIDE),
+    share(TAKE, TAKE_RATES[0]),
+    share(SHARED, ADMIT_RATES[0]),
+  ],
 });
