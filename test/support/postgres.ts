@@ -206,6 +206,18 @@ export class Postgres {
     }
   }
 
+  /** What was read of these tables of the store so far, by connections that have closed: scans of whole tables, and entries of indexes. */
+  async scans(name: string, tables: readonly string[]): Promise<{ readonly whole: number; readonly entries: number }> {
+    const { rows } = await this.sql(
+      `select sum(t.seq_scan)::int as whole, (select sum(i.idx_tup_read)::int from pg_stat_user_indexes i where i.relname = any($1)) as entries
+         from pg_stat_user_tables t where t.relname = any($1)`,
+      name,
+      [tables],
+    );
+    const [{ whole, entries } = {}] = rows;
+    return { whole: Number(whole), entries: Number(entries) };
+  }
+
   /** A new database with the schema of this release; its `store.url` is that of sidecars. */
   async database(): Promise<{ readonly name: string; readonly url: string; readonly ownersUrl: string }> {
     const name = `store_${(count += 1)}`;

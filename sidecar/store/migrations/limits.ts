@@ -4,7 +4,7 @@
  *
  * Rows that were deleted or changed stay in an index while an old transaction runs in the database. No count may walk over them, so each
  * begins at a bound: a minute ago for stamps, `replica.oldest` for places, `swept` for the removal of old stamps. For the same reason
- * there is no counter beside the stamps, which each request would change.
+ * there is no counter beside the stamps, which each request would change, and no plan that reads a whole table, which may have grown since.
  *
  * A place counts while its replica's lease runs. A take whose answer was lost may still arrive: it is void once its replica has made
  * two beats more, and only then does the replica remove what it may have left.
@@ -46,7 +46,7 @@ end $$;
 create function ra_sidecar.take(
   p_no int, p_epoch int, p_beat int, p_requests bigint[], p_key uuid, p_in_flight int, p_per_minute int, p_wait_ms int
 ) returns table (outcome text, taken int, retry_ms int, used int, reset_ms int, running int)
-language plpgsql security definer set search_path = ra_sidecar, pg_temp set lock_timeout = '200ms' as $$
+language plpgsql security definer set search_path = ra_sidecar, pg_temp set lock_timeout = '200ms' set enable_seqscan = off as $$
 declare
   v_now timestamptz;
   v_replica replica;
@@ -72,9 +72,9 @@ begin
     return query select 'late', 0, 0, 0, 0, 0; return;
   end if;
   if p_in_flight > 0 then
-    select count(*) into v_running from fleet e, replica r join flight f
-      on f.key = p_key and f.replica = r.no and f.epoch = r.epoch and f.request >= r.oldest
-      where r.lease_until > v_now or (e.grace_until > v_now and r.lease_until > e.grace_from);
+    select coalesce(sum(places.count), 0) into v_running from fleet e, replica r, lateral (
+      select count(*) from flight f where f.key = p_key and f.replica = r.no and f.epoch = r.epoch and f.request >= r.oldest
+    ) places where r.lease_until > v_now or (e.grace_until > v_now and r.lease_until > e.grace_from);
     v_taken := least(v_taken, greatest(0, p_in_flight - v_running));
   end if;
   if p_per_minute > 0 then
@@ -111,16 +111,16 @@ $$;
 create function ra_sidecar.release(
   p_no int, p_epoch int, p_requests bigint[], p_keys uuid[], p_ran bool[], p_doubtful bool
 ) returns table (done bool)
-language plpgsql security definer set search_path = ra_sidecar, pg_temp set lock_timeout = '200ms' as $$
+language plpgsql security definer set search_path = ra_sidecar, pg_temp set lock_timeout = '200ms' set enable_seqscan = off as $$
 begin
   perform set_config('synchronous_commit', 'off', true);
   -- A take that runs now has ended before its place is looked for.
   if p_doubtful then perform lock_keys(p_keys, 0); end if;
-  delete from flight f using unnest(p_requests, p_keys) as e(request, key)
-    where f.key = e.key and f.replica = p_no and f.request = e.request and f.epoch = p_epoch;
-  delete from hit h using unnest(p_requests, p_keys, p_ran) as e(request, key, ran)
-    where not e.ran and h.key = e.key and h.at > clock_timestamp() - interval '61 seconds'
-      and h.replica = p_no and h.request = e.request;
+  for i in 1..cardinality(p_requests) loop
+    delete from flight f where f.key = p_keys[i] and f.replica = p_no and f.request = p_requests[i] and f.epoch = p_epoch;
+    continue when p_ran[i];
+    delete from hit h where h.key = p_keys[i] and h.at > now() - interval '61 seconds' and h.replica = p_no and h.request = p_requests[i];
+  end loop;
   return query select true;
 end $$;
 

@@ -57,7 +57,7 @@ create function ra_sidecar.take_tokens(
   p_no int, p_epoch int, p_beat int, p_keys uuid[], p_limits bigint[], p_requests bigint[], p_tokens bigint[], p_used bigint[],
   p_wait_ms int, p_segment bigint, p_byte bigint
 ) returns table (outcome text, granted bigint[], taken bigint[], reset_ms bigint[], lacking int, retry_ms bigint)
-language plpgsql security definer set search_path = ra_sidecar, pg_temp set lock_timeout = '200ms' as $$
+language plpgsql security definer set search_path = ra_sidecar, pg_temp set lock_timeout = '200ms' set enable_seqscan = off as $$
 declare
   v_clock timestamptz;
   v_now timestamptz;
@@ -118,10 +118,11 @@ begin
         coalesce(sum(t.tokens), 0)::bigint as months
       from token_total t where t.key = p_keys[i] and t.day >= (v_month at time zone 'UTC')::date
     ) totals, (
-      select coalesce(sum(f.tokens), 0)::bigint as reserved, coalesce(sum(f.counted), 0)::bigint as counted
-      from fleet e, replica r join token_flight f
-        on f.key = p_keys[i] and f.replica = r.no and f.epoch = r.epoch and f.request >= r.oldest
-      where r.lease_until > v_clock or (e.grace_until > v_clock and r.lease_until > e.grace_from)
+      select coalesce(sum(own.tokens), 0)::bigint as reserved, coalesce(sum(own.counted), 0)::bigint as counted
+      from fleet e, replica r, lateral (
+        select sum(f.tokens) as tokens, sum(f.counted) as counted from token_flight f
+        where f.key = p_keys[i] and f.replica = r.no and f.epoch = r.epoch and f.request >= r.oldest
+      ) own where r.lease_until > v_clock or (e.grace_until > v_clock and r.lease_until > e.grace_from)
     ) flights;
     v_settled := v_settled || array[v_sums.minute, v_sums.day + v_sums.days, v_sums.month + v_sums.months];
     v_taken := v_taken || array[v_sums.minute + v_sums.reserved - v_sums.counted,
@@ -187,7 +188,8 @@ end $$;
 create function ra_sidecar.settle_tokens(
   p_no int, p_epoch int, p_requests bigint[], p_keys uuid[], p_used bigint[], p_doubtful bool
 ) returns table (done bool)
-language plpgsql security definer set search_path = ra_sidecar, pg_temp set lock_timeout = '200ms' as $$
+language plpgsql security definer set search_path = ra_sidecar, pg_temp set lock_timeout = '200ms' set enable_seqscan = off
+set enable_hashjoin = off set enable_mergejoin = off set enable_material = off as $$
 begin
   perform set_config('synchronous_commit', 'off', true);
   -- A call that runs now has ended before its row is looked for.
@@ -201,7 +203,7 @@ begin
       returning f.key, f.request, f.counted, e.used
   ), unbilled as (
     delete from token_stamp s using gone g where g.used < g.counted and s.key = g.key and s.replica = p_no
-      and s.request = g.request and s.at > clock_timestamp() - interval '61 seconds'
+      and s.request = g.request and s.at > now() - interval '61 seconds'
   )
   insert into token_stamp as t
     select g.key, greatest(clock_timestamp(), (select max(s.at) from token_stamp s where s.key = g.key)), p_no, min(g.request),

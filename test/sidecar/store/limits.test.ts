@@ -177,6 +177,44 @@ t.test('a take whose answer is lost frees its place and its stamp', async (t) =>
   t.match(await call('take', [no, epoch, beat + 9, [99], key, 1, 1, 200]), { rows: [{ outcome: 'lease' }] });
 });
 
+t.test('beside an old transaction no call reads what was removed since, or a whole table', async (t) => {
+  const server = await sharedPostgres();
+  const { name, url } = await server.database();
+  const { database } = await replicaAt(t, url, 'a', { connections: 1 });
+  const tables = ['hit', 'flight'];
+  const key = uuidOf('a key');
+  // Plans are made for tables that are known to be empty.
+  await server.sql('analyze', name);
+  t.match(await database.call('join_fleet', ['a', 'host', 'release', 0, 600_000]), { rows: [{ no: 1, epoch: 1 }] });
+  const load = async (from: number): Promise<void> => {
+    for (let i = from; i < from + 20; i += 1) {
+      const taken = await database.call('take', [1, 1, 0, [i], key, 32, 600, 5000]);
+      t.match(taken, { rows: [{ outcome: 'taken', running: 0 }] });
+      await database.call('release', [1, 1, [i], [key], [i % 2 === 0], false]);
+    }
+  };
+  await load(1);
+  const old = await server.connect(name);
+  t.teardown(() => old.end());
+  await old.query('begin isolation level repeatable read; select count(*) from ra_sidecar.hit');
+  const written = await server.connect(name);
+  await written.query('set enable_seqscan = off');
+  const before = `now() - i * interval '1 ms' - interval '61 seconds'`;
+  await written.query(`insert into ra_sidecar.hit select '${key}', ${before}, 1, -i from generate_series(1, 5000) i`);
+  await written.query(`insert into ra_sidecar.flight select '${key}', 1, -i, 1 from generate_series(1, 5000) i`);
+  for (const table of tables)
+    await written.query(`delete from ra_sidecar.${table} where key = '${key}' and request < 0`);
+  await written.end();
+  await until(t, 'these are counted', async () => (await server.scans(name, tables)).entries >= 10_000);
+  const from = await server.scans(name, tables);
+  await load(101);
+  await database.close();
+  await until(t, 'all calls are counted', async () => (await server.scans(name, tables)).entries >= from.entries + 20);
+  const to = await server.scans(name, tables);
+  t.equal(to.whole, from.whole, 'scans of whole tables');
+  t.ok(to.entries < from.entries + 4000, `${to.entries - from.entries} entries of indexes`);
+});
+
 t.test('a second process with the data folder of the first fences it', async (t) => {
   const { members, url } = await fleet(t);
   const [a] = members as [Member];
