@@ -58,8 +58,8 @@ export type KeyTaskEnd =
   | { readonly kind: 'granted' | 'known-grant' }
   /** Another process holds the file's lock. */
   | { readonly kind: 'busy' }
-  /** A file cannot be read or written; `why`: one line for the operator. */
-  | { readonly kind: 'failed'; readonly why: string }
+  /** A file cannot be read or written, or `moved`: another change was first. `why`: one line for the operator. */
+  | { readonly kind: 'failed'; readonly why: string; readonly moved?: boolean }
   /** The store of a fleet does not answer. `sent`: the change may have been made. */
   | { readonly kind: 'unanswered'; readonly sent: boolean };
 

@@ -137,9 +137,9 @@ async function shownPrices(followed: FollowedPrices): Promise<Answered> {
 }
 
 async function putPrices(followed: FollowedPrices, operator: string, exchange: Exchange): Answer {
-  const revision = exchange.head.header('if-match')?.replaceAll('"', '');
+  const [, revision] = /^"([^"]*)"$/.exec(exchange.head.header('if-match') ?? '') ?? [];
   if (revision === undefined)
-    return refusals.badQuery('If-Match', 'must be the revision of GET /prices, to which the change was made');
+    return refusals.badQuery('If-Match', 'must be one revision of GET /prices in quotes, to which the change was made');
   const bytes = await jsonBody(exchange, MAX_PRICE_BYTES);
   if (bytes === undefined || 'status' in bytes) return bytes;
   const end = await followed.change(operator, Buffer.from(bytes).toString('utf8'), revision);
@@ -248,7 +248,8 @@ function refusalOf(end: KeyTaskEnd, task: KeyTask): ContractError | undefined {
 const NOTHING = 'Nothing was changed';
 
 function notDone(end: NotDone, outcome = NOTHING): ContractError {
-  if (end.kind === 'failed') return contractError('unprocessable', `${outcome}: ${end.why}`);
+  if (end.kind === 'failed')
+    return contractError('unprocessable', `${outcome}: ${end.why}`, end.moved === true ? { status: 412 } : {});
   const what = end.sent
     ? 'did not answer: whether the change was made is not known'
     : 'does not answer; nothing was changed';

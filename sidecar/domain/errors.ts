@@ -74,8 +74,9 @@ export const CATALOGUE = {
   },
   unprocessable: {
     ...invalid(422),
+    also: [412],
     meaning:
-      'The request is well-formed, but this model cannot do what it asks, for example call tools, or tools of this size cannot be compiled to a grammar.',
+      'The request is well-formed, but this model cannot do what it asks, for example call tools, or tools of this size cannot be compiled to a grammar. 412: prices are not those of If-Match.',
     advice: 'Leave out what `param` names, or choose another model.',
   },
   proxy_retired: {

@@ -48,16 +48,13 @@ const REFUSALS: Readonly<Record<string, string>> = {
 /** The store did not do what it was asked. The message is one line for the operator. */
 export class StoreRefusal extends Error {
   override readonly name = 'StoreRefusal';
-  /** Whether it may have done it. */
-  readonly sent: boolean;
-  /** Why it refuses; undefined: it does not answer. */
-  readonly why: string | undefined;
+  /** The same over HTTP. */
+  readonly end: NotDone;
 
   constructor(code: string, sent: boolean) {
     const why = REFUSALS[code] ?? (UNPREPARED[code] && `the store ${UNPREPARED[code]}`);
     super(why ?? `the store does not answer (${code})${sent ? ': whether the change was made is not known' : ''}`);
-    this.sent = sent;
-    this.why = why;
+    this.end = why === undefined ? { kind: 'unanswered', sent } : { kind: 'failed', why, moved: code === 'moved' };
   }
 }
 
@@ -115,9 +112,8 @@ export async function tried<T>(change: () => Promise<T>): Promise<T | NotDone> {
     return await change();
   } catch (error) {
     if (error instanceof FileProblem) return { kind: 'failed', why: error.message };
-    if (!(error instanceof StoreRefusal)) throw error;
-    const { why, sent } = error;
-    return why === undefined ? { kind: 'unanswered', sent } : { kind: 'failed', why };
+    if (error instanceof StoreRefusal) return error.end;
+    throw error;
   }
 }
 

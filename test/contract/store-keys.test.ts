@@ -119,7 +119,7 @@ async function follow(t: Test, at: InProcess[], by: InProcess): Promise<void> {
   const put = await replace(by, before, prices(next, '2'));
   t.match(JSON.parse(put.body), { file: { prices: [{ version: next }] }, problem: undefined });
   const late = await replace(by, before, prices('lost', '2'));
-  t.equal(late.status, 422, 'a change to prices that another operator has replaced');
+  t.equal(late.status, 412, 'a change to prices that another operator has replaced');
   t.match(errorOf(late).message, /^Nothing was changed: the prices are no longer those of this revision/);
   await everywhere(t, 'a price', async (at) => (await chat(at, kept.key)) === 'served' && version(at) === next, at);
 }
@@ -173,8 +173,13 @@ t.test('prices that do not fit a sidecar stay out of force there', async (t) => 
   await one.seen('prices refused, the last valid ones stay in force');
   const bad = await replace(one, await revisionAt(one), prices('v3', 'free'));
   t.equal(bad.status, 400);
-  const blind = await operate(one, 'PUT', '/prices', JSON.parse(prices('v3', '3')) as object);
-  t.match([blind.status, errorOf(blind)], [400, { param: 'If-Match' }]);
+  const revision = await revisionAt(one);
+  for (const tag of [undefined, '*', `W/"${revision}"`, revision, `"${revision}", "${revision}"`]) {
+    const given = tag === undefined ? {} : { 'If-Match': tag };
+    const blind = await operate(one, 'PUT', '/prices', JSON.parse(prices('v3', '3')) as object, given);
+    t.match([blind.status, errorOf(blind)], [400, { param: 'If-Match' }], `If-Match: ${tag}`);
+  }
+  t.equal(await revisionAt(one), revision, 'nothing was changed');
   t.match(errorOf(bad).message, /USD per million tokens/);
   t.match(JSON.parse((await operate(one, 'GET', '/prices')).body), { problem: /no price for the model m/ });
   t.equal(await chat(one, kept.key), 'served');

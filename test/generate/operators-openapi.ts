@@ -197,7 +197,7 @@ const IF_MATCH = {
   name: 'If-Match',
   in: 'header',
   required: true,
-  description: 'The revision of GET /prices to which the change was made.',
+  description: 'The revision of GET /prices to which the change was made, in quotes.',
   schema: TEXT,
 };
 
@@ -229,7 +229,7 @@ function reference(name: string): object {
 }
 
 /** The answers that are errors, by status, each with its codes. */
-function refusals({ request, errors = [] }: Operation): object {
+function refusals({ id, request, errors = [] }: Operation): object {
   const codes: ErrorCode[] = [
     ...(['bad_request', 'invalid_api_key', 'not_found', 'user_rate_limited', 'internal'] as const),
     ...(request === undefined ? [] : (['payload_too_large', ...CHANGES] as const)),
@@ -240,6 +240,7 @@ function refusals({ request, errors = [] }: Operation): object {
     const { status }: CatalogueRow = CATALOGUE[code];
     byStatus.set(status, [...(byStatus.get(status) ?? []), code]);
   }
+  if (id === 'replacePrices') byStatus.set(412, ['unprocessable']);
   return Object.fromEntries(
     [...byStatus].map(([status, of]) => [status, { description: of.join(', '), content: reference('Error') }]),
   );

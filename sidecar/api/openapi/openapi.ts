@@ -67,10 +67,10 @@ export function refusalsOf({
   const byStatus = new Map<number, ErrorCode[]>();
   for (const code of errors) {
     const { status, also = [] }: CatalogueRow = CATALOGUE[code];
-    // The content type of a body that is not required is not checked.
+    // 412 is operators'. The content type of a body that is not required is not checked.
     const posted = compatibleOnly === true && method === 'post';
     const statuses = [status, ...also].filter(
-      (each) => (each !== 415 || request !== undefined) && (each !== 426 || posted),
+      (each) => each !== 412 && (each !== 415 || request !== undefined) && (each !== 426 || posted),
     );
     const sent = statuses.map((each) => (messageErrors === true ? messageErrorStatus({ code, status: each }) : each));
     for (const each of new Set(sent)) byStatus.set(each, [...(byStatus.get(each) ?? []), code]);
