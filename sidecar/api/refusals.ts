@@ -59,11 +59,14 @@ export function limited(by: keyof Limit, retryAfterMs: number): ContractError {
   return contractError('user_rate_limited', LIMITED[by], { retryAfterMs });
 }
 
-/** The store in which a fleet's sidecars count does not answer. */
-export function limitsUnknown(retryAfterMs: number): ContractError {
-  const message = 'The limits of this key cannot be checked now. Send it again after the time given.';
-  return contractError('control_plane_overloaded', message, { retryAfterMs });
+/** The store of a fleet does not answer. */
+function unknown(what: string): (retryAfterMs: number) => ContractError {
+  const message = `${what} now. Send it again after the time given.`;
+  return (retryAfterMs) => contractError('control_plane_overloaded', message, { retryAfterMs });
 }
+
+export const limitsUnknown = unknown('The limits of this key cannot be checked');
+export const keyUnknown = unknown('Whether the Idempotency-Key was used before cannot be checked');
 
 const SCOPES: Record<QuotaScope, string> = { key: 'this key', account: 'the account of this key' };
 const TIMES: Record<keyof TokenLimits, readonly [time: string, renewed: string]> = {
@@ -229,13 +232,6 @@ const REUSED: Record<Exclude<Claimed['kind'], 'claimed'>, string> = {
     'send a new key to run it anew.',
   'other-body': 'This Idempotency-Key was used with another body or route. Send a new key.',
 };
-
-/** The store in which a fleet's Idempotency-Keys are does not answer. */
-export function keyUnknown(retryAfterMs: number): ContractError {
-  const message =
-    'Whether the Idempotency-Key was used before cannot be checked now. Send it again after the time given.';
-  return contractError('control_plane_overloaded', message, { retryAfterMs });
-}
 
 export function keyReused(kind: keyof typeof REUSED): ContractError {
   return contractError('idempotency_key_reused', REUSED[kind], kind === 'other-body' ? { status: 422 } : {});
