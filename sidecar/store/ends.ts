@@ -94,13 +94,14 @@ export class Ends<T extends boolean | number> {
   readonly #holdUntil: number;
   #spool: PostedSpool | undefined;
   #epoch = 0;
-  /** The epoch whose predecessors' requests were ended. */
+  /** The epoch at which the requests of earlier processes were ended. */
   #settled = 0;
-  #settling = false;
+  #settling: Promise<void> | undefined;
   #sending: Promise<void> | undefined;
   /** The last call of it: whether the store has answered. */
   #sent = Promise.resolve(false);
   #cancelTimer = (): void => undefined;
+  #closed = false;
 
   constructor(options: EndsOptions<T>) {
     this.#options = options;
@@ -138,7 +139,7 @@ export class Ends<T extends boolean | number> {
   recovered(spool: PostedSpool): void {
     this.#spool = spool;
     const { session } = this.#options.replica;
-    if (session) void this.#settle(session);
+    if (session) this.#settle(session);
   }
 
   /** The number of a request for which the store is asked now; below those of later calls. */
@@ -169,10 +170,11 @@ export class Ends<T extends boolean | number> {
     return this.#sent.then((sent) => (this.#ended.has(request) ? this.#sent : sent));
   }
 
-  /** Sends the ends that are known, as long as the store answers. */
+  /** Sends the ends that are known, as long as the store answers. Those of earlier processes are left to the next start. */
   async close(): Promise<void> {
+    this.#closed = true;
     this.#cancelTimer();
-    await this.#sending;
+    await Promise.all([this.#settling, this.#sending]);
     await this.#sendAll();
     this.#cancelTimer();
   }
@@ -192,7 +194,7 @@ export class Ends<T extends boolean | number> {
       .slice(0, TOGETHER)
       .map(([request, held]) => [request, { ...(held as Held), how: this.#options.none, at: 0 }] as const);
     if (due.length > 0) void this.#tell(due, true);
-    void this.#settle(session);
+    this.#settle(session);
   }
 
   /** Sends ends until there are none. */
@@ -231,46 +233,48 @@ export class Ends<T extends boolean | number> {
     return true;
   }
 
-  /** Ends what the store holds for requests of earlier starts, once for each epoch. Tried again with the next beat where it fails. */
-  async #settle({ no, epoch }: Session): Promise<void> {
-    const { database, fn, left } = this.#options;
-    const spool = this.#spool;
-    if (!left || !spool || this.#settling || this.#settled === epoch) return;
-    this.#settling = true;
+  /** Ends what the store holds for requests of earlier processes, once for each epoch. Tried again with the next beat where it fails. */
+  #settle(session: Session): void {
+    const { left } = this.#options;
+    if (!left || !this.#spool || this.#settling || this.#settled === session.epoch) return;
+    this.#settling = this.#settleAll(session, left, this.#spool).finally(() => (this.#settling = undefined));
+  }
+
+  async #settleAll({ no, epoch }: Session, left: Left<T>, spool: PostedSpool): Promise<void> {
+    const { database, replica, fn } = this.#options;
     let count = 0;
     try {
       for (;;) {
-        const found = await database.call<LeftRow>(left.fn, [no, epoch], { withinMs: BACKGROUND_MS });
+        // Requests of this process that began before the store was restored may run: the next start ends these.
+        const found = await database.call<LeftRow>(left.fn, [no, replica.run], { withinMs: BACKGROUND_MS });
         if (found.kind === 'down') return;
-        const [first] = found.rows;
-        if (!first) break;
-        const hows = await this.#howsOf(left, spool, found.rows);
-        for (let at = 0; at < hows.length; at += TOGETHER) {
-          const rows = found.rows.slice(at, at + TOGETHER);
-          const [requests, keys] = [rows.map(({ request }) => request), rows.map(({ key }) => key)];
-          const args = [no, first.epoch, requests, keys, hows.slice(at, at + TOGETHER), false];
-          if ((await database.call(fn, args)).kind === 'down') return;
+        const [{ rows }, first] = [found, found.rows[0]];
+        if (!first) {
+          this.#settled = epoch;
+          break;
         }
+        const hows = await this.#howsOf(left, spool, rows);
+        if (this.#closed) break;
+        const [requests, keys] = [rows.map(({ request }) => request), rows.map(({ key }) => key)];
+        if ((await database.call(fn, [no, first.epoch, requests, keys, hows, false])).kind === 'down') return;
         count += hows.length;
       }
       if (count > 0) left.log.info('requests of the last run ended in the store', { reason: fn, count });
-      this.#settled = epoch;
     } catch (fault) {
       left.log.error('requests of the last run cannot be ended in the store', { reason: fn, fault });
-    } finally {
-      this.#settling = false;
     }
   }
 
-  /** How the requests of these rows ended. Rejects if the spool cannot be read. */
+  /** How the requests of these rows ended, as far as is read before this closes. Rejects if the spool cannot be read. */
   async #howsOf({ nameOf, howOf }: Left<T>, spool: PostedSpool, rows: readonly LeftRow[]): Promise<T[]> {
     // Read only once the closes of recovery are durable, which are the last ones of earlier starts.
     const last = spool.estimated.at(-1);
-    while (last && !(await spool.sync(last)));
+    while (last && !this.#closed && !(await spool.sync(last)));
     const oldest = await spool.oldest();
     const closes = new Map(rows.map(({ name }) => [name, [] as UsageRecord[]]));
     const [first = oldest] = rows.map(positionOf).sort(comparePositions);
     for await (const read of spool.read(comparePositions(first, oldest) < 0 ? oldest : first, spool.position)) {
+      if (this.#closed) break;
       if (read.kind === 'record' && read.record.kind === 'close')
         closes.get(nameOf(read.record) ?? '')?.push(read.record);
     }

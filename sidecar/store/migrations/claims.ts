@@ -70,16 +70,16 @@ begin
   return query select true;
 end $$;
 
--- What an earlier start of a replica left in flight, some of it at a time: of the first such start. name: as records of usage have it.
-create function ra_sidecar.left_claims(p_no int, p_epoch int)
+-- What earlier processes of a replica left in flight, some of it at a time: of their first epoch. name: as records of usage have it.
+create function ra_sidecar.left_claims(p_no int, p_run int)
 returns table (name text, epoch int, request bigint, key uuid, segment bigint, byte bigint, tokens bigint)
 language plpgsql security definer set search_path = ra_sidecar, pg_temp as $$
 begin
   perform must_write();
   return query select replace(c.id::text, '-', ''), c.epoch, c.request, c.id, c.segment, c.byte, 0::bigint from claim c
     where not c.completed and c.replica = p_no and c.epoch = (
-      select min(e.epoch) from claim e where e.replica = p_no and e.epoch < p_epoch and not e.completed
-    ) limit 10000;
+      select min(e.epoch) from claim e where e.replica = p_no and e.epoch < p_run and not e.completed
+    ) limit 1000;
 end $$;
 
 -- Removes keys that are over; more: there are others.

@@ -213,16 +213,16 @@ begin
   return query select true;
 end $$;
 
--- What an earlier start of a replica left reserved, some of it at a time: of the first such start. name: as records of usage have it.
-create function ra_sidecar.left_tokens(p_no int, p_epoch int)
+-- What earlier processes of a replica left reserved, some of it at a time: of their first epoch. name: as records of usage have it.
+create function ra_sidecar.left_tokens(p_no int, p_run int)
 returns table (name text, epoch int, request bigint, key uuid, segment bigint, byte bigint, tokens bigint)
 language plpgsql security definer set search_path = ra_sidecar, pg_temp as $$
 begin
   perform must_write();
   return query select f.request::text, f.epoch, f.request, f.key, f.segment, f.byte, f.tokens from token_flight f
     where f.replica = p_no and f.epoch = (
-      select min(e.epoch) from token_flight e where e.replica = p_no and e.epoch < p_epoch
-    ) limit 10000;
+      select min(e.epoch) from token_flight e where e.replica = p_no and e.epoch < p_run
+    ) limit 1000;
 end $$;
 
 -- Moves stamps older than a minute into the totals of their days, some at a time; more: there are others. Removes totals of earlier months.

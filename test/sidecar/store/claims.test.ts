@@ -105,6 +105,75 @@ t.test('the start after a kill completes what its spool closed, and gives up the
   others.complete();
 });
 
+t.test('a restored store takes no key from a request that runs, however often it is restored', async (t) => {
+  const server = await sharedPostgres();
+  const { url, name } = await server.database();
+  const { claims: a, database, replica } = await member(t, url, 'a');
+  const { claims: b } = await member(t, url, 'b');
+  let settled = 0;
+  const call = database.call.bind(database);
+  database.call = async (fn, args, options) => {
+    const answer = await call(fn, args, options);
+    if (fn === 'left_claims' && answer.kind === 'rows' && answer.rows.length === 0) settled += 1;
+    return answer as never;
+  };
+  a.ends.recovered(spoolOf([]));
+  await eventually('nothing is left', () => a.ends.keepFrom === undefined);
+  claimOf(await a.claim('acme', 'k', 'print'));
+  for (const epoch of [2, 3]) {
+    // The state of before the last start.
+    await server.sql(`update ra_sidecar.replica set epoch = 0 where id = 'a'`, name);
+    await eventually('joined again', () => {
+      replica.hurry();
+      return replica.session?.epoch === epoch && settled === epoch;
+    });
+    t.strictSame(await b.claim('acme', 'k', 'print'), { kind: 'in-flight' });
+    if (epoch > 2) t.strictSame(await b.claim('acme', 'after 2', 'print'), { kind: 'in-flight' });
+    claimOf(await a.claim('acme', `after ${epoch}`, 'print'));
+  }
+  await replica.close();
+  const again = await member(t, url, 'a');
+  again.claims.ends.recovered(spoolOf([]));
+  await eventually('settled', () => again.claims.ends.keepFrom === undefined);
+  claimOf(await b.claim('acme', 'k', 'print'));
+});
+
+t.test('a stop does not wait for the ends of earlier starts, and reads the spool no further', async (t) => {
+  const { url } = await (await sharedPostgres()).database();
+  const killed = await member(t, url, 'a');
+  const b = await member(t, url, 'b');
+  const { id: claim = '' } = claimOf(await killed.claims.claim('acme', 'closed', 'print'));
+  await killed.database.close();
+
+  const again = await member(t, url, 'a');
+  let read = 0;
+  let closing: Promise<void> | undefined;
+  again.claims.ends.recovered({
+    ...spoolOf([]),
+    read: async function* (): AsyncGenerator<Read> {
+      for (;;) {
+        yield await Promise.resolve({ kind: 'record', record: usageRecord('f', 'open'), after: START } as const);
+        read += 1;
+        closing ??= again.claims.ends.close();
+      }
+    },
+  });
+  await eventually('it reads', () => closing !== undefined);
+  await closing;
+  const before = read;
+  t.ok(before <= 2, `${before} records were read`);
+  t.strictSame(
+    await b.claims.claim('acme', 'closed', 'print'),
+    { kind: 'in-flight' },
+    'nothing is said of half a spool',
+  );
+
+  const last = await member(t, url, 'a');
+  last.claims.ends.recovered(spoolOf([usageRecord('c', 'close', { claim })]));
+  await eventually('settled', () => last.claims.ends.keepFrom === undefined);
+  t.strictSame(await b.claims.claim('acme', 'closed', 'print'), { kind: 'completed' });
+});
+
 t.test('a claim whose answer is lost gives up its key', async (t) => {
   const { url } = await (await sharedPostgres()).database();
   const { claims, database, replica } = await member(t, url, 'a');
