@@ -6,6 +6,7 @@ import type { Database } from '../../../sidecar/store/database.js';
 import { StoreLimits, uuidOf } from '../../../sidecar/store/limits.js';
 import { placeIn, type Replica } from '../../../sidecar/store/replica.js';
 import { LONG } from '../../support/long-form.js';
+import { FakeClock } from '../../support/fake-clock.js';
 import type { RecordingLog } from '../../support/in-process.js';
 import { eventually } from '../../support/processes.js';
 import { PATIENCE, Relay, replicaAt, sharedPostgres, type Postgres } from '../../support/postgres.js';
@@ -30,13 +31,14 @@ async function member(
     connections?: number;
     leaseMs?: number;
     replicas?: number;
+    clock?: FakeClock;
     whenDown?: 'refuse' | 'share';
     decisions?: { inFlight: number; perMinute: number };
   } = {},
 ): Promise<Member> {
   const { log, database, replica } = await replicaAt(t, url, id, own);
   const limits = new StoreLimits({
-    clock: systemClock,
+    clock: own.clock ?? systemClock,
     database,
     replica,
     whenDown: own.whenDown ?? 'refuse',
@@ -147,6 +149,50 @@ t.test('a caller that sends its next request at the answer to its last one stays
   t.strictSame(refused, []);
   const running = await Promise.all(Array.from({ length: 5 }, () => one.take()));
   t.equal(running.filter(({ kind }) => kind === 'limited').length, 1, 'and no more than that run');
+});
+
+t.test('while an end is stuck, a caller at its limit asks again only with time for the answer', async (t) => {
+  const { url } = await (await sharedPostgres()).database();
+  const [clock, timeoutMs] = [new FakeClock(), 1000];
+  const { database, take } = await member(t, url, 'a', { clock, timeoutMs, decisions: { inFlight: 1, perMinute: 0 } });
+  const call = database.call.bind(database);
+  /** The time that each call of `take` had, ms, and how many were answered. */
+  let asked: number[] = [];
+  let answered = 0;
+  let release = (): Promise<boolean> => Promise.resolve(true);
+  database.call = async (fn, args, options) => {
+    if (fn === 'take') asked.push(options?.withinMs ?? 0);
+    if (fn === 'release' && !(await release())) return { kind: 'down', why: 'timeout', retryAfterMs: 1 };
+    const answer = await call(fn, args, options);
+    if (fn === 'take') answered += 1;
+    return answer as never;
+  };
+  const limited = { kind: 'limited', by: 'inFlight' };
+  const end = (taken: FleetLimitResult): void => {
+    t.equal(permitsOf([taken]).length, 1);
+    [asked, answered] = [[], 0];
+    for (const permit of permitsOf([taken])) permit.end(true);
+  };
+  const first = await take();
+  release = () => Promise.resolve(false);
+  end(first);
+  t.match(await take(), limited, 'the store does not take the end');
+  t.ok(asked.length <= 2, `asked ${asked.length} times`);
+  release = () => Promise.resolve(true);
+  clock.advance(timeoutMs);
+  const second = await take();
+
+  let goOn = (): void => undefined;
+  release = () => new Promise((resolve) => (goOn = () => resolve(true)));
+  end(second);
+  const waiting = take();
+  await until(t, 'it is refused', () => answered === 1);
+  clock.advance(timeoutMs - 1);
+  goOn();
+  t.match(await waiting, limited, 'the store takes the end when the time is nearly over');
+  t.strictSame(asked, [timeoutMs]);
+  release = () => Promise.resolve(true);
+  end(await take());
 });
 
 t.test('a take whose answer is lost frees its place and its stamp', async (t) => {
