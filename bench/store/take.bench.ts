@@ -14,7 +14,7 @@ import { systemClock } from '../../sidecar/lib/clock.js';
 import { StoreLimits } from '../../sidecar/store/limits.js';
 import { chatBody } from '../../test/support/in-process.js';
 import { Postgres, replicaAt } from '../../test/support/postgres.js';
-import { descendantsOf, usedCpuMs } from '../../test/support/processes.js';
+import { descendantsOf, usedCpuMs, waitedForCoreMs } from '../../test/support/processes.js';
 import { byTheClock, onWhoIsFree, type Rate } from '../support/by-the-clock.js';
 import { messageOf } from '../support/children.js';
 import { keep, markdown, medians, type Row } from '../support/results.js';
@@ -29,6 +29,8 @@ const ADMIT_RATES = [500, 200, 100] as const;
 const ADMIT_MS = 2;
 const SECONDS = Number(process.argv[2] ?? 3);
 const ROUNDS = Number(process.argv[3] ?? 5);
+/** Rounds before those that count: compilers, and all connections with their plans, are ready by then. */
+const WARM_UP_ROUNDS = 2;
 /** Between two looks whether a sidecar is ready, ms. */
 const LOOK_MS = 50;
 const SIDECARS = 3;
@@ -84,17 +86,23 @@ async function end({ child }: Sidecar): Promise<void> {
   await once(child, 'exit');
 }
 
-/** Processor time so far of other processes, with all that they have started, ms. */
-function used(sidecars: readonly Sidecar[]): { readonly postgres: number; readonly sidecars: number } {
-  const sum = (pids: readonly number[]): number =>
-    pids.flatMap((pid) => [pid, ...descendantsOf(pid)]).reduce((ms, pid) => ms + msOf(pid), 0);
-  return { postgres: sum([server.pid]), sidecars: sum(sidecars.map(({ child }) => child.pid ?? 0)) };
+/** Processor time so far of other processes, with all that they have started, and how long these and this one have waited for a core, ms. */
+function used(sidecars: readonly Sidecar[]): Readonly<Record<'postgres' | 'sidecars' | 'waited', number>> {
+  const sum = (pids: readonly number[], of: (pid: number) => number): number =>
+    pids.reduce((ms, pid) => ms + ifAlive(() => of(pid)), 0);
+  const all = (pid: number): number[] => [pid, ...descendantsOf(pid)];
+  const [own, theirs] = [all(server.pid), sidecars.flatMap(({ child }) => all(child.pid ?? 0))];
+  return {
+    postgres: usedCpuMs(server.pid, true) + sum(own.slice(1), usedCpuMs),
+    sidecars: sum(theirs, usedCpuMs),
+    waited: sum([...own, ...theirs, process.pid], waitedForCoreMs),
+  };
 }
 
 /** 0: it has ended meanwhile. */
-function msOf(pid: number): number {
+function ifAlive(read: () => number): number {
   try {
-    return usedCpuMs(pid);
+    return read();
   } catch {
     return 0;
   }
@@ -155,13 +163,12 @@ async function measured(rates: readonly number[], cases: readonly Case[]): Promi
   const rows: Row[] = [];
   for (const perSecond of rates) {
     const rounds = cases.map((): Row[] => []);
-    for (let round = -1; round < ROUNDS; round += 1) {
+    for (let round = -WARM_UP_ROUNDS; round < ROUNDS; round += 1) {
       for (const [at, { what, sidecars, round: run }] of cases.entries()) {
         const [from, own] = [used(sidecars), process.cpuUsage()];
         const { times: all, perSecond: actual } = await run({ perSecond, seconds: SECONDS });
         const { user, system } = process.cpuUsage(own);
         const to = used(sidecars);
-        // The first one warms up.
         if (round < 0) continue;
         rounds[at]?.push({
           what,
@@ -173,6 +180,7 @@ async function measured(rates: readonly number[], cases: readonly Case[]): Promi
           'postgres CPU ms': (to.postgres - from.postgres) / all.length,
           'sidecars CPU ms': (to.sidecars - from.sidecars) / all.length,
           'callers CPU ms': (user + system) / 1000 / all.length,
+          'waiting for a core, ms': (to.waited - from.waited) / all.length,
         });
       }
     }
@@ -271,7 +279,7 @@ await keep('store-take', {
   about: [
     `Requests by the clock, of ${KEYS} keys with a limit of ${LIMIT.inFlight} in flight and ${LIMIT.perMinute} in a minute, over ${SIDECARS} replicas and one PostgreSQL on this machine, which writes its log to the disk (fsync) and has its default settings. \`take\`: from the call to the answer, in one process with the limits and connections of three replicas. \`ra-admit\`: as Server-Timing says it, of whole chat requests through three sidecars, in turns with three that count for themselves. Callers, sidecars, their prompt hosts and stand-in engines, and the server share the cores.`,
     `Beside an old transaction: it was begun before ${OLD.toLocaleString('en')} stamps and places, those of ten minutes at 1,000 requests a second, were written and removed again, and stays open, so that none of them can be removed from the indexes.`,
-    `CPU: processor time of each request in PostgreSQL, in the sidecars with their prompt hosts and stand-in engines, and in the process of the callers, which for \`take\` is also the replicas. Medians of ${ROUNDS} rounds of ${SECONDS} seconds each.`,
+    `CPU: processor time of each request in PostgreSQL, in the sidecars with their prompt hosts and stand-in engines, and in the process of the callers, which for \`take\` is also the replicas. Waiting for a core: the time that processes which could run had none, all of them together, a request. Medians of ${ROUNDS} rounds of ${SECONDS} seconds each.`,
   ],
   rows,
   conclusions: [
@@ -281,5 +289,6 @@ await keep('store-take', {
     ratio(SHARED + BESIDE, MEMORY + BESIDE),
     share(TAKE, TAKE_RATES[0]),
     share(SHARED, ADMIT_RATES[0]),
+    `With limits in memory \`ra-admit\` p99 is ${ADMIT_RATES.map((rate) => `${shown(figure(MEMORY, rate, 'p99 ms'))} ms at ${rate}`).join(', ')} requests a second.`,
   ],
 });

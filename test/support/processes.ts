@@ -36,15 +36,20 @@ export function residentBytes(pid: number): number {
   return Number(kib) * 1024;
 }
 
-/** Processor time that a process has used, ms. Throws if there is no such process. */
-export function usedCpuMs(pid: number): number {
+/** Processor time that a process has used, ms; `ended`: and those that it has started and that have ended. Throws if there is no such process. */
+export function usedCpuMs(pid: number, ended = false): number {
   const stat = readFileSync(`/proc/${pid}/stat`, 'utf8');
-  // After the name: user and system time are the 12th and 13th, in ticks of 10 ms on every Linux that Node runs on.
-  const [user = '', system = ''] = stat
+  // After the name: user and system time are the 12th and 13th, in ticks of 10 ms on every Linux that Node runs on; then those of ended ones.
+  const times = stat
     .slice(stat.lastIndexOf(')') + 2)
     .split(' ')
-    .slice(11, 13);
-  return (Number(user) + Number(system)) * 10;
+    .slice(11, ended ? 15 : 13);
+  return times.reduce((sum, ticks) => sum + Number(ticks) * 10, 0);
+}
+
+/** How long the first thread of a process could run and had no core, ms. Throws if there is no such process. */
+export function waitedForCoreMs(pid: number): number {
+  return Number(readFileSync(`/proc/${pid}/schedstat`, 'utf8').split(' ')[1]) / 1e6;
 }
 
 /** The only process of a group whose command names this module. Throws if there is not exactly one. */
