@@ -26,6 +26,7 @@ import { formatUsd } from '../domain/money.js';
 import type { Exchange, RequestHead } from '../http/exchange.js';
 import type { Handler, Routes } from '../http/server.js';
 import type { FileInForce } from '../lib/followed-file.js';
+import { TaskQueue } from '../lib/task-queue.js';
 import type { AccountView, KeysView, KeyView } from './keys-page.js';
 import { badBody, jsonBody, objectBody } from './operators.js';
 import * as refusals from './refusals.js';
@@ -61,9 +62,6 @@ const MAX_BYTES = 32 * 1024;
 /** A price file with a year of versions of a hundred models. */
 const MAX_PRICE_BYTES = 4 * 1024 * 1024;
 
-/** Changes that wait for the one before them. */
-const MAX_WAITING = 32;
-
 /** Keys of one answer. */
 export const DEFAULT_KEYS = 100;
 export const MOST_KEYS = 500;
@@ -86,6 +84,7 @@ type TaskOf = (body: Patch, name: string) => KeyTask | ContractError;
 
 /** The routes. Where no operators' secret is set, a change gets 404, whose message names the setting, and GET /keys tells the file's state alone. */
 export function keyRoutes(parts: KeyRoutesParts): Routes {
+  // One change at a time, so that none polls the lock while another of this process holds it.
   const queue = new TaskQueue();
   const { environment } = parts.config;
   const changes =
@@ -145,25 +144,6 @@ async function putPrices(followed: FollowedPrices, operator: string, exchange: E
   const end = await followed.change(operator, Buffer.from(bytes).toString('utf8'), revision);
   if (end?.kind === 'invalid') return contractError('bad_request', `The price file: ${end.why}.`);
   return end ? notDone(end) : shownPrices(followed);
-}
-
-/** One change at a time, so that none polls the lock while another of this process holds it. */
-class TaskQueue {
-  #last: Promise<unknown> = Promise.resolve();
-  #waiting = 0;
-
-  /** Undefined if too many wait. */
-  async run<T>(work: () => Promise<T>): Promise<T | undefined> {
-    if (this.#waiting >= MAX_WAITING) return undefined;
-    this.#waiting += 1;
-    const done = this.#last.then(work, work);
-    this.#last = done;
-    try {
-      return await done;
-    } finally {
-      this.#waiting -= 1;
-    }
-  }
 }
 
 function send(exchange: Exchange, answer: Answered | ContractError | undefined, status = 200): void {
