@@ -12,7 +12,7 @@ import { addCosts, formatUsd, type Costs } from '../domain/money.js';
 import type { Exchange } from '../http/exchange.js';
 import { costsOfRow } from '../usage/focus.js';
 import type { TotalsRow } from '../usage/totals-files.js';
-import { addRows, type Totals } from '../usage/totals.js';
+import { addRows, withoutKey, type Totals } from '../usage/totals.js';
 import { identify } from './preflight.js';
 import * as refusals from './refusals.js';
 import { failed, RequestContext, type Stop } from './request-context.js';
@@ -96,19 +96,21 @@ interface UsageQuery {
 }
 
 async function usageText(caller: Caller, services: Services, query: string): Promise<Answered> {
-  const { pricing, date } = services;
+  const { pricing, date, fleetUsage } = services;
   const totals = services.totals?.();
   const now = Math.floor(date().getTime() / 1000);
   const asked = parseQuery(query, now);
   if ('status' in asked) return failed(asked);
   if (!totals) return failed(refusals.usageUnknown());
   await totals.sums.readOn();
+  const end = Math.min(asked.to, asked.from + asked.days);
+  const others = fleetUsage ? await fleetUsage.others(caller.account, nameOf(asked.from), nameOf(end)) : NONE;
+  if (!others) return failed(refusals.sumsUnknown());
   const data: object[] = [];
   let day = asked.from;
   let { keys } = asked;
-  const end = Math.min(asked.to, asked.from + asked.days);
   for (let left = MOST_RESULTS; day < end && left > 0;) {
-    const rows = rowsOf(totals, caller, asked.groups, new Date(day * DAY_S * 1000).toISOString().slice(0, 10));
+    const rows = rowsOf(totals, caller, asked.groups, nameOf(day), others);
     const page = resultsOf(rows, asked.groups, pricing, keys, left);
     left -= page.results.length;
     data.push({ object: 'bucket', start_time: day * DAY_S, end_time: (day + 1) * DAY_S, results: page.results });
@@ -120,14 +122,29 @@ async function usageText(caller: Caller, services: Services, query: string): Pro
   return JSON.stringify({ object: 'page', data, has_more: more, next_page: next, as_of: now });
 }
 
+const NONE: ReadonlyMap<string, readonly TotalsRow[]> = new Map();
+
+/** The name of a day, as in `2026-10-03`. */
+function nameOf(day: number): string {
+  return new Date(day * DAY_S * 1000).toISOString().slice(0, 10);
+}
+
+/** Those of one key together. */
 function rowsOf(
   totals: Totals,
   { account, keyId, usage }: Caller,
   groups: UsageQuery['groups'],
   day: string,
+  others: typeof NONE,
 ): Iterable<TotalsRow> {
-  if (usage !== 'account') return totals.rowsOfKey(day, account, keyId);
-  return totals.rowsOf(day, account, groups.has('api_key_id') ? 'keys' : 'all');
+  const theirs = others.get(day) ?? [];
+  if (usage !== 'account')
+    return [...totals.rowsOfKey(day, account, keyId), ...theirs.filter((row) => row.keyId === keyId)];
+  if (!groups.has('api_key_id')) return [...totals.rowsOf(day, account, 'all'), ...theirs.map(withoutKey)];
+  const own = totals.rowsOf(day, account, 'keys');
+  return others === NONE
+    ? own
+    : [...own, ...theirs].sort((a, b) => (a.keyId < b.keyId ? -1 : Number(a.keyId > b.keyId)));
 }
 
 /** The sum of one result. */

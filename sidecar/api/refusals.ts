@@ -60,13 +60,14 @@ export function limited(by: keyof Limit, retryAfterMs: number): ContractError {
 }
 
 /** The store of a fleet does not answer. */
-function unknown(what: string): (retryAfterMs: number) => ContractError {
+function unknown(what: string): (retryAfterMs?: number) => ContractError {
   const message = `${what} now. Send it again after the time given.`;
-  return (retryAfterMs) => contractError('control_plane_overloaded', message, { retryAfterMs });
+  return (retryAfterMs = USAGE_RETRY_MS) => contractError('control_plane_overloaded', message, { retryAfterMs });
 }
 
 export const limitsUnknown = unknown('The limits of this key cannot be checked');
 export const keyUnknown = unknown('Whether the Idempotency-Key was used before cannot be checked');
+export const sumsUnknown = unknown('What other sidecars have counted cannot be read');
 
 const SCOPES: Record<QuotaScope, string> = { key: 'this key', account: 'the account of this key' };
 const TIMES: Record<keyof TokenLimits, readonly [time: string, renewed: string]> = {

@@ -21,7 +21,7 @@ import type { Tracing } from '../telemetry/tracing.js';
 import type { PriceList } from '../usage/prices.js';
 import type { Position } from '../usage/spool-format.js';
 import type { UsageRecorder } from '../usage/spool.js';
-import type { Totals } from '../usage/totals.js';
+import type { FleetUsage, Totals } from '../usage/totals.js';
 import type { Vision } from '../vision/client.js';
 
 /** One hosted model: an engine and the queue for its seats. */
@@ -99,6 +99,8 @@ export interface Services {
   readonly idempotency: IdempotencyClaims;
   /** What each key has used; undefined if earlier usage is not known yet. Absent: nothing is summed up. */
   readonly totals?: () => Totals | undefined;
+  /** What the other sidecars of a fleet have counted; absent: there is no store. */
+  readonly fleetUsage?: FleetUsage;
   /** Requests, by key. */
   readonly keyLimits: KeyLimiter;
   /** Whether another process has this one's place in the fleet; absent: there is no store. */

@@ -262,6 +262,7 @@ async function openApp(
   }
   const ownQuotas = new QuotaLedger(clock, () => new Date(), totals && (() => totals()?.billedTokens));
   store?.quotas.begin(ownQuotas);
+  if (totals) store?.usage.begin(totals);
   closers.add(billing.closer);
   const inFlight = new InFlight();
   const batch = await openBatches(config, opening, {
@@ -302,6 +303,7 @@ async function openApp(
     log,
     ...(tracing && { tracing }),
     ...(totals && { totals }),
+    ...(store && { fleetUsage: store.usage }),
     ...(batch && { batch }),
     idempotency: store?.claims ?? new IdempotencyKeys(clock, config.idempotency),
     ...(store && { fenced: () => store.replica.fenced }),

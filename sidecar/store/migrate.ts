@@ -10,11 +10,11 @@ import { CLAIMS } from './migrations/claims.js';
 import { CREDIT } from './migrations/credit.js';
 import { DOCUMENTS } from './migrations/documents.js';
 import { LIMITS } from './migrations/limits.js';
-import { QUOTAS } from './migrations/quotas.js';
+import { QUOTAS, USAGE } from './migrations/quotas.js';
 import { REPLICAS } from './migrations/replicas.js';
 
 /** In order: the first is number 1. */
-const MIGRATIONS: readonly string[] = [REPLICAS, LIMITS, CLAIMS, CREDIT, DOCUMENTS, QUOTAS];
+const MIGRATIONS: readonly string[] = [REPLICAS, LIMITS, CLAIMS, CREDIT, DOCUMENTS, QUOTAS, USAGE];
 
 /** The number of the last step that this release knows, and needs. */
 export const SCHEMA_VERSION = MIGRATIONS.length;

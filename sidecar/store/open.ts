@@ -21,11 +21,13 @@ import { Posting } from './posting.js';
 import { StoreQuotas } from './quotas.js';
 import { placeIn, Replica } from './replica.js';
 import { Snapshot, type SnapshotOptions } from './snapshot.js';
+import { StoreUsage } from './usage.js';
 
 export interface Store {
   readonly keyLimits: KeyLimiter;
   readonly claims: StoreClaims;
   readonly quotas: StoreQuotas;
+  readonly usage: StoreUsage;
   /** Undefined unless credit is in the store. It is closed before the spool, which it reads. */
   readonly credit: StoreCredit | undefined;
   /** Undefined unless keys are in the store. */
@@ -61,7 +63,7 @@ export async function openStore(
   watched: WatchedKeys | undefined,
   lost: (line: string) => void,
 ): Promise<Store> {
-  const { store, limits, idempotency, credit: settings, dataDir, usage } = config;
+  const { store, limits, idempotency, credit: settings, dataDir } = config;
   const address = storeAddressOf(store.url ?? '');
   if (!address) throw new Error('store.url is no address of a store');
   const database = await Database.open(clock, {
@@ -80,10 +82,11 @@ export async function openStore(
   const keyLimits = new StoreLimits({ ...parts, defaults: limits, whenDown, timeoutMs });
   const claims = new StoreClaims({ ...parts, keepMs: idempotency.keepMs });
   const quotas = new StoreQuotas({ ...parts, whenDown, timeoutMs });
+  const usage = new StoreUsage(parts);
   const openCredit = (): StoreCredit => {
     const { onLostBalances: onLost } = settings;
     const { uncovered, recalled: recalling } = metrics.credit;
-    const kept = { saved: postedFile(join(dataDir, 'usage')), keepBytes: usage.maxBacklogBytes / 2 };
+    const kept = { saved: postedFile(join(dataDir, 'usage')), keepBytes: config.usage.maxBacklogBytes / 2 };
     const opened = (): void => credit.reopened();
     const posting = new Posting({ ...parts, ...kept, onLost, uncovered, lost, opened });
     const credit = new StoreCredit({ ...parts, posting, timeoutMs, recalling });
@@ -106,7 +109,7 @@ export async function openStore(
     },
   );
   const close = async (): Promise<void> => {
-    const ends = [keyLimits.close(), claims.ends.close(), quotas.ends.close()];
+    const ends = [keyLimits.close(), claims.ends.close(), quotas.ends.close(), usage.close()];
     await Promise.all([documents.close(), ...ends, credit?.close()]);
     await replica.close();
     await database.close();
@@ -116,7 +119,7 @@ export async function openStore(
     if (unprepared !== undefined) throw new Error(unprepared);
   };
   const { keys, prices } = documents;
-  return { keyLimits, claims, quotas, credit, keys, prices, replica, begin, close };
+  return { keyLimits, claims, quotas, usage, credit, keys, prices, replica, begin, close };
 }
 
 /** The prices of a fleet, and the list that follows them. */

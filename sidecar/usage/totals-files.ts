@@ -240,6 +240,15 @@ function storedOf(row: TotalsRow): StoredRow {
   return mark === '' ? stored : [...stored, mark];
 }
 
+/** Rows of one day, as text for another process. */
+export function textOfRows(rows: readonly TotalsRow[]): string {
+  return JSON.stringify(rows.map(storedOf));
+}
+
+export function rowsOfText(text: string): TotalsRow[] {
+  return (JSON.parse(text) as StoredRow[]).map(rowOfStored);
+}
+
 function tokensOf({ promptTokens, cachedTokens, completionTokens }: TokenCounts): Tokens {
   return [promptTokens, cachedTokens, completionTokens];
 }

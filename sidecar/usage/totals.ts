@@ -93,6 +93,12 @@ class PeriodSums {
   }
 }
 
+/** The sums of the other sidecars of a fleet. */
+export interface FleetUsage {
+  /** Those of an account by day, in the days from one up to another; undefined: they are not known now. */
+  others(account: string, from: string, to: string): Promise<ReadonlyMap<string, readonly TotalsRow[]> | undefined>;
+}
+
 export interface TotalsOptions extends TotalsPlace {
   readonly clock: Clock;
   /** Of tests: {@link MOST_ROWS} otherwise. */
@@ -108,6 +114,7 @@ export class Totals {
   /** Hours whose sums are in their files alone. */
   readonly #ended: Set<string>;
   #rows = 0;
+  #changed: (account: string, day: string) => unknown = () => undefined;
   /** Days whose files were written and whose sums are not kept any more. */
   readonly #dropped = new Set<string>();
   readonly sums: DurableSums;
@@ -151,6 +158,12 @@ export class Totals {
     // At once, so that the spool can delete what was read.
     await totals.sums.snapshot();
     return totals;
+  }
+
+  /** Calls this for each account and day that has sums, and from now on whenever they have changed, in place of one given before. */
+  follow(changed: (account: string, day: string) => unknown): void {
+    this.#changed = changed;
+    for (const [day, { accounts }] of this.#days) for (const account of accounts.keys()) changed(account, day);
   }
 
   /** The days that have sums, as in `2026-10-03`, in no order. */
@@ -210,7 +223,9 @@ export class Totals {
     this.#days.set(name, day);
     this.#dropped.delete(name);
     const before = day.rows;
-    day.put(isFull ? Object.assign({}, request, OTHERS) : request);
+    const row = isFull ? Object.assign({}, request, OTHERS) : request;
+    day.put(row);
+    this.#changed(row.account, name);
     this.#rows += day.rows - before;
     this.#drop();
   }
@@ -308,7 +323,7 @@ function allOf(account: AccountDay): Iterable<TotalsRow> {
   return account.all ?? [...rowsOfKeys(account)].map(withoutKey);
 }
 
-function withoutKey(row: TotalsRow): TotalsRow {
+export function withoutKey(row: TotalsRow): TotalsRow {
   return Object.assign({}, row, { keyId: '' });
 }
 

@@ -17,7 +17,7 @@ t.teardown(() => server.stop());
 const { name: database, url, ownersUrl } = await server.database();
 const dir = t.testdir();
 const paid = await paidFleet(t, dir, { server, database, url, ownersUrl });
-const { fleet, leave, sums, settled, ask, status, command, begin, stopped } = paid;
+const { fleet, leave, sums, closed, used, settled, ask, status, command, begin, stopped } = paid;
 const [a, b, c] = fleet as [FleetMember, FleetMember, FleetMember];
 
 t.test('sidecars and the database are killed under load: the sums are exact to the picodollar', async (t) => {
@@ -36,6 +36,11 @@ t.test('sidecars and the database are killed under load: the sums are exact to t
   await load.end();
   const { granted, settled: sum } = await sums();
   t.ok(granted - sum < 1000n * OUTPUT, 'it was used up');
+  for (const each of fleet)
+    await eventually(
+      'each sidecar tells callers what all have used',
+      async () => (await used(each)) === (await closed(t)),
+    );
 });
 
 t.test('a network that drops, delays and half-opens, and a stop past the lease: nothing is spent twice', async (t) => {

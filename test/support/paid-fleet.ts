@@ -6,7 +6,7 @@ import type { Test } from 'tap';
 import type { StoredKey } from '../../sidecar/access/key-file.js';
 import { credit } from '../../sidecar/commands/credit.js';
 import { loadConfig } from '../../sidecar/config/config.js';
-import { formatUsd } from '../../sidecar/domain/money.js';
+import { formatUsd, parseUsd } from '../../sidecar/domain/money.js';
 import { readFrom } from '../../sidecar/usage/reader.js';
 import { START } from '../../sidecar/usage/spool-format.js';
 import { PATIENT_QUEUE } from './config-parts.js';
@@ -66,6 +66,7 @@ export async function paidFleet(
   writeFileSync(join(dir, 'prices.json'), JSON.stringify({ version: 1, prices }));
   const config = {
     ...(await chatOnly(8, 8192)),
+    contract: 'compatible',
     keys: { file: join(dir, 'keys.json') },
     pricing: { file: join(dir, 'prices.json') },
     credit: { source: 'store' },
@@ -121,6 +122,14 @@ export async function paidFleet(
       }
     }
     return [...seen.values()].reduce((sum, one) => sum + one, 0n);
+  }
+
+  /** The price of all that the key has used, as a sidecar tells a caller; undefined: it does not know now. */
+  async function used({ sidecar }: FleetMember): Promise<bigint | undefined> {
+    const answer = await fetch(`${sidecar.base}/usage`, { headers: { authorization: `Bearer ${key}` } });
+    const { data = [] } = (await answer.json()) as { data?: { results: { cost: { value: string } }[] }[] };
+    const values = data.flatMap(({ results }) => results.map(({ cost }) => parseUsd(cost.value) ?? 0n));
+    return answer.status === 200 ? values.reduce((sum, value) => sum + value, 0n) : undefined;
   }
 
   function ask({ sidecar }: FleetMember, tokens: number, signal?: AbortSignal): Promise<Response> {
@@ -193,5 +202,5 @@ export async function paidFleet(
     });
   }
 
-  return { fleet, key, command, leave, sums, ask, status, stopped, begin, settled };
+  return { fleet, key, command, leave, sums, closed, used, ask, status, stopped, begin, settled };
 }

@@ -277,3 +277,50 @@ begin
   return query select true;
 end $$;
 `;
+
+/**
+ * What the accounts of a fleet have used: of each replica the sums of each account in a day, as its own files have them. They are absolute
+ * and replaced whole, so that to put them again changes nothing. Those of replicas that are gone stay, under the name of their data folder.
+ */
+export const USAGE = `
+create table ra_sidecar.usage_day (
+  account text not null,
+  day date not null,
+  replica text not null,
+  -- JSON.
+  sums text not null,
+  primary key (account, day, replica)
+);
+create index usage_day_day on ra_sidecar.usage_day (day);
+insert into ra_sidecar.swept values ('usage_day', '-infinity');
+
+-- No row: another process took the replica's place, or the store does not know it.
+create function ra_sidecar.put_usage(p_no int, p_epoch int, p_accounts text[], p_days date[], p_sums text[]) returns table (done bool)
+language plpgsql security definer set search_path = ra_sidecar, pg_temp set lock_timeout = '200ms' as $$
+declare
+  v_replica text := (select r.id from replica r where r.no = p_no and r.epoch = p_epoch);
+begin
+  if v_replica is null then return; end if;
+  insert into usage_day as u select g.account, g.day, v_replica, g.sums from unnest(p_accounts, p_days, p_sums) as g(account, day, sums)
+    on conflict (account, day, replica) do update set sums = excluded.sums where u.sums <> excluded.sums;
+  return query select true;
+end $$;
+
+-- What the other replicas have put of an account, from a day up to another one.
+create function ra_sidecar.usage_of(p_no int, p_account text, p_from date, p_to date) returns table (day text, sums text)
+language plpgsql security definer set search_path = ra_sidecar, pg_temp as $$
+declare
+  v_replica text := (select r.id from replica r where r.no = p_no);
+begin
+  perform must_write();
+  if v_replica is null then raise exception 'the store does not know this replica'; end if;
+  return query select to_char(u.day, 'YYYY-MM-DD'), u.sums from usage_day u
+    where u.account = p_account and u.day >= p_from and u.day < p_to and u.replica <> v_replica order by u.day, u.replica;
+end $$;
+
+-- Removes days that no replica keeps any more; more: there are others.
+create function ra_sidecar.sweep_usage() returns table (more bool)
+language sql security definer set search_path = ra_sidecar, pg_temp set lock_timeout = '200ms' as $$
+  select sweep_rows('usage_day', 'day', clock_timestamp() - interval '93 days', interval '1 hour');
+$$;
+`;

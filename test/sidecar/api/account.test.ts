@@ -293,6 +293,40 @@ t.test('usage by day, of one key or of the account, in groups', async (t) => {
   t.match(await last('', batches), [{ batch: null, num_model_requests: 3 }]);
 });
 
+t.test('in a fleet the sums of the other sidecars are added, or nothing is answered', async (t) => {
+  const at = new Date(FIRST).toISOString();
+  const of = (id: string, keyId: string): UsageRecord => usageRecord(id, 'close', { keyId, at });
+  const totals = await totalsOf(t, [of('a', 'key-3'), of('b', 'key-1')]);
+  const theirs = await totalsOf(t, [of('c', 'key-1'), of('d', 'key-2'), of('e', 'key-1')]);
+  const day = at.slice(0, 10);
+  const asked: string[][] = [];
+  let known = true;
+  const services = {
+    totals: () => totals,
+    date: () => new Date(FIRST + DAY_MS / 2),
+    fleetUsage: {
+      others: (...args: string[]) => {
+        asked.push(args);
+        return Promise.resolve(known ? new Map([[day, [...theirs.rowsOf(day, 'acme', 'keys')]]]) : undefined);
+      },
+    },
+  };
+  const start = `start_time=${FIRST / 1000}`;
+  const results = async (caller: Caller, query: string): Promise<unknown> =>
+    ((await ask(USAGE, caller, services, `${start}&${query}`)).body as Page).data[0]?.results;
+  t.match(await results(ACME, ''), [{ num_model_requests: 3, input_tokens: 36, output_tokens: 102 }], 'of one key');
+  t.match(await results(OWNER, ''), [{ num_model_requests: 5 }], 'of the account');
+  t.match(await results(OWNER, 'group_by=api_key_id'), [
+    { api_key_id: 'key-1', num_model_requests: 3 },
+    { api_key_id: 'key-2', num_model_requests: 1 },
+    { api_key_id: 'key-3', num_model_requests: 1 },
+  ]);
+  t.strictSame(asked[0], ['acme', '2026-10-01', '2026-10-02']);
+  known = false;
+  const { error } = await ask(USAGE, OWNER, services, start);
+  t.match(error, { status: 503, code: 'control_plane_overloaded' });
+});
+
 t.test('pages, and what a query must be', async (t) => {
   const totals = await totalsOf(t, []);
   const services = { totals: () => totals, date: () => new Date(FIRST + DAY_MS / 2) };
