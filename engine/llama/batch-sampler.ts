@@ -42,9 +42,9 @@ export interface Picks {
  */
 export class BatchSampler implements Sampler {
   readonly #picks: Picks;
-  readonly #constraint: GrammarConstraint;
+  readonly constraint: GrammarConstraint;
   readonly #picker: AddonPicker;
-  /** How each of its tokens is chosen while it is {@link free}. */
+  /** How each of its tokens is chosen while nothing constrains it. */
   readonly freely: Choice;
   /** The text that its next tokens are drafted from; undefined if nothing is drafted. */
   readonly drafts: AddonDrafts | undefined;
@@ -56,7 +56,7 @@ export class BatchSampler implements Sampler {
     const { temperature, seed, topP, frequencyPenalty, presencePenalty, topK = 0, minP = 0 } = sampling;
     const { draftFrom, maxTokens } = sampling;
     this.#picks = picks;
-    this.#constraint = constraint;
+    this.constraint = constraint;
     this.#picker = new picks.addon.RaPicker(
       usableTemperature(temperature),
       fixedSeed(seed),
@@ -70,18 +70,13 @@ export class BatchSampler implements Sampler {
     this.drafts = draftFrom && new picks.addon.RaDrafts(draftFrom, draftFrom.length + maxTokens);
   }
 
-  /** Whether any token may come, so that steps may follow one another without JavaScript. */
-  get free(): boolean {
-    return this.#constraint.free;
-  }
-
   /** How its next token is to be chosen. Changes nothing: a step may be repeated. Never rejects. */
   async choice(): Promise<Choice> {
-    if (this.free) return this.freely;
+    if (this.constraint.free) return this.freely;
     const from = performance.now();
     try {
-      this.#constraint.check();
-      const mask = await this.#ask(() => this.#constraint.limit());
+      this.constraint.check();
+      const mask = await this.#ask(() => this.constraint.limit());
       const [only] = mask.tokens;
       if (mask.kind === 'only' && mask.tokens.length === 1 && only !== undefined)
         return { kind: 'forced', token: only };
@@ -101,7 +96,7 @@ export class BatchSampler implements Sampler {
     const from = performance.now();
     const token = choice.kind === 'forced' ? this.#forced(choice.token) : await this.#checked(choice.mask, picked, row);
     if (!this.#disposed && token !== NOT_A_NUMBER)
-      this.#constraint.accept(token, this.#askedMs + performance.now() - from);
+      this.constraint.accept(token, this.#askedMs + performance.now() - from);
     return token;
   }
 
@@ -123,7 +118,7 @@ export class BatchSampler implements Sampler {
 
   async #checked(mask: TokenMask, picked: number, row: number): Promise<number> {
     if (mask.kind === 'only' || picked === NOT_A_NUMBER || this.#disposed) return picked;
-    const again = await this.#ask(() => this.#constraint.refused(picked));
+    const again = await this.#ask(() => this.constraint.refused(picked));
     const { addon, context, vocabulary } = this.#picks;
     return again ? addon.raPickAgain(context, row, this.#picker, bitsOf(again, vocabulary)) : picked;
   }
@@ -134,33 +129,28 @@ export class BatchSampler implements Sampler {
       return ask();
     } catch (error) {
       if (!(error instanceof GrammarTooExpensive)) throw error;
-      this.#constraint.goToMasks();
-      await this.#constraint.pending;
-      this.#constraint.check();
+      this.constraint.goToMasks();
+      await this.constraint.pending;
+      this.constraint.check();
       return ask();
     }
   }
 
   get pending(): Promise<void> | undefined {
-    return this.#constraint.pending;
-  }
-
-  /** A mask is computed for each of its tokens beside the steps, so that no token can follow another one in a step. */
-  get masked(): boolean {
-    return this.#constraint.masked;
+    return this.constraint.pending;
   }
 
   constrain(gbnf: string, tokens: readonly number[], stacks?: number): boolean {
-    return this.#constraint.constrain(gbnf, tokens, stacks);
+    return this.constraint.constrain(gbnf, tokens, stacks);
   }
 
   release(): void {
-    this.#constraint.release();
+    this.constraint.release();
   }
 
   dispose(): void {
     this.#disposed = true;
-    this.#constraint.release();
+    this.constraint.release();
     this.drafts?.wipe();
   }
 }
@@ -196,7 +186,7 @@ function bitsOf(mask: TokenMask, vocabulary: number): Uint32Array {
 
 /** A running reply's next token that any may be: steps of such parts may follow one another. */
 export function isFree(part: StepPart): boolean {
-  return part.tokens.length === 1 && part.kind === 'sample' && samplerOf(part).free;
+  return part.tokens.length === 1 && part.kind === 'sample' && samplerOf(part).constraint.free;
 }
 
 /** Throws a TypeError for a sampler of another decoder. */

@@ -99,9 +99,10 @@ function chosenDrafts(
 ): number {
   const expected = new Float64Array(DRAFT_LENGTHS.length);
   for (const [i, part] of parts.entries()) {
-    const { drafts, masked } = samplerOf(part);
+    const { drafts, constraint } = samplerOf(part);
     drafts?.feed(before[i] ?? 0, part.tokens[0] ?? 0);
-    const own = masked ? undefined : drafts?.expected();
+    // With a mask for each of its tokens, computed beside the steps, no token can follow another one in a step.
+    const own = constraint.masked ? undefined : drafts?.expected();
     for (const choice of expected.keys())
       expected[choice] = (expected[choice] ?? 0) + Math.min(own?.[choice] ?? 1, most[i] ?? 1);
   }
