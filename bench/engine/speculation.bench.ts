@@ -6,7 +6,13 @@ import { cpuLlama } from '../../test/support/llama.js';
 import { generateJob } from '../../test/support/generate-job.js';
 import { replyBySeed } from '../../test/support/known-replies.js';
 import { RealLoop, type Ran } from '../../test/support/real-loop.js';
-import { DRAFT_LENGTHS, engineAddon, MOST_LOGITS, type EngineAddon } from '../../engine/llama/addon.js';
+import {
+  DRAFT_LENGTHS,
+  engineAddon,
+  MOST_LOGITS,
+  type AddonStepCosts,
+  type EngineAddon,
+} from '../../engine/llama/addon.js';
 import { RandomWords } from '../models/random-weights.js';
 import { counted, knownEdits } from '../support/edits.js';
 import { EngineDriver } from '../support/engine-driver.js';
@@ -20,11 +26,28 @@ const NAME = 'speculation';
 const EDITS = { 1: 4, 8: 8 } as const;
 const CALLERS = [1, 8] as const;
 const RUNS = 3;
-/** Of random replies, for each order of loading; even. */
-const NOVEL_RUNS = 6;
-/** A fixed number of drafts with less than this part of the best rate of the first run cannot be the best: it is not measured again. */
-const HOPEFUL = 0.7;
+/** Of random replies: callers, tokens of each reply, and pairs of runs, of which every other one begins with `off`. */
+const NOVEL = [
+  [1, 64, 24],
+  [8, 48, 12],
+  [32, 32, 8],
+  [64, 24, 8],
+] as const;
+/** Of replies that are partly as in the prompt: callers, and tokens of each reply. */
+const CHOSEN = [
+  [1, 128],
+  [8, 48],
+] as const;
+const SHARES = [0, 0.5, 0.8, 0.95, 1] as const;
+/** Half of them in the opposite order. */
+const CHOSEN_ROUNDS = 4;
+/** A number of drafts with less than this part of the best rate of a first run, of a quarter of the tokens, cannot be the best: it has that run's figure. */
+const HOPEFUL = 0.5;
+/** What `novel` and `chosen` may take each, ms: a row whose time is over has fewer runs, and says so. */
+const SECTION_MS = 60_000 * Number(process.argv[4] ?? 9);
 const CONTEXT = 4096;
+/** Of replies without a known text. */
+const SHORT_CONTEXT = 512;
 /** GPT-2's: where a step with drafts would have more logits than it may, that number of drafts has no column. */
 const VOCABULARY = 50_257;
 const THREADS = Number(process.argv[3] ?? 1);
@@ -44,22 +67,18 @@ interface Timed {
 
 type Mode = 'off' | 'auto';
 
-/** Loops on one model that are closed at the end of a section. `only`: the index of the one number of drafts. */
+/** A setting, or an index of DRAFT_LENGTHS for a fixed number of drafts. */
+type Way = Mode | number;
+
+const NOTHING: Timed = { perSecond: NaN, drafted: 0, accepted: 0, tokensPerDecode: NaN };
+
+/** Loops on one model that are closed at the end of a section. */
 class Loops {
   readonly #open: RealLoop[] = [];
 
-  async make(file: string, seats: number, speculation: Mode, only?: number): Promise<RealLoop> {
-    const addon = engineAddon() as { RaStepCosts: EngineAddon['RaStepCosts'] };
-    const Own = addon.RaStepCosts;
-    if (only !== undefined)
-      addon.RaStepCosts = class extends Own {
-        constructor(alone: Float64Array) {
-          super(alone, only);
-        }
-      };
+  async make(file: string, seats: number, speculation: Mode): Promise<RealLoop> {
     const options = { seats, contextPerSeat: CONTEXT, prefillTokensPerStep: 256, prefixReuse: 'any' } as const;
     const made = await RealLoop.load(file, { ...options, speculation, threads: THREADS });
-    addon.RaStepCosts = Own;
     this.#open.push(made);
     return made;
   }
@@ -237,39 +256,103 @@ async function theirs(file: string, replays: readonly Replay[], callers: number,
   return median(rates);
 }
 
+/** One loop, of which each run has another way to speculate: the same memory, and the same decoder. */
+class SwitchedLoop {
+  readonly #loop: RealLoop;
+  readonly #addon: { raDecodeRun: EngineAddon['raDecodeRun'] };
+  readonly #own: EngineAddon['raDecodeRun'];
+  readonly #fixed: readonly AddonStepCosts[];
+  #costs: AddonStepCosts | undefined;
+
+  private constructor(loop: RealLoop, addon: EngineAddon) {
+    this.#loop = loop;
+    const alone = new Float64Array(DRAFT_LENGTHS.length).fill(1);
+    this.#fixed = DRAFT_LENGTHS.map((_, only) => new addon.RaStepCosts(alone, only));
+    this.#addon = addon;
+    this.#own = addon.raDecodeRun;
+    this.#addon.raDecodeRun = (...given) => {
+      if (given[8]) given[8] = this.#costs ?? given[8];
+      return this.#own(...given);
+    };
+  }
+
+  static async load(file: string, seats: number): Promise<SwitchedLoop> {
+    const size = { seats, contextPerSeat: SHORT_CONTEXT, prefillTokensPerStep: 256, threads: THREADS } as const;
+    const loop = await RealLoop.load(file, { ...size, prefixReuse: 'any', speculation: 'auto' });
+    return new SwitchedLoop(loop, engineAddon());
+  }
+
+  /** `way`: an index of DRAFT_LENGTHS, or a setting. */
+  async timed(way: Way, replays: readonly Replay[]): Promise<Timed> {
+    this.#loop.speculation = way === 'off' ? 'off' : 'auto';
+    this.#costs = typeof way === 'number' ? this.#fixed[way] : undefined;
+    return await timed(this.#loop, replays);
+  }
+
+  async close(): Promise<void> {
+    this.#addon.raDecodeRun = this.#own;
+    await this.#loop.dispose();
+  }
+}
+
+/** What is left of a section's time, for the rows that it has still to make. */
+class Budget {
+  readonly #until = performance.now() + SECTION_MS;
+  #rows: number;
+  #rowUntil = 0;
+
+  constructor(rows: number) {
+    this.#rows = rows;
+  }
+
+  begin(): void {
+    this.#rowUntil = performance.now() + (this.#until - performance.now()) / this.#rows;
+    this.#rows -= 1;
+  }
+
+  get over(): boolean {
+    return performance.now() > this.#rowUntil;
+  }
+}
+
+/** For a row's text. */
+function runsText(made: number, planned: number): string {
+  return made < planned ? `${made} of ${planned} runs, cut by time` : `${made} runs`;
+}
+
+function randomTokens(random: RandomWords, count: number): number[] {
+  return Array.from({ length: count }, () => (random.next() >>> 0) % 50_000);
+}
+
 /** Random tokens: no text repeats, and nothing can be gained. */
 async function novel(): Promise<Row[]> {
   const file = await random150m();
   const random = new RandomWords(1);
-  const tokens = (count: number): number[] => Array.from({ length: count }, () => (random.next() >>> 0) % 50_000);
   const rows: Row[] = [];
-  for (const [callers, count] of [
-    [1, 256],
-    [8, 128],
-    [32, 64],
-    [64, 32],
-  ] as const) {
+  const budget = new Budget(NOVEL.length);
+  for (const [callers, count, planned] of NOVEL) {
+    budget.begin();
+    const loop = await SwitchedLoop.load(file, callers);
+    const replays = Array.from({ length: callers }, (): Replay => ({
+      prompt: randomTokens(random, 32),
+      reply: randomTokens(random, count),
+    }));
+    // The first one's times are not those of later ones.
+    for (const way of ['off', 'auto'] as const) await loop.timed(way, replays);
     const pairs: { off: Timed; auto: Timed }[] = [];
-    // The one that is loaded first has other memory, and the second of two runs is not as fast: each is the first as often.
-    const ratios: number[] = [];
-    for (const autoFirst of [false, true]) {
-      const loops = new Loops();
-      const early = await loops.make(file, callers, autoFirst ? 'auto' : 'off');
-      const late = await loops.make(file, callers, autoFirst ? 'off' : 'auto');
-      const [off, auto] = autoFirst ? [late, early] : [early, late];
-      for (let run = 0; run < NOVEL_RUNS; run += 1) {
-        const replays = Array.from({ length: callers }, (): Replay => ({ prompt: tokens(64), reply: tokens(count) }));
-        const first = run % 2 === 0 ? await timed(off, replays) : undefined;
-        const made = await timed(auto, replays);
-        pairs.push({ off: first ?? (await timed(off, replays)), auto: made });
-      }
-      await loops.close();
-      ratios.push(median(pairs.slice(-NOVEL_RUNS).map((pair) => pair.auto.perSecond / pair.off.perSecond)));
+    while (pairs.length < planned && !(budget.over && pairs.length > 1)) {
+      const off = pairs.length % 2 === 0 ? await loop.timed('off', replays) : undefined;
+      const auto = await loop.timed('auto', replays);
+      pairs.push({ off: off ?? (await loop.timed('off', replays)), auto });
     }
+    await loop.close();
+    const ratios = [0, 1].map((order) =>
+      median(pairs.filter((_, i) => i % 2 === order).map(({ off, auto }) => auto.perSecond / off.perSecond)),
+    );
     rows.push({
       section: 'novel',
       callers,
-      what: `random replies of ${count} tokens`,
+      what: `random replies of ${count} tokens; ${runsText(pairs.length, planned)}`,
       'tokens/s, off': median(pairs.map((pair) => pair.off.perSecond)),
       'tokens/s, auto': median(pairs.map((pair) => pair.auto.perSecond)),
       ratio: Math.sqrt(ratios.reduce((product, each) => product * each, 1)),
@@ -283,50 +366,55 @@ async function novel(): Promise<Row[]> {
 async function chosen(): Promise<Row[]> {
   const file = await random150m();
   const rows: Row[] = [];
-  for (const [callers, count, runs] of [
-    [1, 256, RUNS],
-    [8, 64, 1],
-  ] as const) {
-    const loops = new Loops();
-    const lengths = DRAFT_LENGTHS.filter(
-      (drafts) => callers <= 2 * Math.floor(MOST_LOGITS / VOCABULARY / (drafts + 1)),
-    );
-    const fixed = [];
-    for (const only of lengths.keys()) fixed.push(await loops.make(file, callers, 'auto', only));
-    const auto = await loops.make(file, callers, 'auto');
-    for (const share of [0, 0.5, 0.8, 0.95, 1]) {
+  const budget = new Budget(CHOSEN.length * SHARES.length);
+  for (const [callers, count] of CHOSEN) {
+    const loop = await SwitchedLoop.load(file, callers);
+    const fits = (drafts: number): boolean => callers <= 2 * Math.floor(MOST_LOGITS / VOCABULARY / (drafts + 1));
+    const lengths = DRAFT_LENGTHS.filter(fits);
+    for (const share of SHARES) {
+      budget.begin();
       const random = new RandomWords(Math.round(100 * share));
       const replays = Array.from({ length: callers }, (): Replay => {
-        const prompt = Array.from({ length: count }, () => (random.next() >>> 0) % 50_000);
-        const reply = prompt.map((token) =>
-          (random.next() >>> 0) / 2 ** 32 < share ? token : (random.next() >>> 0) % 50_000,
-        );
-        return { prompt, reply };
+        const prompt = randomTokens(random, count);
+        const [other, kept] = [randomTokens(random, count), prompt.map(() => (random.next() >>> 0) / 2 ** 32 < share)];
+        return { prompt, reply: prompt.map((token, i) => (kept[i] ? token : (other[i] ?? 0))) };
       });
-      const all: Timed[][] = [...fixed, auto].map(() => []);
-      const rateOf = (timings: readonly Timed[]): number => median(timings.map(({ perSecond }) => perSecond));
-      for (let run = 0; run < runs; run += 1) {
-        const least = run === 0 ? 0 : HOPEFUL * Math.max(...all.map(rateOf));
-        for (const [i, loop] of [...fixed, auto].entries()) {
-          const timings = all[i] ?? [];
-          if (run === 0 || rateOf(timings) >= least) timings.push(await timed(loop, replays));
-        }
+      const parts = replays.map(({ prompt, reply }): Replay => ({ prompt, reply: reply.slice(0, count / 4) }));
+      const trials: number[] = [];
+      for (const way of lengths.keys())
+        if (way < 2 || !budget.over) trials.push((await loop.timed(way, parts)).perSecond);
+      const least = HOPEFUL * Math.max(...trials);
+      const ways: readonly Way[] = [...[...trials.keys()].filter((way) => (trials[way] ?? 0) >= least), 'auto'];
+      // It learns what steps take here.
+      await loop.timed('auto', parts);
+      const rounds: Map<Way, Timed>[] = [];
+      while (rounds.length < CHOSEN_ROUNDS && !(budget.over && rounds.length > 0)) {
+        const round = new Map<Way, Timed>();
+        for (const way of rounds.length % 2 === 0 ? ways : ways.toReversed())
+          round.set(way, await loop.timed(way, replays));
+        rounds.push(round);
       }
-      const rates = all.map(rateOf);
-      const [ours = NaN] = rates.splice(-1);
+      const of = (way: Way, figure: (each: Timed) => number): number =>
+        median(rounds.map((round) => figure(round.get(way) ?? NOTHING)));
+      const rateOf = (way: Way): number =>
+        ways.includes(way) ? of(way, ({ perSecond }) => perSecond) : (trials[Number(way)] ?? NaN);
+      const over = (way: Way): number =>
+        median(rounds.map((round) => (round.get('auto')?.perSecond ?? NaN) / (round.get(way)?.perSecond ?? NaN)));
+      const runs = runsText(rounds.length, CHOSEN_ROUNDS);
+      const drafting = lengths.slice(1, trials.length);
       rows.push({
         section: 'chosen',
         callers,
-        what: `replies of ${count} tokens, ${Math.round(100 * share)} % as in the prompt`,
-        'tokens/s, off': rates[0] ?? NaN,
-        'tokens/s, auto': ours,
-        ratio: ours / (rates[0] ?? NaN),
-        'tokens a decode': median((all.at(-1) ?? []).map(({ tokensPerDecode }) => tokensPerDecode)),
-        ...Object.fromEntries(lengths.slice(1).map((drafts, i) => [`tokens/s, ${drafts} drafts`, rates[i + 1] ?? NaN])),
-        'of the best number': ours / Math.max(...rates),
+        what: `replies of ${count} tokens, ${Math.round(100 * share)} % as in the prompt; ${runs}`,
+        'tokens/s, off': rateOf(0),
+        'tokens/s, auto': rateOf('auto'),
+        ratio: ways.includes(0) ? over(0) : rateOf('auto') / rateOf(0),
+        'tokens a decode': of('auto', ({ tokensPerDecode }) => tokensPerDecode),
+        ...Object.fromEntries(drafting.map((drafts, i) => [`tokens/s, ${drafts} drafts`, rateOf(i + 1)])),
+        'of the best number': Math.min(...ways.filter((way) => way !== 'auto').map(over)),
       });
     }
-    await loops.close();
+    await loop.close();
   }
   return rows;
 }
@@ -349,7 +437,7 @@ await keep(NAME, {
     `Tokens a second of replies whose prompts were evaluated before; medians of ${RUNS} runs, 150 million random weights in Q8_0 with GPT-2’s vocabulary, ${THREADS} compute thread(s). \`off\` and \`auto\` are the setting \`speculation\`. A section may have been measured by itself, at another hour.`,
     'edits: edits of TypeScript files from this repository’s history, the same ones in each run; the prompt is the old file and the subject of the commit, the reply is the new file. Random weights say no such text, so each pick is replaced by the text’s next token after it was made: costs are those of a model, and which drafts come is the real text’s. All replies are cut to the length of the shortest, so that without speculation all end in the same step, as those of llama-batched-bench do, which decodes as many tokens after prompts of the same mean length, and picks nothing.',
     'beside: the same edits for llama-server, which cannot be made to say a text. A model of the same shape always says the next id, so texts are written with ids that count upwards: lines that the old file has too have the same ids there, all others have ids of their own. Greedy; llama-server over HTTP with whole replies, on the same libraries of llama.cpp; ours the engine process; none, ngram-simple and ngram-mod are its `--spec-type`, otherwise as they come.',
-    'novel: random tokens, which never repeat; the ratio is the geometric mean of both orders in which the two were loaded, since the order alone moves it. chosen: replies with a share of tokens as in the prompt and others in place of the rest, with each fixed number of drafts that a step may have, one of several callers being the same for all, and as it is chosen; with 8 callers one run.',
+    'novel: random tokens, which never repeat, on one loop whose setting changes between two runs, so that both have the same memory; the ratio is the geometric mean of the medians of pairs that begin with `off` and of those that begin with `auto`. chosen: replies with a share of tokens as in the prompt and others in place of the rest, with each fixed number of drafts that a step may have, one of several callers being the same for all, and as it is chosen, one after another on one loop, every other run in the opposite order. A number of drafts with less than half of the best rate in a first run of a quarter of the tokens has that run’s figure. The last column is the least median, over the numbers, of chosen over fixed in one run. Both sections have nine minutes each, and each of their rows its share of what is left of them: one that took longer has fewer runs, and says so, and numbers of drafts that were not tried for that have no figure.',
   ],
   rows,
 });

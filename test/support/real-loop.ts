@@ -3,7 +3,7 @@ import { EventEmitter, once } from 'node:events';
 import type { LlamaContext, LlamaModel } from 'node-llama-cpp';
 import { BatchDecoder } from '../../engine/llama/batch-decoder.js';
 import type { Decoder, StepPart, StepResults } from '../../engine/scheduler/decoder.js';
-import type { EngineSetup } from '../../engine/protocol/setup.js';
+import type { EngineSetup, Speculation } from '../../engine/protocol/setup.js';
 import type { GenerateJob, ReplyLimit, ScoreJob, Output } from '../../engine/protocol/jobs.js';
 import type { Clock } from '../../engine/protocol/clock.js';
 import type { CacheCounts, HeldPrefix } from '../../engine/protocol/messages.js';
@@ -39,6 +39,11 @@ export type LoadOptions = Omit<RealLoopOptions, 'mark' | 'end' | 'clock'> &
 
 type Answer = Extract<Output, { kind: 'answer' }>;
 
+/** What a benchmark changes between two jobs. */
+interface Switched {
+  speculation?: Speculation;
+}
+
 /** A running job. */
 export interface Started {
   /** Resolves with its first text. */
@@ -73,6 +78,7 @@ export class RealLoop {
   /** The decoder under the loop. */
   readonly #below: Pick<LlamaContext, 'dispose'>;
   readonly #loop: StepLoop;
+  readonly #limits: StepLimits & Switched;
   readonly #outputs: Output[] = [];
   readonly #events = new EventEmitter().setMaxListeners(0);
   #lastId = 0;
@@ -89,6 +95,7 @@ export class RealLoop {
     { mark, end, clock }: Pick<RealLoopOptions, 'mark' | 'end' | 'clock'> = {},
   ) {
     this.#below = below;
+    this.#limits = { ...limits };
     this.decoder = decoder;
     const step = decoder.step.bind(decoder);
     decoder.step = (parts, run) => this.#counted(parts, step(parts, run));
@@ -106,7 +113,7 @@ export class RealLoop {
       for (const { id, kind } of outputs) this.#events.emit(`${id}:${kind}`);
       this.#events.emit('emitted');
     };
-    this.#loop = new StepLoop(decoder, tokens, limits, emit, clock);
+    this.#loop = new StepLoop(decoder, tokens, this.#limits, emit, clock);
   }
 
   async #limit(id: number): Promise<void> {
@@ -179,6 +186,11 @@ export class RealLoop {
   /** Of its prefix cache. */
   get cache(): CacheCounts {
     return this.#loop.report.cache;
+  }
+
+  /** Of the jobs that are started from now on. */
+  set speculation(speculation: Speculation) {
+    this.#limits.speculation = speculation;
   }
 
   /** Drops what jobs of this scope left. */
