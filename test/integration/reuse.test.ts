@@ -1,7 +1,7 @@
 /** Reuse is visible in the usage, and nowhere else. */
 import t from 'tap';
 import { ENDLESS, OpenStream } from '../support/open-stream.js';
-import { chunksOf, complete } from '../support/replies.js';
+import { chunksOf, complete, contentOf } from '../support/replies.js';
 import { CHAT, DECIDE, Sidecar } from '../support/sidecar.js';
 import { embeddedTestModel } from '../support/models.js';
 
@@ -58,6 +58,9 @@ t.test('drafts show in the log and the metrics; the reply and its usage are thos
   const [drafted, plain] = [await complete(sidecar, prompt, asked), await complete(clean, prompt, asked)];
   t.equal(drafted.choices[0].message.content, plain.choices[0].message.content);
   t.equal(drafted.usage.completion_tokens, plain.usage.completion_tokens);
+  const stream = await sidecar.chat({ messages: [{ role: 'user', content: prompt }], ...asked, stream: true });
+  const streamed = contentOf(chunksOf(await stream.text()));
+  t.equal(streamed, plain.choices[0].message.content, 'streamed');
   const line = await sidecar.logged('request', 1, ({ draftedTokens = 0 }) => Number(draftedTokens) > 0);
   t.ok(
     Number(line['acceptedTokens']) > 0,

@@ -3,7 +3,8 @@ import t, { type Test } from 'tap';
 import { callRules } from '../../../../engine/grammar/calls.js';
 import { DRAFT_LENGTHS, engineAddon, type EngineAddon } from '../../../../engine/llama/addon.js';
 import { loadRuntime } from '../../../../engine/llama/runtime.js';
-import type { GenerateJob, Output } from '../../../../engine/protocol/jobs.js';
+import { ALL_ACCOUNTS } from '../../../../engine/protocol/cache-key.js';
+import type { GenerateJob, Output, ScoreJob } from '../../../../engine/protocol/jobs.js';
 import type { Speculation } from '../../../../engine/protocol/setup.js';
 import { decodeOnce, type PartResult } from '../../../../engine/scheduler/decoder.js';
 import type { Emit } from '../../../../engine/scheduler/outbox.js';
@@ -13,9 +14,9 @@ import { FAMILIES } from '../../../support/families/families.js';
 import { generateJob } from '../../../support/generate-job.js';
 import { replyBySeed } from '../../../support/known-replies.js';
 import { cpuLlama } from '../../../support/llama.js';
-import { rounds } from '../../../support/long-form.js';
+import { cases, rounds } from '../../../support/long-form.js';
 import { testModel } from '../../../support/models.js';
-import { RealLoop, type RealLoopOptions } from '../../../support/real-loop.js';
+import { RealLoop, type Ran, type RealLoopOptions } from '../../../support/real-loop.js';
 
 t.setTimeout(rounds({ short: 60_000, long: 600_000 }));
 
@@ -39,10 +40,22 @@ const EDITED = [
   ...OLD.slice(180),
 ];
 
-/** For samples: tokens of a reply, those that are compared, and replies: 100,000 tokens at each temperature in the long form. */
+/** For samples: tokens of a reply, those that are compared, and replies: 100,000 tokens of each series of seeds in the long form. */
 const REPLY = 10;
 const PLACES = [2, 5, 9];
 const REPLIES = rounds({ short: 60, long: 10_000 });
+const SAMPLINGS = cases<Pick<GenerateJob, 'temperature'> & Partial<GenerateJob>>(
+  [
+    { temperature: 0.3 },
+    { temperature: 0.6 },
+    { temperature: 1 },
+    { temperature: 1, topP: 0.9 },
+    { temperature: 0.6, frequencyPenalty: 0.3, presencePenalty: 0.3 },
+  ],
+  ({ topP, frequencyPenalty }) => topP === undefined && frequencyPenalty === undefined,
+);
+/** Replies at once, for each series of seeds: one that is alone in its steps has its number of drafts by counts, several by times. */
+const TOGETHER = cases([1, 4, 4], (_, series) => series === 0);
 
 async function loop(t: Test, options: RealLoopOptions = {}): Promise<RealLoop> {
   const made = await RealLoop.make(model, { speculation: 'auto', prefillTokensPerStep: 256, ...options });
@@ -372,6 +385,32 @@ t.test('a reply that runs alone has the same decodes each time, whatever calls c
   t.same([again.tokens, again.decodes, again.drafted], [[EDITED], decodes, drafted]);
 });
 
+t.test('an isolated decision beside a reply with drafts has the numbers that it has without', async (t) => {
+  known(t, EDITED);
+  const decision: ScoreJob = {
+    scope: ALL_ACCOUNTS,
+    isolate: true,
+    seats: 1,
+    temperature: 1,
+    // What the lookup would draft from.
+    input: Uint32Array.from([...OLD, ...OLD.slice(0, 20)]),
+    questions: [0, 1].map((i) => ({
+      tail: Uint32Array.from(OLD.slice(20, 24 + i)),
+      labels: Uint32Array.of(1, 2, 3),
+      temperature: 1,
+    })),
+  };
+  const alone = await (await loop(t, { speculation: 'off' })).run(decision);
+  const made = await loop(t);
+  const [replied, decided] = await Promise.all([made.run(edit()), made.run(decision)]);
+  t.same([replied.tokens, decided.drafted], [[EDITED], 0]);
+  t.ok(replied.accepted > 0);
+  t.strictSame(
+    decided.answers.map(({ probabilities }) => probabilities),
+    alone.answers.map(({ probabilities }) => probabilities),
+  );
+});
+
 t.test('under a grammar the same tokens, and a draft that it forbids ends there', async (t) => {
   const text = [...model.tokenize('the cat and the dog and the bird and the fish '.repeat(4))].map(Number);
   known(t, text);
@@ -523,28 +562,39 @@ t.test('sampled tokens come as often as without drafts', async (t) => {
   // Its own most probable text is what the model repeats, and what is drafted.
   const most = await plain.run(generateJob(start, { maxTokens: 60, temperature: 0 }));
   const prompt = [...start, ...(most.tokens[0] ?? [])];
-  for (const temperature of [0.3, 0.6, 1]) {
-    // Tokens of one reply depend on each other: those of one place in all replies do not.
-    const places = new Map(PLACES.map((place) => [place, new Map<number, [plain: number, drafting: number]>()]));
-    let accepted = 0;
-    for (let seed = 0; seed < REPLIES; seed += 1) {
-      // Not of the same seeds, which give the same tokens.
-      const asked = { maxTokens: REPLY, temperature };
-      const one = await plain.run(generateJob(prompt, { ...asked, seed: 1 + seed }));
-      const other = await drafting.run(generateJob(prompt, { ...asked, seed: 1_000_000 + seed }));
-      accepted += other.accepted;
-      for (const [place, counts] of places)
-        for (const [of, { tokens }] of [one, other].entries()) {
-          const token = tokens[0]?.[place] ?? END;
-          const both = counts.get(token) ?? [0, 0];
-          both[of as 0 | 1] += 1;
-          counts.set(token, both);
-        }
+  for (const sampling of SAMPLINGS)
+    for (const [series, together] of TOGETHER.entries()) {
+      // Tokens of one reply depend on each other: those of one place in all replies do not.
+      const places = new Map(PLACES.map((place) => [place, new Map<number, [plain: number, drafting: number]>()]));
+      let [accepted, tokens] = [0, 0];
+      for (let at = 0; at < REPLIES; at += together) {
+        // Not of the same seeds, which give the same tokens.
+        const replies = (made: RealLoop, first: number): Promise<Ran[]> =>
+          Promise.all(
+            Array.from({ length: together }, (_, i) =>
+              made.run(generateJob(prompt, { maxTokens: REPLY, seed: first + at + i, ...sampling })),
+            ),
+          );
+        const both = [
+          await replies(plain, 1 + 10_000_000 * series),
+          await replies(drafting, 5_000_000 + 10_000_000 * series),
+        ];
+        for (const [of, each] of both.entries())
+          for (const ran of each) {
+            const [reply = []] = ran.tokens;
+            if (of === 1) [accepted, tokens] = [accepted + ran.accepted, tokens + reply.length];
+            for (const [place, counts] of places) {
+              const count = counts.get(reply[place] ?? END) ?? [0, 0];
+              count[of as 0 | 1] += 1;
+              counts.set(reply[place] ?? END, count);
+            }
+          }
+      }
+      const what = `${JSON.stringify(sampling)}, seeds ${series}, ${together} at once`;
+      t.ok(accepted > tokens / 100, `${what}: ${accepted} of ${tokens} tokens were drafts`);
+      for (const [place, counts] of places) {
+        const p = sameDistribution([...counts.values()]);
+        t.ok(p > 0.01, `${what}, token ${place}: p ${p.toFixed(3)}, ${counts.size} tokens`);
+      }
     }
-    t.ok(accepted > REPLIES / 10, `${accepted} drafts came in ${REPLIES} replies`);
-    for (const [place, counts] of places) {
-      const p = sameDistribution([...counts.values()]);
-      t.ok(p > 0.01, `temperature ${temperature}, token ${place}: p ${p.toFixed(3)}, ${counts.size} tokens`);
-    }
-  }
 });
