@@ -91,7 +91,8 @@ class Loops {
 /** All replays at once. Their prompts are evaluated before, so that the time is that of the replies' tokens. */
 async function timed(loop: RealLoop, replays: readonly Replay[]): Promise<Timed> {
   const forget = replyBySeed(new Map(replays.map(({ reply }, seed) => [seed, reply])));
-  const job = ({ prompt, reply }: Replay, seed: number) => generateJob(prompt, { maxTokens: reply.length, seed });
+  const job = ({ prompt, reply }: Replay, seed: number) =>
+    generateJob(prompt, { maxTokens: reply.length, seed, mayVary: true });
   await Promise.all(replays.map((replay, seed) => loop.run({ ...job(replay, seed), maxTokens: 1 })));
   const from = performance.now();
   const ran = await Promise.all(replays.map((replay, seed) => loop.run(job(replay, seed))));
@@ -434,7 +435,7 @@ for (const [section, make] of Object.entries(SECTIONS)) {
 await keep(NAME, {
   title: 'Speculation by prompt lookup',
   about: [
-    `Tokens a second of replies whose prompts were evaluated before; medians of ${RUNS} runs, 150 million random weights in Q8_0 with GPT-2’s vocabulary, ${THREADS} compute thread(s). \`off\` and \`auto\` are the setting \`speculation\`. A section may have been measured by itself, at another hour.`,
+    `Tokens a second of replies whose prompts were evaluated before; medians of ${RUNS} runs, 150 million random weights in Q8_0 with GPT-2’s vocabulary, ${THREADS} compute thread(s). \`off\` and \`auto\` are the setting \`speculation\`. A section may have been measured by itself, at another hour. In all but \`beside\` the number of drafts follows measured times also for one caller, as for a request without a seed.`,
     'edits: edits of TypeScript files from this repository’s history, the same ones in each run; the prompt is the old file and the subject of the commit, the reply is the new file. Random weights say no such text, so each pick is replaced by the text’s next token after it was made: costs are those of a model, and which drafts come is the real text’s. All replies are cut to the length of the shortest, so that without speculation all end in the same step, as those of llama-batched-bench do, which decodes as many tokens after prompts of the same mean length, and picks nothing.',
     'beside: the same edits for llama-server, which cannot be made to say a text. A model of the same shape always says the next id, so texts are written with ids that count upwards: lines that the old file has too have the same ids there, all others have ids of their own. Greedy; llama-server over HTTP with whole replies, on the same libraries of llama.cpp; ours the engine process; none, ngram-simple and ngram-mod are its `--spec-type`, otherwise as they come.',
     'novel: random tokens, which never repeat, on one loop whose setting changes between two runs, so that both have the same memory; the ratio is the geometric mean of the medians of pairs that begin with `off` and of those that begin with `auto`. chosen: replies with a share of tokens as in the prompt and others in place of the rest, with each fixed number of drafts that a step may have, one of several callers being the same for all, and as it is chosen, one after another on one loop, every other run in the opposite order. A number of drafts with less than half of the best rate in a first run of a quarter of the tokens has that run’s figure. The last column is the least median, over the numbers, of chosen over fixed in one run. Both sections have nine minutes each, and each of their rows its share of what is left of them: one that took longer has fewer runs, and says so, and numbers of drafts that were not tried for that have no figure.',

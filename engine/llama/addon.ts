@@ -42,9 +42,9 @@ export const MOST_LOGITS = 1 << 24;
 export interface AddonStepCosts {
   /**
    * The index of the best number of drafts, `last` at most. `expected`: tokens of a step, of all its sequences. `mostMs`: what a step
-   * of several sequences with drafts may take; absent: any time.
+   * of several sequences with drafts may take; absent: any time. `mayVary`: measured times may decide for one sequence.
    */
-  readonly choose: (sequences: number, expected: Float64Array, last: number, mostMs?: number) => number;
+  choose(sequences: number, expected: Float64Array, last: number, mostMs?: number, mayVary?: boolean): number;
   readonly learn: (sequences: number, choice: number, ms: number) => void;
 }
 
@@ -93,10 +93,10 @@ export interface EngineAddon {
     minP: number,
   ) => AddonPicker;
   /**
-   * `tokens`: the prompt; `most`: tokens that prompt and reply have together at most. With `chance`, for tests and benches: `tokens` are
-   * prompt and reply, `most` the prompt's number, and each token of the reply is claimed to come with this chance.
+   * `tokens`: the prompt; `most`: tokens that prompt and reply have together at most; `mayVary`: as SamplingParams has it. With `chance`,
+   * for tests and benches: `tokens` are prompt and reply, `most` the prompt's number, and each token of the reply is claimed to come so often.
    */
-  readonly RaDrafts: new (tokens: Uint32Array, most: number, chance?: number) => AddonDrafts;
+  readonly RaDrafts: new (tokens: Uint32Array, most: number, mayVary?: boolean, chance?: number) => AddonDrafts;
   /**
    * `alone`: what a step of one sequence costs by the number of drafts, over one without. `only`: the index of the number that is
    * always drafted, for benches. Throws a RangeError for another number of costs.

@@ -48,13 +48,15 @@ export class BatchSampler implements Sampler {
   readonly freely: Choice;
   /** The text that its next tokens are drafted from; undefined if nothing is drafted. */
   readonly drafts: AddonDrafts | undefined;
+  /** As {@link Sampling} has it. */
+  readonly mayVary: boolean;
   /** What finding out under what the next token is picked took, ms. */
   #askedMs = 0;
   #disposed = false;
 
   constructor(picks: Picks, sampling: Sampling, constraint: GrammarConstraint) {
     const { temperature, seed, topP, frequencyPenalty, presencePenalty, topK = 0, minP = 0 } = sampling;
-    const { draftFrom, maxTokens } = sampling;
+    const { draftFrom, maxTokens, mayVary = false } = sampling;
     this.#picks = picks;
     this.constraint = constraint;
     this.#picker = new picks.addon.RaPicker(
@@ -67,7 +69,8 @@ export class BatchSampler implements Sampler {
       minP,
     );
     this.freely = { kind: 'free', picker: this.#picker };
-    this.drafts = draftFrom && new picks.addon.RaDrafts(draftFrom, draftFrom.length + maxTokens);
+    this.drafts = draftFrom && new picks.addon.RaDrafts(draftFrom, draftFrom.length + maxTokens, mayVary);
+    this.mayVary = mayVary;
   }
 
   /** How its next token is to be chosen. Changes nothing: a step may be repeated. Never rejects. */

@@ -110,7 +110,8 @@ function chosenDrafts(
   const fits = (drafts: number): boolean =>
     sequences * (drafts + 1) <= tokens && Math.max(...before) + drafts < contextSize;
   const last = DRAFT_LENGTHS.findLastIndex(fits);
-  return last <= 0 ? 0 : costs.choose(sequences, expected, last, stepMs);
+  const mayVary = parts.every((part) => samplerOf(part).mayVary);
+  return last <= 0 ? 0 : costs.choose(sequences, expected, last, stepMs, mayVary);
 }
 
 /** What a decode has of a part: its token and the drafts after it, and where the logits of the first one are. */

@@ -365,7 +365,8 @@ class Picks {
                 else tokens_of = drafts[i]->expected();
                 for (size_t choice = 0; choice <= last; choice++) expected[choice] += std::min<double>(tokens_of[choice], left[i]);
             }
-            return costs->costs.choose(fed.size(), expected, last, most_ms);
+            const bool may_vary = std::all_of(drafts.begin(), drafts.end(), [](const RaDrafts * each) { return each != nullptr && each->may_vary; });
+            return costs->costs.choose(fed.size(), expected, last, most_ms, may_vary);
         }
 
         // Of one decode with drafts.

@@ -21,9 +21,6 @@ size_t slots_for(size_t capacity) {
 Lookup::Lookup(const uint32_t * tokens, size_t count, size_t most) : capacity(std::max(count, most)) {
     text.reserve(capacity);
     text.assign(tokens, tokens + count);
-    // Before a reply has shown how often its predictions come true: as in edits of source text for long common texts, and too rarely
-    // to be drafted for short ones.
-    hits = {{{0.4, 2}, {0.8, 2}, {1.0, 2}, {1.6, 2}, {3.5, 4}, {3.7, 4}, {3.9, 4}}};
 }
 
 size_t Lookup::class_of(size_t common) {
@@ -36,8 +33,12 @@ size_t Lookup::class_of(size_t common) {
 }
 
 double Lookup::chance(size_t after) const {
-    const Hits & each = hits[class_of(after)];
-    return each.came / each.of;
+    const size_t at = class_of(after);
+    const Hits & own = hits[at];
+    const Hits & usual = USUAL[at];
+    const Hits shorter = at > 0 ? hits[at - 1] : Hits{};
+    const double before = (usual.came + SHORTER * shorter.came) / (usual.of + SHORTER * shorter.of);
+    return (own.came + usual.of * before) / (own.of + usual.of);
 }
 
 void Lookup::feed(size_t position, llama_token token) {
@@ -213,19 +214,26 @@ double StepCosts::estimated(size_t sequences, size_t choice) const {
     return shape(count * (DRAFT_LENGTHS[choice] + 1)) / shape(count);
 }
 
-size_t StepCosts::choose(size_t sequences, const ByDraftLength & expected, size_t most, double most_ms) {
+size_t StepCosts::choose(size_t sequences, const ByDraftLength & expected, size_t most, double most_ms, bool may_vary) {
     if (only) return std::min(*only, most);
-    const bool fixed = sequences == 1;
+    const bool fixed = sequences == 1 && !may_vary;
     const Learned & known = learned[bucket_of(sequences)];
     double ms = fixed || known.ms[0] == 0 ? 1 : known.ms[0];
+    // As estimated, where `ms` is as hoped.
+    double likely_ms = ms;
     size_t best = 0;
     double rate = LEAST_GAIN * expected[0] / ms;
     for (size_t choice = 1; choice <= most; choice++) {
         // A number that is not known is estimated from the one before it, which may be: so it is tried where its estimate over a step
         // without drafts would be too high for that.
-        if (fixed || known.ms[choice] == 0) ms *= estimated(sequences, choice) / estimated(sequences, choice - 1);
-        else ms = known.ms[choice];
-        if (!fixed && ms > most_ms) break;
+        const double more = estimated(sequences, choice) / estimated(sequences, choice - 1);
+        if (fixed || known.ms[choice] == 0) {
+            ms *= fixed ? more : std::pow(more, HOPE);
+            likely_ms *= more;
+        } else {
+            ms = likely_ms = known.ms[choice];
+        }
+        if (sequences > 1 && likely_ms > most_ms) break;
         if (expected[choice] / ms <= rate) continue;
         best = choice;
         rate = expected[choice] / ms;
@@ -235,7 +243,6 @@ size_t StepCosts::choose(size_t sequences, const ByDraftLength & expected, size_
 }
 
 void StepCosts::learn(size_t sequences, size_t choice, double ms) {
-    if (sequences == 1) return;
     Learned & known = learned[bucket_of(sequences)];
     for (size_t each = 0; each < DRAFT_CHOICES; each++) {
         if (each == choice) continue;
@@ -253,15 +260,16 @@ std::unique_ptr<DraftSource> source_of(const Napi::CallbackInfo & info) {
     const auto tokens = info[0].As<Napi::Uint32Array>();
     const size_t count = tokens.ElementLength();
     const size_t most = info[1].As<Napi::Number>().Uint32Value();
-    if (!info[2].IsNumber()) return std::make_unique<Lookup>(tokens.Data(), count, most);
+    if (!info[3].IsNumber()) return std::make_unique<Lookup>(tokens.Data(), count, most);
     return std::make_unique<Foretold>(
-        std::vector<llama_token>(tokens.Data(), tokens.Data() + count), most, info[2].As<Napi::Number>().DoubleValue()
+        std::vector<llama_token>(tokens.Data(), tokens.Data() + count), most, info[3].As<Napi::Number>().DoubleValue()
     );
 }
 
 } // namespace
 
-RaDrafts::RaDrafts(const Napi::CallbackInfo & info) : Napi::ObjectWrap<RaDrafts>(info), source(source_of(info)) {}
+RaDrafts::RaDrafts(const Napi::CallbackInfo & info)
+    : Napi::ObjectWrap<RaDrafts>(info), may_vary(info[2].ToBoolean()), source(source_of(info)) {}
 
 void RaDrafts::feed(size_t position, llama_token token) {
     const std::lock_guard<std::mutex> lock(mutex);
@@ -329,10 +337,11 @@ size_t choice_of(const Napi::CallbackInfo & info, size_t argument) {
 
 RaStepCosts::RaStepCosts(const Napi::CallbackInfo & info) : Napi::ObjectWrap<RaStepCosts>(info), costs(numbers_of(info, 0), only_of(info)) {}
 
-// Sequences, expected tokens, the last index that may be chosen, and what a step with drafts may take, ms; absent: any time.
+// Sequences, expected tokens, the last index that may be chosen, what a step with drafts may take, ms, absent: any time, and whether
+// measured times may decide for one sequence.
 Napi::Value RaStepCosts::choose(const Napi::CallbackInfo & info) {
     const double most_ms = info[3].IsNumber() ? info[3].As<Napi::Number>().DoubleValue() : INFINITY;
-    const size_t choice = costs.choose(sequences_of(info), numbers_of(info, 1), choice_of(info, 2), most_ms);
+    const size_t choice = costs.choose(sequences_of(info), numbers_of(info, 1), choice_of(info, 2), most_ms, info[4].ToBoolean());
     return Napi::Number::New(info.Env(), static_cast<double>(choice));
 }
 

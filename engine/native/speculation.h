@@ -8,9 +8,9 @@
  * llama.cpp decodes sequences together only where each has as many tokens, so all sequences of a step draft the same number. It is the
  * one of DRAFT_LENGTHS for which the tokens that the step is expected to give (Lookup) over its time (StepCosts) are the most.
  *
- * A sequence that is alone in its steps is to get the same reply each time, and the number of drafts moves last digits. So for one
- * sequence that number depends on counts alone: what was accepted of this reply's drafts, and fixed costs. Measured times decide
- * where several sequences share a step, whose digits depend on the neighbours in any case.
+ * A reply with a seed, or at temperature 0, that is alone in its steps is to be the same each time, and the number of drafts moves last
+ * digits. So for it that number depends on counts alone: what was accepted of this reply's drafts, and fixed costs. Measured times decide
+ * for any other reply, and where several sequences share a step, whose digits depend on the neighbours in any case.
  */
 #pragma once
 
@@ -86,12 +86,17 @@ class Lookup : public DraftSource {
         static constexpr size_t CLASSES = 7;
         // Counts of a class are halved at so many predictions: the text changes.
         static constexpr double WINDOW = 64;
+        // A class is expected to be as most texts have it, and by this weight as the next shorter one is in this text.
+        static constexpr double SHORTER = 0.25;
         static constexpr int32_t NONE = -1;
 
         struct Hits {
             double came;
             double of;
         };
+        // Before a text has shown how often its predictions come true: as in edits of source text for long common texts, and too rarely to
+        // be drafted for short ones.
+        static constexpr std::array<Hits, CLASSES> USUAL = {{{0.4, 2}, {0.8, 2}, {1.0, 2}, {1.6, 2}, {3.5, 4}, {3.7, 4}, {3.9, 4}}};
 
         static size_t class_of(size_t common);
         double chance(size_t common) const;
@@ -114,7 +119,8 @@ class Lookup : public DraftSource {
         int32_t next = NONE;
         size_t common = 0;
         int misses = 0;
-        std::array<Hits, CLASSES> hits;
+        // Of this text.
+        std::array<Hits, CLASSES> hits{};
         bool ended = false;
 };
 
@@ -135,20 +141,20 @@ class Foretold : public DraftSource {
 };
 
 /*
- * What a step takes by the number of sequences and of drafts: learned from the steps of several sequences, fixed for one. Only ratios
+ * What a step takes by the number of sequences and of drafts: learned, and fixed for a reply that is to repeat. Only ratios
  * between numbers of drafts matter. A number that was not used for many steps is forgotten, and the steps without drafts are measured
  * again from time to time, since longer texts and other work change all times.
  */
 class StepCosts {
     public:
-        // `alone`: of one sequence, over a step without drafts. From them the unknown costs of several are estimated.
+        // `alone`: of one sequence, over a step without drafts. From them unknown costs are estimated.
         // `only`: the index of the one number that is drafted, or as near to it as may be; absent: any.
         explicit StepCosts(const ByDraftLength & alone, std::optional<size_t> only = {}) : alone(alone), only(only) {}
 
         // The index of the best number of drafts. `expected`: tokens that a step gives, of all `sequences` together; `most`: the last
-        // index that may be chosen; `most_ms`: what a step with drafts may take. For one sequence that decides nothing: no other one
-        // waits for the step, and no measured time is to move its digits.
-        size_t choose(size_t sequences, const ByDraftLength & expected, size_t most, double most_ms);
+        // index that may be chosen; `most_ms`: what a step with drafts may take, except for one sequence, since no other one waits for it;
+        // `may_vary`: measured times may decide for one sequence too.
+        size_t choose(size_t sequences, const ByDraftLength & expected, size_t most, double most_ms, bool may_vary);
 
         // A step took so long, ms.
         void learn(size_t sequences, size_t choice, double ms);
@@ -173,6 +179,10 @@ class StepCosts {
         };
 
         static size_t bucket_of(size_t sequences);
+        // An unknown cost over the one before it is this power of the estimate: a number that costs less than estimated is found only if
+        // it is tried, and one that costs more is known after a step.
+        static constexpr double HOPE = 0.7;
+
         // Estimated from `alone`, over a step without drafts.
         double estimated(size_t sequences, size_t choice) const;
         double shape(double tokens) const;
@@ -182,11 +192,12 @@ class StepCosts {
         std::array<Learned, BUCKETS> learned;
 };
 
-// One reply's drafts, as JavaScript holds them: tokens of its prompt, and its most tokens, prompt and reply. Given a chance, the tokens are
-// the whole text, and the most tokens where the reply begins: Foretold.
+// One reply's drafts, as JavaScript holds them: tokens of its prompt, its most tokens, prompt and reply, and whether it may vary from one
+// time to the next. Given a chance, the tokens are the whole text, and the most tokens where the reply begins: Foretold.
 class RaDrafts : public Napi::ObjectWrap<RaDrafts> {
     public:
         explicit RaDrafts(const Napi::CallbackInfo & info);
+        const bool may_vary;
 
         // These are the source's, for the thread of all decodes, while JavaScript may wipe.
         void feed(size_t position, llama_token token);

@@ -114,6 +114,8 @@ export interface SamplingParams {
   readonly presencePenalty: number;
   /** 32 unsigned bits. */
   readonly seed: number;
+  /** The same request need not get the same reply: its seed is random, and its temperature above 0. Absent: false. */
+  readonly mayVary?: boolean;
 }
 
 /** How many tokens each reply of a job may have. */

@@ -95,6 +95,7 @@ async function planOf(request: ChatRequest, tokens: ChatTokens, contexts: readon
     presencePenalty,
     seed: seed32(params.seed ?? Math.floor(services.random() * 2 ** 32)),
     stops,
+    ...(params.seed === undefined && temperature > 0 && { mayVary: true }),
     ...(topK !== undefined && { topK }),
     ...(minP !== undefined && { minP }),
     ...(promptVersion !== undefined && { promptVersion }),

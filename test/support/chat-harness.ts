@@ -16,7 +16,7 @@ import { tokenPrompt } from '../../engine/protocol/prompt.js';
 import { NO_FILES, postHead } from './request-head.js';
 import { routeServices } from './route-services.js';
 
-const PARAMS: ChatParams = {
+export const PARAMS: ChatParams = {
   route: 'chat',
   model: 'fake',
   stream: false,

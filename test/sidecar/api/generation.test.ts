@@ -1,4 +1,5 @@
 import t from 'tap';
+import { ChatHarness, PARAMS } from '../../support/chat-harness.js';
 import { seatLength, withAnswerRoom } from '../../../sidecar/api/generation.js';
 
 t.test('a reply without a limit has the rest of the context, on the shortest seats with enough', async (t) => {
@@ -29,3 +30,15 @@ t.test(
     t.equal(withAnswerRoom(unbounded, 40), unbounded);
   },
 );
+
+t.test('a reply may vary where the request has no seed and a temperature', async (t) => {
+  const harness = new ChatHarness();
+  const takes = { authorize: 0, check: 0, tokenize: 0 };
+  for (const [i, given] of [{ temperature: 1 }, { temperature: 0 }, { temperature: 1, seed: 7 }].entries()) {
+    const replied = harness.ask(takes, { check: { kind: 'checked', params: { ...PARAMS, ...given } } });
+    const generation = await harness.engine.generation(i);
+    t.equal(generation.job.mayVary, i === 0 || undefined, JSON.stringify(given));
+    generation.started().piece(1).finished().done();
+    await replied;
+  }
+});

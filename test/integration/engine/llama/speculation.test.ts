@@ -40,11 +40,11 @@ const EDITED = [
   ...OLD.slice(180),
 ];
 
-/** For samples: tokens of a reply, those that are compared, and replies: 100,000 tokens of each series of seeds in the long form. */
+/** For samples: tokens of a reply, those that are compared, and replies of a series: 100,000 tokens of each sampling in the long form. */
 const REPLY = 10;
 const PLACES = [2, 5, 9];
-const REPLIES = rounds({ short: 60, long: 10_000 });
-const SAMPLINGS = cases<Pick<GenerateJob, 'temperature'> & Partial<GenerateJob>>(
+const REPLIES = rounds({ short: 60, long: 3336 });
+const SAMPLINGS = cases<Partial<GenerateJob>>(
   [
     { temperature: 0.3 },
     { temperature: 0.6 },
@@ -52,9 +52,9 @@ const SAMPLINGS = cases<Pick<GenerateJob, 'temperature'> & Partial<GenerateJob>>
     { temperature: 1, topP: 0.9 },
     { temperature: 0.6, frequencyPenalty: 0.3, presencePenalty: 0.3 },
   ],
-  ({ topP, frequencyPenalty }) => topP === undefined && frequencyPenalty === undefined,
+  (_, sampling) => sampling < 3,
 );
-/** Replies at once, for each series of seeds: one that is alone in its steps has its number of drafts by counts, several by times. */
+/** Replies at once, of each series of seeds: one that is alone in its steps has its number of drafts by counts, several by times. */
 const TOGETHER = cases([1, 4, 4], (_, series) => series === 0);
 
 async function loop(t: Test, options: RealLoopOptions = {}): Promise<RealLoop> {
@@ -346,7 +346,7 @@ t.test('drafts of another source than the text: they may be right or wrong, and 
   for (const foretold of [novel, novel.map((token, i) => (i % 10 === 9 ? 7 : token)), novel.map(() => 7)]) {
     addon.RaDrafts = class extends Own {
       constructor(prompt: Uint32Array) {
-        super(Uint32Array.of(...prompt, ...foretold), prompt.length, 0.98);
+        super(Uint32Array.of(...prompt, ...foretold), prompt.length, false, 0.98);
       }
     };
     const made = await loop(t);
@@ -409,6 +409,29 @@ t.test('an isolated decision beside a reply with drafts has the numbers that it 
     decided.answers.map(({ probabilities }) => probabilities),
     alone.answers.map(({ probabilities }) => probabilities),
   );
+});
+
+t.test('measured times decide for a reply alone that may vary, and for no other one', async (t) => {
+  const text = [...model.tokenize('the cat and the dog and the bird and the fish '.repeat(4))].map(Number);
+  known(t, EDITED, text);
+  const addon = engineAddon() as { RaStepCosts: EngineAddon['RaStepCosts'] };
+  const Own = addon.RaStepCosts;
+  // As if drafts had been measured, and took a thousand seconds.
+  addon.RaStepCosts = class extends Own {
+    constructor(alone: Float64Array) {
+      super(alone);
+      for (const choice of DRAFT_LENGTHS.keys()) this.learn(1, choice, choice === 0 ? 1 : 1e6);
+    }
+  };
+  const made = await loop(t);
+  addon.RaStepCosts = Own;
+  const format = { markers: [], grammar: { gbnf: 'root ::= [a-z ]+' } };
+  for (const job of [edit(), generateJob(text, { maxTokens: text.length, seed: 1, format })]) {
+    const [repeats, varies] = [await made.run(job), await made.run({ ...job, mayVary: true })];
+    t.same(varies.tokens, repeats.tokens);
+    t.ok(repeats.drafted > 0);
+    t.equal(varies.drafted, 0);
+  }
 });
 
 t.test('under a grammar the same tokens, and a draft that it forbids ends there', async (t) => {
