@@ -40,7 +40,7 @@ const EDITED = [
   ...OLD.slice(180),
 ];
 
-/** For samples: tokens of a reply, those that are compared, and replies of a series: 100,000 tokens of each sampling in the long form. */
+/** For samples: tokens of a reply, those that are compared, and replies of a series: 100,000 tokens of each sampling, in three series, in the long form. */
 const REPLY = 10;
 const PLACES = [2, 5, 9];
 const REPLIES = rounds({ short: 60, long: 3336 });
@@ -585,10 +585,10 @@ t.test('sampled tokens come as often as without drafts', async (t) => {
   // Its own most probable text is what the model repeats, and what is drafted.
   const most = await plain.run(generateJob(start, { maxTokens: 60, temperature: 0 }));
   const prompt = [...start, ...(most.tokens[0] ?? [])];
-  for (const sampling of SAMPLINGS)
+  for (const sampling of SAMPLINGS) {
+    // Tokens of one reply depend on each other: those of one place in all replies do not.
+    const places = new Map(PLACES.map((place) => [place, new Map<number, [plain: number, drafting: number]>()]));
     for (const [series, together] of TOGETHER.entries()) {
-      // Tokens of one reply depend on each other: those of one place in all replies do not.
-      const places = new Map(PLACES.map((place) => [place, new Map<number, [plain: number, drafting: number]>()]));
       let [accepted, tokens] = [0, 0];
       for (let at = 0; at < REPLIES; at += together) {
         // Not of the same seeds, which give the same tokens.
@@ -613,11 +613,14 @@ t.test('sampled tokens come as often as without drafts', async (t) => {
             }
           }
       }
-      const what = `${JSON.stringify(sampling)}, seeds ${series}, ${together} at once`;
-      t.ok(accepted > tokens / 100, `${what}: ${accepted} of ${tokens} tokens were drafts`);
-      for (const [place, counts] of places) {
-        const p = sameDistribution([...counts.values()]);
-        t.ok(p > 0.01, `${what}, token ${place}: p ${p.toFixed(3)}, ${counts.size} tokens`);
-      }
+      t.ok(
+        accepted > tokens / 100,
+        `${JSON.stringify(sampling)}, ${together} at once: ${accepted} of ${tokens} drafted`,
+      );
     }
+    for (const [place, counts] of places) {
+      const p = sameDistribution([...counts.values()]);
+      t.ok(p > 0.01, `${JSON.stringify(sampling)}, token ${place}: p ${p.toFixed(3)}, ${counts.size} tokens`);
+    }
+  }
 });
