@@ -511,7 +511,7 @@ t.test(
     const first = await seated(list.outcome);
     const other = enterReady(queue, { account: 'other' });
     const next = first.nextTurn();
-    t.equal(first.seats, 0);
+    t.equal(first.seats(), 0);
     const held = await seated(other.outcome);
     t.match(queue.snapshot(), { busy: 1, waiting: 1 });
     clock.advance(10 * MAX_WAIT_MS);
