@@ -13,8 +13,8 @@
  * as far before the others, and its first one is still in the next step, so that a single input does not wait for those who catch up.
  * Such inputs have half of a step, so that those of many accounts do not stop one that is behind them all.
  *
- * Where a step begins with jobs that fit into one, a single input for example, longer jobs fill it to half, or with as many tokens as
- * those have. So a single input is done after the step that runs when it comes, and half of another.
+ * Where a step begins with jobs that fit into one, as a single input does, longer jobs fill it to half, or with as many tokens as those
+ * have. One longer input may pass that where the step and the one before are a step and a half at most, within which a single input is done.
  *
  * A step's outputs are sent while the next step computes. No later step can read what an input left in llama.cpp's KV memory; once the
  * loop has had nothing to do for some time that memory is overwritten. Encoders have none.
@@ -153,7 +153,7 @@ export class PoolingLoop {
     this.#keep();
     // All jobs of this turn of the event loop take part in the first step.
     await new Promise(setImmediate);
-    for (let parts = this.#choose(); parts.length > 0 && !this.#closed; parts = this.#choose()) {
+    for (let parts = this.#choose([]); parts.length > 0 && !this.#closed; parts = this.#choose(parts)) {
       const decoding = this.#decode(parts);
       // While llama.cpp computes on another thread.
       this.#flush();
@@ -189,10 +189,11 @@ export class PoolingLoop {
     return (ALLOWED_STEPS * this.#limits.stepTokens) / Math.min(...weights);
   }
 
-  /** The inputs of the next step, by job. Each job that begins emits `started`. */
-  #choose(): InputRun[] {
+  /** The inputs of the next step, by job; `last`: those of the step before. Each job that begins emits `started`. */
+  #choose(last: readonly InputRun[]): InputRun[] {
     const { stepTokens, stepInputs } = this.#limits;
     const parts = new Map<Running, InputRun>();
+    const lastTokens = last.reduce((sum, part) => sum + part.tokens, 0);
     let [tokens, inputs, early, short] = [0, 0, 0, 0];
     while (inputs < stepInputs) {
       const lowest = this.#lowest();
@@ -206,7 +207,8 @@ export class PoolingLoop {
       const length = job.lengths[running.taken] ?? 0;
       // It is first in the next step. Shorter inputs of others don't fill this one: they would get more than their share.
       const isLong = job.tokens.length > stepTokens;
-      const most = isLong && short > 0 ? Math.max(stepTokens / 2, 2 * short) : stepTokens;
+      const isHeldBack = isLong && short > 0 && (short < tokens || lastTokens + tokens + length > 1.5 * stepTokens);
+      const most = isHeldBack ? Math.max(stepTokens / 2, 2 * short) : stepTokens;
       if (inputs > 0 && tokens + length > Math.min(most, stepTokens)) break;
       if (running.taken === 0) this.#outputs.push({ id, kind: 'started', cachedTokens: 0 });
       const part = parts.get(running) ?? { running, firstToken: running.takenTokens, inputs: 0, tokens: 0 };

@@ -164,6 +164,7 @@ class Simulation {
   readonly clock = new FakeClock();
   /** Tokens that were computed, by the first token of their inputs. */
   readonly computed = new Map<number, number>();
+  steps = 0;
   readonly #ends = new Map<number, () => void>();
   readonly #loop: PoolingLoop;
   #last = 0;
@@ -172,6 +173,7 @@ class Simulation {
     const pooling: Pooling = {
       width: 1,
       decode: async (tokens, lengths) => {
+        this.steps += 1;
         let at = 0;
         for (const length of lengths) {
           const first = tokens[at] ?? 0;
@@ -258,6 +260,34 @@ t.test('single inputs beside the endless lists of others take a step and a half 
   const beside = await times(busy);
   t.ok(Math.max(...beside) <= 1.5 * STEP, `${Math.max(...beside)} ms`);
   t.ok((busy.computed.get(1) ?? 0) > 300 * STEP, 'the lists were never idle');
+});
+
+t.test('a list of inputs of about half a step or more has one in every second step beside single inputs', async (t) => {
+  const STEP = 256;
+  for (const [length, least] of [
+    [120, 115],
+    [176, 170],
+    [200, 100],
+    [240, 120],
+  ] as const) {
+    const simulation = new Simulation(STEP);
+    simulation.lists('list', 1, { length });
+    let longest = 0;
+    const single = async (scope: string): Promise<void> => {
+      for (;;) {
+        const from = simulation.clock.now();
+        await simulation.embed(jobOf(scope, inputs(1, 7, 16)));
+        longest = Math.max(longest, simulation.clock.now() - from);
+      }
+    };
+    // The second one is sent while the first step runs, so that their steps alternate.
+    void single('one');
+    void simulation.wait(1).then(() => single('two'));
+    await simulation.until(simulation.wait(100_000));
+    const tokens = (simulation.computed.get(1) ?? 0) / simulation.steps;
+    t.ok(tokens >= least, `inputs of ${length}: ${tokens} tokens of the list a step`);
+    t.ok(longest <= 1.5 * STEP, `${longest} ms`);
+  }
 });
 
 t.test('endless lists of two accounts have shares by weight within 2 %', async (t) => {
