@@ -64,11 +64,13 @@ export class WaitTimers {
     queued.inQueueMs = this.#inQueueMs(queued);
   }
 
-  /** A promised wait has ended without a seat: once more it lasts as long, before all others. Returns whether it does. */
+  /** A promised wait has ended without a seat: unless it has just done so, it lasts as long again, before all others. Returns whether it does. */
   again(queued: QueuedRequest): boolean {
-    if (queued.list === this.#state.returned) return false;
+    const { now, returned } = this.#state;
+    // A timer may fire a fraction of a millisecond early.
+    if (queued.list === returned && Math.ceil(now - queued.queuedAt) >= this.#forecast.maxWaitMs) return false;
     this.disarm(queued);
-    queued.queuedAt = this.#state.now;
+    queued.queuedAt = now;
     this.#state.leave(queued, false);
     this.#state.waitsAgain(queued);
     this.arm(queued, queued.enteredAt, this.#forecast.maxWaitMs);

@@ -405,6 +405,40 @@ t.test('a promised request that finds no kept seat to take gets the next free on
   t.match(desk.report, { kept: 1, waiting: 1 });
 });
 
+t.test('a promised request that loses its replica after its wait waits as long again for another', async (t) => {
+  for (const losesBy of ['giveBack', 'pause'] as const) {
+    for (const isFreed of [true, false]) {
+      const size = { seats: 2, contextPerSeat: 1e6 };
+      const desk = new Desk([size, size], { maxWaitMs: 5000 });
+      const lease = await desk.seat(desk.single('a'));
+      desk.clock.advance(100_000);
+      lease.release('done');
+      const turn = await desk.seat(desk.turn('b', 1));
+      turn.prefilled(20_000, 0);
+      turn.release('done');
+      const running = await Promise.all([1, 2, 3].map(() => desk.seat(desk.single('a'))));
+      const refused = desk.ask('a', undefined, { bodyDigest: 'x' });
+      desk.clock.advance('kind' in refused ? refused.retryAfterMs : 0);
+      const promised = desk.turn('a', 2, { request: { bodyDigest: 'x' } });
+      desk.clock.advance(6000);
+      const [freed] = running;
+      const other = running.find(({ replica }) => replica !== freed?.replica);
+      freed?.release('done');
+      const lost = losesBy === 'giveBack' ? await desk.seat(promised) : undefined;
+      desk.queue.pause(freed?.replica);
+      const outcome = lost?.giveBack() ?? promised.outcome;
+      await later();
+      desk.clock.advance(4999);
+      if (isFreed) other?.release('done');
+      else desk.clock.advance(1);
+      const expected = isFreed
+        ? { kind: 'seated', lease: { replica: other?.replica } }
+        : { kind: 'refused', reason: 'wait' };
+      t.match(await outcome, expected, losesBy);
+    }
+  }
+});
+
 /** Eight seats: account h has five, four of them kept, and account l runs three; all were used for long. */
 async function oneSeatShort(): Promise<Desk> {
   const desk = new Desk(8);
