@@ -188,8 +188,7 @@ end $$;
 create function ra_sidecar.settle_tokens(
   p_no int, p_epoch int, p_requests bigint[], p_keys uuid[], p_used bigint[], p_doubtful bool
 ) returns table (done bool)
-language plpgsql security definer set search_path = ra_sidecar, pg_temp set lock_timeout = '200ms' set enable_seqscan = off
-set enable_hashjoin = off set enable_mergejoin = off set enable_material = off as $$
+language plpgsql security definer set search_path = ra_sidecar, pg_temp set lock_timeout = '200ms' as $$
 begin
   perform set_config('synchronous_commit', 'off', true);
   -- A call that runs now has ended before its row is looked for.
