@@ -23,8 +23,8 @@ import type { BodyBytes, ModelPromptVersion, OpenBody, PromptMaker } from './pro
 /** Sets besides the present one: a reload that failed half-way leaves one, and the next one adds another. */
 const MOST_OTHERS = 2;
 
-/** Hosts that are not needed any more and still have bodies. With more than these no further set is started. */
-const MOST_RETIRED = 2;
+/** Hosts that are not needed any more and still have bodies, of three lanes. With more than these no further set is started. */
+const MOST_RETIRED = 6;
 
 /** One lane's host at one moment. */
 export interface PromptHostState extends PromptHostStats {
@@ -93,12 +93,16 @@ export class PromptLanes implements PromptMaker {
     return this.#setFor(wanted)[lane].open(form, body, owner);
   }
 
-  /** Makes the prompts of batches' lines. */
+  /** Makes the prompts of batches' lines; on the other lanes where the files were replaced since those have read them. */
   readonly ofBatches: PromptMaker = {
     open: (form, body, owner, wanted) => {
       const set = this.#setFor(wanted);
-      set.batch ??= this.#host('batch', set.models, 0, false);
-      return set.batch.open(form, body, owner);
+      if (!this.#closed) set.batch ??= this.#host('batch', set.models, 0, false);
+      const { batch, short } = set;
+      const fits = wanted
+        ? batch && makes(batch, wanted)
+        : batch?.models.every(({ id, promptVersion }) => makes(short, { model: id, promptVersion }));
+      return batch && fits ? batch.open(form, body, owner) : this.open(form, body, owner, wanted);
     },
   };
 
@@ -116,7 +120,7 @@ export class PromptLanes implements PromptMaker {
   }
 
   #setFor(wanted: ModelPromptVersion | undefined): HostSet {
-    return (wanted && [this.#present, ...this.#others].find((set) => makes(set, wanted))) ?? this.#present;
+    return (wanted && [this.#present, ...this.#others].find(({ short }) => makes(short, wanted))) ?? this.#present;
   }
 
   /**
@@ -184,8 +188,9 @@ function hostsOf({ short, long, batch }: HostSet): LaneHost[] {
   return batch ? [short, long, batch] : [short, long];
 }
 
-function makes({ short }: HostSet, { model, promptVersion }: ModelPromptVersion): boolean {
-  return short.models.some((report) => report.id === model && report.promptVersion === promptVersion);
+/** Whether a host makes this model's prompts with these; absent: with a file that cannot be read. */
+function makes(host: LaneHost, one: { readonly model: string; readonly promptVersion: string | undefined }): boolean {
+  return host.models.some((report) => report.id === one.model && report.promptVersion === one.promptVersion);
 }
 
 /** All lanes as the sidecar uses them. */

@@ -74,11 +74,13 @@ function lanesOf() {
   const hosts: FakeHost[] = [];
   const all: FakeHost[] = [];
   const pairs: Record<'short' | 'long', FakeHost>[] = [];
+  /** What the model's file says to hosts from now on. */
+  const file = { version: 'p0' };
   let short: FakeHost | undefined;
   const lanes = new PromptLanes(
     { models: [], workers: 1, silenceMs: 1, maxQueued: 1, inlineBytes: 10, clock: new FakeClock() },
     (options) => {
-      const host = new FakeHost(`p${hosts.length}`, options);
+      const host = new FakeHost(file.version, options);
       all.push(host);
       if (options.name === 'short') {
         short = host;
@@ -88,14 +90,24 @@ function lanesOf() {
     },
   );
   const open = (): OpenBody => lanes.open('chat', { bytes: new Uint8Array(1), length: 1 }, OWNER);
+  /** A prompt in each lane. */
+  const askAll = (): Promise<Tokenized>[] => {
+    const long = { bytes: new Uint8Array(99), length: 99 };
+    const bodies = [open(), lanes.open('chat', long, OWNER), lanes.ofBatches.open('chat', long, OWNER)];
+    return bodies.map((body) => body.tokenize(NEVER));
+  };
+  const startNext = (): Promise<FirstStart> => {
+    file.version = `p${hosts.length}`;
+    return lanes.startNext([]);
+  };
   /** Another generation takes the place of the present one. */
   const reload = async (): Promise<void> => {
-    await lanes.startNext([]);
+    await startNext();
     lanes.switchToNext();
     lanes.retireOthers();
   };
   const closed = (): boolean[] => hosts.map((host) => host.closed);
-  return { lanes, hosts, all, pairs, open, reload, closed };
+  return { lanes, hosts, all, pairs, file, open, askAll, startNext, reload, closed };
 }
 
 t.test('hosts that are not needed any more close with the last prompt that they make', async (t) => {
@@ -113,42 +125,45 @@ t.test('hosts that are not needed any more close with the last prompt that they 
 });
 
 t.test('no further ones are started while too many still make prompts', async (t) => {
-  const { hosts, open, reload, closed } = lanesOf();
+  const { hosts, all, askAll, reload, closed } = lanesOf();
   const made: Promise<Tokenized>[] = [];
   for (let i = 0; i < 3; i += 1) {
-    made.push(open().tokenize(NEVER));
+    made.push(...askAll());
     await reload();
   }
+  const busy = all.filter((host) => host.stats().running > 0);
+  t.equal(busy.length, 9, 'those of three lanes, of each generation');
   const next = reload();
-  await new Promise(setImmediate);
-  t.equal(hosts.length, 4);
-  hosts[1]?.make();
+  for (const host of busy.slice(3, 6)) {
+    await new Promise(setImmediate);
+    t.equal(hosts.length, 4);
+    host.make();
+  }
   await next;
   t.strictSame(closed(), [false, true, false, true, false]);
-  hosts[0]?.make();
-  hosts[2]?.make();
-  t.same(
-    (await Promise.all(made)).map(({ kind }) => kind),
-    ['decision', 'decision', 'decision'],
+  for (const host of busy) host.make();
+  t.ok(
+    (await Promise.all(made)).every(({ kind }) => kind === 'decision'),
     'and no prompt fails for it',
   );
 });
 
 t.test('close ends those too that are not needed any more, and no other is started after it', async (t) => {
-  const { lanes, hosts, open, reload, closed } = lanesOf();
+  const { lanes, all, askAll, startNext, reload } = lanesOf();
   const made: Promise<Tokenized>[] = [];
   for (let i = 0; i < 3; i += 1) {
-    made.push(open().tokenize(NEVER));
+    made.push(...askAll());
     await reload();
   }
-  const waiting = lanes.startNext([]);
+  const waiting = startNext();
   lanes.close();
-  t.same(await Promise.all(made), [FAILED, FAILED, FAILED]);
+  t.same(await Promise.all(made), Array<NoResult>(9).fill(FAILED));
   t.same(await waiting, { kind: 'unable' });
-  t.ok(closed().every(Boolean));
-  const { length } = hosts;
-  t.same(await lanes.startNext([]), { kind: 'unable' });
-  t.equal(hosts.length, length);
+  const { length } = all;
+  t.same(await startNext(), { kind: 'unable' });
+  askAll();
+  t.equal(all.length, length);
+  t.ok(all.every(({ closed }) => closed));
 });
 
 t.test('batches have a host while they need it, which ends with what it has read', async (t) => {
@@ -194,11 +209,11 @@ t.test('restarts are counted by lane, of the hosts of all generations', async (t
 });
 
 t.test('a prompt of another version is made by the hosts that report it, as long as they are there', async (t) => {
-  const { lanes, hosts, reload } = lanesOf();
+  const { lanes, hosts, startNext, reload } = lanesOf();
   const running = (): number[] => hosts.map((host) => host.stats().running);
   const ask = (promptVersion: string): Promise<Tokenized> =>
     lanes.open('chat', { bytes: undefined, length: 1 }, OWNER, { model: 'm', promptVersion }).tokenize(NEVER);
-  await lanes.startNext([]);
+  await startNext();
   void ask('p1');
   void ask('unknown');
   t.strictSame(running(), [1, 1]);
@@ -209,3 +224,26 @@ t.test('a prompt of another version is made by the hosts that report it, as long
   void ask('p0');
   t.strictSame(running(), [2, 1, 1]);
 });
+
+t.test(
+  'a host for batches that has read other files than the others makes no prompts that replicas do not want',
+  async (t) => {
+    const { lanes, all, file, startNext } = lanesOf();
+    const running = (): string[] =>
+      all.filter((host) => host.stats().running > 0).map(({ name, models }) => `${name} ${models[0]?.promptVersion}`);
+    const ask = (promptVersion?: string): void => {
+      const wanted = promptVersion === undefined ? undefined : { model: 'm', promptVersion };
+      void lanes.ofBatches.open('chat', { bytes: undefined, length: 99 }, OWNER, wanted).tokenize(NEVER);
+    };
+    file.version = 'new';
+    ask('p0');
+    t.strictSame(running(), ['long p0'], 'of new weights that are not loaded');
+    ask();
+    t.strictSame(running(), ['long p0'], 'nor where nobody knows what is wanted');
+    ask('new');
+    t.strictSame(running(), ['long p0', 'batch new']);
+    await startNext();
+    ask('p1');
+    t.strictSame(running(), ['long p0', 'batch new', 'batch p1'], 'those that agree make them');
+  },
+);
