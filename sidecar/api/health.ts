@@ -122,8 +122,8 @@ function stateOf(services: Parts): State {
     // Another process has its place for good: what needs the store is refused until an operator stops one of them.
     ...(services.fenced?.() === true && { store: 'unhealthy' as const }),
     ...(services.staleKeys?.() === true && { keys: 'unhealthy' as const }),
-    // A host that ended is restarted within a moment; one that cannot be started needs an operator.
-    ...(promptProblems(services).length > 0 && { prompts: 'unhealthy' }),
+    // A host that ended is restarted within a moment; one that cannot be started needs an operator. Batches can wait for theirs.
+    ...(services.promptHosts?.().some(({ lane, problem }) => lane !== 'batch' && problem) && { prompts: 'unhealthy' }),
   };
   const states = Object.values(parts);
   const worst = (['unhealthy', 'starting'] as const).find((state) => states.includes(state)) ?? 'ready';

@@ -92,6 +92,17 @@ t.test('each state: for callers without a reason, for operators with it', (t) =>
       { status: 'unhealthy', parts: { models: 'ready', usage: 'ready', prompts: 'unhealthy' } },
       ['prompt host: short: unstartable: EMFILE'],
     ],
+    [
+      {
+        promptHosts: () => [
+          { ...HOST, up: true },
+          { ...HOST, lane: 'batch', problem: 'unstartable: EMFILE' },
+        ],
+      },
+      // Requests are served.
+      state('ready', 'ready', 'ready'),
+      ['prompt host: batch: unstartable: EMFILE'],
+    ],
     [{ promptsReady: () => false }, state('starting', 'starting', 'ready'), ['starting: prompt hosts']],
     [{ models: new Map() }, state('starting', 'starting', 'ready'), ['cold']],
     [
