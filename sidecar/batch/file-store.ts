@@ -199,7 +199,7 @@ export class FileStore {
     const record = this.#records.get(id);
     if (record === undefined) throw new DamagedPieces('a stored file is missing');
     const file = await PieceFile.continue(this.#contentOf(id), this.#keyOf(record), found);
-    this.#counts(record.account, id, file.contentBytes);
+    if (record.open) this.#counts(record.account, id, file.contentBytes);
     return file;
   }
 

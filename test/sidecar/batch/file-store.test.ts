@@ -228,6 +228,8 @@ t.test('answers count while they grow, after a restart, and no more once they ar
   const again = await open(options);
   t.equal(again.roomFor('b', 1001), 'store');
   await again.close(id, 2000, 3600);
+  // By a batch that was interrupted before its end was recorded.
+  await (await again.continue(id, () => undefined)).close();
   t.equal(again.roomFor('b', 1000), undefined);
   t.equal(again.roomFor('b', 1001), 'store');
   await Promise.all([again.remove(id), again.remove(id)]);
