@@ -72,7 +72,7 @@ export class Records<T extends StoredRecord> {
   }
 
   /**
-   * Reads all records of a folder, which is created. A file that is overwritten, at least its first page or its end, is of a record that was
+   * Reads all records of a folder, which is created. A file that is overwritten, at least a block of a disk or its end, is of a record that was
    * being removed. Rejects with one line if one cannot be read.
    */
   static async open<T extends StoredRecord>(dir: string): Promise<Records<T>> {
@@ -82,7 +82,7 @@ export class Records<T extends StoredRecord> {
       const path = join(dir, name);
       const text = name.endsWith('.json') ? await readFile(path, 'utf8') : '';
       // Also the draft of a record that a crash left.
-      if (/^$|^\0{4096}|\0$/.test(text)) {
+      if (/^$|\0{512}|\0$/.test(text)) {
         await destroy(path);
         continue;
       }

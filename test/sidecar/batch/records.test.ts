@@ -18,6 +18,7 @@ t.test('a long record that was being removed when the process ended is gone too'
   for (const [from, to] of [
     [0, 4096],
     [0, 8192],
+    [4096, 8192],
     [8192, text.length],
   ] as const) {
     const dir = t.testdir();
