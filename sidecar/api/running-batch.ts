@@ -321,7 +321,7 @@ export class RunningBatch {
       this.#slots.release(model, this.account, end.kind === 'answered' ? end.kind : isRefused ? 'refused' : 'other');
       if (end.kind === 'answered' || this.#leaving.aborted) return;
       if (end.kind === 'error' && !mayTryAgain(end.code, faults)) {
-        await this.#keepError(answers, line, errorLine(customId, end.requestId, end.error));
+        await this.#keepError(answers, line, () => errorLine(customId, end.requestId, end.error));
         return;
       }
       if (end.kind === 'cut') part = 2 * end.tokens;
@@ -407,10 +407,10 @@ export class RunningBatch {
     return false;
   }
 
-  async #keepError(answers: Answers, line: number, content: Uint8Array): Promise<void> {
+  async #keepError(answers: Answers, line: number, make: () => Uint8Array): Promise<void> {
     for (;;) {
       try {
-        await answers.keep('failed', { line, content, attempt: '', used: NO_TOKENS, picodollars: 0n });
+        await answers.keep('failed', { line, content: make(), attempt: '', used: NO_TOKENS, picodollars: 0n });
         await answers.settled({ line, attempt: '' });
         return;
       } catch (fault) {
@@ -466,7 +466,7 @@ export class RunningBatch {
     let group: Promise<void>[] = [];
     for await (const { number, request } of this.#unanswered(answers)) {
       request.body.fill(0);
-      group.push(this.#keepError(answers, number, unsentLine(request.customId)));
+      group.push(this.#keepError(answers, number, () => unsentLine(request.customId)));
       if (group.length === EXPIRED_AT_ONCE) {
         await Promise.all(group);
         group = [];

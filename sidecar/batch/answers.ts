@@ -174,7 +174,7 @@ export class Answers {
     return { completed: this.#files.completed?.contentBytes ?? 0, failed: this.#files.failed?.contentBytes ?? 0 };
   }
 
-  /** Makes an answer durable, before its usage is closed, and overwrites its content. Rejects with the system's error if it cannot be. */
+  /** Makes an answer durable, before its usage is closed. Rejects with the system's error if it cannot be. Overwrites its content. */
   async keep(kind: Kind, answer: Answer): Promise<void> {
     const { line, content, attempt, used, picodollars } = answer;
     const file = this.#files[kind];
@@ -182,8 +182,8 @@ export class Answers {
     const { files, output, error, spool } = this.#options;
     const { position } = spool;
     const facts = { line, attempt, used, picodollars };
-    const [offset = 0] = await file.append([{ content, state: 'written', facts }]);
-    content.fill(0);
+    const appended = file.append([{ content, state: 'written', facts }]);
+    const [offset = 0] = await appended.finally(() => content.fill(0));
     files.appended(kind === 'failed' ? error : output, content.length);
     this.#unsettled.set(nameOf(answer), { file, offset, length: content.length, position });
     this.#count(kind, facts);

@@ -96,6 +96,33 @@ t.test('a batch that has lost one of its two files of answers ends with the othe
   t.equal((await harness.answersOf(ended, ended.outputFile)).length, 1);
 });
 
+t.test('an error that could not be stored at once is stored as it was', async (t) => {
+  const harness = await BatchHarness.start(t);
+  const proceed = harness.files.continue.bind(harness.files);
+  let failed = 0;
+  harness.files.continue = async (id, found) => {
+    const file = await proceed(id, found);
+    const append = file.append.bind(file);
+    file.append = () => {
+      file.append = append;
+      failed += 1;
+      return Promise.reject(new Error('ENOSPC'));
+    };
+    return file;
+  };
+  harness.engine.script = {};
+  const batch = await harness.submit(lines(20));
+  await harness.engine.generation(0);
+  harness.clock.advance(DAY_MS);
+  await harness.until(() => harness.store.get(batch.id)?.status === 'expired', 'its end', 500);
+  t.equal(failed, 1);
+  const ended = harness.store.get(batch.id) as BatchRecord;
+  t.same(
+    (await harness.answersOf(ended, ended.errorFile)).map(({ custom_id: name }) => name),
+    lines(20).map((_, at) => String(at)),
+  );
+});
+
 t.test('a batch whose loss was recorded before the process ended runs no line', async (t) => {
   const harness = await BatchHarness.start(t);
   harness.onFault = () => undefined;

@@ -279,6 +279,14 @@ t.test('what a power failure left of a write that was not billed is void', async
   t.equal(await batch.lines(), '2\n');
 });
 
+t.test('the content of an answer that cannot be stored is overwritten too', async (t) => {
+  const answers = await (await Batch.make(t)).open();
+  await answers.close();
+  const lost = answer(1);
+  await t.rejects(answers.keep('completed', lost), /EBADF|closed/);
+  t.same(lost.content, Buffer.alloc(2));
+});
+
 t.test('answers that cannot be opened keep no file open', async (t) => {
   const batch = await withThree(t, 'record');
   batch.fault = new Error('EIO');
