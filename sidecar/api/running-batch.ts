@@ -206,11 +206,12 @@ export class RunningBatch {
   }
 
   #answersOptions(): AnswersOptions {
-    const { outputFile: output, errorFile: error, position: from, kept = 0 } = this.#record;
+    const { outputFile: output, errorFile: error, position: from, kept = 0, status } = this.#record;
     const { files, spool } = this.#options;
     const save = (position: Position, marked: number): Promise<void> => this.#change({ position, kept: marked });
     const lose = (): Promise<void> => this.#change({ problems: [UNREADABLE] });
-    return { files, spool, output, error, from, kept, save, lose };
+    const isEnding = status === 'finalizing' || status === 'cancelling';
+    return { files, spool, output, error, from, kept, isEnding, save, lose };
   }
 
   async #change(change: BatchChange): Promise<void> {

@@ -74,6 +74,8 @@ export interface AnswersOptions {
   readonly save: (position: Position, kept: number) => Promise<void>;
   /** Answers that were marked, as `save` had it last. */
   readonly kept: number;
+  /** Its files may have been closed, and those that are not there deleted by their owner. */
+  readonly isEnding: boolean;
   /** Makes durable that answers are lost. */
   readonly lose: () => Promise<void>;
 }
@@ -113,13 +115,14 @@ export class Answers {
   }
 
   async #load(): Promise<void> {
-    const { spool, output, error, from, kept, save, lose } = this.#options;
+    const { files, spool, output, error, from, kept, isEnding, save, lose } = this.#options;
     const written = { completed: await this.#reopen('completed', output), failed: await this.#reopen('failed', error) };
     const all = [...written.completed, ...written.failed];
     const billed = await billedOf(new Set(all.map(({ attempt }) => attempt)), spool, from);
     this.#saved = spool.position;
     const isLost = ({ attempt, afterDamage }: Written): boolean => afterDamage && billed.has(attempt);
-    if (this.#isLost || this.#kept < kept || all.some(isLost)) await lose();
+    const isDeleted = isEnding && !(files.has(output) && files.has(error));
+    if (this.#isLost || (this.#kept < kept && !isDeleted) || all.some(isLost)) await lose();
     for (const kind of ['completed', 'failed'] as const) {
       const marks: Record<'kept' | 'void', PieceHead[]> = { kept: [], void: [] };
       for (const head of written[kind]) {

@@ -96,6 +96,41 @@ t.test('a batch that has lost one of its two files of answers ends with the othe
   t.equal((await harness.answersOf(ended, ended.outputFile)).length, 1);
 });
 
+/** The next change to this status fails. */
+function failChangeTo({ store }: BatchHarness, failing: BatchRecord['status']): void {
+  const change = store.change.bind(store);
+  store.change = (id, make) =>
+    change(id, (record) => {
+      const made = make(record);
+      if (made.status !== failing) return made;
+      store.change = change;
+      throw new Error('EIO');
+    });
+}
+
+t.test('a batch whose answers their owner deletes before its end is recorded has lost nothing', async (t) => {
+  for (const end of ['completed', 'cancelled'] as const) {
+    const harness = await BatchHarness.start(t);
+    const faults: unknown[] = [];
+    harness.onFault = (fault) => void faults.push(fault);
+    failChangeTo(harness, end);
+    if (end === 'cancelled') harness.engine.script = {};
+    const batch = await harness.submit(lines(20));
+    if (end === 'cancelled') {
+      (await harness.engine.generation(0)).started().piece(5).finished().done();
+      await harness.until(() => harness.runner.sumsOf(batch.id)?.completed === 1, 'an answer');
+      await harness.runner.cancel(batch);
+    }
+    await harness.until(() => faults.length === 1, 'a fault');
+    t.ok(harness.store.get(batch.id)?.kept, 'answers were marked');
+    t.ok(harness.files.find(batch.account, batch.outputFile), 'callers see the file');
+    await harness.files.remove(batch.outputFile);
+    await harness.until(() => harness.store.get(batch.id)?.files !== undefined, 'its end', 500);
+    t.match(harness.store.get(batch.id), { status: end, problems: [], files: { output: false, error: false } });
+    t.match(faults, [{ message: 'EIO' }]);
+  }
+});
+
 t.test('an error that could not be stored at once is stored as it was', async (t) => {
   const harness = await BatchHarness.start(t);
   const proceed = harness.files.continue.bind(harness.files);
