@@ -127,10 +127,12 @@ t.test('each sidecar answers for all: exact, once, by day and key, with all that
 });
 
 t.test('kills, lost answers and restores of the store change no sum', async (t) => {
+  /** By the first of two sidecars, of which a restore loses all that was put. */
+  const at = <T extends string>(step: T): [number, T, number] => [0, step, 2];
   const server = await sharedPostgres();
   await fc.assert(
     fc.asyncProperty(
-      fc.array(fc.tuple(fc.nat(1), fc.constantFrom('bill', 'kill', 'lose', 'restore', 'forget'), fc.nat(2)), {
+      fc.array(fc.tuple(fc.nat(1), fc.constantFrom('bill', 'put', 'kill', 'lose', 'restore', 'forget'), fc.nat(2)), {
         maxLength: 12,
       }),
       async (steps) => {
@@ -142,15 +144,18 @@ t.test('kills, lost answers and restores of the store change no sum', async (t) 
           if (step === 'bill') {
             bill(member, 'acme', { keyId: `key-${key}` });
             wanted[`${DAY} key-${key}`] = (wanted[`${DAY} key-${key}`] ?? 0) + 1;
+          } else if (step === 'put') {
+            await until('put', [member, ...members], 'acme', wanted);
           } else if (step === 'kill') {
             await member.database.close();
             members[at] = await start(t, url, member);
           } else if (step === 'lose') {
             const call = member.database.call.bind(member.database);
             member.database.call = async (fn, args, options) => {
-              const answer = await call(fn, args, options);
-              if (fn !== 'put_usage') return answer as never;
+              if (fn !== 'put_usage') return call(fn, args, options);
               member.database.call = call;
+              // It has an effect, or none.
+              if (key > 0) await call(fn, args, options);
               return { kind: 'down', why: 'timeout', retryAfterMs: 1, sent: true };
             };
           } else if (step === 'forget') {
@@ -164,7 +169,14 @@ t.test('kills, lost answers and restores of the store change no sum', async (t) 
         for (const member of members) await until('exact', [member, ...members], 'acme', wanted);
       },
     ),
-    { numRuns: rounds({ short: 3, long: 60 }), endOnFailure: true },
+    {
+      numRuns: rounds({ short: 4, long: 60 }),
+      endOnFailure: true,
+      examples: [
+        [[at('bill'), [1, 'put', 0], at('restore'), [1, 'put', 0]]],
+        [[[0, 'lose', 0], at('bill'), [1, 'put', 0], at('forget')]],
+      ],
+    },
   );
 });
 
