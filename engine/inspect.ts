@@ -2,6 +2,7 @@
  * The inspector process: answers one question of inspect-messages.ts and exits. Forked by the sidecar's commands, so
  * that a crash of native code on a file ends only this process; exits when its channel closes.
  */
+import './protocol/leave-signals.js';
 import { computeOnce, machineFacts } from './llama/inspect/machine.js';
 import { fetchModel } from './llama/inspect/fetch.js';
 import { readModelHead } from './llama/inspect/head.js';
@@ -18,14 +19,12 @@ import {
   type ToInspector,
 } from './protocol/inspect-messages.js';
 import { LoadFailure } from './llama/load-failure.js';
-import { leaveSignalsToParent } from './protocol/process-settings.js';
 import { ENGINE_EXIT } from './protocol/messages.js';
 import { isPooling } from './protocol/setup.js';
 import { startRemotePooling } from './remote/remote-pooling.js';
 import { checkRemote } from './remote/start.js';
 import { processClock } from './protocol/clock.js';
 
-leaveSignalsToParent();
 // An abort inside llama.cpp would start a debugger on this process to print a stack trace.
 process.env['GGML_NO_BACKTRACE'] = '1';
 

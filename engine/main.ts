@@ -3,6 +3,7 @@
  * supervisor; it ends after `shutdown`, when its parent or its link is gone, or at a message that is not of its
  * protocol.
  */
+import './protocol/leave-signals.js';
 import { jobProblem, type StepLimits } from './scheduler/job.js';
 import { LoadFailure } from './llama/load-failure.js';
 import { Shell } from './protocol/shell.js';

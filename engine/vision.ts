@@ -4,6 +4,7 @@
  * starts nothing, and has a user of its own where it was started by root. Forked by the sidecar; it ends when its parent or its
  * link is gone, or at a message that is not of its protocol.
  */
+import './protocol/leave-signals.js';
 import { createHash } from 'node:crypto';
 import { createReadStream } from 'node:fs';
 import { setPriority } from 'node:os';

@@ -18,14 +18,6 @@ export const ENDS_WITH_PARENT = 'ends-with-parent';
  */
 export const END_WITH_PARENT = `setpriv --pdeathsig KILL true 2>/dev/null && exec setpriv --pdeathsig KILL "$0" "$@" ${ENDS_WITH_PARENT}`;
 
-/**
- * Called first by each child process: it ignores the signals that Ctrl-C, a closed terminal, a reload and some service managers send
- * to the whole process group. The parent decides what such a signal means, and ends its children when it is done.
- */
-export function leaveSignalsToParent(): void {
-  for (const signal of ['SIGINT', 'SIGTERM', 'SIGHUP']) process.on(signal, () => undefined);
-}
-
 /** The thread that watches the parent holds one timer. MB. */
 const LIMITS = { maxOldGenerationSizeMb: 8, maxYoungGenerationSizeMb: 1, codeRangeSizeMb: 4, stackSizeMb: 1 };
 

@@ -1,16 +1,10 @@
 /**
- * What each child process with a link does besides its work: it ends with its parent, leaves the signals of the process group to it,
- * keeps its memory out of dumps, starts once, and takes no message of another version.
+ * What each child process with a link does besides its work: it ends with its parent, keeps its memory out of dumps, starts once, and
+ * takes no message of another version.
  */
 import { Link } from './link.js';
 import { ENGINE_EXIT } from './messages.js';
-import {
-  collectForRequests,
-  endAtOnce,
-  endWithParent,
-  leaveMemoryOutOfDumps,
-  leaveSignalsToParent,
-} from './process-settings.js';
+import { collectForRequests, endAtOnce, endWithParent, leaveMemoryOutOfDumps } from './process-settings.js';
 
 interface Message {
   readonly v: number;
@@ -43,7 +37,6 @@ export class Shell<In extends Message, Out extends Message> {
     this.#version = version;
     this.#work = work;
     this.#handlers = new Map(Object.entries<(message: never) => void>(work.messages));
-    leaveSignalsToParent();
     endWithParent();
     collectForRequests();
     leaveMemoryOutOfDumps();

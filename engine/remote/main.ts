@@ -3,6 +3,7 @@
  * as engine/main.ts is, so that the sidecar's supervisor, queue and records treat both alike. It ends when its server
  * is gone or is another one, and the next process waits for it.
  */
+import '../protocol/leave-signals.js';
 import { LoadFailure } from '../llama/load-failure.js';
 import { ENGINE_EXIT, NO_REPORT, PROTOCOL_VERSION, type FromEngine, type ToEngine } from '../protocol/messages.js';
 import { isPooling, type EngineSetup, type RemoteSetup } from '../protocol/setup.js';

@@ -8,15 +8,11 @@
  * that ended is replaced. A running item is not interrupted: piscina would end its thread to abort it, and the next thread would
  * load all vocabularies again while other items wait. The thread that compiles grammars starts with the first item that needs it.
  */
+import '../../engine/protocol/leave-signals.js';
 import { setEnvironmentData } from 'node:worker_threads';
 import { fileURLToPath, pathToFileURL } from 'node:url';
 import { Link } from '../../engine/protocol/link.js';
-import {
-  collectForRequests,
-  endAtOnce,
-  endWithParent,
-  leaveSignalsToParent,
-} from '../../engine/protocol/process-settings.js';
+import { collectForRequests, endAtOnce, endWithParent } from '../../engine/protocol/process-settings.js';
 import { describeFault } from '../telemetry/scrub.js';
 import { PROMPTS_VERSION, STACK_MB, type FromHost, type HostSetup, type ModelReport, type ToHost } from './messages.js';
 import type { Answer, CompilerTask, HostBody, Work, WorkerTask } from './messages.js';
@@ -52,7 +48,6 @@ let workers = 0;
 /** Set once all have loaded. */
 let threads: Threads | undefined;
 
-leaveSignalsToParent();
 collectForRequests();
 
 // A message that the sidecar does not send ends the process at once, since a thread may be stuck in native code.
