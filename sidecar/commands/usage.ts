@@ -168,8 +168,9 @@ async function exportFocus(
     yield `${FOCUS_COLUMNS.join()}\n`;
     for (const day of days) {
       for (const [period, all] of await totals.byHour(day)) {
-        // A day's row is complete at its end, so it comes with the last part of the day.
-        if (!isWithin(isHour(period) ? startOf(period) : startOf(day) + DAY_MS - 1, options)) continue;
+        // A day's row is complete at its end, so it comes with the last part of the day, or with a day that the export has from its start.
+        const isOver = isHour(period) || startOf(day) + DAY_MS <= Date.now() || startOf(day) >= from;
+        if (!isOver || !isWithin(isHour(period) ? startOf(period) : startOf(day) + DAY_MS - 1, options)) continue;
         const rows = all.filter((row) => account === undefined || row.account === account);
         for (const cells of focusRows(period, rows, prices, options)) yield `${csvLine(cells)}\n`;
       }

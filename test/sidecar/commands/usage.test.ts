@@ -123,6 +123,31 @@ t.test(
   },
 );
 
+t.test('the row of a day that is not over comes with an export of the day from its start alone', async (t) => {
+  const config = configOf(t.testdir({}));
+  const spool = await spoolIn(config.dataDir);
+  const record = usageRecord('b', 'close', { at: '2999-10-03T12:00:00.000Z' });
+  spool.append(record);
+  await spool.sync(record);
+  const nothing = (): void => undefined;
+  const listener = { damaged: nothing, unwritten: nothing, unreadable: nothing, incomplete: nothing };
+  const dir = totalsDir(join(config.dataDir, 'usage'));
+  const totals = await Totals.open({ clock: new FakeClock(), spool, dir, listener });
+  await totals.sums.close();
+  await spool.close();
+  rmSync(segmentPath(join(config.dataDir, 'usage'), 1));
+  for (const hour of ['2026-10-03T00', '2999-10-03T12']) rmSync(join(dir, `${hour}.json`));
+  const days = async (...times: string[]): Promise<(string | undefined)[]> => {
+    const { text } = await run(['export', '--format', 'focus', ...times], config);
+    return Array.from(text.matchAll(/,(\d{4}-\d\d-\d\d)T00:00:00Z,\d+,Tokens,.*Input Tokens,/g), ([, day]) => day);
+  };
+  t.strictSame(await days(), ['2026-10-03', '2999-10-03']);
+  t.strictSame(await days('--from', '2999-10-03'), ['2999-10-03']);
+  t.strictSame(await days('--from', '2026-10-03T05:00Z', '--to', '2026-10-04'), ['2026-10-03']);
+  for (const end of [[], ['--to', '2999-10-04']])
+    t.strictSame(await days('--from', '2999-10-03T05:00Z', ...end), [], 'or the next export would have it again');
+});
+
 t.test('verify: 0 for a spool without problems, also while it is written and before its first record', async (t) => {
   const config = configOf(t.testdir({ usage: {} }));
   t.strictSame(await run(['verify', '--json'], config), {
