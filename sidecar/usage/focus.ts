@@ -140,7 +140,7 @@ function metersOf(row: TotalsRow, prices: PriceList): readonly Meter[] {
     used: tokens(used),
     billed: tokens(billed),
     picodollars: costs[of],
-    rate: row.priceVersion === '' ? 0n : rates?.[of],
+    rate: rates?.[of] ?? 0n,
   });
   return [
     meter(['Input Tokens', INPUT], 'input', ({ promptTokens, cachedTokens }) => promptTokens - cachedTokens),
