@@ -114,6 +114,9 @@ export class Totals {
   /** Hours whose sums are in their files alone. */
   readonly #ended: Set<string>;
   #rows = 0;
+  #hourRows = 0;
+  /** What a save writes is in no file until the save ends. */
+  #saving = false;
   #changed: (account: string, day: string) => unknown = () => undefined;
   /** Days whose files were written and whose sums are not kept any more. */
   readonly #dropped = new Set<string>();
@@ -129,7 +132,8 @@ export class Totals {
       for (const row of rows) sums.put(row);
       sums.changed = false;
       (isHour(period) ? this.#hours : this.#days).set(period, sums);
-      if (!isHour(period)) this.#rows += sums.rows;
+      if (isHour(period)) this.#hourRows += sums.rows;
+      else this.#rows += sums.rows;
     }
     const count = (close: UsageRecord, after: Position): void => {
       if (ignored.delete(close.id)) return;
@@ -232,18 +236,20 @@ export class Totals {
 
   /** What comes late is in its day alone: the hour's file has the others' sum, and is not begun again. */
   #addToHour(name: string, row: TotalsRow): void {
-    for (const [first, { changed }] of this.#hours) {
+    for (const [first, { changed, rows }] of this.#hours) {
       if (this.#hours.size <= MOST_HOURS) break;
-      const rows = [...this.#hours.values()].reduce((sum, hour) => sum + hour.rows, 0);
       // What is in no file yet stays, as long as there is room.
-      if (changed && rows < MOST_HOURS * MOST_HOUR_ROWS) break;
+      if ((changed || this.#saving) && this.#hourRows < MOST_HOURS * MOST_HOUR_ROWS) break;
       this.#hours.delete(first);
+      this.#hourRows -= rows;
       this.#ended.add(first);
     }
     if (this.#ended.has(name)) return;
     const hour = this.#hours.get(name) ?? new PeriodSums();
     this.#hours.set(name, hour);
-    if (hour.rows < MOST_HOUR_ROWS) hour.put(row);
+    const before = hour.rows;
+    if (before < MOST_HOUR_ROWS) hour.put(row);
+    this.#hourRows += hour.rows - before;
   }
 
   /** Drops the oldest days past the bounds, never the last one. */
@@ -263,12 +269,15 @@ export class Totals {
     const periods = changed.map(([period, sums]) => ({ period, rows: [...sums.all()] }));
     const dropped = [...this.#dropped];
     for (const [, sums] of changed) sums.changed = false;
+    this.#saving = true;
     try {
       await writeTotals(this.#dir, position, periods, dropped);
       for (const day of dropped) this.#dropped.delete(day);
     } catch (fault) {
       for (const [, sums] of changed) sums.changed = true;
       throw fault;
+    } finally {
+      this.#saving = false;
     }
   }
 }

@@ -275,6 +275,32 @@ t.test('hours stay in memory until they are in their files', async (t) => {
   t.strictSame(await byHour(await keeper.open(), day), late);
 });
 
+t.test('an hour that a save has and cannot write stays in memory', async (t) => {
+  const keeper = await keep(t);
+  const day = '2026-10-03';
+  const bill = (...hours: string[]): void => {
+    for (const hour of hours) keeper.bill(day, { at: `${day}T${hour}:00:00.000Z` });
+  };
+  bill('10', '11');
+  const totals = await keeper.open();
+  bill('10');
+  const inTheWay = join(keeper.dir, `${day}.json`);
+  await rm(inTheWay);
+  await mkdir(inTheWay);
+  const saving = totals.sums.snapshot();
+  await totals.sums.readOn();
+  bill('12', '12');
+  await totals.sums.readOn();
+  t.strictSame(keeper.reported, ['saved'], 'the save still runs');
+  await saving;
+  t.strictSame(keeper.reported, ['saved', 'unwritten']);
+  await rm(inTheWay, { recursive: true });
+  await totals.sums.close();
+  const whole = [`${day}T10 key-1: 2`, `${day}T11 key-1: 1`, `${day}T12 key-1: 2`];
+  t.strictSame(await byHour(totals, day), whole);
+  t.strictSame(await byHour(await keeper.open(), day), whole);
+});
+
 t.test('a day and an hour that have lost other requests are not taken for each other', async (t) => {
   const keeper = await keep(t);
   const day = '2026-10-03';
@@ -303,12 +329,12 @@ t.test('hours of ever new keys end at their bounds, and their day has the others
   const later = (hour: string, keyId: string): void =>
     keeper.bill('2026-10-03', { keyId, at: `2026-10-03T${hour}:00:00.000Z` });
   for (let i = 0; i < MOST_HOUR_ROWS; i += 1) later('13', `minted-${i}`);
-  for (let i = 0; i < 2; i += 1) later('14', 'minted-0');
+  for (const hour of ['14', '14', '15', '15']) later(hour, 'minted-0');
   await totals.sums.readOn();
   const hours = (await byHour(totals, '2026-10-03')).map((line) => line.split(' ')[0]);
   const rowsOf = (period: string): number => hours.filter((each) => each === period).length;
   t.equal(rowsOf('2026-10-03T12'), 0, 'an hour that there is no room for is dropped though it is in no file');
-  t.equal(rowsOf('2026-10-03T13'), MOST_HOUR_ROWS);
+  t.equal(rowsOf('2026-10-03T13'), MOST_HOUR_ROWS, 'there is room for it once the other is dropped');
   t.equal(rowsOf('2026-10-03'), MOST_HOUR_ROWS + 1, 'its day has its sums');
 });
 
