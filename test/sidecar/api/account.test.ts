@@ -737,7 +737,10 @@ function randomFrom(seed: number): () => number {
   };
 }
 
-/** Each row of an hour has events of that hour, that of a day what is in no hour, and each event is in one row. */
+/**
+ * Each row of an hour has events of that hour, that of a day what is in no hour, and each event is in one row. Only those that a start
+ * closed are late, and may be in no hour.
+ */
 function compareHours(
   periods: readonly (readonly [string, readonly TotalsRow[]])[],
   events: readonly UsageRecord[],
@@ -752,11 +755,14 @@ function compareHours(
   const add = (name: string, requests: number): void => void left.set(name, (left.get(name) ?? 0) + requests);
   for (const [period, rows] of periods)
     for (const row of rows) add(nameOf(period, row, row.tier, row.priceVersion), row.requests);
-  for (const event of events) {
+  const isLate = ({ estimated }: UsageRecord): boolean => estimated === true;
+  for (const event of [...events.filter((each) => !isLate(each)), ...events.filter(isLate)]) {
     const [day = '', hour = ''] = [10, 13].map((end) =>
       nameOf(event.at.slice(0, end), event, event.tier ?? '', event.price?.version),
     );
-    add((left.get(hour) ?? 0) > 0 ? hour : day, -1);
+    const isInHour = (left.get(hour) ?? 0) > 0;
+    if (!isInHour && !isLate(event)) throw new Error(`a request of ${hour} is in its day alone`);
+    add(isInHour ? hour : day, -1);
   }
   const wrong = [...left].filter(([, requests]) => requests !== 0);
   if (wrong.length > 0) throw new Error(`requests in no hour or in two: ${wrong.join(' ')}`);
