@@ -239,7 +239,7 @@ t.test(
     ask('p0');
     t.strictSame(running(), ['long p0'], 'of new weights that are not loaded');
     ask();
-    t.strictSame(running(), ['long p0'], 'nor where nobody knows what is wanted');
+    t.strictSame(running(), ['long p0'], 'nor where no prompt version is asked for');
     ask('new');
     t.strictSame(running(), ['long p0', 'batch new']);
     await startNext();
