@@ -16,6 +16,7 @@ import {
 } from '../contracts/answers.js';
 import type { ChatParams, ToolCall } from '../contracts/requests.js';
 import type { Clock } from '../lib/clock.js';
+import { jsonIn } from '../lib/json-text.js';
 import { generation } from './generation.js';
 import { newCallId, StreamKeepAlive, type CallPart, type Finished, type Piece, type ReplyWriter } from './replies.js';
 import type { RequestContext } from './request-context.js';
@@ -215,10 +216,6 @@ interface Draft {
 /** Undefined if the reply ended within the arguments, which are then not valid JSON. */
 function toolCall({ name, arguments: parts }: Draft['calls'][number]): ToolCall | undefined {
   const text = parts.join('');
-  try {
-    JSON.parse(text);
-  } catch {
-    return undefined;
-  }
+  if (jsonIn(text) === undefined) return undefined;
   return { id: newCallId(), type: 'function', function: { name, arguments: text } };
 }

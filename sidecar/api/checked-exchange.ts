@@ -2,6 +2,7 @@ import { prepareAnswers, validateAnswer, type AnswerKind } from '../contracts/an
 import { placeOf } from '../contracts/body-refusals.js';
 import { errorBody, type ContractError } from '../domain/errors.js';
 import type { AnswerForm, EventStream, Exchange, RequestHead } from '../http/exchange.js';
+import { jsonIn } from '../lib/json-text.js';
 import type { Log } from '../telemetry/logger.js';
 import type { Contract } from './route.js';
 
@@ -170,17 +171,9 @@ function checkError(
 }
 
 function check(kind: AnswerKind, text: string, report: Report): AnswerKind {
-  const value = parsed(text);
-  const outcome = value && validateAnswer(kind, value.json);
-  if (outcome === undefined) report(`${kind}: is not JSON`);
+  const value = jsonIn(text);
+  const outcome = validateAnswer(kind, value);
+  if (value === undefined) report(`${kind}: is not JSON`);
   else if (!outcome.ok) report(`${kind}: ${placeOf(outcome.segments, OPEN_MAPS).subject} ${outcome.message}`);
   return kind;
-}
-
-function parsed(text: string): { readonly json: unknown } | undefined {
-  try {
-    return { json: JSON.parse(text) as unknown };
-  } catch {
-    return undefined;
-  }
 }

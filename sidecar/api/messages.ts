@@ -27,6 +27,7 @@ import { promptLength } from '../engine-client/engine.js';
 import type { AnswerForm, Exchange } from '../http/exchange.js';
 import { AbortHandle } from '../lib/abort.js';
 import type { Clock } from '../lib/clock.js';
+import { jsonIn } from '../lib/json-text.js';
 import { generation, placedPrompt } from './generation.js';
 import { preflight, promptFailed, type PreparedRequest } from './preflight.js';
 import * as refusals from './refusals.js';
@@ -232,21 +233,13 @@ export class WholeMessageWriter extends BlockWriter {
     const text = this.#parts.join('');
     if (draft.type !== 'tool_use') this.#blocks.push({ type: draft.type, text });
     // A call that the reply's longest length has cut is left out.
-    else if (isJson(text)) this.#blocks.push({ type: draft.type, id: draft.id, name: draft.name, input: text });
+    else if (jsonIn(text) !== undefined)
+      this.#blocks.push({ type: draft.type, id: draft.id, name: draft.name, input: text });
   }
 
   protected stopped(stop: MessageStop, usage: CompletionUsage): void {
     const headers = { 'Server-Timing': this.context.times.header() };
     this.context.reply({ status: 200, headers, body: messageText(this.head, this.#blocks, stop, usage) });
-  }
-}
-
-function isJson(text: string): boolean {
-  try {
-    JSON.parse(text);
-    return true;
-  } catch {
-    return false;
   }
 }
 

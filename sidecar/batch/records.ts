@@ -5,6 +5,7 @@
 import { createCipheriv, createDecipheriv, hkdfSync, randomBytes } from 'node:crypto';
 import { mkdir, open, readdir, readFile, rm, type FileHandle } from 'node:fs/promises';
 import { join } from 'node:path';
+import { jsonIn } from '../lib/json-text.js';
 import { replaceFile } from '../lib/replace-file.js';
 
 const NONCE_BYTES = 12;
@@ -156,11 +157,7 @@ function unlessMissing(error: NodeJS.ErrnoException): undefined {
 
 /** Undefined if the text is no record. What else it has was written by this program. */
 function parsed(text: string): StoredRecord | undefined {
-  try {
-    const value = JSON.parse(text) as Partial<StoredRecord> | null;
-    const isRecord = [value?.id, value?.account, value?.sealed].every((field) => typeof field === 'string');
-    return isRecord ? (value as StoredRecord) : undefined;
-  } catch {
-    return undefined;
-  }
+  const value = jsonIn(text) as Partial<StoredRecord> | null | undefined;
+  const isRecord = [value?.id, value?.account, value?.sealed].every((field) => typeof field === 'string');
+  return isRecord ? (value as StoredRecord) : undefined;
 }

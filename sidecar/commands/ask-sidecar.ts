@@ -2,6 +2,7 @@
 import { request } from 'node:http';
 import type { Config } from '../config/config.js';
 import { FileProblem } from '../lib/checked-file.js';
+import { jsonIn } from '../lib/json-text.js';
 import { readFirstSecret } from '../lib/secret-file.js';
 
 /** Longer than any answer, characters. */
@@ -74,11 +75,7 @@ function parse<T>(text: string, at: string): Asked<T> {
     kind: 'none',
     why: `the answer is ${problem}: is that the operators’ listener of a sidecar?`,
   });
-  let body: unknown;
-  try {
-    body = JSON.parse(text);
-  } catch {
-    return unknown('no JSON');
-  }
+  const body = jsonIn(text);
+  if (body === undefined) return unknown('no JSON');
   return typeof body === 'object' && body !== null ? { kind: 'answer', at, body } : unknown('no object');
 }

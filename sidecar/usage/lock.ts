@@ -13,6 +13,7 @@
 import { randomUUID } from 'node:crypto';
 import { readFile, rename, rm, stat, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
+import { jsonIn } from '../lib/json-text.js';
 import { holderOf, lockName, type ProcessLock } from '../lib/process-lock.js';
 
 /** Identifies a process on this system. */
@@ -178,12 +179,8 @@ async function liveOwner(dir: string): Promise<number | undefined> {
 }
 
 function parsed(text: string): Owner | undefined {
-  try {
-    const value = JSON.parse(text) as Partial<Owner>;
-    return Number.isSafeInteger(value.pid) && Number(value.pid) > 0 ? (value as Owner) : undefined;
-  } catch {
-    return undefined;
-  }
+  const value = jsonIn(text) as Partial<Owner> | null | undefined;
+  return Number.isSafeInteger(value?.pid) && Number(value?.pid) > 0 ? (value as Owner) : undefined;
 }
 
 function isAlive(pid: number): boolean {

@@ -10,6 +10,7 @@ import { join } from 'node:path';
 import { exactly, UTC_TIME } from '../contracts/common-schema.js';
 import { compile } from '../contracts/validator.js';
 import type { UsageRecord } from '../domain/usage-record.js';
+import { jsonIn } from '../lib/json-text.js';
 
 /** A position in the spool: the segment's number, from 1, and a byte offset in it. */
 export interface Position {
@@ -154,7 +155,7 @@ export function decodeAt(buffer: Buffer, at: number): Line {
   const body = buffer.subarray(from, from + header.length);
   if (body.length < header.length) return { kind: 'short' };
   if (crc32c(body) !== header.crc) return { kind: 'bad' };
-  const value = parsed(body);
+  const value = jsonIn(body.toString());
   const bytes = header.bytes + header.length;
   if (isMark(value)) return { kind: 'mark', mark: value, bytes };
   const checked = checkRecord(value);
@@ -180,14 +181,6 @@ function headerAt(
 
 function isLength(digits: string): boolean {
   return /^[1-9]\d*$/.test(digits) && Number(digits) <= MAX_JSON_BYTES;
-}
-
-function parsed(body: Buffer): unknown {
-  try {
-    return JSON.parse(body.toString()) as unknown;
-  } catch {
-    return undefined;
-  }
 }
 
 function isMark(value: unknown): value is Mark {
