@@ -5,6 +5,7 @@
  */
 import { createHmac, randomBytes } from 'node:crypto';
 import type { Clock } from '../lib/clock.js';
+import { setNewest } from '../lib/id-map.js';
 import { CATALOGUE, DENIALS, WAIT_STATUSES } from '../domain/errors.js';
 import {
   Breaker,
@@ -311,12 +312,12 @@ export class AnswerCache {
     const now = this.#clock.now();
     const caller = this.#callers.get(index);
     if (caller && now < caller.freshUntil) {
-      touch(this.#callers, index, caller);
+      setNewest(this.#callers, index, caller, this.#options.entries);
       return caller.answer;
     }
     const denial = this.#denials.get(index);
     if (!denial || now >= denial.freshUntil) return undefined;
-    touch(this.#denials, index, denial);
+    setNewest(this.#denials, index, denial, this.#options.entries);
     const { retryAfterMs, ...said } = denial.answer;
     return retryAfterMs === undefined ? said : { ...said, retryAfterMs: Math.ceil(retryAfterMs - (now - denial.at)) };
   }
@@ -333,7 +334,8 @@ export class AnswerCache {
       this.#callers.delete(index);
       return undefined;
     }
-    touch(this.#callers, index, { ...kept, freshUntil: Math.min(now + holdMs, kept.staleUntil) });
+    const held = { ...kept, freshUntil: Math.min(now + holdMs, kept.staleUntil) };
+    setNewest(this.#callers, index, held, this.#options.entries);
     return kept.answer;
   }
 
@@ -352,23 +354,12 @@ export class AnswerCache {
     this.#denials.delete(index);
     const at = this.#clock.now();
     if (answer.kind === 'caller') {
-      add(this.#callers, index, { answer, at, freshUntil: at + ttlMs, staleUntil: at + ttlMs + staleMs }, entries);
+      const kept = { answer, at, freshUntil: at + ttlMs, staleUntil: at + ttlMs + staleMs };
+      setNewest(this.#callers, index, kept, entries);
     } else {
       const forMs = Math.min(deniedTtlMs, atMostMs, answer.retryAfterMs ?? Infinity);
       const until = at + forMs;
-      if (forMs > 0) add(this.#denials, index, { answer, at, freshUntil: until, staleUntil: until }, entries);
+      if (forMs > 0) setNewest(this.#denials, index, { answer, at, freshUntil: until, staleUntil: until }, entries);
     }
   }
-}
-
-function touch<T>(map: Map<string, T>, index: string, entry: T): void {
-  map.delete(index);
-  map.set(index, entry);
-}
-
-function add<T>(map: Map<string, T>, index: string, entry: T, limit: number): void {
-  map.set(index, entry);
-  if (map.size <= limit) return;
-  const [oldest] = map.keys();
-  if (oldest !== undefined) map.delete(oldest);
 }

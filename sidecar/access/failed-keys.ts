@@ -6,6 +6,7 @@
  */
 import { isIPv6 } from 'node:net';
 import type { Clock } from '../lib/clock.js';
+import { setNewest } from '../lib/id-map.js';
 import type { Caller, Credentials, Denied, Identity, TraceHeaders } from './identity.js';
 import type { ErrorCode } from '../domain/errors.js';
 
@@ -76,10 +77,7 @@ export class FailureLimit {
     const from = Math.max(now, this.#freeAt.get(network) ?? now);
     const waitMs = from - now - this.#burstMs;
     if (waitMs > 0) return waitMs;
-    this.#freeAt.delete(network);
-    this.#freeAt.set(network, from + this.#intervalMs);
-    const [oldest = ''] = this.#freeAt.keys();
-    if (this.#freeAt.size > MAX_ADDRESSES) this.#freeAt.delete(oldest);
+    setNewest(this.#freeAt, network, from + this.#intervalMs, MAX_ADDRESSES);
     return 0;
   }
 }

@@ -12,6 +12,7 @@ import {
 } from '../../engine/protocol/cache-key.js';
 import { promptIds, type Prompt } from '../../engine/protocol/prompt.js';
 import { MOST_SAVED, type HeldPrefix } from '../../engine/protocol/messages.js';
+import { setNewest } from '../lib/id-map.js';
 
 /** Tokens of the chunks in which state is reused. */
 export const REUSED_TOKENS = PREFIX_CHUNK;
@@ -160,10 +161,7 @@ export class CacheScopes {
   close(account: string): CacheScope {
     const scope = this.of(account);
     const times = this.#closed.get(account) ?? 0;
-    this.#closed.delete(account);
-    this.#closed.set(account, times + 1);
-    const [oldest] = this.#closed.keys();
-    if (this.#closed.size > MOST_CLOSED && oldest !== undefined) this.#closed.delete(oldest);
+    setNewest(this.#closed, account, times + 1, MOST_CLOSED);
     return scope;
   }
 }

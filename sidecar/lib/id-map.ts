@@ -42,3 +42,11 @@ export class IdMap<T> {
     return Object.values(this.#entries);
   }
 }
+
+/** Sets an entry of a map that keeps the newest `most` ones: the last one set counts as the newest. */
+export function setNewest<K, V>(map: Map<K, V>, key: K, value: V, most: number): void {
+  map.delete(key);
+  map.set(key, value);
+  const [oldest] = map.keys();
+  if (map.size > most && oldest !== undefined) map.delete(oldest);
+}

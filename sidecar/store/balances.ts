@@ -1,6 +1,7 @@
 /** Balances of a fleet's accounts for those who ask: read from the store, and remembered with their age. Nothing is decided by them. */
 import type { Balance, Credit } from '../access/credit.js';
 import type { Clock } from '../lib/clock.js';
+import { setNewest } from '../lib/id-map.js';
 import type { Database } from './database.js';
 
 /** Time for which a balance that was read is returned without asking the store again, ms. */
@@ -37,12 +38,8 @@ export function balancesIn({
     const rows = new Map(answer.rows.map((row) => [row.account, row]));
     for (const account of accounts) {
       const { granted = 0, settled = 0, held = 0 } = rows.get(account) ?? {};
-      known.delete(account);
-      known.set(account, { granted: BigInt(granted), settled: BigInt(settled), reserved: BigInt(held), at });
-    }
-    for (const [oldest] of known) {
-      if (known.size <= MOST) break;
-      known.delete(oldest);
+      const balance = { granted: BigInt(granted), settled: BigInt(settled), reserved: BigInt(held), at };
+      setNewest(known, account, balance, MOST);
     }
   };
   return async (accounts) => {
