@@ -9,7 +9,7 @@ import { compile } from '../contracts/validator.js';
 import type { UsageRecord } from '../domain/usage-record.js';
 import { parsePicodollars } from '../domain/money.js';
 import type { Clock } from '../lib/clock.js';
-import { DurableSums, readSealed, sha256, writeSealed, type CountedSpool, type SumsListener } from './durable-sums.js';
+import { DurableSums, readSealed, writeSealed, type CountedSpool, type SumsListener } from './durable-sums.js';
 import { comparePositions, POSITION, START, type Position } from './spool-format.js';
 
 /**
@@ -134,14 +134,11 @@ const check = compile<Stored>(
   { written: 'balances' },
 );
 
-/** `missing`: there is no file; `damaged`: it cannot be read, or its checksum is wrong. */
+/** As {@link readSealed}. */
 export async function readSnapshot(file: string): Promise<Snapshot | 'missing' | 'damaged'> {
-  const sealed = await readSealed(file);
-  if (typeof sealed === 'string') return sealed;
-  const checked = check(sealed.value);
-  if (!checked.ok) return 'damaged';
-  const { position, settled, checksum } = checked.value;
-  if (checksum !== sha256(sealed.unsealed)) return 'damaged';
+  const stored = await readSealed(file, check);
+  if (typeof stored === 'string') return stored;
+  const { position, settled } = stored;
   const sums = Object.entries(settled).map(([account, sum]) => [account, parsePicodollars(sum) ?? 0n] as const);
   return { position, settled: new Map(sums) };
 }

@@ -9,6 +9,7 @@
  */
 import { createHash } from 'node:crypto';
 import { readFile, type FileHandle } from 'node:fs/promises';
+import type { Check } from '../contracts/validator.js';
 import type { UsageRecord } from '../domain/usage-record.js';
 import type { Clock } from '../lib/clock.js';
 import { isMissing } from '../lib/missing.js';
@@ -151,20 +152,19 @@ export function sha256(text: string): string {
   return createHash('sha256').update(text).digest('hex');
 }
 
-/** A snapshot's file. `unsealed`: its text up to the checksum. */
-export interface SealedFile {
-  readonly value: unknown;
-  readonly unsealed: string;
-}
-
 /**
- * Reads a file that {@link writeSealed} wrote. The caller compares the value's `checksum` with that of `unsealed`. `missing`: there is
- * no file; `damaged`: it cannot be read, or is no JSON.
+ * Reads a file that {@link writeSealed} wrote. `missing`: there is no file; `damaged`: it cannot be read, does not pass `check`, or its
+ * checksum is wrong.
  */
-export async function readSealed(file: string): Promise<SealedFile | 'missing' | 'damaged'> {
+export async function readSealed<T extends { readonly checksum: string }>(
+  file: string,
+  check: Check<T>,
+): Promise<T | 'missing' | 'damaged'> {
   try {
     const text = await readFile(file, 'utf8');
-    return { value: JSON.parse(text) as unknown, unsealed: text.slice(0, text.lastIndexOf(CHECKSUM)) };
+    const checked = check(JSON.parse(text));
+    const isWhole = checked.ok && checked.value.checksum === sha256(text.slice(0, text.lastIndexOf(CHECKSUM)));
+    return isWhole ? checked.value : 'damaged';
   } catch (error) {
     return isMissing(error) ? 'missing' : 'damaged';
   }

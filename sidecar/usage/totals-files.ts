@@ -15,7 +15,7 @@ import { compile } from '../contracts/validator.js';
 import type { TokenCounts } from '../domain/money.js';
 import { SERVICE_TIERS, type ServiceTier } from '../domain/service-class.js';
 import { ifPresent } from '../lib/missing.js';
-import { readSealed, sha256, writeSealed, type CountedSpool, type SumsListener } from './durable-sums.js';
+import { readSealed, writeSealed, type CountedSpool, type SumsListener } from './durable-sums.js';
 import { isOfBatches, type PricedModel } from './prices.js';
 import { comparePositions, POSITION, START, type Position } from './spool-format.js';
 
@@ -93,7 +93,7 @@ export interface FoundTotals {
 
 /** Reads the files, of so many hours. Rejects if the spool cannot be read. */
 export async function readTotals({ dir, spool, listener }: TotalsPlace, hours: number): Promise<FoundTotals> {
-  const stored = await readFile(join(dir, POSITION_FILE), checkPosition);
+  const stored = await readSealed(join(dir, POSITION_FILE), checkPosition);
   if (stored === 'damaged') listener.unreadable(join(dir, POSITION_FILE));
   const known = typeof stored === 'object' ? stored.position : START;
   const periods: PeriodRows[] = [];
@@ -132,7 +132,7 @@ function fileOf(dir: string, period: string): string {
 
 /** Undefined if it is missing or damaged. */
 async function readPeriod(dir: string, period: string): Promise<StoredPeriod | undefined> {
-  const read = await readFile(fileOf(dir, period), checkPeriod);
+  const read = await readSealed(fileOf(dir, period), checkPeriod);
   return typeof read === 'object' && read.day === period ? read : undefined;
 }
 
@@ -203,17 +203,6 @@ const checkPeriod = compile<StoredPeriod>(
   }),
   { written: 'totals' },
 );
-
-/** A file with the right checksum. */
-async function readFile<T extends StoredPosition>(
-  file: string,
-  check: (value: unknown) => { readonly ok: true; readonly value: T } | { readonly ok: false },
-): Promise<T | 'missing' | 'damaged'> {
-  const sealed = await readSealed(file);
-  if (typeof sealed === 'string') return sealed;
-  const checked = check(sealed.value);
-  return checked.ok && checked.value.checksum === sha256(sealed.unsealed) ? checked.value : 'damaged';
-}
 
 function rowOfStored(stored: StoredRow): TotalsRow {
   const [account, keyId, model, kind, priceVersion, requests, a, b, c, d, e, f, picodollars, mark = ''] = stored;
