@@ -4,12 +4,10 @@
  * than their own.
  */
 import { CallArguments } from './call-arguments.js';
+import { KEY, probeTool, type Render } from './call-probes.js';
 import { textOf, withMessages } from './conversation.js';
 import type { PromptConversation, PromptMessage, PromptToolCall } from './conversation.js';
 import { createHash } from 'node:crypto';
-
-/** Undefined if the template threw. */
-type Render = (conversation: PromptConversation) => string | undefined;
 
 /** The ids of calls as a template needs them. `names`: `functions.NAME:NUMBER`, counted in the conversation or in the message. */
 export type CallIds = 'names' | 'names-in-message' | 'nine';
@@ -33,21 +31,13 @@ const MARK = {
   more: 'probe-more',
 } as const;
 const NAMES = ['probe_look', 'probe_wander'] as const;
-const KEY = 'probe_key';
 const NINE = ['probe0001', 'probe0002'] as const;
 /** As OpenAI's servers make ids. */
 const LONG = ['call_Probe0001AbCdEfGhIjKlMn', 'call_Probe0002AbCdEfGhIjKlMn'] as const;
 
 const USER: PromptMessage = { role: 'user', content: MARK.question };
 const THANKS: PromptMessage = { role: 'user', content: MARK.more };
-const TOOLS = NAMES.map((name) => ({
-  type: 'function',
-  function: {
-    name,
-    description: 'A tool',
-    parameters: { type: 'object', properties: { [KEY]: { type: 'string', description: 'A text' } }, required: [KEY] },
-  },
-}));
+const TOOLS = NAMES.map(probeTool);
 
 function calling(ids: readonly string[], content: string | null = null): PromptMessage[] {
   const calls = ids.map((id, i) => ({

@@ -1,7 +1,7 @@
 /** What a template is given to find how its model writes calls, and what it makes of that. */
 import type { PromptConversation, PromptMessage } from './conversation.js';
 
-/** Renders with the tools offered and a generation prompt; undefined if the template threw. */
+/** Renders with a generation prompt; undefined if the template threw. */
 export type Render = (conversation: PromptConversation) => string | undefined;
 
 export interface Probe {
@@ -29,14 +29,17 @@ const RESULT = 'probe-result';
 
 const USER: PromptMessage = { role: 'user', content: 'probe-user-text' };
 
-const TOOLS = PROBES.map(({ name }) => ({
-  type: 'function',
-  function: {
-    name,
-    description: 'A tool',
-    parameters: { type: 'object', properties: { [KEY]: { type: 'string', description: 'A text' } }, required: [KEY] },
-  },
-}));
+/** A tool of this name with one argument, {@link KEY}. */
+export function probeTool(name: string): object {
+  const parameters = {
+    type: 'object',
+    properties: { [KEY]: { type: 'string', description: 'A text' } },
+    required: [KEY],
+  };
+  return { type: 'function', function: { name, description: 'A tool', parameters } };
+}
+
+const TOOLS = PROBES.map(({ name }) => probeTool(name));
 
 /**
  * What a model would have written to make these calls, and whatever the template puts after that, up to their results.
