@@ -159,13 +159,6 @@ export function narrowerNumbers(a: NumberRange, b: NumberRange): NumberRange {
   };
 }
 
-export function isWithin(value: number, { least, most, aboveLeast, belowMost, steps }: NumberRange): boolean {
-  if (aboveLeast ? value <= least : value < least) return false;
-  if (belowMost ? value >= most : value > most) return false;
-  // As near to whole as doubles of this size are.
-  return steps.every((step) => Math.abs(value / step - Math.round(value / step)) <= 1e-9 * Math.abs(value / step));
-}
-
 /** A number that is at least 0, exactly: a JSON number of at most 15 digits is read as the double nearest to it. */
 export interface Decimal {
   /** Digits before the point, without leading zeros: "0" or one that begins with another digit. */

@@ -2,7 +2,8 @@
 import { inClass, literal } from './gbnf.js';
 import { TEXT_TO_MARK, type MarkedStrings, type QuotedStrings } from './notation.js';
 import type { RuleMaker, Alternative, Item } from './rules.js';
-import { numberRules, ANY_NUMBER, isWithin } from './number-rules.js';
+import { isWithin } from '../protocol/reply-format.js';
+import { numberRules, ANY_NUMBER } from './number-rules.js';
 import { itemsOf, type Range, type Shape } from './shape.js';
 import { AFTER_VALUE, TEXT_STACKS, type Container } from './stacks.js';
 import { SharedTexts, type TextRule } from './text-rules.js';

@@ -2,8 +2,15 @@
  * What the values of arguments may be, for their reader: in a notation without quotes a text alone does not show whether it is a string,
  * nor an element whether it is a list.
  */
-import type { NodeParts, ScalarForm, ValueNode, ValueType, ValueTypes } from '../protocol/reply-format.js';
-import { ANY_NUMBER, isWithin } from './number-rules.js';
+import {
+  isWithin,
+  type NodeParts,
+  type ScalarForm,
+  type ValueNode,
+  type ValueType,
+  type ValueTypes,
+} from '../protocol/reply-format.js';
+import { ANY_NUMBER } from './number-rules.js';
 import { itemsOf, SchemaIds, saysNothing, type All, type ObjectShape, type Schema, type Shape } from './shape.js';
 import { isTextOf } from './scalar-rules.js';
 import { allOf, Shapes } from './shapes.js';

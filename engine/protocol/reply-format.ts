@@ -142,6 +142,17 @@ export interface ScalarForm {
   readonly steps?: readonly number[];
 }
 
+/** Whether a number is within these bounds and a multiple of each step. */
+export function isWithin(
+  value: number,
+  { least, aboveLeast, most, belowMost, steps = [] }: Partial<ScalarForm>,
+): boolean {
+  if (least !== undefined && (aboveLeast === true ? value <= least : value < least)) return false;
+  if (most !== undefined && (belowMost === true ? value >= most : value > most)) return false;
+  // As near to whole as doubles of this size are.
+  return steps.every((step) => Math.abs(value / step - Math.round(value / step)) <= 1e-9 * Math.abs(value / step));
+}
+
 /** What a value may be. Where strings have no quotes, the reader of arguments decides by it whether a text is a string or JSON. */
 export interface ValueTypes {
   readonly types: readonly ValueType[];

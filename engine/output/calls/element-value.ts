@@ -1,4 +1,4 @@
-import type { ScalarForm, ValueType, ValueTypes } from '../../protocol/reply-format.js';
+import { isWithin, type ScalarForm, type ValueType, type ValueTypes } from '../../protocol/reply-format.js';
 import { StopMatcher } from '../stop-matcher.js';
 import type { ArgumentsPart } from './object-reader.js';
 import { isScalar, ObjectEnd, PYTHON_LITERALS } from './json-text.js';
@@ -170,11 +170,4 @@ function isOf({ types, values, ...bounds }: ScalarForm, json: string): boolean {
   if (typeof value !== 'number') return types.includes(value === null ? 'null' : 'boolean');
   const isType = types.includes('number') || (types.includes('integer') && /^-?\d+$/.test(json));
   return isType && isWithin(value, bounds);
-}
-
-function isWithin(value: number, { least, aboveLeast, most, belowMost, steps = [] }: Partial<ScalarForm>): boolean {
-  if (least !== undefined && (aboveLeast === true ? value <= least : value < least)) return false;
-  if (most !== undefined && (belowMost === true ? value >= most : value > most)) return false;
-  // As near to whole as doubles of this size are.
-  return steps.every((step) => Math.abs(value / step - Math.round(value / step)) <= 1e-9 * Math.abs(value / step));
 }
