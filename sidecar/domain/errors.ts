@@ -42,179 +42,150 @@ function fault(status: number): Sent {
   return { status, type: 'server_error', retryable: true };
 }
 
+function row(sent: Sent, meaning: string, advice: string, also?: readonly number[]): CatalogueRow {
+  return { ...sent, meaning, advice, ...(also && { also }) };
+}
+
+/** What is sent with each code, when it is raised, and what the caller should do. */
 export const CATALOGUE = {
-  bad_request: {
-    ...invalid(400),
-    also: [405, 415, 426],
-    meaning:
-      'The body is not JSON, has a field outside the contract or breaks a bound; the prompt is over its token bound or needs more than a whole quota; or an image is sent to a model without vision, is not a PNG or JPEG in a data URL, or breaks the model’s bounds. 405: the path does not take this method. 415: the content type is not application/json. 426: POST /v1/responses is not served over WebSocket.',
-    advice: 'Change what `message` and `param` point at, then send it again.',
-  },
-  context_length_exceeded: {
-    ...invalid(400),
-    meaning:
-      'Under `contract: compatible`: the prompt is longer than the model’s context, or leaves no room in it for a reply. Under `strict` the code is `bad_request`.',
-    advice: 'Shorten the conversation, then send it again.',
-  },
-  unsupported_endpoint: {
-    ...invalid(400),
-    meaning: 'A decision model was asked to chat or to complete text, or a chat model to decide.',
-    advice: 'Send it to the endpoint that serves this kind of model.',
-  },
-  not_found: {
-    ...invalid(404),
-    meaning: 'Nothing is at this path, or the key’s account has no file or batch with this id.',
-    advice: 'Correct the path or the id.',
-  },
-  payload_too_large: {
-    ...invalid(413),
-    meaning:
-      'The body is longer than its route takes: 1 MiB for decisions, `bodies.chatBytes` for chat, 512 MiB for a file.',
-    advice: 'Send less: shorten the content or split the request.',
-  },
-  unprocessable: {
-    ...invalid(422),
-    also: [412],
-    meaning:
-      'The request is well-formed, but this model cannot do what it asks, for example call tools, or tools of this size cannot be compiled to a grammar. 412: prices are not those of If-Match.',
-    advice: 'Leave out what `param` names, or choose another model.',
-  },
-  proxy_retired: {
-    ...invalid(410),
-    meaning: 'The route or this version of it was retired.',
-    advice: 'Move to the route that replaced it.',
-  },
-  invalid_api_key: {
-    ...WRONG_KEY,
-    meaning: 'The API key is missing, malformed or unknown.',
-    advice: 'Send a valid key as `Authorization: Bearer <API_KEY>`.',
-  },
-  expired_api_key: {
-    ...WRONG_KEY,
-    meaning: 'The API key is past its expiry.',
-    advice: 'Use a current key.',
-  },
-  revoked_api_key: {
-    ...WRONG_KEY,
-    meaning: 'The API key was revoked.',
-    advice: 'Use another key.',
-  },
-  model_not_entitled: {
-    ...FORBIDDEN,
-    meaning: 'The key may not call this model or this route in this environment, or the model is not hosted.',
-    advice: 'Chat: use a model of GET /v1/models. Decisions: ask the operator for the id. Or have the key entitled.',
-  },
-  not_in_cohort: {
-    ...FORBIDDEN,
-    meaning: 'The model is restricted to a cohort that the key does not belong to.',
-    advice: 'Ask the operator for access, or use another model.',
-  },
-  account_frozen: {
-    ...FORBIDDEN,
-    meaning: 'The account is frozen.',
-    advice: 'Contact the operator.',
-  },
-  unattributed_key: {
-    ...FORBIDDEN,
-    meaning: 'The key belongs to no account.',
-    advice: 'Contact the operator.',
-  },
-  insufficient_credit: {
-    status: 402,
-    type: 'quota',
-    retryable: false,
-    meaning: 'The account’s balance does not cover what the request may cost.',
-    advice: 'Add credit, or ask for fewer tokens.',
-  },
-  user_rate_limited: {
-    status: 429,
-    type: 'rate_limit_error',
-    retryable: true,
-    meaning:
-      'The key has too many requests in flight or within a minute; or it failed after too many others from the same address.',
-    advice: 'Wait for the time in Retry-After; send fewer requests at once.',
-  },
-  quota_exceeded: {
-    status: 429,
-    type: 'quota',
-    retryable: true,
-    meaning: 'A quota of tokens of the key or its account has too few left.',
-    advice: 'Wait for the time in Retry-After, or have the quota raised.',
-  },
-  capacity_exceeded: {
-    status: 429,
-    type: 'capacity',
-    retryable: true,
-    meaning:
-      'The queue for the model’s seats refuses the request, no seat became free in time, or too many bodies or prompts wait.',
-    advice: 'Wait for the time in Retry-After, then send it again.',
-  },
-  request_cancelled: {
-    ...fault(499),
-    meaning:
-      'The caller disconnected before the answer was complete. The code appears only in logs, metrics and usage.',
-    advice: 'Send it again if the answer is still wanted.',
-  },
-  idempotency_key_reused: {
-    ...invalid(409),
-    also: [422],
-    meaning:
-      'The Idempotency-Key was used before. 409: its request is in flight or was completed. 422: its request had another body or route.',
-    advice: 'In flight: try again later with the same key. Completed: use a new key.',
-  },
-  internal: {
-    ...fault(500),
-    meaning: 'A fault in this server.',
-    advice: 'Send it again; report it with its x-request-id if it persists.',
-  },
-  bad_gateway: {
-    ...fault(502),
-    meaning: 'The engine ended or failed, or the server shut down, while the request ran.',
-    advice: 'Send it again: the engine is restarted.',
-  },
-  upstream_contract_violation: {
-    ...fault(502),
-    meaning: 'The engine violated its protocol.',
-    advice: 'Send it again: the engine is restarted.',
-  },
-  cold: {
-    ...fault(503),
-    meaning: 'The model is still loading, or was given up until the operator acts; or prompts cannot be read yet.',
-    advice: 'Wait for the time in Retry-After, then send it again.',
-  },
-  draining: {
-    ...fault(503),
-    meaning: 'This server is shutting down.',
-    advice: 'Send it again after the time in Retry-After, perhaps to another server.',
-  },
-  spool_unhealthy: {
-    ...fault(503),
-    meaning: 'Usage cannot be recorded durably, so no work is accepted.',
-    advice: 'Wait for the time in Retry-After, then send it again.',
-  },
-  gateway_unavailable: {
-    ...fault(503),
-    meaning: 'The service that authenticates callers does not answer.',
-    advice: 'Wait for the time in Retry-After, then send it again.',
-  },
-  control_plane_overloaded: {
-    ...fault(503),
-    meaning: 'The service that authenticates callers is overloaded; or a fleet’s store does not answer.',
-    advice: 'Wait for the time in Retry-After, then send it again.',
-  },
-  credit_gate_unavailable: {
-    ...fault(503),
-    meaning: 'The balances of accounts are not available yet.',
-    advice: 'Wait for the time in Retry-After, then send it again.',
-  },
-  timeout: {
-    status: 504,
-    type: 'timeout',
-    retryable: true,
-    meaning: 'The request’s deadline passed while it waited or ran.',
-    advice: 'Ask for fewer tokens, or name a later deadline if the request named one.',
-  },
-} as const satisfies Record<string, CatalogueRow>;
+  bad_request: row(
+    invalid(400),
+    'The body is not JSON, has a field outside the contract or breaks a bound; the prompt is over its token bound or needs more than a whole quota; or an image is sent to a model without vision, is not a PNG or JPEG in a data URL, or breaks the model’s bounds. 405: the path does not take this method. 415: the content type is not application/json. 426: POST /v1/responses is not served over WebSocket.',
+    'Change what `message` and `param` point at, then send it again.',
+    [405, 415, 426],
+  ),
+  context_length_exceeded: row(
+    invalid(400),
+    'Under `contract: compatible`: the prompt is longer than the model’s context, or leaves no room in it for a reply. Under `strict` the code is `bad_request`.',
+    'Shorten the conversation, then send it again.',
+  ),
+  unsupported_endpoint: row(
+    invalid(400),
+    'A decision model was asked to chat or to complete text, or a chat model to decide.',
+    'Send it to the endpoint that serves this kind of model.',
+  ),
+  not_found: row(
+    invalid(404),
+    'Nothing is at this path, or the key’s account has no file or batch with this id.',
+    'Correct the path or the id.',
+  ),
+  payload_too_large: row(
+    invalid(413),
+    'The body is longer than its route takes: 1 MiB for decisions, `bodies.chatBytes` for chat, 512 MiB for a file.',
+    'Send less: shorten the content or split the request.',
+  ),
+  unprocessable: row(
+    invalid(422),
+    'The request is well-formed, but this model cannot do what it asks, for example call tools, or tools of this size cannot be compiled to a grammar. 412: prices are not those of If-Match.',
+    'Leave out what `param` names, or choose another model.',
+    [412],
+  ),
+  proxy_retired: row(
+    invalid(410),
+    'The route or this version of it was retired.',
+    'Move to the route that replaced it.',
+  ),
+  invalid_api_key: row(
+    WRONG_KEY,
+    'The API key is missing, malformed or unknown.',
+    'Send a valid key as `Authorization: Bearer <API_KEY>`.',
+  ),
+  expired_api_key: row(WRONG_KEY, 'The API key is past its expiry.', 'Use a current key.'),
+  revoked_api_key: row(WRONG_KEY, 'The API key was revoked.', 'Use another key.'),
+  model_not_entitled: row(
+    FORBIDDEN,
+    'The key may not call this model or this route in this environment, or the model is not hosted.',
+    'Chat: use a model of GET /v1/models. Decisions: ask the operator for the id. Or have the key entitled.',
+  ),
+  not_in_cohort: row(
+    FORBIDDEN,
+    'The model is restricted to a cohort that the key does not belong to.',
+    'Ask the operator for access, or use another model.',
+  ),
+  account_frozen: row(FORBIDDEN, 'The account is frozen.', 'Contact the operator.'),
+  unattributed_key: row(FORBIDDEN, 'The key belongs to no account.', 'Contact the operator.'),
+  insufficient_credit: row(
+    { status: 402, type: 'quota', retryable: false },
+    'The account’s balance does not cover what the request may cost.',
+    'Add credit, or ask for fewer tokens.',
+  ),
+  user_rate_limited: row(
+    { status: 429, type: 'rate_limit_error', retryable: true },
+    'The key has too many requests in flight or within a minute; or it failed after too many others from the same address.',
+    'Wait for the time in Retry-After; send fewer requests at once.',
+  ),
+  quota_exceeded: row(
+    { status: 429, type: 'quota', retryable: true },
+    'A quota of tokens of the key or its account has too few left.',
+    'Wait for the time in Retry-After, or have the quota raised.',
+  ),
+  capacity_exceeded: row(
+    { status: 429, type: 'capacity', retryable: true },
+    'The queue for the model’s seats refuses the request, no seat became free in time, or too many bodies or prompts wait.',
+    'Wait for the time in Retry-After, then send it again.',
+  ),
+  request_cancelled: row(
+    fault(499),
+    'The caller disconnected before the answer was complete. The code appears only in logs, metrics and usage.',
+    'Send it again if the answer is still wanted.',
+  ),
+  idempotency_key_reused: row(
+    invalid(409),
+    'The Idempotency-Key was used before. 409: its request is in flight or was completed. 422: its request had another body or route.',
+    'In flight: try again later with the same key. Completed: use a new key.',
+    [422],
+  ),
+  internal: row(
+    fault(500),
+    'A fault in this server.',
+    'Send it again; report it with its x-request-id if it persists.',
+  ),
+  bad_gateway: row(
+    fault(502),
+    'The engine ended or failed, or the server shut down, while the request ran.',
+    'Send it again: the engine is restarted.',
+  ),
+  upstream_contract_violation: row(
+    fault(502),
+    'The engine violated its protocol.',
+    'Send it again: the engine is restarted.',
+  ),
+  cold: row(
+    fault(503),
+    'The model is still loading, or was given up until the operator acts; or prompts cannot be read yet.',
+    'Wait for the time in Retry-After, then send it again.',
+  ),
+  draining: row(
+    fault(503),
+    'This server is shutting down.',
+    'Send it again after the time in Retry-After, perhaps to another server.',
+  ),
+  spool_unhealthy: row(
+    fault(503),
+    'Usage cannot be recorded durably, so no work is accepted.',
+    'Wait for the time in Retry-After, then send it again.',
+  ),
+  gateway_unavailable: row(
+    fault(503),
+    'The service that authenticates callers does not answer.',
+    'Wait for the time in Retry-After, then send it again.',
+  ),
+  control_plane_overloaded: row(
+    fault(503),
+    'The service that authenticates callers is overloaded; or a fleet’s store does not answer.',
+    'Wait for the time in Retry-After, then send it again.',
+  ),
+  credit_gate_unavailable: row(
+    fault(503),
+    'The balances of accounts are not available yet.',
+    'Wait for the time in Retry-After, then send it again.',
+  ),
+  timeout: row(
+    { status: 504, type: 'timeout', retryable: true },
+    'The request’s deadline passed while it waited or ran.',
+    'Ask for fewer tokens, or name a later deadline if the request named one.',
+  ),
+} satisfies Record<string, CatalogueRow>;
 
 /** `error.code` on the wire. */
 export type ErrorCode = keyof typeof CATALOGUE;
