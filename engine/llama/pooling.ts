@@ -6,11 +6,11 @@ import type { GgufFileInfo, LlamaModel } from 'node-llama-cpp';
 import { promptVersionOf } from '../prompt/prompt-parts.js';
 import type { EngineSetup, GpuBackend, ScoreScale } from '../protocol/setup.js';
 import type { Pooling, PoolingLimits } from '../scheduler/pooling-loop.js';
-import { engineAddon, type AddonPooling } from './addon.js';
+import { engineAddon } from './addon.js';
 import { keepOnCores } from './cores.js';
 import { LoadFailure } from './load-failure.js';
 import { planLoad, WITHOUT_ITS_CHECKS } from './load-plan.js';
-import { estimateNeeds, MemoryCheck, repackedBytes } from './memory/estimate.js';
+import { estimateNeeds, memoryCheck, repackedBytes } from './memory/estimate.js';
 import { scoresOf } from './model-tokens.js';
 import { disposal, insightsOf, openBackend, type OpenedBackend, type Runtime } from './runtime.js';
 import { tokenizerHash, valueAt } from './vocabulary.js';
@@ -61,14 +61,7 @@ export async function loadPooling(
   };
 }
 
-interface Loaded {
-  readonly model: LlamaModel;
-  readonly addon: AddonPooling;
-  readonly limits: PoolingLimits;
-  readonly gpuLayers: number;
-}
-
-async function load(opened: OpenedBackend, setup: EngineSetup): Promise<Loaded> {
+async function load(opened: OpenedBackend, setup: EngineSetup) {
   const { llama, info, threads, log } = opened;
   const { contextPerSeat, kind } = setup;
   const problem = poolingProblem(info, kind, contextPerSeat);
@@ -76,7 +69,7 @@ async function load(opened: OpenedBackend, setup: EngineSetup): Promise<Loaded> 
   const insights = await insightsOf(opened);
   const plan = await planLoad(llama, insights, setup);
   const { gpuLayers, flashAttention, prefillTokensPerStep: stepTokens } = plan;
-  const check = setup.memory && (await MemoryCheck.begin(llama, insights, setup.memory.mappedElsewhere));
+  const check = setup.memory && (await memoryCheck(llama, insights, setup.memory.mappedElsewhere));
   await check?.weights(gpuLayers);
   log.begin();
   const model = await llama.loadModel({ modelPath: setup.file, gpuLayers, ...WITHOUT_ITS_CHECKS });

@@ -1,4 +1,4 @@
-import type { GgufFileInfo, Llama, LlamaContext, LlamaModel, Token } from 'node-llama-cpp';
+import type { GgufFileInfo, Llama, Token } from 'node-llama-cpp';
 import type { Decoder } from '../scheduler/decoder.js';
 import { keepThreads } from './addon.js';
 import { openLlama } from './backend.js';
@@ -7,10 +7,10 @@ import { BatchDecoder } from './batch-decoder.js';
 import { LlamaLog } from './llama-log.js';
 import { LoadFailure } from './load-failure.js';
 import { ggmlTypes } from './kv-types.js';
-import { planLoad, WITHOUT_ITS_CHECKS, type LoadPlan } from './load-plan.js';
+import { planLoad, WITHOUT_ITS_CHECKS } from './load-plan.js';
 import { freeMemory, roomForMemoryFiles } from './memory/available.js';
 import {
-  MemoryCheck,
+  memoryCheck,
   withCheckpoints,
   estimateNeeds,
   type Needs,
@@ -142,20 +142,13 @@ export async function insightsOf({ info, llama }: Pick<OpenedBackend, 'info' | '
   throw new LoadFailure(`this llama.cpp does not know the architecture ${info.metadata.general.architecture}`);
 }
 
-interface Loaded extends Pick<Runtime, 'prefixCacheBytes'> {
-  /** Host memory for saved states, where past state cannot be truncated. */
-  readonly checkpointsOf: (appendOnly: boolean) => number;
-  readonly model: LlamaModel;
-  readonly context: LlamaContext;
-  readonly plan: LoadPlan;
-}
-
-async function load(opened: OpenedBackend, setup: EngineSetup): Promise<Loaded> {
+/** `checkpointsOf`: host memory for saved states, where past state cannot be truncated. */
+async function load(opened: OpenedBackend, setup: EngineSetup) {
   const { llama, info, threads, log } = opened;
   const insights = await insightsOf(opened);
   const plan = await planLoad(llama, insights, setup);
   const { seats, contextPerSeat, batchSize, gpuLayers, flashAttention, swaFull, kv } = plan;
-  const check = setup.memory && (await MemoryCheck.begin(llama, insights, setup.memory.mappedElsewhere));
+  const check = setup.memory && (await memoryCheck(llama, insights, setup.memory.mappedElsewhere));
   await check?.weights(gpuLayers);
   log.begin();
   const model = await llama.loadModel({ modelPath: setup.file, gpuLayers, ...WITHOUT_ITS_CHECKS });

@@ -17,9 +17,8 @@ import {
   verifyLabels,
 } from './labels.js';
 import { fewestTokens, type PromptParts } from './chat-prompt.js';
-import type { SpecialTexts } from './data-text.js';
 import type { Thoughts } from './thought-format.js';
-import { tokenizeParts, tokenizePrompt, type Vocabulary } from './tokens.js';
+import { tokenizeParts, tokenizePrompt } from './tokens.js';
 
 /** Tokens that one question's prompt may have: head, input, question, tail. */
 export const DECISION_PROMPT_TOKENS = 8185;
@@ -37,46 +36,34 @@ export type DecisionTokens =
   /** The first question whose prompt exceeds {@link DECISION_PROMPT_TOKENS}. `exact` false: a lower bound. */
   | { readonly kind: 'too-long'; readonly question: number; readonly tokens: number; readonly exact: boolean };
 
-/** The decision prompt of one model, its labels checked. Made by {@link makeDecisionPrompt}. */
-export class DecisionPrompt {
-  readonly labels: Labels;
-  readonly #vocabulary: Vocabulary;
-  readonly #specials: SpecialTexts;
-  readonly #frame: Frame;
-  readonly #calibration: Calibration;
+/** The decision prompt of one model, its labels checked. */
+export type DecisionPrompt = ReturnType<typeof decisionPrompt>;
 
-  constructor(parts: PromptParts, frame: Frame, labels: Labels, calibration: Calibration) {
-    this.labels = labels;
-    this.#calibration = calibration;
-    this.#vocabulary = parts.vocabulary;
-    this.#specials = parts.specials;
-    this.#frame = frame;
-  }
-
+function decisionPrompt({ vocabulary, specials }: PromptParts, frame: Frame, labels: Labels, calibration: Calibration) {
+  const tailOf = (question: string, end: string): Uint32Array => {
+    const pieces = [...specials.breakUp(question)];
+    pieces[0] = frame.between + (pieces[0] ?? '');
+    pieces.push((pieces.pop() ?? '') + end);
+    return tokenizeParts(vocabulary, pieces);
+  };
   /** Tokens of the input once and of each question, with its labels. Caller text is data throughout. */
-  tokenize(input: string, questions: readonly Question[]): DecisionTokens {
-    const fewest = fewestTokens(this.#vocabulary, input);
+  const tokenize = (input: string, questions: readonly Question[]): DecisionTokens => {
+    const fewest = fewestTokens(vocabulary, input);
     if (fewest > DECISION_PROMPT_TOKENS) return { kind: 'too-long', question: 0, tokens: fewest, exact: false };
-    const [first = '', ...rest] = this.#specials.breakUp(input);
-    const head = tokenizePrompt(this.#vocabulary, [this.#frame.head + first, ...rest]);
+    const [first = '', ...rest] = specials.breakUp(input);
+    const head = tokenizePrompt(vocabulary, [frame.head + first, ...rest]);
     const asked: ScoreQuestion[] = [];
     for (const [index, question] of questions.entries()) {
-      const labels = this.labels[question.type];
-      const tail = this.#tail(questionText(question), labels.tail);
+      const { tail: end, tokens: all } = labels[question.type];
+      const tail = tailOf(questionText(question), end);
       const length = head.length + tail.length;
       if (length > DECISION_PROMPT_TOKENS) return { kind: 'too-long', question: index, tokens: length, exact: true };
-      const tokens = labels.tokens.slice(0, question.answers.length);
-      asked.push({ tail, labels: tokens, temperature: this.#calibration[question.type] });
+      const tokens = all.slice(0, question.answers.length);
+      asked.push({ tail, labels: tokens, temperature: calibration[question.type] });
     }
     return { kind: 'tokens', input: head, questions: asked };
-  }
-
-  #tail(question: string, end: string): Uint32Array {
-    const pieces = [...this.#specials.breakUp(question)];
-    pieces[0] = this.#frame.between + (pieces[0] ?? '');
-    pieces.push((pieces.pop() ?? '') + end);
-    return tokenizeParts(this.#vocabulary, pieces);
-  }
+  };
+  return { labels, tokenize };
 }
 
 /**
@@ -91,7 +78,7 @@ export function makeDecisionPrompt(
   if (verified.kind === 'bad') return verified;
   const read = readCalibration(parts.vocabulary.calibration);
   if (read.kind === 'bad') return read;
-  return { kind: 'ok', prompt: new DecisionPrompt(parts, frame, verified.labels, read.calibration) };
+  return { kind: 'ok', prompt: decisionPrompt(parts, frame, verified.labels, read.calibration) };
 }
 
 /** The template's text before the input, between it and the question, and what may follow the question, the best first. */

@@ -6,7 +6,7 @@ import type { Log } from '../telemetry/logger.js';
 import type { Metrics } from '../telemetry/metrics.js';
 import type { SpoolMetrics } from '../telemetry/usage-metrics.js';
 import { Delivery } from '../usage/delivery/delivery.js';
-import { CursorFile, DeadLetterFile } from '../usage/delivery/files.js';
+import { buryIn, CursorFile } from '../usage/delivery/files.js';
 import { Retention } from '../usage/delivery/retention.js';
 import { openSink } from '../usage/delivery/sinks.js';
 import type { Recovered } from '../usage/recovery.js';
@@ -199,7 +199,7 @@ async function startDelivery(
     spool,
     sink,
     cursor: new CursorFile(join(dir, 'cursor.json')),
-    deadLetters: new DeadLetterFile(join(dir, 'dead-letters.jsonl'), deadLetterBytes),
+    bury: buryIn(join(dir, 'dead-letters.jsonl'), deadLetterBytes),
     keepFrom,
     eventSource,
     limits,

@@ -95,8 +95,8 @@ async function noted<T>(
   change: (store: KeyStore) => Promise<T>,
 ): Promise<T> {
   if (source === 'store') {
-    return await inStore(settings, (database, { StoreKeys }, operator) =>
-      change(new KeyStore(new StoreKeys(database, operator, action))),
+    return await inStore(settings, (database, { storeKeys }, operator) =>
+      change(new KeyStore(storeKeys(database, operator, action))),
     );
   }
   const operator = `uid:${process.getuid?.() ?? ''}`;

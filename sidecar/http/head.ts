@@ -35,31 +35,19 @@ const SINGLE: ReadonlySet<string> = new Set([
 /** Of these, the ones that say where the body ends. */
 const FRAMES: ReadonlySet<string> = new Set(['content-length', 'transfer-encoding']);
 
-class ReceivedHead implements RequestHead {
-  readonly method: string;
-  readonly path: string;
-  readonly query: string;
-  readonly route: string | undefined;
-  readonly requestId: string;
-  readonly address: string;
-  readonly scheme: RequestHead['scheme'];
-  readonly #fields: ReadonlyMap<string, string>;
-
-  constructor(req: Request, connection: Connection, fields: ReadonlyMap<string, string>) {
-    this.method = req.getCaseSensitiveMethod();
-    this.path = req.getUrl();
-    this.query = this.method === 'GET' ? req.getQuery() : '';
-    this.address = connection.address;
-    this.scheme = connection.scheme;
-    this.route = connection.route;
-    this.#fields = fields;
-    const given = fields.get('x-request-id');
-    this.requestId = given !== undefined && REQUEST_ID.test(given) ? given : randomUUID();
-  }
-
-  header(name: string): string | undefined {
-    return this.#fields.get(name);
-  }
+function headOf(req: Request, connection: Connection, fields: ReadonlyMap<string, string>): RequestHead {
+  const method = req.getCaseSensitiveMethod();
+  const given = fields.get('x-request-id');
+  return {
+    method,
+    path: req.getUrl(),
+    query: method === 'GET' ? req.getQuery() : '',
+    route: connection.route,
+    requestId: given !== undefined && REQUEST_ID.test(given) ? given : randomUUID(),
+    address: connection.address,
+    scheme: connection.scheme,
+    header: (name) => fields.get(name),
+  };
 }
 
 /** What is read of uWS's request. */
@@ -94,7 +82,7 @@ export function snapshot(req: Request, connection: Connection): Snapshot {
   refusal ??= misframed;
   const readable = misframed === undefined && !repeated.some((name) => FRAMES.has(name));
   const bodyLength = !readable ? 0 : transfer !== undefined ? 'chunked' : Number(length ?? 0);
-  const head = new ReceivedHead(req, connection, fields);
+  const head = headOf(req, connection, fields);
   return { head, bodyLength, ...(refusal !== undefined && { refusal }) };
 }
 

@@ -27,18 +27,14 @@ export interface LoadReportOptions {
 }
 
 export class LoadReport {
-  readonly #when: LoadReportOptions['when'];
-  readonly #counted: ReadonlySet<string>;
-  readonly #load: () => EndpointLoad;
+  readonly #options: LoadReportOptions;
   readonly #requests: Rate;
   readonly #errors: Rate;
 
-  constructor({ clock, when, counted, load }: LoadReportOptions) {
-    this.#when = when;
-    this.#counted = counted;
-    this.#load = load;
-    this.#requests = new Rate(clock);
-    this.#errors = new Rate(clock);
+  constructor(options: LoadReportOptions) {
+    this.#options = options;
+    this.#requests = new Rate(options.clock);
+    this.#errors = new Rate(options.clock);
   }
 
   /**
@@ -46,16 +42,17 @@ export class LoadReport {
    * response.
    */
   field(head: RequestHead, status: number): Field | undefined {
-    if (head.method === 'POST' && this.#counted.has(head.path)) {
+    const { when, counted } = this.#options;
+    if (head.method === 'POST' && counted.has(head.path)) {
       this.#requests.add();
       if (status >= FAILED_FROM) this.#errors.add();
     }
-    const format = formatOf(head.header(ASKS)) ?? (this.#when === 'asked' ? undefined : this.#when);
+    const format = formatOf(head.header(ASKS)) ?? (when === 'asked' ? undefined : when);
     return format === undefined ? undefined : [FIELD, this.#written(format)];
   }
 
   #written(format: Format): string {
-    const { seats, running, waiting, kvUsage } = this.#load();
+    const { seats, running, waiting, kvUsage } = this.#options.load();
     // The answered request may have returned its seat already.
     const utilization = seats > 0 ? Math.max(1, running + waiting) / seats : 1;
     const [used, eps, rps, kv] = [utilization, this.#errors.perSecond, this.#requests.perSecond, kvUsage].map(decimal);

@@ -88,7 +88,7 @@ export interface ServerOptions {
 export class Server {
   readonly #app = App();
   readonly #tls: TlsApps | undefined;
-  readonly #routes: RouteTable;
+  readonly #routeOf: ReturnType<typeof routeFinder>;
   readonly #absent: (path: string) => ContractError;
   readonly #wrap: (exchange: Exchange) => Exchange;
   readonly #onFault: ServerOptions['onFault'];
@@ -108,7 +108,7 @@ export class Server {
       options;
     const nextTurn = new NextTurn();
     const { totalBytes, shortBytes = 0, bodyMs = BODY_MS, backlog = BACKLOG } = limits;
-    this.#routes = new RouteTable(routes);
+    this.#routeOf = routeFinder(routes);
     this.#absent = options.absent ?? (() => contractError('not_found', 'There is nothing at this path.'));
     this.#wrap = wrap ?? ((exchange) => exchange);
     this.#onFault = onFault;
@@ -252,7 +252,7 @@ export class Server {
   /** Everything that reads `req` happens here, before any await. */
   #take(res: HttpResponse, req: HttpRequest, scheme: RequestHead['scheme']): void {
     const address = Buffer.from(res.getRemoteAddressAsText()).toString('latin1');
-    const known = this.#routes.find(req.getUrl());
+    const known = this.#routeOf(req.getUrl());
     const taken = snapshot(req, { address, scheme, route: known?.path });
     const served = new UwsExchange(res, taken, this.#context);
     const exchange = this.#wrap(served);
@@ -311,23 +311,13 @@ interface Route {
   readonly allow: string;
 }
 
-/** Finds the route of a path. */
-class RouteTable {
-  readonly #exact: ReadonlyMap<string, Route>;
-  /** Routes that match many paths, with these paths; those that match all that follows last. */
-  readonly #open: readonly { readonly paths: RegExp; readonly route: Route }[];
-
-  constructor(routes: Routes) {
-    this.#exact = new Map(Object.entries(routes).map(([path, handlers]) => [path, route(path, handlers)]));
-    const open = [...this.#exact.values()].filter(({ path }) => path.includes('{'));
-    open.sort((a, b) => Number(a.path.endsWith('}')) - Number(b.path.endsWith('}')));
-    this.#open = open.map((each) => ({ paths: pathsOf(each.path), route: each }));
-  }
-
-  /** Undefined if nothing is served there. */
-  find(path: string): Route | undefined {
-    return this.#exact.get(path) ?? this.#open.find(({ paths }) => paths.test(path))?.route;
-  }
+/** Finds the route of a path; undefined if nothing is served there. Routes that match many paths are last, those that match all that follows behind them. */
+function routeFinder(routes: Routes): (path: string) => Route | undefined {
+  const exact = new Map(Object.entries(routes).map(([path, handlers]) => [path, route(path, handlers)]));
+  const many = [...exact.values()].filter(({ path }) => path.includes('{'));
+  many.sort((a, b) => Number(a.path.endsWith('}')) - Number(b.path.endsWith('}')));
+  const open = many.map((each) => ({ paths: pathsOf(each.path), route: each }));
+  return (path) => exact.get(path) ?? open.find(({ paths }) => paths.test(path))?.route;
 }
 
 /** The paths that one with `{…}` stands for. */

@@ -58,23 +58,14 @@ export class StoreRefusal extends Error {
   }
 }
 
-/** The keys in the store, for the changes of one operator. Its method rejects with {@link StoreRefusal}. */
-export class StoreKeys implements KeysPlace {
-  readonly #database: Database;
-  readonly #operator: string;
-  readonly #action: string;
-
-  /** `action`: as in the audit. */
-  constructor(database: Database, operator: string, action: string) {
-    this.#database = database;
-    this.#operator = operator;
-    this.#action = action;
-  }
-
-  async change<T>(about: About, change: (before: KeyFile) => Changed<T>): Promise<T> {
+/**
+ * The keys in the store, for the changes of one operator. `action`: as in the audit. Its method rejects with {@link StoreRefusal}.
+ */
+export function storeKeys(database: Database, operator: string, action: string): KeysPlace {
+  const changed = async <T>(about: About, change: (before: KeyFile) => Changed<T>): Promise<T> => {
     const asked = 'key' in about ? [about.key, null] : [null, about.account];
     for (let tries = 0; tries < MOST_TRIES; tries++) {
-      const part = await ask<DocumentRow>(this.#database, 'keys_part', asked);
+      const part = await ask<DocumentRow>(database, 'keys_part', asked);
       const before = part.content === null ? NO_KEYS : parseKeyFile(part.content, STORE);
       const { after, note, result } = change(before);
       if (!after) return result;
@@ -83,9 +74,9 @@ export class StoreKeys implements KeysPlace {
       const accounts = Object.entries(after.accounts ?? {}).filter(([name, it]) => before.accounts?.[name] !== it);
       const account = keys[0]?.account ?? ('account' in about ? about.account : null);
       const given = [JSON.stringify(keys), JSON.stringify(Object.fromEntries(accounts))];
-      const noted = [this.#operator, this.#action, account, JSON.stringify(note)];
+      const noted = [operator, action, account, JSON.stringify(note)];
       const { outcome } = await ask<{ outcome: 'changed' | 'moved' | 'late' }>(
-        this.#database,
+        database,
         'change_keys',
         [part.revision, ...given, ...noted],
         (code) => (code === LOCK_NOT_AVAILABLE ? { outcome: 'late' } : undefined),
@@ -93,13 +84,14 @@ export class StoreKeys implements KeysPlace {
       if (outcome === 'changed') return result;
     }
     throw new LockError('other changes of the keys are being made; try again');
-  }
+  };
+  return { change: changed };
 }
 
 /** A task of an operator over HTTP, in the store. Rejects only with faults. */
 export async function doStoreTask(database: Database, operator: string, task: KeyChangeTask): Promise<KeyTaskEnd> {
   try {
-    return await tried(() => changeKeys(new KeyStore(new StoreKeys(database, operator, actionOf(task))), task));
+    return await tried(() => changeKeys(new KeyStore(storeKeys(database, operator, actionOf(task))), task));
   } catch (error) {
     if (error instanceof LockError) return { kind: 'busy' };
     throw error;

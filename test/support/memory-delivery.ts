@@ -1,7 +1,7 @@
 import type { UsageRecord } from '../../sidecar/domain/usage-record.js';
 import { Delivery, type DeliveryLimits, type DeliveredSpool } from '../../sidecar/usage/delivery/delivery.js';
 import type { UsageEvent, DeliverySink, SinkAnswer } from '../../sidecar/usage/delivery/sink.js';
-import type { CursorFile, DeadLetter, DeadLetterFile, LoadedCursor } from '../../sidecar/usage/delivery/files.js';
+import type { Bury, CursorFile, DeadLetter, LoadedCursor } from '../../sidecar/usage/delivery/files.js';
 import type { Read } from '../../sidecar/usage/reader.js';
 import { comparePositions, START, type Position } from '../../sidecar/usage/spool-format.js';
 import { FakeClock } from './fake-clock.js';
@@ -104,12 +104,10 @@ export class DeliveryHarness {
       this.saved = { kind: 'at', position };
     },
   };
-  readonly #deadLetters: Pick<DeadLetterFile, 'append'> = {
-    append: async (letters) => {
-      await this.beforeBury();
-      if (this.roomForLetters) this.letters.push(...letters);
-      return this.roomForLetters;
-    },
+  readonly #bury: Bury = async (letters) => {
+    await this.beforeBury();
+    if (this.roomForLetters) this.letters.push(...letters);
+    return this.roomForLetters;
   };
 
   /** A started delivery, with what this harness has by now. */
@@ -127,7 +125,7 @@ export class DeliveryHarness {
       spool: this.source,
       sink: this.#sink,
       cursor: this.#cursor,
-      deadLetters: this.#deadLetters,
+      bury: this.#bury,
       keepFrom: () => this.keepFrom,
       eventSource: '/test',
       limits: { ...LIMITS, ...limits },

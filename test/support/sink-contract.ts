@@ -84,11 +84,9 @@ class Harness {
         load: () => Promise.resolve(this.#saved),
         save: (position) => this.#save(MemorySource.index(position)),
       },
-      deadLetters: {
-        append: (letters) => {
-          this.letters.push(...letters);
-          return Promise.resolve(true);
-        },
+      bury: (letters) => {
+        this.letters.push(...letters);
+        return Promise.resolve(true);
       },
       keepFrom: () => ({ segment: Infinity, offset: 0 }),
       eventSource: '/contract',

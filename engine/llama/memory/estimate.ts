@@ -207,42 +207,32 @@ export function repackedBytes(tensors: Tensors, systemInfo: string): number {
  * Checks a model against the memory that is free when its load begins: first its weights before they are loaded, then
  * everything before its context is created. In that order, because llama.cpp detects inconsistent tensors by loading,
  * while its estimate of a context asserts on them. Both throw a {@link LoadFailure}; a later attempt may succeed.
+ * `mappedElsewhere`: as in the protocol's EngineSetup.
  */
-export class MemoryCheck {
-  readonly #insights: GgufInsights;
-  /** What is free for the model, bytes. */
-  readonly free: Sizes;
-
-  private constructor(insights: GgufInsights, free: Sizes) {
-    this.#insights = insights;
-    this.free = free;
-  }
-
-  /** Reads the free memory now. `mappedElsewhere`: as in the protocol's EngineSetup. */
-  static async begin(llama: Llama, insights: GgufInsights, mappedElsewhere: number): Promise<MemoryCheck> {
-    const { cpuRam, gpuVram } = await freeMemory(llama);
-    return new MemoryCheck(insights, { cpuRam: cpuRam - mappedElsewhere, gpuVram });
-  }
-
-  async weights(gpuLayers: number): Promise<void> {
-    const weights = await this.#insights.estimateModelResourceRequirementsV2({ gpuLayers });
-    refuse(
-      firstProblem(
-        tooHeavy(weights.cpuRam, this.free.cpuRam, 'memory'),
-        gpuLayers > 0 ? tooHeavy(weights.gpuVram, this.free.gpuVram, 'GPU memory') : undefined,
+export async function memoryCheck(llama: Llama, insights: GgufInsights, mappedElsewhere: number) {
+  const { cpuRam, gpuVram } = await freeMemory(llama);
+  const free: Sizes = { cpuRam: cpuRam - mappedElsewhere, gpuVram };
+  return {
+    /** What is free for the model, bytes. */
+    free,
+    weights: async (gpuLayers: number): Promise<void> => {
+      const weights = await insights.estimateModelResourceRequirementsV2({ gpuLayers });
+      refuse(
+        firstProblem(
+          tooHeavy(weights.cpuRam, free.cpuRam, 'memory'),
+          gpuLayers > 0 ? tooHeavy(weights.gpuVram, free.gpuVram, 'GPU memory') : undefined,
+        ),
+      );
+    },
+    /** `needs`: of the plan, with its checkpoints. */
+    context: ({ cpu, gpu }: Needs, plan: ContextPlan): void =>
+      refuse(
+        firstProblem(
+          misfit(cpu, plan, free.cpuRam, 'memory'),
+          plan.gpuLayers > 0 ? misfit(gpu, plan, free.gpuVram, 'GPU memory') : undefined,
+        ),
       ),
-    );
-  }
-
-  /** `needs`: of the plan, with its checkpoints. */
-  context({ cpu, gpu }: Needs, plan: ContextPlan): void {
-    refuse(
-      firstProblem(
-        misfit(cpu, plan, this.free.cpuRam, 'memory'),
-        plan.gpuLayers > 0 ? misfit(gpu, plan, this.free.gpuVram, 'GPU memory') : undefined,
-      ),
-    );
-  }
+  };
 }
 
 /** Other processes may release memory later. */

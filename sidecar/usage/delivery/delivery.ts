@@ -13,7 +13,7 @@ import { Backoff, type Clock } from '../../lib/clock.js';
 import type { UsageRecord } from '../../domain/usage-record.js';
 import type { Log } from '../../telemetry/logger.js';
 import { comparePositions, START, type Position } from '../spool-format.js';
-import type { CursorFile, DeadLetterFile } from './files.js';
+import type { Bury, CursorFile } from './files.js';
 import { usageEvent, type CloseRecord, type DeliverySink, type SinkAnswer, type UsageEvent } from './sink.js';
 import type { Spool } from '../spool.js';
 
@@ -49,7 +49,7 @@ export interface DeliveryOptions {
   readonly spool: DeliveredSpool;
   readonly sink: DeliverySink;
   readonly cursor: Pick<CursorFile, 'load' | 'save'>;
-  readonly deadLetters: Pick<DeadLetterFile, 'append'>;
+  readonly bury: Bury;
   /** The position from which others still read the spool: nothing after it is pruned. */
   readonly keepFrom: () => Position;
   /** `source` of the events. */
@@ -222,9 +222,9 @@ export class Delivery {
   }
 
   async #bury(refused: readonly UsageEvent[], status: number): Promise<boolean> {
-    const { deadLetters, date, log, counts } = this.#options;
+    const { bury, date, log, counts } = this.#options;
     const at = new Date(date()).toISOString();
-    const kept = await deadLetters.append(refused.map((event) => ({ at, status, event })));
+    const kept = await bury(refused.map((event) => ({ at, status, event })));
     if (!kept) return false;
     counts.refused(refused.length);
     for (const { id } of refused) log.error('usage event refused', { usageId: id, status });

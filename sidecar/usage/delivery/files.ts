@@ -2,6 +2,7 @@
 import { readFile, type FileHandle } from 'node:fs/promises';
 import { join } from 'node:path';
 import { appendLines } from '../../lib/append-lines.js';
+import { jsonIn } from '../../lib/json-text.js';
 import { ifPresent } from '../../lib/missing.js';
 import { replaceFile } from '../../lib/replace-file.js';
 import { isPosition, type Position } from '../spool-format.js';
@@ -46,13 +47,9 @@ export function postedFile(dir: string): CursorFile {
 }
 
 function parsed(text: string): Position | undefined {
-  try {
-    const value = JSON.parse(text) as unknown;
-    if (!isPosition(value) || (value as { readonly version?: unknown }).version !== 1) return undefined;
-    return { segment: value.segment, offset: value.offset };
-  } catch {
-    return undefined;
-  }
+  const value = jsonIn(text);
+  if (!isPosition(value) || (value as { readonly version?: unknown }).version !== 1) return undefined;
+  return { segment: value.segment, offset: value.offset };
 }
 
 /** An event that the sink permanently rejects, kept for an operator. */
@@ -64,18 +61,11 @@ export interface DeadLetter {
   readonly event: UsageEvent;
 }
 
-/** Dead letters as JSON lines, appended and synced. */
-export class DeadLetterFile {
-  readonly #file: string;
-  readonly #maxBytes: number;
+/**
+ * Appends dead letters as JSON lines. True: they are durable. False: there is no room, and nothing was written. Rejects if the disk fails.
+ */
+export type Bury = (letters: readonly DeadLetter[]) => Promise<boolean>;
 
-  constructor(file: string, maxBytes: number) {
-    this.#file = file;
-    this.#maxBytes = maxBytes;
-  }
-
-  /** True: durable. False: there is no room, and nothing was written. Rejects if the disk fails. */
-  append(letters: readonly DeadLetter[]): Promise<boolean> {
-    return appendLines(this.#file, letters.map((letter) => `${JSON.stringify(letter)}\n`).join(''), this.#maxBytes);
-  }
+export function buryIn(file: string, maxBytes: number): Bury {
+  return (letters) => appendLines(file, letters.map((letter) => `${JSON.stringify(letter)}\n`).join(''), maxBytes);
 }

@@ -1,5 +1,5 @@
 /** JetStream through NATS' own client. sinks.ts loads this file only where `delivery.nats.servers` is set. */
-import { jetstream, JetStreamApiError, type JetStreamClient, type PubAck } from '@nats-io/jetstream';
+import { jetstream, JetStreamApiError, type PubAck } from '@nats-io/jetstream';
 import {
   connect,
   credsAuthenticator,
@@ -10,7 +10,6 @@ import {
   tokenAuthenticator,
   usernamePasswordAuthenticator,
   type Authenticator,
-  type NatsConnection,
 } from '@nats-io/transport-node';
 import { reasonOf } from './sink.js';
 import type { JetStream, Published } from './nats-sink.js';
@@ -54,7 +53,7 @@ export interface JetStreamOptions {
  * nothing is buffered until then. Rejects with the client's error once no server could be reached.
  */
 export async function connectJetStream(options: JetStreamOptions): Promise<JetStream> {
-  const { servers, login, tls, timeoutMs } = options;
+  const { servers, stream, login, tls, timeoutMs } = options;
   const authenticator = authenticatorOf(login);
   const connection = await connect({
     servers: [...servers],
@@ -68,44 +67,24 @@ export async function connectJetStream(options: JetStreamOptions): Promise<JetSt
     ...(authenticator && { authenticator }),
     ...(tls && { tls }),
   });
-  return new Connected(connection, options);
-}
-
-class Connected implements JetStream {
-  readonly gone: Promise<unknown>;
-  readonly #connection: NatsConnection;
-  readonly #client: JetStreamClient;
-  readonly #options: JetStreamOptions;
-
-  constructor(connection: NatsConnection, options: JetStreamOptions) {
-    this.#connection = connection;
-    this.gone = connection.closed();
-    this.#client = jetstream(connection, { timeout: options.timeoutMs });
-    this.#options = options;
-  }
-
-  async publish({ id, subject, body }: Parameters<JetStream['publish']>[0]): Promise<Published> {
-    const { stream, timeoutMs } = this.#options;
-    const fields = headers();
-    fields.set('Content-Type', EVENT_TYPE);
-    try {
-      const ack = await this.#client.publish(subject, body, {
-        msgID: id,
-        expect: { streamName: stream },
-        timeout: timeoutMs,
-        headers: fields,
-      });
-      if (isOfStream(ack, stream)) return { kind: 'stored' };
-      return { kind: 'failed', why: 'no acknowledgement of the stream', broken: false };
-    } catch (error) {
-      return outcomeOf(error);
-    }
-  }
-
-  async close(): Promise<void> {
+  const client = jetstream(connection, { timeout: timeoutMs });
+  return {
+    gone: connection.closed(),
+    async publish({ id, subject, body }) {
+      const fields = headers();
+      fields.set('Content-Type', EVENT_TYPE);
+      const about = { msgID: id, expect: { streamName: stream }, timeout: timeoutMs, headers: fields };
+      try {
+        const ack = await client.publish(subject, body, about);
+        if (isOfStream(ack, stream)) return { kind: 'stored' };
+        return { kind: 'failed', why: 'no acknowledgement of the stream', broken: false };
+      } catch (error) {
+        return outcomeOf(error);
+      }
+    },
     // Pending acknowledgements are not awaited, since they are ignored after this.
-    await this.#connection.close().catch(() => undefined);
-  }
+    close: () => connection.close().catch(() => undefined),
+  };
 }
 
 /**

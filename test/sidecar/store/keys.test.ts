@@ -14,7 +14,7 @@ import {
   importKeys,
   readDocument,
   readStoreKeys,
-  StoreKeys,
+  storeKeys,
 } from '../../../sidecar/store/keys.js';
 import { Snapshot } from '../../../sidecar/store/snapshot.js';
 import { sha256 } from '../../../sidecar/usage/durable-sums.js';
@@ -73,7 +73,7 @@ t.test('the same changes leave the same keys in a file and in the store', async 
   const file = join(t.testdir(), 'keys.json');
   const date = (): Date => new Date('2026-11-30T00:00:00Z');
   const [inFile, inStore] = [[] as string[], [] as string[]];
-  const stored = new KeyStore(new StoreKeys(database, 'test', 'create'), { date });
+  const stored = new KeyStore(storeKeys(database, 'test', 'create'), { date });
   const filed = new KeyStore(file, { date });
   const kinds = new Set<string>();
   for (const step of steps(rounds({ short: 80, long: 1000 }))) {

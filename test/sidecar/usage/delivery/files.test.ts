@@ -2,7 +2,7 @@ import { appendFileSync, existsSync, mkdirSync, readFileSync, rmSync, statSync, 
 import { join } from 'node:path';
 import t from 'tap';
 import { usageEvent, type CloseRecord } from '../../../../sidecar/usage/delivery/sink.js';
-import { CursorFile, DeadLetterFile, type DeadLetter } from '../../../../sidecar/usage/delivery/files.js';
+import { buryIn, CursorFile, type DeadLetter } from '../../../../sidecar/usage/delivery/files.js';
 import { FileProblem } from '../../../../sidecar/lib/checked-file.js';
 import { readBearerToken } from '../../../../sidecar/lib/secret-file.js';
 import { usageRecord } from '../../../support/usage-records.js';
@@ -59,9 +59,9 @@ t.test('an invalid cursor is lost; a failing disk is a fault', async (t) => {
 
 t.test('dead letters are JSON lines; a removed file or half a line does not prevent more', async (t) => {
   const file = join(t.testdir(), 'usage', 'dead-letters.jsonl');
-  const letters = new DeadLetterFile(file, 1_000_000);
-  t.equal(await letters.append([letter('a'), letter('b')]), true);
-  t.equal(await letters.append([letter('c')]), true);
+  const bury = buryIn(file, 1_000_000);
+  t.equal(await bury([letter('a'), letter('b')]), true);
+  t.equal(await bury([letter('c')]), true);
   const lines = (): unknown[] =>
     readFileSync(file, 'utf8')
       .trimEnd()
@@ -71,11 +71,11 @@ t.test('dead letters are JSON lines; a removed file or half a line does not prev
   t.equal(statSync(file).mode & 0o777, 0o600);
 
   rmSync(file);
-  await letters.append([letter('d')]);
+  await bury([letter('d')]);
   t.strictSame(lines(), [letter('d')]);
 
   appendFileSync(file, '{"at":"2026');
-  await letters.append([letter('e')]);
+  await bury([letter('e')]);
   const text = readFileSync(file, 'utf8').split('\n');
   t.strictSame(JSON.parse(text[2] ?? ''), letter('e'));
 });
@@ -84,12 +84,12 @@ t.test('dead letters have a bound, and a failing disk is a fault', async (t) => 
   const dir = t.testdir();
   const file = join(dir, 'dead-letters.jsonl');
   const bytes = JSON.stringify(letter('a')).length + 1;
-  const letters = new DeadLetterFile(file, 2 * bytes);
-  t.equal(await letters.append([letter('a'), letter('b')]), true);
-  t.equal(await letters.append([letter('c')]), false);
+  const bury = buryIn(file, 2 * bytes);
+  t.equal(await bury([letter('a'), letter('b')]), true);
+  t.equal(await bury([letter('c')]), false);
   t.equal(statSync(file).size, 2 * bytes, 'nothing was written');
   mkdirSync(join(dir, 'folder'));
-  await t.rejects(new DeadLetterFile(join(dir, 'folder'), 100).append([letter('a')]), { code: 'EISDIR' });
+  await t.rejects(buryIn(join(dir, 'folder'), 100)([letter('a')]), { code: 'EISDIR' });
 });
 
 t.test('a secret is the one token in its file', async (t) => {
