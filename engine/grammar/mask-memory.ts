@@ -40,15 +40,8 @@ function maskBytes(vocabulary: number): number {
   return TOKEN_BYTES * vocabulary;
 }
 
-/** The most that an engine's grammars take, bytes. */
-export interface GrammarNeed {
-  /** Both stores, however many replies run. */
-  readonly stores: number;
-  /** Each seat besides. */
-  readonly perSeat: number;
-}
-
-export function grammarNeed(vocabulary: number): GrammarNeed {
+/** The most that an engine's grammars take, bytes: both stores, however many replies run, and each seat besides. */
+export function grammarNeed(vocabulary: number) {
   const store = MAX_GROWTH + MAX_MASKS + MAX_PROGRAMS + SORTED_BYTES * vocabulary;
   const reaches = Math.max(MAX_REACH, MAX_KEPT * LEAST_REACH) + Math.max(MAX_REACH, MAX_IDLE * LEAST_REACH);
   return {

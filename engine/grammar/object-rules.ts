@@ -117,11 +117,6 @@ export interface ValueRules {
   shapes(all: All): readonly Shape[];
 }
 
-export interface OtherProperties {
-  readonly others: readonly Others[];
-  readonly places: number;
-}
-
 /**
  * Rules of the properties that no schema of an object names: their keys, and their values. `declared`: names that have rules of their
  * own, which these keys are none of.
@@ -131,7 +126,7 @@ export function otherProperties(
   declared: readonly string[],
   maker: RuleMaker,
   rules: ValueRules,
-): OtherProperties {
+): { readonly others: readonly Others[]; readonly places: number } {
   const patterned = objects.filter(({ byPattern }) => byPattern.length > 0);
   const value = (of: (object: ObjectShape) => Schema): string => rules.value(objects.map(of));
   const names = namesOf(objects);

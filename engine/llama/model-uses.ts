@@ -1,22 +1,15 @@
 import type { LlamaModel } from 'node-llama-cpp';
 import { makeDecisionPrompt } from '../prompt/decision-prompt.js';
-import { callFormatText, type CallFormatText } from '../prompt/tool-use.js';
+import { callFormatText } from '../prompt/tool-use.js';
 import type { TemplateSettings } from '../protocol/setup.js';
 import { makePromptParts, toolsOf } from '../prompt/prompt-parts.js';
 import { vocabularyOf } from './vocabulary.js';
 
-/** What a loaded model can be used for. Of `chat` and `decisions`: why it cannot, in one line; undefined if it can. */
-export interface Uses {
-  /** Its template cannot make prompts. */
-  readonly chat: string | undefined;
-  /** How it is offered tools, and whether it calls them in the format of its own template. */
-  readonly tools: CallFormatText;
-  /** The same, or a label is not one distinct token after the template. */
-  readonly decisions: string | undefined;
-}
-
-/** What a loaded model, with its weights or its vocabulary alone, can be used for. */
-export function usesOf(model: LlamaModel, template?: TemplateSettings): Uses {
+/**
+ * What a loaded model, with its weights or its vocabulary alone, can be used for. Of `chat` and `decisions`: why it cannot, in one line;
+ * undefined if it can.
+ */
+export function usesOf(model: LlamaModel, template?: TemplateSettings) {
   const made = makePromptParts(vocabularyOf(model), template);
   if (made.kind === 'bad') {
     return { chat: made.problem, decisions: made.problem, tools: { native: false, chosen: false, says: made.problem } };

@@ -1,13 +1,5 @@
 import { readGgufFileInfo } from './package.js';
 
-/** What the head of a projector's file contains. */
-export interface ProjectorHead {
-  /** `clip.projector_type`, of images where it has several; undefined if the file is no projector. */
-  readonly type: string | undefined;
-  /** The most embeddings that one decode must have at once; 0: images may be split. Undefined if only the settings bound them. */
-  readonly atOnce: number | undefined;
-}
-
 /** Projectors whose embeddings of an image attend to each other: llama.cpp evaluates all of them in one decode. */
 const WHOLE: ReadonlySet<string> = new Set(['gemma3', 'gemma4v', 'gemma4uv']);
 
@@ -21,8 +13,11 @@ interface Vision {
   readonly projector?: { readonly scale_factor?: unknown };
 }
 
-/** Rejects if the file cannot be read. */
-export async function readProjector(file: string): Promise<ProjectorHead> {
+/**
+ * `type`: `clip.projector_type`, of images where the file has several; undefined if it is no projector. `atOnce`: the most embeddings that
+ * one decode must have at once; 0: images may be split; undefined if only the settings bound them. Rejects if the file cannot be read.
+ */
+export async function readProjector(file: string) {
   const { metadata } = await readGgufFileInfo(file, { sourceType: 'filesystem', logWarnings: false });
   const { clip } = metadata as { readonly clip?: { readonly projector_type?: unknown; readonly vision?: Vision } };
   const found = clip?.vision?.projector_type ?? clip?.projector_type;

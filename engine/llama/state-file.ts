@@ -12,27 +12,17 @@ export interface SequenceExtent {
   readonly last: number;
 }
 
-/** What a context's states are like. */
-export interface StateFacts {
-  /** Whether whole states can be saved. */
-  readonly savable: boolean;
-  /** Whether each layer keeps all of the past, so that it can be truncated anywhere; undefined if it is unknown. */
-  readonly uniform: boolean | undefined;
-}
-
 const WORD = Uint32Array.BYTES_PER_ELEMENT;
 
 /** What copies states. */
 export type StateCopies = Pick<EngineAddon, 'raSaveState' | 'raRestoreState'>;
 
 /**
- * Measures this with one token on sequence 0, which is emptied again: a checkpoint leaves out what can be truncated where a
- * model has other layers besides, and is then smaller than the whole state. Not every file names its model's window.
+ * Whether a context's whole states can be saved, and whether each layer keeps all of the past, so that it can be truncated anywhere
+ * (`uniform`; undefined if it is unknown). Measured with one token on sequence 0, which is emptied again: a checkpoint leaves out what
+ * can be truncated where a model has other layers besides, and is then smaller than the whole state. Not every file names its window.
  */
-export async function stateFacts(
-  context: AddonContext,
-  { raStateSize: sizeOf }: Pick<EngineAddon, 'raStateSize'>,
-): Promise<StateFacts> {
+export async function stateFacts(context: AddonContext, { raStateSize: sizeOf }: Pick<EngineAddon, 'raStateSize'>) {
   const file = MemoryFile.make();
   file?.close();
   const savable = file !== undefined;

@@ -122,16 +122,8 @@ export function tokenizerHash({ tokenizer }: Pick<GgufMetadata, 'tokenizer'>): s
   return createHash('sha256').update(text).digest('hex');
 }
 
-/** The chat templates that a file brings. */
-interface FileTemplates {
-  /** `tokenizer.chat_template`. */
-  readonly chatTemplate: string | undefined;
-  /** `tokenizer.chat_template.tool_use`, for conversations that offer tools: of Hermes and Command R models, for example. */
-  readonly toolTemplate: string | undefined;
-}
-
-/** Reads them. */
-export function fileTemplates({ tokenizer }: Pick<GgufMetadata, 'tokenizer'>): FileTemplates {
+/** The chat templates of a file; `toolTemplate` is for conversations that offer tools: of Hermes and Command R models, for example. */
+export function fileTemplates({ tokenizer }: Pick<GgufMetadata, 'tokenizer'>) {
   const { chat_template: chatTemplate } = tokenizer;
   // The keys are nested by their dots, but not under a key that has a value of its own.
   const { 'chat_template.tool_use': toolTemplate } = tokenizer as { readonly 'chat_template.tool_use'?: unknown };

@@ -5,7 +5,7 @@
 import { CallParser } from '../output/calls/call-parser.js';
 import type { CallPiece } from '../output/calls/call-text.js';
 import { ID } from '../output/calls/expected-text.js';
-import type { CallSyntax, TaggedArguments } from '../protocol/reply-format.js';
+import type { CallSyntax } from '../protocol/reply-format.js';
 import { callingTurn, KEY, PROBES, turnEnd, type Probe, type Render, TYPED } from './call-probes.js';
 import { familyOf } from './call-families.js';
 
@@ -115,22 +115,6 @@ function callsOf(pieces: readonly CallPiece[]): { readonly name: string; readonl
 
 /** Finds how a template writes calls whose arguments stand one by one between marks (TaggedArguments). */
 
-/** Where one argument lies in a reply. */
-interface ArgumentSpan {
-  readonly key: number;
-  readonly value: number;
-  readonly end: number;
-}
-
-/** Where a call lies: its arguments from the first one's opening mark to the last one's closing mark. */
-interface CallPlace {
-  readonly name: number;
-  readonly nameEnd: number;
-  readonly arguments: number;
-  readonly end: number;
-  readonly syntax: TaggedArguments;
-}
-
 /** The mark that a call begins with: up to the end of its first tag, or to where a name is to stand in that. */
 const TAG_MARK = /^<[^<>"=\s]+(?:>|=| \w+=")/;
 
@@ -155,7 +139,7 @@ function findTagged(reply: string, probes: readonly Probe[], end: string | undef
   };
 }
 
-function locateTagged(reply: string, { name, value }: Probe, next: Probe | undefined): CallPlace | undefined {
+function locateTagged(reply: string, { name, value }: Probe, next: Probe | undefined) {
   const at = reply.indexOf(name);
   const until = next === undefined ? reply.length : reply.indexOf(next.name);
   if (at < 0 || until < at) return undefined;
@@ -174,7 +158,7 @@ function locateTagged(reply: string, { name, value }: Probe, next: Probe | undef
   const close = reply.slice(one.end, two.key - open.length).trimEnd();
   const lead = one.key - open.length;
   if (open === '' || close.trim() === '' || reply.slice(lead, one.key) !== open) return undefined;
-  const betweenOf = (place: ArgumentSpan): string => reply.slice(place.key + nameOf(reply, place).length, place.value);
+  const betweenOf = (place: typeof text): string => reply.slice(place.key + nameOf(reply, place).length, place.value);
   const between = {
     string: betweenOf(text),
     number: betweenOf(number),
@@ -191,16 +175,16 @@ function locateTagged(reply: string, { name, value }: Probe, next: Probe | undef
     nameEnd,
     arguments: lead,
     end: last.end + close.length,
-    syntax: { kind: 'tagged', open, between, close },
+    syntax: { kind: 'tagged' as const, open, between, close },
   };
 }
 
-function nameOf(reply: string, { key }: ArgumentSpan): string {
+function nameOf(reply: string, { key }: { readonly key: number }): string {
   return /^\w+/.exec(reply.slice(key))?.[0] ?? '';
 }
 
 /** The place of an argument whose value stands as JSON, or as Python writes it, strings without quotes; undefined if it does not. */
-function find(reply: string, key: string, value: unknown, from: number, until: number): ArgumentSpan | undefined {
+function find(reply: string, key: string, value: unknown, from: number, until: number) {
   const at = reply.indexOf(key, from);
   const text = typeof value === 'string' ? value : JSON.stringify(value);
   const pattern = text

@@ -6,17 +6,12 @@ import { readFileSync } from 'node:fs';
 import { availableParallelism } from 'node:os';
 import { join } from 'node:path';
 
-export interface UsableCores {
-  /** To plan threads for, at least 1: those of the affinity, or the quota, rounded up, if that is less. */
-  readonly cores: number;
-  /** Cores that the process may run on. */
-  readonly present: number;
-  /** Processor time per time that the control groups allow, such as 2.5; undefined if they do not limit it. */
-  readonly quota: number | undefined;
-}
-
-/** `root`: the folder that has `proc` and `sys`. Linux alone has quotas; elsewhere the result is Node's number. */
-export function usableCores(root = '/'): UsableCores {
+/**
+ * `cores`: to plan threads for, at least 1: those of the affinity, or the quota, rounded up, if that is less. `present`: those that the
+ * process may run on. `quota`: processor time per time that the control groups allow, such as 2.5; undefined if they do not limit it.
+ * `root`: the folder that has `proc` and `sys`. Linux alone has quotas; elsewhere the result is Node's number.
+ */
+export function usableCores(root = '/') {
   const status = systemText(join(root, 'proc/self/status'));
   const [, list] = /^Cpus_allowed_list:\s*(\S+)$/m.exec(status) ?? [];
   const present = list === undefined ? availableParallelism() : Math.max(1, coresIn(list).length);

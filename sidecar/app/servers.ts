@@ -338,20 +338,11 @@ export class InFlight {
   }
 }
 
-/** TLS of the public listener. */
-export interface Tls {
-  readonly files: TlsFiles;
-  /** Renewed certificates go to this server from now on. Called once. */
-  follow(server: Pick<Server, 'renewTls'>): void;
-  /** Reads the files now. Problems are logged. */
-  reload(): Promise<void>;
-}
-
-/** Opens and follows the configured files; undefined for plain HTTP. Rejects with one line if they are no pair that TLS can use. */
-export async function openTls(
-  { tls }: Pick<Config, 'tls'>,
-  { clock, log, closers }: Opening,
-): Promise<Tls | undefined> {
+/**
+ * Opens and follows the configured files of TLS; undefined for plain HTTP. Rejects with one line if they are no pair that TLS can use.
+ * `follow` is called once, with the server that renewed certificates go to from then on. `reload` logs problems.
+ */
+export async function openTls({ tls }: Pick<Config, 'tls'>, { clock, log, closers }: Opening) {
   const { keyFile, certFile } = tls;
   if (keyFile === undefined || certFile === undefined) return undefined;
   const files = { keyFile, certFile };
@@ -381,5 +372,5 @@ export async function openTls(
   });
   closers.add({ name: 'certificate', close: () => opened.close() });
   report(opened.inForce);
-  return { files, follow: (given) => (server = given), reload: () => opened.reload() };
+  return { files, follow: (given: typeof server) => (server = given), reload: () => opened.reload() };
 }

@@ -9,7 +9,7 @@ import { exactTime, systemClock } from '../lib/clock.js';
 import { DAY_MS, FOCUS_COLUMNS, focusRows, startOf, type FocusNames } from '../usage/focus.js';
 import { lockOwner } from '../usage/lock.js';
 import { BUILT_IN_PRICES, readPriceFile } from '../usage/prices.js';
-import { oldestPosition, readFrom, verify, type SpoolFault, type Verified } from '../usage/reader.js';
+import { oldestPosition, readFrom, verify, type SpoolFault } from '../usage/reader.js';
 import { START, type Position } from '../usage/spool-format.js';
 import { isHour, totalsDir } from '../usage/totals-files.js';
 import { Totals } from '../usage/totals.js';
@@ -87,7 +87,7 @@ async function report(dir: string, json: boolean, out: Writable): Promise<number
   return verified.findings.length === 0 ? EXIT.done : EXIT.failed;
 }
 
-function text(dir: string, { segments, records, findings }: Verified): string {
+function text(dir: string, { segments, records, findings }: Awaited<ReturnType<typeof verify>>): string {
   const lines = findings.map((finding) => `segment ${finding.segment}: ${sentence(finding)}`);
   const sum = `${dir}: ${segments} segments, ${records} records, ${findings.length === 0 ? 'no damage' : `${findings.length} findings`}`;
   return [...lines, sum, ''].join('\n');

@@ -86,19 +86,12 @@ export function readJson(bytes: Uint8Array, { replaceSurrogates = false }: JsonO
   return { ok: true, value, text };
 }
 
-interface Outline {
-  readonly depth: number;
-  /** Object members: colons outside strings. */
-  readonly members: number;
-  /** One, one for each comma, and one for each array or object that something follows in: the first value in it. */
-  readonly values: number;
-}
-
 /**
- * What a JSON text holds, without recursion. Stops counting once the depth or the values are past their bounds. What it
- * says of a text that is not JSON does not matter: JSON.parse refuses that afterwards.
+ * What a JSON text holds, without recursion. `members` are its colons outside strings; its values are one, one for each comma, and the
+ * first one in each array or object. Stops counting once the depth or the values are past their bounds. What it says of a text that is
+ * not JSON does not matter: JSON.parse refuses that afterwards.
  */
-function outlineOf(text: string, mostDepth = MAX_NESTING, mostValues = MAX_VALUES): Outline {
+function outlineOf(text: string, mostDepth = MAX_NESTING, mostValues = MAX_VALUES) {
   let open = 0;
   let depth = 0;
   let members = 0;

@@ -201,15 +201,8 @@ interface Placed {
   readonly at: string;
 }
 
-interface Converted {
-  readonly messages: Message[];
-  /** Of the same indexes as the messages. */
-  readonly places: MessagePlace[];
-  readonly firstImage?: string;
-}
-
-/** The system text and the messages. Neighbours of one role are one turn. */
-function conversationOf({ system, messages: given }: MessagesBody, keepBilling: boolean): Converted {
+/** The system text and the messages, and the place of each. Neighbours of one role are one turn. */
+function conversationOf({ system, messages: given }: MessagesBody, keepBilling: boolean) {
   const messages: Message[] = [];
   const places: MessagePlace[] = [];
   let firstImage: string | undefined;

@@ -118,19 +118,11 @@ export function beginBackpressure(res: BackpressureResponse): void {
   res.writeHeader(`${switchBytes(ENDLESS).toString(16)}\r\n`, '');
 }
 
-/** The result of passing bytes to uWS. */
-export interface AcceptedBytes {
-  /** Number of accepted bytes. */
-  readonly taken: number;
-  /** The socket is full until uWS calls back. */
-  readonly full: boolean;
-}
-
 /**
  * Passes as much of `bytes` as the socket has room for; `last`: the response ends once all are accepted. `res` must be
- * corked.
+ * corked. Returns how many bytes were taken, and whether the socket is full until uWS calls back.
  */
-export function tryChunks(res: BackpressureResponse, bytes: Uint8Array, last: boolean): AcceptedBytes {
+export function tryChunks(res: BackpressureResponse, bytes: Uint8Array, last: boolean) {
   const before = res.getWriteOffset();
   const [ok, done] = res.tryEnd(bytes, last ? before + bytes.length : ENDLESS);
   return { taken: ok || done ? bytes.length : res.getWriteOffset() - before, full: !ok };

@@ -25,18 +25,12 @@ const LOWEST_SERVER = 150_000;
 /** Any number that no other program takes for its lock in the same database. */
 const LOCK = 7_265_127_101;
 
-export interface Migrated {
-  readonly from: number;
-  readonly to: number;
-  /** The role that may execute the functions; undefined if it owns them. */
-  readonly granted: string | undefined;
-}
-
 /**
  * Brings the schema up to this release, each step in a transaction with its number, and grants `role` its functions. Rejects with
- * PostgreSQL's error. Idempotent; two at once wait for each other.
+ * PostgreSQL's error. Idempotent; two at once wait for each other. `granted`: the role that may
+ * execute the functions; undefined if it owns them.
  */
-export async function migrate(client: Pick<Client, 'query'>, role: string): Promise<Migrated> {
+export async function migrate(client: Pick<Client, 'query'>, role: string) {
   const one = async <T>(text: string, values: unknown[] = []): Promise<T> => {
     const { rows } = await client.query<{ value: T }>(text, values);
     return (rows[0] as { value: T }).value;

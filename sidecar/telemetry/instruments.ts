@@ -315,15 +315,6 @@ function histogramPoints(name: string, values: readonly ListedValue[]): Histogra
   return points;
 }
 
-/** A histogram as on the metrics page: cumulative since the start. */
-export interface HistogramReading {
-  /** Upper bounds, in the metric's unit. */
-  readonly bounds: readonly number[];
-  /** Number of values up to each bound; the last element counts all values. */
-  readonly counts: readonly number[];
-  readonly sum: number;
-}
-
 /** Some metrics of one moment, for uses other than the metrics page. Throws for a metric that was not read. */
 export class Reading {
   readonly #metrics: ReadonlyMap<string, MetricReading>;
@@ -348,8 +339,11 @@ export class Reading {
     return sums;
   }
 
-  /** A histogram, summed over all samples with these labels. */
-  histogram(name: string, labels: Labels): HistogramReading {
+  /**
+   * A histogram, summed over all samples with these labels: `bounds` in the metric's unit, and the number of values up to each bound; the
+   * last of `counts` is of all values.
+   */
+  histogram(name: string, labels: Labels) {
     const bounds = this.#metrics.get(name)?.definition?.buckets ?? [];
     const counts = Array<number>(bounds.length + 1).fill(0);
     let sum = 0;

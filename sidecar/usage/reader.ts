@@ -89,17 +89,11 @@ export type SpoolFault =
    */
   | { readonly kind: 'unfinished'; readonly segment: number; readonly offset: number; readonly bytes: number };
 
-export interface Verified {
-  readonly segments: number;
-  readonly records: number;
-  readonly findings: readonly SpoolFault[];
-}
-
 /**
  * Reads a whole spool and reports damage. Changes nothing. `live`: a sidecar writes it now, so it has no end mark. Rejects
  * if it cannot be read.
  */
-export async function verify(dir: string, live: boolean, disk: Disk = systemDisk): Promise<Verified> {
+export async function verify(dir: string, live: boolean, disk: Disk = systemDisk) {
   const segments = await listSegments(dir, disk);
   const findings: SpoolFault[] = [];
   let records = 0;

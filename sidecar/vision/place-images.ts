@@ -15,17 +15,11 @@ export interface PlacedPart {
   readonly part: number;
 }
 
-export interface PromptWithImages {
-  readonly prompt: Prompt;
-  /** By the index of the prompt's images. */
-  readonly placed: readonly PlacedPart[];
-}
-
 /**
  * A prompt with images: `texts` has a segment before, between and after them. Texts side by side become one segment, as
- * llama-server evaluates them. `whole`: see ImageSegment.
+ * llama-server evaluates them. `whole`: see ImageSegment. `placed`: by the index of the prompt's images.
  */
-export function placeImages(texts: Prompt, images: readonly ImageLayout[], whole: boolean): PromptWithImages {
+export function placeImages(texts: Prompt, images: readonly ImageLayout[], whole: boolean) {
   const segments: PromptSegment[] = [];
   const placed: PlacedPart[] = [];
   let text: Uint32Array[] = [];

@@ -57,15 +57,11 @@ export interface OtlpOptions {
   readonly log: Log;
 }
 
-export interface Otlp {
-  /** Undefined if tracing is off. */
-  readonly tracing: Tracing | undefined;
-  /** Sends what is waiting, and the metrics once more. The caller must bound its time. Never rejects. */
-  close(): Promise<void>;
-}
-
-/** Starts the exports. Does not set any global of OpenTelemetry. */
-export function openOtlp(options: OtlpOptions): Otlp {
+/**
+ * Starts the exports; without tracing `tracing` is undefined. Does not set any global of OpenTelemetry. `close` sends what is waiting, and
+ * the metrics once more. The caller must bound its time. It never rejects.
+ */
+export function openOtlp(options: OtlpOptions) {
   const resource = resourceFromAttributes({
     'service.name': options.serviceName,
     'service.instance.id': randomUUID(),
