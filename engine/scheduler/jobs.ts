@@ -276,7 +276,8 @@ export class Jobs {
   #reuse({ isolated, terms }: Work): Reuse {
     if (this.#prefixReuse === 'off') return 'none';
     if (isolated) return 'same-split';
-    const alone = this.#started.size === 1 && terms.besideOthers !== true;
+    const hasOthers = terms.besideOthers === true || (terms.claims?.kept.length ?? 0) > 0;
+    const alone = this.#started.size === 1 && !hasOthers;
     return this.#prefixReuse === 'any' || !alone ? 'any' : 'same-split';
   }
 

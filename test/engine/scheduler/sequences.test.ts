@@ -39,6 +39,9 @@ t.test('beside other jobs, or if configured, the whole common prefix is kept', a
   await elsewhere.run(1, () => elsewhere.loop.generate(1, job(prompt(20, 3, 0))));
   await elsewhere.run(2, () => elsewhere.loop.generate(2, { ...job(prompt(20, 5, 1)), besideOthers: true }));
   t.equal(elsewhere.cached(2), 20, 'other replicas of the model run jobs');
+  const turn = { ...job(prompt(20, 5, 2)), claims: { kept: [7] } };
+  await elsewhere.run(3, () => elsewhere.loop.generate(3, turn));
+  t.equal(elsewhere.cached(3), 20, 'another session is between two turns');
 
   const any = bench(1, { prefixReuse: 'any' });
   await any.run(1, () => any.loop.generate(1, job(prompt(20, 3, 0))));
