@@ -208,13 +208,14 @@ export class Judge {
   }
 
   /**
-   * Whether a newcomer is promised a seat without a reservation, while seats are kept: its account has fewer than its share, and so few of
-   * its requests come that others would have each seat that becomes free before one of them returns.
+   * Whether a newcomer is promised a seat without a reservation, while seats are kept: its account has fewer than its share, or was given
+   * less than half of it, and so few of its requests come that others would have each seat that becomes free before one of them returns.
    */
-  #isOwedSeat(account: Account, { load }: AccountClass): boolean {
-    const { state, sessions } = this.#of;
+  #isOwedSeat(account: Account, { load, demand, hold }: AccountClass): boolean {
+    const { state, sessions, forecast } = this.#of;
+    const share = sessions.keepsSeats && load <= FEW_ARRIVALS ? state.shareOf(account) * state.seats : 0;
     const seats = account.running + account.kept + account.waiting + 1;
-    return sessions.keepsSeats && load <= FEW_ARRIVALS && seats <= state.shareOf(account) * state.seats;
+    return seats <= share || (hold.meanMs ?? forecast.usualMs) / demand.everyMs < share / 2;
   }
 
   /** Whether a seat is free for a newcomer of this account, or kept for another one's session from which it takes it. */

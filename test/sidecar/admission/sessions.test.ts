@@ -478,6 +478,28 @@ t.test('none is owed to an account of which so many requests come that one is al
   t.match(desk.ask('l'), { kind: 'refused', reason: 'sessions' });
 });
 
+t.test('an account whose share is less than a seat is owed one for its rare requests', async (t) => {
+  const desk = new Desk(4);
+  const seatOf = async (account: string, ms: number): Promise<void> => {
+    const lease = await desk.seat(desk.single(account));
+    desk.clock.advance(ms);
+    lease.release('done');
+  };
+  await seatOf('light', 1000);
+  await seatOf('a', 100_000);
+  for (const account of ['a', 'b', 'c']) {
+    const turn = await desk.seat(desk.turn(account, 1));
+    turn.prefilled(20_000, 0);
+    turn.release('done');
+  }
+  await desk.seat(desk.single('d'));
+  const owed = desk.single('light');
+  desk.clock.advance(9_999);
+  t.notOk(await desk.isSeated(owed));
+  desk.clock.advance(1);
+  t.ok(await desk.isSeated(owed));
+});
+
 t.test('however short its pauses are, a session gives way to an account that is far behind', async (t) => {
   const desk = new Desk(2, { maxWaitMs: 1e7, keepMaxMs: 1000 });
   await desk.serve('a', 1, 10);
