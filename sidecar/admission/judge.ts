@@ -185,9 +185,10 @@ export class Judge {
     const place = newest &&
       row.code === 'capacity_exceeded' && { place: this.#of.forecast.place(account, accountClass, newest) };
     const isNewSession = reason === 'sessions' && request?.session !== undefined;
-    const fairMs = isNewSession ? this.#of.overload.fairEveryMs(account) : undefined;
-    const reserves = row.reserves && (fairMs !== undefined || this.#of.overload.standsFor(seatTokens));
-    const reserved = reserves ? this.reservations.offer(accountClass, bodyKey, this.#of.state.now, fairMs) : undefined;
+    const from = account.kept > 0 ? this.#of.sessions.firstEndOf(account) : 0;
+    const beside = isNewSession && { everyMs: this.#of.overload.fairEveryMs(account), from };
+    const reserves = row.reserves && (isNewSession || this.#of.overload.standsFor(seatTokens));
+    const reserved = reserves ? this.reservations.offer(accountClass, bodyKey, this.#of.state.now, beside) : undefined;
     if (reserved) return { kind: 'refused', reason, retryAfterMs: reserved.ms, retry: reserved.kind, ...place };
     if (row.retryAfter === 'soon') return { kind: 'refused', reason, retryAfterMs: retryAfter(0, this.#of.random()) };
     const waitMs = this.predict(account, accountClass, seatTokens);

@@ -5,7 +5,7 @@
  * time is too far ahead, requests get a long time that reserves nothing.
  *
  * The same holds, whatever the load, where seats are kept for sessions: these end when they end, so that a prediction says little. There a
- * class reserves times at that part of its account's fair share of the seats, if it is given less.
+ * class reserves times at that part of its account's fair share of the seats, if it is given less, from when its first keep ends on.
  */
 import type { AccountClass } from './accounts.js';
 
@@ -62,23 +62,24 @@ export class RetryReservations {
   }
 
   /**
-   * The time for a request of this class to return. `key`: of its account and body; undefined if none can be reserved. `fairMs`: seats are kept
-   * for sessions, and its account's fair part of all seats that are given is one each so many ms. Returns undefined if none is kept, and the
-   * class's load is low enough for a predicted wait.
+   * The time for a request of this class to return. `key`: of its account and body; undefined if none can be reserved. `beside`: seats are kept
+   * for sessions, its account's fair part of all seats that are given is one each `everyMs`, and its first keep ends at `from`. Returns
+   * undefined if none is kept, and the class's load is low enough for a predicted wait.
    */
   offer(
     reserving: Pick<AccountClass, 'load' | 'demand' | 'reservedAt'>,
     key: string | undefined,
     now: number,
-    fairMs?: number,
+    beside: { readonly everyMs: number; readonly from: number } | false = false,
   ): Retry | undefined {
-    if (fairMs === undefined && reserving.load <= OVERLOAD) return undefined;
+    if (!beside && reserving.load <= OVERLOAD) return undefined;
     this.#forgetPast(now);
     // It comes before its time, or is a copy: a further time would only take one from another.
     const pending = key === undefined ? undefined : this.#reservations[key];
     if (pending !== undefined && pending > now) return { kind: 'reserved', ms: Math.ceil(pending - now) };
-    const everyMs = Math.min(reserving.demand.everyMs, fairMs ?? Infinity) / RESERVED_SHARE;
-    const at = Math.max(reserving.reservedAt + everyMs, now + MIN_RETRY_MS);
+    const { everyMs, from } = beside || { everyMs: Infinity, from: 0 };
+    const stepMs = Math.min(reserving.demand.everyMs, everyMs) / RESERVED_SHARE;
+    const at = Math.max(reserving.reservedAt + stepMs, now + MIN_RETRY_MS, from);
     const ms = Math.ceil(at - now);
     if (key === undefined || ms > MAX_RETRY_MS - ROUNDED_MS || this.size >= MAX_RESERVATIONS) {
       this.#counts.none += 1;

@@ -322,6 +322,11 @@ export class Sessions {
       if (replica === undefined || session.replica === replica) this.#release(session, 'lost');
   }
 
+  /** When the first of an account's keeps ends; it has one. */
+  firstEndOf({ name }: Account): number {
+    return Math.min(...[...this.#kept].map(({ account, keptUntil }) => (account === name ? keptUntil : Infinity)));
+  }
+
   /** The session that a request whose prompt is known continues. */
   #sessionOf({ request, needs }: QueuedRequest): Session | undefined {
     const { session: asked, account } = request;

@@ -76,14 +76,19 @@ t.test('no time is reserved for a class whose seats serve all of it, nor without
 t.test(
   'where seats are kept for sessions, times are reserved at any load, and at half the fair share if that is more',
   async (t) => {
-    const gapOf = (of: Pick<AccountClass, 'load' | 'demand' | 'reservedAt'>, fairMs: number): number => {
+    const gapOf = (of: Pick<AccountClass, 'load' | 'demand' | 'reservedAt'>, everyMs: number): number => {
       const returns = new RetryReservations();
-      const [first = 0, second = 0] = ['a', 'b'].map((key) => returns.offer(of, key, 100_000, fairMs)?.ms);
+      const [first = 0, second = 0] = ['a', 'b'].map(
+        (key) => returns.offer(of, key, 100_000, { everyMs, from: 0 })?.ms,
+      );
       return second - first;
     };
     t.ok(Math.abs(gapOf(overloaded(), 10_000) - 2000) < 100, 'at half of its own seats');
     t.equal(gapOf(overloaded(), 500), 1000);
     t.equal(gapOf({ demand: new Demand(), load: 1, reservedAt: 0 }, 3000), 6000, 'of a class that was given none');
+    const ofNone = { demand: new Demand(), load: 1, reservedAt: 0 };
+    const first = new RetryReservations().offer(ofNone, 'a', 100_000, { everyMs: 3000, from: 130_000 });
+    t.match(first, { kind: 'reserved', ms: 30_000 }, 'not before the first keep of its account ends');
   },
 );
 
