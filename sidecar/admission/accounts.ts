@@ -225,6 +225,8 @@ export class Account {
   claiming = 0;
   /** The share of the turns of its sessions that a next one followed. */
   continuedShare = FIRST_CONTINUED_SHARE;
+  /** Of the pauses before its sessions' turns about one in ten is longer; undefined if none was seen. */
+  pauseMs: number | undefined;
   /** Seat-milliseconds in all, without weights. */
   seatMs = 0;
   /** Seat-milliseconds over weight since the fairness window began. */

@@ -11,8 +11,8 @@
  *
  * **Kept** is the seat of a turn that is done, for as long as an idle seat costs less than what it saves: one seat is idle, and all
  * seats of the replica wait while a lost prompt is computed again. So it is kept for (seats of the replica) x (what the loss of the
- * state costs), at most `keepMaxMs`. What the loss costs is measured (loss-cost.ts): with a host cache that restores cheaply it is little,
- * and then the seat is not kept. At most KEPT_SHARE of the seats are kept, none for an account of which few turns are continued.
+ * state costs), at most `keepMaxMs` and MOST_PAUSES. That cost is measured (loss-cost.ts): with a host cache that restores cheaply it is
+ * little, and no seat is kept. At most KEPT_SHARE of the seats are kept for long, none for an account of which few turns are continued.
  *
  * For all other requests a kept seat is taken: it counts as busy where free seats count (seats.ts), and is charged to its account
  * while requests wait (state.ts). A turn whose seat is kept gets it at once, before and beside the order of all others. To the
@@ -32,7 +32,7 @@
 import type { Clock } from '../lib/clock.js';
 import type { Account } from './accounts.js';
 import type { Forecast } from './forecast.js';
-import { LossCost } from './loss-cost.js';
+import { LossCost, low } from './loss-cost.js';
 import type { QueuedRequest, Session } from './request.js';
 import type { QueueState } from './state.js';
 import type { KeepEnd, QueueRequest, ReleaseReason, SequenceClaims, SessionCounts, TurnStart } from './types.js';
@@ -43,8 +43,11 @@ const MAX_SESSIONS = 4096;
 /** Sessions that are known at most by one id of a client: subagents have the id of their session. */
 const MAX_NAMESAKES = 16;
 
-/** The share of the seats that may be kept: the others serve single requests, and new sessions one by one. */
+/** The share of the seats that may be kept for long: the others serve single requests, and new sessions one by one. */
 const KEPT_SHARE = 7 / 8;
+
+/** Any seat may be kept for this time, ms: many clients send the next turn at once, and often several together. */
+const BRIEF_KEEP_MS = 250;
 
 /** A seat that would be kept for a shorter time than this is not kept, ms: no client sends its next turn so soon. */
 const LEAST_KEEP_MS = 10;
@@ -54,6 +57,9 @@ const CONTINUED_SHARE = 1 / 4;
 
 /** The weight of the newest turn in that share. */
 const SHARE_ALPHA = 0.1;
+
+/** A seat is kept for at most so many times the account's long pauses: a session that is silent for longer has most likely ended. */
+const MOST_PAUSES = 16;
 
 /** An account takes a kept seat of one that has this many times as many seats, for its weight, as it would have itself. */
 const TAKE_RATIO = 2;
@@ -138,6 +144,8 @@ export class Sessions {
     queued.continues = true;
     const account = this.#state.accountOf(queued);
     account.continuedShare += SHARE_ALPHA * (1 - account.continuedShare);
+    const pauseMs = this.#state.now - (session.endedAt ?? 0);
+    account.pauseMs = -low(-(account.pauseMs ?? pauseMs), -pauseMs);
     const replica = this.#state.replicas.all[session.replica];
     if (session.phase === 'kept' && (replica?.contextPerSeat ?? 0) >= queued.seatTokens) {
       queued.replica = session.replica;
@@ -413,12 +421,13 @@ export class Sessions {
   /** Keeps the seat of a session whose turn is done, if that is worth it. */
   #keep(session: Session, keepMaxMs: number): boolean {
     const { replicas, seats, now } = this.#state;
-    const share = this.#state.accountNamed(session.account)?.continuedShare ?? 0;
-    if (share < CONTINUED_SHARE || replicas.kept + 1 > KEPT_SHARE * seats) return false;
-    if (replicas.freeSeatsAt(session.replica) === 0) return false;
+    const { continuedShare = 0, pauseMs = Infinity } = this.#state.accountNamed(session.account) ?? {};
+    if (continuedShare < CONTINUED_SHARE || replicas.freeSeatsAt(session.replica) === 0) return false;
+    const isLong = replicas.kept + 1 <= KEPT_SHARE * seats;
+    const silentMs = Math.max(BRIEF_KEEP_MS, isLong ? MOST_PAUSES * pauseMs : 0);
     const lossMs = this.#cost.msOf(session.promptTokens);
-    const ms = Math.min(keepMaxMs, lossMs * (replicas.all[session.replica]?.seats ?? 0));
-    if (ms < LEAST_KEEP_MS) return false;
+    const ms = Math.min(keepMaxMs, silentMs, lossMs * (replicas.all[session.replica]?.seats ?? 0));
+    if (ms < LEAST_KEEP_MS || seats === 1) return false;
     session.phase = 'kept';
     session.keptUntil = now + ms;
     this.#keptAt = now;
