@@ -45,8 +45,8 @@ export async function endBatch(
 }
 
 function rowOf({ runner }: BatchServices, record: BatchRecord) {
-  const { id, account, caller, endpoint, status, lines, createdAt, sums } = record;
-  const { completed, failed } = sums ?? runner.sumsOf(id) ?? { completed: 0, failed: 0 };
+  const { id, account, caller, endpoint, status, lines, createdAt } = record;
+  const { completed, failed } = runner.sumsOf(record);
   return {
     id,
     account,

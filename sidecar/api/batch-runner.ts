@@ -2,8 +2,8 @@
  * Which batches run: MOST_RUNNING at once and ACCOUNT_RUNNING of an account. Each is a machine of its own (running-batch.ts); they share the
  * slots of the models (batch-slots.ts). Where more are to run, they take turns of TURN_MS.
  */
-import type { BatchSums } from '../batch/answers.js';
 import { hasEnded, type BatchProblem, type BatchRecord } from '../batch/batch-store.js';
+import { NO_TOKENS } from '../domain/money.js';
 import { every } from '../lib/clock.js';
 import { BatchSlots, PREPARED } from './batch-slots.js';
 import { RunningBatch, type BatchRunOptions } from './running-batch.js';
@@ -21,6 +21,8 @@ const FAULT_PAUSE_MS = 30_000;
 
 /** How often batches are forgotten, ms: their lines once they have ended, for which a process ends, and records that are too old. */
 const FORGET_MS = 10_000;
+
+const NO_SUMS = { completed: 0, failed: 0, used: NO_TOKENS, picodollars: '0' } as const;
 
 export class BatchRunner implements BatchControl {
   readonly #options: BatchRunOptions;
@@ -58,8 +60,8 @@ export class BatchRunner implements BatchControl {
     return changed;
   }
 
-  sumsOf(id: string): BatchSums | undefined {
-    return this.#running.get(id)?.sums;
+  sumsOf({ id, sums = NO_SUMS }: BatchRecord): ReturnType<BatchControl['sumsOf']> {
+    return this.#running.get(id)?.sums ?? sums;
   }
 
   pauseOf(id: string): BatchProblem | undefined {

@@ -2,7 +2,7 @@
 import { ACCOUNT_OPEN, hasEnded, type BatchRecord } from '../batch/batch-store.js';
 import { BATCH_REQUEST_BYTES, parseBatchRequest } from '../contracts/batches.js';
 import { contractError } from '../domain/errors.js';
-import { formatUsd, NO_TOKENS } from '../domain/money.js';
+import { formatUsd } from '../domain/money.js';
 import { batchRoute, idOf, isFull, isStop, pageOf, type BatchAnswer, type BatchCall } from './files.js';
 import { isJson } from './preflight.js';
 import * as refusals from './refusals.js';
@@ -125,11 +125,8 @@ async function cancel(call: BatchCall): Promise<BatchAnswer> {
 
 /** The object of a batch, as OpenAI's, and what it has used and cost so far. */
 function batchObject({ batches, runner }: BatchServices, record: BatchRecord): object {
-  const { id, endpoint, status, inputFile, outputFile, errorFile, createdAt, expiresAt, times, lines, files, sums } =
-    record;
-  const running = runner.sumsOf(id);
-  const { completed, failed: failures, used } = sums ?? running ?? { completed: 0, failed: 0, used: NO_TOKENS };
-  const picodollars = sums ? BigInt(sums.picodollars) : (running?.picodollars ?? 0n);
+  const { id, endpoint, status, inputFile, outputFile, errorFile, createdAt, expiresAt, times, lines, files } = record;
+  const { completed, failed: failures, used, picodollars } = runner.sumsOf(record);
   const pause = hasEnded(record) ? undefined : runner.pauseOf(id);
   const problems = pause ? [pause] : record.problems;
   return {
@@ -158,7 +155,7 @@ function batchObject({ batches, runner }: BatchServices, record: BatchRecord): o
       output_tokens: used.completionTokens,
       total_tokens: used.promptTokens + used.completionTokens,
     },
-    cost: { value: formatUsd(picodollars), currency: 'usd' },
+    cost: { value: formatUsd(BigInt(picodollars)), currency: 'usd' },
     metadata: batches.metadataOf(record),
   };
 }

@@ -20,7 +20,6 @@ import { Answers, type AnswersOptions, type BatchSums, type RecordedUsage } from
 import {
   BATCH_LINES,
   callerOf,
-  NO_SUMS,
   UNREADABLE,
   type BatchChange,
   type BatchProblem,
@@ -97,6 +96,8 @@ export interface BatchRunOptions {
 
 /** `leaving`: another batch needs its place. */
 type StopReason = 'cancelled' | 'expired' | 'closing' | 'leaving';
+
+type Ending = NonNullable<BatchRecord['ending']>;
 
 /** How an attempt of a line ended. */
 type AttemptEnd =
@@ -181,12 +182,16 @@ export class RunningBatch {
     );
     let stopMarking = (): void => undefined;
     try {
+      if (this.#record.ending) {
+        await this.#close(this.#record.ending);
+        return;
+      }
       if (this.#record.status === 'validating' && !(await this.#check())) return;
       const answers = (this.#answers = await Answers.open(this.#answersOptions()));
       if (this.#record.problems.length > 0) throw new DamagedPieces('answers of a batch are damaged or missing');
       // What cannot be marked now is marked later, or found out at the next start.
       stopMarking = every(clock, MARK_MS, () => answers.mark().catch(() => undefined));
-      if (this.#record.status !== 'finalizing') await this.#runLines(answers);
+      await this.#runLines(answers);
       await Promise.all(this.#items);
       if (this.#fault !== undefined) throw this.#fault as Error;
       if (this.#why === 'closing' || this.#why === 'leaving') await answers.mark();
@@ -206,12 +211,12 @@ export class RunningBatch {
   }
 
   #answersOptions(): AnswersOptions {
-    const { outputFile: output, errorFile: error, position: from, kept = 0, status } = this.#record;
+    const { outputFile: output, errorFile: error, position: from, kept = 0 } = this.#record;
     const { files, spool } = this.#options;
-    const save = (position: Position, marked: number): Promise<void> => this.#change({ position, kept: marked });
+    const save = (position: Position, marked: number, { picodollars, ...sums }: BatchSums): Promise<void> =>
+      this.#change({ position, kept: marked, sums: { ...sums, picodollars: String(picodollars) } });
     const lose = (): Promise<void> => this.#change({ problems: [UNREADABLE] });
-    const isEnding = status === 'finalizing' || status === 'cancelling';
-    return { files, spool, output, error, from, kept, isEnding, save, lose };
+    return { files, spool, output, error, from, kept, save, lose };
   }
 
   async #change(change: BatchChange): Promise<void> {
@@ -425,40 +430,36 @@ export class RunningBatch {
 
   /** All lines have ended, or the batch stops for good. */
   async #finish(answers: Answers): Promise<void> {
-    // A start that finds it finalizing does nothing else.
-    const isExpired = this.#why === 'expired' && this.#record.status !== 'finalizing';
-    if (isExpired) await this.#expireLines(answers);
+    if (this.#why === 'expired') await this.#expireLines(answers);
     if (this.#why === 'closing') return;
-    const isCancelled = this.#why === 'cancelled';
-    if (!isCancelled && !isExpired && this.#record.status !== 'finalizing')
-      await this.#change({ status: 'finalizing' });
-    await this.#endWith(answers, {
-      status: isCancelled ? 'cancelled' : isExpired ? 'expired' : 'completed',
-      ...(this.#denied && { problems: [this.#denied] }),
-    });
+    const status = this.#why === 'cancelled' || this.#why === 'expired' ? this.#why : 'completed';
+    await this.#endWith(answers, { status, ...(this.#denied && { problems: [this.#denied] }) });
   }
 
   /** Its input, or the answers so far, cannot be read any more, and never will be: it ends with the answers that there are. */
   async #lose(): Promise<void> {
     const change = { status: 'failed', problems: [UNREADABLE] } as const;
     if (this.#answers) await this.#endWith(this.#answers, change);
-    else await this.#ended({ sums: NO_SUMS, ...change });
+    else await this.#ended(change);
   }
 
-  async #endWith(answers: Answers, change: BatchChange): Promise<void> {
-    const { files } = this.#options;
-    const { bytes, sums } = answers;
+  /** What it ends as is durable before its caller may delete its answers, after which nothing would show it. */
+  async #endWith(answers: Answers, change: Ending['change']): Promise<void> {
+    const { bytes } = answers;
     await answers.finish();
+    const ending = { change, bytes };
+    await this.#change({ status: change.status === 'cancelled' ? 'cancelling' : 'finalizing', ending });
+    await this.#close(ending);
+  }
+
+  /** Idempotent. */
+  async #close({ change, bytes }: Ending): Promise<void> {
+    const { files } = this.#options;
     const until = Math.floor(this.#now() / 1000) + this.#record.outputLifeS;
     const { outputFile, errorFile } = this.#record;
     await files.close(outputFile, bytes.completed, until);
     await files.close(errorFile, bytes.failed, until);
-    const { completed, failed, used, picodollars } = sums;
-    await this.#ended({
-      sums: { completed, failed, used, picodollars: String(picodollars) },
-      files: { output: bytes.completed > 0, error: bytes.failed > 0 },
-      ...change,
-    });
+    await this.#ended({ files: { output: bytes.completed > 0, error: bytes.failed > 0 }, ...change });
   }
 
   /** What did not run has an answer too: it is in the file of errors. A batch whose lines were not all checked has none. */

@@ -51,8 +51,8 @@ export interface BatchControl {
   runAll(): void;
   /** A batch that has not ended is to end. Returns its changed record. */
   cancel(record: BatchRecord): Promise<BatchRecord>;
-  /** The present sums of a batch that runs; undefined if it does not. */
-  sumsOf(id: string): BatchSums | undefined;
+  /** The sums of a batch: present ones while it runs, otherwise those of its record. */
+  sumsOf(record: BatchRecord): BatchSums | NonNullable<BatchRecord['sums']>;
   /** Why a batch does not go on at present; undefined if it does. */
   pauseOf(id: string): BatchProblem | undefined;
   /** Stops all lines, which cost nothing and run again after the next start. Resolves once all batches have stopped. */

@@ -71,11 +71,9 @@ export interface AnswersOptions {
   readonly error: string;
   readonly from: Position;
   /** Makes `position` durable: from now on the spool is needed from there. `kept`: answers that are marked, at least. */
-  readonly save: (position: Position, kept: number) => Promise<void>;
+  readonly save: (position: Position, kept: number, sums: BatchSums) => Promise<void>;
   /** Answers that were marked, as `save` had it last. */
   readonly kept: number;
-  /** Its files may have been closed, and those that are not there deleted by their owner. */
-  readonly isEnding: boolean;
   /** Makes durable that answers are lost. */
   readonly lose: () => Promise<void>;
 }
@@ -115,14 +113,13 @@ export class Answers {
   }
 
   async #load(): Promise<void> {
-    const { files, spool, output, error, from, kept, isEnding, save, lose } = this.#options;
+    const { spool, output, error, from, kept, save, lose } = this.#options;
     const written = { completed: await this.#reopen('completed', output), failed: await this.#reopen('failed', error) };
     const all = [...written.completed, ...written.failed];
     const billed = await billedOf(new Set(all.map(({ attempt }) => attempt)), spool, from);
     this.#saved = spool.position;
     const isLost = ({ attempt, afterDamage }: Written): boolean => afterDamage && billed.has(attempt);
-    const isDeleted = isEnding && !(files.has(output) && files.has(error));
-    if (this.#isLost || (this.#kept < kept && !isDeleted) || all.some(isLost)) await lose();
+    if (this.#isLost || this.#kept < kept || all.some(isLost)) await lose();
     for (const kind of ['completed', 'failed'] as const) {
       const marks: Record<'kept' | 'void', PieceHead[]> = { kept: [], void: [] };
       for (const head of written[kind]) {
@@ -135,7 +132,7 @@ export class Answers {
       for (const state of ['kept', 'void'] as const) await this.#files[kind]?.mark(marks[state], state);
       this.#kept += marks.kept.length;
     }
-    await save(this.#saved, this.#kept);
+    await save(this.#saved, this.#kept, this.sums);
   }
 
   /**
@@ -235,7 +232,7 @@ export class Answers {
         await file.mark(own, 'kept');
       }
       const kept = this.#kept + marked.length;
-      await this.#options.save(position, kept);
+      await this.#options.save(position, kept, this.sums);
       [this.#saved, this.#kept] = [position, kept];
     } catch (error) {
       this.#settled.unshift(...marked);

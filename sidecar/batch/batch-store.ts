@@ -10,7 +10,6 @@ import type { Caller } from '../access/identity.js';
 import { tokenLimitsOf } from '../access/limits.js';
 import type { BatchEndpoint, BatchStatus } from '../contracts/batch-schemas.js';
 import type { BatchRequest } from '../contracts/batches.js';
-import { NO_TOKENS } from '../domain/money.js';
 import { CLASS_WEIGHTS } from '../domain/service-class.js';
 import { comparePositions, type Position } from '../usage/spool-format.js';
 import type { BatchSums } from './answers.js';
@@ -62,8 +61,13 @@ export interface BatchRecord extends StoredRecord {
   readonly position: Position;
   /** Answers that are marked, at least (answers.ts). */
   readonly kept?: number;
-  /** Of a batch that has ended: its sums. Picodollars as text. */
+  /** As they were when answers were last marked. Picodollars as text. */
   readonly sums?: Omit<BatchSums, 'picodollars'> & { readonly picodollars: string };
+  /** All answers are marked: what it ends as, and the bytes of its files. From now on callers may see these, and delete them. */
+  readonly ending?: {
+    readonly change: Pick<BatchRecord, 'status'> & Partial<Pick<BatchRecord, 'problems'>>;
+    readonly bytes: { readonly completed: number; readonly failed: number };
+  };
   /** Of a batch that has ended: which of its files there are. */
   readonly files?: { readonly output: boolean; readonly error: boolean };
 }
@@ -104,7 +108,7 @@ export class BatchStore {
     const store = new BatchStore(options, await Records.open<BatchRecord>(options.dir));
     for (const record of store.unfinished()) {
       if (options.files.has(record.inputFile)) options.files.hold(record.inputFile);
-      else await store.change(record.id, () => ({ status: 'failed', problems: [CONTENT_LOST], sums: NO_SUMS }));
+      else await store.change(record.id, () => ({ status: 'failed', problems: [CONTENT_LOST] }));
     }
     await options.files.removeOpen(
       new Set(store.unfinished().flatMap((record) => [record.outputFile, record.errorFile])),
@@ -239,8 +243,6 @@ export class BatchStore {
       if (hasEnded(record) && isOld(record)) await this.#records.remove(record.id).catch(this.#options.onFault);
   }
 }
-
-export const NO_SUMS = { completed: 0, failed: 0, used: NO_TOKENS, picodollars: '0' } as const;
 
 const CONTENT_LOST: BatchProblem = {
   code: 'content_lost',

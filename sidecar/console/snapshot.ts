@@ -247,8 +247,9 @@ const LISTED_BATCHES = 20;
 function batchesView(batch: BatchServices | undefined): AccountBatchesView[] | null {
   if (!batch) return null;
   const byAccount = new Map<string, AccountBatchesView>();
-  for (const { id, account, lines } of batch.batches.unfinished()) {
-    const { completed = 0, failed = 0 } = batch.runner.sumsOf(id) ?? {};
+  for (const record of batch.batches.unfinished()) {
+    const { account, lines } = record;
+    const { completed, failed } = batch.runner.sumsOf(record);
     const sum = byAccount.get(account) ?? { account, batches: 0, lines: 0, answered: 0 };
     const answered = sum.answered + completed + failed;
     byAccount.set(account, { account, batches: sum.batches + 1, lines: sum.lines + lines, answered });

@@ -20,7 +20,7 @@ t.test('at the end of its window lines that did not run are in the file of error
   const batch = await harness.submit(lines(500));
   await harness.engine.generation(1);
   harness.engine.generations[0]?.started().piece(5).finished().done();
-  await harness.until(() => harness.runner.sumsOf(batch.id)?.completed === 1, 'an answer');
+  await harness.until(() => harness.runner.sumsOf(batch).completed === 1, 'an answer');
   harness.clock.advance(DAY_MS);
   const ended = await harness.has(batch, 'expired');
   t.match(ended, { lines: 500, sums: { completed: 1, failed: 499 }, files: { output: true, error: true } });
@@ -51,7 +51,7 @@ async function withOneAnswer(t: Test) {
   const batch = await harness.submit(lines(20));
   const job = await harness.engine.generation(0);
   job.started().piece(5).finished().done();
-  await harness.until(() => harness.runner.sumsOf(batch.id)?.completed === 1, 'an answer');
+  await harness.until(() => harness.runner.sumsOf(batch).completed === 1, 'an answer');
   return { harness, batch, faults };
 }
 
@@ -108,25 +108,46 @@ function failChangeTo({ store }: BatchHarness, failing: BatchRecord['status']): 
     });
 }
 
+/** How a batch of which one line is answered ends early. */
+const STOPS: Readonly<Record<string, (harness: BatchHarness, batch: BatchRecord) => unknown>> = {
+  cancelled: ({ runner }, batch) => runner.cancel(batch),
+  denied: async (harness) => {
+    harness.now = { ...ACME, routes: new Set(['chat'] as const) };
+    (await harness.engine.generation(1)).started().piece(5).finished().done();
+  },
+  expired: ({ clock }) => clock.advance(DAY_MS),
+};
+
 t.test('a batch whose answers their owner deletes before its end is recorded has lost nothing', async (t) => {
-  for (const end of ['completed', 'cancelled'] as const) {
+  for (const [end, stop, answered, code] of [
+    ['completed', undefined, 20],
+    ['cancelled', STOPS['cancelled'], 1],
+    ['cancelled', STOPS['denied'], 2, 'model_not_entitled'],
+    ['expired', STOPS['expired'], 1],
+  ] as const) {
     const harness = await BatchHarness.start(t);
     const faults: unknown[] = [];
     harness.onFault = (fault) => void faults.push(fault);
     failChangeTo(harness, end);
-    if (end === 'cancelled') harness.engine.script = {};
+    if (stop) harness.engine.script = {};
     const batch = await harness.submit(lines(20));
-    if (end === 'cancelled') {
+    if (stop) {
       (await harness.engine.generation(0)).started().piece(5).finished().done();
-      await harness.until(() => harness.runner.sumsOf(batch.id)?.completed === 1, 'an answer');
-      await harness.runner.cancel(batch);
+      await harness.until(() => harness.runner.sumsOf(batch).completed === 1, 'an answer');
+      await stop(harness, batch);
     }
     await harness.until(() => faults.length === 1, 'a fault');
-    t.ok(harness.store.get(batch.id)?.kept, 'answers were marked');
+    const sums = { completed: answered, failed: end === 'expired' ? 19 : 0, picodollars: String(15 * answered) };
+    t.match(harness.store.get(batch.id), { status: end === 'cancelled' ? 'cancelling' : 'finalizing', sums });
     t.ok(harness.files.find(batch.account, batch.outputFile), 'callers see the file');
-    await harness.files.remove(batch.outputFile);
+    for (const id of [batch.outputFile, batch.errorFile]) await harness.files.remove(id);
     await harness.until(() => harness.store.get(batch.id)?.files !== undefined, 'its end', 500);
-    t.match(harness.store.get(batch.id), { status: end, problems: [], files: { output: false, error: false } });
+    const ended = harness.store.get(batch.id);
+    t.match(ended, { status: end, sums, files: { output: true, error: end === 'expired' } });
+    t.same(
+      ended?.problems.map((problem) => problem.code),
+      code ? [code] : [],
+    );
     t.match(faults, [{ message: 'EIO' }]);
   }
 });
@@ -233,12 +254,11 @@ t.test(
     const few = Array.from({ length: 5 }, (_, i) => line(String(i + 2), { prompt: 50, max: 10 }));
     const tokensPerDay = 700;
     const batch = await harness.submit([line('9', { prompt: 195, max: 5 }), large, huge, ...few], { tokensPerDay });
-    const sums = (): { readonly completed: number; readonly failed: number } | undefined =>
-      harness.runner.sumsOf(batch.id);
-    await harness.until(() => sums()?.completed === 6 && sums()?.failed === 1, 'six answers');
+    const sums = (): { readonly completed: number; readonly failed: number } => harness.runner.sumsOf(batch);
+    await harness.until(() => sums().completed === 6 && sums().failed === 1, 'six answers');
     t.equal(harness.runner.pauseOf(batch.id), undefined);
     harness.clock.advance(DAY_MS / 2);
-    t.equal(sums()?.completed, 6);
+    t.equal(sums().completed, 6);
     harness.clock.advance(DAY_MS / 2 - MINUTE_MS);
     t.equal(harness.store.get(batch.id)?.status, 'in_progress');
   },
@@ -319,9 +339,17 @@ t.test('a full store lets no line run, and callers see why', async (t) => {
 t.test('batches take turns, and each account has one before another has two', async (t) => {
   const harness = await BatchHarness.start(t, { granted: 0n });
   const paused: BatchRecord[] = [];
+  const submit = async (account: number, each: readonly string[]): Promise<BatchRecord> => {
+    const batch = await harness.submit(each, { account: `a${account}`, keyId: `k${account}` });
+    paused.push(batch);
+    return batch;
+  };
+  // It has the credit of one line, and is the first to leave.
+  harness.ledger.grant(new Map([['a0', 110n]]));
+  const half = await submit(0, lines(2));
+  await harness.until(() => harness.runner.sumsOf(half).completed === 1, 'an answer');
   for (let account = 0; account < 8; account += 1)
-    for (const each of [1, 2])
-      paused.push(await harness.submit([line(`${each}`)], { account: `a${account}`, keyId: `k${account}` }));
+    for (const each of account === 0 ? [1] : [1, 2]) await submit(account, [line(`${each}`)]);
   await harness.until(() => paused.every(({ id }) => harness.runner.pauseOf(id) !== undefined), 'all wait for credit');
   harness.ledger.grant(new Map([['late', 10n ** 9n]]));
   const late = await harness.submit([line('0')], { account: 'late' });
@@ -329,6 +357,7 @@ t.test('batches take turns, and each account has one before another has two', as
   await harness.until(() => harness.store.get(late.id)?.status === 'completed', 'its end', 5000);
   t.ok(harness.clock.now() >= 10 * MINUTE_MS, `after ${harness.clock.now()} ms`);
   t.ok(paused.every(({ id }) => harness.store.get(id)?.status === 'in_progress'));
+  t.match(harness.store.get(half.id), { sums: { completed: 1, picodollars: '15' } }, 'of one that left, too');
 });
 
 t.test('the window of a batch that waits for its turn ends, too', async (t) => {

@@ -88,7 +88,6 @@ class Batch {
         return Promise.resolve();
       },
       kept: this.kept,
-      isEnding: false,
       lose: () => {
         if (this.loseFault) return Promise.reject(this.loseFault);
         this.isLost = true;
