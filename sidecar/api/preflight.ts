@@ -384,5 +384,8 @@ class RequestBody {
 function digestOf(form: BodyForm, { bytes, length }: Body): string {
   if (bytes === undefined) return '';
   const ends = length <= 2 * END_BYTES ? [bytes] : [bytes.subarray(0, END_BYTES), bytes.subarray(-END_BYTES)];
-  return hash('sha256', Buffer.concat([Buffer.from(`${form} ${length}\0`), ...ends]), 'base64url');
+  const copy = Buffer.concat([Buffer.from(`${form} ${length}\0`), ...ends]);
+  const digest = hash('sha256', copy, 'base64url');
+  copy.fill(0);
+  return digest;
 }

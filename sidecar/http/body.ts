@@ -389,6 +389,7 @@ export class BodyReader {
     // Not from Buffer's pool, since the body's memory may be transferred to a worker.
     const grown = Buffer.allocUnsafeSlow(capacity);
     grown.set(this.#buffer.subarray(0, this.#length));
+    this.#buffer.fill(0);
     this.#buffer = grown;
     return true;
   }

@@ -1,5 +1,7 @@
 /** Forms with one file (multipart/form-data), whose file is passed on as it arrives. The only importer of the multipart parser. */
 import { once } from 'node:events';
+import { Writable } from 'node:stream';
+import { pipeline } from 'node:stream/promises';
 import type { BusboyInstance } from '@fastify/busboy';
 import type { BodyEnd } from './body.js';
 import type { Exchange } from './exchange.js';
@@ -155,26 +157,40 @@ async function passOn<Refusal>(
 ): Promise<Form<Refusal> | undefined> {
   const piece = Buffer.allocUnsafeSlow(PIECE_BYTES);
   let bytes = 0;
-  const pass = (): Form<Refusal> | undefined => {
+  let stopped: Form<Refusal> | undefined;
+  const pass = (): void => {
     const refusal = taker.append(piece.subarray(0, bytes));
     bytes = 0;
-    return refusal === undefined ? undefined : { kind: 'stopped', refusal };
+    if (refusal === undefined) return;
+    stopped = { kind: 'stopped', refusal };
+    throw new Error('no more is wanted');
   };
-  try {
-    for await (const chunk of stream as AsyncIterable<Buffer>) {
-      for (let rest = chunk; rest.length > 0;) {
-        const copied = rest.copy(piece, bytes);
-        // The parser has constants of its own.
-        if (own.has(rest.buffer)) rest.fill(0, 0, copied);
-        bytes += copied;
-        rest = rest.subarray(copied);
-        const stopped = bytes === PIECE_BYTES ? pass() : undefined;
-        if (stopped) return stopped;
+  // In place of reading the stream, which copies what waits in it into one more buffer.
+  const copy = new Writable({
+    write(chunk: Buffer, _encoding, done) {
+      try {
+        for (let rest = chunk; rest.length > 0;) {
+          const copied = rest.copy(piece, bytes);
+          // The parser has constants of its own.
+          if (own.has(rest.buffer)) rest.fill(0, 0, copied);
+          bytes += copied;
+          rest = rest.subarray(copied);
+          if (bytes === PIECE_BYTES) pass();
+        }
+        done();
+      } catch (fault) {
+        done(fault as Error);
       }
-    }
+    },
+  });
+  try {
+    await pipeline(stream, copy);
     if (stream.truncated === true) return { kind: 'too-large' };
-    return bytes > 0 ? pass() : undefined;
+    if (bytes > 0) pass();
+  } catch (fault) {
+    if (!stopped) throw fault;
   } finally {
     piece.fill(0);
   }
+  return stopped;
 }

@@ -1,6 +1,6 @@
 /**
- * What the memory of the sidecar and of the processes that it has started has of a batch's input: nothing while it is stored, and next to
- * nothing once its lines have run.
+ * What the memory of the sidecar and of the processes that it has started has of a batch's input: nothing while it is stored, nor once its
+ * lines have run.
  */
 import { join } from 'node:path';
 import OpenAI, { toFile } from 'openai';
@@ -11,12 +11,6 @@ import { childrenOf, eventually } from '../support/processes.js';
 import { chatOnly, Sidecar } from '../support/sidecar.js';
 
 const LINES = 300;
-
-/** A freed buffer of the system's library may have a line or two. */
-const MOST_LEFT = LINES / 10;
-
-/** Batches that run after it, at most, so that the garbage collector runs. */
-const MOST_BATCHES = 6;
 
 t.test('no text of a stored file is in memory, nor of lines that ran', async (t) => {
   const dir = t.testdir();
@@ -42,16 +36,9 @@ t.test('no text of a stored file is in memory, nor of lines that ran', async (t)
   };
   const left = (): number => countInMemory(sidecar.pid, [Buffer.from('xylophone')]);
   const id = await stored('xylophone');
-  t.ok(left() <= MOST_LEFT, `${left()} times while it is stored`);
+  t.equal(left(), 0, 'while it is stored');
   await run(id);
-  // What lines were made of is freed at once, and overwritten when the garbage collector runs.
-  let now = left();
-  for (let other = 0; other < MOST_BATCHES && now > MOST_LEFT; other += 1) {
-    t.comment(`${now} times`);
-    await run(await stored(`marimbas${other}`));
-    now = left();
-  }
-  t.ok(now <= MOST_LEFT, `${now} times once it has run and is deleted`);
+  t.equal(left(), 0, 'once it has run and is deleted, before any collection of garbage');
   await run(await stored('glockenspiel'));
   const others = (): ReturnType<typeof childrenOf> => childrenOf(sidecar.pid);
   await eventually('the end of the prompt host of batches', () =>

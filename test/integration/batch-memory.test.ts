@@ -1,44 +1,16 @@
 /** Long form alone: memory of the sidecar while a file of 512 MiB is stored and read, and while a batch of 100,000 lines runs. */
 import { readFileSync, writeFileSync } from 'node:fs';
-import { request } from 'node:http';
 import { join } from 'node:path';
 import OpenAI, { toFile } from 'openai';
 import t from 'tap';
-import { chatLine, ended, storeOnDisk } from '../support/batch-client.js';
+import { chatLine, ended, MIB, storeOnDisk, upload } from '../support/batch-client.js';
 import { chatOnly, Sidecar } from '../support/sidecar.js';
-
-const MIB = 1 << 20;
 
 /** How much more memory the sidecar may have at any time, MiB. */
 const MOST_MIB = 64;
 
 /** Between two MiB of an upload as by a network. */
 const NETWORK_MS = 20;
-
-const BOUNDARY = 'boundary';
-
-/** Sends a form with `mib` MiB of the same text, a MiB each `sentMs`; resolves with the file's id. */
-function upload({ base, key }: Sidecar, mib: number, sentMs: number): Promise<string> {
-  const head = `--${BOUNDARY}\r\ncontent-disposition: form-data; name="purpose"\r\n\r\nbatch\r\n--${BOUNDARY}\r\ncontent-disposition: form-data; name="file"; filename="in"\r\ncontent-type: application/octet-stream\r\n\r\n`;
-  const headers = { authorization: `Bearer ${key}`, 'content-type': `multipart/form-data; boundary=${BOUNDARY}` };
-  return new Promise((resolve, reject) => {
-    const sent = request(`${base}/files`, { method: 'POST', headers }, (response) => {
-      let body = '';
-      response.setEncoding('utf8').on('data', (text: string) => (body += text));
-      response.once('end', () => {
-        if (response.statusCode === 200) resolve((JSON.parse(body) as { id: string }).id);
-        else reject(new Error(body));
-      });
-    });
-    sent.once('error', reject).write(head);
-    const piece = Buffer.alloc(MIB, 'content ');
-    const write = (left: number): void => {
-      if (left === 0) sent.end(`\r\n--${BOUNDARY}--\r\n`);
-      else if (!sent.destroyed) sent.write(piece, () => setTimeout(() => write(left - 1), sentMs));
-    };
-    write(mib);
-  });
-}
 
 /** MiB of a process: now, and at most since {@link forgetPeak}. */
 function mibOf({ pid }: Sidecar): { readonly now: number; readonly most: number } {

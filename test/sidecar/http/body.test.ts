@@ -184,6 +184,26 @@ t.test('of a form whose caller leaves nothing is taken once it has ended, and th
   );
 });
 
+t.test('of a form that comes in small parts nothing is left in them, and each byte is passed on once', async (t) => {
+  const content = Array.from({ length: 30_000 }, (_, i) => `xylophone ${i}\r\n`).join('');
+  const head = '--b\r\nContent-Disposition: form-data; name="file"; filename="f"\r\n\r\n';
+  const sent = Buffer.from(`${head}${content}\r\n--b--\r\n`);
+  for (const length of [700, 5000, 20_000]) {
+    const parts = Array.from({ length: Math.ceil(sent.length / length) }, (_, i) =>
+      Uint8Array.from(sent.subarray(i * length, (i + 1) * length)),
+    );
+    const coming = [...parts];
+    const receive = (): Promise<Uint8Array | { kind: 'complete' }> =>
+      Promise.resolve(coming.shift() ?? { kind: 'complete' });
+    let taken = '';
+    const append = (piece: Uint8Array): undefined => void (taken += Buffer.from(piece).toString('latin1'));
+    const exchange = { head: postHead(() => 'multipart/form-data; boundary=b'), receive };
+    t.match(await readForm(exchange, 4 << 20, { append, pending: undefined }), { kind: 'form', filename: 'f' });
+    t.ok(taken === content, `${length} bytes each`);
+    t.notOk(parts.some((part) => Buffer.from(part.buffer).includes('xylo')));
+  }
+});
+
 t.test('too large: by its declared length, while reading, or before it was requested', async (t) => {
   const declared = setup({ declared: 11 });
   t.same(await declared.reader.read(10), { kind: 'too-large' });
