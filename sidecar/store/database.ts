@@ -91,6 +91,8 @@ export class Database {
   readonly #pool: pg.Pool;
   readonly #leasePool: pg.Pool;
   readonly #breaker: Breaker;
+  /** Whether a connection leads to one process of the server, which parses each call once: PgBouncer does not tell its number. */
+  readonly #isDirect = new WeakMap<pg.PoolClient, boolean>();
   #cancelling = false;
 
   private constructor(clock: Clock, options: DatabaseOptions, ca: string | undefined) {
@@ -139,7 +141,7 @@ export class Database {
     }
     const from = this.#clock.now();
     const pool = isLease ? this.#leasePool : this.#pool;
-    const answer = await this.#ask<Row>(pool, statementOf(fn, args.length), args, options);
+    const answer = await this.#ask<Row>(pool, fn, args, options);
     const ok = answer.kind === 'rows';
     this.#options.called?.(fn, ok, this.#clock.now() - from);
     if (ok || answer.why === LOCK_NOT_AVAILABLE) allowed?.succeeded();
@@ -147,7 +149,7 @@ export class Database {
     return answer;
   }
 
-  #ask<Row>(pool: pg.Pool, text: string, args: readonly unknown[], options: CallOptions): Promise<Answer<Row>> {
+  #ask<Row>(pool: pg.Pool, fn: string, args: readonly unknown[], options: CallOptions): Promise<Answer<Row>> {
     const { withinMs = this.#options.timeoutMs, signal } = options;
     return new Promise((resolve) => {
       let over = false;
@@ -174,7 +176,12 @@ export class Database {
         }
         used = client;
         try {
-          const { rows } = await client.query({ text, values: [...args] });
+          if (!this.#isDirect.has(client)) {
+            const { rows } = await client.query<{ pid: number }>('select pg_backend_pid() as pid');
+            this.#isDirect.set(client, rows[0]?.pid === (client as { processID?: number }).processID);
+          }
+          const call = { text: statementOf(fn, args.length), values: [...args] };
+          const { rows } = await client.query(this.#isDirect.get(client) ? { ...call, name: fn } : call);
           if (ended()) return;
           over = true;
           cancelTimer();
