@@ -197,7 +197,7 @@ async function tenMinutesOld(): Promise<() => Promise<void>> {
   await client.query('select count(*), txid_current() from ra_sidecar.hit');
   // The stamps of all minutes, and the places that each request had.
   await server.sql(
-    `insert into ra_sidecar.hit select key, now() - (i + 61000) * interval '1 ms', r.no, -i
+    `insert into ra_sidecar.hit select key, now() - (i + 61000) * interval '1 ms', -i, r.no, -i
        from generate_series(1, ${OLD}) i join (select no, row_number() over (order by no) as n from ra_sidecar.replica) r
        on r.n = i % (select count(*) from ra_sidecar.replica) + 1 join (select distinct key, dense_rank() over (order by key) as n from ra_sidecar.hit) k
        on k.n = i % (select count(distinct key) from ra_sidecar.hit) + 1`,

@@ -5,9 +5,9 @@
  *       ├──none──> gone: the store holds nothing for it
  *       └──none, without an answer ──two beats later──> ended, as `none` says
  *
- * Ends are sent together, in the background, again and again until the store has answered: nothing waits for them. A call whose
- * answer was lost may still arrive at the store. It is void once the store has counted two beats more of this replica, and only then
- * is taken back what it may have left. What is remembered is bounded by the requests that the store let in.
+ * Ends are sent together, in the background, again and again until the store has answered: nothing waits for them. Another call may take
+ * some along. A call whose answer was lost may still arrive at the store. It is void once the store has counted two beats more of this
+ * replica, and only then is taken back what it may have left. What is remembered is bounded by the requests that the store let in.
  *
  * A process that is killed, or stops while the store does not answer, leaves ends that were not sent. Its requests have their closes in
  * the spool, with what they are known by in the store: the next start asks the store what it still holds for earlier ones, and sends how
@@ -49,7 +49,11 @@ interface Ended<T> extends Held {
   readonly how: T;
   /** Clock reading. */
   readonly at: number;
+  /** A call with it is in flight. */
+  isSent?: boolean;
 }
+
+type Ending<T> = readonly [request: number, ended: Ended<T>];
 
 /** What the store holds for a request of an earlier start, by one of its keys, and where the spool was when that began. */
 export interface LeftRow extends PositionRow {
@@ -99,8 +103,8 @@ export class Ends<T extends boolean | number> {
   #settling: Promise<void> | undefined;
   #sending: Promise<void> | undefined;
   /** The last call of it: whether the store has answered. */
-  #sent = Promise.resolve(false);
-  #cancelTimer = (): void => undefined;
+  #sent = Promise.resolve(true);
+  #cancelTimer: (() => void) | undefined;
   #closed = false;
 
   constructor(options: EndsOptions<T>) {
@@ -156,12 +160,13 @@ export class Ends<T extends boolean | number> {
     else if (this.#live.has(request)) this.#lost.add(request);
   }
 
-  /** It has ended. Call it once. */
-  end(request: number, how: T): void {
+  /** It has ended. Call it once. `laterMs`: how long the store need not know, since another call may take it along. */
+  end(request: number, how: T, laterMs = 0): void {
     const held = this.#live.get(request);
     if (!held) return;
     this.#ended.set(request, { ...held, how, at: this.#options.clock.now() });
-    this.#send();
+    if (laterMs === 0) this.#send();
+    else if (!this.#sending) this.#cancelTimer ??= this.#options.clock.after(laterMs, () => this.#send());
   }
 
   /** Waits until the call in flight or a later one has told a request's end; false: the store does not answer; undefined: it was told. */
@@ -170,13 +175,28 @@ export class Ends<T extends boolean | number> {
     return this.#sent.then((sent) => (this.#ended.has(request) ? this.#sent : sent));
   }
 
+  /** Ends of this kind that no call in flight has, at most so many, for a call that takes them along. They are {@link given} after it. */
+  along(how: T, most: number): Ending<T>[] {
+    const along = [...this.#ended].filter(([, ended]) => !ended.isSent && ended.how === how).slice(0, most);
+    for (const [, ended] of along) ended.isSent = true;
+    return along;
+  }
+
+  /** A call with these is over. */
+  given(ends: readonly Ending<T>[], isAnswered: boolean): void {
+    for (const [request, ended] of ends) {
+      ended.isSent = false;
+      if (isAnswered) for (const all of [this.#live, this.#ended, this.#lost]) all.delete(request);
+    }
+  }
+
   /** Sends the ends that are known, as long as the store answers. Those of earlier processes are left to the next start. */
   async close(): Promise<void> {
     this.#closed = true;
-    this.#cancelTimer();
+    this.#cancelTimer?.();
     await Promise.all([this.#settling, this.#sending]);
     await this.#sendAll();
-    this.#cancelTimer();
+    this.#cancelTimer?.();
   }
 
   #beaten(session: Session): void {
@@ -200,7 +220,8 @@ export class Ends<T extends boolean | number> {
   /** Sends ends until there are none. */
   #send(): void {
     if (this.#sending) return;
-    this.#cancelTimer();
+    this.#cancelTimer?.();
+    this.#cancelTimer = undefined;
     this.#sending = this.#sendAll().finally(() => {
       this.#sending = undefined;
       if (this.#ended.size > 0) this.#cancelTimer = this.#options.clock.after(AGAIN_MS, () => this.#send());
@@ -212,10 +233,11 @@ export class Ends<T extends boolean | number> {
   }
 
   /** Whether the store has answered. `doubtful`: calls of these may run now. */
-  async #tell(ends: readonly (readonly [request: number, ended: Ended<T>])[], doubtful: boolean): Promise<boolean> {
+  async #tell(ends: readonly Ending<T>[], doubtful: boolean): Promise<boolean> {
     const { database, replica, fn } = this.#options;
     const { session } = replica;
     if (!session) return false;
+    for (const [, ended] of ends) ended.isSent = true;
     const answer = await database.call(fn, [
       session.no,
       session.epoch,
@@ -224,13 +246,8 @@ export class Ends<T extends boolean | number> {
       ends.flatMap(([, { keys, how }]) => keys.map(() => how)),
       doubtful,
     ]);
-    if (answer.kind === 'down') return false;
-    for (const [request] of ends) {
-      this.#live.delete(request);
-      this.#ended.delete(request);
-      this.#lost.delete(request);
-    }
-    return true;
+    this.given(ends, answer.kind === 'rows');
+    return answer.kind === 'rows';
   }
 
   /** Ends what the store holds for requests of earlier processes, once for each epoch. Tried again with the next beat where it fails. */

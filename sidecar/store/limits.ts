@@ -6,8 +6,8 @@
  *                 └──the call before failed: unavailable    └──> unavailable
  *
  * So a burst on one key is a few transactions, and a request alone is one round trip. Neither wait is longer than `store.timeoutMs`, both
- * together. The places and stamps of requests that ended, or whose answer was lost, are given back by {@link Ends}. A key without a limit
- * at a group of routes asks nothing.
+ * together. The places and stamps of requests that ended, or whose answer was lost, are given back by {@link Ends}, most of them with the
+ * next call. A key without a limit at a group of routes asks nothing.
  */
 import { createHash } from 'node:crypto';
 import {
@@ -41,12 +41,16 @@ export const LOCK_PART = 0.8;
 /** Requests that one call takes; the others follow in the next. */
 const TOGETHER = 1000;
 
+/** Ends that a call takes along, and how long they wait for one, or for each other, ms, while half of what their key may use is free. */
+const ENDS_TOGETHER = 100;
+export const LATER_MS = 10;
+
 /** The row that `take` returns. */
 interface Taken {
   readonly outcome: 'taken' | 'inFlight' | 'perMinute' | 'fenced' | 'lease' | 'late';
   /** The first of the requests are taken. */
   readonly taken: number;
-  readonly retry_ms: number;
+  readonly retry_ms: number | null;
   readonly used: number;
   readonly reset_ms: number;
   readonly running: number;
@@ -157,7 +161,9 @@ export class StoreLimits implements KeyLimiter {
       own?.end(ran);
       const seen = this.#seen.get(id);
       if (seen) seen.ended = counted.request;
-      this.#ends.end(counted.request, ran);
+      const isRoomy = (seen?.running ?? 0) * 2 < limit.inFlight;
+      if (ran && limit.inFlight === 0) this.#ends.none(counted.request);
+      else this.#ends.end(counted.request, ran, ran && isRoomy ? LATER_MS : 0);
     };
     return { kind: 'taken', permit: { end } };
   }
@@ -222,8 +228,11 @@ export class StoreLimits implements KeyLimiter {
     const requests = together.map(() => this.#ends.begin([key], beat));
     const withinMs = Math.max(1, timeoutMs - (clock.now() - (together[0]?.since ?? 0)));
     const lockMs = Math.ceil(withinMs * LOCK_PART);
-    const args = [no, epoch, beat, requests, key, limit.inFlight, limit.perMinute, lockMs];
+    const along = this.#ends.along(true, ENDS_TOGETHER);
+    const [over, overKeys] = [along.map(([request]) => request), along.map(([, { keys }]) => keys[0])];
+    const args = [no, epoch, beat, requests, key, limit.inFlight, limit.perMinute, over, overKeys, lockMs];
     const answer = await database.call<Taken>('take', args, { withinMs });
+    this.#ends.given(along, answer.kind === 'rows');
     if (answer.kind === 'down') {
       for (const request of requests) this.#ends.none(request, answer.sent);
       return down(answer.retryAfterMs);
@@ -239,7 +248,7 @@ export class StoreLimits implements KeyLimiter {
     const { ended } = this.#seen.get(id) ?? {};
     this.#see(id, { used: used + taken, running: running + taken, resetAt: clock.now() + resetMs, ended });
     const by = outcome === 'perMinute' ? 'perMinute' : 'inFlight';
-    const retryAfterMs = by === 'inFlight' ? RETRY_MS : row.retry_ms;
+    const retryAfterMs = by === 'inFlight' ? RETRY_MS : (row.retry_ms ?? 60_000);
     for (const [at, { answered }] of together.entries()) {
       const request = at < taken ? requests[at] : undefined;
       answered(request === undefined ? { kind: 'limited', by, retryAfterMs } : { kind: 'taken', request });

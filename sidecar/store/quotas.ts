@@ -28,7 +28,7 @@ import type { Log } from '../telemetry/logger.js';
 import { billedTokensOf } from '../usage/totals.js';
 import type { Database } from './database.js';
 import { Ends, type Left } from './ends.js';
-import { LOCK_PART, RETRY_MS, uuidOf } from './limits.js';
+import { LATER_MS, LOCK_PART, RETRY_MS, uuidOf } from './limits.js';
 import type { Replica } from './replica.js';
 
 /** The time between two removals of old stamps by one replica, ms. */
@@ -207,7 +207,10 @@ export class StoreQuotas implements TokenQuotas {
           own?.settle(used);
           metered.taken = metered.taken.map((taken) => taken + used - reserved);
           metered.refused = undefined;
-          this.ends.end(request, used);
+          const isFew = metered.quotas.every(
+            ({ limit }, i) => limit > 2 * (metered.taken[metered.places[i] ?? 0] ?? 0),
+          );
+          this.ends.end(request, used, isFew ? LATER_MS : 0);
         },
       },
     };

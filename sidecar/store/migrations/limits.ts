@@ -2,9 +2,14 @@
  * Limits of keys over all replicas. A stamp (`hit`) for each request of the last minute, a place (`flight`) for each that runs; both
  * are exact, since `take` reads the clock and counts while it holds the lock of its key.
  *
+ * The stamps of a key are numbered, so that how many a minute has is known from its last one and its first one, and from those that were
+ * taken back (`freed`): no take reads all of them.
+ *
  * Rows that were deleted or changed stay in an index while an old transaction runs in the database. No count may walk over them, so each
  * begins at a bound: a minute ago for stamps, `replica.oldest` for places, `swept` for the removal of old stamps. For the same reason
  * there is no counter beside the stamps, which each request would change, and no plan that reads a whole table, which may have grown since.
+ * Each table has a condition that an index serves, small ones too: PostgreSQL before 18 adds so much to the cost of a plan that reads a
+ * whole table all the same that it compiles it for each call.
  *
  * A place counts while its replica's lease runs. A take whose answer was lost may still arrive: it is void once its replica has made
  * two beats more, and only then does the replica remove what it may have left.
@@ -15,11 +20,13 @@ export const LIMITS = `
 create table ra_sidecar.hit (
   key uuid not null,
   at timestamptz not null,
+  n bigint not null,
   replica int not null,
   request bigint not null,
-  primary key (key, at, replica, request)
+  primary key (key, at, n)
 );
 create index hit_at on ra_sidecar.hit (at);
+create table ra_sidecar.freed (key uuid not null, n bigint not null, at timestamptz not null, primary key (key, n));
 create table ra_sidecar.flight (
   key uuid not null,
   replica int not null,
@@ -41,64 +48,72 @@ end $$;
 
 -- Requests of one key, together: the first of them are let in, as many as taken says. p_in_flight, p_per_minute: 0 is no limit. used, running: those
 -- counted before. outcome: taken (all), inFlight or perMinute (what refused the others), or why none was counted: fenced (another
--- process took the replica's place, or the store does not know it), lease (its lease is over), late (sent two beats ago). p_wait_ms: the
--- longest wait for other calls of the key.
+-- process took the replica's place, or the store does not know it), lease (its lease is over), late (sent two beats ago). p_ended,
+-- p_ended_keys: requests that have ended, and have no place any more. p_wait_ms: the longest wait for other calls of the key.
 create function ra_sidecar.take(
-  p_no int, p_epoch int, p_beat int, p_requests bigint[], p_key uuid, p_in_flight int, p_per_minute int, p_wait_ms int
+  p_no int, p_epoch int, p_beat int, p_requests bigint[], p_key uuid, p_in_flight int, p_per_minute int,
+  p_ended bigint[], p_ended_keys uuid[], p_wait_ms int
 ) returns table (outcome text, taken int, retry_ms int, used int, reset_ms int, running int)
-language plpgsql security definer set search_path = ra_sidecar, pg_temp set lock_timeout = '200ms' set enable_seqscan = off as $$
+language plpgsql security definer set search_path = ra_sidecar, pg_temp set enable_seqscan = off set enable_bitmapscan = off
+set plan_cache_mode = force_generic_plan as $$
 declare
+  v_set text := set_config('synchronous_commit', 'off', true) || set_config('lock_timeout', p_wait_ms::text, true);
   v_now timestamptz;
-  v_replica replica;
-  v_asked int := cardinality(p_requests);
-  v_taken int := v_asked;
-  v_running int := 0;
-  v_used int := 0;
-  v_oldest timestamptz;
-  v_newest timestamptz;
-  v_below timestamptz;
+  v_replica record;
+  v_first record;
+  v_last record;
+  v_freed record;
+  v_n bigint;
 begin
-  perform must_write();
-  perform set_config('synchronous_commit', 'off', true);
-  perform set_config('lock_timeout', p_wait_ms::text, true);
-  perform pg_advisory_xact_lock(uuid_hash_extended(p_key, 0));
+  if pg_is_in_recovery() then perform must_write(); end if;
+  for i in 1..cardinality(p_ended) loop
+    delete from flight f where f.key = p_ended_keys[i] and f.replica = p_no and f.request = p_ended[i] and f.epoch = p_epoch;
+  end loop;
+  if not pg_try_advisory_xact_lock(uuid_hash_extended(p_key, 0)) then perform lock_keys(array[p_key], 0); end if;
   v_now := clock_timestamp();
-  select * into v_replica from replica r where r.no = p_no;
-  if v_replica.epoch is distinct from p_epoch then
-    return query select 'fenced', 0, 0, 0, 0, 0; return;
-  elsif v_replica.lease_until <= v_now then
-    return query select 'lease', 0, 0, 0, 0, 0; return;
-  elsif v_replica.beat > p_beat + 1 then
-    return query select 'late', 0, 0, 0, 0, 0; return;
-  end if;
+  taken := cardinality(p_requests);
+  running := 0;
+  used := 0;
+  reset_ms := 0;
+  select r.epoch, r.beat, r.lease_until into v_replica from replica r where r.no = p_no;
+  outcome := case when v_replica.epoch is distinct from p_epoch then 'fenced' when v_replica.lease_until <= v_now then 'lease'
+    when v_replica.beat > p_beat + 1 then 'late' else 'taken' end;
+  if outcome <> 'taken' then taken := 0; return next; return; end if;
   if p_in_flight > 0 then
-    select coalesce(sum(places.count), 0) into v_running from fleet e, replica r, lateral (
+    select coalesce(sum((
       select count(*) from flight f where f.key = p_key and f.replica = r.no and f.epoch = r.epoch and f.request >= r.oldest
-    ) places where r.lease_until > v_now or (e.grace_until > v_now and r.lease_until > e.grace_from);
-    v_taken := least(v_taken, greatest(0, p_in_flight - v_running));
+    )), 0) into running from replica r where r.no > 0
+      and (r.lease_until > v_now or r.lease_until > (select e.grace_from from fleet e where e.one and e.grace_until > v_now));
+    taken := least(taken, greatest(0, p_in_flight - running));
   end if;
   if p_per_minute > 0 then
-    select count(*), min(h.at), max(h.at) into v_used, v_oldest, v_newest from hit h
-      where h.key = p_key and h.at > v_now - interval '60 seconds';
-    -- The clock of the host may have been set back.
-    v_now := greatest(v_now, v_newest);
-    v_taken := least(v_taken, greatest(0, p_per_minute - v_used));
-    insert into hit select p_key, v_now, p_no, r from unnest(p_requests[1:v_taken]) r;
+    -- The last one first: what is taken back meanwhile may count, but never twice as taken back.
+    select h.n, h.at into v_last from hit h where h.key = p_key and h.at > v_now - interval '60 seconds' order by h.at desc, h.n desc limit 1;
+    select h.n, h.at into v_first from hit h where h.key = p_key and h.at > v_now - interval '60 seconds' order by h.at, h.n limit 1;
+    select count(*) filter (where f.n < v_last.n), max(f.n) as n into v_freed
+      from freed f where f.key = p_key and f.n > coalesce(v_first.n, v_last.n);
+    used := coalesce(v_last.n - v_first.n + 1 - v_freed.count, 0);
+    -- Numbers have gaps if the clock of the host was set back.
+    if used > p_per_minute then select count(*) into used from hit h where h.key = p_key and h.at > v_now - interval '60 seconds'; end if;
+    taken := least(taken, greatest(0, p_per_minute - used));
+    -- Without a stamp in the minute: above the number of each one before.
+    v_n := greatest(coalesce(v_last.n, date_part('epoch', v_now) * 1000000), v_freed.n);
+    v_now := greatest(v_now, v_last.at);
+    reset_ms := ms_until(coalesce(v_first.at, v_now) + interval '60 seconds', v_now);
   end if;
-  if p_in_flight > 0 then
-    insert into flight select p_key, p_no, r, p_epoch from unnest(p_requests[1:v_taken]) r;
-  end if;
-  if v_taken = v_asked then
-    outcome := 'taken';
-  elsif p_per_minute > 0 and v_used + v_taken >= p_per_minute then
-    outcome := 'perMinute';
-    select h.at into v_below from hit h where h.key = p_key and h.at > v_now - interval '60 seconds'
-      order by h.at offset v_used + v_taken - p_per_minute limit 1;
-  else
+  for i in 1..taken loop
+    if p_per_minute > 0 then insert into hit values (p_key, v_now, v_n + i, p_no, p_requests[i]); end if;
+    if p_in_flight > 0 then insert into flight values (p_key, p_no, p_requests[i], p_epoch); end if;
+  end loop;
+  if taken < cardinality(p_requests) then
     outcome := 'inFlight';
+    if p_per_minute > 0 and used + taken >= p_per_minute then
+      outcome := 'perMinute';
+      select ms_until(h.at + interval '60 seconds', v_now) into retry_ms from hit h
+        where h.key = p_key and h.at > v_now - interval '60 seconds' order by h.at, h.n offset used + taken - p_per_minute limit 1;
+    end if;
   end if;
-  return query select outcome, v_taken, ms_until(coalesce(v_below, v_now) + interval '60 seconds', v_now),
-    v_used, ms_until(coalesce(v_oldest, v_now) + interval '60 seconds', v_now), v_running;
+  return next;
 end $$;
 
 create function ra_sidecar.ms_until(p_then timestamptz, p_now timestamptz) returns int
@@ -119,7 +134,11 @@ begin
   for i in 1..cardinality(p_requests) loop
     delete from flight f where f.key = p_keys[i] and f.replica = p_no and f.request = p_requests[i] and f.epoch = p_epoch;
     continue when p_ran[i];
-    delete from hit h where h.key = p_keys[i] and h.at > now() - interval '61 seconds' and h.replica = p_no and h.request = p_requests[i];
+    with gone as (
+      delete from hit h where h.key = p_keys[i] and h.at > now() - interval '61 seconds' and h.replica = p_no and h.request = p_requests[i]
+        returning h.key, h.n, h.at
+    )
+    insert into freed select g.key, g.n, g.at from gone g on conflict do nothing;
   end loop;
   return query select true;
 end $$;

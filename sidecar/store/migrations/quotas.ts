@@ -57,14 +57,15 @@ create function ra_sidecar.take_tokens(
   p_no int, p_epoch int, p_beat int, p_keys uuid[], p_limits bigint[], p_requests bigint[], p_tokens bigint[], p_used bigint[],
   p_wait_ms int, p_segment bigint, p_byte bigint
 ) returns table (outcome text, granted bigint[], taken bigint[], reset_ms bigint[], lacking int, retry_ms bigint)
-language plpgsql security definer set search_path = ra_sidecar, pg_temp set lock_timeout = '200ms' set enable_seqscan = off as $$
+language plpgsql security definer set search_path = ra_sidecar, pg_temp set enable_seqscan = off as $$
 declare
+  v_set text := set_config('synchronous_commit', 'off', true) || set_config('lock_timeout', p_wait_ms::text, true);
   v_clock timestamptz;
   v_now timestamptz;
   v_day timestamptz;
   v_month timestamptz;
   v_ends timestamptz[];
-  v_replica replica;
+  v_replica record;
   v_sums record;
   v_row token_flight;
   v_granted bigint[] := '{}';
@@ -77,19 +78,19 @@ declare
   v_used bigint;
   v_wait bigint;
 begin
-  perform must_write();
-  perform set_config('synchronous_commit', 'off', true);
-  perform set_config('lock_timeout', p_wait_ms::text, true);
-  perform lock_keys(p_keys, 2);
+  if pg_is_in_recovery() then perform must_write(); end if;
+  if cardinality(p_keys) > 1 or not pg_try_advisory_xact_lock(uuid_hash_extended(p_keys[1], 2)) then perform lock_keys(p_keys, 2); end if;
   -- Those that run may end now. Ends lock the rows of requests in the same order; one that comes later waits for the stamps and counts the rest.
-  perform 1 from token_flight f where f.key = any(p_keys) and f.replica = p_no and f.epoch = p_epoch
-    and f.request = any(array(select e.request from unnest(p_requests, p_used) as e(request, used) where e.used is not null))
-    order by f.request, f.key for update;
+  if array_remove(p_used, null) <> '{}' then
+    perform 1 from token_flight f where f.key = any(p_keys) and f.replica = p_no and f.epoch = p_epoch
+      and f.request = any(array(select e.request from unnest(p_requests, p_used) as e(request, used) where e.used is not null))
+      order by f.request, f.key for update;
+  end if;
   v_clock := clock_timestamp();
   -- The clock of the host may have been set back.
-  select greatest(v_clock, max(newest.at)) into v_now from unnest(p_keys) k,
-    lateral (select max(s.at) as at from token_stamp s where s.key = k) newest;
-  select * into v_replica from replica r where r.no = p_no;
+  select r.epoch, r.lease_until, r.beat, greatest(v_clock, max(newest.at)) as now into v_replica from replica r, unnest(p_keys) k,
+    lateral (select max(s.at) as at from token_stamp s where s.key = k) newest where r.no = p_no group by r.no;
+  v_now := v_replica.now;
   if v_replica.epoch is distinct from p_epoch then
     outcome := 'fenced';
   elsif v_replica.lease_until <= v_clock then
@@ -122,7 +123,7 @@ begin
       from fleet e, replica r, lateral (
         select sum(f.tokens) as tokens, sum(f.counted) as counted from token_flight f
         where f.key = p_keys[i] and f.replica = r.no and f.epoch = r.epoch and f.request >= r.oldest
-      ) own where r.lease_until > v_clock or (e.grace_until > v_clock and r.lease_until > e.grace_from)
+      ) own where e.one and r.no > 0 and (r.lease_until > v_clock or (e.grace_until > v_clock and r.lease_until > e.grace_from))
     ) flights;
     v_settled := v_settled || array[v_sums.minute, v_sums.day + v_sums.days, v_sums.month + v_sums.months];
     v_taken := v_taken || array[v_sums.minute + v_sums.reserved - v_sums.counted,
@@ -131,7 +132,8 @@ begin
     v_reset := v_reset || array(select greatest(0, ceil(extract(epoch from e - v_now) * 1000))::bigint from unnest(v_ends) e);
   end loop;
   for i in 1..cardinality(p_requests) loop
-    select min(l - t) into v_free from unnest(p_limits, v_taken) as quota(l, t);
+    v_free := null;
+    for j in 1..cardinality(p_limits) loop v_free := least(v_free, p_limits[j] - v_taken[j]); end loop;
     v_more := 0;
     if p_used[i] is null then
       if p_tokens[i] > v_free then
@@ -160,7 +162,7 @@ begin
         v_granted := v_granted || (v_row.tokens + v_more);
       end if;
     end if;
-    v_taken := array(select t + v_more from unnest(v_taken) with ordinality as quota(t, n) order by n);
+    for j in 1..cardinality(v_taken) loop v_taken[j] := v_taken[j] + v_more; end loop;
   end loop;
   lacking := 0;
   retry_ms := 0;
@@ -270,6 +272,7 @@ begin
   delete from flight f where not exists (
     select 1 from replica r where r.no = f.replica and r.epoch = f.epoch and r.lease_until > clock_timestamp() - interval '1 day'
   );
+  delete from freed f where f.at < clock_timestamp() - interval '61 seconds';
   delete from token_flight f where not exists (
     select 1 from replica r where r.no = f.replica and (r.epoch = f.epoch or r.joined_at > clock_timestamp() - interval '1 day')
   );
