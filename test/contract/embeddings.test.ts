@@ -13,8 +13,12 @@ import { embeddedTestModel, testModel } from '../support/models.js';
 import { lastClose, startPriced } from '../support/priced-sidecar.js';
 import { PATIENT_MS } from '../support/patience.js';
 import type { RawResponse } from '../support/raw-http.js';
+import { shareLanes } from '../support/shared-lanes.js';
 import { eventually, isRunning } from '../support/processes.js';
 import { STUB_JOB } from '../support/stub-script.js';
+
+// In a file of its own as in a group, where sidecars follow one whose weights were replaced.
+shareLanes(t);
 
 const EMBEDDINGS = '/v1/embeddings';
 const RERANK = '/v1/rerank';

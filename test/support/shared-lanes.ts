@@ -34,6 +34,8 @@ let shares: 'not' | 'alike' | 'common' = 'not';
  * all common models, which is worth loading them if many files run.
  */
 export function shareLanes(owner: { teardown(fn: () => void): void }, which: 'alike' | 'common' = 'alike'): void {
+  // A group shares more of them, until it ends.
+  if (shares === 'common') return;
   shares = which;
   owner.teardown(() => {
     for (const { lanes } of kept.values()) lanes.close();
@@ -57,16 +59,24 @@ function lanesFor({ hooks = {}, ...options }: PromptLanesOptions): Prompts {
   found.users.add(hooks);
   closeOldest();
   const { lanes, users } = found;
+  let isOwn = false;
   return {
     ready: () => lanes.ready(),
     open: (form, bytes, owner, wanted) => lanes.open(form, bytes, owner, wanted),
-    startNext: (models) => lanes.startNext(models),
+    startNext: (models) => {
+      // Hosts that are forked later read files of this test, which go with its folder: no other sidecar may get them.
+      isOwn = kept.delete(key) || isOwn;
+      return lanes.startNext(models);
+    },
     switchToNext: () => lanes.switchToNext(),
     retireNext: () => lanes.retireNext(),
     retireOthers: () => lanes.retireOthers(),
     ofBatches: lanes.ofBatches,
     forgetBatches: () => lanes.forgetBatches(),
-    close: () => void users.delete(hooks),
+    close: () => {
+      users.delete(hooks);
+      if (isOwn) lanes.close();
+    },
     get models() {
       return lanes.models;
     },
