@@ -79,7 +79,8 @@ export class RealLoop {
   readonly #below: Pick<LlamaContext, 'dispose'>;
   readonly #loop: StepLoop;
   readonly #limits: StepLimits & Switched;
-  readonly #outputs: Output[] = [];
+  /** By job: of those that are not over. */
+  readonly #outputs = new Map<number, Output[]>();
   readonly #events = new EventEmitter().setMaxListeners(0);
   #lastId = 0;
   #evaluated = 0;
@@ -107,8 +108,8 @@ export class RealLoop {
     const emit: Emit = (_, outputs, held) => {
       for (const output of outputs) {
         if (output.kind === 'needsTokens') setImmediate(() => void this.#limit(output.id));
+        this.#outputs.get(output.id)?.push(output);
       }
-      this.#outputs.push(...outputs);
       this.held.push(...held);
       for (const { id, kind } of outputs) this.#events.emit(`${id}:${kind}`);
       this.#events.emit('emitted');
@@ -173,6 +174,7 @@ export class RealLoop {
   start(job: GenerateJob | ScoreJob): Started {
     const id = ++this.#lastId;
     const before = { evaluated: this.#evaluated, decodes: this.#loop.steps, calls: this.#calls };
+    this.#outputs.set(id, []);
     const speaks = once(this.#events, `${id}:piece`);
     const ran = Promise.race([
       once(this.#events, `${id}:done`).then(() => this.#ran(id, before)),
@@ -214,7 +216,8 @@ export class RealLoop {
   }
 
   #ran(id: number, before: Pick<Ran, 'evaluated' | 'decodes' | 'calls'>): Ran {
-    const own = this.#outputs.filter((output) => output.id === id);
+    const own = this.#outputs.get(id) ?? [];
+    this.#outputs.delete(id);
     const texts: string[] = [];
     const answers: Answer[] = [];
     for (const output of own) {

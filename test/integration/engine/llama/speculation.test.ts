@@ -16,9 +16,9 @@ import { replyBySeed } from '../../../support/known-replies.js';
 import { cpuLlama } from '../../../support/llama.js';
 import { cases, rounds } from '../../../support/long-form.js';
 import { testModel } from '../../../support/models.js';
-import { RealLoop, type Ran, type RealLoopOptions } from '../../../support/real-loop.js';
+import { RealLoop, type RealLoopOptions } from '../../../support/real-loop.js';
 
-t.setTimeout(rounds({ short: 60_000, long: 600_000 }));
+t.setTimeout(rounds({ short: 60_000, long: 1_800_000 }));
 
 const llama = await cpuLlama(1);
 const model = await llama.loadModel({ modelPath: await testModel() });
@@ -40,10 +40,10 @@ const EDITED = [
   ...OLD.slice(180),
 ];
 
-/** For samples: tokens of a reply, those that are compared, and replies of a series: 100,000 tokens of each sampling, in three series, in the long form. */
+/** For samples: tokens of a reply, and those of them that are compared. */
 const REPLY = 10;
 const PLACES = [2, 5, 9];
-const REPLIES = rounds({ short: 60, long: 3336 });
+const LETTERS = { markers: [], grammar: { gbnf: 'root ::= [a-z ]+' } };
 const SAMPLINGS = cases<Partial<GenerateJob>>(
   [
     { temperature: 0.3 },
@@ -51,15 +51,40 @@ const SAMPLINGS = cases<Partial<GenerateJob>>(
     { temperature: 1 },
     { temperature: 1, topP: 0.9 },
     { temperature: 0.6, frequencyPenalty: 0.3, presencePenalty: 0.3 },
+    { temperature: 0.6, format: LETTERS },
   ],
   (_, sampling) => sampling < 3,
 );
-/** Replies at once, of each series of seeds: one that is alone in its steps has its number of drafts by counts, several by times. */
-const TOGETHER = cases([1, 4, 4], (_, series) => series === 0);
+/**
+ * Series of seeds, 100,000 tokens of each sampling in all, in the long form: replies at once, and how many replies. One that is alone in
+ * its steps has its number of drafts by counts, several by times, or as `drafts` says.
+ */
+const SERIES: readonly { readonly together: number; readonly replies: number; readonly drafts?: 3 }[] = cases(
+  [
+    { together: 1, replies: rounds({ short: 60, long: 1000 }) },
+    { together: 4, replies: 1400 },
+    { together: 32, replies: 7616, drafts: 3 },
+  ],
+  (_, series) => series === 0,
+);
 
 async function loop(t: Test, options: RealLoopOptions = {}): Promise<RealLoop> {
   const made = await RealLoop.make(model, { speculation: 'auto', prefillTokensPerStep: 256, ...options });
   t.teardown(() => made.dispose());
+  return made;
+}
+
+/** With this number of drafts in each step that may have some, whatever they cost. */
+async function draftingLoop(t: Test, drafts: 3 | 7 | 31, options: RealLoopOptions = {}): Promise<RealLoop> {
+  const addon = engineAddon() as { RaStepCosts: EngineAddon['RaStepCosts'] };
+  const Own = addon.RaStepCosts;
+  addon.RaStepCosts = class extends Own {
+    constructor(alone: Float64Array) {
+      super(alone, DRAFT_LENGTHS.indexOf(drafts));
+    }
+  };
+  const made = await loop(t, options);
+  addon.RaStepCosts = Own;
   return made;
 }
 
@@ -242,16 +267,8 @@ t.test(
     const texts = Array.from({ length: 4 }, () => OLD);
     known(t, ...texts);
     // 31 drafts in each step that may have some, of which a decode of 68 tokens has room for two sequences' ones.
-    const addon = engineAddon() as { RaStepCosts: EngineAddon['RaStepCosts'] };
-    const Own = addon.RaStepCosts;
-    addon.RaStepCosts = class extends Own {
-      constructor(alone: Float64Array) {
-        super(alone, DRAFT_LENGTHS.indexOf(31));
-      }
-    };
-    const made = await loop(t, { prefillTokensPerStep: 64 });
-    const { decoder } = await loop(t, { prefillTokensPerStep: 64 });
-    addon.RaStepCosts = Own;
+    const made = await draftingLoop(t, 31, { prefillTokensPerStep: 64 });
+    const { decoder } = await draftingLoop(t, 31, { prefillTokensPerStep: 64 });
     const step = made.decoder.step.bind(made.decoder);
     let most = 0;
     made.decoder.step = async function* (parts, run) {
@@ -425,8 +442,7 @@ t.test('measured times decide for a reply alone that may vary, and for no other 
   };
   const made = await loop(t);
   addon.RaStepCosts = Own;
-  const format = { markers: [], grammar: { gbnf: 'root ::= [a-z ]+' } };
-  for (const job of [edit(), generateJob(text, { maxTokens: text.length, seed: 1, format })]) {
+  for (const job of [edit(), generateJob(text, { maxTokens: text.length, seed: 1, format: LETTERS })]) {
     const [repeats, varies] = [await made.run(job), await made.run({ ...job, mayVary: true })];
     t.same(varies.tokens, repeats.tokens);
     t.ok(repeats.drafted > 0);
@@ -438,8 +454,7 @@ t.test('under a grammar the same tokens, and a draft that it forbids ends there'
   const text = [...model.tokenize('the cat and the dog and the bird and the fish '.repeat(4))].map(Number);
   known(t, text);
   const [plain, drafting] = [await loop(t, { speculation: 'off' }), await loop(t)];
-  const format = { markers: [], grammar: { gbnf: 'root ::= [a-z ]+' } };
-  const asked = { maxTokens: text.length, seed: 0, format };
+  const asked = { maxTokens: text.length, seed: 0, format: LETTERS };
   const ran = await drafting.run(generateJob(text, asked));
   t.same(ran.tokens, [text]);
   t.ok(ran.decodes < text.length / 3, `${ran.decodes} decodes for ${text.length} tokens`);
@@ -452,7 +467,7 @@ t.test('under a grammar the same tokens, and a draft that it forbids ends there'
     { temperature: 0.5 },
     { temperature: 1, topP: 0.9, frequencyPenalty: 0.2 },
   ]) {
-    const job = generateJob(forbidden, { maxTokens: 100, seed: 3, format, ...sampling });
+    const job = generateJob(forbidden, { maxTokens: 100, seed: 3, format: LETTERS, ...sampling });
     const [one, other] = [await plain.run(job), await drafting.run(job)];
     t.same(other.tokens, one.tokens, JSON.stringify(sampling));
     accepted += other.accepted;
@@ -469,16 +484,8 @@ t.test('under a grammar the same tokens, and a draft that it forbids ends there'
 t.test('a reply whose masks come from another thread has its drafts dropped until its mask is there', async (t) => {
   const text = [...model.tokenize('the cat and the dog and the bird and the fish '.repeat(4))].map(Number);
   known(t, EDITED, text);
-  const addon = engineAddon() as { RaStepCosts: EngineAddon['RaStepCosts'] };
-  const Own = addon.RaStepCosts;
-  // Seven drafts in each step that may have some: for one of two replies alone none would be worth it.
-  addon.RaStepCosts = class extends Own {
-    constructor(alone: Float64Array) {
-      super(alone, DRAFT_LENGTHS.indexOf(7));
-    }
-  };
-  const made = await loop(t);
-  addon.RaStepCosts = Own;
+  // For one of two replies alone no drafts would be worth it.
+  const made = await draftingLoop(t, 7);
   // So many stacks that each mask is computed beside the steps.
   const format = { markers: [], grammar: { gbnf: 'root ::= [a-z ]+', stacks: 10_000 } };
   const masked = generateJob(text, { maxTokens: text.length, seed: 1, format });
@@ -577,46 +584,40 @@ t.test('nothing is drafted for a model whose state cannot be truncated', async (
 });
 
 t.test('sampled tokens come as often as without drafts', async (t) => {
-  const [plain, drafting] = await Promise.all(
-    (['off', 'auto'] as const).map((speculation) => loop(t, { speculation, prefixReuse: 'any' })),
-  );
-  if (!plain || !drafting) throw new Error('no loops');
+  const seats = Math.max(...SERIES.map(({ together }) => together));
+  const size = { seats, contextPerSeat: 256, prefixReuse: 'any' } as const;
+  const plain = await loop(t, { ...size, speculation: 'off' });
+  const [chosen, fixed] = [await loop(t, size), await draftingLoop(t, 3, size)];
   const start = Array.from({ length: 40 }, (_, i) => 97 + ((i * 7) % 20));
-  // Its own most probable text is what the model repeats, and what is drafted.
-  // Of a loop of its own: otherwise one of the two would have the prompt's state from other decodes, whose last digits differ.
-  const most = await (await loop(t, { speculation: 'off' })).run(generateJob(start, { maxTokens: 60, temperature: 0 }));
-  const prompt = [...start, ...(most.tokens[0] ?? [])];
+  // A loop of its own: otherwise one of those compared would have the prompt's state from other decodes, whose last digits differ.
+  const before = await loop(t, { speculation: 'off' });
   for (const sampling of SAMPLINGS) {
+    // Its own most probable text is what the model repeats, and what is drafted.
+    const most = await before.run(generateJob(start, { ...sampling, maxTokens: 60, temperature: 0 }));
+    const prompt = [...start, ...(most.tokens[0] ?? [])];
     // Tokens of one reply depend on each other: those of one place in all replies do not.
     const places = new Map(PLACES.map((place) => [place, new Map<number, [plain: number, drafting: number]>()]));
-    for (const [series, together] of TOGETHER.entries()) {
+    for (const [series, { together, replies, drafts }] of SERIES.entries()) {
       let [accepted, tokens] = [0, 0];
-      for (let at = 0; at < REPLIES; at += together) {
+      for (let at = 0; at < replies; at += together) {
+        const asked = { n: together, seats: together, maxTokens: REPLY, ...sampling };
         // Not of the same seeds, which give the same tokens.
-        const replies = (made: RealLoop, first: number): Promise<Ran[]> =>
-          Promise.all(
-            Array.from({ length: together }, (_, i) =>
-              made.run(generateJob(prompt, { maxTokens: REPLY, seed: first + at + i, ...sampling })),
-            ),
-          );
-        const both = [
-          await replies(plain, 1 + 10_000_000 * series),
-          await replies(drafting, 5_000_000 + 10_000_000 * series),
-        ];
-        for (const [of, each] of both.entries())
-          for (const ran of each) {
-            const [reply = []] = ran.tokens;
-            if (of === 1) [accepted, tokens] = [accepted + ran.accepted, tokens + reply.length];
+        for (const [of, made] of [plain, drafts === 3 ? fixed : chosen].entries()) {
+          const seed = 1 + at + 5_000_000 * of + 10_000_000 * series;
+          const ran = await made.run(generateJob(prompt, { seed, ...asked }));
+          if (of === 1) [accepted, tokens] = [accepted + ran.accepted, tokens + REPLY * ran.tokens.length];
+          for (const reply of ran.tokens)
             for (const [place, counts] of places) {
               const count = counts.get(reply[place] ?? END) ?? [0, 0];
               count[of as 0 | 1] += 1;
               counts.set(reply[place] ?? END, count);
             }
-          }
+        }
       }
       // Of several at once few are drafted at temperature 1.
-      const least = series === 0 ? tokens / 100 : 0;
-      t.ok(accepted > least, `${JSON.stringify(sampling)}, ${together} at once: ${accepted} of ${tokens} drafted`);
+      const least = together === 1 || drafts ? tokens / 100 : 0;
+      const what = `${JSON.stringify(sampling)}, ${together} at once, ${drafts ?? 'chosen'} drafts`;
+      t.ok(accepted > least, `${what}: ${accepted} of ${tokens} drafted`);
     }
     for (const [place, counts] of places) {
       const p = sameDistribution([...counts.values()]);
