@@ -33,18 +33,16 @@ const NOVEL = [
   [32, 32, 8],
   [64, 24, 8],
 ] as const;
-/** Of replies that are partly as in the prompt: callers, and tokens of each reply. */
+/** Of replies that are partly as in the prompt: callers, tokens of each reply, and rounds, of which every other one is in the opposite order. */
 const CHOSEN = [
-  [1, 128],
-  [8, 48],
+  [1, 128, 8],
+  [8, 48, 4],
 ] as const;
 const SHARES = [0, 0.5, 0.8, 0.95, 1] as const;
-/** Half of them in the opposite order. */
-const CHOSEN_ROUNDS = 4;
 /** A number of drafts with less than this part of the best rate of a first run, of a quarter of the tokens, cannot be the best: it has that run's figure. */
 const HOPEFUL = 0.5;
 /** What `novel` and `chosen` may take each, ms: a row whose time is over has fewer runs, and says so. */
-const SECTION_MS = 60_000 * Number(process.argv[4] ?? 9);
+const SECTION_MS = 60_000 * Number(process.argv[4] ?? 12);
 const CONTEXT = 4096;
 /** Of replies without a known text. */
 const SHORT_CONTEXT = 512;
@@ -368,19 +366,23 @@ async function chosen(): Promise<Row[]> {
   const file = await random150m();
   const rows: Row[] = [];
   const budget = new Budget(CHOSEN.length * SHARES.length);
-  for (const [callers, count] of CHOSEN) {
+  for (const [callers, count, planned] of CHOSEN) {
     const loop = await SwitchedLoop.load(file, callers);
     const fits = (drafts: number): boolean => callers <= 2 * Math.floor(MOST_LOGITS / VOCABULARY / (drafts + 1));
     const lengths = DRAFT_LENGTHS.filter(fits);
     for (const share of SHARES) {
       budget.begin();
       const random = new RandomWords(Math.round(100 * share));
-      const replays = Array.from({ length: callers }, (): Replay => {
-        const prompt = randomTokens(random, count);
-        const [other, kept] = [randomTokens(random, count), prompt.map(() => (random.next() >>> 0) / 2 ** 32 < share)];
-        return { prompt, reply: prompt.map((token, i) => (kept[i] ? token : (other[i] ?? 0))) };
-      });
-      const parts = replays.map(({ prompt, reply }): Replay => ({ prompt, reply: reply.slice(0, count / 4) }));
+      const texts = (): Replay[] =>
+        Array.from({ length: callers }, (): Replay => {
+          const prompt = randomTokens(random, count);
+          const [other, kept] = [
+            randomTokens(random, count),
+            prompt.map(() => (random.next() >>> 0) / 2 ** 32 < share),
+          ];
+          return { prompt, reply: prompt.map((token, i) => (kept[i] ? token : (other[i] ?? 0))) };
+        });
+      const parts = texts().map(({ prompt, reply }): Replay => ({ prompt, reply: reply.slice(0, count / 4) }));
       const trials: number[] = [];
       for (const way of lengths.keys())
         if (way < 2 || !budget.over) trials.push((await loop.timed(way, parts)).perSecond);
@@ -389,19 +391,20 @@ async function chosen(): Promise<Row[]> {
       // It learns what steps take here.
       await loop.timed('auto', parts);
       const rounds: Map<Way, Timed>[] = [];
-      while (rounds.length < CHOSEN_ROUNDS && !(budget.over && rounds.length > 0)) {
+      while (rounds.length < planned && !(budget.over && rounds.length > 0)) {
+        // Other texts each time: on one text a number of drafts may be the best by luck.
+        const replays = texts();
         const round = new Map<Way, Timed>();
         for (const way of rounds.length % 2 === 0 ? ways : ways.toReversed())
           round.set(way, await loop.timed(way, replays));
         rounds.push(round);
       }
-      const of = (way: Way, figure: (each: Timed) => number): number =>
-        median(rounds.map((round) => figure(round.get(way) ?? NOTHING)));
+      // Of all rounds' replies: what they took, one after another.
       const rateOf = (way: Way): number =>
-        ways.includes(way) ? of(way, ({ perSecond }) => perSecond) : (trials[Number(way)] ?? NaN);
-      const over = (way: Way): number =>
-        median(rounds.map((round) => (round.get('auto')?.perSecond ?? NaN) / (round.get(way)?.perSecond ?? NaN)));
-      const runs = runsText(rounds.length, CHOSEN_ROUNDS);
+        ways.includes(way)
+          ? rounds.length / rounds.reduce((sum, round) => sum + 1 / (round.get(way) ?? NOTHING).perSecond, 0)
+          : (trials[Number(way)] ?? NaN);
+      const runs = runsText(rounds.length, planned);
       const drafting = lengths.slice(1, trials.length);
       rows.push({
         section: 'chosen',
@@ -409,10 +412,10 @@ async function chosen(): Promise<Row[]> {
         what: `replies of ${count} tokens, ${Math.round(100 * share)} % as in the prompt; ${runs}`,
         'tokens/s, off': rateOf(0),
         'tokens/s, auto': rateOf('auto'),
-        ratio: ways.includes(0) ? over(0) : rateOf('auto') / rateOf(0),
-        'tokens a decode': of('auto', ({ tokensPerDecode }) => tokensPerDecode),
+        ratio: rateOf('auto') / rateOf(0),
+        'tokens a decode': median(rounds.map((round) => (round.get('auto') ?? NOTHING).tokensPerDecode)),
         ...Object.fromEntries(drafting.map((drafts, i) => [`tokens/s, ${drafts} drafts`, rateOf(i + 1)])),
-        'of the best number': Math.min(...ways.filter((way) => way !== 'auto').map(over)),
+        'of the best number': rateOf('auto') / Math.max(...ways.filter((way) => way !== 'auto').map(rateOf)),
       });
     }
     await loop.close();
@@ -438,7 +441,7 @@ await keep(NAME, {
     `Tokens a second of replies whose prompts were evaluated before; medians of ${RUNS} runs, 150 million random weights in Q8_0 with GPT-2’s vocabulary, ${THREADS} compute thread(s). \`off\` and \`auto\` are the setting \`speculation\`. A section may have been measured by itself, at another hour. In all but \`beside\` the number of drafts follows measured times also for one caller, as for a request without a seed.`,
     'edits: edits of TypeScript files from this repository’s history, the same ones in each run; the prompt is the old file and the subject of the commit, the reply is the new file. Random weights say no such text, so each pick is replaced by the text’s next token after it was made: costs are those of a model, and which drafts come is the real text’s. All replies are cut to the length of the shortest, so that without speculation all end in the same step, as those of llama-batched-bench do, which decodes as many tokens after prompts of the same mean length, and picks nothing.',
     'beside: the same edits for llama-server, which cannot be made to say a text. A model of the same shape always says the next id, so texts are written with ids that count upwards: lines that the old file has too have the same ids there, all others have ids of their own. Greedy; llama-server over HTTP with whole replies, on the same libraries of llama.cpp; ours the engine process; none, ngram-simple and ngram-mod are its `--spec-type`, otherwise as they come.',
-    'novel: random tokens, which never repeat, on one loop whose setting changes between two runs, so that both have the same memory; the ratio is the geometric mean of the medians of pairs that begin with `off` and of those that begin with `auto`. chosen: replies with a share of tokens as in the prompt and others in place of the rest, with each fixed number of drafts that a step may have, one of several callers being the same for all, and as it is chosen, one after another on one loop, every other run in the opposite order. A number of drafts with less than half of the best rate in a first run of a quarter of the tokens has that run’s figure. The last column is the least median, over the numbers, of chosen over fixed in one run. Both sections have nine minutes each, and each of their rows its share of what is left of them: one that took longer has fewer runs, and says so, and numbers of drafts that were not tried for that have no figure.',
+    'novel: random tokens, which never repeat, on one loop whose setting changes between two runs, so that both have the same memory; the ratio is the geometric mean of the medians of pairs that begin with `off` and of those that begin with `auto`. chosen: replies with a share of tokens as in the prompt and others in place of the rest, with each fixed number of drafts that a step may have, one of several callers being the same for all, and as it is chosen, one after another on one loop, every other run in the opposite order. Each run has other texts, since on one short text a number of drafts may be the best by luck; a rate is that of all runs’ replies one after another. A number of drafts with less than half of the best rate in a first run of a quarter of the tokens has that run’s figure. The last column is the chosen numbers’ rate over the best fixed number’s. Both sections have twelve minutes each, and each of their rows its share of what is left of them: one that took longer has fewer runs, and says so, and numbers of drafts that were not tried for that have no figure.',
   ],
   rows,
 });

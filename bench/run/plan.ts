@@ -54,7 +54,7 @@ export const PLAN: readonly Bench[] = [
   bench('prebuilt', true, 2, 'engine/decisions.bench.js', 'decisions'),
   bench('prebuilt', true, 5.5, 'engine/limit.bench.js', 'engine-limit'),
   bench('prebuilt', true, 0.8, 'engine/reuse.bench.js', 'reuse'),
-  bench('prebuilt', true, 18, 'engine/speculation.bench.js', 'speculation'),
+  bench('prebuilt', true, 37, 'engine/speculation.bench.js', 'speculation'),
   bench('prebuilt', true, 8, 'embeddings/beside.bench.js', 'embeddings'),
   bench('prebuilt', true, 2, 'embeddings/chat.bench.js', 'embeddings-chat'),
   bench('prebuilt', true, 3.2, 'engine/cache-cost.bench.js', 'cache-cost'),
