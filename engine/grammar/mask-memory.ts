@@ -7,7 +7,7 @@ const MIB = 2 ** 20;
 
 /**
  * Bytes of what is kept, measured on Node 20: of a place, of a set besides its members, of the table of one whose characters
- * lead to several sets, of an entry of a map, and of a mask besides its tokens.
+ * lead to several sets, of an entry of a map, and of a mask besides its bits.
  */
 export const BYTES = { place: 96, set: 480, member: 12, table: 1200, entry: 64, mask: 256 } as const;
 
@@ -29,15 +29,14 @@ export const MAX_KEPT = 32;
 /** Grammars that the thread keeps although no reply uses them, the most recently used ones. */
 export const MAX_IDLE = 8;
 
-const TOKEN_BYTES = Uint32Array.BYTES_PER_ELEMENT;
 /** Bytes of one token in a sorted vocabulary: its text, its place, and what searches need; each store has one. */
 const SORTED_BYTES = 32;
-/** Of a running reply: the last mask as its grammar gave it, as the thread sent it, and with the control tokens. */
-const MASKS_A_SEAT = 3;
+/** Of a running reply: the last mask as its grammar gave it, and as the thread sent it. */
+const MASKS_A_SEAT = 2;
 
-/** Bytes of a mask that lists all of a vocabulary. */
-function maskBytes(vocabulary: number): number {
-  return TOKEN_BYTES * vocabulary;
+/** Bytes of a mask, and of the same without control tokens. */
+export function maskBytes(vocabulary: number): number {
+  return BYTES.mask + 2 * Math.ceil(vocabulary / 8);
 }
 
 /** The most that an engine's grammars take, bytes: both stores, however many replies run, and each seat besides. */

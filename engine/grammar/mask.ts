@@ -1,4 +1,4 @@
-import { BYTES, LEAST_REACH, MAX_MASKS, MAX_REACH } from './mask-memory.js';
+import { LEAST_REACH, maskBytes, MAX_MASKS, MAX_REACH } from './mask-memory.js';
 import { programBytes, programOf } from './program.js';
 import { DEAD, Reach } from './reach.js';
 
@@ -11,17 +11,18 @@ export interface Standing {
   readonly lacks: number;
 }
 
-/** A mask lists the tokens that it allows if there are no more than this, and otherwise those that it denies. */
-const MAX_LISTED = 1024;
 /** Characters of ASCII that a narrow place may continue with. */
 const NARROW = 32;
 
-/** Which tokens may come next: only these, or all but these. */
-export interface TokenMask {
-  readonly kind: 'only' | 'but';
-  readonly tokens: Uint32Array;
-  /** All but these, too. Apart, so that `tokens` are the same array each time. Absent: none. */
-  readonly besides?: Uint32Array;
+/** A bit for each token of the vocabulary: whether it may come next. Is not changed once it is made. */
+export type TokenBits = Uint32Array;
+
+export function hasBit(bits: TokenBits, token: number): boolean {
+  return (((bits[token >> 5] ?? 0) >> (token & 31)) & 1) === 1;
+}
+
+function setBit(bits: TokenBits, token: number): void {
+  bits[token >> 5] = (bits[token >> 5] ?? 0) | (1 << (token & 31));
 }
 
 export interface MaskLimits {
@@ -37,10 +38,8 @@ export class MaskGrammar {
   readonly #limits: MaskLimits;
   #reach: Reach;
   /** By their places; the one used last is last. */
-  readonly #masks = new Map<number, TokenMask>();
+  readonly #masks = new Map<number, TokenBits>();
   #maskBytes = 0;
-  /** Tokens that the last search allowed. */
-  readonly #allowed: Uint32Array;
   /** By bytes of a token read so far. */
   readonly #sets: Int32Array;
   readonly #begun: Int32Array;
@@ -53,7 +52,6 @@ export class MaskGrammar {
     this.#sets = new Int32Array(tokens.longest + 1);
     this.#begun = new Int32Array(tokens.longest + 1);
     this.#lacks = new Int32Array(tokens.longest + 1);
-    this.#allowed = new Uint32Array(tokens.starts.length - 1);
   }
 
   get programBytes(): number {
@@ -118,30 +116,30 @@ export class MaskGrammar {
     return lacks === 0 && this.#reach.fanOut(set) <= NARROW;
   }
 
-  /** Which tokens may come next, ascending in their bytes. Must not be changed. Throws `GrammarTooExpensive`. */
-  mask(standing: Standing): TokenMask {
+  /** Which tokens may come next. Throws `GrammarTooExpensive`. */
+  mask(standing: Standing): TokenBits {
     const here = this.#here(standing);
-    const known = here.lacks === 0 ? this.#masks.get(here.set) : undefined;
-    const made = known ?? this.#mask(here);
+    const made = this.known(here) ?? this.#search(here);
     if (here.lacks > 0) return made;
-    if (!this.#masks.delete(here.set)) this.#maskBytes += this.#bytesOf(made);
+    if (!this.#masks.delete(here.set)) this.#maskBytes += maskBytes(this.#tokens.starts.length);
     this.#masks.set(here.set, made);
     this.#fitMasks();
     return made;
   }
 
-  /** With a bit for each token, which decoders keep with it. */
-  #bytesOf({ tokens }: TokenMask): number {
-    return BYTES.mask + tokens.byteLength + (this.#tokens.starts.length >> 3);
+  /** The same where it is known; undefined where it is not. */
+  known(standing: Standing): TokenBits | undefined {
+    const { set, lacks } = this.#here(standing);
+    return lacks === 0 ? this.#masks.get(set) : undefined;
   }
 
   /** The last one used stays. */
   #fitMasks(): void {
     const most = MAX_MASKS * this.#limits.share();
-    for (const [set, mask] of this.#masks) {
+    for (const set of this.#masks.keys()) {
       if (this.#maskBytes <= most || this.#masks.size === 1) break;
       this.#masks.delete(set);
-      this.#maskBytes -= this.#bytesOf(mask);
+      this.#maskBytes -= maskBytes(this.#tokens.starts.length);
     }
   }
 
@@ -153,24 +151,9 @@ export class MaskGrammar {
     this.#maskBytes = 0;
   }
 
-  /** The tokens that are not allowed next. Must not be changed. Throws `GrammarTooExpensive`. */
-  denied(standing: Standing): Uint32Array {
-    const { kind, tokens } = this.mask(standing);
-    return kind === 'but' ? tokens : this.#allBut(tokens);
-  }
-
-  #mask(here: Standing): TokenMask {
-    const tokens = this.#allowed.subarray(0, this.#search(here));
-    return tokens.length <= MAX_LISTED
-      ? { kind: 'only', tokens: tokens.slice() }
-      : { kind: 'but', tokens: this.#allBut(tokens) };
-  }
-
-  /** Finds the allowed tokens; returns their number. */
-  #search(here: Standing): number {
+  #search(here: Standing): TokenBits {
     const { bytes, starts, order, common, leaps, ends } = this.#tokens;
-    const allowed = this.#allowed;
-    let count = 0;
+    const allowed = new Uint32Array(Math.ceil((starts.length - 1) / 32));
     this.#enter(here);
     for (let i = 0; i < order.length;) {
       const token = order[i] ?? 0;
@@ -179,21 +162,12 @@ export class MaskGrammar {
       let depth = common[i] ?? 0;
       while (depth < length && !this.#isDeadAfter(depth, bytes[start + depth] ?? 0)) depth += 1;
       i += 1;
-      if (depth === length && this.#mayStop(depth)) allowed[count++] = token;
+      if (depth === length && this.#mayStop(depth)) setBit(allowed, token);
       // No token with these bytes can come.
       if (depth < length) while (i < order.length && (common[i] ?? 0) > depth) i = leaps[i] ?? order.length;
     }
-    if (this.#mayEnd(here)) for (const end of ends) allowed[count++] = end;
-    return count;
-  }
-
-  #allBut(tokens: Uint32Array): Uint32Array {
-    const marked = new Uint8Array(this.#tokens.starts.length - 1);
-    for (const token of tokens) marked[token] = 1;
-    const rest = new Uint32Array(marked.length - tokens.length);
-    let count = 0;
-    for (let token = 0; token < marked.length; token++) if (marked[token] === 0) rest[count++] = token;
-    return rest.subarray(0, count);
+    if (this.#mayEnd(here)) for (const end of ends) setBit(allowed, end);
+    return allowed;
   }
 
   #mayEnd({ set, lacks }: Standing): boolean {

@@ -110,7 +110,7 @@ export interface EngineAddon {
    * token with a picker, steps until a part has as many picks as `most` has for it, the last picks of each being the tokens of the next one.
    * None follows one that picked an end token, or that failed, nor one after which a part may have fewer than `reserve` picks. -2: no logit was a number (batch-sampler.ts). `labels`: of each part that is scored in place of being
    * sampled. `allowed`: a bit for each token of the vocabulary where a part's pick is one of these, in the first step alone; no other
-   * step follows such a one. `drafts`: of parts whose next tokens may be drafted, and `costs` by which their number is chosen; absent:
+   * step follows such a one. `again`: what is picked and is none of these is replaced by one of them. The masks are not to be changed. `drafts`: of parts whose next tokens may be drafted, and `costs` by which their number is chosen; absent:
    * nothing is drafted. Drafts that are not picked are removed. `mostMs`: what a step of several sequences with drafts may take. Throws a RangeError for parts that do not fit the tokens.
    */
   readonly raDecodeRun: (
@@ -125,12 +125,19 @@ export interface EngineAddon {
     costs?: AddonStepCosts,
     reserve?: number,
     mostMs?: number,
+    again?: readonly (Uint32Array | undefined)[],
   ) => AddonRun;
   /**
-   * Picks a token from the logits at `row` of the last decode, among those whose bit is set; absent: any. Not while it decodes. Throws a
-   * RangeError where there are no such logits.
+   * Picks a token from the logits at `row` of the last decode, among those whose bit is set; absent: any. What is none of `again` is
+   * replaced by one of them. Not while it decodes. Throws a RangeError where there are no such logits.
    */
-  readonly raPick: (context: AddonContext, row: number, picker: AddonPicker, allowed?: Uint32Array) => number;
+  readonly raPick: (
+    context: AddonContext,
+    row: number,
+    picker: AddonPicker,
+    allowed?: Uint32Array,
+    again?: Uint32Array,
+  ) => number;
   /**
    * Picks another token in place of the one that `picker` picked last, from the logits at `row` of the last decode, among those
    * whose bit is set. Not while it decodes. Throws a RangeError where there are no such logits.

@@ -201,7 +201,7 @@ export class BatchDecoder implements Decoder {
     const { addon, context, closesUpTo } = this.#tools;
     const gaps = gapsOf(parts, this.states, closesUpTo);
     const given = described(parts, choices, gaps, this.states);
-    const { numbers, tokens, pickers, allowed, labels, drafts, logitIndexes: rows } = given;
+    const { numbers, tokens, pickers, allowed, again, labels, drafts, logitIndexes: rows } = given;
     const costs = drafts.some((each) => each !== undefined) ? this.#costs : undefined;
     const running = addon.raDecodeRun(
       context,
@@ -215,6 +215,7 @@ export class BatchDecoder implements Decoder {
       costs,
       run?.reserve,
       run?.stepMs,
+      again,
     );
     // The addon has copied them, and wipes its copy: a closed account's prompt stays in no memory.
     tokens.fill(0);

@@ -1,4 +1,3 @@
-import type { TokenMask } from '../grammar/mask.js';
 import { GrammarTooExpensive } from '../grammar/reach.js';
 import {
   type StepPart,
@@ -10,7 +9,7 @@ import {
 } from '../scheduler/decoder.js';
 import { asFault } from '../scheduler/faults.js';
 import type { AddonContext, AddonDrafts, AddonPicker, EngineAddon } from './addon.js';
-import type { GrammarConstraint } from './grammar-constraint.js';
+import type { GrammarConstraint, TokenLimit } from './grammar-constraint.js';
 
 /** What the native addon picks where no logit is a number, such as after an overflow on a GPU (engine/native/next-token.cpp). */
 export const NOT_A_NUMBER = -2;
@@ -22,8 +21,8 @@ export const NOT_NUMBERS: PartResult = { kind: 'fault', reason: 'its logits are 
 export type Choice =
   /** Picked within the decode; any token may come. */
   | { readonly kind: 'free'; readonly picker: AddonPicker }
-  /** Picked within the decode among the tokens whose bit is set. `mask`: which these are. */
-  | { readonly kind: 'held'; readonly picker: AddonPicker; readonly allowed: Uint32Array; readonly mask: TokenMask }
+  /** Picked within the decode by this limit. */
+  | { readonly kind: 'held'; readonly picker: AddonPicker; readonly limit: TokenLimit }
   /** The only token that may come: none is picked. */
   | { readonly kind: 'forced'; readonly token: number }
   | { readonly kind: 'fault'; readonly fault: PartResult };
@@ -32,13 +31,12 @@ export type Choice =
 export interface Picks {
   readonly addon: Pick<EngineAddon, 'RaPicker' | 'RaDrafts' | 'raPick' | 'raPickAgain'>;
   readonly context: AddonContext;
-  /** Tokens. */
-  readonly vocabulary: number;
 }
 
 /**
  * One reply's sampler. A token is picked freely first, except for those that the grammar denies everywhere, and where the grammar
- * refuses it, once more from those that may come. Where few may come it is picked among these at once.
+ * refuses it, once more from those that may come: within the decode where these are known. Where few may come it is picked among these
+ * at once.
  */
 export class BatchSampler implements Sampler {
   readonly #picks: Picks;
@@ -78,12 +76,9 @@ export class BatchSampler implements Sampler {
     if (this.constraint.free) return this.freely;
     const from = performance.now();
     try {
-      this.constraint.check();
-      const mask = await this.#ask(() => this.constraint.limit());
-      const [only] = mask.tokens;
-      if (mask.kind === 'only' && mask.tokens.length === 1 && only !== undefined)
-        return { kind: 'forced', token: only };
-      return { kind: 'held', picker: this.#picker, allowed: bitsOf(mask, this.#picks.vocabulary), mask };
+      const limit = await this.#ask(() => this.constraint.limit());
+      const { only } = limit.first;
+      return only === undefined ? { kind: 'held', picker: this.#picker, limit } : { kind: 'forced', token: only };
     } catch (error) {
       return { kind: 'fault', fault: asFault(error) };
     } finally {
@@ -97,7 +92,12 @@ export class BatchSampler implements Sampler {
    */
   async chosen(choice: Extract<Choice, { kind: 'held' | 'forced' }>, picked: number, row: number): Promise<number> {
     const from = performance.now();
-    const token = choice.kind === 'forced' ? this.#forced(choice.token) : await this.#checked(choice.mask, picked, row);
+    let token = picked;
+    if (choice.kind === 'forced') this.#picker.add((token = choice.token));
+    else if (choice.limit.checked && picked !== NOT_A_NUMBER && !this.#disposed) {
+      const again = await this.#ask(() => this.constraint.refused(picked));
+      if (again) token = this.#picks.addon.raPickAgain(this.#picks.context, row, this.#picker, again.bits);
+    }
     if (!this.#disposed && token !== NOT_A_NUMBER)
       this.constraint.accept(token, this.#askedMs + performance.now() - from);
     return token;
@@ -108,22 +108,11 @@ export class BatchSampler implements Sampler {
     const choice = await this.choice();
     if (choice.kind === 'fault') return choice.fault;
     if (this.#disposed) return NOT_NUMBERS;
-    const allowed = choice.kind === 'held' ? choice.allowed : undefined;
     const { addon, context } = this.#picks;
-    const picked = choice.kind === 'forced' ? choice.token : addon.raPick(context, row, this.#picker, allowed);
+    const { first, then } = choice.kind === 'held' ? choice.limit : {};
+    const picked =
+      choice.kind === 'forced' ? choice.token : addon.raPick(context, row, this.#picker, first?.bits, then?.bits);
     return resultOf(choice.kind === 'free' ? picked : await this.chosen(choice, picked, row));
-  }
-
-  #forced(token: number): number {
-    this.#picker.add(token);
-    return token;
-  }
-
-  async #checked(mask: TokenMask, picked: number, row: number): Promise<number> {
-    if (mask.kind === 'only' || picked === NOT_A_NUMBER || this.#disposed) return picked;
-    const again = await this.#ask(() => this.constraint.refused(picked));
-    const { addon, context, vocabulary } = this.#picks;
-    return again ? addon.raPickAgain(context, row, this.#picker, bitsOf(again, vocabulary)) : picked;
   }
 
   /** What takes too much work here is left to the masks, which the step then waits for. */
@@ -134,7 +123,6 @@ export class BatchSampler implements Sampler {
       if (!(error instanceof GrammarTooExpensive)) throw error;
       this.constraint.goToMasks();
       await this.constraint.pending;
-      this.constraint.check();
       return ask();
     }
   }
@@ -160,31 +148,6 @@ export class BatchSampler implements Sampler {
 
 export function resultOf(token: number): PartResult {
   return token === NOT_A_NUMBER ? NOT_NUMBERS : { kind: 'token', token };
-}
-
-/** By the tokens of a mask and by the mask: those of a grammar's places come again and again, in masks of one reply each. */
-const bits = new WeakMap<TokenMask | Uint32Array, Uint32Array>();
-
-/** A bit for each token of the vocabulary that may come. Kept as long as the mask. */
-function bitsOf(mask: TokenMask, vocabulary: number): Uint32Array {
-  const known = bits.get(mask);
-  if (known) return known;
-  const { kind, tokens, besides } = mask;
-  let made = bits.get(tokens);
-  if (!made) {
-    made = new Uint32Array(Math.ceil(vocabulary / 32)).fill(kind === 'only' ? 0 : ~0);
-    for (const token of tokens) {
-      const bit = 1 << (token & 31);
-      made[token >> 5] = kind === 'only' ? (made[token >> 5] ?? 0) | bit : (made[token >> 5] ?? 0) & ~bit;
-    }
-    bits.set(tokens, made);
-  }
-  if (besides) {
-    made = made.slice();
-    for (const token of besides) made[token >> 5] = (made[token >> 5] ?? 0) & ~(1 << (token & 31));
-  }
-  bits.set(mask, made);
-  return made;
 }
 
 /** A running reply's next token that any may be: steps of such parts may follow one another. */

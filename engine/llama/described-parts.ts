@@ -9,8 +9,9 @@ export interface DescribedParts {
   readonly numbers: Int32Array;
   readonly tokens: Int32Array;
   readonly pickers: readonly (AddonPicker | undefined)[];
-  /** Of parts whose tokens are picked among some. */
+  /** Of parts whose tokens are picked among some; and among which in place of others. */
   readonly allowed: readonly (Uint32Array | undefined)[];
+  readonly again: readonly (Uint32Array | undefined)[];
   /** Of parts that are scored. */
   readonly labels: readonly (Uint32Array | undefined)[];
   /** Of parts whose next tokens may be drafted. */
@@ -56,9 +57,11 @@ export function described(
   }
   const labels = parts.map((part) => (part.kind === 'score' ? part.labels : undefined));
   const pickers = choices.map((choice) => (choice && 'picker' in choice ? choice.picker : undefined));
-  const allowed = choices.map((choice) => (choice?.kind === 'held' ? choice.allowed : undefined));
+  const limits = choices.map((choice) => (choice?.kind === 'held' ? choice.limit : undefined));
+  const allowed = limits.map((limit) => limit?.first.bits);
+  const again = limits.map((limit) => limit?.then?.bits);
   const drafts = parts.map((part, i) => (part.kind === 'sample' && choices[i] ? samplerOf(part).drafts : undefined));
-  return { numbers, tokens, pickers, allowed, labels, drafts, logitIndexes };
+  return { numbers, tokens, pickers, allowed, again, labels, drafts, logitIndexes };
 }
 
 /*

@@ -22,6 +22,8 @@ export interface DraftedStepTools extends Picks {
   readonly states: BatchSequences;
   /** Of steps made here: they take longer than those of runs. */
   readonly costs: AddonStepCosts;
+  /** Tokens. */
+  readonly vocabulary: number;
   /** Tokens of a decode, and of a sequence. */
   readonly batchSize: number;
   readonly contextSize: number;

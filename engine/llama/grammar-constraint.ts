@@ -1,10 +1,9 @@
-import type { MaskGrammar, Standing, TokenMask } from '../grammar/mask.js';
-import { EngineFault } from '../scheduler/faults.js';
-import type { Grammars } from './grammars.js';
+import { hasBit, type MaskGrammar, type Standing, type TokenBits } from '../grammar/mask.js';
+import type { Grammars, TextTokens, TokenMask } from './grammars.js';
 import type { MaskConstraint } from './masks.js';
 
 /** What it needs of {@link Grammars}. */
-export type ConstraintGrammars = Pick<Grammars, 'controlTokensBut' | 'grammar' | 'masks' | 'isEnd'>;
+export type ConstraintGrammars = Pick<Grammars, 'textTokens' | 'grammar' | 'masks' | 'isEnd'>;
 
 /** A grammar cannot be used. Its name is the reason that a fault gives. */
 export class GrammarError extends Error {
@@ -15,7 +14,15 @@ export class GrammarError extends Error {
   }
 }
 
-const NO_LIMIT: TokenMask = { kind: 'but', tokens: new Uint32Array(0) };
+/** How the next token is picked. */
+export interface TokenLimit {
+  /** Among these, freely where more than few characters may follow. */
+  readonly first: TokenMask;
+  /** What is none of these is replaced by one of them. Undefined: nothing is replaced. */
+  readonly then?: TokenMask | undefined;
+  /** Whether what is picked may be refused ({@link GrammarConstraint.refused}). */
+  readonly checked: boolean;
+}
 
 /**
  * What sampling one token within a step may take, ms: several times what a grammar that is not expensive takes. Replies of a step
@@ -32,25 +39,17 @@ const OVER_MS = 40;
  */
 export class GrammarConstraint {
   readonly #grammars: ConstraintGrammars;
-  /** Tokens that may not be sampled while a grammar constrains the reply. */
-  readonly #controlTokens: Uint32Array;
-  readonly #control: ReadonlySet<number>;
+  /** Tokens that may be sampled while a grammar constrains the reply. */
+  readonly #textTokens: TextTokens;
   #inline: InlineConstraint | undefined;
   #masks: MaskConstraint | undefined;
-  /** The last mask of the grammar, and the same without the control tokens. */
-  #last: { readonly mask: TokenMask; readonly made: TokenMask } | undefined;
-  readonly #unlimited: TokenMask;
-  /** Without masks: its grammar, and what was read in it. */
-  #text: { readonly gbnf: string; readonly read: number[] } | undefined;
   /** By how much its tokens took longer than {@link TOKEN_MS}, at least 0. */
   #overMs = 0;
 
   /** `markers`: as {@link Sampling.markers}. */
   constructor(grammars: ConstraintGrammars, markers: readonly string[] = []) {
     this.#grammars = grammars;
-    this.#controlTokens = grammars.controlTokensBut(markers);
-    this.#control = new Set(this.#controlTokens);
-    this.#unlimited = { kind: 'but', tokens: this.#controlTokens };
+    this.#textTokens = grammars.textTokens(markers);
   }
 
   /** The reply is not constrained. */
@@ -68,57 +67,32 @@ export class GrammarConstraint {
     return this.#masks !== undefined;
   }
 
-  /**
-   * Under what the next token is to be sampled first; a decoder that gets `only` one token need not sample. Not while it is
-   * pending. Throws a fault.
-   */
-  limit(): TokenMask {
-    if (this.free) return NO_LIMIT;
-    const narrow = this.#masks ? this.#masks.narrow : this.#inline?.narrow();
-    return narrow ? this.#withoutControl(narrow) : this.#unlimited;
+  /** How the next token is picked; a decoder that gets `only` one need not pick. Not while it is pending or free. Throws a fault. */
+  limit(): TokenLimit {
+    const from = this.#masks ?? this.#inline;
+    const isNarrow = from?.isNarrow === true;
+    const mask = this.#masks || isNarrow ? from?.mask : this.#inline?.known;
+    const may = mask && this.#textTokens.of(mask);
+    if (isNarrow && may) return { first: may, checked: false };
+    return { first: this.#textTokens.all, then: may, checked: may === undefined };
   }
 
-  /** A token was sampled under {@link limit}. Undefined if it may come. Otherwise what the next one is to be sampled under. */
+  /** A token was picked that is `checked`. Undefined if it may come. Otherwise those of which one is to be picked in its place. */
   refused(token: number): TokenMask | undefined {
-    if (this.#masks) {
-      const tokens = joined(this.#controlTokens, this.#masks.denied);
-      return tokens.includes(token) ? { kind: 'but', tokens } : undefined;
-    }
-    if (!this.#inline || this.#inline.allows(token)) return undefined;
-    return this.#withoutControl(this.#inline.mask());
-  }
-
-  #withoutControl(mask: TokenMask): TokenMask {
-    if (this.#last?.mask === mask) return this.#last.made;
-    const made: TokenMask =
-      mask.kind === 'only'
-        ? { kind: 'only', tokens: mask.tokens.filter((token) => !this.#control.has(token)) }
-        : { kind: 'but', tokens: mask.tokens, besides: this.#controlTokens };
-    if (made.kind === 'only' && made.tokens.length === 0) throw new EngineFault('no token goes on with the grammar');
-    this.#last = { mask, made };
-    return made;
+    const from = this.#masks ?? this.#inline;
+    if (!from || this.#inline?.allows(token) === true) return undefined;
+    const may = this.#textTokens.of(from.mask);
+    return hasBit(may.bits, token) ? undefined : may;
   }
 
   /** As {@link Sampler.constrain}. */
   constrain(gbnf: string, tokens: readonly number[], stacks = 1): boolean {
     this.release();
-    const grammars = this.#grammars;
-    const inline = new InlineConstraint(grammars, gbnf, tokens);
-    if (tokens.length > 0 && !this.#matches(inline)) return false;
-    this.#masks = grammars.masks(gbnf, tokens, stacks);
-    if (this.#masks) return true;
-    this.#inline = inline;
-    this.#text = { gbnf, read: [...tokens] };
+    const inline = new InlineConstraint(this.#grammars, gbnf, tokens);
+    if (tokens.length > 0 && !inline.matches()) return false;
+    this.#masks = this.#grammars.masks(gbnf, tokens, stacks);
+    if (!this.#masks) this.#inline = inline;
     return true;
-  }
-
-  /** What is too expensive to find out is left to the masks. */
-  #matches(inline: InlineConstraint): boolean {
-    try {
-      return inline.matches();
-    } catch {
-      return true;
-    }
   }
 
   /** A token was sampled, which took so many ms of the step; 0: not known. */
@@ -126,17 +100,14 @@ export class GrammarConstraint {
     if (this.#grammars.isEnd(token)) return;
     this.#masks?.accept(token);
     this.#inline?.accept(token);
-    this.#text?.read.push(token);
     this.#overMs = Math.max(0, this.#overMs + ms - TOKEN_MS);
     if (this.#overMs > OVER_MS) this.goToMasks();
   }
 
   /** From now on masks of the thread constrain the reply. */
   goToMasks(): void {
-    if (!this.#text) return;
-    const { gbnf, read } = this.#text;
-    this.#text = undefined;
-    this.#masks = this.#grammars.masks(gbnf, read, Infinity);
+    if (!this.#inline) return;
+    this.#masks = this.#grammars.masks(this.#inline.gbnf, this.#inline.read, Infinity);
     if (this.#masks) this.#inline = undefined;
   }
 
@@ -144,23 +115,17 @@ export class GrammarConstraint {
     this.#masks?.release();
     this.#masks = undefined;
     this.#inline = undefined;
-    this.#last = undefined;
-    this.#text = undefined;
     this.#overMs = 0;
-  }
-
-  /** Throws if the grammar cannot be used. */
-  check(): void {
-    this.#masks?.check();
   }
 }
 
 /** One reply in a grammar that is evaluated within the step. */
 export class InlineConstraint {
   readonly #grammars: Pick<Grammars, 'grammar'>;
-  readonly #gbnf: string;
-  /** Tokens that the grammar has not read yet. */
-  #unread: number[];
+  readonly gbnf: string;
+  /** The tokens so far, and how many of them the grammar has read. */
+  readonly read: number[];
+  #done = 0;
   #grammar: MaskGrammar | undefined;
   /** `dead`: the grammar cannot be read, or did not allow a token. */
   #standing: Standing | 'dead' | undefined;
@@ -168,22 +133,29 @@ export class InlineConstraint {
   /** `tokens`: what the root has matched already. */
   constructor(grammars: Pick<Grammars, 'grammar'>, gbnf: string, tokens: readonly number[]) {
     this.#grammars = grammars;
-    this.#gbnf = gbnf;
-    this.#unread = [...tokens];
+    this.gbnf = gbnf;
+    this.read = [...tokens];
   }
 
-  /** Whether the grammar begins with the tokens so far. Throws `GrammarTooExpensive`. */
+  /** Whether the grammar begins with the tokens so far. What is too expensive to find out is left to the masks. */
   matches(): boolean {
-    return this.#at() !== 'dead';
+    try {
+      return this.#at() !== 'dead';
+    } catch {
+      return true;
+    }
   }
 
-  /**
-   * The tokens that may come next, where these are found at once; undefined if the caller checks a sampled token instead.
-   * Throws `GrammarTooExpensive`.
-   */
-  narrow(): TokenMask | undefined {
+  /** Whether the tokens that may come next are found at once. Throws `GrammarTooExpensive`. */
+  get isNarrow(): boolean {
     const { grammar, standing } = this.#here();
-    return grammar.isNarrow(standing) ? this.mask() : undefined;
+    return grammar.isNarrow(standing);
+  }
+
+  /** The tokens that may come next, where they were found before; undefined if the caller checks a sampled token instead. */
+  get known(): TokenBits | undefined {
+    const { grammar, standing } = this.#here();
+    return grammar.known(standing);
   }
 
   /** Throws `GrammarTooExpensive`. */
@@ -193,14 +165,14 @@ export class InlineConstraint {
   }
 
   /** Throws `GrammarTooExpensive`. */
-  mask(): TokenMask {
+  get mask(): TokenBits {
     const { grammar, standing } = this.#here();
     return grammar.mask(standing);
   }
 
   /** This token, which is no end token, was sampled. */
   accept(token: number): void {
-    this.#unread.push(token);
+    this.read.push(token);
   }
 
   #here(): { readonly grammar: MaskGrammar; readonly standing: Standing } {
@@ -210,20 +182,14 @@ export class InlineConstraint {
   }
 
   #at(): Standing | 'dead' {
-    this.#grammar ??= this.#grammars.grammar(this.#gbnf);
+    this.#grammar ??= this.#grammars.grammar(this.gbnf);
     const grammar = this.#grammar;
     let standing = this.#standing ?? grammar?.start ?? 'dead';
-    for (const token of this.#unread) {
+    for (const token of this.read.slice(this.#done)) {
       if (standing !== 'dead') standing = grammar?.after(standing, token) ?? 'dead';
     }
-    this.#unread = [];
+    this.#done = this.read.length;
     this.#standing = standing;
     return standing;
   }
-}
-function joined(one: Uint32Array, other: Uint32Array): Uint32Array {
-  const all = new Uint32Array(one.length + other.length);
-  all.set(one);
-  all.set(other, one.length);
-  return all;
 }

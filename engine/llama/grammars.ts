@@ -1,8 +1,9 @@
 import type { LlamaModel, Token } from 'node-llama-cpp';
 import { isBounded, MAX_GRAMMAR_CHARACTERS } from '../grammar/gbnf.js';
-import { MaskGrammar, sortedTokens, type SortedTokens } from '../grammar/mask.js';
+import { MaskGrammar, sortedTokens, type SortedTokens, type TokenBits } from '../grammar/mask.js';
 import { MAX_KEPT, MAX_PROGRAMS } from '../grammar/mask-memory.js';
 import { GrammarTooExpensive } from '../grammar/reach.js';
+import { EngineFault } from '../scheduler/faults.js';
 import { Masks, type MaskConstraint, type MaskVocabulary } from './masks.js';
 import { controlText, tokenBytes } from './model-tokens.js';
 
@@ -38,6 +39,8 @@ export class Grammars {
   readonly #ends: ReadonlySet<number>;
   readonly #tokens: SortedTokens;
   readonly #masks: Masks;
+  /** By the names of the markers. */
+  readonly #textTokens = new Map<string, TextTokens>();
   /** By their text; the most recently used is last. */
   readonly #grammars = new Map<string, MaskGrammar>();
 
@@ -54,10 +57,17 @@ export class Grammars {
     return new Grammars(await vocabularyOf(model));
   }
 
-  /** The control tokens that may not come in a reply with these markers. */
-  controlTokensBut(markers: readonly string[]): Uint32Array {
-    const { control, names } = this.#vocabulary;
-    return markers.length === 0 ? control : control.filter((token) => !markers.includes(names[token] ?? ''));
+  /** The tokens that may come in a reply with these markers: no other control tokens. */
+  textTokens(markers: readonly string[]): TextTokens {
+    const key = markers.join('\0');
+    let found = this.#textTokens.get(key);
+    if (found) return found;
+    const { control, names, starts } = this.#vocabulary;
+    const bits = new Uint32Array(Math.ceil((starts.length - 1) / 32)).fill(~0);
+    for (const token of control)
+      if (!markers.includes(names[token] ?? '')) bits[token >> 5] = (bits[token >> 5] ?? 0) & ~(1 << (token & 31));
+    this.#textTokens.set(key, (found = new TextTokens(bits)));
+    return found;
   }
 
   isEnd(token: number): boolean {
@@ -107,6 +117,38 @@ export class Grammars {
       grammar.fit();
     }
     for (const grammar of this.#grammars.values()) grammar.fit();
+  }
+}
+
+/** Tokens of which the next one is. */
+export interface TokenMask {
+  readonly bits: TokenBits;
+  /** The only one. Undefined: there are several. */
+  readonly only: number | undefined;
+}
+
+/** The tokens that are texts where a grammar constrains replies: all but some control tokens. */
+export class TextTokens {
+  readonly all: TokenMask;
+  /** By the grammars' masks: these without the others, the same object each time. */
+  readonly #of = new WeakMap<TokenBits, TokenMask>();
+
+  constructor(bits: TokenBits) {
+    this.all = { bits, only: undefined };
+  }
+
+  /** Throws a fault where there are none. */
+  of(mask: TokenBits): TokenMask {
+    const known = this.#of.get(mask);
+    if (known) return known;
+    const bits = mask.map((word, i) => word & (this.all.bits[i] ?? 0));
+    const at = bits.findIndex(Boolean);
+    if (at < 0) throw new EngineFault('no token goes on with the grammar');
+    const word = bits[at] ?? 0;
+    const isOne = bits.findLastIndex(Boolean) === at && (word & (word - 1)) === 0;
+    const made = { bits, only: isOne ? 32 * at + 31 - Math.clz32(word) : undefined };
+    this.#of.set(mask, made);
+    return made;
   }
 }
 

@@ -60,11 +60,7 @@ function answer({ id, gbnf, read }: Extract<MaskRequest, { kind: 'next' }>): Mas
       if (!next) return { id, kind: 'fault', reason: 'the grammar does not allow the token' };
       reply.standing = next;
     }
-    const denied = grammar.denied(reply.standing);
-    // llama.cpp would end the process if it had to sample then.
-    if (denied.length + 1 === starts.length) return { id, kind: 'fault', reason: 'no token goes on with the grammar' };
-    const narrow = grammar.isNarrow(reply.standing) && grammar.mask(reply.standing);
-    return { id, kind: 'mask', denied, ...(narrow && { narrow }) };
+    return { id, kind: 'mask', mask: grammar.mask(reply.standing), isNarrow: grammar.isNarrow(reply.standing) };
   } catch (error) {
     // Any other message would contain the grammar's text.
     const reason =

@@ -1,5 +1,5 @@
 import { Worker } from 'node:worker_threads';
-import type { TokenMask } from '../grammar/mask.js';
+import type { TokenBits } from '../grammar/mask.js';
 import { EngineFault } from '../scheduler/faults.js';
 
 /** A vocabulary as the thread takes it. */
@@ -18,8 +18,8 @@ export type MaskRequest =
   | { readonly kind: 'release'; readonly id: number };
 
 export type MaskAnswer =
-  /** `narrow`: as {@link MaskConstraint.narrow}. */
-  | { readonly id: number; readonly kind: 'mask'; readonly denied: Uint32Array; readonly narrow?: TokenMask }
+  /** `isNarrow`: as {@link MaskConstraint} has it. */
+  | { readonly id: number; readonly kind: 'mask'; readonly mask: TokenBits; readonly isNarrow: boolean }
   /** `reason`: without any of a caller's text. */
   | { readonly id: number; readonly kind: 'fault'; readonly reason: string };
 
@@ -29,19 +29,17 @@ export type MaskThread = Pick<Worker, 'postMessage' | 'on' | 'ref' | 'unref'>;
 /** One reply that masks constrain. */
 export interface MaskConstraint {
   /**
-   * Settles when the next token can be sampled; never rejects. Undefined if it can, and {@link denied} has the forbidden
+   * Settles when the next token can be sampled; never rejects. Undefined if it can, and {@link mask} has the allowed
    * tokens.
    */
   readonly pending: Promise<void> | undefined;
   /** Throws an {@link EngineFault} if the grammar cannot be used, or while it is pending. */
-  check(): void;
-  /** Tokens that must not be sampled next. Throws as {@link check}. */
-  readonly denied: Uint32Array;
+  readonly mask: TokenBits;
   /**
-   * What may come next, where few characters may follow; undefined elsewhere. A grammar that is looked at within the step knows the
-   * same places, so that a reply that changes over to masks draws the same tokens. Throws as {@link check}.
+   * Few characters may follow. A grammar that is looked at within the step knows the same places, so that a reply that changes over to
+   * masks draws the same tokens. Throws as {@link mask}.
    */
-  readonly narrow: TokenMask | undefined;
+  readonly isNarrow: boolean;
   /** This token was sampled. */
   accept(token: number): void;
   /** Idempotent. */
@@ -152,16 +150,12 @@ class QueuedConstraint implements MaskConstraint {
     this.#lane = lane;
   }
 
-  get denied(): Uint32Array {
-    return this.#made().denied;
+  get mask(): TokenBits {
+    return this.#made().mask;
   }
 
-  get narrow(): TokenMask | undefined {
-    return this.#made().narrow;
-  }
-
-  check(): void {
-    this.#made();
+  get isNarrow(): boolean {
+    return this.#made().isNarrow;
   }
 
   accept(token: number): void {

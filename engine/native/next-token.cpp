@@ -45,6 +45,14 @@ namespace {
 // Some 131,072 polls of each, 2 to 6 ms: longer than the time between two steps.
 constexpr uint32_t POLL = 1;
 
+// A mask of tokens; null: none was given.
+const uint32_t * bits_of(Napi::Env env, const Napi::Value & given, int n) {
+    if (!given.IsTypedArray()) return nullptr;
+    const auto array = given.As<Napi::Uint32Array>();
+    if (array.ElementLength() * 32 < static_cast<size_t>(n)) throw Napi::RangeError::New(env, "allowed");
+    return array.Data();
+}
+
 Napi::Value array_of(Napi::Env env, const std::vector<int32_t> & numbers) {
     auto result = Napi::Int32Array::New(env, numbers.size());
     std::memcpy(result.Data(), numbers.data(), numbers.size() * sizeof(int32_t));
@@ -197,7 +205,8 @@ class Picks {
             const auto given = info[2].As<Napi::Int32Array>();
             const auto wrapped = info[3].As<Napi::Array>();
             const auto asked = info[5].As<Napi::Array>();
-            const auto masks = info[6].As<Napi::Array>();
+            masks = Napi::Persistent(info[6].As<Napi::Array>());
+            if (info[11].IsArray()) masks_again = Napi::Persistent(info[11].As<Napi::Array>());
             const size_t length = given.ElementLength();
             fed.reserve(length);
             for (size_t at = 0; at + PART <= parts.ElementLength(); at += PART) {
@@ -212,7 +221,8 @@ class Picks {
                 if (part[3] == ALL_LOGITS) std::fill(fed.wanted.end() - part[2], fed.wanted.end(), 1);
                 fed.wanted[last] = part[3] != 0;
                 const auto index = static_cast<uint32_t>(rows.size());
-                allowed.push_back(mask_of(info.Env(), masks.Get(index)));
+                allowed.push_back(mask_of(info.Env(), masks, index));
+                again.push_back(mask_of(info.Env(), masks_again, index));
                 const Napi::Value named = asked.Get(index);
                 if (named.IsTypedArray()) {
                     const auto array = named.As<Napi::Uint32Array>();
@@ -227,7 +237,7 @@ class Picks {
             }
             if (fed.size() != length) throw Napi::RangeError::New(info.Env(), "tokens");
             speculates = costs != nullptr && fed.size() == rows.size() + gaps.size();
-            for (size_t i = 0; i < rows.size(); i++) speculates = speculates && pickers[i] != nullptr && allowed[i].empty();
+            for (size_t i = 0; i < rows.size(); i++) speculates = speculates && pickers[i] != nullptr && allowed[i] == nullptr;
         }
         Picks(const Picks &) = delete;
         Picks & operator=(const Picks &) = delete;
@@ -265,7 +275,7 @@ class Picks {
             for (size_t i = 0; i < rows.size(); i++) {
                 if (picks[i].size() >= left[i] || left[i] - picks[i].size() < reserve) return false;
             }
-            for (auto & mask : allowed) if (!mask.empty()) return false;
+            for (const auto * mask : allowed) if (mask != nullptr) return false;
             for (const auto & each : picks) {
                 if (each.back() < 0 || llama_vocab_is_eog(vocabulary(), each.back())) return false;
             }
@@ -313,11 +323,9 @@ class Picks {
             return value.IsObject() ? Napi::ObjectWrap<Wrapped>::Unwrap(value.As<Napi::Object>()) : nullptr;
         }
 
-        std::vector<uint32_t> mask_of(Napi::Env env, const Napi::Value & given) const {
-            if (!given.IsTypedArray()) return {};
-            const auto array = given.As<Napi::Uint32Array>();
-            if (array.ElementLength() * 32 < static_cast<size_t>(llama_vocab_n_tokens(vocabulary()))) throw Napi::RangeError::New(env, "allowed");
-            return {array.Data(), array.Data() + array.ElementLength()};
+        // Valid as long as `all` is held. Nothing changes a mask.
+        const uint32_t * mask_of(Napi::Env env, const Napi::Reference<Napi::Array> & all, uint32_t index) const {
+            return all.IsEmpty() ? nullptr : bits_of(env, all.Value().Get(index), llama_vocab_n_tokens(vocabulary()));
         }
 
         void step() {
@@ -478,7 +486,7 @@ class Picks {
             const size_t token = (rows[i] - first) * (more + 1);
             const int32_t last = std::min<int32_t>(more, left[i] - 1);
             for (int32_t j = 0; j <= last && logits[j] != nullptr; j++) {
-                made.push_back(pickers[i]->pick(logits[j], n, allowed[i].empty() ? nullptr : allowed[i].data()));
+                made.push_back(pickers[i]->pick(logits[j], n, allowed[i], again[i]));
                 if (j == last || made.back() != wide.tokens[token + j + 1] || llama_vocab_is_eog(vocabulary(), made.back())) break;
             }
             return made;
@@ -502,8 +510,12 @@ class Picks {
         std::vector<RaPicker *> pickers;
         std::vector<RaDrafts *> drafts;
         std::vector<std::vector<uint32_t>> labels;
-        // A bit for each token of the vocabulary; empty: all may be picked.
-        std::vector<std::vector<uint32_t>> allowed;
+        // The masks of all parts, which are JavaScript's; of each part a bit for each token of the vocabulary, null: all may be picked.
+        Napi::Reference<Napi::Array> masks;
+        std::vector<const uint32_t *> allowed;
+        // Among these a token is picked in place of one that is none of them.
+        Napi::Reference<Napi::Array> masks_again;
+        std::vector<const uint32_t *> again;
         std::vector<std::vector<double>> scores;
         std::vector<std::vector<int32_t>> picks;
         // Drafts in the last step that were no padding.
@@ -712,31 +724,27 @@ void useThreads(const Napi::CallbackInfo & info) {
     if (pool != nullptr) llama_attach_threadpool(context->ctx, pool, pool);
 }
 
-// Context, row, picker, allowed or undefined: a token from these logits. Between decodes.
+// Context, row, picker, allowed and again, or undefined: a token from these logits. Between decodes.
 Napi::Value pickOne(const Napi::CallbackInfo & info) {
     auto * context = Napi::ObjectWrap<AddonContext>::Unwrap(info[0].As<Napi::Object>());
     auto * picker = Napi::ObjectWrap<RaPicker>::Unwrap(info[2].As<Napi::Object>());
     const int n = llama_vocab_n_tokens(llama_model_get_vocab(llama_get_model(context->ctx)));
     float * logits = llama_get_logits_ith(context->ctx, info[1].As<Napi::Number>().Int32Value());
-    const uint32_t * allowed = nullptr;
-    if (info[3].IsTypedArray()) {
-        const auto mask = info[3].As<Napi::Uint32Array>();
-        if (mask.ElementLength() * 32 < static_cast<size_t>(n)) throw Napi::RangeError::New(info.Env(), "allowed");
-        allowed = mask.Data();
-    }
+    const uint32_t * allowed = bits_of(info.Env(), info[3], n);
+    const uint32_t * again = bits_of(info.Env(), info[4], n);
     if (logits == nullptr) throw Napi::RangeError::New(info.Env(), "logits");
-    return Napi::Number::New(info.Env(), picker->pick(logits, n, allowed));
+    return Napi::Number::New(info.Env(), picker->pick(logits, n, allowed, again));
 }
 
 // Context, row, picker, allowed: in place of the token that the picker picked last, another one from the same logits. Between decodes.
 Napi::Value pickAgain(const Napi::CallbackInfo & info) {
     auto * context = Napi::ObjectWrap<AddonContext>::Unwrap(info[0].As<Napi::Object>());
     auto * picker = Napi::ObjectWrap<RaPicker>::Unwrap(info[2].As<Napi::Object>());
-    const auto allowed = info[3].As<Napi::Uint32Array>();
     const int n = llama_vocab_n_tokens(llama_model_get_vocab(llama_get_model(context->ctx)));
-    const float * logits = llama_get_logits_ith(context->ctx, info[1].As<Napi::Number>().Int32Value());
-    if (logits == nullptr || allowed.ElementLength() * 32 < static_cast<size_t>(n)) throw Napi::RangeError::New(info.Env(), "logits");
-    return Napi::Number::New(info.Env(), picker->pick_again(logits, n, allowed.Data()));
+    float * logits = llama_get_logits_ith(context->ctx, info[1].As<Napi::Number>().Int32Value());
+    const uint32_t * allowed = bits_of(info.Env(), info[3], n);
+    if (logits == nullptr || allowed == nullptr) throw Napi::RangeError::New(info.Env(), "logits");
+    return Napi::Number::New(info.Env(), picker->pick_again(logits, n, allowed));
 }
 
 // Tokens of the vocabulary.

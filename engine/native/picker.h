@@ -11,6 +11,7 @@
 #include <limits>
 #include <random>
 #include <unordered_map>
+#include <utility>
 #include <vector>
 
 #include "napi.h"
@@ -193,9 +194,31 @@ RA_WIDE void find_between(std::vector<int32_t> & into, const float * logits, int
     for (; from < n; from++) if (logits[from] > low && logits[from] <= high) into.push_back(from);
 }
 
-// The logits of the tokens whose bit is set, and of no others.
+inline bool has(const uint32_t * allowed, int token) {
+    return (allowed[token >> 5] >> (token & 31)) & 1;
+}
+
+// The logits of the tokens whose bit is set, and of no others. A word of bits at a time, so that none is gathered.
 RA_WIDE void hold(float * into, const float * logits, int n, const uint32_t * allowed) {
-    for (int i = 0; i < n; i++) into[i] = (allowed[i >> 5] >> (i & 31)) & 1 ? logits[i] : -INFINITY;
+    int from = 0;
+    for (; from + LANES <= n; from += LANES) {
+        const uint32_t word = allowed[from / LANES];
+        for (int j = 0; j < LANES; j++) into[from + j] = (word >> j) & 1 ? logits[from + j] : -INFINITY;
+    }
+    for (; from < n; from++) into[from] = has(allowed, from) ? logits[from] : -INFINITY;
+}
+
+// The tokens whose bit is set, in their order, or, where `flip` is ~0, those whose bit is not; false where they are more than `most`.
+inline bool list(std::vector<int32_t> & into, int n, const uint32_t * allowed, uint32_t flip, size_t most) {
+    into.clear();
+    for (int from = 0; from < n; from += LANES) {
+        for (uint32_t word = allowed[from / LANES] ^ flip; word != 0; word &= word - 1) {
+            const int token = from + __builtin_ctz(word);
+            if (token < n) into.push_back(token);
+        }
+        if (into.size() > most) return false;
+    }
+    return true;
 }
 
 RA_WIDE void hold_above(float * into, const float * logits, int n, float least) {
@@ -223,17 +246,19 @@ class RaPicker : public Napi::ObjectWrap<RaPicker> {
             if (penalizes()) Napi::MemoryManagement::AdjustExternalMemory(env, -PENALIZED_BYTES);
         }
 
-        // Applies penalties to the logits. `allowed`: a bit for each token; null: all are.
-        int32_t pick(float * logits, int n, const uint32_t * allowed) {
+        // Applies penalties to the logits. `allowed`: a bit for each token; null: all are. `again`: what is none of these is replaced by one
+        // of them; null: nothing is.
+        int32_t pick(float * logits, int n, const uint32_t * allowed, const uint32_t * again) {
             for (const auto & [token, count] : counts) {
                 if (token < n) logits[token] -= static_cast<float>(count) * frequency + presence;
             }
-            const int32_t token = choose_allowed(logits, n, allowed);
-            return count(told < script.size() ? script[told++] : token);
+            const int32_t chosen = choose_allowed(logits, n, allowed);
+            const int32_t token = count(told < script.size() ? script[told++] : chosen);
+            return again == nullptr || token == NOT_A_NUMBER || has(again, token) ? token : pick_again(logits, n, again);
         }
 
         // In place of the token that was picked last, from the same logits.
-        int32_t pick_again(const float * logits, int n, const uint32_t * allowed) {
+        int32_t pick_again(float * logits, int n, const uint32_t * allowed) {
             const auto last = counts.find(counted);
             if (last != counts.end() && --last->second == 0) counts.erase(last);
             return count(choose_allowed(logits, n, allowed));
@@ -313,19 +338,34 @@ class RaPicker : public Napi::ObjectWrap<RaPicker> {
             return counted = token;
         }
 
-        int32_t choose_allowed(const float * logits, int n, const uint32_t * allowed) {
-            if (allowed == nullptr) return choose(logits, n);
+        // Where few tokens may come, or few may not, hardly more than these are touched.
+        int32_t choose_allowed(float * logits, int n, const uint32_t * allowed) {
+            if (allowed == nullptr) return choose(logits, n, n);
             static thread_local std::vector<float> held;
+            static thread_local std::vector<int32_t> listed;
+            held.clear();
+            if (list(listed, n, allowed, 0, BLOCK)) {
+                for (const int32_t token : listed) held.push_back(logits[token]);
+                const int32_t at = choose(held.data(), static_cast<int>(held.size()), n);
+                return at < 0 ? at : listed[at];
+            }
+            if (list(listed, n, allowed, ~0u, BLOCK)) {
+                for (const int32_t token : listed) held.push_back(std::exchange(logits[token], -INFINITY));
+                const int32_t token = choose(logits, n, n);
+                for (size_t i = 0; i < listed.size(); i++) logits[listed[i]] = held[i];
+                return token;
+            }
             held.resize(n);
             hold(held.data(), logits, n, allowed);
-            return choose(held.data(), n);
+            return choose(held.data(), n, n);
         }
 
-        int32_t choose(const float * logits, int n) {
+        // `of`: tokens of the vocabulary, of which these may be some.
+        int32_t choose(const float * logits, int n, int of) {
             if (temperature <= 0.0f) return argmax(logits, n);
             const float scale = std::fmin(1.0f / temperature, std::numeric_limits<float>::max());
             const double share = std::uniform_real_distribution<double>(0.0, 1.0)(random);
-            if (topK > 0 && topK < n) return draw_highest(logits, n, scale, share);
+            if (topK > 0 && topK < of) return draw_highest(logits, n, scale, share);
             if (minP > 0.0f) return draw_probable(logits, n, scale, share);
             return topP < 1.0f ? draw_top(logits, n, scale, share) : draw(logits, n, scale, share);
         }

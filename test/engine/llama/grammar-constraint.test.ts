@@ -1,7 +1,8 @@
 /** What constrains a reply: a grammar within the step, or masks, and when it changes over to these. */
 import t from 'tap';
 import { GrammarConstraint, type ConstraintGrammars } from '../../../engine/llama/grammar-constraint.js';
-import { Grammars } from '../../../engine/llama/grammars.js';
+import { hasBit } from '../../../engine/grammar/mask.js';
+import { Grammars, TextTokens, type TokenMask } from '../../../engine/llama/grammars.js';
 import type { MaskConstraint } from '../../../engine/llama/masks.js';
 
 const END = 0;
@@ -10,7 +11,7 @@ const END = 0;
 function grammars() {
   const read: number[][] = [];
   const known: ConstraintGrammars = {
-    controlTokensBut: () => new Uint32Array(0),
+    textTokens: () => new TextTokens(Uint32Array.of(~0)),
     isEnd: (token) => token === END,
     grammar: () => undefined,
     masks: (_gbnf, tokens, stacks): MaskConstraint | undefined => {
@@ -19,9 +20,8 @@ function grammars() {
       read.push(own);
       return {
         pending: undefined,
-        check: () => undefined,
-        denied: Uint32Array.of(own.length),
-        narrow: undefined,
+        mask: Uint32Array.of(1 << own.length),
+        isNarrow: false,
         accept: (token) => own.push(token),
         release: () => undefined,
       };
@@ -80,51 +80,58 @@ function constrained(gbnf: string, tokens: readonly number[] = [], markers: read
   return { constraint, holds: constraint.constrain(gbnf, tokens) };
 }
 
-const texts = (tokens: Uint32Array): string[] => [...tokens].map((token) => TEXTS[token] ?? '').sort();
+const texts = ({ bits }: TokenMask): string[] => TEXTS.filter((_, token) => hasBit(bits, token)).sort();
 
 t.test('if few characters may follow, the allowed tokens are known before one is sampled', (t) => {
   const { constraint } = constrained('root ::= "{\\"" ("a" | "b") "\\":" [0-9]{1,2} "}"');
-  const seen: [string, string[]][] = [];
+  const seen: [string[], number | undefined, boolean][] = [];
   for (const text of ['{"', 'a', '":', '12', '}']) {
-    const { kind, tokens } = constraint.limit();
-    seen.push([kind, texts(tokens)]);
+    const { first, then, checked } = constraint.limit();
+    t.equal(then, undefined);
+    seen.push([texts(first), first.only, checked]);
     constraint.accept(id(text));
   }
   t.same(seen, [
-    ['only', ['{"']],
-    ['only', ['a', 'b']],
-    ['only', ['"', '":']],
-    ['only', ['1', '12', '2']],
-    ['only', ['}']],
+    [['{"'], id('{"'), false],
+    [['a', 'b'], undefined, false],
+    [['"', '":'], undefined, false],
+    [['1', '12', '2'], undefined, false],
+    [['}'], id('}'), false],
   ]);
-  t.same(texts(constraint.limit().tokens), ['<end>'], 'then the reply may only end');
+  t.same(texts(constraint.limit().first), ['<end>'], 'then the reply may only end');
   t.end();
 });
 
 t.test('within a text a token is sampled first, and sampled again if the grammar excludes it', (t) => {
   const { constraint } = constrained('root ::= [^"]* "\\""');
-  const limit = constraint.limit();
-  t.same([limit.kind, texts(limit.tokens)], ['but', ['<c>']], 'everything except control tokens');
+  const { first, then, checked } = constraint.limit();
+  t.same([texts(first), then, checked], [TEXTS.filter((text) => text !== '<c>').sort(), undefined, true]);
   t.equal(constraint.refused(id('x')), undefined);
+  t.equal(constraint.limit().then, undefined, 'what may come was not needed');
   const again = constraint.refused(id('":'));
-  t.same(again && [again.kind, again.tokens.includes(CONTROL), again.tokens.includes(id('a'))], ['only', false, true]);
+  t.same(again && [hasBit(again.bits, CONTROL), hasBit(again.bits, id('":')), hasBit(again.bits, id('a'))], [
+    false,
+    false,
+    true,
+  ]);
   constraint.accept(id('x'));
-  t.equal(constraint.limit(), limit, 'the same object: nothing is set again');
+  t.same(constraint.limit(), { first, then: again, checked: false }, 'now it is known before');
+  t.equal(constraint.limit().then, again, 'the same object');
   t.equal(constraint.refused(id('":')), again);
   t.end();
 });
 
 t.test('a control token that is a marker counts as its name', (t) => {
   const gbnf = 'root ::= "<c>" "a"';
-  t.same(texts(constrained(gbnf, [], ['<c>']).constraint.limit().tokens), ['<c', '<c>']);
-  t.same(texts(constrained(gbnf).constraint.limit().tokens), ['<c']);
+  t.same(texts(constrained(gbnf, [], ['<c>']).constraint.limit().first), ['<c', '<c>']);
+  t.same(texts(constrained(gbnf).constraint.limit().first), ['<c']);
   t.end();
 });
 
 t.test('tokens that were sampled before are read first', (t) => {
   const gbnf = 'root ::= "<c>" "a"';
   const { constraint, holds } = constrained(gbnf, [id('<c'), id('>')]);
-  t.same([holds, texts(constraint.limit().tokens)], [true, ['a']]);
+  t.same([holds, texts(constraint.limit().first)], [true, ['a']]);
   const other = constrained(gbnf, [id('x')]);
   t.same([other.holds, other.constraint.free], [false, true]);
   t.end();
