@@ -1,10 +1,19 @@
 import type { LlamaContext } from 'node-llama-cpp';
 import { internals, type AddonRun, type AddonStepCosts, type Internals } from './addon.js';
-import { BatchSampler, isFree, NOT_A_NUMBER, NOT_NUMBERS, resultOf, samplerOf, type Choice } from './batch-sampler.js';
+import { BatchSampler, NOT_A_NUMBER, NOT_NUMBERS, resultOf, samplerOf, type Choice } from './batch-sampler.js';
 import { BatchSequences, type StateTraits } from './batch-sequences.js';
 import { described, gapsOf } from './described-parts.js';
-import { draftedStep, type DraftedStepTools } from './drafted-step.js';
-import type { Decoder, StepPart, PartResult, Run, Sampler, Sampling, Speculated } from '../scheduler/decoder.js';
+import { draftedStep, type DraftedStepTools, type MayFollow, type SamplePart } from './drafted-step.js';
+import type {
+  Decoder,
+  StepPart,
+  StepResults,
+  PartResult,
+  Run,
+  Sampler,
+  Sampling,
+  Speculated,
+} from '../scheduler/decoder.js';
 import { asFault, EngineFault } from '../scheduler/faults.js';
 import { GrammarConstraint } from './grammar-constraint.js';
 import { Grammars } from './grammars.js';
@@ -37,6 +46,8 @@ export class BatchDecoder implements Decoder {
   /** What a step of a run took lately, ms. */
   #stepMs = Infinity;
   #running: AddonRun | undefined;
+  /** Since the current step began. */
+  #halted = false;
 
   private constructor(
     found: Internals,
@@ -62,7 +73,7 @@ export class BatchDecoder implements Decoder {
       contextSize,
       closesUpTo: closesGaps ? contextSize : 0,
       isEnd: (token) => grammars.isEnd(token),
-      plain: (parts) => this.#step(parts),
+      plain: (...given) => this.#steps(...given),
     };
   }
 
@@ -89,9 +100,9 @@ export class BatchDecoder implements Decoder {
     return new BatchDecoder(found, grammars, context, traits, closesGaps && anywhere, device);
   }
 
-  /** A batch that llama.cpp rejects is undone and retried part by part, once: only the part that caused it fails. */
-  async #step(parts: readonly StepPart[]): Promise<PartResult[]> {
-    const together = await this.#attempt(parts);
+  /** A batch that llama.cpp rejects is undone and retried part by part, once: only the part that caused it fails. `begun`: called once it computes. */
+  async #step(parts: readonly StepPart[], begun?: () => void): Promise<PartResult[]> {
+    const together = await this.#attempt(parts, begun);
     if (together.kind === 'decoded') return together.results;
     if (parts.length === 1) return [together.fault];
     const results: PartResult[] = [];
@@ -103,13 +114,15 @@ export class BatchDecoder implements Decoder {
   }
 
   /** Polls the addon's run for the tokens that it has picked. Where its first step fails, it is made again as a step. */
-  async *step(parts: readonly StepPart[], run?: Run): AsyncGenerator<PartResult[], PartResult[]> {
+  async *step(parts: readonly StepPart[], run?: Run): StepResults {
+    this.#halted = false;
     if (!run) return await this.#step(parts);
     const { everyMs, once, checked } = run;
+    const isFree = (part: StepPart): boolean =>
+      part.kind === 'sample' && part.tokens.length === 1 && samplerOf(part).constraint.free;
     if (checked === true || !parts.every(isFree)) {
       const samples = parts.filter((part) => part.kind === 'sample');
-      const drafting = samples.length === parts.length && samples.some((part) => samplerOf(part).drafts);
-      return drafting ? yield* draftedStep(this.#tools, samples, run) : await this.#step(parts);
+      return samples.length < parts.length ? await this.#step(parts) : yield* draftedStep(this.#tools, samples, run);
     }
     const before = this.states.lengths(parts);
     try {
@@ -142,7 +155,46 @@ export class BatchDecoder implements Decoder {
     return await this.#step(parts);
   }
 
+  /**
+   * Steps of replies of which grammars constrain some. Which tokens may come is found out here after each step; its tokens are reported
+   * while the next one computes, where one follows.
+   */
+  async *#steps(samples: readonly SamplePart[], run: Run, mayFollow: MayFollow): StepResults {
+    let [from, reported, parts] = [performance.now(), performance.now(), samples];
+    let picked: number[][] = parts.map(() => []);
+    const report = (): PartResult[] =>
+      picked.map((tokens) => tokensOf({ tokens, drafted: 0, accepted: 0 }, tokens.length));
+    const single = run.once === true || run.checked === true;
+    let step = this.#step(parts);
+    for (let steps = 1; ; steps += 1) {
+      const results = await step;
+      const tokens = results.flatMap((result) => (result.kind === 'token' ? [result.token] : []));
+      if (tokens.length < parts.length) {
+        if ((picked[0] ?? []).length > 0) yield report();
+        return results;
+      }
+      for (const [i, token] of tokens.entries()) picked[i]?.push(token);
+      parts = parts.map((part, i) => ({ ...part, tokens: Uint32Array.from(tokens.slice(i, i + 1)) }));
+      const now = performance.now();
+      const isLast = (part: SamplePart, i: number): boolean =>
+        samplerOf(part).pending !== undefined ||
+        this.#tools.isEnd(part.tokens[0] ?? 0) ||
+        (run.most[i] ?? 0) - steps < Math.max(1, run.reserve ?? 1);
+      if (!mayFollow(parts, now - from) || single || this.#halted || parts.some(isLast)) return report();
+      from = now;
+      await new Promise<void>((begun) => {
+        step = this.#step(parts, begun);
+        void step.then(() => begun());
+      });
+      if (now - reported < run.everyMs) continue;
+      reported = now;
+      yield report();
+      picked = parts.map(() => []);
+    }
+  }
+
   halt(): void {
+    this.#halted = true;
     this.#running?.halt();
   }
 
@@ -154,7 +206,7 @@ export class BatchDecoder implements Decoder {
     return this.#grammars.isExpensive(stacks);
   }
 
-  async #attempt(parts: readonly StepPart[]): Promise<Attempt> {
+  async #attempt(parts: readonly StepPart[], begun?: () => void): Promise<Attempt> {
     const before = this.states.lengths(parts);
     try {
       const [only] = parts;
@@ -167,6 +219,7 @@ export class BatchDecoder implements Decoder {
         parts.map(async (part) => (part.kind === 'sample' ? await samplerOf(part).choice() : undefined)),
       );
       const { running, rows } = this.#begin(parts, choices);
+      begun?.();
       await running.ended;
       const [{ picks }, scores] = [picksOf(running.take(), parts.length), running.scores()];
       this.states.decoded();

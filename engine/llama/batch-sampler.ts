@@ -150,11 +150,6 @@ export function resultOf(token: number): PartResult {
   return token === NOT_A_NUMBER ? NOT_NUMBERS : { kind: 'token', token };
 }
 
-/** A running reply's next token that any may be: steps of such parts may follow one another. */
-export function isFree(part: StepPart): boolean {
-  return part.tokens.length === 1 && part.kind === 'sample' && samplerOf(part).constraint.free;
-}
-
 /** Throws a TypeError for a sampler of another decoder. */
 export function samplerOf({ sampler }: Extract<StepPart, { kind: 'sample' }>): BatchSampler {
   if (!(sampler instanceof BatchSampler)) throw new TypeError('a sampler of another decoder');

@@ -8,10 +8,10 @@ import { DRAFT_LENGTHS, MOST_LOGITS, type AddonStepCosts, type EngineAddon } fro
 import { described, gapsOf } from './described-parts.js';
 import { samplerOf, type Picks } from './batch-sampler.js';
 import type { BatchSequences } from './batch-sequences.js';
-import type { StepPart, PartResult, Run } from '../scheduler/decoder.js';
+import type { StepPart, StepResults, PartResult, Run } from '../scheduler/decoder.js';
 import { asFault } from '../scheduler/faults.js';
 
-type SamplePart = Extract<StepPart, { kind: 'sample' }>;
+export type SamplePart = Extract<StepPart, { kind: 'sample' }>;
 
 const NONE = new Uint32Array(0);
 const NOTHING: PartResult = { kind: 'none' };
@@ -30,29 +30,33 @@ export interface DraftedStepTools extends Picks {
   /** Gaps between sequences are closed up to this position; 0: they are not. */
   readonly closesUpTo: number;
   readonly isEnd: (token: number) => boolean;
-  /** Makes the step without drafts. */
-  readonly plain: (parts: readonly StepPart[]) => Promise<PartResult[]>;
+  /** Makes steps without drafts. */
+  readonly plain: (parts: readonly SamplePart[], run: Run, mayFollow: MayFollow) => StepResults;
 }
+
+/** Called after each step with the parts of a next one, and the ms that it took. */
+export type MayFollow = (parts: readonly SamplePart[], ms: number) => boolean;
 
 /**
  * Yields the parts' tokens, one of each part that still has some, and returns the last ones; at most as many as `run` has for a part.
  * Made without drafts where these would not pay or the decode with them fails. All parts are next tokens of replies.
  */
-export async function* draftedStep(
-  tools: DraftedStepTools,
-  parts: readonly SamplePart[],
-  run: Pick<Run, 'most' | 'stepMs'>,
-): AsyncGenerator<PartResult[], PartResult[]> {
+export async function* draftedStep(tools: DraftedStepTools, parts: readonly SamplePart[], run: Run): StepResults {
   const { states, costs } = tools;
   const before = states.lengths(parts);
-  const gaps = gapsOf(parts, states, tools.closesUpTo);
-  const choice = chosenDrafts(tools, parts, before, parts.length + gaps.length, run);
-  const drafts = DRAFT_LENGTHS[choice] ?? 0;
+  const sequences = parts.length + gapsOf(parts, states, tools.closesUpTo).length;
+  const choice = chosenDrafts(tools, parts, before, sequences, run);
   const from = performance.now();
-  const decoded = drafts === 0 ? undefined : await decodeWide(tools, parts, before, drafts);
-  const plain = decoded ? [] : await tools.plain(parts);
-  costs.learn(parts.length + gaps.length, decoded ? choice : 0, performance.now() - from);
-  if (!decoded) return plain;
+  const decoded = choice === 0 ? undefined : await decodeWide(tools, parts, before, DRAFT_LENGTHS[choice] ?? 0);
+  if (!decoded) {
+    let most = run.most;
+    return yield* tools.plain(parts, run, (next, ms) => {
+      costs.learn(sequences, 0, ms);
+      most = most.map((each) => each - 1);
+      return chosenDrafts(tools, next, states.lengths(next), sequences, { ...run, most }) === 0;
+    });
+  }
+  costs.learn(sequences, choice, performance.now() - from);
   const counts = parts.map(() => 0);
   const open = parts.map(() => true);
   try {

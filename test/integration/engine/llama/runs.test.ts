@@ -75,8 +75,14 @@ class Replies {
     this.#samplers = SEQUENCES.map((i) => decoder.sampler(samplings[i] ?? GREEDY));
   }
 
-  static async begin(decoder: BatchDecoder, samplings: readonly Sampling[] = []): Promise<Replies> {
+  /** `grammars`: of those that have one. */
+  static async begin(
+    decoder: BatchDecoder,
+    samplings: readonly Sampling[] = [],
+    grammars: readonly (string | undefined)[] = [],
+  ): Promise<Replies> {
     const replies = new Replies(decoder, samplings);
+    for (const [i, gbnf] of grammars.entries()) if (gbnf !== undefined) replies.sampler(i).constrain(gbnf, []);
     for (const sequence of SEQUENCES) await decoder.states.truncate(sequence, 0);
     await replies.#step((i) => Uint32Array.from({ length: PROMPT }, (_, at) => 97 + ((at * 7 + i) % 20)));
     return replies;
@@ -148,6 +154,28 @@ t.test('greedy, by seed, with top_p and penalties, whatever the length of the ru
         t.same(run.said, said, `runs of ${most}`);
         if (most === 100) t.ok(run.calls < 60, `${run.calls} calls`);
       }
+    }
+  }
+});
+
+t.test('replies that grammars constrain, beside a free one', async (t) => {
+  const { decoder } = await bench(t);
+  // Few characters may come; many, of which some are refused; and none after some.
+  const grammars = [undefined, 'root ::= [a-m]{400}', 'root ::= [^e-z]{400}'];
+  const stuck = [undefined, 'root ::= [a-m]{9} [\\x00-\\x00]', grammars[2]];
+  for (const samplings of [SEEDED, PENALIZED]) {
+    const { said } = await (await Replies.begin(decoder, samplings, grammars)).until(60);
+    const failed = await (await Replies.begin(decoder, samplings, stuck)).until(60);
+    t.match(failed.fault, /no token goes on/);
+    for (const most of [1, 7, 100]) {
+      const run = await (await Replies.begin(decoder, samplings, grammars)).until(60, most);
+      t.same(run.said, said, `runs of ${most}`);
+      if (most === 100) t.ok(run.calls < 10, `${run.calls} calls`);
+      const halted = await Replies.begin(decoder, samplings, grammars);
+      await halted.until(60, most, () => decoder.halt());
+      t.same(halted.said, said, `halted runs of ${most}`);
+      const { fault, said: before } = await (await Replies.begin(decoder, samplings, stuck)).until(60, most);
+      t.same([fault, before], [failed.fault, failed.said], 'no token before a fault is lost');
     }
   }
 });
