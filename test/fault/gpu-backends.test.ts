@@ -1,7 +1,7 @@
 /**
  * `gpu: auto` with real engines on a host whose GPU libraries end their process. The libraries are stubs that this test compiles: of
- * CUDA's, the addon of the CPU with a `llama_decode` of its own, so that the model loads and its first step aborts; of Vulkan's, one that
- * aborts as it is loaded.
+ * CUDA's, the addon of the CPU with a `llama_decode` of its own, so that the model loads and its first step aborts, or the first one that
+ * ra-engine (engine/native) makes; of Vulkan's, one that aborts as it is loaded.
  */
 import { execFileSync } from 'node:child_process';
 import { existsSync, mkdirSync, writeFileSync } from 'node:fs';
@@ -23,10 +23,21 @@ const DRIVERS = [
   'libvulkan.so.1',
 ];
 
+const HEAD = ['dlfcn', 'stdio', 'stdlib', 'string'].reduce(
+  (all, name) => `${all}#include <${name}.h>\n`,
+  '#define _GNU_SOURCE\n',
+);
+
 const ABORTS = `fputs("CUDA error: no kernel image is available for execution on the device\\n", stderr); abort();`;
 
+/** `CALLER`: in the name of the file whose calls abort; those of others go on to llama.cpp's own. `batch`: as in llama.h. */
 const SOURCES = {
-  cuda: `int llama_decode(void) { ${ABORTS} return 0; }`,
+  cuda: `struct batch { int tokens; void * of[6]; };
+int llama_decode(void * context, struct batch batch) {
+  Dl_info from;
+  if (dladdr(__builtin_return_address(0), &from) && strstr(from.dli_fname, CALLER)) { ${ABORTS} }
+  return ((int (*)(void *, struct batch)) dlsym(RTLD_NEXT, "llama_decode"))(context, batch);
+}`,
   vulkan: `__attribute__((constructor)) static void begin(void) { ${ABORTS} }`,
 } as const;
 
@@ -34,8 +45,11 @@ const machine = `linux-${process.arch}`;
 const local = fileURLToPath(new URL('../llama/localBuilds', import.meta.resolve('node-llama-cpp')));
 const isBuilt = (['cuda', 'vulkan'] as const).some((name) => existsSync(join(local, `${machine}-${name}`)));
 
-/** Writes the packages, and what makes each engine find them in place of those of node_modules. Returns the engines' environment. */
-function stubPackages(dir: string): Readonly<Record<string, string>> {
+/**
+ * Writes the packages, and what makes each engine find them in place of those of node_modules. `caller`: whose decodes abort; empty:
+ * anyone's. Returns the engines' environment.
+ */
+function stubPackages(dir: string, caller: string): Readonly<Record<string, string>> {
   const cpu = findAddon(false);
   if (cpu === undefined) throw new Error('there is no addon for this machine');
   const libraries = dirname(cpu.file);
@@ -50,7 +64,7 @@ function stubPackages(dir: string): Readonly<Record<string, string>> {
     execFileSync(
       'cc',
       ['-x', 'c', '-shared', '-fPIC', '-Wl,--no-as-needed', '-o', join(bins, 'llama-addon.node'), '-', ...links],
-      { input: `#include <stdio.h>\n#include <stdlib.h>\n${source}\n`, stdio: ['pipe', 'ignore', 'inherit'] },
+      { input: `${HEAD}#define CALLER "${caller}"\n${source}\n`, stdio: ['pipe', 'ignore', 'inherit'] },
     );
   }
   const drivers = join(dir, 'drivers');
@@ -92,10 +106,10 @@ t.test(
   'libraries that end the process',
   { skip: isBuilt && 'a backend that was built here comes first' },
   async (t) => {
-    const environment = stubPackages(t.testdir({}));
     const model = { id: CHAT, kind: 'chat', file: await embeddedTestModel(), seats: 1, contextPerSeat: 2048 };
 
-    await t.test('auto: CUDA, then Vulkan, then the CPU, which serves', async (t) => {
+    await t.test('auto: CUDA, whose first step of ours ends it, then Vulkan, then the CPU, which serves', async (t) => {
+      const environment = stubPackages(t.testdir({}), 'ra-engine');
       const models = [{ ...model, gpu: 'auto' }];
       const sidecar = await Sidecar.start(t, { config: { models }, environment });
       t.match(await sidecar.logged('engine ready'), { backend: 'cpu' });
@@ -115,6 +129,7 @@ t.test(
     });
 
     await t.test('a backend that was named is not left', async (t) => {
+      const environment = stubPackages(t.testdir({}), '');
       const models = [{ ...model, gpu: 'cuda' }];
       const refuses = await Sidecar.launch(t, { config: { models, engine: { backoffMinMs: 10 } }, environment });
       t.match(await refuses.exited(), { code: 1 });
