@@ -21,9 +21,9 @@ done << 'END'
 90 start 8b
 240 llama-server 8b
 130 limit 8b
-60 restore 8b
+75 restore 8b
 120 shares 8b
 140 limit 8b-f16
-110 steps 8b-f16
+95 steps 8b-f16
 END
 rm -f "$page.before"

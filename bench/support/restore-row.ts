@@ -18,10 +18,15 @@ export interface RestoreCase {
   readonly gpu: EngineSetup['gpu'];
   /** Tokens of a prompt chunk. */
   readonly chunk: number;
+  /** Save into memory that the GPU copies by itself, where there is such memory. Absent: in files. */
+  readonly pinned?: boolean;
 }
 
+/** Bytes of states; what the largest one takes, several times. */
+const CACHE = 4 * 2 ** 30;
+
 /** Evaluates one sequence of `TOKENS`, then saves its state and restores it into another one, `RUNS` times. */
-export async function restoreRow({ model, file, threads, gpu, chunk }: RestoreCase): Promise<Row> {
+export async function restoreRow({ model, file, threads, gpu, chunk, pinned = false }: RestoreCase): Promise<Row> {
   const runtime = await loadRuntime({
     file,
     kind: 'chat',
@@ -33,6 +38,7 @@ export async function restoreRow({ model, file, threads, gpu, chunk }: RestoreCa
     prefillTokensPerStep: chunk,
     prefillShare: 100,
     prefixReuse: 'any',
+    prefixCache: { bytes: CACHE, maxAgeMs: 3_600_000, shared: !pinned },
     heartbeatMs: 1000,
   });
   const { decoder } = runtime;
@@ -50,7 +56,13 @@ export async function restoreRow({ model, file, threads, gpu, chunk }: RestoreCa
   }
   const prefillMs = await timed(prefill);
   const notes = { tokens: new Uint32Array(TOKENS), ends: new Uint32Array(Math.floor(TOKENS / chunk)) };
-  const [saves, restores]: [number[], number[]] = [[], []];
+  // As much is pinned as such a state takes.
+  if (decoder.pages) {
+    const sized = await decoder.states.saveWhole(0, notes).catch(() => undefined);
+    await decoder.pages.settled();
+    sized?.dispose();
+  }
+  const [saves, restores, copies]: [number[], number[], number[]] = [[], [], []];
   let bytes = 0;
   const delays = monitorEventLoopDelay({ resolution: 1 });
   delays.enable();
@@ -62,19 +74,28 @@ export async function restoreRow({ model, file, threads, gpu, chunk }: RestoreCa
     bytes = state.bytes;
     restores.push(await timed(() => decoder.states.restoreWhole(1, state)));
     state.dispose();
+    // llama.cpp makes a copy with the next decode.
+    const token = { kind: 'prefill', sequence: 1, tokens: Uint32Array.of(60) } as const;
+    const alone = await timed(() => decodeOnce(decoder, [token]));
+    await decoder.states.truncate(1, 0);
+    await decoder.states.copy(1, 0);
+    copies.push((await timed(() => decodeOnce(decoder, [token]))) - alone);
     await decoder.states.truncate(1, 0);
   }
   delays.disable();
+  const memory = decoder.pages?.memory ?? 'files';
   await runtime.dispose();
-  const [save, restore] = [median(saves), median(restores)];
+  const [save, restore, copy] = [median(saves), median(restores), median(copies)];
   return {
     model,
+    memory,
     MiB: bytes / 2 ** 20,
     'prefill, ms': prefillMs,
     'save, ms': save,
     'restore, ms': restore,
     'restore, % of the prefill': (100 * restore) / prefillMs,
     'restore, GB/s': bytes / 1e6 / restore,
+    'copy of a sequence, ms': copy,
     'event loop delay p99, ms': delays.percentile(99) / 1e6,
     'event loop delay, most, ms': delays.max / 1e6,
   };

@@ -78,7 +78,31 @@ export interface AddonPooling {
   dispose(): void;
 }
 
-/** The exports of ra-engine (engine/native/next-token.cpp, speculation.cpp, embeddings.cpp, pooling.cpp and states.cpp). */
+/** Pages of host memory, which states are copied to and from. Its methods are not to be called during a decode. */
+export interface AddonPages {
+  /** Whether there is memory of the asked kind. */
+  readonly found: boolean;
+  /** The kind of memory that was allocated last, as ggml calls it; empty: none was. */
+  readonly name: string;
+  /** Bytes of all pages, and of those that no state has. */
+  readonly size: number;
+  readonly free: number;
+  /** Allocates so many bytes of pages, also during a decode. Resolves with whether there was memory. */
+  grow(bytes: number): Promise<boolean>;
+  /**
+   * Copies all that a sequence holds. Resolves with the number of the state, 0 where there are not enough pages, and the bytes that it
+   * takes. Rejects when it cannot.
+   */
+  save(context: AddonContext, sequence: number): Promise<[state: number, bytes: number]>;
+  /** The way back. Rejects when it cannot; what the sequence holds is then unknown. */
+  restore(context: AddonContext, sequence: number, state: number): Promise<void>;
+  /** Its pages are free, and are written over with zeros or with another state. No copy of it may run. */
+  drop(state: number): void;
+  /** Frees all memory, once no copy runs. Without it the memory is freed with the process. Idempotent. */
+  dispose(): void;
+}
+
+/** The exports of ra-engine (engine/native/next-token.cpp, speculation.cpp, embeddings.cpp, pooling.cpp, states.cpp and pages.cpp). */
 export interface EngineAddon {
   /** `sources:` and the SHA-256 of what it was compiled from (engine/native/build.ts). */
   readonly raSources: string;
@@ -181,6 +205,11 @@ export interface EngineAddon {
   readonly raSaveState: (context: AddonContext, sequence: number, file: number) => Promise<number>;
   /** The way back, of so many bytes from the beginning of the file, which no process may shorten meanwhile. Not during a decode. */
   readonly raRestoreState: (context: AddonContext, sequence: number, file: number, bytes: number) => Promise<number>;
+  /**
+   * Memory that the device of a context copies to and from by itself; it is found by sequence 0, which holds something. `plain`: any memory
+   * will do. Not during a decode.
+   */
+  readonly RaStatePages: new (context: AddonContext, plain: boolean) => AddonPages;
   /** Bytes of all that a sequence holds, or only of what cannot be truncated. Not during a decode. */
   readonly raStateSize: (context: AddonContext, sequence: number, partial: boolean) => number;
   /** Numbers of an embedding. */

@@ -17,7 +17,8 @@ import type {
 import { asFault, EngineFault } from '../scheduler/faults.js';
 import { GrammarConstraint } from './grammar-constraint.js';
 import { Grammars } from './grammars.js';
-import { stateFacts } from './state-file.js';
+import type { PagedStates } from './paged-states.js';
+import { type PageLimits, stateFacts } from './state-file.js';
 
 const FILLED = { kind: 'filled' } as const;
 
@@ -40,6 +41,8 @@ type Attempt =
  */
 export class BatchDecoder implements Decoder {
   readonly states: BatchSequences;
+  /** Where it saves whole states; undefined: in files. Disposed by whoever disposes the context, before it. */
+  readonly pages: PagedStates | undefined;
   readonly #grammars: Grammars;
   readonly #tools: DraftedStepTools;
   readonly #costs: AddonStepCosts;
@@ -63,6 +66,7 @@ export class BatchDecoder implements Decoder {
     this.#costs = new addon.RaStepCosts(alone);
     this.#grammars = grammars;
     this.states = new BatchSequences(found, sequences, traits);
+    this.pages = traits.pages;
     this.#tools = {
       addon,
       context,
@@ -80,7 +84,7 @@ export class BatchDecoder implements Decoder {
   /**
    * Takes `context` over: nothing else may use its sequences. `truncatable`: whether the model's past state can be truncated at any
    * position, as far as its file names what prevents it; `swaFull`: whether all cells of windows are kept; `closesGaps`: as a
-   * LoadPlan has it; `device`: what computes most of it. Rejects with a LoadFailure where the layer below is not as in the version that was read.
+   * LoadPlan has it; `device`: what computes most of it; `limits`: of the memory for states that its device copies by itself. Rejects with a LoadFailure where the layer below is not as in the version that was read.
    */
   static async create(
     context: LlamaContext,
@@ -89,13 +93,15 @@ export class BatchDecoder implements Decoder {
     swaFull = false,
     closesGaps = false,
     device: keyof typeof ALONE_COSTS = 'cpu',
+    limits: PageLimits = { bytes: 0 },
   ): Promise<BatchDecoder> {
     const found = internals(context);
     found.context.setThreads(threads);
-    const { savable, uniform } = await stateFacts(found.context, found.addon);
+    const { savable, uniform, pages } = await stateFacts(found.context, found.addon, limits);
     const anywhere = truncatable && (swaFull || uniform !== false);
     // Of cells outside a window llama.cpp saves none, also where it keeps them all.
-    const traits = { truncatable: anywhere, restoredTruncatable: anywhere && uniform !== false, savable };
+    const restoredTruncatable = anywhere && uniform !== false;
+    const traits = { truncatable: anywhere, restoredTruncatable, savable, ...(pages && { pages }) };
     const grammars = await Grammars.of(context.model);
     return new BatchDecoder(found, grammars, context, traits, closesGaps && anywhere, device);
   }

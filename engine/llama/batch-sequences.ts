@@ -1,5 +1,6 @@
 import type { AddonCheckpoint, AddonContext, EngineAddon, Internals } from './addon.js';
-import { decodeOne, type SequenceExtent, type StateCopies, StateInFile } from './state-file.js';
+import type { PagedStates, SequenceExtent } from './paged-states.js';
+import { decodeOne, type StateCopies, StateInFile } from './state-file.js';
 import { NOT_NUMBERS } from './batch-sampler.js';
 import type {
   Checkpoint,
@@ -23,6 +24,15 @@ export interface StateTraits extends Pick<SequenceStates, 'truncatable'> {
   readonly restoredTruncatable: boolean;
   /** Whether whole states can be saved. */
   readonly savable: boolean;
+  /** Where they are; absent: in files, which other processes can open. */
+  readonly pages?: PagedStates;
+}
+
+/** A whole state that was saved or opened here. */
+interface Saved {
+  /** Where its tokens lie. */
+  readonly positions: SequencePositions;
+  readonly restore: (sequence: number) => Promise<void>;
 }
 
 /**
@@ -40,8 +50,8 @@ export class BatchSequences implements SequenceStates {
   readonly #Checkpoint: Internals['Checkpoint'];
   readonly #savable: boolean;
   readonly #addon: StatesAddon;
-  /** Where the tokens of whole states lie. */
-  readonly #saved = new WeakMap<Checkpoint, SequencePositions>();
+  readonly #pages: PagedStates | undefined;
+  readonly #saved = new WeakMap<Checkpoint, Saved>();
   readonly #positions: readonly SequencePositions[];
   /** Sequences of copies that llama.cpp makes at its next decode. */
   readonly #copying = new Set<number>();
@@ -56,7 +66,13 @@ export class BatchSequences implements SequenceStates {
     this.#context = context;
     this.#Checkpoint = Checkpoint;
     this.#savable = traits.savable;
+    this.#pages = traits.pages;
     this.#positions = Array.from({ length: count }, () => new SequencePositions());
+  }
+
+  /** Bytes that whole states may still take; undefined where they are in files. */
+  get room(): number | undefined {
+    return this.#pages?.room;
   }
 
   /** Tokens in the sequence of each part, for {@link ran} and {@link undo}. */
@@ -140,20 +156,29 @@ export class BatchSequences implements SequenceStates {
     await this.#finishCopies(sequence);
     const positions = new SequencePositions();
     positions.copy(held);
-    const state = await StateInFile.save(this.#addon, this.#context, sequence, positions, notes);
-    this.#saved.set(state, positions);
+    const context = this.#context;
+    if (this.#pages) {
+      const state = await this.#pages.save(context, sequence, positions);
+      this.#saved.set(state, { positions, restore: (into) => state.restore(context, into) });
+      return state;
+    }
+    return this.#inFile(await StateInFile.save(this.#addon, context, sequence, positions, notes), positions);
+  }
+
+  #inFile(state: StateInFile, positions: SequencePositions): StateInFile {
+    this.#saved.set(state, { positions, restore: (into) => state.restore(this.#addon, this.#context, into) });
     return state;
   }
 
   async restoreWhole(sequence: number, state: WholeState): Promise<void> {
     // What it does not write over would spoil it.
     if (this.#spoiled.has(sequence)) throw new UncleanSequence('the sequence has cells that hold no number');
-    const positions = this.#saved.get(state);
-    if (!(state instanceof StateInFile) || !positions) throw new EngineFault('the state cannot be restored');
+    const saved = this.#saved.get(state);
+    if (!saved) throw new EngineFault('the state cannot be restored');
     this.#at(sequence).become(0);
     await this.#finishCopies(sequence);
-    await state.restore(this.#addon, this.#context, sequence);
-    this.#at(sequence).copy(positions);
+    await saved.restore(sequence);
+    this.#at(sequence).copy(saved.positions);
   }
 
   /** No image is in it, so each token has a position of its own. */
@@ -161,8 +186,7 @@ export class BatchSequences implements SequenceStates {
     const opened = StateInFile.open(elsewhere);
     const positions = new SequencePositions();
     positions.become(opened.state.length);
-    this.#saved.set(opened.state, positions);
-    return opened;
+    return { state: this.#inFile(opened.state, positions), notes: opened.notes };
   }
 
   /**

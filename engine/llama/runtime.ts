@@ -74,7 +74,8 @@ export async function loadRuntime(setup: EngineSetup, tries?: (backend: GpuBacke
   if (setup.cores !== undefined) keepOnCores(setup.cores);
   const { truncatable, swaFull, closesGaps } = plan;
   const device = plan.gpuLayers === 0 ? 'cpu' : 'gpu';
-  const decoder = await BatchDecoder.create(context, threads, truncatable, swaFull, closesGaps, device);
+  const limits = { bytes: device === 'gpu' && setup.prefixCache?.shared !== true ? prefixCacheBytes : 0 };
+  const decoder = await BatchDecoder.create(context, threads, truncatable, swaFull, closesGaps, device, limits);
   const texts = vocabularyTexts(info.metadata, (token) => model.detokenize([token as Token]));
   return {
     decoder,
@@ -96,7 +97,7 @@ export async function loadRuntime(setup: EngineSetup, tries?: (backend: GpuBacke
     gpu: plan.gpuLayers === 0 ? false : llama.gpu,
     repackedBytes: llama.gpu === false ? repackedBytes(info.fullTensorInfo ?? [], llama.systemInfo) : 0,
     log,
-    dispose: disposal(context, model, llama),
+    dispose: disposal(...(decoder.pages ? [decoder.pages] : []), context, model, llama),
   };
 }
 

@@ -2,14 +2,27 @@
 import { randomUUID } from 'node:crypto';
 import { close, constants, fstatSync, openSync, readlinkSync, readSync, unlinkSync, writeSync } from 'node:fs';
 import type { AddonContext, EngineAddon } from './addon.js';
+import { PagedStates, type SequenceExtent } from './paged-states.js';
 import { MEMORY_FILES, type SharedState, type StateElsewhere } from '../protocol/cache-key.js';
 import type { OpenedState, StateNotes, WholeState } from '../scheduler/decoder.js';
 import { EngineFault } from '../scheduler/faults.js';
 
-/** Tokens of a sequence, and the last of llama.cpp's positions. */
-export interface SequenceExtent {
-  readonly length: number;
-  readonly last: number;
+/** What a context's states are like. */
+export interface StateFacts {
+  /** Whether whole states can be saved. */
+  readonly savable: boolean;
+  /** Whether each layer keeps all of the past, so that it can be truncated anywhere; undefined if it is unknown. */
+  readonly uniform: boolean | undefined;
+  /** Where whole states are saved; absent: in files. Owned by the caller. */
+  readonly pages?: PagedStates;
+}
+
+/** Of memory that a GPU copies to and from by itself. */
+export interface PageLimits {
+  /** At most; 0: none. */
+  readonly bytes: number;
+  /** For tests and benches: any memory will do. Absent: false. */
+  readonly plain?: boolean;
 }
 
 const WORD = Uint32Array.BYTES_PER_ELEMENT;
@@ -18,17 +31,22 @@ const WORD = Uint32Array.BYTES_PER_ELEMENT;
 export type StateCopies = Pick<EngineAddon, 'raSaveState' | 'raRestoreState'>;
 
 /**
- * Whether a context's whole states can be saved, and whether each layer keeps all of the past, so that it can be truncated anywhere
- * (`uniform`; undefined if it is unknown). Measured with one token on sequence 0, which is emptied again: a checkpoint leaves out what
- * can be truncated where a model has other layers besides, and is then smaller than the whole state. Not every file names its window.
+ * Measures this with one token on sequence 0, which is emptied again: a checkpoint leaves out what can be truncated where a
+ * model has other layers besides, and is then smaller than the whole state. Not every file names its model's window.
  */
-export async function stateFacts(context: AddonContext, { raStateSize: sizeOf }: Pick<EngineAddon, 'raStateSize'>) {
+export async function stateFacts(
+  context: AddonContext,
+  { raStateSize: sizeOf, RaStatePages: Pages }: Pick<EngineAddon, 'raStateSize' | 'RaStatePages'>,
+  { bytes, plain = false }: PageLimits,
+): Promise<StateFacts> {
   const file = MemoryFile.make();
   file?.close();
-  const savable = file !== undefined;
   try {
     await decodeOne(context, 0);
-    return { savable, uniform: sizeOf(context, 0, false) === sizeOf(context, 0, true) };
+    const pages = bytes > 0 ? new Pages(context, plain) : undefined;
+    const paged = pages?.found === true && { pages: new PagedStates(pages, bytes) };
+    const uniform = sizeOf(context, 0, false) === sizeOf(context, 0, true);
+    return { savable: file !== undefined || paged !== false, uniform, ...paged };
   } catch {
     return { savable: false, uniform: undefined };
   } finally {
@@ -112,7 +130,7 @@ export class StateInFile implements WholeState {
   }
 
   /** Opens a state that another process saved. Throws where it no longer exists, or was changed since. */
-  static open(elsewhere: StateElsewhere): OpenedState {
+  static open(elsewhere: StateElsewhere): OpenedState & { readonly state: StateInFile } {
     const { bytes, tokens: length, ends } = elsewhere;
     const file = MemoryFile.ofProcess(elsewhere);
     try {

@@ -28,6 +28,7 @@ const ADDONS = {
     'embeddings.cpp',
     'pooling.cpp',
     'states.cpp',
+    'pages.cpp',
   ],
   'ra-vision': ['vision.cpp', 'sandbox.cpp'],
 } as const;

@@ -783,6 +783,7 @@ ggml_threadpool * raThreadpool(int32_t threads) {
 void raEmbeddingsInit(Napi::Object);
 void raPoolingInit(Napi::Object);
 void raStatesInit(Napi::Object);
+void raPagesInit(Napi::Env, Napi::Object);
 void raSpeculationInit(Napi::Env, Napi::Object);
 
 namespace {
@@ -793,6 +794,7 @@ Napi::Object init(Napi::Env env, Napi::Object exports) {
     raEmbeddingsInit(exports);
     raPoolingInit(exports);
     raStatesInit(exports);
+    raPagesInit(env, exports);
     raSpeculationInit(env, exports);
     exports.Set("raUseThreads", Napi::Function::New(env, useThreads, "raUseThreads"));
     exports.Set("raPick", Napi::Function::New(env, pickOne, "raPick"));

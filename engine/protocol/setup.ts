@@ -64,10 +64,15 @@ export interface EngineSetup {
   };
   /**
    * Saved states of sequences that were overwritten. `bytes`: host memory; absent: by what is free, shared by so many `engines` whose
-   * caches have no set size either (absent: this one alone). A state that was not used for `maxAgeMs` is dropped, in sequences too. Absent:
-   * nothing is saved, and nothing is dropped by age.
+   * caches have no set size either (absent: this one alone). A state that was not used for `maxAgeMs` is dropped, in sequences too.
+   * `shared`: other processes are to open them. Absent: nothing is saved, and nothing is dropped by age.
    */
-  readonly prefixCache?: { readonly bytes?: number; readonly engines?: number; readonly maxAgeMs: number };
+  readonly prefixCache?: {
+    readonly bytes?: number;
+    readonly engines?: number;
+    readonly maxAgeMs: number;
+    readonly shared?: boolean;
+  };
   /** On a CPU: time that a step may spend on prompts beside running replies, in percent of what their next tokens take. */
   readonly prefillShare: number;
   /** On a GPU: the time that a step with its prompts is to take beside running replies, ms. Absent: 100. */

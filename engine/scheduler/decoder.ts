@@ -183,6 +183,8 @@ export interface SequenceStates {
    * changed since it was saved; what the sequence holds is then unknown.
    */
   restoreWhole?(sequence: number, state: WholeState): Promise<void>;
+  /** Bytes that whole states may still take in memory of the decoder's own; undefined or absent: they take the system's. */
+  readonly room?: number | undefined;
   /** A state that another process has saved with notes; it stays that one's too. Throws where it is gone. */
   openWhole?(elsewhere: StateElsewhere): OpenedState;
 }

@@ -106,7 +106,7 @@ export class SavedStates {
     this.#limits = prefixCache;
     this.#clock = clock;
     this.#times = times;
-    this.#memory = new FreeMemory(prefixCache.available ?? ((): undefined => undefined), clock);
+    this.#memory = new FreeMemory(() => states.room ?? prefixCache.available?.(), clock);
     this.#checkpoints = checkpointStore(checkpointBytes);
     this.#entries = new StateStore(prefixCache.bytes, MOST_SAVED, (entry, why) => this.#evicted(entry, why));
   }

@@ -74,7 +74,7 @@ export function composeEngine(
         stepMs,
         prefillShare,
         prefillAhead,
-        prefixCache: { ...(bytes !== undefined && { bytes }), maxAgeMs, engines },
+        prefixCache: { ...(bytes !== undefined && { bytes }), maxAgeMs, engines, shared: plans.length > 1 },
         heartbeatMs: HEARTBEAT_MS,
         ...(remote && { remote }),
       },

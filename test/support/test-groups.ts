@@ -31,7 +31,7 @@ const SHARING: readonly { readonly name: string; readonly files: RegExp; readonl
     // llama.cpp in their own process, and no other process.
     name: 'llama',
     files:
-      /^integration\/(engine\/(calls|checkpoint-reuse|decode-faults|families|forced-calls|grammar|kv-types|masks|prefix-cache|reuse)|engine\/(llama\/(bare-vocabulary|checkpoints|decoders|drafts|gaps|picker|runs|speculation|split-model)|scheduler\/warm-up)|bench\/models\/(embedded|random-model|vocabulary-own|vocabulary-copy))\./,
+      /^integration\/(engine\/(calls|checkpoint-reuse|decode-faults|families|forced-calls|grammar|kv-types|masks|prefix-cache|reuse)|engine\/(llama\/(bare-vocabulary|checkpoints|decoders|drafts|gaps|paged-states|picker|runs|speculation|split-model)|scheduler\/warm-up)|bench\/models\/(embedded|random-model|vocabulary-own|vocabulary-copy))\./,
     most: 12,
   },
   {
