@@ -113,7 +113,7 @@ async function startSteps(setup: EngineSetup, weights: LoadedWeights): Promise<v
   };
   const maxAgeMs = setup.prefixCache?.maxAgeMs ?? Infinity;
   const prefixCache = { bytes: loaded.prefixCacheBytes, maxAgeMs, available };
-  const kept = { checkpointBytes, prefixCache, ownsPrompts: true };
+  const kept = { checkpointBytes, prefixCache, parked: loaded.parked, ownsPrompts: true };
   const { stepMs = STEP_MS, ...settings } = setup;
   const limitsOf = (weights: string): StepLimits => {
     const origin = { weights, kv: loaded.kv };

@@ -14,6 +14,7 @@ import {
   withCheckpoints,
   estimateNeeds,
   type Needs,
+  parkedSequences,
   withDrafts,
   withGrammars,
   withPrefixCache,
@@ -45,6 +46,8 @@ export interface Runtime {
   readonly checkpointBytes: number;
   /** Host memory for the prefixes of sequences that are overwritten. */
   readonly prefixCacheBytes: number;
+  /** Sequences beside the seats. */
+  readonly parked: number;
   /** As EngineFacts has it. */
   readonly promptVersion: string;
   readonly kv: CacheOrigin['kv'];
@@ -66,7 +69,7 @@ export interface Runtime {
 export async function loadRuntime(setup: EngineSetup, tries?: (backend: GpuBackend | false) => void): Promise<Runtime> {
   const opened = await openBackend(setup, tries);
   const { info, llama, threads, log } = opened;
-  const { model, context, plan, checkpointsOf, prefixCacheBytes } = await load(opened, setup).catch(
+  const { model, context, plan, checkpointsOf, prefixCacheBytes, parked } = await load(opened, setup).catch(
     async (error: unknown) => {
       throw await log.failure(error);
     },
@@ -89,6 +92,7 @@ export async function loadRuntime(setup: EngineSetup, tries?: (backend: GpuBacke
     prefillTokensPerStep: plan.prefillTokensPerStep,
     checkpointBytes: checkpointsOf(!decoder.states.truncatable),
     prefixCacheBytes,
+    parked: decoder.states.truncatable ? parked : 0,
     promptVersion: promptVersionOf(tokenizerHash(info.metadata), setup.template),
     // What node-llama-cpp makes unless it is given types.
     kv: `${plan.kv.keys}, ${plan.kv.values}`,
@@ -164,10 +168,12 @@ async function load(opened: OpenedBackend, setup: EngineSetup) {
     withCheckpoints(estimated, seats, appendOnly, setup.checkpoints?.bytes, free.cpuRam);
   const needs = withPrefixCache(saving(!plan.truncatable), setup, free.cpuRam, roomForMemoryFiles()?.total);
   check?.context(needs, plan);
+  const onGpu = plan.truncatable && gpuLayers > 0 && gpuLayers === insights.totalLayers;
+  const parked = onGpu ? parkedSequences(needs.gpu, setup, free.gpuVram) : 0;
   const types = ggmlTypes(kv);
   log.begin();
   const context = await model.createContext({
-    sequences: seats,
+    sequences: seats + parked,
     contextSize: contextPerSeat,
     batchSize,
     threads: { ideal: threads, min: threads },
@@ -180,7 +186,7 @@ async function load(opened: OpenedBackend, setup: EngineSetup) {
   });
   keepThreads(context, threads);
   const checkpointsOf = (appendOnly: boolean): number => saving(appendOnly).cpu.checkpoints ?? 0;
-  return { model, context, plan, checkpointsOf, prefixCacheBytes: needs.cpu.prefixCache ?? 0 };
+  return { model, context, plan, checkpointsOf, parked, prefixCacheBytes: needs.cpu.prefixCache ?? 0 };
 }
 
 /** Bytes that are read at a time. */

@@ -33,6 +33,8 @@ export interface KeepLimits {
   readonly checkpointBytes?: number;
   /** Absent: no state is saved when it is overwritten, and none has a longest age. */
   readonly prefixCache?: PrefixCacheLimits;
+  /** Sequences beside the seats, which hold what seats held before. Absent: none. */
+  readonly parked?: number;
 }
 
 export interface PrefixCacheLimits {
@@ -98,7 +100,7 @@ export class SavedStates {
 
   constructor(
     states: SequenceStates,
-    { checkpointBytes = 0, prefixCache = NO_CACHE }: KeepLimits,
+    { checkpointBytes = 0, prefixCache = NO_CACHE, parked = 0 }: KeepLimits,
     times: CopyTimes,
     clock: Clock,
   ) {
@@ -108,7 +110,7 @@ export class SavedStates {
     this.#times = times;
     this.#memory = new FreeMemory(() => states.room ?? prefixCache.available?.(), clock);
     this.#checkpoints = checkpointStore(checkpointBytes);
-    this.#entries = new StateStore(prefixCache.bytes, MOST_SAVED, (entry, why) => this.#evicted(entry, why));
+    this.#entries = new StateStore(prefixCache.bytes, MOST_SAVED - parked, (entry, why) => this.#evicted(entry, why));
   }
 
   /** After how long without use nothing is kept, ms. */
@@ -189,6 +191,13 @@ export class SavedStates {
     }
   }
 
+  /** Whether a sequence that is overwritten holds more than a few tokens that are nowhere else. */
+  isOnlyHere({ tokens }: Held, { keep, others }: Pick<Overwritten, 'keep' | 'others'>): boolean {
+    if (tokens.key === undefined || tokens.length - keep < LEAST_SAVED) return false;
+    const elsewhere = others.map((other) => other.tokens.sharedWith(tokens));
+    return tokens.length - Math.max(this.#shared(tokens), ...elsewhere) >= LEAST_SAVED;
+  }
+
   /**
    * Saves the state of a sequence before it is overwritten, where that is worth it. Never rejects: a state that cannot be saved is
    * lost, as without a cache. False: it is to be saved, but there is no time for it before the next decode.
@@ -197,9 +206,7 @@ export class SavedStates {
     const { tokens } = held;
     const scope = tokens.key?.scope;
     if (!this.#states.saveWhole || this.#limits.bytes === 0 || scope === undefined) return true;
-    if (tokens.length - keep < LEAST_SAVED) return true;
-    const elsewhere = others.map((other) => other.tokens.sharedWith(tokens));
-    if (tokens.length - Math.max(this.#shared(tokens), ...elsewhere) < LEAST_SAVED) return true;
+    if (!this.isOnlyHere(held, { keep, others })) return true;
     if (!this.#times.paysToSave(scope, tokens.length)) return true;
     if (beside && !this.#times.fits('save', tokens.length)) return false;
     if (!this.#makeRoom(tokens.length, others, kept)) return true;

@@ -3,7 +3,7 @@ import type { SequenceStates } from './decoder.js';
 import { EngineFault } from './faults.js';
 import type { EndedReply, Work } from './job.js';
 import type { PromptPlan } from './prompt-plan.js';
-import { type KeepLimits, SavedStates } from './saved-states.js';
+import { type KeepLimits, type Overwritten, SavedStates } from './saved-states.js';
 import type { Held, Reuse, SequenceTokens } from './state-store.js';
 import { ClosedScopes, prefixHashes, type CacheKey, type CacheScope } from '../protocol/cache-key.js';
 import { processClock, type Clock } from '../protocol/clock.js';
@@ -24,6 +24,7 @@ export interface HeldReply {
 /** One sequence of the context, and what it holds. */
 class Sequence implements Slot {
   readonly held: Held;
+  readonly isParked: boolean;
   live = false;
   intermittent = false;
   session: number | undefined;
@@ -34,8 +35,9 @@ class Sequence implements Slot {
   reply: EndedReply | undefined;
   readonly #truncatable: boolean;
 
-  constructor(held: Held, truncatable: boolean) {
+  constructor(held: Held, isParked: boolean, truncatable: boolean) {
     this.held = held;
+    this.isParked = isParked;
     this.#truncatable = truncatable;
   }
 
@@ -50,7 +52,8 @@ class Sequence implements Slot {
 
 /**
  * The context's sequences: which are free, which one a prompt gets, what they hold, and the truncations, copies and restores that change
- * it. The records here always equal the decoder's state, or are empty.
+ * it. The records here always equal the decoder's state, or are empty. Those beside the seats are parked: no prompt runs in them, and they
+ * hold what was overwritten in a seat, to be copied back without host memory.
  */
 export class Sequences {
   readonly #states: SequenceStates;
@@ -83,7 +86,8 @@ export class Sequences {
     this.#times = new CopyTimes(clock, costs);
     const saved = new SavedStates(states, limits, this.#times, clock);
     this.#saved = saved;
-    this.#all = Array.from({ length: seats }, () => new Sequence(saved.nothing(), states.truncatable));
+    const made = (_: unknown, id: number): Sequence => new Sequence(saved.nothing(), id >= seats, states.truncatable);
+    this.#all = Array.from({ length: seats + (limits.parked ?? 0) }, made);
   }
 
   /** Sequences taken. */
@@ -137,7 +141,7 @@ export class Sequences {
     const slot = this.#at(sequence);
     const others = held.filter((each) => each !== slot.held);
     const overwritten = { keep: source === undefined ? choice.keep : 0, others, beside, kept: saved?.entry };
-    if (!(await this.#saved.save(sequence, slot.held, overwritten))) return 'later';
+    if (!(await this.#setAside(sequence, overwritten, source))) return 'later';
     if (saved && beside && !this.#saved.fits(saved.entry)) return 'later';
     this.#mark(sequence, true);
     slot.intermittent = intermittent;
@@ -253,6 +257,40 @@ export class Sequences {
     return [...changes, ...this.#saved.changes(this.#all.length)];
   }
 
+  /**
+   * Sets aside what a sequence holds before it is overwritten: into a parked one, whose own state then goes to host memory, or itself goes
+   * there, as far as that is worth it. `source`: is about to be copied. False: as `SavedStates.save`.
+   */
+  async #setAside(sequence: number, overwritten: Overwritten, source: number | undefined): Promise<boolean> {
+    const { held } = this.#at(sequence);
+    const isParkable = this.#states.copyable && this.#saved.isOnlyHere(held, overwritten);
+    const place = isParkable ? this.#parkingPlace(held, source) : undefined;
+    if (place === undefined) return await this.#saved.save(sequence, held, overwritten);
+    const parked = this.#at(place);
+    const others = this.#all.flatMap((each) => (each === parked ? [] : [each.held]));
+    const { beside, kept } = overwritten;
+    if (!(await this.#saved.save(place, parked.held, { keep: 0, others, beside, kept }))) return false;
+    await this.#copy(place, sequence);
+    this.#touch(place);
+    return true;
+  }
+
+  /** The parked sequence to overwrite: one of which `held` has all, an empty one, one of which another has all, the least recently used. */
+  #parkingPlace(held: Held, source: number | undefined): number | undefined {
+    let place: number | undefined;
+    let least = Infinity;
+    for (const [sequence, slot] of this.#all.entries()) {
+      if (!slot.isParked || sequence === source) continue;
+      const { tokens, usedAt } = slot;
+      const isElsewhere = (): boolean => this.#all.some((each) => each !== slot && each.tokens.beginsWith(tokens));
+      const rank = tokens.length === 0 ? -2 : held.tokens.beginsWith(tokens) ? -3 : isElsewhere() ? -1 : usedAt;
+      if (rank >= least) continue;
+      place = sequence;
+      least = rank;
+    }
+    return place;
+  }
+
   /** False: it failed, and the target's state is unknown. */
   async #copy(target: number, source: number): Promise<boolean> {
     const { held } = this.#at(target);
@@ -263,6 +301,7 @@ export class Sequences {
       return false;
     }
     held.become(this.#at(source).held);
+    if (this.#at(source).isParked) this.#touch(source);
     return true;
   }
 
@@ -296,10 +335,15 @@ export class Sequences {
   #mark(sequence: number, live: boolean): void {
     const slot = this.#at(sequence);
     slot.live = live;
-    slot.usedAt = this.#uses++;
-    slot.movedAt = this.#clock.now();
     slot.reply = undefined;
     this.#live += live ? 1 : -1;
+    this.#touch(sequence);
+  }
+
+  #touch(sequence: number): void {
+    const slot = this.#at(sequence);
+    slot.usedAt = this.#uses++;
+    slot.movedAt = this.#clock.now();
     this.#changed.add(sequence);
   }
 }
@@ -338,6 +382,8 @@ export interface Slot {
   /** The lengths that it can go back to, what it holds now among them; absent: any. */
   readonly lengths?: readonly number[] | undefined;
   readonly live: boolean;
+  /** It is only copied from. Those that are come after all others. Absent: false. */
+  readonly isParked?: boolean;
   /** Its reply skips steps. */
   readonly intermittent?: boolean;
   /** The session whose state it holds; undefined if it holds no session's. */
@@ -363,16 +409,17 @@ export function choose(slots: readonly Slot[], plan: PromptPlan, rules: Rules): 
   const source = rules.copyable ? copies.indexOf(Math.max(...copies)) : -1;
   const copied = copies[source] ?? 0;
   const isKept = ({ session }: Slot): boolean => session !== undefined && rules.kept?.includes(session) === true;
-  const hasOther = slots.some((slot) => !slot.live && !isKept(slot));
+  const seats = slots.filter(({ isParked }) => isParked !== true);
+  const hasOther = seats.some((slot) => !slot.live && !isKept(slot));
   let best: Ranked | undefined;
-  for (const [sequence, slot] of slots.entries()) {
+  for (const [sequence, slot] of seats.entries()) {
     if (slot.live || (hasOther && isKept(slot))) continue;
     const own = keeps[sequence] ?? 0;
     const copying = copied - COPY_TOKENS > own;
     const overwrites = own < LEAST_PREFIX_TOKENS && slot.tokens.length - own > own;
     const saved = overwrites ? 0 : own;
     const score =
-      (copying ? copied - COPY_TOKENS : saved) - GAP_TOKENS * newRuns(slots, sequence, rules.intermittent === true);
+      (copying ? copied - COPY_TOKENS : saved) - GAP_TOKENS * newRuns(seats, sequence, rules.intermittent === true);
     const choice = copying ? { sequence, source, keep: copied } : { sequence, keep: own };
     const ranked = { choice, slot, score };
     if (!best || better(ranked, best)) best = ranked;

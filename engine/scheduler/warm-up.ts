@@ -45,7 +45,8 @@ export async function warmUp(
     jobs.forEach((job, id) => loop.generate(id, job));
   });
   if (failed !== undefined) throw new Error(`a first reply failed: ${failed}`);
-  for (let sequence = 0; sequence < limits.seats; sequence++) await decoder.states.truncate(sequence, 0);
+  const sequences = limits.seats + (limits.parked ?? 0);
+  for (let sequence = 0; sequence < sequences; sequence++) await decoder.states.truncate(sequence, 0);
 }
 
 /** Lengths that cause each of {@link TOGETHER} for which there are seats. The tokens are arbitrary. */

@@ -142,7 +142,7 @@ export class RealLoop {
     const { mark, end, clock, ...rest } = options;
     const limits = { ...LIMITS, ...rest };
     const context = await model.createContext({
-      sequences: limits.seats,
+      sequences: limits.seats + (rest.parked ?? 0),
       contextSize: limits.contextPerSeat,
       batchSize: limits.prefillTokensPerStep + limits.seats,
       threads: THREADS,

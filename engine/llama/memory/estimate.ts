@@ -1,7 +1,7 @@
 import type { GgufInsights, GgufFileInfo, Llama } from 'node-llama-cpp';
 import { freeMemory, type Sizes } from './available.js';
 import { LoadFailure } from '../load-failure.js';
-import type { KvTypes, EngineSetup } from '../../protocol/setup.js';
+import { type KvTypes, type EngineSetup, MOST_SEATS } from '../../protocol/setup.js';
 import { F16_KV, ggmlTypes } from '../kv-types.js';
 import { firstProblem, misfit, type Need, tooHeavy, totalOf, usableOf } from './verdict.js';
 import { grammarNeed } from '../../grammar/mask-memory.js';
@@ -158,6 +158,28 @@ export function withPrefixCache(
     ...needs,
     cpu: { ...needs.cpu, prefixCache: bytes === undefined ? (share < LEAST ? 0 : share) : Math.min(bytes, most) },
   };
+}
+
+/** Of the GPU memory that is left, at most: other engines, and a successor of this one, may be loaded there. */
+const PARKED_SHARE = 1 / 4;
+
+/**
+ * Sequences beside the seats, whose past state is GPU memory, for prefixes that are overwritten: a copy between two sequences on the
+ * device takes about as long as reading its memory. None where other engines have a cache, which may be on the same device, and where nothing
+ * is kept. `need`, `free`: GPU memory of the model, and bytes before it is loaded.
+ */
+export function parkedSequences(
+  need: Need,
+  {
+    seats,
+    prefixReuse,
+    prefixCache,
+  }: Pick<EngineSetup, 'seats' | 'prefixCache'> & Partial<Pick<EngineSetup, 'prefixReuse'>>,
+  free: number,
+): number {
+  if (!prefixCache || prefixCache.bytes === 0 || (prefixCache.engines ?? 1) > 1 || prefixReuse === 'off') return 0;
+  const left = Math.max(0, usableOf(free) - totalOf(need, seats));
+  return Math.max(0, Math.min(MOST_SEATS - seats, Math.floor((PARKED_SHARE * left) / Math.max(1, need.perSeat))));
 }
 
 /*

@@ -422,8 +422,9 @@ t.test(
         fc.array(request, { maxLength: 12 }),
         fc.boolean(),
         fc.integer({ min: 0, max: 6000 }),
-        async (requests, truncatable, bytes) => {
-          const on = bench({ truncatable, prefixCache: { bytes, maxAgeMs: HOUR } }, 2);
+        fc.nat(2),
+        async (requests, truncatable, bytes, parked) => {
+          const on = bench({ truncatable, parked, prefixCache: { bytes, maxAgeMs: HOUR } }, 2);
           const plain = bench({ truncatable, prefixCache: { bytes: 0, maxAgeMs: HOUR }, prefixReuse: 'off' }, 2);
           for (const { name, turns, scope, decision, fails } of requests) {
             if (fails) on.decoder.failingMoves.add(0);

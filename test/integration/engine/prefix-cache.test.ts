@@ -50,6 +50,30 @@ async function turns(loop: RealLoop): Promise<Turns> {
   return { tokens, cached, prompts };
 }
 
+t.test(
+  'a prefix that was parked in a further sequence is copied back: the same replies, and nothing in host memory',
+  async (t) => {
+    const model = await llama.loadModel({ modelPath: await embeddedTestModel() });
+    const run = async (options: RealLoopOptions): Promise<Turns> => {
+      const loop = await RealLoop.make(model, { seats: 1, prefillTokensPerStep: CHUNK, ...options });
+      const made = await turns(loop);
+      t.same(memoryFiles(), []);
+      await loop.dispose();
+      return made;
+    };
+    const parked = await run({ parked: CHATS });
+    const plain = await run({ prefixReuse: 'off' });
+    t.same(parked.tokens, plain.tokens);
+    t.same(parked.cached[0], [0, 0, 0]);
+    for (const [turn, cached] of parked.cached.slice(1).entries())
+      t.ok(
+        cached.every((tokens) => tokens >= (turn + 2) * CHUNK),
+        cached.join(),
+      );
+    await model.dispose();
+  },
+);
+
 /** Names of this process’s files in memory. */
 const memoryFiles = (): string[] => readdirSync('/dev/shm').filter((name) => name.startsWith(`ra-${process.pid}-`));
 
