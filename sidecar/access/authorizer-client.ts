@@ -2,6 +2,7 @@
 import { Agent as HttpAgent, request as httpRequest, type ClientRequest, type IncomingMessage } from 'node:http';
 import { Agent as HttpsAgent, request as httpsRequest } from 'node:https';
 import type { Clock } from '../lib/clock.js';
+import { jsonIn } from '../lib/json-text.js';
 
 /** Room for 256 model ids of 128 characters; a longer answer is an error. */
 const MAX_ANSWER_BYTES = 64 * 1024;
@@ -118,11 +119,8 @@ async function read(response: IncomingMessage): Promise<Reply> {
   } catch {
     return { kind: 'failed', why: 'answer incomplete' };
   }
-  try {
-    return { kind: 'json', value: JSON.parse(Buffer.concat(parts).toString('utf8')) as unknown };
-  } catch {
-    return { kind: 'failed', why: 'answer is not JSON' };
-  }
+  const value = jsonIn(Buffer.concat(parts).toString('utf8'));
+  return value === undefined ? { kind: 'failed', why: 'answer is not JSON' } : { kind: 'json', value };
 }
 
 /** Retry-After in whole seconds; dates, which need synchronized clocks, are ignored. */
