@@ -337,7 +337,8 @@ export class PieceFile {
     const key = await subtle.importKey('raw', this.#key, 'AES-GCM', false, ['decrypt']);
     const [iv, additionalData] = [bytes.subarray(AT.nonce, AT.nonce + NONCE_BYTES), bytes.subarray(1, HEAD_BYTES)];
     const opening = subtle.decrypt({ name: 'AES-GCM', iv, additionalData }, key, bytes.subarray(HEAD_BYTES));
-    return Buffer.from(await opening.catch(() => Promise.reject(new DamagedPieces(CHANGED))));
+    const content: ArrayBuffer = await opening.catch(() => Promise.reject(new DamagedPieces(CHANGED)));
+    return Buffer.from(content);
   }
 
   async #write(parts: readonly Uint8Array[], offset: number): Promise<void> {

@@ -212,6 +212,7 @@ export class BodyReader {
   /** Of a body that is read as it arrives: what waits for `next`, bytes that were handed out, and who waits for more. */
   #pieces: StreamedParts | undefined;
   #taken = 0;
+  #isBehind = false;
   #wakes: (() => void) | undefined;
   /** It is woken once more than so many bytes wait. */
   #wakesOver = 0;
@@ -274,11 +275,12 @@ export class BodyReader {
   /**
    * What has arrived next, in place of `read`: for a body that is never whole in memory. Call it again once it has settled. While more
    * than {@link PART_BYTES} wait, the connection is paused. Each piece has a turn of the event loop of its own, after `after` has settled;
-   * where more than {@link MUCH_BYTES} wait nevertheless (streamed-parts.ts says why), it is handed out at once. `limit`: bytes of the whole
-   * body.
+   * once more than {@link MUCH_BYTES} wait nevertheless (streamed-parts.ts says why), all of that is handed out at once. `limit`: bytes of
+   * the whole body.
    */
   async next(limit: number, after?: Promise<unknown>): Promise<Uint8Array | WholeBody | BodyEnd> {
     if (this.#limit === undefined) this.#stream(limit);
+    if (this.#length === 0) this.#isBehind = false;
     // uWS gives an empty chunk with a head that came alone.
     while (this.#refusal === undefined && this.#length === 0 && this.#receivedAt === undefined) {
       const more = this.#over(0);
@@ -286,9 +288,10 @@ export class BodyReader {
       this.#unpause();
       await more;
     }
-    if (this.#refusal === undefined && this.#length > 0 && this.#length <= MUCH_BYTES) {
+    if (this.#refusal === undefined && this.#length > 0 && !this.#isBehind) {
       const turn = new Promise((resolve) => setImmediate(resolve));
       await Promise.race([this.#over(MUCH_BYTES), Promise.allSettled([turn, after])]);
+      this.#isBehind = this.#length > MUCH_BYTES;
     }
     if (this.#refusal !== undefined) return this.#refusal;
     const piece = this.#pieces?.take();

@@ -53,7 +53,8 @@ export async function readForm<Refusal>(
       if (received instanceof Uint8Array) {
         last = received;
         own.add(received.buffer);
-        if (!busboy.write(received)) await Promise.race([drained(busboy), result.catch(() => undefined)]);
+        // An error, after which there is no more room, settles it too.
+        if (!busboy.write(received)) await Promise.race([once(busboy, 'drain'), result]).catch(() => undefined);
       } else if (received.kind === 'complete') break;
       else {
         busboy.destroy();
@@ -142,11 +143,6 @@ async function openForm<Refusal>(
   // Of a caller that disconnects it is never read.
   result.catch(() => undefined);
   return { busboy, result, isOver: () => over, stop: () => stop() };
-}
-
-/** An error, after which there is no more room, settles it too. */
-async function drained(busboy: BusboyInstance): Promise<void> {
-  await once(busboy, 'drain').catch(() => undefined);
 }
 
 /** Returns how the form ends if not all of the file was passed on. */

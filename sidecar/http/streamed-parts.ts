@@ -1,8 +1,8 @@
 /** The bytes of one buffer, and of one read of uSockets. */
 export const PART_BYTES = 512 * 1024;
 
-/** More than this waits in memory only where the caller sends faster than it is read. */
-export const MUCH_BYTES = 8 * 1024 * 1024;
+/** More than this waits only where a caller sends faster than its bytes are copied here, so that uSockets does not stop. */
+export const MUCH_BYTES = 24 * 1024 * 1024;
 
 /** What waits at most. */
 const MOST_BYTES = 32 * 1024 * 1024;

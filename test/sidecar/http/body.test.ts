@@ -137,6 +137,34 @@ t.test(
   },
 );
 
+t.test(
+  'of what a caller sends in one turn each part has one of its own, until too much waits: then all has the same',
+  async (t) => {
+    const length = 512 << 20;
+    const { reader } = setup({ declared: length, cap: length });
+    let parts = 0;
+    const read = async (): Promise<void> => {
+      while ((await reader.next(length)) instanceof Uint8Array) parts += 1;
+    };
+    const reading = read();
+    const turn = (): Promise<void> => new Promise((resolve) => setImmediate(resolve));
+    for (const [sent, inOneTurn] of [
+      [40, false],
+      [60, true],
+      [40, false],
+    ] as const) {
+      parts = 0;
+      for (let i = 0; i < sent; i += 1) reader.push(new ArrayBuffer(512 << 10), false);
+      let turns = 0;
+      for (; parts < sent && turns < 100; turns += 1) await turn();
+      t.equal(parts, sent);
+      t.ok(inOneTurn ? turns <= 2 : turns >= sent - 1, `${sent} parts in ${turns} turns`);
+    }
+    reader.close();
+    await reading;
+  },
+);
+
 t.test('the rate that uWS asks of a connection is asked of a body that is read as it arrives, too', async (t) => {
   const { reader, push, calls } = setup({ declared: 100 });
   for (const byte of ['a', 'b', 'c', 'd']) {
