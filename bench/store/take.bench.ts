@@ -29,11 +29,19 @@ const ADMIT_RATES = [500, 200, 100] as const;
 const ADMIT_MS = 2;
 const SECONDS = Number(process.argv[2] ?? 3);
 const ROUNDS = Number(process.argv[3] ?? 5);
-/** Rounds before those that count: compilers, and all connections with their plans, are ready by then. */
+/**
+ * Rounds before those that count: compilers, and all connections with their plans, are ready by then. The first time is longer: up to some
+ * 4,000 requests of a sidecar a chat takes up to twice the processor time.
+ */
 const WARM_UP_ROUNDS = 2;
+const FIRST_ROUNDS = 8;
+/** How long sidecars are watched without requests, s. */
+const IDLE_S = 5;
 /** Between two looks whether a sidecar is ready, ms. */
 const LOOK_MS = 50;
 const SIDECARS = 3;
+/** One stand-in engine each: they wake 200 times a second. */
+const MODELS = JSON.stringify([{ id: 'wide', kind: 'chat', seats: 64 }]);
 /** Callers with a key each, and as many connections. */
 const KEYS = 96;
 const LIMIT = { inFlight: 32, perMinute: 6000 };
@@ -73,7 +81,7 @@ function begun(store: boolean): Promise<Sidecar[]> {
     Array.from({ length: SIDECARS }, async () => {
       const config = { limits: { chat: LIMIT }, ...(store && { store: { url, timeoutMs: 5000 } }) };
       const sidecar = fileURLToPath(new URL('../support/timing-sidecar.js', import.meta.url));
-      const child = fork(sidecar, [JSON.stringify(config)]);
+      const child = fork(sidecar, [JSON.stringify(config), MODELS]);
       const port = await messageOf<number>(child);
       while ((await fetch(`http://127.0.0.1:${port}/readyz`)).status !== 200) await wait(LOOK_MS);
       return { child, port };
@@ -155,6 +163,8 @@ async function admits(sidecars: readonly Sidecar[], keys: string, rate: Rate): P
 interface Case {
   readonly what: string;
   readonly sidecars: readonly Sidecar[];
+  /** Processor time of the sidecars in a second without requests, ms. */
+  readonly idleMs: number;
   readonly round: (rate: Rate) => Promise<Round>;
 }
 
@@ -163,10 +173,11 @@ async function measured(rates: readonly number[], cases: readonly Case[]): Promi
   const rows: Row[] = [];
   for (const perSecond of rates) {
     const rounds = cases.map((): Row[] => []);
-    for (let round = -WARM_UP_ROUNDS; round < ROUNDS; round += 1) {
-      for (const [at, { what, sidecars, round: run }] of cases.entries()) {
+    for (let round = perSecond === rates[0] ? -FIRST_ROUNDS : -WARM_UP_ROUNDS; round < ROUNDS; round += 1) {
+      for (const [at, { what, sidecars, idleMs, round: run }] of cases.entries()) {
         const [from, own] = [used(sidecars), process.cpuUsage()];
         const { times: all, perSecond: actual } = await run({ perSecond, seconds: SECONDS });
+        const seconds = all.length / actual;
         const { user, system } = process.cpuUsage(own);
         const to = used(sidecars);
         if (round < 0) continue;
@@ -178,7 +189,7 @@ async function measured(rates: readonly number[], cases: readonly Case[]): Promi
           'p99 ms': quantile(all, 0.99),
           'most ms': Math.max(...all),
           'postgres CPU ms': (to.postgres - from.postgres) / all.length,
-          'sidecars CPU ms': (to.sidecars - from.sidecars) / all.length,
+          'sidecars CPU ms': (to.sidecars - from.sidecars - idleMs * seconds) / all.length,
           'callers CPU ms': (user + system) / 1000 / all.length,
           'waiting for a core, ms': (to.waited - from.waited) / all.length,
         });
@@ -224,11 +235,15 @@ const SHARED = 'ra-admit, limits in the store';
 const QUOTAS = 'ra-admit, limits and quotas in the store';
 const BESIDE = ', beside an old transaction';
 
-const take = { what: TAKE, sidecars: [], round: takes };
+const take = { what: TAKE, sidecars: [], idleMs: 0, round: takes };
 const rows = await measured(TAKE_RATES, [take]);
 const [counting, sharing] = [await begun(false), await begun(true)];
+const from = used([...counting, ...sharing]);
+await wait(IDLE_S * 1000);
+/** Of three sidecars, without requests, ms of a second. */
+const idleMs = (used([...counting, ...sharing]).sidecars - from.sidecars) / IDLE_S / 2;
 function admitted(what: string, sidecars: readonly Sidecar[], keys = 'key'): Case {
-  return { what, sidecars, round: (rate) => admits(sidecars, keys, rate) };
+  return { what, sidecars, idleMs, round: (rate) => admits(sidecars, keys, rate) };
 }
 const memory = admitted(MEMORY, counting);
 const shared = admitted(SHARED, sharing);
@@ -267,6 +282,11 @@ function ratio(what: string, other: string): string {
   return `\`${what}\` takes ${shown(p50 ?? 0)} times as long as \`${other}\` at ${first} requests a second (p50; p99 ${shown(p99 ?? 0)} times).`;
 }
 
+/** Where a wait is the machine's. */
+function waited(what: string, perSecond: number): string {
+  return `At ${perSecond} requests a second of \`${what}\` the processes that could run waited for a core for ${shown(figure(what, perSecond, 'waiting for a core, ms'))} ms a request, all together; p99 is ${shown(figure(what, perSecond, 'p99 ms'))} ms.`;
+}
+
 /** What a request takes, so that it can be seen where the machine is full. */
 function share(what: string, perSecond: number): string {
   const parts = ['postgres', 'sidecars', 'callers'] as const;
@@ -279,7 +299,7 @@ await keep('store-take', {
   about: [
     `Requests by the clock, of ${KEYS} keys with a limit of ${LIMIT.inFlight} in flight and ${LIMIT.perMinute} in a minute, over ${SIDECARS} replicas and one PostgreSQL on this machine, which writes its log to the disk (fsync) and has its default settings. \`take\`: from the call to the answer, in one process with the limits and connections of three replicas. \`ra-admit\`: as Server-Timing says it, of whole chat requests through three sidecars, in turns with three that count for themselves. Callers, sidecars, their prompt hosts and stand-in engines, and the server share the cores.`,
     `Beside an old transaction: it was begun before ${OLD.toLocaleString('en')} stamps and places, those of ten minutes at 1,000 requests a second, were written and removed again, and stays open, so that none of them can be removed from the indexes.`,
-    `CPU: processor time of each request in PostgreSQL, in the sidecars with their prompt hosts and stand-in engines, and in the process of the callers, which for \`take\` is also the replicas. Waiting for a core: the time that processes which could run had none, all of them together, a request. Medians of ${ROUNDS} rounds of ${SECONDS} seconds each.`,
+    `CPU: processor time of each request in PostgreSQL, in the sidecars with their prompt hosts and stand-in engines, without the ${shown(idleMs)} ms of each second that these take without requests, and in the process of the callers with its clock, which for \`take\` is also the replicas. Waiting for a core: the time that processes which could run had none, all of them together, a request. Medians of ${ROUNDS} rounds of ${SECONDS} seconds each.`,
   ],
   rows,
   conclusions: [
@@ -289,6 +309,8 @@ await keep('store-take', {
     ratio(SHARED + BESIDE, MEMORY + BESIDE),
     share(TAKE, TAKE_RATES[0]),
     share(SHARED, ADMIT_RATES[0]),
+    ...TAKE_RATES.map((rate) => waited(TAKE, rate)),
+    ...ADMIT_RATES.map((rate) => waited(SHARED, rate)),
     `With limits in memory \`ra-admit\` p99 is ${ADMIT_RATES.map((rate) => `${shown(figure(MEMORY, rate, 'p99 ms'))} ms at ${rate}`).join(', ')} requests a second.`,
   ],
 });
