@@ -19,7 +19,7 @@ export interface InputTokens {
 export type NoInputTokens =
   /** `exact` false: `tokens` is a lower bound. */
   | { readonly kind: 'too-long'; readonly input: number; readonly tokens: number; readonly exact: boolean }
-  | { readonly kind: 'empty' | 'unknown-token'; readonly input: number };
+  | { readonly kind: 'empty'; readonly input: number };
 
 /** What becomes of an input of more tokens than `most`: it is refused, or its end is cut off. */
 export interface InputLimits {
@@ -30,11 +30,7 @@ export interface InputLimits {
 type Numbers = Uint32Array | readonly number[];
 
 /** One input in three parts, of which the middle one may be cut. */
-interface InputParts {
-  readonly start: Numbers;
-  readonly body: Numbers;
-  readonly end: Numbers;
-}
+type InputParts = readonly [start: Numbers, body: Numbers, end: Numbers];
 
 const NONE: readonly number[] = [];
 
@@ -48,19 +44,10 @@ export class InputTokenizer {
     this.#specials = new SpecialTexts(vocabulary.specialTexts);
   }
 
-  /** Numbers of a vector of the model; 0: its file does not say. */
-  get width(): number {
-    return this.#vocabulary.width;
-  }
-
-  /** Of texts, or of inputs that are tokens already, which stay as they are. */
-  ofInputs(inputs: readonly (string | readonly number[])[], limits: InputLimits): InputTokens | NoInputTokens {
-    const { marks, size } = this.#vocabulary;
-    return this.#collected(inputs, limits, (input) => {
-      if (typeof input === 'string')
-        return { start: marks.before, body: this.#vocabulary.tokenize(input, false), end: marks.after };
-      return input.every((token) => token < size) ? { start: NONE, body: input, end: NONE } : undefined;
-    });
+  /** Of texts. */
+  ofTexts(texts: readonly string[], limits: InputLimits): InputTokens | NoInputTokens {
+    const { before, after } = this.#vocabulary.marks;
+    return this.#collected(texts, limits, (text) => [before, this.#vocabulary.tokenize(text, false), after]);
   }
 
   /** Of a query with each of the documents. Of a pair that is too long, the end of the document is cut off. */
@@ -68,11 +55,7 @@ export class InputTokenizer {
     const { pair, pairTemplate } = this.#vocabulary.marks;
     if (pairTemplate !== undefined) return this.#ofTemplate(pairTemplate, query, documents, limits);
     const start = [...pair.before, ...this.#vocabulary.tokenize(query, false), ...pair.between];
-    return this.#collected(documents, limits, (document) => ({
-      start,
-      body: this.#vocabulary.tokenize(document, false),
-      end: pair.after,
-    }));
+    return this.#collected(documents, limits, (text) => [start, this.#vocabulary.tokenize(text, false), pair.after]);
   }
 
   /** The template and its texts are tokenized as one, since a word may begin at the end of what the template has before it. */
@@ -86,12 +69,8 @@ export class InputTokenizer {
     const asked = head.split('{query}').flatMap((own, i) => (i === 0 ? [own] : [{ data: query }, own]));
     return this.#collected(documents, limits, (document) => {
       const whole = this.#tokensOf([...asked, { data: document }, tail]);
-      if (whole.length <= limits.most || !limits.truncate) return { start: whole, body: NONE, end: NONE };
-      return {
-        start: this.#tokensOf(asked),
-        body: this.#vocabulary.tokenize(document, false),
-        end: this.#tokensOf([tail]),
-      };
+      if (whole.length <= limits.most || !limits.truncate) return [whole, NONE, NONE];
+      return [this.#tokensOf(asked), this.#vocabulary.tokenize(document, false), this.#tokensOf([tail])];
     });
   }
 
@@ -105,22 +84,18 @@ export class InputTokenizer {
     return tokenizeParts(this.#vocabulary, pieces);
   }
 
-  /** `partsOf` returns undefined for an input with a token that the model does not have. */
-  #collected<T extends string | readonly number[]>(
-    inputs: readonly T[],
+  #collected(
+    inputs: readonly string[],
     { most, truncate }: InputLimits,
-    partsOf: (input: T) => InputParts | undefined,
+    partsOf: (input: string) => InputParts,
   ): InputTokens | NoInputTokens {
     const pieces: Numbers[] = [];
     const lengths: number[] = [];
     const truncated: number[] = [];
     for (const [input, given] of inputs.entries()) {
-      const fewest = typeof given === 'string' ? fewestTokens(this.#vocabulary, given) : given.length;
-      if (fewest > most && !truncate)
-        return { kind: 'too-long', input, tokens: fewest, exact: typeof given !== 'string' };
-      const parts = partsOf(given);
-      if (parts === undefined) return { kind: 'unknown-token', input };
-      const { start, body, end } = parts;
+      const fewest = fewestTokens(this.#vocabulary, given);
+      if (fewest > most && !truncate) return { kind: 'too-long', input, tokens: fewest, exact: false };
+      const [start, body, end] = partsOf(given);
       const length = start.length + body.length + end.length;
       const room = most - start.length - end.length;
       if (length === 0) return { kind: 'empty', input };

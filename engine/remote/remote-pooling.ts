@@ -149,7 +149,7 @@ class RemotePooling implements Pooling {
         ? undefined
         : `its tokens of a pair are not those of the file (${ours} here, ${theirs} there)`;
     }
-    const made = inputs.ofInputs(PROBES, all);
+    const made = inputs.ofTexts(PROBES, all);
     if (made.kind !== 'inputs') return 'the file makes no tokens of plain text';
     const differs = await compareTokens(client, remote, model, made);
     if (differs !== undefined) return differs;

@@ -335,6 +335,8 @@ class RequestBody {
   readonly #owner: WeightedAccount;
   readonly #prompts: PromptMaker;
   #open: OpenBody;
+  /** Its prompt, if that was made as the body was checked. */
+  #made: Tokenized | undefined;
   /** Equal for requests of one route with the same body. Of a long body only its ends and its length are compared. */
   readonly digest: string;
 
@@ -349,13 +351,16 @@ class RequestBody {
   }
 
   /** Parses and validates it. `apart`: not on the event loop. */
-  check(signal: Signal, apart: boolean): Promise<Checked> {
-    return this.#open.check(signal, apart);
+  async check(signal: Signal, apart: boolean): Promise<Checked> {
+    const checked = await this.#open.check(signal, apart);
+    if (checked.kind === 'checked') this.#made = checked.made;
+    return checked;
   }
 
   /** Makes its prompt. Call it after `check` succeeded. From then on the body stays in memory only while there is room for it. */
   async tokenize(signal: Signal): Promise<Tokenized> {
-    const made = await this.#open.tokenize(signal);
+    const made = this.#made ?? (await this.#open.tokenize(signal));
+    this.#made = undefined;
     this.#open.close();
     this.received.setSpare();
     this.imagesHeld('images' in made ? made.images : []);

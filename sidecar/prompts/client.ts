@@ -5,13 +5,13 @@
  * One `check` or `tokenize` of a body is one item, or up to three in sequence: `tokenize`, `compile`, and `tokenize` again.
  */
 import { fileURLToPath } from 'node:url';
-import { parseBody } from '../contracts/parse.js';
 import type { BodyForm } from '../contracts/requests.js';
 import { contractError } from '../domain/errors.js';
 import type { Signal } from '../lib/abort.js';
 import { ChildProcess, confinedEnvironment, nodeOptions, type ChildEnd } from '../lib/child-process.js';
 import { Backoff, type Clock } from '../lib/clock.js';
 import type { Item, WeightedAccount } from '../lib/fair-share.js';
+import { checkBody } from './check-body.js';
 import { AHEAD_MS, ItemQueue } from './item-queue.js';
 import { PROMPTS_VERSION, STACK_MB, type Answer, type FromHost, type HostSetup, type ModelReport } from './messages.js';
 import type { PromptModel, ToHost, Work } from './messages.js';
@@ -220,11 +220,7 @@ export class PromptHostClient implements PromptMaker {
     const bytes = bytesOf(body);
     if (bytes !== undefined && (apart || bytes.byteLength > this.#options.inlineBytes))
       return this.#ask({ kind: 'check' }, body, signal) as Promise<Checked>;
-    if (bytes === undefined || signal.aborted) return Promise.resolve({ kind: 'aborted' });
-    const parsed = parseBody(body.form, bytes);
-    return Promise.resolve(
-      parsed.kind === 'invalid' ? refused(parsed.error) : { kind: 'checked', params: parsed.request.params },
-    );
+    return Promise.resolve(bytes === undefined || signal.aborted ? ABORTED : checkBody(body.form, bytes, this.#models));
   }
 
   #ask(work: Work, body: Body, signal: Signal): Promise<Checked | Tokenized> {

@@ -20,18 +20,12 @@ import type { PairTexts } from '../../engine/protocol/jobs.js';
 import { isPooling } from '../../engine/protocol/setup.js';
 import { parseBody } from '../contracts/parse.js';
 import { refuse } from '../contracts/body-refusals.js';
-import type {
-  BodyForm,
-  ChatRequest,
-  DecisionRequest,
-  EmbeddingRequest,
-  ModelRequest,
-  RerankRequest,
-} from '../contracts/requests.js';
+import type { BodyForm, ChatRequest, DecisionRequest, EmbeddingRequest, RerankRequest } from '../contracts/requests.js';
 import { overContextError } from '../domain/errors.js';
+import { checkBody, givenTokens, longInput } from './check-body.js';
 import { readImages } from './images.js';
 import type { Answer, HostSetup, ModelReport, PromptModel, WorkerTask } from './messages.js';
-import { failed, refusal, refused, unservable, type Checked, type Refusal } from './prompt-maker.js';
+import { failed, refusal, refused, unservable, type Refusal } from './prompt-maker.js';
 
 export type ItemWork = (task: WorkerTask) => readonly ModelReport[] | Answer;
 
@@ -66,7 +60,9 @@ function loadModels(models: readonly PromptModel[]): Promise<LoadedModel[]> {
 function prepareModel(model: PromptModel, vocabulary: Vocabulary, templates: Map<string, MadeParts>): LoadedModel {
   const { kind } = model;
   if (isPooling(kind)) {
-    const report = { id: model.id, promptVersion: promptVersionOf(vocabulary.hash), tools: false, system: false };
+    const inputs = { most: model.contextPerSeat, vocabulary: vocabulary.size, width: vocabulary.width };
+    const promptVersion = promptVersionOf(vocabulary.hash);
+    const report = { id: model.id, promptVersion, inputs, tools: false, system: false };
     return { kind, model, report, inputs: new InputTokenizer(vocabulary) };
   }
   const key = JSON.stringify([model.file, model.template]);
@@ -92,12 +88,6 @@ function broken(model: PromptModel, problem: string): LoadedModel {
   return { kind: 'broken', model, report: { id: model.id, tools: false, system: false, problem } };
 }
 
-/** Checks a body: the first of its two steps. */
-function check(form: BodyForm, bytes: Uint8Array): Checked {
-  const parsed = parseBody(form, bytes);
-  return parsed.kind === 'invalid' ? refused(parsed.error) : { kind: 'checked', params: parsed.request.params };
-}
-
 /**
  * Makes the prompt of a body: the second step. It parses the bytes again, since the sidecar did the first step itself, or a host that may
  * have ended.
@@ -113,26 +103,20 @@ function tokenize(
   if (parsed.kind === 'invalid') return refused(parsed.error);
   const { request } = parsed;
   const model = models.get(request.params.model);
-  if (isFor('embeddings', request)) return model?.kind === 'embedding' ? embed(model, request) : failed('no model');
-  if (isFor('rerank', request)) return model?.kind === 'rerank' ? rerank(model, request) : failed('no model');
-  if (isFor('chat', request)) return model?.kind === 'chat' ? chat(model, request, form, compiled) : failed('no model');
+  if ('inputs' in request) return model?.kind === 'embedding' ? embed(model, request) : failed('no model');
+  if ('query' in request) return model?.kind === 'rerank' ? rerank(model, request) : failed('no model');
+  if ('conversation' in request)
+    return model?.kind === 'chat' ? chat(model, request, form, compiled) : failed('no model');
   return model?.kind === 'decision' ? decide(model, request) : failed('no model');
-}
-
-interface Requests {
-  readonly chat: ChatRequest;
-  readonly embeddings: EmbeddingRequest;
-  readonly rerank: RerankRequest;
-}
-
-function isFor<R extends keyof Requests>(route: R, request: ModelRequest): request is Requests[R] {
-  return request.params.route === route;
 }
 
 type PoolingModel = LoadedModel & { kind: 'embedding' | 'rerank' };
 
-function embed(model: PoolingModel, { inputs, single, truncate }: EmbeddingRequest): Answer {
-  const made = model.inputs.ofInputs(inputs, { most: model.model.contextPerSeat, truncate });
+function embed(model: PoolingModel, request: EmbeddingRequest): Answer {
+  const { inputs, single, truncate } = request;
+  const texts = inputs.filter((input) => typeof input === 'string');
+  if (texts.length === 0) return givenTokens(request, model.report) ?? failed('no model');
+  const made = model.inputs.ofTexts(texts, { most: model.model.contextPerSeat, truncate });
   return answerOf(model, made, (input) => (single ? 'input' : `input[${input}]`));
 }
 
@@ -145,7 +129,7 @@ function rerank(model: PoolingModel, { query, documents, truncate }: RerankReque
 
 /** `place`: where the body has an input. `pairs`: for an engine that scores texts. */
 function answerOf(
-  { kind, report: { promptVersion }, model, inputs }: PoolingModel,
+  { kind, report: { promptVersion, inputs }, model: { contextPerSeat, pairTexts } }: PoolingModel,
   made: InputTokens | NoInputTokens,
   place: (input: number) => string,
   pairs?: PairTexts,
@@ -153,19 +137,13 @@ function answerOf(
   if (made.kind === 'inputs') {
     const { tokens, lengths, truncated } = made;
     const more = { ...(promptVersion !== undefined && { promptVersion }), ...(pairs && { pairs }) };
-    return { kind, tokens, lengths, truncated, width: inputs.width, ...more };
+    return { kind, tokens, lengths, truncated, width: inputs?.width ?? 0, ...more };
   }
   const param = place(made.input);
   const together = kind === 'rerank' ? ' with the query' : '';
-  if (made.kind === 'too-long')
-    return refusal(
-      'bad_request',
-      `${param}${together} has ${made.exact ? '' : 'at least '}${made.tokens} tokens, and this model takes inputs of at most ` +
-        `${model.contextPerSeat}. Shorten it${model.pairTexts ? '' : ', or set truncate to true to have its end cut off'}.`,
-      param,
-    );
   if (made.kind === 'empty') return refusal('bad_request', `${param} has no tokens. Send a longer text.`, param);
-  return refusal('bad_request', `${param} has a token that this model does not have.`, param);
+  const has = `${param}${together} has ${made.exact ? '' : 'at least '}${made.tokens} tokens`;
+  return longInput(param, has, contextPerSeat, pairTexts !== true);
 }
 
 function chat(
@@ -275,12 +253,13 @@ function tooLong(made: DecisionTokens & { kind: 'too-long' }, route: 'decisions'
 export async function loadItemWork({ models: asked }: Pick<HostSetup, 'models'>): Promise<ItemWork> {
   const loaded = await loadModels(asked);
   const models = new Map(loaded.map((model) => [model.model.id, model]));
+  const reports = loaded.map(({ report }) => report);
   return (task) => {
     switch (task.kind) {
       case 'report':
-        return loaded.map(({ report }) => report);
+        return reports;
       case 'check':
-        return check(task.form, task.bytes);
+        return checkBody(task.form, task.bytes, reports);
       case 'tokenize':
         return tokenize(models, task.form, task.bytes, task.compiled);
     }

@@ -11,7 +11,7 @@ import type { BodyForm } from '../contracts/requests.js';
 import type { Checked, Tokenized } from './prompt-maker.js';
 
 /** Changed with the messages: a sidecar whose files were replaced while it runs must not use a host of the new ones. */
-export const PROMPTS_VERSION = 11;
+export const PROMPTS_VERSION = 12;
 
 /** A model that the host makes prompts for. */
 export interface PromptModel extends Pick<EngineSetup, 'kind' | 'file' | 'template'> {
@@ -44,6 +44,8 @@ export interface ModelReport {
   readonly promptVersion?: string;
   /** How a chat model calls tools. */
   readonly calls?: CallFormatText;
+  /** Of one that makes vectors or scores: the most tokens of an input, tokens of its vocabulary, numbers of a vector (0: not known). */
+  readonly inputs?: Readonly<Record<'most' | 'vocabulary' | 'width', number>>;
   readonly problem?: string;
 }
 

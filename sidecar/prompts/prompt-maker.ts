@@ -26,8 +26,9 @@ export interface Failed {
 /** aborted: the signal was aborted. */
 export type NoResult = Failed | { readonly kind: 'aborted' };
 
-/** A body checked against its contract. */
-export type Checked = { readonly kind: 'checked'; readonly params: Params } | Refusal | NoResult;
+/** A body checked against its contract. `made`: its prompt, where no tokenizer is needed for it. */
+export type Checked =
+  { readonly kind: 'checked'; readonly params: Params; readonly made?: Tokenized } | Refusal | NoResult;
 
 /** A prompt as tokens, and how its replies are constrained and parsed. */
 export type Tokenized =

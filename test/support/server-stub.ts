@@ -193,9 +193,9 @@ export class ServerStub {
     this.tokenizeText = (text) => [...parts.vocabulary.tokenize(text, true)];
     const inputs = new InputTokenizer(parts.vocabulary);
     const all = { most: Infinity, truncate: false };
-    const tokensOf = (made: ReturnType<InputTokenizer['ofInputs']>): Uint32Array =>
+    const tokensOf = (made: ReturnType<InputTokenizer['ofTexts']>): Uint32Array =>
       made.kind === 'inputs' ? made.tokens : new Uint32Array();
-    this.tokenizeInput = (text) => [...tokensOf(inputs.ofInputs([text], all))];
+    this.tokenizeInput = (text) => [...tokensOf(inputs.ofTexts([text], all))];
     this.pairTokens = (query, document) => tokensOf(inputs.ofPairs(query, [document], all)).length;
   }
 

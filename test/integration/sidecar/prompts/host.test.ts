@@ -76,6 +76,7 @@ const shared = clientOf(t, [
   await real('harmony', 'chat', 'llama-bpe', 'openai-gpt-oss-120b'),
   await real('thinker', 'chat', 'qwen2', 'Qwen3.5-4B'),
   { id: 'own', kind: 'chat', file: await testModel(), contextPerSeat: 4096 },
+  { id: 'embed', kind: 'embedding', file: await testModel(), contextPerSeat: 300 },
 ]);
 
 t.test('bodies become tokens, or are refused with the reason', async (t) => {
@@ -131,6 +132,31 @@ t.test('bodies become tokens, or are refused with the reason', async (t) => {
   t.same(await send('chat', { model: 'lost', messages: user('Hello') }), { kind: 'failed', reason: 'no model' });
   t.match(await send('chat', { messages: user('Hello') }), { kind: 'refused', error: { param: 'model' } });
   t.same(restarts, []);
+});
+
+t.test('inputs that are tokens already are made as their body is checked, a short one without the host', async (t) => {
+  const { client } = shared;
+  await client.ready();
+  const open = (input: unknown) =>
+    client.open('embeddings', received(Buffer.from(JSON.stringify({ model: 'embed', input, truncate: true }))), OWNER);
+  const long = Array.from({ length: 600 }, (_, i) => i % 200);
+  for (const [input, counts] of [
+    [[[7, 8, 9], [11]], { tokens: [7, 8, 9, 11], lengths: [3, 1], truncated: [] }],
+    [[[1], long], { tokens: [1, ...long.slice(0, 300)], lengths: [1, 300], truncated: [1] }],
+  ] as const) {
+    const body = open(input);
+    const checking = body.check(NEVER);
+    t.equal(client.stats().queued + client.stats().running, input[1].length > 300 ? 1 : 0);
+    const checked = await checking;
+    const made = checked.kind === 'checked' ? checked.made : undefined;
+    const seen = made?.kind === 'embedding' ? { ...made, tokens: [...made.tokens], lengths: [...made.lengths] } : made;
+    t.match(seen, counts);
+    t.same(made, await body.tokenize(NEVER), 'as for a replica that wants another version');
+    body.close();
+  }
+  const texts = open(['a']);
+  t.match(await texts.check(NEVER), { kind: 'checked', made: undefined });
+  texts.close();
 });
 
 for (const workers of [0, 1]) {
