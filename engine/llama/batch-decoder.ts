@@ -180,7 +180,7 @@ export class BatchDecoder implements Decoder {
         return results;
       }
       for (const [i, token] of tokens.entries()) picked[i]?.push(token);
-      parts = parts.map((part, i) => ({ ...part, tokens: Uint32Array.from(tokens.slice(i, i + 1)) }));
+      parts = parts.map((part, i) => Object.assign({}, part, { tokens: Uint32Array.from(tokens.slice(i, i + 1)) }));
       const now = performance.now();
       const isLast = (part: SamplePart, i: number): boolean =>
         samplerOf(part).pending !== undefined ||

@@ -214,7 +214,7 @@ export class RunningBatch {
     const { outputFile: output, errorFile: error, position: from, kept = 0 } = this.#record;
     const { files, spool } = this.#options;
     const save = (position: Position, marked: number, { picodollars, ...sums }: BatchSums): Promise<void> =>
-      this.#change({ position, kept: marked, sums: { ...sums, picodollars: String(picodollars) } });
+      this.#change({ position, kept: marked, sums: { picodollars: String(picodollars), ...sums } });
     const lose = (): Promise<void> => this.#change({ problems: [UNREADABLE] });
     return { files, spool, output, error, from, kept, save, lose };
   }
