@@ -329,7 +329,7 @@ export class ServerStub {
   #pool(path: string, raw: unknown, response: ServerResponse): void {
     const body = fieldsOf(raw);
     if (this.#refuses(raw, POOLED[path] ?? new Set(), response)) return;
-    const { frame = (one) => one, hangsAfter } = this.misbehaviour;
+    const { frame = (one: Record<string, unknown>): unknown => one, hangsAfter } = this.misbehaviour;
     if (hangsAfter === 0) return;
     const query = textOf(body['query']) ?? '';
     const documents = listOf(body['documents']).map((each) => textOf(each) ?? '');
