@@ -80,7 +80,7 @@ t.test('content leaves only in the reply', async (t) => {
 
   t.test('200', async (t) => {
     const served = [
-      await chat(),
+      await chat({ n: 4 }),
       await chat({ stream: true, stream_options: { include_usage: true }, n: 2 }),
       await chat({ ...canaries.toolFields(), stream: true }),
       await chat({ ...canaries.toolFields(), messages: canaries.toolMessages(), tool_choice: 'auto' }),
@@ -95,7 +95,7 @@ t.test('content leaves only in the reply', async (t) => {
     }
     const decided = await watch.replied(await sidecar.post('/decisions', decisionBody()));
     t.match(decided, MARK, 'a decision is answered with the ids of the request');
-    t.ok(watch.phrases.length > 5, 'there are words to search for');
+    t.ok(watch.phrases.length > 5, `${watch.phrases.length} phrases of replies to search for`);
   });
 
   t.test('refusals caused by a request alone: 400, 401, 403, 404, 405, 413, 415, 422', async (t) => {
