@@ -1,4 +1,5 @@
 /** Schemas that the contract accepts for a tool’s parameters, with the keywords about a value’s structure. */
+import { Ajv } from 'ajv';
 import * as fc from 'fast-check';
 
 export interface TestSchema {
@@ -54,14 +55,23 @@ export const schemas: fc.Arbitrary<TestSchema> = fc.letrec<{ schema: TestSchema 
   ),
 })).schema;
 
-/** A value that is probably valid against the schema, its properties in the schema’s order; undefined: none found. */
+const ajv = new Ajv({ strict: false });
+
+/**
+ * A value that is probably valid against the schema, its properties in the order in which grammars write them; undefined: none found.
+ * Of an anyOf it is valid against the variant of which it is made: another may declare other properties, in another order.
+ */
 export function valueOf(schema: TestSchema, random: () => number): unknown {
   const below = (count: number): number => Math.floor(random() * count);
   const pick = <T>(from: readonly T[]): T | undefined => from[below(from.length)];
   const { anyOf, allOf, items, properties = {}, required = [], additionalProperties: others = true } = schema;
   if (schema.const !== undefined) return schema.const;
   if (schema.enum) return pick(schema.enum);
-  if (anyOf) return valueOf(pick(anyOf) ?? {}, random);
+  if (anyOf) {
+    const variant = pick(anyOf) ?? {};
+    const value = valueOf(variant, random);
+    return ajv.validate(variant, value) ? value : undefined;
+  }
   if (allOf) return valueOf(allOf[0] ?? {}, random);
   switch (schema.type ?? pick(['string', 'integer', 'null', 'array'])) {
     case 'string':
@@ -77,6 +87,8 @@ export function valueOf(schema: TestSchema, random: () => number): unknown {
     case 'array':
       return Array.from({ length: below(3) }, () => valueOf(items ?? {}, random)).filter((item) => item !== undefined);
     default: {
+      // Another schema of an allOf may declare one of several, which then comes before the others.
+      if (required.filter((name) => !Object.hasOwn(properties, name)).length > 1) return undefined;
       const names = [...new Set([...Object.keys(properties), ...required])].filter(
         (name) => required.includes(name) || below(2) === 0,
       );

@@ -383,6 +383,38 @@ t.test('every text that a schema’s grammar allows is JSON that is valid agains
   t.end();
 });
 
+/** Of each schema a value that is valid with its properties in another order than the grammar’s, where parts of it declare others. */
+const ORDERED_OTHERWISE: [TestSchema, number][] = [
+  [
+    {
+      allOf: [
+        {
+          anyOf: [
+            {
+              type: 'object',
+              properties: { 'é"\n': { type: 'string' } },
+              required: ['a'],
+              additionalProperties: false,
+            },
+            { anyOf: [{ type: 'object' }] },
+          ],
+        },
+        { type: 'object', properties: { a: { type: 'string' } } },
+      ],
+    },
+    -877086081,
+  ],
+  [
+    {
+      allOf: [
+        { type: 'object', properties: {}, required: ['a', 'b'] },
+        { type: 'object', properties: { b: {} } },
+      ],
+    },
+    0,
+  ],
+];
+
 t.test('every value that is valid against a schema is allowed by its grammar', (t) => {
   let values = 0;
   fc.assert(
@@ -397,9 +429,9 @@ t.test('every value that is valid against a schema is allowed by its grammar', (
         if (grammarOf(schema)?.reads(text) !== 'whole') throw new Error(text);
       }
     }),
-    { numRuns: rounds({ short: 100, long: 400 }) },
+    { numRuns: rounds({ short: 100, long: 400 }), examples: ORDERED_OTHERWISE },
   );
-  t.ok(values > 400, `${values} values`);
+  t.ok(values > 350, `${values} values`);
   t.end();
 });
 
