@@ -65,6 +65,7 @@ async function run(agents: number, keepMaxMs: number, cache: boolean): Promise<R
         await sleep(Number(response.headers.get('retry-after-ms')));
         response = await sidecar.post('/chat/completions', body, { key });
       }
+      if (response.status !== 200) throw new Error(`${String(response.status)} ${await response.text()}`);
       const { choices, usage } = (await response.json()) as {
         readonly choices: readonly [{ readonly message: object }];
         readonly usage: Usage;
