@@ -5,7 +5,7 @@ import type { Forecast } from './forecast.js';
 import { lastOfLongest, victims } from './make-room.js';
 import type { Overload } from './overload.js';
 import { bodyKeyOf, type QueuedRequest } from './request.js';
-import { retryAfter, RetryReservations } from './retry.js';
+import { MAX_RETRY_MS, retryAfter, RetryReservations } from './retry.js';
 import type { Sessions } from './sessions.js';
 import type { QueueState } from './state.js';
 import type { QueuePlace, QueueConfig, QueueRequest, Refused } from './types.js';
@@ -209,14 +209,17 @@ export class Judge {
   }
 
   /**
-   * Whether a newcomer is promised a seat without a reservation, while seats are kept: its account has fewer than its share, or was given
-   * less than half of it, and so few of its requests come that others would have each seat that becomes free before one of them returns.
+   * Whether a newcomer is promised a seat without a reservation, while seats are kept and so few requests of its class come that others
+   * would have each seat that becomes free before one of them returns: its account has fewer than its share, or no more than that and the
+   * class was given less than half of it, with those of the class that wait, of which each counts as given within the longest Retry-After.
    */
-  #isOwedSeat(account: Account, { load, demand, hold }: AccountClass): boolean {
+  #isOwedSeat(account: Account, { load, demand, hold, waiting }: AccountClass): boolean {
     const { state, sessions, forecast } = this.#of;
     const share = sessions.keepsSeats && load <= FEW_ARRIVALS ? state.shareOf(account) * state.seats : 0;
-    const seats = account.running + account.kept + account.waiting + 1;
-    return seats <= share || (hold.meanMs ?? forecast.usualMs) / demand.everyMs < share / 2;
+    const seats = account.running + account.kept;
+    if (seats + account.waiting + 1 <= share) return true;
+    const given = (hold.meanMs ?? forecast.usualMs) * (1 / demand.everyMs + waiting / MAX_RETRY_MS);
+    return seats <= Math.max(1, share) && given < share / 2;
   }
 
   /** Whether a seat is free for a newcomer of this account, or kept for another one's session from which it takes it. */
