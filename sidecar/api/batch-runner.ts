@@ -116,8 +116,8 @@ export class BatchRunner implements BatchControl {
   }
 
   /** One that is only to be ended waits for no place. */
-  #hasPlace({ account, status, expiresAt }: BatchRecord, now: number): boolean {
-    if (status === 'cancelling' || expiresAt * 1000 <= now) return true;
+  #hasPlace({ account, status, expiresAt, ending }: BatchRecord, now: number): boolean {
+    if (ending || status === 'cancelling' || expiresAt * 1000 <= now) return true;
     return this.#running.size < MOST_RUNNING && this.#runningOf(account) < ACCOUNT_RUNNING;
   }
 
