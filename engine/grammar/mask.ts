@@ -119,8 +119,8 @@ export class MaskGrammar {
   /** Which tokens may come next. Throws `GrammarTooExpensive`. */
   mask(standing: Standing): TokenBits {
     const here = this.#here(standing);
-    const made = this.known(here) ?? this.#search(here);
-    if (here.lacks > 0) return made;
+    if (here.lacks > 0) return this.#search(here);
+    const made = this.#masks.get(here.set) ?? this.#search(here);
     if (!this.#masks.delete(here.set)) this.#maskBytes += maskBytes(this.#tokens.starts.length);
     this.#masks.set(here.set, made);
     this.#fitMasks();
