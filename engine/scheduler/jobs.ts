@@ -276,7 +276,9 @@ export class Jobs {
   #reuse({ isolated, terms }: Work): Reuse {
     if (this.#prefixReuse === 'off') return 'none';
     if (isolated) return 'same-split';
-    const hasOthers = terms.besideOthers === true || (terms.claims?.kept.length ?? 0) > 0;
+    const { session, kept = [] } = terms.claims ?? {};
+    // Not of a session's first turn, which each chat is: it would not repeat.
+    const hasOthers = terms.besideOthers === true || (kept.length > 0 && this.#sequences.hasStateOf(session));
     const alone = this.#started.size === 1 && !hasOthers;
     return this.#prefixReuse === 'any' || !alone ? 'any' : 'same-split';
   }

@@ -106,6 +106,11 @@ export class Sequences {
     return { running, kept };
   }
 
+  /** Whether a turn of this session was the last job of a sequence. */
+  hasStateOf(session: number | undefined): boolean {
+    return session !== undefined && this.#all.some((each) => each.session === session);
+  }
+
   /** Of the prefix cache. */
   get counts(): CacheCounts {
     return this.#saved.counts;

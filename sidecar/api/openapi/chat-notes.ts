@@ -33,7 +33,7 @@ export const CHAT_NOTES: Notes = {
     reasoning_effort:
       'The template’s nearest level; `none`: no thought. Absent: a model that can think does, with exceptions (docs/contract.md#chat-completion-request).',
     response_format: '`json_object`: the reply is one JSON object, or its beginning where it ends early.',
-    seed: 'Fixes the random numbers; reply i uses seed + i. Past 2^53 it is rounded to the nearest double. Only a reply that ran alone is certain to repeat.',
+    seed: 'Fixes the random numbers; reply i uses seed + i. Past 2^53 it is rounded to the nearest double. Only a reply that ran alone, outside sessions, is certain to repeat.',
     stop: 'Texts in the content, not in thoughts or calls, that end the reply and are not part of it.',
     store: 'Accepted; nothing is stored.',
     stream: 'Answer as server-sent events.',

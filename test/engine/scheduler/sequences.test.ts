@@ -39,9 +39,13 @@ t.test('beside other jobs, or if configured, the whole common prefix is kept', a
   await elsewhere.run(1, () => elsewhere.loop.generate(1, job(prompt(20, 3, 0))));
   await elsewhere.run(2, () => elsewhere.loop.generate(2, { ...job(prompt(20, 5, 1)), besideOthers: true }));
   t.equal(elsewhere.cached(2), 20, 'other replicas of the model run jobs');
-  const turn = { ...job(prompt(20, 5, 2)), claims: { kept: [7] } };
-  await elsewhere.run(3, () => elsewhere.loop.generate(3, turn));
-  t.equal(elsewhere.cached(3), 20, 'another session is between two turns');
+  const claims = [{ kept: [7] }, { session: 8, kept: [7] }, { session: 8, kept: [7] }, { session: 8, kept: [] }];
+  for (const [i, each] of claims.entries()) {
+    const turn = { ...job(prompt(20, 5, 2 + i)), claims: each };
+    await elsewhere.run(3 + i, () => elsewhere.loop.generate(3 + i, turn));
+  }
+  const cached = [3, 4, 5, 6].map((id) => elsewhere.cached(id));
+  t.same(cached, [16, 16, 20, 16], 'all only in a later turn, while another session is between two turns');
 
   const any = bench(1, { prefixReuse: 'any' });
   await any.run(1, () => any.loop.generate(1, job(prompt(20, 3, 0))));
