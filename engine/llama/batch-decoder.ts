@@ -4,16 +4,7 @@ import { BatchSampler, NOT_A_NUMBER, NOT_NUMBERS, resultOf, samplerOf, type Choi
 import { BatchSequences, type StateTraits } from './batch-sequences.js';
 import { described, gapsOf } from './described-parts.js';
 import { draftedStep, type DraftedStepTools, type MayFollow, type SamplePart } from './drafted-step.js';
-import type {
-  Decoder,
-  StepPart,
-  StepResults,
-  PartResult,
-  Run,
-  Sampler,
-  Sampling,
-  Speculated,
-} from '../scheduler/decoder.js';
+import type { Decoder, StepPart, StepResults, PartResult, Run, Sampling, Speculated } from '../scheduler/decoder.js';
 import { asFault, EngineFault } from '../scheduler/faults.js';
 import { GrammarConstraint } from './grammar-constraint.js';
 import { Grammars } from './grammars.js';
@@ -188,11 +179,13 @@ export class BatchDecoder implements Decoder {
         (run.most[i] ?? 0) - steps < Math.max(1, run.reserve ?? 1);
       if (!mayFollow(parts, now - from) || single || this.#halted || parts.some(isLast)) return report();
       from = now;
-      await new Promise<void>((begun) => {
-        step = this.#step(parts, begun);
-        void step.then(() => begun());
+      const begun = await new Promise<boolean>((resolve) => {
+        step = this.#step(parts, () => resolve(true));
+        step.catch(() => undefined);
+        // By then it has begun, unless a thread makes a mask for it, or it failed.
+        setImmediate(resolve, false);
       });
-      if (now - reported < run.everyMs) continue;
+      if (begun && now - reported < run.everyMs) continue;
       reported = now;
       yield report();
       picked = parts.map(() => []);
@@ -204,7 +197,7 @@ export class BatchDecoder implements Decoder {
     this.#running?.halt();
   }
 
-  sampler(sampling: Sampling): Sampler {
+  sampler(sampling: Sampling): BatchSampler {
     return new BatchSampler(this.#tools, sampling, new GrammarConstraint(this.#grammars, sampling.markers));
   }
 

@@ -66,6 +66,7 @@ class Replies {
   readonly said: number[][] = SEQUENCES.map(() => []);
   /** Calls of the decoder. */
   calls = 0;
+  everyMs = 0;
   fault: string | undefined;
   readonly #decoder: BatchDecoder;
   readonly #samplers: Sampler[];
@@ -94,6 +95,7 @@ class Replies {
    */
   async until(count: number, most?: number, reported?: () => void): Promise<this> {
     while (this.fault === undefined && this.length < count) {
+      for (const sampler of this.#samplers) await sampler.pending;
       await this.step(most === undefined ? undefined : Math.min(most, count - this.length), reported);
     }
     return this;
@@ -114,7 +116,7 @@ class Replies {
   step(most?: number, reported: () => void = () => undefined): Promise<void> {
     return this.#step(
       (i) => Uint32Array.of(this.said[i]?.at(-1) ?? 0),
-      most === undefined ? undefined : { most, everyMs: 0 },
+      most === undefined ? undefined : { most, everyMs: this.everyMs },
       reported,
     );
   }
@@ -178,6 +180,41 @@ t.test('replies that grammars constrain, beside a free one', async (t) => {
       t.same([fault, before], [failed.fault, failed.said], 'no token before a fault is lost');
     }
   }
+});
+
+t.test('tokens do not wait for a mask of the thread that their next step needs', async (t) => {
+  const { decoder } = await bench(t);
+  // Too many classes to find within a step which characters may come.
+  const letters = (set: number): string => Array.from('abcdefghijkl', (letter, i) => ((set >> i) & 1 ? letter : '')).join('');
+  const wide = Array.from({ length: 4095 }, (_, i) => `[${letters(i + 1)}]`).join(' | ');
+  const grammars = [undefined, `root ::= [a-l]{9} wide{5} [a-l]{400}\nwide ::= ${wide}`];
+  const { said, fault } = await (await Replies.begin(decoder, SEEDED, grammars)).until(30);
+  t.equal(fault, undefined);
+  const replies = await Replies.begin(decoder, SEEDED, grammars);
+  replies.everyMs = Infinity;
+  const reports: { call: number; waits: boolean }[] = [];
+  const reported = (): number =>
+    reports.push({ call: replies.calls, waits: replies.sampler(1).pending !== undefined });
+  t.same((await replies.until(30, 30, reported)).said, said);
+  const at = reports.findIndex(({ waits }) => waits);
+  t.equal(reports[at]?.call, reports[at + 1]?.call, 'the step followed when the mask was there');
+});
+
+t.test('a step that is neither made nor undone ends its run, and no token before it is lost', async (t) => {
+  const { decoder } = await bench(t);
+  const replies = await Replies.begin(decoder, SEEDED, [undefined, 'root ::= [a-m]{400}']);
+  const { states } = decoder;
+  const extend = states.extend.bind(states);
+  let left = 5 * SEQUENCES.length;
+  states.extend = (part) => {
+    if (left-- > 0) return extend(part);
+    throw new Error('not made');
+  };
+  states.undo = () => {
+    throw new Error('not undone');
+  };
+  await t.rejects(replies.step(60), /not undone/);
+  t.equal(replies.length, 1 + 5);
 });
 
 t.test('picked by one thread or by several', async (t) => {
