@@ -170,10 +170,7 @@ export class Database {
       const run = async (): Promise<void> => {
         const client = await pool.connect();
         // The timeout was first: the connection is as good as new.
-        if (over) {
-          client.release();
-          return;
-        }
+        if (over) return client.release();
         used = client;
         try {
           if (!this.#isDirect.has(client)) {

@@ -204,9 +204,7 @@ export class Ends<T extends boolean | number> {
     if (epoch !== this.#epoch) {
       // What an earlier epoch held is no longer this one's.
       this.#epoch = epoch;
-      this.#live.clear();
-      this.#ended.clear();
-      this.#lost.clear();
+      for (const all of [this.#live, this.#ended, this.#lost]) all.clear();
     }
     const due = [...this.#lost]
       .map((request) => [request, this.#live.get(request)] as const)

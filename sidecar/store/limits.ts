@@ -25,6 +25,7 @@ import {
 } from '../access/limits.js';
 import type { LimitLeft } from '../domain/limit-left.js';
 import type { Clock } from '../lib/clock.js';
+import { setNewest } from '../lib/id-map.js';
 import type { Database } from './database.js';
 import { Ends } from './ends.js';
 import type { Replica } from './replica.js';
@@ -102,6 +103,7 @@ export interface StoreLimitsOptions {
 export class StoreLimits implements KeyLimiter {
   readonly #options: StoreLimitsOptions;
   readonly #ends: Ends<boolean>;
+  /** Those that were asked for last, by id. */
   readonly #seen = new Map<string, Seen>();
   /** Those with a call in flight, by id and limits. */
   readonly #asked = new Map<string, Counted>();
@@ -246,7 +248,8 @@ export class StoreLimits implements KeyLimiter {
     }
     const { outcome, taken, used, running, reset_ms: resetMs } = row;
     const { ended } = this.#seen.get(id) ?? {};
-    this.#see(id, { used: used + taken, running: running + taken, resetAt: clock.now() + resetMs, ended });
+    const seen = { used: used + taken, running: running + taken, resetAt: clock.now() + resetMs, ended };
+    setNewest(this.#seen, id, seen, MOST_KEYS);
     const by = outcome === 'perMinute' ? 'perMinute' : 'inFlight';
     const retryAfterMs = by === 'inFlight' ? RETRY_MS : (row.retry_ms ?? 60_000);
     for (const [at, { answered }] of together.entries()) {
@@ -271,15 +274,6 @@ export class StoreLimits implements KeyLimiter {
     if (this.#options.whenDown === 'refuse') return undefined;
     const taken = this.#own.take({ ...caller, limits: { [group]: { inFlight: 0, perMinute } } }, group);
     return taken.kind === 'taken' ? taken.permit : undefined;
-  }
-
-  /** Remembers the keys that were asked for last. */
-  #see(id: string, seen: Seen): void {
-    this.#seen.delete(id);
-    this.#seen.set(id, seen);
-    if (this.#seen.size <= MOST_KEYS) return;
-    const [oldest] = this.#seen.keys();
-    if (oldest !== undefined) this.#seen.delete(oldest);
   }
 }
 

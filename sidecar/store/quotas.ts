@@ -24,6 +24,7 @@ import {
   type TokensRefused,
 } from '../access/quotas.js';
 import type { Clock } from '../lib/clock.js';
+import { setNewest } from '../lib/id-map.js';
 import type { Log } from '../telemetry/logger.js';
 import { billedTokensOf } from '../usage/totals.js';
 import type { Database } from './database.js';
@@ -174,10 +175,7 @@ export class StoreQuotas implements TokenQuotas {
     const ids = scopes.map((scope) => idOf(caller, scope));
     const name = JSON.stringify([ids, limits]);
     const found = this.#metered.get(name) ?? metered(ids, limits, scopes);
-    this.#metered.delete(name);
-    this.#metered.set(name, found);
-    const [oldest] = this.#metered.keys();
-    if (this.#metered.size > MOST_KEYS && oldest !== undefined) this.#metered.delete(oldest);
+    setNewest(this.#metered, name, found, MOST_KEYS);
     return found;
   }
 

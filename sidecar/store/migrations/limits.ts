@@ -72,9 +72,7 @@ begin
   if not pg_try_advisory_xact_lock(uuid_hash_extended(p_key, 0)) then perform lock_keys(array[p_key], 0); end if;
   v_now := clock_timestamp();
   taken := cardinality(p_requests);
-  running := 0;
-  used := 0;
-  reset_ms := 0;
+  running := 0; used := 0; reset_ms := 0;
   select r.epoch, r.beat, r.lease_until into v_replica from replica r where r.no = p_no;
   outcome := case when v_replica.epoch is distinct from p_epoch then 'fenced' when v_replica.lease_until <= v_now then 'lease'
     when v_replica.beat > p_beat + 1 then 'late' else 'taken' end;
