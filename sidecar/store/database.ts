@@ -155,6 +155,7 @@ export class Database {
       let over = false;
       const ended = (): boolean => over;
       let used: pg.PoolClient | undefined;
+      let isSent = false;
       const down = (why: string, sent: boolean): void => {
         over = true;
         cancelTimer();
@@ -163,7 +164,7 @@ export class Database {
       const abandon = (): void => {
         if (over) return;
         if (used) this.#abandon(used);
-        down('timeout', used !== undefined);
+        down('timeout', isSent);
       };
       const cancelTimer = this.#clock.after(withinMs, abandon);
       signal?.addEventListener('abort', abandon);
@@ -176,7 +177,9 @@ export class Database {
           if (!this.#isDirect.has(client)) {
             const { rows } = await client.query<{ pid: number }>('select pg_backend_pid() as pid');
             this.#isDirect.set(client, rows[0]?.pid === (client as { processID?: number }).processID);
+            if (ended()) return;
           }
+          isSent = true;
           const call = { text: statementOf(fn, args.length), values: [...args] };
           const { rows } = await client.query(this.#isDirect.get(client) ? { ...call, name: fn } : call);
           if (ended()) return;
@@ -191,7 +194,7 @@ export class Database {
         }
       };
       run().catch((error: unknown) => {
-        if (!over) down(codeOf(error), used !== undefined && !hasRolledBack(error));
+        if (!over) down(codeOf(error), isSent && !hasRolledBack(error));
       });
     });
   }

@@ -1,4 +1,5 @@
 /** Limits of keys over three replicas, on a real PostgreSQL. */
+import pg from 'pg';
 import t, { type Test } from 'tap';
 import { groupedId, type FleetLimitResult, type LimitedCaller, type Permit } from '../../../sidecar/access/limits.js';
 import { systemClock } from '../../../sidecar/lib/clock.js';
@@ -186,6 +187,30 @@ t.test(
     fourth.end(true);
   },
 );
+
+t.test('a call that ended before it was sent leaves nothing to take back', async (t) => {
+  const { url } = await (await sharedPostgres()).database();
+  const { database } = await replicaAt(t, url, 'a');
+  const { query } = pg.Client.prototype;
+  t.teardown(() => (pg.Client.prototype.query = query));
+  const texts: string[] = [];
+  let goOn = (): void => undefined;
+  const held = new Promise<void>((resolve) => (goOn = resolve));
+  pg.Client.prototype.query = async function (this: pg.Client, ...args: [string]) {
+    texts.push(typeof args[0] === 'string' ? args[0] : 'a call');
+    const answer: unknown = await Reflect.apply(query, this, args);
+    await held;
+    return answer;
+  } as never;
+  const abort = new AbortController();
+  const asked = database.call('sweep', [], { signal: abort.signal });
+  await until(t, 'the connection is asked what it leads to', () => texts.length === 1);
+  abort.abort();
+  t.strictSame(await asked, { kind: 'down', why: 'timeout', retryAfterMs: 1000 }, 'not sent');
+  goOn();
+  await held.then(() => new Promise(setImmediate));
+  t.equal(texts.length, 1, 'nor is it sent later');
+});
 
 t.test('a caller that sends its next request at the answer to its last one stays within its limit', async (t) => {
   const { members } = await fleet(t, { decisions: { inFlight: 4, perMinute: 0 } });
