@@ -166,7 +166,7 @@ export class Ends<T extends boolean | number> {
     if (!held) return;
     this.#ended.set(request, { ...held, how, at: this.#options.clock.now() });
     if (laterMs === 0) this.#send();
-    else if (!this.#sending) this.#cancelTimer ??= this.#options.clock.after(laterMs, () => this.#send());
+    else this.#sendLater(laterMs);
   }
 
   /** Waits until the call in flight or a later one has told a request's end; false: the store does not answer; undefined: it was told. */
@@ -175,9 +175,9 @@ export class Ends<T extends boolean | number> {
     return this.#sent.then((sent) => (this.#ended.has(request) ? this.#sent : sent));
   }
 
-  /** Ends of this kind that no call in flight has, at most so many, for a call that takes them along. They are {@link given} after it. */
-  along(how: T, most: number): Ending<T>[] {
-    const along = [...this.#ended].filter(([, ended]) => !ended.isSent && ended.how === how).slice(0, most);
+  /** Ends of this kind and key that no call in flight has, for a call of the key that takes them along. They are {@link given} after it. */
+  along(key: string, how: T, most: number): Ending<T>[] {
+    const along = this.#unsent.filter(([, ended]) => ended.keys[0] === key && ended.how === how).slice(0, most);
     for (const [, ended] of along) ended.isSent = true;
     return along;
   }
@@ -187,6 +187,7 @@ export class Ends<T extends boolean | number> {
     for (const [request, ended] of ends) {
       ended.isSent = false;
       if (isAnswered) for (const all of [this.#live, this.#ended, this.#lost]) all.delete(request);
+      else this.#sendLater(AGAIN_MS);
     }
   }
 
@@ -215,6 +216,15 @@ export class Ends<T extends boolean | number> {
     this.#settle(session);
   }
 
+  /** Those that no call in flight has. */
+  get #unsent(): Ending<T>[] {
+    return [...this.#ended].filter(([, { isSent }]) => isSent !== true);
+  }
+
+  #sendLater(ms: number): void {
+    if (!this.#sending) this.#cancelTimer ??= this.#options.clock.after(ms, () => this.#send());
+  }
+
   /** Sends ends until there are none. */
   #send(): void {
     if (this.#sending) return;
@@ -222,12 +232,12 @@ export class Ends<T extends boolean | number> {
     this.#cancelTimer = undefined;
     this.#sending = this.#sendAll().finally(() => {
       this.#sending = undefined;
-      if (this.#ended.size > 0) this.#cancelTimer = this.#options.clock.after(AGAIN_MS, () => this.#send());
+      if (this.#unsent.length > 0) this.#sendLater(AGAIN_MS);
     });
   }
 
   async #sendAll(): Promise<void> {
-    while (this.#ended.size > 0 && (await (this.#sent = this.#tell([...this.#ended].slice(0, TOGETHER), false))));
+    while (this.#unsent.length > 0 && (await (this.#sent = this.#tell(this.#unsent.slice(0, TOGETHER), false))));
   }
 
   /** Whether the store has answered. `doubtful`: calls of these may run now. */

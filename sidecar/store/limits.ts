@@ -6,8 +6,8 @@
  *                 └──the call before failed: unavailable    └──> unavailable
  *
  * So a burst on one key is a few transactions, and a request alone is one round trip. Neither wait is longer than `store.timeoutMs`, both
- * together. The places and stamps of requests that ended, or whose answer was lost, are given back by {@link Ends}, most of them with the
- * next call. A key without a limit at a group of routes asks nothing.
+ * together. The places and stamps of requests that ended, or whose answer was lost, are given back by {@link Ends}, or with the key's next
+ * call. A key without a limit at a group of routes asks nothing.
  */
 import { createHash } from 'node:crypto';
 import {
@@ -230,9 +230,9 @@ export class StoreLimits implements KeyLimiter {
     const requests = together.map(() => this.#ends.begin([key], beat));
     const withinMs = Math.max(1, timeoutMs - (clock.now() - (together[0]?.since ?? 0)));
     const lockMs = Math.ceil(withinMs * LOCK_PART);
-    const along = this.#ends.along(true, ENDS_TOGETHER);
-    const [over, overKeys] = [along.map(([request]) => request), along.map(([, { keys }]) => keys[0])];
-    const args = [no, epoch, beat, requests, key, limit.inFlight, limit.perMinute, over, overKeys, lockMs];
+    const along = this.#ends.along(key, true, ENDS_TOGETHER);
+    const over = along.map(([request]) => request);
+    const args = [no, epoch, beat, requests, key, limit.inFlight, limit.perMinute, over, lockMs];
     const answer = await database.call<Taken>('take', args, { withinMs });
     this.#ends.given(along, answer.kind === 'rows');
     if (answer.kind === 'down') {

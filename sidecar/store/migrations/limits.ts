@@ -48,11 +48,11 @@ end $$;
 
 -- Requests of one key, together: the first of them are let in, as many as taken says. p_in_flight, p_per_minute: 0 is no limit. used, running: those
 -- counted before. outcome: taken (all), inFlight or perMinute (what refused the others), or why none was counted: fenced (another
--- process took the replica's place, or the store does not know it), lease (its lease is over), late (sent two beats ago). p_ended,
--- p_ended_keys: requests that have ended, and have no place any more. p_wait_ms: the longest wait for other calls of the key.
+-- process took the replica's place, or the store does not know it), lease (its lease is over), late (sent two beats ago). p_ended:
+-- requests of the key that have ended, and have no place any more. p_wait_ms: the longest wait for other calls of the key.
 create function ra_sidecar.take(
   p_no int, p_epoch int, p_beat int, p_requests bigint[], p_key uuid, p_in_flight int, p_per_minute int,
-  p_ended bigint[], p_ended_keys uuid[], p_wait_ms int
+  p_ended bigint[], p_wait_ms int
 ) returns table (outcome text, taken int, retry_ms int, used int, reset_ms int, running int)
 language plpgsql security definer set search_path = ra_sidecar, pg_temp set enable_seqscan = off set enable_bitmapscan = off
 set plan_cache_mode = force_generic_plan as $$
@@ -63,13 +63,14 @@ declare
   v_first record;
   v_last record;
   v_freed record;
+  v_used bigint;
   v_n bigint;
 begin
   if pg_is_in_recovery() then perform must_write(); end if;
-  for i in 1..cardinality(p_ended) loop
-    delete from flight f where f.key = p_ended_keys[i] and f.replica = p_no and f.request = p_ended[i] and f.epoch = p_epoch;
-  end loop;
   if not pg_try_advisory_xact_lock(uuid_hash_extended(p_key, 0)) then perform lock_keys(array[p_key], 0); end if;
+  for i in 1..cardinality(p_ended) loop
+    delete from flight f where f.key = p_key and f.replica = p_no and f.request = p_ended[i] and f.epoch = p_epoch;
+  end loop;
   v_now := clock_timestamp();
   taken := cardinality(p_requests);
   running := 0; used := 0; reset_ms := 0;
@@ -90,9 +91,10 @@ begin
     select h.n, h.at into v_first from hit h where h.key = p_key and h.at > v_now - interval '60 seconds' order by h.at, h.n limit 1;
     select count(*) filter (where f.n < v_last.n), max(f.n) as n into v_freed
       from freed f where f.key = p_key and f.n > coalesce(v_first.n, v_last.n);
-    used := coalesce(v_last.n - v_first.n + 1 - v_freed.count, 0);
+    v_used := coalesce(v_last.n - v_first.n + 1 - v_freed.count, 0);
     -- Numbers have gaps if the clock of the host was set back.
-    if used > p_per_minute then select count(*) into used from hit h where h.key = p_key and h.at > v_now - interval '60 seconds'; end if;
+    if v_used > p_per_minute then select count(*) into v_used from hit h where h.key = p_key and h.at > v_now - interval '60 seconds'; end if;
+    used := v_used;
     taken := least(taken, greatest(0, p_per_minute - used));
     -- Without a stamp in the minute: above the number of each one before.
     v_n := greatest(coalesce(v_last.n, date_part('epoch', v_now) * 1000000), v_freed.n);

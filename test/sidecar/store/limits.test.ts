@@ -160,8 +160,20 @@ t.test('what is left of a minute is exact at each take, also after some were tak
   for (const permit of open) permit.end(true);
 });
 
+t.test('stamps whose numbers are far apart, after the clock was set back, are counted', async (t) => {
+  const { server, name, members } = await fleet(t, { decisions: { inFlight: 0, perMinute: 3 } });
+  await server.sql(
+    `insert into ra_sidecar.hit select $1::uuid, now() - interval '30 seconds' + i * interval '1 second', i * 5000000000, 999, i
+     from generate_series(1, 2) i`,
+    name,
+    [uuidOf(groupedId(KEY, 'decisions'))],
+  );
+  t.equal((await members[0]?.take())?.kind, 'taken');
+  t.match(await members[1]?.take(), { kind: 'limited', by: 'perMinute' });
+});
+
 t.test(
-  'the next call takes ends along; without one, or where few places are free, they come by themselves',
+  'the next call of a key takes its ends along; without one, or where few places are free, they come by themselves',
   async (t) => {
     const { members, count } = await fleet(t, { decisions: { inFlight: 4, perMinute: 0 } });
     const [a] = members as [Member];
@@ -173,20 +185,58 @@ t.test(
       return call(fn, args, options) as never;
     };
     const take = async (keyId: string): Promise<Permit> => permitsOf([await a.take({ ...KEY, keyId })])[0] as Permit;
-    const [first, second] = [await take('k1'), await take('k2')];
-    for (const permit of [first, second]) permit.end(true);
-    const third = await take('k1');
-    t.strictSame(calls, ['takes 0 along', 'takes 0 along', 'takes 2 along']);
-    t.equal(await count('flight'), 1);
-    const fourth = await take('k1');
-    third.end(true);
+    const [first, second] = [await take('k1'), await take('k1')];
+    first.end(true);
     t.equal(calls.at(-1), 'release', 'of two places of four');
     await until(t, 'it is free', async () => (await count('flight')) === 1);
+    calls.length = 0;
+    second.end(true);
+    const third = await take('k1');
+    t.strictSame(calls, ['takes 1 along']);
+    t.equal(await count('flight'), 1);
     await take('k2').then((permit) => permit.end(true));
     await until(t, 'one comes without another call', async () => (await count('flight')) === 1);
-    fourth.end(true);
+    third.end(true);
   },
 );
+
+t.test('while a take waits for other calls of its key, ends of other keys are sent, and later those of its own', async (t) => {
+  const { server, name, members, count } = await fleet(t, { decisions: { inFlight: 4, perMinute: 0 } });
+  const [{ database, take }] = members as [Member];
+  const [one, other] = ['k1', 'k2'].map((keyId): LimitedCaller => ({ ...KEY, keyId })) as [LimitedCaller, LimitedCaller];
+  const call = database.call.bind(database);
+  const sent: unknown[] = [];
+  let isLost = false;
+  database.call = async (fn, args, options) => {
+    if (fn === 'release' && args[5] === false) sent.push(args[3]);
+    const answer = await call(fn, args, options);
+    return isLost && fn === 'take' ? { kind: 'down', why: 'timeout', retryAfterMs: 1, sent: true } : (answer as never);
+  };
+  const keys = [one, other].map((caller) => uuidOf(groupedId(caller, 'decisions')));
+  const permits = permitsOf([await take(one), await take(other)]);
+  const client = await server.connect(name);
+  t.teardown(() => client.end());
+  await client.query('begin');
+  await client.query('select ra_sidecar.lock_keys($1, 0)', [[keys[0]]]);
+  permits[0]?.end(true);
+  let answered = 0;
+  const waiting = take(one).finally(() => (answered += 1));
+  const locks = 'select 1 from pg_locks join pg_database d on d.oid = database where datname = current_database()';
+  await until(t, 'it waits', async () => (await server.sql(`${locks} and not granted`, name)).rows.length === 1);
+  permits[1]?.end(true);
+  await until(t, 'the place of the other key is free', async () => (await count(`flight where key = '${keys[1]}'`)) === 0);
+  t.equal(answered, 0, 'meanwhile');
+  t.strictSame(sent, [[keys[1]]], 'in a call without the end that the take has');
+  await client.query('rollback');
+  const again = permitsOf([await waiting]);
+  t.equal(await count('flight'), 1);
+
+  isLost = true;
+  for (const permit of again) permit.end(true);
+  t.equal((await take(one)).kind, 'unavailable');
+  await until(t, 'an end whose take was lost is sent again', () => sent.length > 1);
+  t.strictSame(sent[1], [keys[0]]);
+});
 
 t.test('a call that ended before it was sent leaves nothing to take back', async (t) => {
   const { url } = await (await sharedPostgres()).database();
@@ -292,7 +342,7 @@ t.test('a take whose answer is lost frees its place and its stamp', async (t) =>
   t.equal(await count('hit'), 0);
   // One that arrives later than that finds the replica two beats on.
   const { no, epoch, beat } = a.replica.session ?? { no: 0, epoch: 0, beat: 0 };
-  const one = [[99], '00000000000000000000000000000001', 1, 1, [], []];
+  const one = [[99], '00000000000000000000000000000001', 1, 1, []];
   t.match(await call('take', [no, epoch, beat - 2, ...one, 200]), { rows: [{ outcome: 'late' }] });
   t.match(await call('take', [no, epoch - 1, beat, ...one, 200]), { rows: [{ outcome: 'fenced' }] });
   await server.sql(`update ra_sidecar.replica set lease_until = now()`, name);
@@ -310,7 +360,7 @@ t.test('beside an old transaction no call reads what was removed since, or a who
   await server.sql(`select ra_sidecar.join_fleet('a', 'host', 'release', 0, 600000)`, name);
   const load = async (from: number): Promise<void> => {
     for (let i = from; i < from + 20; i += 1) {
-      const taken = await database.call('take', [1, 1, 0, [i], key, 32, 600, [], [], 5000]);
+      const taken = await database.call('take', [1, 1, 0, [i], key, 32, 600, [], 5000]);
       t.match(taken, { rows: [{ outcome: 'taken', running: 0 }] });
       await database.call('release', [1, 1, [i], [key], [true], false]);
     }
