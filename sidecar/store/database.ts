@@ -171,7 +171,8 @@ export class Database {
       const run = async (): Promise<void> => {
         const client = await pool.connect();
         // The timeout was first: the connection is as good as new.
-        if (over) return client.release();
+        if (over) client.release();
+        if (over) return;
         used = client;
         try {
           if (!this.#isDirect.has(client)) {

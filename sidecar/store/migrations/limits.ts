@@ -63,8 +63,7 @@ declare
   v_first record;
   v_last record;
   v_freed record;
-  v_used bigint;
-  v_n bigint;
+  v_used bigint; v_n bigint;
 begin
   if pg_is_in_recovery() then perform must_write(); end if;
   if not pg_try_advisory_xact_lock(uuid_hash_extended(p_key, 0)) then perform lock_keys(array[p_key], 0); end if;
