@@ -88,12 +88,13 @@ export class BatchDecoder implements Decoder {
   ): Promise<BatchDecoder> {
     const found = internals(context);
     found.context.setThreads(threads);
+    // First: a failure would leave the pages.
+    const grammars = await Grammars.of(context.model);
     const { savable, uniform, pages } = await stateFacts(found.context, found.addon, limits);
     const anywhere = truncatable && (swaFull || uniform !== false);
     // Of cells outside a window llama.cpp saves none, also where it keeps them all.
     const restoredTruncatable = anywhere && uniform !== false;
     const traits = { truncatable: anywhere, restoredTruncatable, savable, ...(pages && { pages }) };
-    const grammars = await Grammars.of(context.model);
     return new BatchDecoder(found, grammars, context, traits, closesGaps && anywhere, device);
   }
 

@@ -2,7 +2,7 @@
  * Whole states of sequences in pages of host memory that a GPU copies to and from by itself (engine/native/pages.cpp). Other processes
  * cannot open them. To pin memory takes as long as to fill it, so more is allocated beside the steps, before it is needed, and is kept.
  */
-import type { AddonContext, AddonPages } from './addon.js';
+import type { AddonContext, AddonPages, EngineAddon } from './addon.js';
 import { availableMemory } from './memory/available.js';
 import { usableOf } from './memory/verdict.js';
 import type { WholeState } from '../scheduler/decoder.js';
@@ -26,6 +26,7 @@ export interface SequenceExtent {
 export class PagedStates {
   readonly #pages: AddonPages;
   readonly #limit: number;
+  readonly #sizeOf: EngineAddon['raStateSize'];
   readonly #available: () => number | undefined;
   #largest = 0;
   #growing: Promise<void> | undefined;
@@ -33,8 +34,9 @@ export class PagedStates {
   #isFull = false;
 
   /** `limit`: bytes of all pages, rounded up to whole ones. `available`: those that may be taken now; undefined if it is unknown. */
-  constructor(pages: AddonPages, limit: number, available: () => number | undefined = systemMemory) {
+  constructor(pages: AddonPages, limit: number, sizeOf: EngineAddon['raStateSize'], available = systemMemory) {
     this.#pages = pages;
+    this.#sizeOf = sizeOf;
     this.#limit = Math.ceil(limit / PAGE) * PAGE;
     this.#available = available;
     this.#grow();
@@ -57,11 +59,13 @@ export class PagedStates {
 
   /** Copies the state of a sequence. Not during a decode. Rejects when it cannot, also where there are not yet enough pages. */
   async save(context: AddonContext, sequence: number, { length, last }: SequenceExtent): Promise<PagedState> {
-    const [state, bytes] = await this.#pages.save(context, sequence);
-    this.#largest = Math.max(this.#largest, bytes);
+    const pages = this.#pages;
+    const size = Math.ceil(this.#sizeOf(context, sequence, false) / PAGE) * PAGE;
+    this.#largest = Math.max(this.#largest, size);
+    this.#grow();
+    const [state, bytes] = size > pages.free ? [0, size] : await pages.save(context, sequence);
     this.#grow();
     if (state === 0) throw new EngineFault('there are no pages for the state');
-    const pages = this.#pages;
     return {
       length,
       bytes,
@@ -73,9 +77,10 @@ export class PagedStates {
     };
   }
 
-  /** Frees all memory, after the last copy. No state can be saved or restored any more. Idempotent. */
-  dispose(): void {
+  /** Frees all memory, after the last copy, and after what is being allocated. No state can be saved or restored any more. Idempotent. */
+  async dispose(): Promise<void> {
     this.#isFull = true;
+    await this.settled();
     this.#pages.dispose();
   }
 

@@ -15,6 +15,7 @@ import {
   estimateNeeds,
   type Needs,
   parkedSequences,
+  savesToPages,
   withDrafts,
   withGrammars,
   withPrefixCache,
@@ -51,7 +52,7 @@ export interface Runtime {
   /** As EngineFacts has it. */
   readonly promptVersion: string;
   readonly kv: CacheOrigin['kv'];
-  /** What else the bits of a state depend on: backend, attention, cells of windows, and the chunks of prompts. */
+  /** What else a state depends on: backend, attention, cells of windows, the chunks of prompts, and the number of sequences. */
   readonly shape: string;
   readonly repackedBytes: number;
   readonly threads: number;
@@ -77,7 +78,7 @@ export async function loadRuntime(setup: EngineSetup, tries?: (backend: GpuBacke
   if (setup.cores !== undefined) keepOnCores(setup.cores);
   const { truncatable, swaFull, closesGaps } = plan;
   const device = plan.gpuLayers === 0 ? 'cpu' : 'gpu';
-  const limits = { bytes: device === 'gpu' && setup.prefixCache?.shared !== true ? prefixCacheBytes : 0 };
+  const limits = { bytes: savesToPages(plan.gpuLayers, setup) ? prefixCacheBytes : 0 };
   const decoder = await BatchDecoder.create(context, threads, truncatable, swaFull, closesGaps, device, limits);
   const texts = vocabularyTexts(info.metadata, (token) => model.detokenize([token as Token]));
   return {
@@ -96,7 +97,7 @@ export async function loadRuntime(setup: EngineSetup, tries?: (backend: GpuBacke
     promptVersion: promptVersionOf(tokenizerHash(info.metadata), setup.template),
     // What node-llama-cpp makes unless it is given types.
     kv: `${plan.kv.keys}, ${plan.kv.values}`,
-    shape: [llama.gpu, plan.flashAttention, plan.swaFull, plan.prefillTokensPerStep].join(' '),
+    shape: [llama.gpu, plan.flashAttention, plan.swaFull, plan.prefillTokensPerStep, context.totalSequences].join(' '),
     threads,
     gpu: plan.gpuLayers === 0 ? false : llama.gpu,
     repackedBytes: llama.gpu === false ? repackedBytes(info.fullTensorInfo ?? [], llama.systemInfo) : 0,
@@ -166,7 +167,8 @@ async function load(opened: OpenedBackend, setup: EngineSetup) {
   const estimated = withDrafts(grammars, setup, plan, vocabulary);
   const saving = (appendOnly: boolean): Needs =>
     withCheckpoints(estimated, seats, appendOnly, setup.checkpoints?.bytes, free.cpuRam);
-  const needs = withPrefixCache(saving(!plan.truncatable), setup, free.cpuRam, roomForMemoryFiles()?.total);
+  const room = savesToPages(gpuLayers, setup) ? Infinity : roomForMemoryFiles()?.total;
+  const needs = withPrefixCache(saving(!plan.truncatable), setup, free.cpuRam, room);
   check?.context(needs, plan);
   const onGpu = plan.truncatable && gpuLayers > 0 && gpuLayers === insights.totalLayers;
   const parked = onGpu ? parkedSequences(needs.gpu, setup, free.gpuVram) : 0;

@@ -43,9 +43,9 @@ export async function stateFacts(
   file?.close();
   try {
     await decodeOne(context, 0);
-    const pages = bytes > 0 ? new Pages(context, plain) : undefined;
-    const paged = pages?.found === true && { pages: new PagedStates(pages, bytes) };
     const uniform = sizeOf(context, 0, false) === sizeOf(context, 0, true);
+    const pages = bytes > 0 ? new Pages(context, plain) : undefined;
+    const paged = pages?.found === true && { pages: new PagedStates(pages, bytes, sizeOf) };
     return { savable: file !== undefined || paged !== false, uniform, ...paged };
   } catch {
     return { savable: false, uniform: undefined };

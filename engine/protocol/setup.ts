@@ -65,11 +65,13 @@ export interface EngineSetup {
   /**
    * Saved states of sequences that were overwritten. `bytes`: host memory; absent: by what is free, shared by so many `engines` whose
    * caches have no set size either (absent: this one alone). A state that was not used for `maxAgeMs` is dropped, in sequences too.
-   * `shared`: other processes are to open them. Absent: nothing is saved, and nothing is dropped by age.
+   * `beside`: other processes of the sidecar that may use the same GPU (absent: none). `shared`: other processes are to open the states.
+   * Absent: nothing is saved, and nothing is dropped by age.
    */
   readonly prefixCache?: {
     readonly bytes?: number;
     readonly engines?: number;
+    readonly beside?: number;
     readonly maxAgeMs: number;
     readonly shared?: boolean;
   };

@@ -277,6 +277,7 @@ export class Sequences {
     if (!(await this.#saved.save(place, parked.held, { keep: 0, others, beside, kept }))) return false;
     await this.#copy(place, sequence);
     this.#touch(place);
+    parked.movedAt = this.#at(sequence).movedAt;
     return true;
   }
 

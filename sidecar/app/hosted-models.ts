@@ -17,7 +17,7 @@ import type { ModelReport, PromptModel } from '../prompts/messages.js';
 import type { Log } from '../telemetry/logger.js';
 import type { Metrics } from '../telemetry/metrics.js';
 import type { VisionClient } from '../vision/client.js';
-import { composeEngine, composeVision, constrainsWholeReplies, sharesCacheRoom } from './model-processes.js';
+import { composeEngine, composeVision, constrainsWholeReplies, gpuUsers, sharesCacheRoom } from './model-processes.js';
 import { FirstStarts, type Readiness } from './readiness.js';
 import { nameOf, planReplicas, type ReplicaPlan } from './replica-plans.js';
 
@@ -103,7 +103,9 @@ export function hostModels(planned: readonly PlannedModel[], hosting: Hosting): 
   const engines = planned
     .filter(({ model }) => sharesCacheRoom(model))
     .reduce((sum, { replicas }) => sum + replicas.length, 0);
-  for (const one of planned) models.set(one.model.id, hostModel(one, hosting, { engines, memory }));
+  const onGpus = planned.reduce((sum, { model, replicas }) => sum + gpuUsers(model, replicas.length), 0);
+  const beside = Math.max(0, onGpus - 1);
+  for (const one of planned) models.set(one.model.id, hostModel(one, hosting, { engines, beside, memory }));
   return models;
 }
 
@@ -153,7 +155,7 @@ function sessionsOf({ engine, prefixReuse, prefixCache }: PlannedModel['model'],
 function hostModel(
   { model, template, replicas: plans }: PlannedModel,
   { config, weights, engineEntry, visionEntry, metrics, readiness, log }: Hosting,
-  shared: Pick<Parameters<typeof composeEngine>[3], 'engines' | 'memory'>,
+  shared: Pick<Parameters<typeof composeEngine>[3], 'engines' | 'beside' | 'memory'>,
 ): Hosted {
   const { id, kind, file, ownedBy, cohort, load, minDimensions } = model;
   const lazy = load === 'lazy';

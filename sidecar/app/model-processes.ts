@@ -42,6 +42,8 @@ export interface EngineParts {
   readonly weights: WeightFiles;
   /** Engine processes of all models that share the free memory for prefix caches ({@link sharesCacheRoom}). */
   readonly engines: number;
+  /** Processes of all models that may use a GPU ({@link gpuUsers}), but for one. */
+  readonly beside: number;
   readonly memory: MemoryCheck | undefined;
   readonly template: TemplateSettings;
   readonly log: Log;
@@ -56,7 +58,7 @@ export function composeEngine(
   config: Pick<Config, 'engine'>,
   model: ModelConfig,
   plans: readonly ReplicaPlan[],
-  { entry, engines, weights, memory, template, log, wanted, events }: EngineParts,
+  { entry, engines, beside, weights, memory, template, log, wanted, events }: EngineParts,
 ): ReplicatedEngine {
   const { id, load, idleUnloadMs, gpu, stepMs, prefillShare, prefillAhead } = model;
   const { bytes, maxAgeMs } = model.prefixCache;
@@ -74,7 +76,7 @@ export function composeEngine(
         stepMs,
         prefillShare,
         prefillAhead,
-        prefixCache: { ...(bytes !== undefined && { bytes }), maxAgeMs, engines, shared: plans.length > 1 },
+        prefixCache: { ...(bytes !== undefined && { bytes }), maxAgeMs, engines, beside, shared: plans.length > 1 },
         heartbeatMs: HEARTBEAT_MS,
         ...(remote && { remote }),
       },
@@ -114,6 +116,12 @@ export function remoteSetup(
 /** Whether a model's engine processes have prefix caches that are sized by what is free. */
 export function sharesCacheRoom({ kind, engine, prefixReuse, prefixCache }: CacheSettings): boolean {
   return !isPooling(kind) && engine.kind === 'llama.cpp' && prefixReuse !== 'off' && prefixCache.bytes === undefined;
+}
+
+/** Processes of a model, of so many replicas, that may use a GPU of this machine: on which one is not known before they load. */
+export function gpuUsers({ gpu, engine, vision }: ModelConfig, replicas: number): number {
+  if (gpu === false) return 0;
+  return (engine.kind === 'llama.cpp' ? replicas : 0) + (vision?.devices === undefined ? 0 : 1);
 }
 
 /** The settings that decide whether a model has a prefix cache. */

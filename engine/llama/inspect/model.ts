@@ -23,6 +23,7 @@ import { usesOf } from '../model-uses.js';
 import { poolingProblem } from '../pooling.js';
 import { freeMemory, roomForMemoryFiles, type Sizes } from '../memory/available.js';
 import {
+  savesToPages,
   withPrefixCache,
   withCheckpoints,
   estimateNeeds,
@@ -111,7 +112,8 @@ export async function inspectModel(
       withDrafts(withGrammars(bare, setup.kind, vocabulary), setup, plan, vocabulary);
     const estimated = withTexts(await estimate(plan));
     const saving = withCheckpoints(estimated, plan.seats, !plan.truncatable, setup.checkpoints?.bytes, free.cpuRam);
-    const needs = withPrefixCache(saving, setup, free.cpuRam, roomForMemoryFiles()?.total);
+    const room = savesToPages(gpuLayers, setup) ? Infinity : roomForMemoryFiles()?.total;
+    const needs = withPrefixCache(saving, setup, free.cpuRam, room);
     findings.push(memoryFinding(needs, plan, free));
     // Of the caches those alone whose bytes are set: others take what the seats leave.
     const { checkpoints, prefixCache } = setup;
@@ -120,7 +122,7 @@ export async function inspectModel(
       const appendOnly = checkpoints?.bytes !== undefined && !plan.truncatable;
       const saved = withCheckpoints(calls, plan.seats, appendOnly, checkpoints?.bytes, free.cpuRam);
       if (prefixCache?.bytes === undefined) return saved;
-      return withPrefixCache(saved, setup, free.cpuRam, roomForMemoryFiles()?.total);
+      return withPrefixCache(saved, setup, free.cpuRam, room);
     };
     return {
       head,

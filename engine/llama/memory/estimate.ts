@@ -133,6 +133,8 @@ export function withDrafts(
 /** Less would have room for a few prompts of a small model only, so there is no cache then; bytes. */
 const LEAST = 64 * 2 ** 20;
 
+type Caching = Pick<EngineSetup, 'seats' | 'prefixCache'> & Partial<Pick<EngineSetup, 'prefixReuse'>>;
+
 /**
  * A model's memory including its prefix cache, which is host memory: the configured bytes, or a part of what is free,
  * and at most what files in memory can take. Not what they can take now, since that may be less only because other engines'
@@ -141,11 +143,7 @@ const LEAST = 64 * 2 ** 20;
  */
 export function withPrefixCache(
   needs: Needs,
-  {
-    seats,
-    prefixReuse,
-    prefixCache,
-  }: Pick<EngineSetup, 'seats' | 'prefixCache'> & Partial<Pick<EngineSetup, 'prefixReuse'>>,
+  { seats, prefixReuse, prefixCache }: Caching,
   free: number,
   room: number | undefined,
 ): Needs {
@@ -160,26 +158,27 @@ export function withPrefixCache(
   };
 }
 
-/** Of the GPU memory that is left, at most: other engines, and a successor of this one, may be loaded there. */
+/** Whether saved states are in pinned memory, which files in memory do not bound (paged-states.ts). */
+export function savesToPages(gpuLayers: number, { prefixCache }: Pick<EngineSetup, 'prefixCache'>): boolean {
+  return gpuLayers > 0 && prefixCache?.shared !== true;
+}
+
+/** Of the GPU memory that is left, at most, and no more than leaves room for a successor of the engine with as many seats. */
 const PARKED_SHARE = 1 / 4;
 
 /**
  * Sequences beside the seats, whose past state is GPU memory, for prefixes that are overwritten: a copy between two sequences on the
- * device takes about as long as reading its memory. None where other engines have a cache, which may be on the same device, and where nothing
- * is kept. `need`, `free`: GPU memory of the model, and bytes before it is loaded.
+ * device takes about as long as reading its memory. None where other processes of the sidecar may be on the same device, where they open
+ * states, and where nothing is kept. `need`, `free`: GPU memory of the model, and bytes before it is loaded.
  */
-export function parkedSequences(
-  need: Need,
-  {
-    seats,
-    prefixReuse,
-    prefixCache,
-  }: Pick<EngineSetup, 'seats' | 'prefixCache'> & Partial<Pick<EngineSetup, 'prefixReuse'>>,
-  free: number,
-): number {
-  if (!prefixCache || prefixCache.bytes === 0 || (prefixCache.engines ?? 1) > 1 || prefixReuse === 'off') return 0;
-  const left = Math.max(0, usableOf(free) - totalOf(need, seats));
-  return Math.max(0, Math.min(MOST_SEATS - seats, Math.floor((PARKED_SHARE * left) / Math.max(1, need.perSeat))));
+export function parkedSequences(need: Need, { seats, prefixReuse, prefixCache }: Caching, free: number): number {
+  if (!prefixCache || prefixReuse === 'off') return 0;
+  const { bytes, beside = 0, shared = false } = prefixCache;
+  if (bytes === 0 || beside > 0 || shared) return 0;
+  const total = totalOf(need, seats);
+  const left = usableOf(free) - total;
+  const most = Math.floor(Math.min(PARKED_SHARE * left, left - total) / Math.max(1, need.perSeat));
+  return Math.max(0, Math.min(MOST_SEATS - seats, most));
 }
 
 /*

@@ -14,7 +14,10 @@ class Pages implements AddonPages {
   size = 0;
   left: number;
   takes = PAGE;
+  saves = 0;
   isDisposed = false;
+  /** Of the next state, before it is rounded up to pages. */
+  readonly sizeOf = (): number => this.takes - 1;
 
   constructor(left: number) {
     this.left = left;
@@ -34,6 +37,7 @@ class Pages implements AddonPages {
   }
 
   save(): Promise<[number, number]> {
+    this.saves += 1;
     if (this.takes > this.free) return Promise.resolve([0, this.takes]);
     this.#states.set(this.#states.size + 1, this.takes);
     return Promise.resolve([this.#states.size, this.takes]);
@@ -54,7 +58,7 @@ class Pages implements AddonPages {
 
 t.test('memory is pinned ahead of need, up to the limit, and kept', async (t) => {
   const pages = new Pages(Infinity);
-  const states = new PagedStates(pages, 3 * PIECE - PAGE / 2, () => undefined);
+  const states = new PagedStates(pages, 3 * PIECE - PAGE / 2, pages.sizeOf, () => undefined);
   t.equal(states.room, 3 * PIECE, 'all that there may be');
   await states.settled();
   t.same(pages.grown, [PIECE]);
@@ -70,16 +74,29 @@ t.test('memory is pinned ahead of need, up to the limit, and kept', async (t) =>
   await states.save(CONTEXT, 0, HELD);
   await states.settled();
   t.equal(pages.grown.length, 3, 'pages are used again');
-  states.dispose();
+  await states.dispose();
   t.ok(pages.isDisposed);
+});
+
+t.test('memory is freed after it is allocated', async (t) => {
+  const pages = new Pages(Infinity);
+  const states = new PagedStates(pages, 8 * PIECE, pages.sizeOf, () => undefined);
+  pages.takes = 3 * PIECE;
+  await t.rejects(states.save(CONTEXT, 0, HELD));
+  const disposed = states.dispose();
+  t.notOk(pages.isDisposed);
+  await disposed;
+  t.same([pages.size, pages.isDisposed], [PIECE * pages.grown.length, true]);
+  t.ok(pages.size < 6 * PIECE, 'no more is allocated');
 });
 
 t.test('a state that finds no pages is not saved, and the next one finds some', async (t) => {
   const pages = new Pages(Infinity);
-  const states = new PagedStates(pages, 8 * PIECE, () => undefined);
+  const states = new PagedStates(pages, 8 * PIECE, pages.sizeOf, () => undefined);
   pages.takes = 2 * PIECE;
   await t.rejects(states.save(CONTEXT, 0, HELD), /no pages/);
   await states.settled();
+  t.equal(pages.saves, 0, 'nothing was copied for it');
   t.equal(pages.free, 4 * PIECE);
   t.equal((await states.save(CONTEXT, 0, HELD)).length, 8);
 });
@@ -87,7 +104,7 @@ t.test('a state that finds no pages is not saved, and the next one finds some', 
 t.test('no more is pinned than the system has to spare, and none once it refuses', async (t) => {
   let spare = PIECE + PAGE;
   const short = new Pages(Infinity);
-  const some = new PagedStates(short, 8 * PIECE, () => spare);
+  const some = new PagedStates(short, 8 * PIECE, short.sizeOf, () => spare);
   t.equal(some.room, PIECE + PAGE);
   await some.settled();
   spare = PAGE;
@@ -100,7 +117,7 @@ t.test('no more is pinned than the system has to spare, and none once it refuses
   t.equal(some.room, short.free);
 
   const refused = new Pages(PIECE);
-  const none = new PagedStates(refused, 8 * PIECE, () => undefined);
+  const none = new PagedStates(refused, 8 * PIECE, refused.sizeOf, () => undefined);
   refused.takes = PIECE;
   await none.settled();
   await none.save(CONTEXT, 0, HELD);
@@ -114,7 +131,7 @@ t.test('no more is pinned than the system has to spare, and none once it refuses
 
 t.test('a state of another length than the sequence has is not restored', async (t) => {
   const pages = new Pages(Infinity);
-  const states = new PagedStates(pages, PIECE, () => undefined);
+  const states = new PagedStates(pages, PIECE, pages.sizeOf, () => undefined);
   await states.settled();
   const state = await states.save(CONTEXT, 0, { length: 9, last: 8 });
   await t.rejects(state.restore(CONTEXT, 1), /not restored/);

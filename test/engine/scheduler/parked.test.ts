@@ -1,7 +1,7 @@
 /** Sequences beside the seats, which hold prefixes that were overwritten in a seat. */
 import t from 'tap';
 import { MOST_SAVED } from '../../../engine/protocol/messages.js';
-import { Bench, job, type BenchOptions } from '../../support/step-bench.js';
+import { Bench, job, StepTime, type BenchOptions } from '../../support/step-bench.js';
 
 const HOUR = 3_600_000;
 
@@ -66,6 +66,18 @@ t.test('what is parked is reported, kept from other accounts, and forgotten with
   t.equal(await chat(on, prompt(0), 'acme'), 99);
   await on.loop.forget('acme');
   t.equal(await chat(on, prompt(0), 'acme'), 0);
+});
+
+t.test('what is parked is as old as its last use', async (t) => {
+  const clock = new StepTime();
+  const on = bench({ clock });
+  await chat(on, prompt(0));
+  clock.ms += 0.6 * HOUR;
+  await chat(on, prompt(1));
+  clock.ms += 0.6 * HOUR;
+  await on.loop.tidy();
+  t.equal(await chat(on, prompt(0)), 0);
+  t.equal(await chat(on, prompt(1)), 99);
 });
 
 t.test('a copy that fails loses the prefix alone, and no copy is made where sequences cannot be copied', async (t) => {

@@ -1,6 +1,8 @@
 import t from 'tap';
 import { writeFileSync } from 'node:fs';
 import { join } from 'node:path';
+import type { ModelConfig } from '../../../sidecar/config/config.js';
+import { gpuUsers } from '../../../sidecar/app/model-processes.js';
 import { mappedBeside, warnOfToolFormats } from '../../../sidecar/app/hosted-models.js';
 
 t.test('the mapped bytes of other engines count once a file, without what each has repacked', async (t) => {
@@ -33,6 +35,14 @@ t.test('the mapped bytes of other engines count once a file, without what each h
   };
   t.equal(mappedBeside(own, [{ engine: mixed }]), 1000, 'replicas whose weights were replaced');
   t.equal(mappedBeside(q8, [{ engine: mixed }]), 7);
+});
+
+t.test('engines of any kind and what reads images count where they may use a GPU', async (t) => {
+  const of = (gpu: 'auto' | false, more: object = {}): number =>
+    gpuUsers({ gpu, engine: { kind: 'llama.cpp' }, ...more } as unknown as ModelConfig, 2);
+  const seeing = { vision: { devices: '0' } };
+  t.same([of('auto'), of('auto', { kind: 'embedding', prefixCache: { bytes: 1 } }), of('auto', seeing)], [2, 2, 3]);
+  t.same([of(false), of('auto', { vision: {} }), of('auto', { engine: { kind: 'vllm' } })], [0, 2, 0]);
 });
 
 t.test('a JSON instruction that the operator did not choose is logged', (t) => {

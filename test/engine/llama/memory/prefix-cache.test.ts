@@ -1,5 +1,5 @@
 import t from 'tap';
-import { parkedSequences, withPrefixCache } from '../../../../engine/llama/memory/estimate.js';
+import { parkedSequences, savesToPages, withPrefixCache } from '../../../../engine/llama/memory/estimate.js';
 import { misfit, RESERVE, totalOf } from '../../../../engine/llama/memory/verdict.js';
 
 const GIB = 2 ** 30;
@@ -40,21 +40,28 @@ t.test('at most what files in memory can take in all, whatever is asked for', as
 });
 
 t.test(
-  'a quarter of the GPU memory that is left is for parked sequences, with llama.cpp’s 256 at most in all',
+  'a quarter of the GPU memory that is left is for parked sequences, if a successor fits, with llama.cpp’s 256 at most in all',
   async (t) => {
     const gpu = { weights: 8 * GIB, perSeat: GIB, compute: GIB };
     const of = (free: number, asked: object = {}, seats = 8, more: object = {}): number =>
       parkedSequences(gpu, { seats, prefixCache: { ...AGE, ...asked }, ...more }, free + RESERVE);
-    t.equal(of(25 * GIB), 2, 'of 8 GiB');
-    t.equal(of(20 * GIB), 0, 'less than one');
+    t.equal(of(57 * GIB), 10, 'of 40 GiB');
+    t.equal(of(36 * GIB), 2, 'beside them a successor fits that takes 17 GiB');
+    t.equal(of(25 * GIB), 0, 'none does');
     t.equal(of(GIB), 0, 'nothing is left');
     t.equal(of(9000 * GIB, {}, 250), 6);
     t.equal(of(137 * GIB, { bytes: GIB }), 30);
-    for (const none of [{ bytes: 0 }, { engines: 2 }]) t.equal(of(137 * GIB, none), 0);
+    for (const none of [{ bytes: 0 }, { beside: 1 }, { shared: true }]) t.equal(of(137 * GIB, none), 0);
     t.equal(of(137 * GIB, {}, 8, { prefixReuse: 'off' }), 0);
     t.equal(of(137 * GIB, {}, 8, { prefixCache: undefined }), 0, 'nothing is saved');
   },
 );
+
+t.test('states of a GPU are in pinned memory unless other processes open them', async (t) => {
+  const of = (gpuLayers: number, shared: boolean): boolean =>
+    savesToPages(gpuLayers, { prefixCache: { ...AGE, shared } });
+  t.same([of(1, false), of(1, true), of(0, false)], [true, false, false]);
+});
 
 t.test('it counts in the memory check', async (t) => {
   const { cpu } = withPrefixCache(needs, { seats: 8, prefixCache: { ...AGE, bytes: 5 * GIB } }, 4 * GIB, 9 * GIB);

@@ -1,4 +1,5 @@
 /** States in pages of the CPU's memory, which a GPU's differ from only in who copies. */
+import { closeSync, openSync, readFileSync, readSync } from 'node:fs';
 import type { LlamaContext } from 'node-llama-cpp';
 import t from 'tap';
 import { internals } from '../../../../engine/llama/addon.js';
@@ -11,6 +12,8 @@ import { testModel } from '../../../support/models.js';
 
 const CHUNK = 512;
 const TOKENS = 12 * CHUNK;
+/** Bytes by which a state is recognised. */
+const PIECE = 64;
 
 const llama = await cpuLlama(1);
 const model = await llama.loadModel({ modelPath: await testModel() });
@@ -38,17 +41,22 @@ t.test('a decoder with pages fulfils the contract of the port', async (t) => {
   t.ok(decoder.pages);
   await keepsDecoderContract(t, decoder);
   t.equal(decoder.states.room, 4 * PAGE, 'all pages are free again');
-  decoder.pages?.dispose();
+  await decoder.pages?.dispose();
   await made.dispose();
 });
+
+/** Evaluates a prompt in sequence 0. */
+async function fill(decoder: BatchDecoder): Promise<void> {
+  const prompt = Uint32Array.from({ length: TOKENS }, (_, i) => 60 + ((i * 7) % 90));
+  for (let at = 0; at < TOKENS; at += CHUNK)
+    await decodeOnce(decoder, [{ kind: 'prefill', sequence: 0, tokens: prompt.subarray(at, at + CHUNK) }]);
+}
 
 t.test('a state of several pages is restored bit for bit, and its pages are used again', async (t) => {
   const made = await context(TOKENS + 64);
   const decoder = await paged(made, 5 * PAGE);
   const { states, pages } = decoder;
-  const prompt = Uint32Array.from({ length: TOKENS }, (_, i) => 60 + ((i * 7) % 90));
-  for (let at = 0; at < TOKENS; at += CHUNK)
-    await decodeOnce(decoder, [{ kind: 'prefill', sequence: 0, tokens: prompt.subarray(at, at + CHUNK) }]);
+  await fill(decoder);
   const scores = async (sequence: number): Promise<number[]> => {
     const labels = Uint32Array.of(70, 71, 72);
     const [result] = await decodeOnce(decoder, [{ kind: 'score', sequence, tokens: Uint32Array.of(61, 62), labels }]);
@@ -81,13 +89,56 @@ t.test('a state of several pages is restored bit for bit, and its pages are used
   const { context: inner } = internals(made);
   const own = await pages?.save(inner, 0, { length: TOKENS, last: TOKENS - 1 });
   const restoring = own?.restore(inner, 2);
-  pages?.dispose();
+  const disposing = pages?.dispose();
   await restoring;
   t.equal(inner.getSequenceKvCacheMaxPosition(2), TOKENS - 1, 'memory is freed after a copy that runs');
-  await t.rejects(states.saveWhole(0), /freed/);
+  await disposing;
+  await t.rejects(states.saveWhole(0), /no pages/);
   await t.rejects(states.restoreWhole(1, again), /freed/);
   await made.dispose();
 });
+
+t.test('behind a state its last page has nothing of the state that it had before', async (t) => {
+  const made = await context(TOKENS + 64);
+  const decoder = await paged(made, 16 * PAGE);
+  const { context: inner, addon } = internals(made);
+  await fill(decoder);
+  await decodeOnce(decoder, [{ kind: 'prefill', sequence: 1, tokens: Uint32Array.of(71, 62, 83) }]);
+  const size = addon.raStateSize(inner, 1, false);
+  t.ok(size < PAGE, `${size} bytes`);
+  const file = openSync(`${t.testdir()}/state`, 'w+');
+  await addon.raSaveState(inner, 1, file);
+  const [first, last] = [Buffer.alloc(PIECE), Buffer.alloc(PIECE)];
+  readSync(file, first, 0, PIECE, 0);
+  readSync(file, last, 0, PIECE, size - PIECE);
+  closeSync(file);
+  const long: { dispose(): void }[] = [];
+  const bytes = Math.ceil(addon.raStateSize(inner, 0, false) / PAGE) * PAGE;
+  for (let to = bytes; to <= 16 * PAGE; to += bytes) long.push(await decoder.states.saveWhole(0));
+  for (const state of long) state.dispose();
+  await decoder.states.saveWhole(1);
+  const found = memoryFrom(first, PAGE).filter((page) => page.subarray(size - PIECE, size).equals(last));
+  t.ok(found.length > 0);
+  for (const page of found) t.ok(page.subarray(size).every((byte) => byte === 0));
+  await decoder.pages?.dispose();
+  await made.dispose();
+});
+
+/** Whatever this process's memory has from each place on that begins with these bytes. */
+function memoryFrom(beginning: Uint8Array, bytes: number): Buffer[] {
+  const memory = openSync('/proc/self/mem', 'r');
+  const found: Buffer[] = [];
+  for (const [, from = '', to = ''] of readFileSync('/proc/self/maps', 'utf8').matchAll(/^(\w+)-(\w+) rw-p/gm)) {
+    const start = Number.parseInt(from, 16);
+    const region = Buffer.alloc(Number.parseInt(to, 16) - start);
+    readSync(memory, region, 0, region.length, start);
+    for (let at = region.indexOf(beginning); at >= 0; at = region.indexOf(beginning, at + 1)) {
+      if (at + bytes <= region.length) found.push(Buffer.from(region.subarray(at, at + bytes)));
+    }
+  }
+  closeSync(memory);
+  return found;
+}
 
 t.test('the CPU has no memory of this kind, and states are in files', async (t) => {
   const made = await context(64);
