@@ -141,6 +141,12 @@ class Writer : public llama_io_write_i {
         }
         size_t n_bytes() override { return written; }
 
+        // Once all is written: the rest of the last page may have another account's.
+        void wipeRest() {
+            const size_t within = written % PAGE;
+            if (within != 0 && !isFull) std::memset(state.back() + within, 0, PAGE - within);
+        }
+
         State state;
         bool isFull = false;
 
@@ -370,6 +376,7 @@ class SaveWorker : public CopyWorker {
             Writer writer(owner.pages);
             try {
                 memory.state_write(writer, sequence, LLAMA_STATE_SEQ_FLAGS_NONE);
+                writer.wipeRest();
             } catch (const std::exception &) {
                 owner.pages.give(writer.state);
                 throw;
