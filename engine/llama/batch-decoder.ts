@@ -32,7 +32,7 @@ type Attempt =
  */
 export class BatchDecoder implements Decoder {
   readonly states: BatchSequences;
-  /** Where it saves whole states; undefined: in files. Disposed by whoever disposes the context, before it. */
+  /** Memory in which the decoder saves whole states; undefined if it saves them in files. The owner of the context disposes it first. */
   readonly pages: PagedStates | undefined;
   readonly #grammars: Grammars;
   readonly #tools: DraftedStepTools;

@@ -18,7 +18,7 @@ export class GrammarError extends Error {
 export interface TokenLimit {
   /** Among these, freely where more than few characters may follow. */
   readonly first: TokenMask;
-  /** What is none of these is replaced by one of them. Undefined: nothing is replaced. */
+  /** A picked token outside of this mask is picked again from it; undefined if the first pick stands. */
   readonly then?: TokenMask | undefined;
   /** Whether what is picked may be refused ({@link GrammarConstraint.refused}). */
   readonly checked: boolean;

@@ -58,7 +58,8 @@ export const schemas: fc.Arbitrary<TestSchema> = fc.letrec<{ schema: TestSchema 
 const ajv = new Ajv({ strict: false });
 
 /**
- * A value that is probably valid against the schema, its properties in the order in which grammars write them; undefined: none found.
+ * Returns a value that is probably valid against the schema, its properties in the order in which a grammar writes them. Returns
+ * undefined if it found no such value.
  * Of an anyOf it is valid against the variant of which it is made: another may declare other properties, in another order.
  */
 export function valueOf(schema: TestSchema, random: () => number): unknown {
