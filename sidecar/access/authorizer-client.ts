@@ -2,7 +2,7 @@
 import { Agent as HttpAgent, request as httpRequest, type ClientRequest, type IncomingMessage } from 'node:http';
 import { Agent as HttpsAgent, request as httpsRequest } from 'node:https';
 import type { Clock } from '../lib/clock.js';
-import { jsonIn } from '../lib/json-text.js';
+import { jsonIn } from '../lib/json-in.js';
 
 /** Room for 256 model ids of 128 characters; a longer answer is an error. */
 const MAX_ANSWER_BYTES = 64 * 1024;

@@ -16,7 +16,7 @@ import {
 } from '../contracts/answers.js';
 import type { ChatParams, ToolCall } from '../contracts/requests.js';
 import type { Clock } from '../lib/clock.js';
-import { jsonIn } from '../lib/json-text.js';
+import { jsonIn } from '../lib/json-in.js';
 import { generation } from './generation.js';
 import { newCallId, StreamKeepAlive, type CallPart, type Finished, type Piece, type ReplyWriter } from './replies.js';
 import type { RequestContext } from './request-context.js';

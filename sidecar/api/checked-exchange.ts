@@ -2,7 +2,7 @@ import { prepareAnswers, validateAnswer, type AnswerKind } from '../contracts/an
 import { placeOf } from '../contracts/body-refusals.js';
 import { errorBody, type ContractError } from '../domain/errors.js';
 import type { AnswerForm, EventStream, Exchange, RequestHead } from '../http/exchange.js';
-import { jsonIn } from '../lib/json-text.js';
+import { jsonIn } from '../lib/json-in.js';
 import type { Log } from '../telemetry/logger.js';
 import type { Contract } from './route.js';
 

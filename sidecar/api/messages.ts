@@ -27,7 +27,7 @@ import { promptLength } from '../engine-client/engine.js';
 import type { AnswerForm, Exchange } from '../http/exchange.js';
 import { AbortHandle } from '../lib/abort.js';
 import type { Clock } from '../lib/clock.js';
-import { jsonIn } from '../lib/json-text.js';
+import { jsonIn } from '../lib/json-in.js';
 import { generation, placedPrompt } from './generation.js';
 import { preflight, promptFailed, type PreparedRequest } from './preflight.js';
 import * as refusals from './refusals.js';

@@ -2,7 +2,7 @@
 import { request } from 'node:http';
 import type { Config } from '../config/config.js';
 import { FileProblem } from '../lib/checked-file.js';
-import { jsonIn } from '../lib/json-text.js';
+import { jsonIn } from '../lib/json-in.js';
 import { readFirstSecret } from '../lib/secret-file.js';
 
 /** Longer than any answer, characters. */

@@ -13,7 +13,7 @@
 import { randomUUID } from 'node:crypto';
 import { readFile, rename, rm, stat, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
-import { jsonIn } from '../lib/json-text.js';
+import { jsonIn } from '../lib/json-in.js';
 import { holderOf, lockName, type ProcessLock } from '../lib/process-lock.js';
 
 /** Identifies a process on this system. */

@@ -10,7 +10,7 @@ import { join } from 'node:path';
 import { exactly, UTC_TIME } from '../contracts/common-schema.js';
 import { compile } from '../contracts/validator.js';
 import type { UsageRecord } from '../domain/usage-record.js';
-import { jsonIn } from '../lib/json-text.js';
+import { jsonIn } from '../lib/json-in.js';
 
 /** A position in the spool: the segment's number, from 1, and a byte offset in it. */
 export interface Position {

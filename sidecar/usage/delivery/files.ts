@@ -2,7 +2,7 @@
 import { readFile, type FileHandle } from 'node:fs/promises';
 import { join } from 'node:path';
 import { appendLines } from '../../lib/append-lines.js';
-import { jsonIn } from '../../lib/json-text.js';
+import { jsonIn } from '../../lib/json-in.js';
 import { ifPresent } from '../../lib/missing.js';
 import { replaceFile } from '../../lib/replace-file.js';
 import { isPosition, type Position } from '../spool-format.js';
