@@ -54,7 +54,10 @@ export async function restoreRow({ model, file, threads, gpu, chunk, pinned = fa
     await prefill();
     await decoder.states.truncate(0, 0);
   }
+  const idle = monitorEventLoopDelay({ resolution: 1 });
+  idle.enable();
   const prefillMs = await timed(prefill);
+  idle.disable();
   const notes = { tokens: new Uint32Array(TOKENS), ends: new Uint32Array(Math.floor(TOKENS / chunk)) };
   // As much is pinned as such a state takes.
   if (decoder.pages) {
@@ -96,6 +99,7 @@ export async function restoreRow({ model, file, threads, gpu, chunk, pinned = fa
     'restore, % of the prefill': (100 * restore) / prefillMs,
     'restore, GB/s': bytes / 1e6 / restore,
     'copy of a sequence, ms': copy,
+    'event loop delay of the prefill p99, ms': idle.percentile(99) / 1e6,
     'event loop delay p99, ms': delays.percentile(99) / 1e6,
     'event loop delay, most, ms': delays.max / 1e6,
   };

@@ -4,6 +4,7 @@
  *
  * Part of ra-engine, the addon of next-token.cpp; engine/llama/state-file.ts uses it.
  */
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <exception>
@@ -18,20 +19,30 @@
 
 namespace {
 
-// The beginning of a file, with all its pages. Their kernel entries are made at once.
+// The beginning of a file, with all its pages. Their kernel entries are made before the copy, and removed after it, piece by piece: the
+// kernel holds the lock on the process's memory for each call, for which V8's thread would wait tens of ms where a state has 500 MB.
 class Mapping {
     public:
         Mapping(int file, size_t bytes, bool writable) : bytes(bytes) {
-            void * found = mmap(nullptr, bytes, writable ? PROT_READ | PROT_WRITE : PROT_READ, MAP_SHARED | MAP_POPULATE, file, 0);
-            if (found != MAP_FAILED) data = static_cast<uint8_t *>(found);
+            void * found = mmap(nullptr, bytes, writable ? PROT_READ | PROT_WRITE : PROT_READ, MAP_SHARED, file, 0);
+            if (found == MAP_FAILED) return;
+            data = static_cast<uint8_t *>(found);
+            // A kernel before 5.14 has neither, and makes the entries during the copy.
+            pieces([writable](void * piece, size_t size) { return madvise(piece, size, writable ? MADV_POPULATE_WRITE : MADV_POPULATE_READ); });
         }
-        ~Mapping() { if (data != nullptr) munmap(data, bytes); }
+        ~Mapping() { if (data != nullptr) pieces(munmap); }
         Mapping(const Mapping &) = delete;
         Mapping & operator=(const Mapping &) = delete;
 
         uint8_t * data = nullptr;
 
     private:
+        static constexpr size_t PIECE = 2 << 20;
+
+        template <typename Call> void pieces(Call call) const {
+            for (size_t at = 0; at < bytes && call(data + at, std::min(PIECE, bytes - at)) == 0; at += PIECE) {}
+        }
+
         const size_t bytes;
 };
 
