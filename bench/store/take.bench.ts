@@ -1,8 +1,8 @@
 /**
- * What the store of a fleet costs a request. `take` at 1,000 a second: three replicas' own limits and connections in this process, without
- * the rest of a sidecar, since two cores do not serve 1,000 chats a second. `ra-admit` of whole requests through three sidecars at rates
- * that two cores serve, in turns with three others that count limits in memory. Both also beside a transaction that has been open for ten
- * minutes of 1,000 requests a second, so that no row deleted since could be removed from an index. Arguments: seconds of a round, and rounds.
+ * What the store of a fleet costs a request. `take`: three replicas' own limits and connections in this process, without the rest of a
+ * sidecar. `ra-admit`: of whole requests through three sidecars, in turns with three others that count limits in memory. Both also beside a
+ * transaction that has been open for ten minutes of 1,000 requests a second, so that no row deleted since could be removed from an index.
+ * Arguments: seconds of a round, and rounds.
  */
 import { fork, type ChildProcess } from 'node:child_process';
 import { once } from 'node:events';
@@ -25,16 +25,16 @@ import { TimedCaller } from '../support/timed-caller.js';
 /** Requests a second, the goal's first, and the goals at p99, ms. */
 const TAKE_RATES = [1000, 500] as const;
 const TAKE_MS = 1;
-const ADMIT_RATES = [500, 200, 100] as const;
+const ADMIT_RATES = [1000, 500, 200] as const;
 const ADMIT_MS = 2;
 const SECONDS = Number(process.argv[2] ?? 3);
 const ROUNDS = Number(process.argv[3] ?? 5);
 /**
- * Rounds before those that count: compilers, and all connections with their plans, are ready by then. The first time is longer: up to some
- * 4,000 requests of a sidecar a chat takes up to twice the processor time.
+ * Rounds before those that count: compilers, and all connections with their plans, are ready by then. More before the first of a process:
+ * up to some 4,000 requests of a sidecar a chat takes up to twice the processor time.
  */
 const WARM_UP_ROUNDS = 2;
-const FIRST_ROUNDS = 8;
+const FIRST_ROUNDS = 6;
 /** How long sidecars are watched without requests, s. */
 const IDLE_S = 5;
 /** Between two looks whether a sidecar is ready, ms. */
@@ -42,12 +42,15 @@ const LOOK_MS = 50;
 const SIDECARS = 3;
 /** One stand-in engine each: they wake 200 times a second. */
 const MODELS = JSON.stringify([{ id: 'wide', kind: 'chat', seats: 64 }]);
-/** Callers with a key each, and as many connections. */
-const KEYS = 96;
+/** Keys of `take`: no multiple of the replicas, each of which gets requests of every key. */
+const KEYS = 97;
+/** Connections of `ra-admit`, one at each sidecar with the same key. */
+const CALLERS = 96;
 const LIMIT = { inFlight: 32, perMinute: 6000 };
 const NONE = { inFlight: 0, perMinute: 0 };
-/** Requests of ten minutes. */
+/** Requests of ten minutes, and beats of each replica at the default lease. */
 const OLD = 600_000;
+const BEATS = 180;
 
 const teardowns = new Teardowns();
 const server = await Postgres.start({ real: true });
@@ -123,9 +126,10 @@ interface Round {
   readonly perSecond: number;
 }
 
-/** Takes by the clock. */
-async function takes(rate: Rate): Promise<Round> {
-  const started = performance.now();
+/** Takes by the clock. `begins` is called just before the first. */
+async function takes(rate: Rate, begins: () => void): Promise<Round> {
+  begins();
+  let started = 0;
   const times: number[] = [];
   const open: Promise<void>[] = [];
   let sent = 0;
@@ -134,6 +138,7 @@ async function takes(rate: Rate): Promise<Round> {
     const caller: LimitedCaller = { account: 'acme', keyId: `key-${sent % KEYS}` };
     sent += 1;
     const from = performance.now();
+    started ||= from;
     const take = async (): Promise<void> => {
       const taken = await limits?.take(caller, 'chat');
       times.push(performance.now() - from);
@@ -147,14 +152,16 @@ async function takes(rate: Rate): Promise<Round> {
   return { times, perSecond: times.length / ((performance.now() - started) / 1000) };
 }
 
-/** `ra-admit` by the clock. */
-async function admits(sidecars: readonly Sidecar[], keys: string, rate: Rate): Promise<Round> {
+/** `ra-admit` by the clock, of who has been free for longest, so that all sidecars and keys have as much to do. */
+async function admits(sidecars: readonly Sidecar[], keys: string, rate: Rate, begins: () => void): Promise<Round> {
   const body = JSON.stringify(chatBody('wide', 'clocked'));
-  const callers = await Promise.all(
-    Array.from({ length: KEYS }, (_, i) => TimedCaller.open(sidecars[i % SIDECARS]?.port ?? 0, body, `${keys}-${i}`)),
-  );
+  const open = (i: number): Promise<TimedCaller> =>
+    TimedCaller.open(sidecars[i % SIDECARS]?.port ?? 0, body, `${keys}-${Math.floor(i / SIDECARS)}`);
+  const callers = await Promise.all(Array.from({ length: CALLERS }, (_, i) => open(i)));
   for (const caller of callers) await caller.ask();
-  const { done, perSecond } = await onWhoIsFree(callers, rate, (caller) => caller.ask());
+  begins();
+  const next = (free: TimedCaller[]): TimedCaller | undefined => free.shift();
+  const { done, perSecond } = await onWhoIsFree(callers, rate, (caller) => caller.ask(), next);
   for (const caller of callers) caller.close();
   return { times: done.map(({ admitMs }) => admitMs), perSecond };
 }
@@ -165,18 +172,20 @@ interface Case {
   readonly sidecars: readonly Sidecar[];
   /** Processor time of the sidecars in a second without requests, ms. */
   readonly idleMs: number;
-  readonly round: (rate: Rate) => Promise<Round>;
+  readonly round: (rate: Rate, begins: () => void) => Promise<Round>;
 }
 
 /** The cases take turns in each round, at one rate after the other. */
-async function measured(rates: readonly number[], cases: readonly Case[]): Promise<Row[]> {
+async function measured(rates: readonly number[], cases: readonly Case[], first = WARM_UP_ROUNDS): Promise<Row[]> {
   const rows: Row[] = [];
   for (const perSecond of rates) {
     const rounds = cases.map((): Row[] => []);
-    for (let round = perSecond === rates[0] ? -FIRST_ROUNDS : -WARM_UP_ROUNDS; round < ROUNDS; round += 1) {
+    for (let round = perSecond === rates[0] ? -first : -WARM_UP_ROUNDS; round < ROUNDS; round += 1) {
       for (const [at, { what, sidecars, idleMs, round: run }] of cases.entries()) {
-        const [from, own] = [used(sidecars), process.cpuUsage()];
-        const { times: all, perSecond: actual } = await run({ perSecond, seconds: SECONDS });
+        let [from, own] = [used(sidecars), process.cpuUsage()];
+        const { times: all, perSecond: actual } = await run({ perSecond, seconds: SECONDS }, () => {
+          [from, own] = [used(sidecars), process.cpuUsage()];
+        });
         const seconds = all.length / actual;
         const { user, system } = process.cpuUsage(own);
         const to = used(sidecars);
@@ -201,7 +210,7 @@ async function measured(rates: readonly number[], cases: readonly Case[]): Promi
   return rows;
 }
 
-/** A transaction that sees all rows of before, and what ten minutes of the load write and remove meanwhile. */
+/** A transaction that sees all rows of before, and what ten minutes of the load write, change and remove meanwhile. */
 async function tenMinutesOld(): Promise<() => Promise<void>> {
   const client = await server.connect(name);
   await client.query('begin isolation level repeatable read');
@@ -214,13 +223,15 @@ async function tenMinutesOld(): Promise<() => Promise<void>> {
        on k.n = i % (select count(distinct key) from ra_sidecar.hit) + 1`,
     name,
   );
-  await server.sql(`update ra_sidecar.swept set until = '-infinity' where what = 'hit'`, name);
   await server.sql(
     `insert into ra_sidecar.flight select key, replica, request, 1 from ra_sidecar.hit where request < 0`,
     name,
   );
-  await server.sql(`delete from ra_sidecar.flight where request < 0`, name);
-  while ((await server.sql('select more from ra_sidecar.sweep()', name)).rows[0]?.['more'] === true);
+  for (const table of ['flight', 'hit']) await server.sql(`delete from ra_sidecar.${table} where request < 0`, name);
+  await server.sql(
+    `do $$ begin for i in 1..${BEATS} loop update ra_sidecar.replica set beat = beat; commit; end loop; end $$`,
+    name,
+  );
   // What was written at once here is written over ten minutes otherwise.
   await server.sql('checkpoint', name);
   return async () => {
@@ -236,18 +247,19 @@ const QUOTAS = 'ra-admit, limits and quotas in the store';
 const BESIDE = ', beside an old transaction';
 
 const take = { what: TAKE, sidecars: [], idleMs: 0, round: takes };
-const rows = await measured(TAKE_RATES, [take]);
+const rows = await measured(TAKE_RATES, [take], FIRST_ROUNDS);
 const [counting, sharing] = [await begun(false), await begun(true)];
 const from = used([...counting, ...sharing]);
 await wait(IDLE_S * 1000);
 /** Of three sidecars, without requests, ms of a second. */
 const idleMs = (used([...counting, ...sharing]).sidecars - from.sidecars) / IDLE_S / 2;
 function admitted(what: string, sidecars: readonly Sidecar[], keys = 'key'): Case {
-  return { what, sidecars, idleMs, round: (rate) => admits(sidecars, keys, rate) };
+  return { what, sidecars, idleMs, round: (rate, begins) => admits(sidecars, keys, rate, begins) };
 }
 const memory = admitted(MEMORY, counting);
 const shared = admitted(SHARED, sharing);
-rows.push(...(await measured(ADMIT_RATES, [memory, shared, admitted(QUOTAS, sharing, 'quota')])));
+rows.push(...(await measured(ADMIT_RATES, [memory, shared], FIRST_ROUNDS)));
+rows.push(...(await measured(ADMIT_RATES.slice(-1), [admitted(QUOTAS, sharing, 'quota')])));
 const close = await tenMinutesOld();
 const beside = (each: Case): Case => ({ ...each, what: each.what + BESIDE });
 rows.push(...(await measured(ADMIT_RATES, [beside(memory), beside(shared)])));
@@ -287,18 +299,18 @@ function waited(what: string, perSecond: number): string {
   return `At ${perSecond} requests a second of \`${what}\` the processes that could run waited for a core for ${shown(figure(what, perSecond, 'waiting for a core, ms'))} ms a request, all together; p99 is ${shown(figure(what, perSecond, 'p99 ms'))} ms.`;
 }
 
-/** What a request takes, so that it can be seen where the machine is full. */
-function share(what: string, perSecond: number): string {
+/** What a request takes, so that it can be seen where the machine is full. `idle`: what is used without requests, ms of a second. */
+function share(what: string, perSecond: number, idle: number): string {
   const parts = ['postgres', 'sidecars', 'callers'] as const;
   const sum = parts.reduce((ms, part) => ms + figure(what, perSecond, `${part} CPU ms`), 0);
-  return `\`${what}\` takes ${shown(sum)} ms of processor time at ${perSecond} requests a second, so ${cpus().length} cores that do nothing else are full at ${shown((cpus().length * 1000) / sum)} requests a second.`;
+  return `\`${what}\` takes ${shown(sum)} ms of processor time at ${perSecond} requests a second, so ${cpus().length} cores that do nothing else are full at ${shown((cpus().length * 1000 - idle) / sum)} requests a second.`;
 }
 
 await keep('store-take', {
   title: 'Limits of a fleet in PostgreSQL',
   about: [
-    `Requests by the clock, of ${KEYS} keys with a limit of ${LIMIT.inFlight} in flight and ${LIMIT.perMinute} in a minute, over ${SIDECARS} replicas and one PostgreSQL on this machine, which writes its log to the disk (fsync) and has its default settings. \`take\`: from the call to the answer, in one process with the limits and connections of three replicas. \`ra-admit\`: as Server-Timing says it, of whole chat requests through three sidecars, in turns with three that count for themselves. Callers, sidecars, their prompt hosts and stand-in engines, and the server share the cores.`,
-    `Beside an old transaction: it was begun before ${OLD.toLocaleString('en')} stamps and places, those of ten minutes at 1,000 requests a second, were written and removed again, and stays open, so that none of them can be removed from the indexes.`,
+    `Requests by the clock, of ${KEYS} keys (for \`ra-admit\` ${CALLERS / SIDECARS}) that come to all replicas, with a limit of ${LIMIT.inFlight} in flight and ${LIMIT.perMinute} in a minute, ${SIDECARS} replicas and one PostgreSQL on this machine, which writes its log to the disk (fsync) and has its default settings. \`take\`: from the call to the answer, in one process with the limits and connections of three replicas. \`ra-admit\`: as Server-Timing says it, of whole chat requests through three sidecars, in turns with three that count for themselves. Callers, sidecars, their prompt hosts and stand-in engines, and the server share the cores.`,
+    `Beside an old transaction: it was begun before ${OLD.toLocaleString('en')} stamps and places, those of ten minutes at 1,000 requests a second, were written and removed again and each replica's row was changed by ${BEATS} beats, and stays open, so that none of these rows can be removed.`,
     `CPU: processor time of each request in PostgreSQL, in the sidecars with their prompt hosts and stand-in engines, without the ${shown(idleMs)} ms of each second that these take without requests, and in the process of the callers with its clock, which for \`take\` is also the replicas. Waiting for a core: the time that processes which could run had none, all of them together, a request. Medians of ${ROUNDS} rounds of ${SECONDS} seconds each.`,
   ],
   rows,
@@ -307,8 +319,8 @@ await keep('store-take', {
     goal(SHARED, ADMIT_RATES, ADMIT_MS),
     ratio(SHARED, MEMORY),
     ratio(SHARED + BESIDE, MEMORY + BESIDE),
-    share(TAKE, TAKE_RATES[0]),
-    share(SHARED, ADMIT_RATES[0]),
+    share(TAKE, TAKE_RATES[0], 0),
+    share(SHARED, ADMIT_RATES[0], idleMs),
     ...TAKE_RATES.map((rate) => waited(TAKE, rate)),
     ...ADMIT_RATES.map((rate) => waited(SHARED, rate)),
     `With limits in memory \`ra-admit\` p99 is ${ADMIT_RATES.map((rate) => `${shown(figure(MEMORY, rate, 'p99 ms'))} ms at ${rate}`).join(', ')} requests a second.`,

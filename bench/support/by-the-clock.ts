@@ -30,11 +30,12 @@ export interface OpenLoopResult<T> {
   readonly perSecond: number;
 }
 
-/** By the clock, on any free caller. Rejects as `ask` does. */
+/** By the clock, on a free caller, which `next` takes from all of these: by default the one that was used last. Rejects as `ask` does. */
 export async function onWhoIsFree<C, T>(
   callers: readonly C[],
   rate: Rate,
   ask: (caller: C) => Promise<T>,
+  next = (free: C[]): C | undefined => free.pop(),
 ): Promise<OpenLoopResult<T>> {
   const free = [...callers];
   const done: T[] = [];
@@ -43,7 +44,7 @@ export async function onWhoIsFree<C, T>(
   let late = 0;
   await byTheClock(rate, () => {
     from ||= performance.now();
-    const caller = free.pop();
+    const caller = next(free);
     if (caller === undefined) {
       late += 1;
       return false;
