@@ -17,9 +17,9 @@
  * The escrow is used while the lease runs by this process's clock, and this run is open at the store (posting.ts). Each answer of the store
  * has all that was drawn, so that a lost answer, or a draw that a failover lost, is made good by the next one.
  */
-import type { Credit, Reservation, Reserved } from '../access/credit.js';
+import type { Balance, Credit, Reservation, Reserved } from '../access/credit.js';
 import { every, type Clock } from '../lib/clock.js';
-import { balancesIn } from './balances.js';
+import { setNewest } from '../lib/id-map.js';
 import type { Database } from './database.js';
 import type { Posting, PostedSpool } from './posting.js';
 import { chunkOf, hold, inHand, isShort, Purse, sink, type Waiting } from './purse.js';
@@ -428,3 +428,49 @@ const NO_SPOOL: PostedSpool = {
   read: async function* () {},
   sync: () => Promise.resolve(true),
 };
+
+/** Time for which a balance that was read is returned without asking the store again, ms. */
+const FRESH_MS = 1000;
+
+/** Accounts that are remembered. Those that were read longest ago are forgotten. */
+const MOST_BALANCES = 10_000;
+
+type BalanceRow = Readonly<Record<'account' | 'granted' | 'settled' | 'held', string>>;
+
+/**
+ * Reads balances, those of one call together. While the store does not answer, they are those of the last answer; an account that none was
+ * read of is missing then.
+ */
+function balancesIn({ clock, database }: Pick<StoreCreditOptions, 'clock' | 'database'>): Credit['balances'] {
+  const known = new Map<string, Balance & { readonly at: number }>();
+  const asking = new Map<string, Promise<void>>();
+  const ask = async (accounts: readonly string[]): Promise<void> => {
+    const at = clock.now();
+    const answer = await database.call<BalanceRow>('balances_of', [accounts]);
+    for (const account of accounts) asking.delete(account);
+    if (answer.kind === 'down') return;
+    const rows = new Map(answer.rows.map((row) => [row.account, row]));
+    for (const account of accounts) {
+      const { granted = 0, settled = 0, held = 0 } = rows.get(account) ?? {};
+      const balance = { granted: BigInt(granted), settled: BigInt(settled), reserved: BigInt(held), at };
+      setNewest(known, account, balance, MOST_BALANCES);
+    }
+  };
+  return async (accounts) => {
+    const isFresh = (account: string): boolean => clock.now() < (known.get(account)?.at ?? -Infinity) + FRESH_MS;
+    const missing = accounts.filter((account) => !isFresh(account) && !asking.has(account));
+    if (missing.length > 0) {
+      const asked = ask(missing);
+      for (const account of missing) asking.set(account, asked);
+    }
+    await Promise.all(accounts.flatMap((account) => asking.get(account) ?? []));
+    return new Map(
+      accounts.flatMap((account) => {
+        const found = known.get(account);
+        if (!found) return [];
+        const { at, ...balance } = found;
+        return [[account, { ...balance, ageMs: Math.round(clock.now() - at) }]];
+      }),
+    );
+  };
+}
