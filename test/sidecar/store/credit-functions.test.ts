@@ -49,6 +49,14 @@ class Store {
     await this.#owner.query(text);
   }
 
+  /** The payloads of all notifications on a channel from now on. */
+  async notified(channel: string): Promise<string[]> {
+    const told: string[] = [];
+    this.#owner.on('notification', ({ payload = '' }) => told.push(payload));
+    await this.sql(`listen ${channel}`);
+    return told;
+  }
+
   async reset(): Promise<void> {
     await this.#owner.query(`truncate ${TABLES.map((table) => `ra_sidecar.${table}`).join()}`);
     for (const account of ACCOUNTS)
@@ -377,6 +385,34 @@ t.test('a draw that arrives after a later one which got nothing draws nothing', 
   await replica.draw('acme', GRANTED + 1n, 0n, 'answered');
   await replica.deliver();
   t.match(await store.account('acme'), { held: 0n });
+});
+
+t.test('of an account that is short the other replicas are asked once in 250 ms', async (t) => {
+  const store = await Store.open(t);
+  await store.reset();
+  const told = await store.notified('ra_sidecar_recall');
+  const [holds, ...asks] = await Promise.all(
+    ['a', 'b', 'c'].map(async (id) => {
+      const { no, epoch } = await store.call('join_fleet', [id, 'host', '1', 0, 60_000]);
+      await store.call('open_position', [no, epoch, 1, 0]);
+      await store.call('open_escrow', [no, epoch, epoch, 1, 0, null]);
+      let seq = 0;
+      return async (account: Account, need: bigint): Promise<string | undefined> =>
+        (await store.call('draw', [no, epoch, epoch, (seq += 1), account, 0, [`${need}`], 0, true]))['outcome'];
+    }),
+  );
+  for (const account of ACCOUNTS) t.equal(await holds?.(account, 1n), 'drawn');
+  // The time of the last question is moved, so that the test need not wait.
+  const short = async (ask: number, account: Account, asked: string): Promise<string | undefined> => {
+    const at = `clock_timestamp() - interval '${asked}'`;
+    await store.sql(`update ra_sidecar.account set recalled_at = ${at} where name = '${account}'`);
+    return await asks[ask]?.(account, GRANTED);
+  };
+  t.equal(await short(0, 'acme', '251 ms'), 'recalled');
+  t.not(await asks[1]?.('acme', GRANTED), 'recalled');
+  for (const ask of [0, 1]) t.equal(await short(ask, 'acme', '100 ms'), 'short');
+  t.equal(await short(1, 'globex', '251 ms'), 'recalled', 'of each account');
+  t.strictSame(told, ['acme', 'globex']);
 });
 
 t.test('a replica that was written off posts nothing more', async (t) => {
