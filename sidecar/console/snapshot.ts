@@ -12,6 +12,7 @@ import { usdNumber } from '../domain/money.js';
 import type { ReplicaStatus } from '../engine-client/engine.js';
 import type { PromptHostState } from '../prompts/lanes.js';
 import type { Metrics } from '../telemetry/metrics.js';
+import { FLEET_STATES } from '../telemetry/access-metrics.js';
 import { NAMED_ACCOUNTS } from '../telemetry/queue-metrics.js';
 import type { Reading } from '../telemetry/instruments.js';
 import type { DaySum, Totals } from '../usage/totals.js';
@@ -64,6 +65,9 @@ const READ = {
   spoolBytes: 'ra_sidecar_spool_bytes',
   spoolErrors: 'ra_sidecar_spool_errors_total',
   spoolHealthy: 'ra_sidecar_spool_healthy',
+  postingLag: 'ra_sidecar_credit_posting_lag_seconds',
+  storeReplicas: 'ra_sidecar_store_replicas',
+  storeState: 'ra_sidecar_store_state',
   unsynced: 'ra_sidecar_spool_unsynced_records',
   residentBytes: 'process_resident_memory_bytes',
 } as const;
@@ -114,6 +118,7 @@ export async function takeSnapshot(parts: SnapshotParts, watched: WatchedService
     upMs: Math.round(now),
     intervalMs,
     readiness: { status, reasons },
+    fleet: fleetView(read),
     models: models.map(({ model, queue, holders }, i) => ({
       model: model.id,
       kind: model.kind,
@@ -132,6 +137,12 @@ export async function takeSnapshot(parts: SnapshotParts, watched: WatchedService
     streams: read.value(READ.streams) ?? 0,
     bufferedBytes: read.value(READ.buffered) ?? 0,
   };
+}
+
+function fleetView(read: Reading): Snapshot['fleet'] {
+  const state = FLEET_STATES.find((each) => read.value(READ.storeState, { state: each }) === 1);
+  if (state === undefined) return null;
+  return { state, sidecars: read.value(READ.storeReplicas) ?? null, lateSeconds: read.value(READ.postingLag) ?? 0 };
 }
 
 function holderView({ holder, id, seats }: PlacedHolder, now: number): HolderView {

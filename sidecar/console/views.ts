@@ -167,6 +167,8 @@ export interface Snapshot {
   /** Time until the next one, ms. */
   readonly intervalMs: number;
   readonly readiness: ReadinessView;
+  /** Of a fleet with a store, else null. `lateSeconds`: for how long charges have waited for the store. */
+  readonly fleet: { readonly state: string; readonly sidecars: number | null; readonly lateSeconds: number } | null;
   readonly models: readonly ModelView[];
   /** POST requests answered with an error, cumulative, by code: for all models and for none. */
   readonly errors: Readonly<Record<string, number>>;

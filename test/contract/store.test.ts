@@ -2,6 +2,7 @@
 import t, { type Test } from 'tap';
 import type { KeyLimits } from '../../sidecar/access/limits.js';
 import { PATIENT_QUEUE } from '../support/config-parts.js';
+import { FeedReader } from '../support/console-feed.js';
 import { errorOf, holdError } from '../support/error-answer.js';
 import { ACME, chatBody, InProcess, JSON_HEADERS } from '../support/in-process.js';
 import { eventually } from '../support/processes.js';
@@ -124,6 +125,9 @@ t.test('a sidecar whose place another process has is not ready, and its metrics 
   const headers = key('fenced', { chat: { perMinute: 6 } });
   t.equal((await two.post(CHAT, chatBody('chat', 'echo'), headers)).status, 503);
   await eventually('it is fenced', async () => (await two.metric(state)) === 1);
+  const feed = await FeedReader.open(two.app.operatorsPort);
+  t.match((await feed.next())?.fleet, { state: 'fenced' }, "so does the operators' page");
+  feed.close();
   const ready = await two.ask('GET', '/readyz', {});
   t.equal(ready.status, 503);
   t.match(JSON.parse(ready.body), { status: 'unhealthy', parts: { store: 'unhealthy' } });

@@ -81,6 +81,7 @@ export class Upkeep {
       ['Memory, sidecar alone', bytes(snapshot.residentBytes), 'plain'],
       ['Streams open', count(snapshot.streams), 'plain'],
       ['Held for slow readers', bytes(snapshot.bufferedBytes), 'plain'],
+      ...(snapshot.fleet ? [storeFact(snapshot.fleet)] : []),
     ]);
   }
 }
@@ -183,6 +184,19 @@ export function usageFacts({ at, spool }) {
     ['Errors, late closes', `${count(errors)}, ${count(lateCloses)}`, errors + lateCloses > 0 ? 'warn' : 'plain'],
     ...(delivers(spool) ? deliveryFacts(spool, ago) : []),
   ];
+}
+
+/**
+ * @param {NonNullable<Snapshot['fleet']>} fleet
+ * @returns {Fact}
+ */
+export function storeFact({ state, sidecars, lateSeconds }) {
+  if (state === 'fenced') return ['Store', 'fenced: another process has this place', 'bad'];
+  if (state === 'apart') return ['Store', 'has not answered since the start', 'bad'];
+  // Charges are posted four times a second.
+  const isLate = lateSeconds > 2;
+  const late = isLate ? `, charges have waited for ${duration(lateSeconds * 1000)}` : '';
+  return ['Store', `shared by ${some(sidecars ?? 1, 'sidecar')}${late}`, isLate ? 'warn' : 'good'];
 }
 
 /**
