@@ -4,6 +4,7 @@
  */
 import { stat } from 'node:fs/promises';
 import { Worker } from 'node:worker_threads';
+import type { FileInForce } from '../lib/followed-file.js';
 import { LockError } from '../lib/replace-file.js';
 import { audited, reasonOf } from './audit.js';
 import { addGrant, type Grant } from './credit.js';
@@ -36,6 +37,8 @@ export type KeyTask =
   | { readonly kind: 'account'; readonly account: string; readonly action: string; readonly patch: Patch }
   | { readonly kind: 'grant'; readonly account: string; readonly grant: Grant };
 
+export type GrantTask = Extract<KeyTask, { readonly kind: 'grant' }>;
+
 /** A task that changes keys or accounts. */
 export type KeyChangeTask = Exclude<KeyTask, { readonly kind: 'list' | 'grant' }>;
 
@@ -66,12 +69,28 @@ export type KeyTaskEnd =
 /** Why a store did not do what it was asked. */
 export type NotDone = Extract<KeyTaskEnd, { readonly kind: 'failed' | 'unanswered' }>;
 
-/** The keys file that a sidecar follows. */
-export interface FollowedKeys {
-  inForce(): Promise<KeysInForce>;
+/** A file that a sidecar follows, or a part of a fleet's store. */
+interface Followed<Task> {
   reload(): Promise<void>;
-  /** Makes a change where the keys are those of a fleet's store, of which the file is a copy. Rejects only with faults. */
-  change?(operator: string, task: KeyChangeTask): Promise<KeyTaskEnd>;
+  /** Makes a change in a fleet's store. Rejects only with faults. */
+  change?(operator: string, task: Task): Promise<KeyTaskEnd>;
+}
+
+/** The keys file; with a store a copy of its keys. */
+export interface FollowedKeys extends Followed<KeyChangeTask> {
+  inForce(): Promise<KeysInForce>;
+}
+
+/** The credit file, or a store. */
+export interface FollowedGrants extends Followed<GrantTask> {
+  readonly inForce: FileInForce;
+}
+
+/** The sidecars of a fleet. */
+export interface FollowedFleet {
+  replicas(): Promise<readonly object[] | NotDone>;
+  /** Gives back what one holds that is gone. Returns how much, in USD. */
+  writeOff(operator: string, id: string): Promise<string | NotDone>;
 }
 
 /** The price file of a fleet's store, of which a sidecar has a copy. */

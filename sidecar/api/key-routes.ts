@@ -11,6 +11,8 @@ import { bearerOf } from '../access/identity.js';
 import { CHANGEABLE, hashKey, problemOf, type DescribedKey, type StoredAccount } from '../access/key-file.js';
 import {
   doKeyTask,
+  type FollowedFleet,
+  type FollowedGrants,
   type FollowedKeys,
   type FollowedPrices,
   type KeysListed,
@@ -25,25 +27,20 @@ import { contractError, type ContractError } from '../domain/errors.js';
 import { formatUsd } from '../domain/money.js';
 import type { Exchange, RequestHead } from '../http/exchange.js';
 import type { Handler, Routes } from '../http/server.js';
-import type { FileInForce } from '../lib/followed-file.js';
 import { TaskQueue } from '../lib/task-queue.js';
 import type { AccountView, KeysView, KeyView } from './keys-page.js';
 import { badBody, jsonBody, objectBody } from './operators.js';
 import * as refusals from './refusals.js';
 import type { Services } from './services.js';
 
-/** The credit file that it follows. */
-export interface FollowedGrants {
-  readonly inForce: FileInForce;
-  reload(): Promise<void>;
-}
-
 /** What the routes use. It changes during the start. */
 export interface KeysServices extends Pick<Services, 'credit' | 'totals'> {
   /** Absent: no keys file is used. */
   readonly keysFile?: FollowedKeys;
-  /** Absent: there is no credit file. */
+  /** Absent: credit is neither in a file nor in a store. */
   readonly grants?: FollowedGrants;
+  /** Absent: there is no store. */
+  readonly fleet?: FollowedFleet;
   /** Absent: prices are not in a store. */
   readonly prices?: FollowedPrices;
 }
@@ -76,8 +73,8 @@ const NOT_MANAGED = contractError(
   'Keys and prices are managed over HTTP only where operators.secretFile is set. Set it and restart the sidecar, or use `ra-sidecar keys` or `prices`.',
 );
 const NO_KEYS_FILE = contractError('not_found', 'This sidecar uses no keys file.');
-const NO_STORE_PRICES = contractError('not_found', 'pricing.source is not store: there are no prices to manage here.');
-const NO_CREDIT_FILE = contractError('not_found', 'This sidecar has no credit.file, so nothing can be granted.');
+const NO_STORE_OF_IT = contractError('not_found', 'There is no store of this here: see store.url and pricing.source.');
+const NO_CREDIT = contractError('not_found', 'This sidecar has no credit.file, and credit.source is not store.');
 
 /** Makes a task of a body and of the name in the path. */
 type TaskOf = (body: Patch, name: string) => KeyTask | ContractError;
@@ -111,23 +108,41 @@ export function keyRoutes(parts: KeyRoutesParts): Routes {
     '/accounts/{name}/unfreeze': { POST: account('unfreeze', null) },
     '/accounts/{name}/grants': { POST: changes(grantOf, 201) },
     '/prices': {
-      GET: (exchange) => prices(exchange, parts, shownPrices),
-      PUT: (exchange) => prices(exchange, parts, putPrices),
+      GET: (exchange) => ofStore(exchange, parts, ({ prices }) => prices, shownPrices),
+      PUT: (exchange) => ofStore(exchange, parts, ({ prices }) => prices, putPrices),
     },
+    '/replicas': { GET: (exchange) => ofStore(exchange, parts, ({ fleet }) => fleet, shownReplicas) },
+    '/replicas/{id}/write-off': { POST: (exchange) => ofStore(exchange, parts, ({ fleet }) => fleet, writeOff) },
   };
 }
 
 /** What a route answers; undefined: the caller left. */
 type Answer = Promise<Answered | ContractError | undefined>;
 
-async function prices(
+/** Answers for a part of the store, if there is one and the request has an operator's secret. */
+async function ofStore<T>(
   exchange: Exchange,
   { services, operatorOf }: KeyRoutesParts,
-  answer: (followed: FollowedPrices, operator: string, exchange: Exchange) => Answer,
+  partOf: (services: KeysServices) => T | undefined,
+  answer: (part: T, operator: string, exchange: Exchange) => Answer,
 ): Promise<void> {
-  const [{ prices: followed }, operator] = [services(), operatorOf(exchange.head)];
-  if (followed === undefined) send(exchange, NO_STORE_PRICES);
-  else send(exchange, operator === undefined ? NOT_MANAGED : await answer(followed, operator, exchange));
+  const [part, operator] = [partOf(services()), operatorOf(exchange.head)];
+  if (part === undefined) send(exchange, NO_STORE_OF_IT);
+  else send(exchange, operator === undefined ? NOT_MANAGED : await answer(part, operator, exchange));
+}
+
+async function shownReplicas(fleet: FollowedFleet): Answer {
+  const replicas = await fleet.replicas();
+  return 'kind' in replicas ? notDone(replicas, 'The sidecars cannot be listed') : { body: { data: replicas } };
+}
+
+async function writeOff(fleet: FollowedFleet, operator: string, exchange: Exchange): Answer {
+  const read = await objectBody(exchange, MAX_BYTES);
+  if (read === undefined || 'status' in read) return read;
+  const unfit = nothing(read.body);
+  if (unfit) return unfit;
+  const released = await fleet.writeOff(operator, nameIn(exchange.head));
+  return typeof released === 'string' ? { body: { released } } : notDone(released);
 }
 
 async function shownPrices(followed: FollowedPrices): Promise<Answered> {
@@ -177,10 +192,11 @@ async function change(
   if (isError(task)) return task;
   const { keysFile, grants } = services();
   const followed = task.kind === 'grant' ? grants : keysFile;
-  const file = task.kind === 'grant' ? config.credit.file : config.keys.file;
-  if (followed === undefined || file === undefined) return task.kind === 'grant' ? NO_CREDIT_FILE : NO_KEYS_FILE;
+  const file = task.kind === 'grant' ? (config.credit.file ?? '') : config.keys.file;
+  if (followed === undefined) return task.kind === 'grant' ? NO_CREDIT : NO_KEYS_FILE;
   const audit = join(config.dataDir, 'audit.jsonl');
   const end = await queue.run(() => {
+    if (task.kind === 'grant' && grants?.change) return grants.change(operator, task);
     const isOfKeys = task.kind !== 'grant' && task.kind !== 'list';
     return isOfKeys && keysFile?.change ? keysFile.change(operator, task) : doKeyTask({ file, audit, operator, task });
   });

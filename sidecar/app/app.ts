@@ -331,6 +331,8 @@ async function openApp(
     ...view,
     ...services,
     ...(billing.grants && { grants: billing.grants }),
+    ...(store?.grants && { grants: store.grants }),
+    ...(store && { fleet: store.fleet }),
     ...(keysFile && { keysFile }),
     ...(prices && { prices }),
     reload,

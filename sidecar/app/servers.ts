@@ -170,6 +170,7 @@ export async function openOperators(deps: ServerDeps, view: () => OperatorsView)
   const hasKey = (head: RequestHead): boolean => keys === undefined || keys.has(bearerOf(head) ?? '');
   const operatorOf = (head: RequestHead): string | undefined => keys?.nameOf(bearerOf(head) ?? '');
   const countWrong = wrongSecrets(deps);
+  const managing = keyRoutes({ config, services: view, operatorOf });
   const open: Routes = {
     '/healthz': { GET: healthz },
     '/health': { GET: (exchange) => health(exchange, view()) },
@@ -184,7 +185,9 @@ export async function openOperators(deps: ServerDeps, view: () => OperatorsView)
   const closed: Routes = {
     '/metrics': { GET: (exchange) => operatorsMetrics(exchange, { metrics }) },
     '/admission': { GET: (exchange) => admission(exchange, view()) },
-    ...keyRoutes({ config, services: view, operatorOf }),
+    ...managing,
+    // Under a prefix of their own too, for a proxy that passes on no others.
+    ...Object.fromEntries(Object.entries(managing).map(([path, route]) => [`/admin${path}`, route])),
     '/models/reload': { POST: (exchange) => reloadModel(exchange, view().reload) },
     '/batches': { GET: (exchange) => listBatches(exchange, view().batch) },
     '/batches/cancel': { POST: (exchange) => endBatch(exchange, 'cancel', view().batch) },

@@ -31,6 +31,7 @@ const CONFIGURED: Readonly<Record<string, Configured>> = {
   usage: async ({ config }, args, { stdout, err: say }) =>
     (await import('./usage.js')).usage(config, args, { out: stdout, err: say }),
   store: async ({ config }, args, io) => (await import('./store.js')).store(config, args, io),
+  replicas: async ({ config }, args, io) => (await import('./store.js')).replicas(config, args, io),
   credit: async ({ config }, args, io) => (await import('./credit.js')).credit(config, args, io),
   prices: async ({ config }, args, io) => (await import('./store.js')).prices(config, args, io),
   models: async ({ config }, args, io) => (await import('./models.js')).models(config, args, io),
@@ -203,7 +204,7 @@ function commandHelp(path: string, command: Command): string {
     `usage: ${synopsis(path, command)}`,
     '',
     ...wrapped(`${about}.`),
-    ...details.flatMap((paragraph) => ['', ...wrapped(paragraph)]),
+    ...[details].flat().flatMap((paragraph) => ['', ...wrapped(paragraph)]),
     ...(rows.length > 0 ? ['', ...listed(rows)] : []),
     '',
     'exit codes:',

@@ -21,9 +21,8 @@ const serve = {
 
 const checkConfig = {
   about: 'check the configuration and print the effective settings',
-  details: [
+  details:
     'Prints all settings with their defaults as JSON, or all problems. Reads no other file: ra-sidecar doctor checks those that the configuration names.',
-  ],
   operand: {
     name: 'FILE',
     about: 'a configuration file; default: the one that RA_CONFIG names',
@@ -70,9 +69,8 @@ const keys = {
     },
     revoke: {
       about: 'revoke a key, and wait until the running sidecar rejects it',
-      details: [
+      details:
         'It asks the operators’ listener of its configuration for at most 5 s. If it cannot see that the sidecar rejects the key, it says why; the key is revoked all the same.',
-      ],
       operand: { name: 'ID', about: 'id of the key, as list shows it' },
       options: {},
       failed: 'there is no such key, or the keys file is invalid',
@@ -87,9 +85,8 @@ const keys = {
     },
     import: {
       about: 'add the keys of a file to those of the store (docs/store.md)',
-      details: [
+      details:
         'Also the properties of its accounts. Keys and accounts that the store has are left as they are; development keys are left out.',
-      ],
       operand: {
         name: 'FILE',
         about: 'a keys file; default: that of keys.file',
@@ -140,14 +137,13 @@ const prices = {
   commands: {
     import: {
       about: 'check a price file and put it into the store, in place of the one there',
-      details: ['It must price every model of this configuration, as at a start.'],
+      details: 'It must price every model of this configuration, as at a start.',
       operand: { name: 'FILE', about: 'a price file', completes: 'file' },
       options: {
-        revision: {
-          type: 'string',
-          value: 'REVISION',
-          about: 'replace the prices with this revision, which `prices show` prints, and no later ones',
-        },
+        revision: takes(
+          'REVISION',
+          'replace the prices with this revision, which `prices show` prints, and no later ones',
+        ),
       },
       failed: 'the file is invalid, or the store refuses; nothing is changed then',
     },
@@ -187,33 +183,38 @@ const usage = {
   },
 } as const satisfies Group;
 
-const OWNERS_OPTIONS = {
-  url: takes('URL', 'as store.url, of the owner of the schema; default: store.url'),
-  'password-file': takes('F', 'file with the owner’s password; default: store.passwordFile', { completes: 'file' }),
-} as const satisfies Command['options'];
-
 const store = {
   about: 'the PostgreSQL database in which sidecars share limits',
   commands: {
     migrate: {
       about: 'create or upgrade the schema, and let the user of store.url execute its functions',
-      details: [
+      details:
         'Run it before the first sidecar of a release starts. Connects as the user of --url, who owns the schema and may not be a user of sidecars.',
-      ],
-      options: OWNERS_OPTIONS,
+      options: {
+        url: takes('URL', 'as store.url, of the owner of the schema; default: store.url'),
+        'password-file': takes('F', 'file with the owner’s password; default: store.passwordFile', {
+          completes: 'file',
+        }),
+      },
       failed: 'the database cannot be reached, or it refuses; nothing is changed then',
     },
     status: {
-      about: 'print the version of the schema, and the sidecars that share the store',
+      about: 'print the version of the schema',
       options: { json: JSON_OPTION },
       failed: 'the store does not answer, or its schema is older than this release needs',
     },
   },
 } as const satisfies Group;
 
+const replicas = {
+  about: 'list the sidecars that share the store, and what each holds of prepaid credit in USD',
+  options: { json: JSON_OPTION },
+  failed: 'the store does not answer',
+} as const satisfies Command;
+
 const LONGEST_OPTION = takes(
   'S',
-  'the longest request of that sidecar, in seconds; default: request.timeoutMs, and 600 where that is 0',
+  'its longest request, in seconds; default: request.timeoutMs, or 600 where that is 0',
 );
 
 const credit = {
@@ -221,31 +222,26 @@ const credit = {
   commands: {
     grant: {
       about: 'grant an account credit; a negative amount (--usd=-5.00) is a correction',
-      details: [
-        'Connects as the owner of the schema, as store migrate does. A second grant with the same id changes nothing.',
-      ],
+      details: 'A second grant with the same id changes nothing.',
       operand: { name: 'ACCOUNT', about: 'the account; it need not exist' },
       options: {
         usd: takes('N', 'dollars as decimal text, such as 25.00 (required)'),
         id: takes('ID', 'your id for it, such as an invoice’s number (required)'),
-        ...OWNERS_OPTIONS,
       },
       failed: 'there is a grant with this id, or the store refuses; nothing is changed then',
     },
     balance: {
-      about: 'print what accounts were granted, have spent and have left, and which sidecars hold credit',
-      details: [
+      about: 'print what accounts were granted, have spent and have left',
+      details:
         'HELD is what sidecars have drawn and not posted. UNCOVERED is what was charged and the store had not held, after a failover that lost draws.',
-      ],
       operand: { name: 'ACCOUNT', about: 'one account; default: all', optional: true },
       options: { json: JSON_OPTION },
       failed: 'the store does not answer, or has no such account',
     },
     reconcile: {
       about: 'post what the data folder of a dead sidecar still has, and give back what that sidecar held',
-      details: [
+      details:
         'For a sidecar that will not be started again; a start with the same data folder does this by itself. It waits until the lease of the sidecar and its longest request have ended (docs/store.md#prepaid-credit).',
-      ],
       options: {
         'data-dir': takes('F', 'the data folder; default: dataDir', { completes: 'folder' }),
         longest: LONGEST_OPTION,
@@ -253,11 +249,10 @@ const credit = {
       failed: 'a sidecar uses the folder, it cannot be read, or the store does not answer',
     },
     'write-off': {
-      about:
-        'give back what a sidecar held whose data folder is lost; what only its spool had recorded is never charged',
-      details: ['Connects as the owner of the schema. The sidecar must be gone for its longest request. It is fenced.'],
-      operand: { name: 'REPLICA', about: 'its id, as credit balance shows it' },
-      options: { longest: LONGEST_OPTION, ...OWNERS_OPTIONS },
+      about: 'give back what a sidecar held whose data folder is lost; what only its spool has is never charged',
+      details: 'The sidecar must be gone for its longest request. It is fenced.',
+      operand: { name: 'REPLICA', about: 'its id, as replicas shows it' },
+      options: { longest: LONGEST_OPTION },
       failed: 'there is no such sidecar, or it may still run requests; nothing is changed then',
     },
   },
@@ -273,9 +268,8 @@ const models = {
     },
     add: {
       about: 'download a model file, verify it, and print its entry for the configuration',
-      details: [
+      details:
         'The URI: hf:USER/MODEL:QUANT, hf:USER/MODEL/FILE, https://... A file of the same name and size is assumed to be the same; a different one is never overwritten. A local file is verified in place.',
-      ],
       operand: { name: 'URI', about: 'URI of the model, or a path', completes: 'file' },
       options: {
         dir: takes('FOLDER', 'default: models in dataDir', { completes: 'folder' }),
@@ -285,9 +279,8 @@ const models = {
     },
     verify: {
       about: 'load a model file as an engine would, and print its memory and how many seats fit',
-      details: [
+      details:
         'Checks the header, the tensors, the tokenizer, the chat template and the decision labels, then prints weights, KV per seat and the seats that fit for several contexts. Without a name all configured models must fit together. While a sidecar runs on this data folder, a model that does not fit is no failure. On a GPU the check uses some hundred MiB of its memory.',
-      ],
       operand: {
         name: 'FILE|ID',
         about: 'a GGUF file, or the id of a configured model; default: all configured models',
@@ -299,19 +292,15 @@ const models = {
         seats: takes('N', 'in place of the configured number; for a file: 8'),
         context: takes('N', 'tokens of one seat, in place of the configured number; for a file: 8192'),
         memory: takes('SIZE', 'check against this much host memory (24GiB) instead of what is free'),
-        'gpu-memory': takes(
-          'SIZE',
-          'check against a GPU with this much free memory (80GiB), which this machine may lack',
-        ),
+        'gpu-memory': takes('SIZE', 'check against a GPU with this much free memory (80GiB), even if there is none'),
         json: JSON_OPTION,
       },
       failed: 'a model cannot be served; the line has the reason and the numbers',
     },
     reload: {
       about: 'load other weights of a model in the sidecar that runs, without refusing a request',
-      details: [
+      details:
         'Replica by replica (docs/operating.md#new-weights-without-a-restart). Without --file the present path is read again, to which a new file was renamed. The first key of operators.secretFile is sent where one is set.',
-      ],
       operand: { name: 'ID', about: 'a configured model' },
       options: {
         file: takes('F', 'a GGUF file; default: the present path', { completes: 'file' }),
@@ -321,9 +310,7 @@ const models = {
     },
     vocabulary: {
       about: 'write a file with the tokenizer and the chat template of a model alone, for an external server',
-      details: [
-        'For `file` of a model whose `engine` is an external server (docs/engines.md). Nothing is overwritten.',
-      ],
+      details: 'For `file` of a model of an external server (docs/engines.md). Nothing is overwritten.',
       operand: { name: 'FILE OUT', about: 'a GGUF file, and the file to write', many: true, completes: 'file' },
       options: {},
       failed: 'the file is no model, or the other one exists or cannot be written',
@@ -336,7 +323,7 @@ const batches = {
   commands: {
     list: {
       about: 'list the batches of the sidecar that runs, the newest 200 first: account, status, progress',
-      details: ['Asks the operators’ listener.'],
+      details: 'Asks the operators’ listener.',
       options: { json: JSON_OPTION },
       failed: 'no sidecar runs',
     },
@@ -348,9 +335,7 @@ const batches = {
     },
     drop: {
       about: 'forget a batch that has ended, with its answers; or all files and batches of the data folder',
-      details: [
-        'With --all no sidecar may run: it removes the folder batches of dataDir, also if the key of its files is lost.',
-      ],
+      details: 'With --all no sidecar may run: it removes the folder batches of dataDir, even if its key is lost.',
       operand: { name: 'ID', about: 'id of the batch, as list shows it', optional: true },
       options: { all: { type: 'boolean', about: 'all files, batches and answers on disk' } },
       failed: 'there is no such batch, it has not ended, or with --all a sidecar runs',
@@ -360,9 +345,8 @@ const batches = {
 
 const bench = {
   about: 'measure the configured models on this machine, through the real engine process',
-  details: [
+  details:
     'For a chat model: prompt tokens a second, and reply tokens a second with one seat busy and with all. For a decision model: prompt tokens and decisions a second. Of equal replicas one is measured. First stop a sidecar that serves.',
-  ],
   operand: { name: 'ID', about: 'a configured model; default: all', optional: true, many: true },
   options: {
     seconds: takes('N', 'how long each figure is measured, 1 to 60; default: 3'),
@@ -373,18 +357,16 @@ const bench = {
 
 const doctor = {
   about: 'check this machine as the sidecar would use it, with advice for each problem',
-  details: [
+  details:
     'GPU, backend, memory, cores, threads, seats and why; Node, file descriptors, folders, ports and the files that the configuration names. Changes nothing; uses some hundred MiB of a GPU’s memory for a moment. Beside a running sidecar, a model that does not fit is a warning.',
-  ],
   options: { json: JSON_OPTION },
   failed: 'a problem would prevent the sidecar from serving',
 } as const satisfies Command;
 
 const completion = {
   about: 'print a script that completes this command line in a shell',
-  details: [
+  details:
     'bash: source <(ra-sidecar completion bash); zsh: ra-sidecar completion zsh > a file _ra-sidecar in $fpath; fish: ra-sidecar completion fish | source',
-  ],
   operand: { name: 'SHELL', about: 'which shell', choices: ['bash', 'zsh', 'fish'] },
   options: {},
   failed: 'never',
@@ -398,6 +380,7 @@ export const COMMANDS = {
   accounts,
   usage,
   store,
+  replicas,
   credit,
   prices,
   models,

@@ -35,7 +35,7 @@ export interface Command {
   /** One line, without a stop. */
   readonly about: string;
   /** Further paragraphs. */
-  readonly details?: readonly string[];
+  readonly details?: string | readonly string[];
   readonly operand?: Operand;
   readonly options: Readonly<Record<string, Option>>;
   /** Describes when it exits with 1. */

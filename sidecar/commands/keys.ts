@@ -27,7 +27,7 @@ import type { Database } from '../store/database.js';
 import type * as StoreKeysModule from '../store/keys.js';
 import { exactTime } from '../lib/clock.js';
 import { askSidecar } from './ask-sidecar.js';
-import { EXIT, runOf, UsageError, type Io, type Output, type Values } from './command.js';
+import { EXIT, failedWith, runOf, UsageError, type Io, type Output, type Values } from './command.js';
 import { columns } from './terminal.js';
 import { COMMANDS } from './command-table.js';
 
@@ -157,8 +157,7 @@ async function rotate(config: Settings, id: string, graceMs: number, output: Key
   if (rotated.kind === 'unknown') return unknown(output);
   const instead =
     rotated.kind === 'rotated' ? 'rotate the key that took its place, or create a new one' : 'create a new key';
-  output.err(`ra-sidecar: ${id} is ${rotated.kind}: ${instead}\n`);
-  return 1;
+  return failedWith(output.err, `${id} is ${rotated.kind}: ${instead}`);
 }
 
 /** Says that the old key is rejected by now, or that this could not be seen and when it will be. */
@@ -233,9 +232,8 @@ async function untilInForce({ keys: { file }, operators }: Settings, { clock }: 
 }
 
 /** The given id is not repeated, since it may be a key by mistake. */
-function unknown(output: Output): number {
-  output.err('ra-sidecar: there is no key with this id; `ra-sidecar keys list` shows them\n');
-  return 1;
+function unknown({ err }: Output): number {
+  return failedWith(err, 'there is no key with this id; `ra-sidecar keys list` shows them');
 }
 
 function listed(file: KeyFile, json: boolean): string {
@@ -427,10 +425,6 @@ async function changeAccount(
     output.err(`changed ${name}\n`);
     return EXIT.done;
   }
-  output.err(
-    done.kind === 'unknown'
-      ? 'ra-sidecar: there is no such account; `ra-sidecar accounts list` shows them\n'
-      : `ra-sidecar: ${done.field} ${done.why}\n`,
-  );
-  return EXIT.failed;
+  const none = 'there is no such account; `ra-sidecar accounts list` shows them';
+  return failedWith(output.err, done.kind === 'unknown' ? none : `${done.field} ${done.why}`);
 }

@@ -1,14 +1,14 @@
-/** `ra-sidecar store`: the schema of the fleet's database, and the sidecars that share it. `ra-sidecar prices`: the price file in it. */
+/** `ra-sidecar store`: the schema of the fleet's database. `replicas`: the sidecars that share it. `prices`: the price file in it. */
 import { hostname } from 'node:os';
 import type { Config } from '../config/config.js';
 import { storeAddressOf, type StoreAddress } from '../config/store-schema.js';
 import { systemClock } from '../lib/clock.js';
-import { changePrices, readDocument } from '../store/keys.js';
+import { changePrices, readDocument, readReplicas } from '../store/keys.js';
 import { connectOnce, Database, reasonOf, type ConnectionOptions } from '../store/database.js';
 import { migrate, SCHEMA_VERSION } from '../store/migrate.js';
 import { sha256 } from '../usage/durable-sums.js';
 import { parsePrices, readPriceText } from '../usage/prices.js';
-import { EXIT, failedWith, runOf, UsageError, type Output, type Values } from './command.js';
+import { EXIT, failedWith, parsed, runOf, UsageError, type Output, type Values } from './command.js';
 import { COMMANDS } from './command-table.js';
 import { columns } from './terminal.js';
 
@@ -25,6 +25,22 @@ export function store(
     migrate: ({ values }) => migrateStore(settings, values, output),
     status: ({ values }) => status(settings, values.json === true, output),
   });
+}
+
+/** Runs `replicas` with these arguments. Resolves with the exit code; rejects with one line if the store refuses or does not answer. */
+export async function replicas(
+  { store: settings }: Pick<Config, 'store'>,
+  args: readonly string[],
+  { out }: Output,
+): Promise<number> {
+  const { values } = parsed(COMMANDS.replicas, args);
+  const all = await withDatabase(settings, (database) => readReplicas(database));
+  const cells = all.map(({ id, host, release, epoch, joined, leaseMs, held }) => {
+    return [id, host, release, `${epoch}`, joined, leaseMs > 0 ? 'live' : 'gone', held];
+  });
+  if (values.json) out(`${JSON.stringify({ replicas: all })}\n`);
+  else out(columns([['REPLICA', 'HOST', 'RELEASE', 'EPOCH', 'JOINED', 'STATE', 'HELD'], ...cells]));
+  return EXIT.done;
 }
 
 /** Runs `prices` with these arguments. Resolves with the exit code; rejects with one line if the file is invalid or the store refuses. */
@@ -74,41 +90,18 @@ async function migrateStore(settings: Config['store'], values: MigrateOptions, o
   return EXIT.done;
 }
 
-interface ReplicaRow {
-  readonly id: string;
-  readonly host: string;
-  readonly release: string;
-  readonly epoch: number;
-  readonly joined_at: Date;
-  readonly lease_ms: number;
-}
-
 async function status(settings: Config['store'], json: boolean, { out, err: say }: Output): Promise<number> {
   const connection = { ...storeConnection(settings), connectMs: CONNECT_MS };
-  const { version, rows } = await connectOnce(connection, async (client) => {
+  const version = await connectOnce(connection, async (client) => {
     try {
-      const found = await client.query<{ version: number }>('select * from ra_sidecar.schema_version()');
-      const { rows } = await client.query<ReplicaRow>('select * from ra_sidecar.replicas()');
-      return { version: found.rows[0]?.version ?? 0, rows };
+      const { rows } = await client.query<{ version: number }>('select * from ra_sidecar.schema_version()');
+      return rows[0]?.version ?? 0;
     } catch (error) {
       throw new Error(`the store is not migrated: ${reasonOf(error)}`, { cause: error });
     }
   });
-  const replicas = rows.map(({ id, host, release, epoch, joined_at: joined, lease_ms: leaseMs }) => ({
-    id,
-    host,
-    release,
-    epoch,
-    joined: joined.toISOString(),
-    live: leaseMs > 0,
-  }));
-  if (json) out(`${JSON.stringify({ version, needed: SCHEMA_VERSION, replicas })}\n`);
-  else {
-    out(`schema version ${version}; this release needs ${SCHEMA_VERSION}\n`);
-    const live = (is: boolean): string => (is ? 'live' : 'gone');
-    const cells = replicas.map((it) => [it.id, it.host, it.release, `${it.epoch}`, it.joined, live(it.live)]);
-    out(columns([['REPLICA', 'HOST', 'RELEASE', 'EPOCH', 'JOINED', 'STATE'], ...cells]));
-  }
+  if (json) out(`${JSON.stringify({ version, needed: SCHEMA_VERSION })}\n`);
+  else out(`schema version ${version}; this release needs ${SCHEMA_VERSION}\n`);
   if (version >= SCHEMA_VERSION) return EXIT.done;
   return failedWith(say, 'the schema is older than this release needs: run ra-sidecar store migrate');
 }
@@ -146,10 +139,7 @@ export async function withDatabase<T>(settings: Config['store'], use: (database:
 }
 
 /** As the owner of the schema connects: with `--url` and `--password-file`, each of which may be absent. */
-export function ownersConnection(
-  settings: Config['store'],
-  options: { readonly url?: string; readonly 'password-file'?: string },
-): ConnectionOptions {
+function ownersConnection(settings: Config['store'], options: MigrateOptions): ConnectionOptions {
   const { url, passwordFile, caFile } = settings;
   const file = options['password-file'] ?? (options.url === undefined ? passwordFile : undefined);
   return {

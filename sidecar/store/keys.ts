@@ -1,13 +1,21 @@
 /**
- * Keys and prices that a fleet has in its store (migrations/documents.ts), as operators change them: over HTTP at any sidecar, and by
- * command.
+ * Keys, prices and credit that a fleet has in its store (migrations/documents.ts, credit.ts), as operators change them: over HTTP at any
+ * sidecar, and by command.
  *
  *     a part is read ──> changed and checked as in a file ──> kept if no other change was first ──> NOTIFY
  *           └─────────────────────another change was first─────────────────────┘
  */
-import { changeKeys, actionOf, type KeyChangeTask, type KeyTaskEnd, type NotDone } from '../access/key-tasks.js';
+import {
+  changeKeys,
+  actionOf,
+  type GrantTask,
+  type KeyChangeTask,
+  type KeyTaskEnd,
+  type NotDone,
+} from '../access/key-tasks.js';
 import { checked, NO_KEYS, parseKeyFile, type KeyFile } from '../access/key-file.js';
 import { KeyStore, type About, type Changed, type KeysPlace } from '../access/keys.js';
+import { formatUsd, parseUsd } from '../domain/money.js';
 import { FileProblem } from '../lib/checked-file.js';
 import { LockError } from '../lib/replace-file.js';
 import { LOCK_NOT_AVAILABLE, type Database } from './database.js';
@@ -30,7 +38,7 @@ export const DOCUMENT_MS = 10_000;
 const CALL_MS = 2000;
 
 /** Functions that change nothing. */
-const READS = ['document', 'keys_part'];
+const READS = ['document', 'keys_part', 'balances', 'replicas'];
 
 /** Changes of others that may come first, each of which a change is made again after. */
 const MOST_TRIES = 20;
@@ -38,22 +46,28 @@ const MOST_TRIES = 20;
 /** What files are called in messages. */
 const STORE = 'the store';
 
-/** An outcome, and PostgreSQL's codes, of what is refused here: another change was first, keys are too long, two keys have one hash. */
+/** Outcomes, and PostgreSQL's codes, of what is refused here. */
 const REFUSALS: Readonly<Record<string, string>> = {
   moved: 'the prices are no longer those of this revision: read them again, and make the change to these',
   '54000': 'the keys would be longer than 64 MB',
   '23505': 'two keys would have one hash',
+  unknown: 'the store knows no such sidecar; `ra-sidecar replicas` shows those that it knows',
 };
 
 /** The store did not do what it was asked. The message is one line for the operator. */
 export class StoreRefusal extends Error {
   override readonly name = 'StoreRefusal';
+  readonly code: string;
   /** The same over HTTP. */
   readonly end: NotDone;
 
-  constructor(code: string, sent: boolean) {
-    const why = REFUSALS[code] ?? (UNPREPARED[code] && `the store ${UNPREPARED[code]}`);
+  constructor(
+    code: string,
+    sent: boolean,
+    why = REFUSALS[code] ?? (UNPREPARED[code] && `the store ${UNPREPARED[code]}`),
+  ) {
     super(why ?? `the store does not answer (${code})${sent ? ': whether the change was made is not known' : ''}`);
+    this.code = code;
     this.end = why === undefined ? { kind: 'unanswered', sent } : { kind: 'failed', why, moved: code === 'moved' };
   }
 }
@@ -65,7 +79,7 @@ export function storeKeys(database: Database, operator: string, action: string):
   const changed = async <T>(about: About, change: (before: KeyFile) => Changed<T>): Promise<T> => {
     const asked = 'key' in about ? [about.key, null] : [null, about.account];
     for (let tries = 0; tries < MOST_TRIES; tries++) {
-      const part = await ask<DocumentRow>(database, 'keys_part', asked);
+      const part = await ask<DocumentRow>(database, 'keys_part', asked, CALL_MS);
       const before = part.content === null ? NO_KEYS : parseKeyFile(part.content, STORE);
       const { after, note, result } = change(before);
       if (!after) return result;
@@ -75,17 +89,21 @@ export function storeKeys(database: Database, operator: string, action: string):
       const account = keys[0]?.account ?? ('account' in about ? about.account : null);
       const given = [JSON.stringify(keys), JSON.stringify(Object.fromEntries(accounts))];
       const noted = [operator, action, account, JSON.stringify(note)];
-      const { outcome } = await ask<{ outcome: 'changed' | 'moved' | 'late' }>(
-        database,
-        'change_keys',
-        [part.revision, ...given, ...noted],
-        (code) => (code === LOCK_NOT_AVAILABLE ? { outcome: 'late' } : undefined),
+      const args = [part.revision, ...given, ...noted];
+      const { outcome } = await ask<{ outcome: 'changed' | 'moved' }>(database, 'change_keys', args, CALL_MS).catch(
+        late,
       );
       if (outcome === 'changed') return result;
     }
     throw new LockError('other changes of the keys are being made; try again');
   };
   return { change: changed };
+}
+
+/** Another change holds the lock. */
+function late(error: unknown): { readonly outcome: 'late' } {
+  if (error instanceof StoreRefusal && error.code === LOCK_NOT_AVAILABLE) return { outcome: 'late' };
+  throw error;
 }
 
 /** A task of an operator over HTTP, in the store. Rejects only with faults. */
@@ -146,17 +164,52 @@ export async function changePrices(
   return undefined;
 }
 
-/** One call and its row. `excused`: the row for an error that is an answer too. */
-async function ask<Row>(
-  database: Database,
-  fn: string,
-  args: readonly unknown[],
-  excused: (code: string) => Row | undefined = () => undefined,
-): Promise<Row> {
-  const withinMs = fn === 'keys_part' || fn === 'change_keys' ? CALL_MS : DOCUMENT_MS;
+/** Grants an account credit. Rejects with {@link StoreRefusal}. */
+export async function grantCredit(database: Database, operator: string, { account, grant }: Omit<GrantTask, 'kind'>) {
+  const args = [grant.id, account, `${parseUsd(grant.usd)}`, operator];
+  const { done } = await ask<{ done: boolean }>(database, 'grant_credit', args);
+  return { kind: done ? 'granted' : 'known-grant' } as const;
+}
+
+/**
+ * A thousand sidecars that the store knows, those that hold credit first; or the one with this id. `leaseMs`: until its lease ends, below 0
+ * if it has. `held`: the credit that it has drawn and not posted, USD. Rejects with {@link StoreRefusal}.
+ */
+export async function readReplicas(database: Database, id?: string) {
+  type Row = Readonly<
+    Record<'id' | 'host' | 'release' | 'held' | 'lease_ms', string> & { epoch: number; joined_at: Date }
+  >;
+  return (await askAll<Row>(database, 'replicas', [id ?? null])).map(({ joined_at, lease_ms, held, ...rest }) => {
+    return { ...rest, joined: joined_at.toISOString(), leaseMs: Number(lease_ms), held: formatUsd(BigInt(held)) };
+  });
+}
+
+/**
+ * Gives back what a sidecar holds that is gone, if its lease ended `longestMs` ago: the longest that its requests may last. Returns how
+ * much, USD. Rejects with {@link StoreRefusal}.
+ */
+export async function writeOff(database: Database, operator: string, id: string, longestMs: number): Promise<string> {
+  type Row = Readonly<Record<'outcome' | 'wait_ms' | 'released', string>>;
+  const row = await ask<Row>(database, 'write_off', [id, longestMs, operator]);
+  const seconds = Math.ceil(Number(row.wait_ms) / 1000);
+  const early = `its lease and its longest request may last for ${seconds} s more`;
+  if (row.outcome !== 'done') throw new StoreRefusal('unknown', false, row.outcome === 'early' ? early : undefined);
+  return formatUsd(BigInt(row.released));
+}
+
+/** The longest request where `request.timeoutMs` is 0, ms. */
+export const LONGEST_MS = 600_000;
+
+/** All rows of a call. Rejects with {@link StoreRefusal}. */
+export async function askAll<Row>(database: Database, fn: string, args: readonly unknown[], withinMs = DOCUMENT_MS) {
   const answer = await database.call<Row>(fn, args, { withinMs });
-  const [row] = answer.kind === 'rows' ? answer.rows : [excused(answer.why)];
-  if (row !== undefined) return row;
-  if (answer.kind === 'rows') throw new Error(`${fn} without a row`);
+  if (answer.kind === 'rows') return answer.rows;
   throw new StoreRefusal(answer.why, answer.sent === true && !READS.includes(fn));
+}
+
+/** The row of a call. */
+async function ask<Row>(...call: Parameters<typeof askAll>): Promise<Row> {
+  const [row] = await askAll<Row>(...call);
+  if (row === undefined) throw new Error(`${call[1]} without a row`);
+  return row;
 }

@@ -1,7 +1,7 @@
 /** Opens the store of a fleet. app.ts loads this file only where `store.url` is set. */
 import { join } from 'node:path';
 import type { WatchedKeys } from '../access/key-identity.js';
-import type { FollowedKeys, FollowedPrices } from '../access/key-tasks.js';
+import type { FollowedFleet, FollowedGrants, FollowedKeys, FollowedPrices } from '../access/key-tasks.js';
 import type { KeyLimiter } from '../access/limits.js';
 import { keysFileOf, priceFileOf, type Config } from '../config/config.js';
 import { storeAddressOf } from '../config/store-schema.js';
@@ -15,7 +15,7 @@ import { parsePrices, readPriceFile, readPriceText, type PriceList } from '../us
 import { StoreClaims } from './claims.js';
 import { StoreCredit } from './credit.js';
 import { Database } from './database.js';
-import { CHANGES, changePrices, doStoreTask, tried } from './keys.js';
+import * as operate from './keys.js';
 import { StoreLimits } from './limits.js';
 import { Posting } from './posting.js';
 import { StoreQuotas } from './quotas.js';
@@ -34,6 +34,9 @@ export interface Store {
   readonly keys: FollowedKeys | undefined;
   /** Undefined unless prices are in the store. */
   readonly prices: FleetPrices | undefined;
+  /** Undefined unless credit is in the store. */
+  readonly grants: FollowedGrants | undefined;
+  readonly fleet: FollowedFleet;
   readonly replica: Pick<Replica, 'fenced'>;
   /**
    * Joins the fleet. Call it once, when nothing else can end the start: it takes the place of another process with this data folder.
@@ -46,7 +49,7 @@ export interface Store {
 
 type StoreSettings = Pick<
   Config,
-  'store' | 'limits' | 'idempotency' | 'credit' | 'keys' | 'pricing' | 'models' | 'dataDir' | 'usage'
+  'store' | 'limits' | 'idempotency' | 'credit' | 'keys' | 'pricing' | 'models' | 'dataDir' | 'usage' | 'request'
 >;
 
 /**
@@ -119,7 +122,17 @@ export async function openStore(
     if (unprepared !== undefined) throw new Error(unprepared);
   };
   const { keys, prices } = documents;
-  return { keyLimits, claims, quotas, usage, credit, keys, prices, replica, begin, close };
+  const grants: FollowedGrants | undefined = credit && {
+    inForce: { sign: '' },
+    reload: () => Promise.resolve(),
+    change: (operator, task) => operate.tried(() => operate.grantCredit(database, operator, task)),
+  };
+  const fleet: FollowedFleet = {
+    replicas: () => operate.tried(() => operate.readReplicas(database)),
+    writeOff: (operator, id) =>
+      operate.tried(() => operate.writeOff(database, operator, id, config.request.timeoutMs || operate.LONGEST_MS)),
+  };
+  return { keyLimits, claims, quotas, usage, credit, keys, prices, grants, fleet, replica, begin, close };
 }
 
 /** The prices of a fleet, and the list that follows them. */
@@ -144,7 +157,7 @@ function keysOf(
       return { ...(await watched.inForce()), ...(problem !== undefined && { problem }) };
     },
     reload: () => snapshot.sync(),
-    change: (operator, task) => doStoreTask(parts.database, operator, task),
+    change: (operator, task) => operate.doStoreTask(parts.database, operator, task),
   };
   return { snapshot, keys };
 }
@@ -193,7 +206,7 @@ function pricesOf(
           if (error instanceof FileProblem) return { kind: 'invalid', why: error.problem };
           throw error;
         }
-        const end = await tried(() => changePrices(database, text, revision, operator));
+        const end = await operate.tried(() => operate.changePrices(database, text, revision, operator));
         if (!end) await snapshot.sync();
         return end;
       },
@@ -213,7 +226,8 @@ async function openDocuments(
   // Who may connect to the database may notify, of any name.
   const followed = new Map(Object.entries({ keys: keys?.snapshot, prices: prices?.snapshot }));
   const all = [...followed.values()].filter((each) => each !== undefined);
-  const stop = all.length > 0 ? parts.database.listen(CHANGES, (name) => void followed.get(name)?.sync()) : undefined;
+  const stop =
+    all.length > 0 ? parts.database.listen(operate.CHANGES, (name) => void followed.get(name)?.sync()) : undefined;
   const close = async (): Promise<void> => {
     await Promise.all([stop?.(), ...all.map((each) => each.close())]);
   };

@@ -1,14 +1,16 @@
 /** Keys and prices of several sidecars from a store: a change at one is in force at all, on a real PostgreSQL. */
 import { mkdir, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
+import { Ajv2020 } from 'ajv/dist/2020.js';
 import t, { type Test } from 'tap';
 import { changePrices, importKeys, readDocument } from '../../sidecar/store/keys.js';
 import { sha256 } from '../../sidecar/usage/durable-sums.js';
+import { operatorsOpenApi } from '../generate/operators-openapi.js';
 import { errorOf } from '../support/error-answer.js';
 import { runHere } from '../support/command-here.js';
 import { chatBody, InProcess } from '../support/in-process.js';
 import { makeKey } from '../support/keys.js';
-import { Relay, replicaAt, sharedPostgres } from '../support/postgres.js';
+import { PATIENCE, Relay, replicaAt, sharedPostgres } from '../support/postgres.js';
 import { eventually } from '../support/processes.js';
 import { RawConnection, type RawResponse } from '../support/raw-http.js';
 
@@ -38,7 +40,7 @@ function start(
   pollMs: number,
   more: object = {},
   cold = false,
-  operators: object = { port: 0, secretFile: join(dir, 'operators.txt') },
+  { operators = { port: 0, secretFile: join(dir, 'operators.txt') }, ...rest }: Record<string, object> = {},
 ): Promise<InProcess> {
   return InProcess.start(t, {
     models: [{ id: 'm', kind: 'chat', cold }],
@@ -49,6 +51,7 @@ function start(
       pricing: { source: 'store' },
       operators,
       store: { url, timeoutMs: 5000, leaseMs: 60_000, pollMs, ...more },
+      ...rest,
     },
   });
 }
@@ -87,7 +90,8 @@ function version({ spool }: InProcess): string | undefined {
 async function everywhere(t: Test, what: string, seen: (at: InProcess) => Promise<boolean>, at = fleet): Promise<void> {
   const from = performance.now();
   await Promise.all(at.map((each) => eventually(what, () => seen(each))));
-  t.pass(`${what} everywhere after ${Math.round(performance.now() - from)} ms`);
+  const ms = Math.round(performance.now() - from);
+  t.ok(ms < 1000 * PATIENCE, `${what} everywhere after ${ms} ms`);
 }
 
 const is = (key: string, wanted: string) => async (at: InProcess) => (await chat(at, key)) === wanted;
@@ -139,7 +143,7 @@ t.test('a change is everywhere by notification', async (t) => {
 });
 
 t.test('without an operator’s secret nothing is managed in the store, also from loopback', async (t) => {
-  const open = await start('h', NEVER_MS, {}, false, { port: 0 });
+  const open = await start('h', NEVER_MS, {}, false, { operators: { port: 0 }, credit: { source: 'store' } });
   const count = async (): Promise<unknown> =>
     (await server.sql('select count(*) as n from ra_sidecar.audit', database)).rows[0]?.['n'];
   const before = await count();
@@ -148,8 +152,13 @@ t.test('without an operator’s secret nothing is managed in the store, also fro
     ['PUT', '/prices', JSON.parse(prices('taken', '9'))],
     ['POST', '/keys', { account: 'acme' }],
     ['POST', '/accounts/acme/freeze', {}],
+    ['POST', '/accounts/acme/grants', { id: 'taken', usd: '9' }],
+    ['GET', '/replicas', {}],
+    ['POST', '/replicas/gone/write-off', {}],
   ] as const;
-  for (const [method, path, body] of routes) {
+  for (const [method, path, body] of routes.flatMap(([method, path, body]) =>
+    ['', '/admin'].map((at) => [method, at + path, body] as const),
+  )) {
     const refused = await operate(open, method, path, body as object);
     t.equal(refused.status, 404, path);
     t.match(errorOf(refused).message, /operators\.secretFile/);
@@ -159,6 +168,53 @@ t.test('without an operator’s secret nothing is managed in the store, also fro
   }
   t.equal(await count(), before);
   await open.app.drain();
+});
+
+t.test('credit and sidecars of the store over HTTP, each change with its row in the audit', async (t) => {
+  const paid = await start('g', NEVER_MS, {}, false, { credit: { source: 'store' } });
+  t.equal(await chat(paid, kept.key), 'insufficient_credit');
+  const grant = { id: 'inv-1', usd: '2.5' };
+  const granted = await operate(paid, 'POST', '/admin/accounts/acme/grants', grant);
+  t.match(
+    [granted.status, JSON.parse(granted.body)],
+    [201, { ...grant, balance: { granted: '2.5', available: '2.5' } }],
+  );
+  t.equal((await operate(paid, 'POST', '/accounts/acme/grants', grant)).status, 409);
+  await eventually('the refusal is remembered no longer', () => is(kept.key, 'served')(paid));
+  const { rows: made } = await server.sql(
+    `insert into ra_sidecar.replica (id, host, release, epoch, joined_at, lease_until)
+       values ('gone', 'h', '1', 1, now(), now() - interval '1 hour') returning no`,
+    database,
+  );
+  await server.sql(
+    `with a as (update ra_sidecar.account set held = held + 5e11 where name = 'acme' returning name)
+       insert into ra_sidecar.escrow select $1, name, 5e11, 0, 1 from a`,
+    database,
+    [made[0]?.['no']],
+  );
+  const { body } = await operate(paid, 'GET', '/admin/replicas');
+  const { data } = JSON.parse(body) as { data: { id: string; leaseMs: number; held: string }[] };
+  const listed = new Ajv2020({ strict: false, logger: false }).addSchema(operatorsOpenApi(), 'openapi');
+  t.ok(listed.validate('openapi#/components/schemas/Replicas', JSON.parse(body)), listed.errorsText());
+  t.equal(data.find(({ id }) => id === 'gone')?.held, '0.5');
+  const live = data.find(({ leaseMs }) => leaseMs > 0)?.id ?? '';
+  for (const [id, why] of [
+    [live, /may last for \d+ s more/],
+    ['nobody', /knows no such sidecar/],
+  ] as const) {
+    const refused = await operate(paid, 'POST', `/replicas/${id}/write-off`);
+    t.match([refused.status, errorOf(refused).message], [422, why]);
+  }
+  t.match(await operate(paid, 'POST', '/admin/replicas/gone/write-off'), { status: 200, body: '{"released":"0.5"}' });
+  const { rows } = await server.sql(
+    `select operator, action, amount::text from ra_sidecar.audit where action in ('grant', 'write-off') order by id`,
+    database,
+  );
+  t.match(rows, [
+    { operator: /^[0-9a-f]{8}$/, action: 'grant', amount: '2500000000000' },
+    { operator: /^[0-9a-f]{8}$/, action: 'write-off', amount: '500000000000' },
+  ]);
+  await paid.app.drain();
 });
 
 t.test('whatever any role of the database notifies of, sidecars go on', async (t) => {

@@ -18,11 +18,11 @@ const { key: counted, stored } = makeKey({ limits: { models: { perMinute: LIMIT 
 async function started(t: Test) {
   const primary = await Postgres.start({ programs: debianPrograms() });
   t.teardown(() => primary.stop());
-  const { name: database, url, ownersUrl } = await primary.database();
+  const { name: database, url } = await primary.database();
   const lag = await new Relay(t, primary).listen();
   const standby = await primary.backup('second', lag);
   t.teardown(() => standby.stop());
-  const store = { server: primary, database, url, ownersUrl };
+  const store = { server: primary, database, url };
   const paid = await paidFleet(t, t.testdir(), store, { names: ['a', 'b'], keys: [stored] });
 
   /** Until the standby has all that the primary has. */
@@ -38,7 +38,6 @@ async function started(t: Test) {
     await standby.promote();
     store.server = standby;
     store.url = standby.urlOf('ra_replica', database);
-    store.ownersUrl = standby.urlOf('ra_owner', database);
     const after = await paid.sums();
     for (const { relay } of paid.fleet) {
       relay.to = standby;

@@ -156,14 +156,14 @@ const QUOTA = 5000;
 t.test(
   'three sidecars through it: a quota, and prepaid credit while sidecars and the database are killed',
   async (t) => {
-    const { name: database, url, ownersUrl } = await server.database();
+    const { name: database, url } = await server.database();
     const entitlements = { development: { models: 'all', tokensPerDay: QUOTA } } as const;
     const { key, stored } = makeKey({ account: 'limited', entitlements });
     const options = { keys: [stored], through: await pooler(t) };
-    const paid = await paidFleet(t, t.testdir(), { server, database, url, ownersUrl }, options);
+    const paid = await paidFleet(t, t.testdir(), { server, database, url }, options);
     const { fleet, leave, command, begin, sums } = paid;
 
-    t.equal((await command('grant', 'limited', '--usd=1', '--id', 'limited', '--url', ownersUrl)).code, 0);
+    t.equal((await command('grant', 'limited', '--usd=1', '--id', 'limited')).code, 0);
     const body = { model: CHAT, messages: [{ role: 'user', content: 'x' }], max_tokens: 60 };
     const answers = await Promise.all(
       Array.from({ length: 120 }, async (_, i) => {

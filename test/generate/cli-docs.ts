@@ -31,7 +31,7 @@ export function cliDocs(): string {
       `    ${shortSynopsis(path, command)}`,
       '',
       sentence(about),
-      ...details.flatMap((paragraph) => ['', paragraph]),
+      ...[details].flat().flatMap((paragraph) => ['', paragraph]),
       ...(rows.length > 0 ? ['', ...rows] : []),
       '',
     ].join('\n');

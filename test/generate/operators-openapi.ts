@@ -99,7 +99,7 @@ const OPERATIONS: readonly Operation[] = [
     path: '/accounts/{name}/grants',
     method: 'post',
     id: 'grantCredit',
-    summary: 'Adds a grant to the credit file',
+    summary: 'Grants credit, in the credit file or a store',
     request: 'Grant',
     status: 201,
     answer: 'Granted',
@@ -113,6 +113,21 @@ const OPERATIONS: readonly Operation[] = [
     summary: "Replaces a store's prices",
     request: 'PriceFile',
     answer: 'Prices',
+  },
+  {
+    path: '/replicas',
+    method: 'get',
+    id: 'listReplicas',
+    summary: 'Lists the sidecars of a store',
+    answer: 'Replicas',
+  },
+  {
+    path: '/replicas/{id}/write-off',
+    method: 'post',
+    id: 'writeOffReplica',
+    summary: 'Gives back the credit that a sidecar held whose data folder is lost',
+    request: 'Nothing',
+    answer: 'WrittenOff',
   },
 ];
 
@@ -145,6 +160,15 @@ const accountFields = {
   balance,
 };
 const REQUIRED_OF_ACCOUNT = Object.keys(accountFields);
+const replicaFields = {
+  id: TEXT,
+  host: TEXT,
+  release: TEXT,
+  epoch: { type: 'integer' },
+  joined: { type: 'string', format: 'date-time' },
+  leaseMs: { type: 'integer', description: 'Until its lease ends; below 0: it has ended.' },
+  held: { ...USD, description: 'USD that it has drawn and not posted.' },
+};
 
 /** Named ones. */
 const SCHEMAS: Readonly<Record<string, object>> = {
@@ -180,6 +204,8 @@ const SCHEMAS: Readonly<Record<string, object>> = {
     revision: TEXT,
     ...PROBLEM,
   }),
+  Replicas: closed(['data'], { data: { type: 'array', items: closed(Object.keys(replicaFields), replicaFields) } }),
+  WrittenOff: closed(['released'], { released: USD }),
   Error: componentSchemas()['Error'] ?? {},
 };
 
@@ -275,10 +301,10 @@ export function operatorsOpenApi(): object {
       title: "ra-sidecar: the operators' listener",
       version: '1.0.0',
       description:
-        "Keys, accounts, grants and a store's prices, where `operators.secretFile` is set. A PATCH is checked as a whole once it is merged.",
+        "Keys, accounts, grants and a store's prices and sidecars, where `operators.secretFile` is set. A PATCH is checked as a whole once it is merged.",
       license: { name: 'MIT', identifier: 'MIT' },
     },
-    servers: [{ url: 'http://127.0.0.1:9090' }],
+    servers: [{ url: 'http://127.0.0.1:9090' }, { url: 'http://127.0.0.1:9090/admin' }],
     security: [{ operator: [] }],
     paths: Object.fromEntries(paths),
     components: {

@@ -28,7 +28,6 @@ export interface PaidStore {
   server: Postgres;
   readonly database: string;
   url: string;
-  ownersUrl: string;
 }
 
 interface Owner {
@@ -94,7 +93,7 @@ export async function paidFleet(
     const { granted, settled, held } = await sums();
     grants += 1;
     picodollars -= granted - settled - held;
-    const args = [`--usd=${formatUsd(picodollars)}`, '--id', `g${grants}`, '--url', store.ownersUrl];
+    const args = [`--usd=${formatUsd(picodollars)}`, '--id', `g${grants}`];
     if ((await command('grant', 'acme', ...args)).code !== 0) throw new Error('not granted');
   }
 

@@ -219,11 +219,11 @@ export class Postgres {
   }
 
   /** A new database with the schema of this release; its `store.url` is that of sidecars. */
-  async database(): Promise<{ readonly name: string; readonly url: string; readonly ownersUrl: string }> {
+  async database(): Promise<{ readonly name: string; readonly url: string }> {
     const name = `store_${(count += 1)}`;
     await (this.#migrated ??= this.#migrate());
     await this.sql(`create database ${name} template ${MIGRATED}`);
-    return { name, url: this.urlOf(REPLICA, name), ownersUrl: this.urlOf(OWNER, name) };
+    return { name, url: this.urlOf(REPLICA, name) };
   }
 
   /** To copy a database takes a fraction of the time that its schema takes to make. */

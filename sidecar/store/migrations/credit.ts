@@ -67,7 +67,7 @@ create table ra_sidecar.spool_position (
   byte bigint not null
 ) with (fillfactor = 50);
 
--- What operators did. Only the schema's owner, and open_escrow, write it.
+-- What operators did. Only functions that change something write it.
 create table ra_sidecar.audit (
   id bigint generated always as identity primary key,
   at timestamptz not null default clock_timestamp(),
@@ -336,13 +336,60 @@ language sql stable security definer set search_path = ra_sidecar, pg_temp as $$
   where (p_account is null and name > p_after) or name = p_account order by name limit 1000;
 $$;
 
--- Replicas that hold escrow.
-create function ra_sidecar.holders() returns table (id text, host text, lease_ms bigint, held numeric)
+-- The replicas, or one of them. held: what it has drawn and not posted; those that hold something come first.
+create function ra_sidecar.replicas(p_id text)
+returns table (id text, host text, release text, epoch int, joined_at timestamptz, lease_ms bigint, held numeric)
 language sql stable security definer set search_path = ra_sidecar, pg_temp as $$
-  select r.id, r.host, (extract(epoch from r.lease_until - clock_timestamp()) * 1000)::bigint, sum(e.drawn - e.posted)
-  from ra_sidecar.escrow e join ra_sidecar.replica r on r.no = e.replica
-  group by r.no having sum(e.drawn - e.posted) > 0 order by r.lease_until, r.id limit 1000;
+  select r.id, r.host, r.release, r.epoch, r.joined_at, (extract(epoch from r.lease_until - clock_timestamp()) * 1000)::bigint, e.held
+  from ra_sidecar.replica r,
+    lateral (select coalesce(sum(e.drawn - e.posted), 0) as held from ra_sidecar.escrow e where e.replica = r.no) e
+  where p_id is null or r.id = p_id order by e.held > 0 desc, r.lease_until desc, r.id limit 1000;
 $$;
+
+-- Grants credit. done: false if there is a grant with this id; nothing is changed then. p_operator: as for open_escrow.
+create function ra_sidecar.grant_credit(p_id text, p_account text, p_amount numeric, p_operator text) returns table (done bool)
+language plpgsql security definer set search_path = ra_sidecar, pg_temp as $$
+begin
+  perform must_write();
+  insert into credit_grant (id, account, amount) values (p_id, p_account, p_amount) on conflict (id) do nothing;
+  done := found;
+  if done then
+    insert into audit (operator, action, account, amount, detail)
+      values (p_operator, 'grant', p_account, p_amount, p_id || ', role ' || session_user);
+    insert into account as a (name, granted) values (p_account, p_amount)
+      on conflict (name) do update set granted = a.granted + excluded.granted;
+  end if;
+  return next;
+end $$;
+
+-- Gives back what a replica holds whose data folder is lost; it is fenced. p_longest_ms: how long its requests may last after its lease.
+-- outcome: done, unknown, early (wait_ms is left). p_operator: as for open_escrow.
+create function ra_sidecar.write_off(p_id text, p_longest_ms bigint, p_operator text)
+returns table (outcome text, wait_ms bigint, released numeric)
+language plpgsql security definer set search_path = ra_sidecar, pg_temp as $$
+declare
+  v_replica replica;
+begin
+  perform must_write();
+  select * into v_replica from replica r where r.id = p_id;
+  if not found then
+    return query select 'unknown', 0::bigint, 0::numeric; return;
+  end if;
+  perform pg_advisory_xact_lock(7265, v_replica.no);
+  perform 1 from spool_position s where s.replica = v_replica.no for update;
+  -- One that has started meanwhile is not written off.
+  update replica r set epoch = r.epoch + 1, beat = r.beat + 1
+    where r.no = v_replica.no and r.lease_until <= clock_timestamp() - p_longest_ms * interval '1 ms';
+  if not found then
+    return query select 'early', ceil(extract(epoch from r.lease_until - clock_timestamp()) * 1000)::bigint + p_longest_ms, 0::numeric
+      from replica r where r.no = v_replica.no;
+    return;
+  end if;
+  insert into audit (operator, action, account, replica, amount, detail)
+    select p_operator, 'write-off', e.account, p_id, e.drawn - e.posted, 'role ' || session_user
+    from escrow e where e.replica = v_replica.no and e.drawn > e.posted;
+  return query select 'done', 0::bigint, release_escrow(v_replica.no);
+end $$;
 
 -- Removes charges older than a week; more: there are others. The spools, and what they delivered, are the journal.
 create function ra_sidecar.sweep_charges() returns table (more bool)

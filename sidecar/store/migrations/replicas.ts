@@ -95,12 +95,4 @@ language sql security definer set search_path = ra_sidecar, pg_temp as $$
   update ra_sidecar.replica set lease_until = clock_timestamp(), oldest = 9223372036854775807
   where no = p_no and epoch = p_epoch returning true;
 $$;
-
-create function ra_sidecar.replicas()
-returns table (id text, host text, release text, epoch int, joined_at timestamptz, lease_ms int)
-language sql stable security definer set search_path = ra_sidecar, pg_temp as $$
-  select id, host, release, epoch, joined_at,
-    (extract(epoch from greatest(lease_until - clock_timestamp(), interval '-20 days')) * 1000)::int
-  from ra_sidecar.replica order by lease_until desc, id limit 1000;
-$$;
 `;

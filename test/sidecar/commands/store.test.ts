@@ -3,7 +3,7 @@ import { execFile } from 'node:child_process';
 import { promisify } from 'node:util';
 import pg from 'pg';
 import t from 'tap';
-import { store } from '../../../sidecar/commands/store.js';
+import { replicas, store } from '../../../sidecar/commands/store.js';
 import { loadConfig, type Config } from '../../../sidecar/config/config.js';
 import { SCHEMA_VERSION } from '../../../sidecar/store/migrate.js';
 import { replicaAt, sharedPostgres } from '../../support/postgres.js';
@@ -16,7 +16,9 @@ function configOf(url: string): Config {
 
 async function ran(config: Config, ...args: string[]): Promise<{ code: number; out: string; err: string }> {
   const texts = { out: '', err: '' };
-  const code = await store(config, args, { out: (text) => (texts.out += text), err: (text) => (texts.err += text) });
+  const output = { out: (text: string) => (texts.out += text), err: (text: string) => (texts.err += text) };
+  const [name, ...rest] = args;
+  const code = await (name === 'replicas' ? replicas(config, rest, output) : store(config, args, output));
   return { code, ...texts };
 }
 
@@ -62,11 +64,11 @@ t.test('the role of sidecars may execute functions and nothing else', async (t) 
     name,
   );
   t.strictSame(loose, [], 'each function with the owner’s rights has a fixed search path');
-  t.match(
-    (await ran(configOf(url), 'status')).out,
-    /schema version \d+; this release needs \d+\nREPLICA .*\na .* live\n/,
-  );
-  t.match(JSON.parse((await ran(configOf(url), 'status', '--json')).out), { replicas: [{ id: 'a', live: true }] });
+  t.match((await ran(configOf(url), 'status')).out, /schema version \d+; this release needs \d+\n$/);
+  t.match(JSON.parse((await ran(configOf(url), 'status', '--json')).out), { version: SCHEMA_VERSION });
+  t.match((await ran(configOf(url), 'replicas')).out, /^REPLICA .* HELD\na .* live +0\n$/);
+  t.match(JSON.parse((await ran(configOf(url), 'replicas', '--json')).out), { replicas: [{ id: 'a', held: '0' }] });
+  await t.rejects(ran(configOf('postgresql://u@127.0.0.1:1/db'), 'replicas'), /the store does not answer/);
 });
 
 t.test('what is wrong with the address', async (t) => {
