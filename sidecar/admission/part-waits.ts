@@ -87,6 +87,7 @@ export class PartWaits {
     }
     queued.phase = 'ready';
     queued.readyAt = queued.queuedAt = this.#state.now;
+    queued.turnDelayMs = this.#state.now - queued.enteredAt;
     this.#state.readyAgain(queued, paused);
   }
 

@@ -136,8 +136,9 @@ export class QueuedRequest implements ListMember<QueuedRequest> {
   returns = 0;
   /** How often it was given a seat: a lease of an earlier time has ended. */
   grants = 0;
-  /** It has ended a part of its work and waits for a seat for the next one. */
+  /** It has ended a part of its work and waits for a seat for the next one, as if it had entered so much later than it did. */
   betweenTurns = false;
+  turnDelayMs = 0;
   /** It is a retry at its reserved time, or its account is owed a seat (judge.ts); it goes before its user's other requests. */
   hasReservation = false;
   /** It is admitted to find out whether patience grew. */
@@ -299,7 +300,8 @@ function userKeyOf({ request: { user } }: Turn): string {
 export const MOST_COUNTED = 1000;
 
 /** What decides when a request of its user has its turn. */
-export type Turn = Pick<QueuedRequest, 'request' | 'order' | 'hasReservation' | 'continues'>;
+export type Turn = Pick<QueuedRequest, 'request' | 'order' | 'hasReservation' | 'continues'> & Delay;
+type Delay = Partial<Pick<QueuedRequest, 'enteredAt' | 'turnDelayMs'>>;
 
 /** Also where the newest goes first. */
 function goesFirst({ hasReservation, continues, request }: Turn): boolean {
@@ -313,10 +315,15 @@ function isNewer(a: Turn, b: Turn): boolean {
   return isFirst ? isSooner(a, b) : a.order > b.order;
 }
 
+const dueAt = ({ request: { deadlineAt = Infinity }, turnDelayMs = 0 }: Turn): number => deadlineAt + turnDelayMs;
+const beganAt = ({ enteredAt = Infinity, turnDelayMs = 0 }: Turn): number => enteredAt + turnDelayMs;
+
 /** The order of one user's requests: reservations, then turns of sessions that go on, then the earliest deadline, then first come. */
 function isSooner(a: Turn, b: Turn): boolean {
   if (a.hasReservation !== b.hasReservation) return a.hasReservation;
   if (a.continues !== b.continues) return a.continues;
-  const [left, right] = [a.request.deadlineAt ?? Infinity, b.request.deadlineAt ?? Infinity];
-  return left === right ? a.order < b.order : left < right;
+  const [due, otherDue] = [dueAt(a), dueAt(b)];
+  if (due !== otherDue) return due < otherDue;
+  const [began, otherBegan] = [beganAt(a), beganAt(b)];
+  return began === otherBegan ? a.order < b.order : began < otherBegan;
 }

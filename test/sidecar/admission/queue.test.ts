@@ -503,6 +503,25 @@ t.test('work in parts takes turns with other accounts, and holds no seat for lon
   t.match(queue.snapshot(), { busy: 0, waiting: 0, released: { done: 10 } });
 });
 
+t.test('a list does not delay other requests of its account for longer than a part', async (t) => {
+  for (const deadlineAt of [undefined, 1e6]) {
+    const { clock, queue } = setup(2);
+    const deadline = (ms: number): object => (deadlineAt === undefined ? {} : { deadlineAt: deadlineAt + ms });
+    const lists = [
+      await seated(enterReady(queue, deadline(0)).outcome),
+      await seated(enterReady(queue, deadline(0)).outcome),
+    ];
+    clock.advance(1);
+    const single = enterReady(queue, deadline(1));
+    clock.advance(1);
+    const next = lists[0]?.nextTurn();
+    const lease = await seated(single.outcome);
+    clock.advance(1);
+    lease.release('done');
+    t.ok(next && (await seated(next)), 'the list goes on');
+  }
+});
+
 t.test(
   'a request between two parts is not refused for its wait, dropped or drained, and may be cancelled',
   async (t) => {
