@@ -4,8 +4,10 @@
  * A step is one decode of whole inputs, of any jobs, up to `stepTokens` tokens and `stepInputs` inputs; one longer input has a step of
  * its own. Which inputs a step has is decided by weighted fair queuing between the scopes of accounts: each scope has a virtual time
  * that grows by the tokens of its inputs over its weight, and the next input is one of the scope with the lowest (start-time fair
- * queuing, P. Goyal et al., 1996). Jobs of one scope take turns, input by input. So an input of an account that had none is in the
- * next step, however many inputs others have waiting, and accounts that always have some get tokens in the ratio of their weights.
+ * queuing, P. Goyal et al., 1996). So an input of an account that had none is in the next step, however many inputs others have waiting,
+ * and accounts that always have some get tokens in the ratio of their weights. Within a scope every second input is of the oldest job, and
+ * the others are of the one with the fewest tokens left: parts of lists end one after another, so that a seat is soon free, a single input
+ * does not wait for the lists of its own account, and no list waits for all of its single inputs.
  *
  * A new scope begins at the lowest virtual time. One that has had some keeps its own, so that an account whose next list arrives a moment
  * after its last one was done loses nothing by the pause, and none gains by pauses: it then has steps for itself until it has its share
@@ -74,8 +76,10 @@ interface ScopeJobs {
   virtualTokens: number;
   /** No step has had an input of it since it had none. */
   isFirst: boolean;
-  /** The first one is next. */
+  /** The oldest one is first. */
   readonly jobs: Running[];
+  /** Its next input is one of the oldest job. */
+  isOldestNext: boolean;
 }
 
 /** Consecutive inputs of one job in a step. */
@@ -172,7 +176,7 @@ export class PoolingLoop {
     if (known && known.jobs.length > 0) return known;
     this.#forgetIdle();
     const virtualTokens = this.#scopes.get(scope)?.virtualTokens ?? this.#servedTokens;
-    const made = { weight, virtualTokens, isFirst: true, jobs: [] };
+    const made = { weight, virtualTokens, isFirst: true, jobs: [], isOldestNext: false };
     this.#scopes.set(scope, made);
     return made;
   }
@@ -201,7 +205,7 @@ export class PoolingLoop {
       const first = this.#lowest(true);
       const isNear = first !== undefined && first.virtualTokens <= lowest.virtualTokens + this.#allowance();
       const scope = isNear && early < stepTokens / 2 ? first : lowest;
-      const [running] = scope.jobs;
+      const running = nextOf(scope);
       if (!running) break;
       const { id, job } = running;
       const length = job.lengths[running.taken] ?? 0;
@@ -221,8 +225,8 @@ export class PoolingLoop {
       scope.virtualTokens += length / scope.weight;
       if (scope !== lowest) early += length;
       scope.isFirst = false;
-      scope.jobs.shift();
-      if (running.taken < job.lengths.length) scope.jobs.push(running);
+      scope.isOldestNext = !scope.isOldestNext;
+      if (running.taken === job.lengths.length) scope.jobs.splice(scope.jobs.indexOf(running), 1);
       if (!isLong && short === tokens) short += length;
       inputs += 1;
       tokens += length;
@@ -314,6 +318,14 @@ export class PoolingLoop {
     this.#outputs = [];
     if (outputs.length > 0) this.#emit(this.#step, outputs, []);
   }
+}
+
+/** The job whose input is the next one of a scope. */
+function nextOf({ jobs, isOldestNext }: ScopeJobs): Running | undefined {
+  const [oldest] = jobs;
+  if (oldest === undefined || isOldestNext) return oldest;
+  const left = ({ job, takenTokens }: Running): number => job.tokens.length - takenTokens;
+  return jobs.reduce((least, each) => (left(each) < left(least) ? each : least), oldest);
 }
 
 /** Why a job must not be passed to llama.cpp, or undefined: a token outside the vocabulary fails its whole batch. */

@@ -159,6 +159,18 @@ t.test('an account gains nothing by short lists with pauses, and loses nothing b
   t.ok(outputs.length > 0);
 });
 
+t.test('an account’s lists end one after another, and delay none of its single inputs', async (t) => {
+  const { pooling, loop, ends } = open();
+  // Each step has two inputs, and a single one comes while each computes.
+  pooling.during = (step) => step <= 32 && loop.embed(100 + step, jobOf('a', inputs(1, 50, 3)));
+  for (let id = 1; id <= 4; id += 1) loop.embed(id, jobOf('a', inputs(8, id)));
+  await ends(36);
+  const last = (id: number): number => pooling.steps.findLastIndex((step) => step.includes(`${id}x4`)) + 1;
+  t.same([1, 2, 3, 4].map(last), [8, 16, 24, 32]);
+  for (const [i, step] of pooling.steps.slice(1, 33).entries())
+    t.ok(step.includes('50x3'), `the single input of step ${i + 1} is in the next one`);
+});
+
 /** Accounts with endless lists and with single inputs, in time: a step takes a millisecond for each token. */
 class Simulation {
   readonly clock = new FakeClock();
