@@ -144,7 +144,7 @@ class RemotePooling implements Pooling {
         },
       });
       if (typeof found === 'string') return `it makes no scores (${found}): is it started as a reranker?`;
-      const ours = made.kind === 'inputs' ? made.tokens.length : NaN;
+      const [ours] = made.kind === 'inputs' ? made.lengths : [];
       return ours === theirs
         ? undefined
         : `its tokens of a pair are not those of the file (${ours} here, ${theirs} there)`;

@@ -5,8 +5,8 @@
  * waits until the caller has read them.
  */
 import type { EmbeddingParams, RerankParams } from '../contracts/requests.js';
-import { vectorsHead, vectorsTail, vectorText, rankedText, type Encoding } from '../contracts/input-answers.js';
-import type { Engine } from '../engine-client/engine.js';
+import { VECTORS_HEAD, vectorsTail, vectorText, rankedText } from '../contracts/input-answers.js';
+import type { EmbedJob, Engine } from '../engine-client/engine.js';
 import type { Clock } from '../lib/clock.js';
 import type { BodyPieces } from '../http/exchange.js';
 import * as refusals from './refusals.js';
@@ -111,9 +111,7 @@ function rerank(request: WorkRequest<RerankParams>): Work<InputTokens> {
   const { context, params, model } = request;
   const scores: number[] = [];
   return workOf(request, {
-    check: () => undefined,
     vectors: (_, values) => scores.push(...values),
-    drained: () => undefined,
     answer: (truncated) => {
       const scale = model.engine.facts?.scores ?? 'logit';
       const body = rankedText(params, scores, scale, { promptTokens: context.promptTokens, truncated });
@@ -124,9 +122,9 @@ function rerank(request: WorkRequest<RerankParams>): Work<InputTokens> {
 
 /** What the two routes do with their tokens and results. */
 interface Answering {
-  readonly check: (tokens: InputTokens) => Stop | undefined;
+  readonly check?: (tokens: InputTokens) => Stop | undefined;
   readonly vectors: (count: number, values: Float32Array) => void;
-  readonly drained: () => Promise<void> | undefined;
+  readonly drained?: () => Promise<void> | undefined;
   /** `truncated`: indexes of inputs. */
   readonly answer: (truncated: readonly number[]) => void;
 }
@@ -143,22 +141,15 @@ function workOf(
     kind: 'work',
     seatsWanted: 1,
     plan: (tokens): Plan | Stop => {
-      const problem = check(tokens);
+      const problem = check?.(tokens);
       if (problem) return problem;
       ({ truncated } = tokens);
-      context.promptTokens = tokens.tokens.length;
-      const inputs = Math.floor(PART_NUMBERS / Math.max(1, model.engine.facts?.width ?? tokens.width));
-      const { clock } = services;
-      parts = new Parts(tokens, { scope: model.scopeOf(account), weight }, { inputs, clock, engine: model.engine });
-      return {
-        kind: 'planned',
-        needs: {
-          promptTokens: tokens.tokens.length,
-          seatTokens: tokens.lengths.reduce((longest, length) => Math.max(longest, length), 0),
-          prefix: NO_PREFIX,
-        },
-        job: parts.next(),
-      };
+      const promptTokens = (context.promptTokens = tokens.lengths.reduce((sum, length) => sum + length, 0));
+      const { engine } = model;
+      const inputs = Math.floor(PART_NUMBERS / Math.max(1, engine.facts?.width ?? tokens.width));
+      parts = new Parts({ tokens, scope: model.scopeOf(account), weight, inputs, clock: services.clock, engine });
+      const seatTokens = tokens.lengths.reduce((longest, length) => Math.max(longest, length), 0);
+      return { kind: 'planned', needs: { promptTokens, seatTokens, prefix: NO_TOKENS }, job: parts.next() };
     },
     started: (weights) => {
       isMixed ||= version !== undefined && version !== weights;
@@ -173,23 +164,27 @@ function workOf(
       parts?.ended();
       const job = parts?.next();
       if (!job) return undefined;
-      const after = drained();
+      const after = drained?.();
       return { kind: 'next', job, ...(after && { after }) };
     },
     answer: () => answer(truncated),
   };
 }
 
-/** Of requests whose engines keep no state. */
-const NO_PREFIX = new Uint32Array(0);
+/** The prefix of requests whose engines keep no state, and the head of inputs that begin with nothing in common. */
+const NO_TOKENS = new Uint32Array(0);
+
+interface PartsOptions extends Pick<EmbedJob, 'scope' | 'weight'> {
+  readonly tokens: InputTokens;
+  /** Inputs of a part, at most. */
+  readonly inputs: number;
+  readonly clock: Clock;
+  readonly engine: Engine;
+}
 
 /** Divides a request's inputs into the parts of its work. */
 class Parts {
-  readonly #tokens: InputTokens;
-  readonly #common: { readonly scope: string; readonly weight: number };
-  readonly #clock: Clock;
-  readonly #engine: Engine;
-  readonly #inputs: number;
+  readonly #options: PartsOptions;
   /** The first input of the next part, and its first token. */
   #input = 0;
   #token = 0;
@@ -199,39 +194,32 @@ class Parts {
   #begunAt = 0;
   #wanted: number;
 
-  /** `inputs`: of a part, at most. */
-  constructor(
-    tokens: InputTokens,
-    common: { readonly scope: string; readonly weight: number },
-    { inputs, clock, engine }: { readonly inputs: number; readonly clock: Clock; readonly engine: Engine },
-  ) {
-    this.#tokens = tokens;
-    this.#common = common;
-    this.#inputs = inputs;
-    this.#clock = clock;
-    this.#engine = engine;
-    this.#wanted = Math.min(FIRST_TOKENS, lastWanted.get(engine) ?? FIRST_TOKENS);
+  constructor(options: PartsOptions) {
+    this.#options = options;
+    this.#wanted = Math.min(FIRST_TOKENS, lastWanted.get(options.engine) ?? FIRST_TOKENS);
   }
 
   /** The next part, of one input at least; undefined if there is none. */
   next(): Job | undefined {
-    const { tokens, lengths, promptVersion, pairs } = this.#tokens;
+    const { scope, weight, inputs } = this.#options;
+    const { head = NO_TOKENS, tokens, lengths, promptVersion, pairs } = this.#options.tokens;
     const [from, first] = [this.#token, this.#input];
     while (this.#input < lengths.length) {
       const length = lengths[this.#input] ?? 0;
       this.#isCut = this.#token + length - from > this.#wanted;
-      if (this.#input > first && (this.#isCut || this.#input - first >= this.#inputs)) break;
+      if (this.#input > first && (this.#isCut || this.#input - first >= inputs)) break;
       this.#token += length;
       this.#input += 1;
     }
     this.#partTokens = this.#token - from;
     if (this.#input === first) return undefined;
-    const { scope, weight } = this.#common;
+    const own = tokens.subarray(from - first * head.length, this.#token - this.#input * head.length);
+    const partLengths = lengths.subarray(first, this.#input);
     return {
       scope,
       weight,
-      tokens: tokens.subarray(from, this.#token),
-      lengths: lengths.subarray(first, this.#input),
+      tokens: withHeads(head, own, partLengths),
+      lengths: partLengths,
       ...(promptVersion !== undefined && { promptVersion }),
       ...(pairs && { pairs: { query: pairs.query, documents: pairs.documents.slice(first, this.#input) } }),
     };
@@ -239,48 +227,57 @@ class Parts {
 
   /** An engine has begun the part. Returns the tokens of all parts so far. */
   begun(): number {
-    this.#begunAt = this.#clock.now();
+    this.#begunAt = this.#options.clock.now();
     return this.#token;
   }
 
   /** The part is done: its time decides how many tokens the next one has. */
   ended(): void {
-    const ms = Math.max(1, this.#clock.now() - this.#begunAt);
+    const { clock, engine } = this.#options;
+    const ms = Math.max(1, clock.now() - this.#begunAt);
     const wanted = (this.#partTokens / ms) * PART_MS;
     this.#wanted = Math.min(MOST_TOKENS, Math.max(LEAST_TOKENS, wanted));
     // Of a few tokens most of the time is not theirs.
-    const isMore = this.#isCut && this.#wanted > (lastWanted.get(this.#engine) ?? Infinity);
-    if (isMore || this.#partTokens >= LEAST_TOKENS) lastWanted.set(this.#engine, this.#wanted);
+    const isMore = this.#isCut && this.#wanted > (lastWanted.get(engine) ?? Infinity);
+    if (isMore || this.#partTokens >= LEAST_TOKENS) lastWanted.set(engine, this.#wanted);
   }
+}
+
+/** The tokens of inputs of these lengths, each of which begins with the head. `own`: their others. */
+function withHeads(head: Uint32Array, own: Uint32Array, lengths: Uint32Array): Uint32Array {
+  if (head.length === 0) return own;
+  const whole = new Uint32Array(own.length + lengths.length * head.length);
+  let [from, at] = [0, 0];
+  for (const length of lengths) {
+    whole.set(head, at);
+    whole.set(own.subarray(from, (from += length - head.length)), at + head.length);
+    at += length;
+  }
+  return whole;
 }
 
 /** Writes the vectors of one request, whole or as they are made. */
 class VectorWriter {
   readonly #context: RequestContext;
   readonly #params: EmbeddingParams;
-  readonly #encoding: Encoding;
   #index = 0;
   /** What is not sent, if the answer is sent as a whole. */
-  #text: string;
+  #text = VECTORS_HEAD;
   #pieces: BodyPieces | undefined;
 
   constructor(context: RequestContext, params: EmbeddingParams) {
     this.#context = context;
     this.#params = params;
-    this.#encoding = params.encoding;
-    this.#text = vectorsHead();
   }
 
   add(count: number, values: Float32Array): void {
     const width = values.length / count;
-    const { dimensions = width, inputs } = this.#params;
-    let text = '';
+    const { dimensions = width, inputs, encoding } = this.#params;
     for (let i = 0; i < count; i += 1) {
       const vector = cut(values.subarray(i * width, (i + 1) * width), dimensions);
-      text += vectorText(this.#index, vector, this.#encoding);
+      this.#text += vectorText(this.#index, vector, encoding);
       this.#index += 1;
     }
-    this.#text += text;
     if (inputs * dimensions <= WHOLE_NUMBERS) return;
     this.#pieces ??= this.#context.pieces();
     this.#pieces.write(this.#text);

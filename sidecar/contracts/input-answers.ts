@@ -11,9 +11,7 @@ export interface InputsUsage {
 }
 
 /** The text before the first vector. */
-export function vectorsHead(): string {
-  return '{"object":"list","data":[';
-}
+export const VECTORS_HEAD = '{"object":"list","data":[';
 
 /** One vector: `index` of its input, from 0 on. */
 export function vectorText(index: number, vector: Float32Array, encoding: Encoding): string {

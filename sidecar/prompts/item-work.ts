@@ -135,9 +135,9 @@ function answerOf(
   pairs?: PairTexts,
 ): Answer {
   if (made.kind === 'inputs') {
-    const { tokens, lengths, truncated } = made;
     const more = { ...(promptVersion !== undefined && { promptVersion }), ...(pairs && { pairs }) };
-    return { kind, tokens, lengths, truncated, width: inputs?.width ?? 0, ...more };
+    const { head, tokens, lengths, truncated } = made;
+    return { kind, head, tokens, lengths, truncated, width: inputs?.width ?? 0, ...more };
   }
   const param = place(made.input);
   const together = kind === 'rerank' ? ' with the query' : '';

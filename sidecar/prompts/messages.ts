@@ -11,7 +11,7 @@ import type { BodyForm } from '../contracts/requests.js';
 import type { Checked, Tokenized } from './prompt-maker.js';
 
 /** Changed with the messages: a sidecar whose files were replaced while it runs must not use a host of the new ones. */
-export const PROMPTS_VERSION = 12;
+export const PROMPTS_VERSION = 13;
 
 /** A model that the host makes prompts for. */
 export interface PromptModel extends Pick<EngineSetup, 'kind' | 'file' | 'template'> {

@@ -49,7 +49,8 @@ export type Tokenized =
     }
   | {
       readonly kind: 'embedding' | 'rerank';
-      /** The tokens of all inputs, one after another, and of each how many. */
+      /** As in engine/prompt/input-tokens.ts; absent: the inputs begin with nothing in common. */
+      readonly head?: Uint32Array;
       readonly tokens: Uint32Array;
       readonly lengths: Uint32Array;
       /** Numbers of a vector of the model; 0: its file does not say. */

@@ -93,11 +93,12 @@ t.test('probabilities, of a decoder with a template for pairs', async (t) => {
 });
 
 t.test('rankings: the better the pair the earlier, and the same scores each time', async (t) => {
-  const rank = async (documents: string[]): Promise<{ index: number; relevance_score: number }[]> => {
-    const response = await sidecar.post('/rerank', { model: 'rank', query: 'the rain', documents });
+  const ranked = async (documents: string[], query = 'the rain'): Promise<Ranking> => {
+    const response = await sidecar.post('/rerank', { model: 'rank', query, documents });
     t.equal(response.status, 200);
-    return ((await response.json()) as { results: { index: number; relevance_score: number }[] }).results;
+    return (await response.json()) as Ranking;
   };
+  const rank = async (documents: string[]): Promise<Ranking['results']> => (await ranked(documents)).results;
   const [first] = await rank(['the rain in the north']);
   t.same((await rank(['the rain in the north']))[0], first);
   const all = await rank(TEXTS);
@@ -105,6 +106,17 @@ t.test('rankings: the better the pair the earlier, and the same scores each time
   for (const [i, { relevance_score: score }] of all.entries()) t.ok(score <= (all[i - 1]?.relevance_score ?? Infinity));
   const same = all.find(({ index }) => index === 0);
   t.ok(Math.abs((same?.relevance_score ?? NaN) - (first?.relevance_score ?? NaN)) < 1e-3);
+  // More than one part has.
+  const query = 'what would they say '.repeat(10);
+  const each = [await ranked(TEXTS.slice(0, 1), query), await ranked(TEXTS.slice(1, 2), query)];
+  const many = await ranked(
+    Array.from({ length: 300 }, (_, i) => TEXTS[i % 2] ?? ''),
+    query,
+  );
+  t.equal(many.usage.prompt_tokens, 150 * each.reduce((sum, { usage }) => sum + usage.prompt_tokens, 0));
+  t.ok(many.usage.prompt_tokens > 3 * 4096);
+  for (const { index, relevance_score: score } of many.results)
+    t.ok(Math.abs(score - (each[index % 2]?.results[0]?.relevance_score ?? NaN)) < 1e-3, `document ${index}`);
 });
 
 /** More than are answered in one piece: 65,536 numbers. */

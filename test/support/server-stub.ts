@@ -193,10 +193,9 @@ export class ServerStub {
     this.tokenizeText = (text) => [...parts.vocabulary.tokenize(text, true)];
     const inputs = new InputTokenizer(parts.vocabulary);
     const all = { most: Infinity, truncate: false };
-    const tokensOf = (made: ReturnType<InputTokenizer['ofTexts']>): Uint32Array =>
-      made.kind === 'inputs' ? made.tokens : new Uint32Array();
-    this.tokenizeInput = (text) => [...tokensOf(inputs.ofTexts([text], all))];
-    this.pairTokens = (query, document) => tokensOf(inputs.ofPairs(query, [document], all)).length;
+    const madeOf = (made: ReturnType<InputTokenizer['ofTexts']>) => (made.kind === 'inputs' ? made : undefined);
+    this.tokenizeInput = (text) => [...(madeOf(inputs.ofTexts([text], all))?.tokens ?? [])];
+    this.pairTokens = (query, document) => madeOf(inputs.ofPairs(query, [document], all))?.lengths[0] ?? 0;
   }
 
   get port(): number {
