@@ -1,4 +1,5 @@
 /** The first of a body's two steps, on the sidecar's event loop or in a prompt host. */
+import { concatTokens } from '../../engine/prompt/tokens.js';
 import { parseBody } from '../contracts/parse.js';
 import type { BodyForm, EmbeddingRequest } from '../contracts/requests.js';
 import type { ModelReport } from './messages.js';
@@ -28,7 +29,7 @@ export function givenTokens(
   const odd = given.findIndex((ids) => !ids.every((token) => token < vocabulary));
   if (odd >= 0) return refusal('bad_request', `${place(odd)} has a token that this model does not have.`, place(odd));
   const kept = given.map((ids) => ids.slice(0, most));
-  const [tokens, lengths] = [new Uint32Array(kept.flat()), Uint32Array.from(kept, ({ length }) => length)];
+  const [tokens, lengths] = [concatTokens(kept), Uint32Array.from(kept, ({ length }) => length)];
   const truncated = [...given.keys()].filter((input) => (given[input]?.length ?? 0) > most);
   const { promptVersion } = report;
   const more = { truncated, width, ...(promptVersion !== undefined && { promptVersion }) };
