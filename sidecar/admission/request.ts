@@ -93,8 +93,6 @@ export interface Session {
   keptUntil: number;
   /** Seat time of its last turn. */
   seatMs: number;
-  /** Its last end is counted as one without a next turn. */
-  counted: boolean;
 }
 
 /** One request, from `enter` until its last outcome. Plain state: only the queue (queue.ts, state.ts) changes it. Times in ms. */

@@ -88,9 +88,8 @@ export class Sessions {
   readonly #byName = new Map<string, Session[]>();
   readonly #kept = new Set<Session>();
   readonly #cost: LossCost;
-  /** Ends of turns, the first one first, whose time for a next turn is not over. */
-  #ends: { readonly session: Session; readonly at: number }[] = [];
-  #firstEnd = 0;
+  /** Those of which a turn has ended and the time for a next one is not over, the first one to end first. */
+  readonly #ended = new Set<Session>();
   #made = 0;
   /** When a seat was last kept. */
   #keptAt = -Infinity;
@@ -223,8 +222,8 @@ export class Sessions {
     session.seatMs = queued.seatMs;
     this.#index(session, needs.prefix, name);
     session.endedAt = this.#state.now;
-    session.counted = false;
-    this.#ends.push({ session, at: this.#state.now });
+    this.#ended.delete(session);
+    this.#ended.add(session);
     return reason === 'done' && mayKeep && this.#keep(session, this.#settings.keepMaxMs);
   }
 
@@ -252,19 +251,11 @@ export class Sessions {
       this.#release(session, 'expired');
       this.#countLast(session);
     }
-    const before = now - this.#settings.keepMaxMs;
-    for (
-      let end = this.#ends[this.#firstEnd];
-      end !== undefined && end.at <= before;
-      end = this.#ends[this.#firstEnd]
-    ) {
-      this.#firstEnd += 1;
-      if (end.session.phase === 'idle' && end.session.endedAt === end.at) this.#countLast(end.session);
+    for (const session of this.#ended) {
+      if ((session.endedAt ?? 0) > now - this.#settings.keepMaxMs) break;
+      if (session.phase === 'idle') this.#countLast(session);
+      this.#ended.delete(session);
     }
-    // Half of the array is past: amortized O(1).
-    if (this.#firstEnd < 64 || this.#firstEnd * 2 < this.#ends.length) return;
-    this.#ends = this.#ends.slice(this.#firstEnd);
-    this.#firstEnd = 0;
   }
 
   /**
@@ -377,7 +368,6 @@ export class Sessions {
       endedAt: undefined,
       keptUntil: 0,
       seatMs: 0,
-      counted: false,
     };
     this.#all.set(session.id, session);
     if (this.#all.size <= MAX_SESSIONS) return session;
@@ -450,23 +440,18 @@ export class Sessions {
 
   /** None came in time. Counted once for each end of a turn. */
   #countLast(session: Session): void {
-    if (session.counted) return;
-    session.counted = true;
+    if (!this.#ended.delete(session)) return;
     const account = this.#state.accountNamed(session.account);
     if (account !== undefined) account.continuedShare *= 1 - SHARE_ALPHA;
   }
 }
 
 function addTo<K>(index: Map<K, Session[]>, key: K, session: Session): void {
-  const list = index.get(key);
-  if (list === undefined) index.set(key, [session]);
-  else list.push(session);
+  index.set(key, [...(index.get(key) ?? []), session]);
 }
 
 function removeFrom<K>(index: Map<K, Session[]>, key: K, session: Session): void {
-  const list = index.get(key);
-  const at = list?.indexOf(session) ?? -1;
-  if (at < 0) return;
-  list?.splice(at, 1);
-  if (list?.length === 0) index.delete(key);
+  const others = index.get(key)?.filter((other) => other !== session) ?? [];
+  if (others.length > 0) index.set(key, others);
+  else index.delete(key);
 }
