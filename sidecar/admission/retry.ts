@@ -47,7 +47,7 @@ export class RetryReservations {
   /** Times by account and body. Not a Map, since entries come and go with requests (lib/id-map.ts). */
   readonly #reservations: Record<string, number> = {};
   /** In the order in which they were given out, from `#from` on; each passes at most MAX_RETRY_MS + LATE_MS later. */
-  #order: { readonly key: string; readonly at: number }[] = [];
+  #order: { readonly key: string; readonly at: number; readonly times: number[] }[] = [];
   #from = 0;
   readonly #counts = { reserved: 0, none: 0, kept: 0 };
 
@@ -67,7 +67,7 @@ export class RetryReservations {
    * undefined if none is kept, and the class's load is low enough for a predicted wait.
    */
   offer(
-    reserving: Pick<AccountClass, 'load' | 'demand' | 'reservedAt'>,
+    reserving: Pick<AccountClass, 'load' | 'demand' | 'reservedTimes'>,
     key: string | undefined,
     now: number,
     beside: { readonly everyMs: number; readonly from: number } | false = false,
@@ -79,16 +79,19 @@ export class RetryReservations {
     if (pending !== undefined && pending > now) return { kind: 'reserved', ms: Math.ceil(pending - now) };
     const { everyMs, from } = beside || { everyMs: Infinity, from: 0 };
     const stepMs = Math.min(reserving.demand.everyMs, everyMs) / RESERVED_SHARE;
-    const at = Math.max(reserving.reservedAt + stepMs, now + MIN_RETRY_MS, from);
+    const soonest = Math.max(now + MIN_RETRY_MS, Math.min(from, now + MAX_RETRY_MS - ROUNDED_MS));
+    const times = reserving.reservedTimes;
+    // The first time to which none is closer than a step.
+    const at = times.reduce((free, time) => (Math.abs(time - free) < stepMs ? time + stepMs : free), soonest);
     const ms = Math.ceil(at - now);
     if (key === undefined || ms > MAX_RETRY_MS - ROUNDED_MS || this.size >= MAX_RESERVATIONS) {
       this.#counts.none += 1;
       return { kind: 'none', ms: MAX_RETRY_MS };
     }
     this.#counts.reserved += 1;
-    reserving.reservedAt = at;
+    times.splice(times.findLastIndex((time) => time < at) + 1, 0, at);
     this.#reservations[key] = at;
-    this.#order.push({ key, at });
+    this.#order.push({ key, at, times });
     return { kind: 'reserved', ms };
   }
 
@@ -106,6 +109,8 @@ export class RetryReservations {
     for (let first = this.#order[this.#from]; first !== undefined; first = this.#order[this.#from]) {
       if (now <= first.at + LATE_MS) break;
       if (this.#reservations[first.key] === first.at) Reflect.deleteProperty(this.#reservations, first.key);
+      // The last one stays: the next is a step later.
+      if (first.times.length > 1) first.times.shift();
       this.#from += 1;
     }
     // Half of the array is past: amortized O(1).

@@ -6,13 +6,13 @@ import { MAX_RETRY_MS, RetryReservations, retryAfter } from '../../../sidecar/ad
 const WINDOW_MS = 10_000;
 
 /** A class that gets a seat each second while four requests arrive. */
-function overloaded(): Pick<AccountClass, 'load' | 'demand' | 'reservedAt'> {
+function overloaded(): Pick<AccountClass, 'load' | 'demand' | 'reservedTimes'> {
   const demand = new Demand();
   for (let at = 0; at < 100_000; at += 250) {
     demand.arrived(at, WINDOW_MS);
     if (at % 1000 === 0) demand.seated(at, WINDOW_MS);
   }
-  return { demand, load: demand.load(0), reservedAt: 0 };
+  return { demand, load: demand.load(0), reservedTimes: [0] };
 }
 
 t.test('times are reserved at half the rate at which the class gets seats', async (t) => {
@@ -69,14 +69,14 @@ t.test('a request that comes before its time keeps it, and takes no other', asyn
 
 t.test('no time is reserved for a class whose seats serve all of it, nor without a key', async (t) => {
   const returns = new RetryReservations();
-  t.equal(returns.offer({ demand: new Demand(), load: 1, reservedAt: 0 }, 'a', 0), undefined);
+  t.equal(returns.offer({ demand: new Demand(), load: 1, reservedTimes: [0] }, 'a', 0), undefined);
   t.equal(returns.offer(overloaded(), undefined, 100_000)?.kind, 'none');
 });
 
 t.test(
   'where seats are kept for sessions, times are reserved at any load, and at half the fair share if that is more',
   async (t) => {
-    const gapOf = (of: Pick<AccountClass, 'load' | 'demand' | 'reservedAt'>, everyMs: number): number => {
+    const gapOf = (of: Pick<AccountClass, 'load' | 'demand' | 'reservedTimes'>, everyMs: number): number => {
       const returns = new RetryReservations();
       const [first = 0, second = 0] = ['a', 'b'].map(
         (key) => returns.offer(of, key, 100_000, { everyMs, from: 0 })?.ms,
@@ -85,12 +85,24 @@ t.test(
     };
     t.ok(Math.abs(gapOf(overloaded(), 10_000) - 2000) < 100, 'at half of its own seats');
     t.equal(gapOf(overloaded(), 500), 1000);
-    t.equal(gapOf({ demand: new Demand(), load: 1, reservedAt: 0 }, 3000), 6000, 'of a class that was given none');
-    const ofNone = { demand: new Demand(), load: 1, reservedAt: 0 };
+    t.equal(gapOf({ demand: new Demand(), load: 1, reservedTimes: [0] }, 3000), 6000, 'of a class that was given none');
+    const ofNone = { demand: new Demand(), load: 1, reservedTimes: [0] };
     const first = new RetryReservations().offer(ofNone, 'a', 100_000, { everyMs: 3000, from: 130_000 });
     t.match(first, { kind: 'reserved', ms: 30_000 }, 'not before the first keep of its account ends');
   },
 );
+
+t.test('a first keep that ends late puts off its own newcomer alone, by no more than a retry may wait', async (t) => {
+  const returns = new RetryReservations();
+  const of = { demand: new Demand(), load: 1, reservedTimes: [0] };
+  const offer = (key: string, from: number): unknown => returns.offer(of, key, 100_000, { everyMs: 5000, from });
+  t.match(offer('a', 400_000), { kind: 'reserved', ms: 58_000 }, 'though the keep ends much later');
+  t.match(offer('b', 0), { kind: 'reserved', ms: 1000 }, 'that keep has ended meanwhile');
+  t.match(offer('c', 0), { kind: 'reserved', ms: 11_000 });
+  t.match(offer('d', 145_000), { kind: 'reserved', ms: 45_000 });
+  t.match(offer('e', 144_000), { kind: 'none' }, 'no two are closer than at half of the share');
+  t.match(offer('f', 0), { kind: 'reserved', ms: 21_000 });
+});
 
 t.test('retries come back 1 to 59 s later, spread over a quarter more', async (t) => {
   t.equal(retryAfter(0, 0), 1000);
