@@ -1,9 +1,9 @@
 /**
  * Chooses which waiting request gets the next free seat, and of which replica.
  *
- * The request: one whose engine was lost, else the first one of the account with the lowest virtual time. A request for which no free
- * seat is long enough keeps its turn and delays no other: the first one, among all waiting requests, for which a seat is long enough
- * goes before it.
+ * The request: one whose engine was lost, else the first one of the account with the lowest virtual time, or of one that would take the
+ * seat from it once that is kept for a session, whose prompt would be computed again. A request for which no free seat is long enough
+ * keeps its turn and delays no other: the first one, among all waiting requests, for which a seat is long enough goes before it.
  *
  * The replica: only replicas with a free seat that is long enough are considered, and of these only those with the shortest seats, so
  * that the long ones stay free for the requests that need them. Of these it takes the one with the highest
@@ -76,15 +76,22 @@ export class SeatChoice {
     return head;
   }
 
+  /** Of the accounts that would take from the one with the lowest virtual time what it is given, that with the fewest seats; else that one. */
+  get #served(): Account | undefined {
+    const { seatable } = this.#state;
+    if (seatable.size < 2 || !this.#sessions.keepsSeats) return seatable.first;
+    return seatable.front(CANDIDATES).reduce((served, other) => {
+      const head = other.next?.next;
+      return head !== undefined && this.#sessions.wouldTake(other, served) && this.#fits(head) ? other : served;
+    });
+  }
+
   /** The next request by the accounts' virtual times. */
   #inTurn(): QueuedRequest | undefined {
-    const { seatable } = this.#state;
-    const lowest = seatable.first;
     // Its class whose turn it is, and that class's next request.
-    const head = lowest?.next?.next;
-    if (!lowest || !head) return undefined;
-    if (!this.#fits(head)) return this.#firstThatFits();
-    return seatable.size > 1 && this.#overload.isAged(head) ? (this.#fresher() ?? head) : head;
+    const head = this.#served?.next?.next;
+    if (!head || !this.#fits(head)) return this.#firstThatFits();
+    return this.#state.seatable.size > 1 && this.#overload.isAged(head) ? (this.#fresher() ?? head) : head;
   }
 
   /**

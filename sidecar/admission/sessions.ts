@@ -278,6 +278,11 @@ export class Sessions {
     return found;
   }
 
+  /** Whether `account` would take a kept seat of `other`, by TAKE_RATIO, if that had one more seat. */
+  wouldTake(account: Account, { running, kept, weight }: Account): boolean {
+    return (TAKE_RATIO * (account.running + account.kept + 1)) / account.weight <= (running + kept + 1) / weight;
+  }
+
   /** Whether a request whose wait has ended was promised a seat beside kept ones. */
   isPromised({ hasReservation, phase }: QueuedRequest): boolean {
     return hasReservation && phase === 'ready' && this.keepsSeats;

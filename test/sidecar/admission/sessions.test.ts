@@ -338,6 +338,29 @@ t.test('an account without a seat takes the kept one that is idle longest, of th
   t.match(desk.report, { busy: 8, kept: 0, sessions: { turns: { kept: 3 } } });
 });
 
+t.test(
+  'a free seat goes to the account that would else take a kept one for it, though it had more seat time',
+  async (t) => {
+    const served = async (seatsOfB: 0 | 1): Promise<Desk> => {
+      const desk = new Desk(4, { maxWaitMs: 1e6 });
+      const leases = [await desk.seat(desk.turn('a', 1))];
+      for (let i = 0; i < 3; i += 1) leases.push(await desk.seat(desk.single('b')));
+      leases[0]?.prefilled(20_000, 0);
+      desk.clock.advance(10_000);
+      for (const lease of leases.slice(0, 4 - seatsOfB)) lease.release('done');
+      await desk.seat(desk.single('a'));
+      const ends = await desk.seat(desk.single('c'));
+      if (seatsOfB === 0) await desk.seat(desk.single('c'));
+      const [ofA, ofB] = [desk.turn('a', 2), desk.turn('b', 3)];
+      ends.release('done');
+      t.same([await desk.isSeated(ofA), await desk.isSeated(ofB)], [seatsOfB === 1, seatsOfB === 0]);
+      return desk;
+    };
+    t.match((await served(0)).report, { kept: 1, waiting: 1, sessions: { keeps: { taken: 0 } } });
+    t.match((await served(1)).report, { kept: 1, waiting: 1 }, 'else to the one with less');
+  },
+);
+
 t.test('none is taken from an account with fewer than twice as many seats, for its weight', async (t) => {
   const desk = new Desk(4);
   await desk.serve('a', 1, 10);
