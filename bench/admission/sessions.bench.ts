@@ -83,6 +83,11 @@ async function besideFirst(load: Agents, { turnsOf }: AgentFigures): Promise<str
   return (others(turnsOf) / others(alone.turnsOf)).toFixed(2);
 }
 
+/** The share of the refused that were told a time that is reserved for them; empty if none was refused. */
+function told({ reserved, none }: { readonly reserved: number; readonly none: number }): string {
+  return reserved + none === 0 ? '' : (reserved / (reserved + none)).toFixed(2);
+}
+
 /** A curve over the agents for each seat, of the cells that differ in nothing else. */
 function panel(title: string, unit: string, value: (figures: AgentFigures) => number): Panel {
   const lines = HOW.map(([name]) => ({
@@ -121,6 +126,7 @@ for (const [cell, load] of CELLS.filter(([name]) => name.includes(only))) {
       'Jain of turns': jain.toFixed(3),
       'light accounts’ turns, of those alone': await besideFirst({ ...load, keepMaxMs }, figures),
       refused,
+      'told a time, of those': told(report.overload.retries),
       'in after Retry-After': Number.isNaN(returned) ? '' : returned.toFixed(2),
       'seats taken': report.sessions.keeps.taken,
     });
@@ -149,14 +155,14 @@ if (only === '') {
     about: [
       `![Turns a second and prompt tokens reused against the agents for each seat](${CHART})`,
       `The product's seat queue, and a stand-in engine with times measured of 8 B weights on a GPU (\`CPU\`: of 150 M weights, with a tenth of the tokens), on a simulated clock; ${minutes} minutes after ten that are not counted. Agents of eight accounts work on one session after the other, each of 20 turns from 4,000 to 40,000 prompt tokens; pauses between turns are 0.3 s mostly, 1 to 10 s for one in ten, longer for one in twenty. \`queue.maxWaitMs\` is 10 s; who is refused returns after Retry-After. Times are from the first try of a request to the end of its reply.`,
-      'In after Retry-After: of the returns at a time below 59 s, which is the longest and promises nothing. Jain: of the turns of an account over the seats that max-min fairness gives its agents. Light accounts’ turns: of all accounts but the first, over those that they make where the first has no agents.',
+      'Told a time: of the refused, since the start, those to whom a time below 59 s was promised; 59 s is the longest Retry-After and promises nothing. In after Retry-After: of the returns at such a time. Jain: of the turns of an account over the seats that max-min fairness gives its agents. Light accounts’ turns: of all accounts but the first, over those that they make where the first has no agents.',
     ],
     rows,
     conclusions: [
       '## Limits',
       '*Long pauses.* A kept seat is idle while its agent pauses: with pauses of 30 s, 24 seats serve at most one turn in 30 s and a turn’s time each, 0.76 a second. A short prompt costs less to compute again than a seat that is idle for 30 s, so its seat is not kept that long.',
       '*Shortened prompts.* Where no seat is kept they cost half as much to compute again as others, so keeping seats gains less; with kept seats the turns a second are those of the other cells.',
-      '*Light accounts beside a heavy one.* With four agents each they get their share of three seats: a request of an account with fewer seats than its share, of which few return, is promised one. Without that an agent that waits out a Retry-After is not there when a seat becomes free. With one agent each they have the seat that they ask for, and make more turns for it than the heavy account, of whose seats some are kept for sessions that have ended; there the index is no measure of shares. Turns take longer than alone, since the device is shared. Was tried, and was worse: promising seats to all accounts below their share, which takes seats of sessions that continue; promising times for more than half of the seats, at which fewer newcomers then get in.',
+      '*Light accounts beside a heavy one.* With four agents each they get their share of three seats: a request of an account with fewer seats than its share, of which few return, is promised one. Without that an agent that waits out a Retry-After is not there when a seat becomes free. With one agent each they have the seat that they ask for, and make more turns for it than the heavy account, of whose seats some are kept for sessions that have ended; there the index is no measure of shares. Turns take longer than alone, since the device is shared: of four agents each, seven accounts that had all of it alone have 7/8. Was tried, and was worse: promising seats to all accounts below their share, which takes seats of sessions that continue; promising times for more than half of the seats, at which fewer newcomers then get in.',
       '*Newcomers.* Half of the seats that an account gets, or of its share, are promised to newcomers, those that return first. Others are told 59 s: with 64 agents on 24 seats, forty wait for a seat that comes free each nine seconds, and clients do not wait for longer than a minute by themselves. Where no kept seat can be taken at the end of the wait, as often with a host cache, a promised newcomer waits for as long again, before all others. Was tried, and was worse: only not refusing a newcomer at its time, or promising all seats, with which fewer get in; taking the seat that is idle longest at once, or after half of the wait, with which more sessions lose their seats; keeping no seat while a promised newcomer waits, or looking for one each second, with fewer turns.',
     ],
   });
