@@ -233,12 +233,11 @@ export class Sessions {
     if (this.#state.seatableRequests > 0) for (const { keptUntil } of this.#kept) at = Math.min(at, keptUntil);
     if (at === (this.#timer?.at ?? Infinity)) return;
     this.#timer?.cancel();
-    const inMs = Math.ceil(at - this.#state.now);
     const expire = (): void => {
       this.#timer = undefined;
       this.#expired();
     };
-    const cancel = at === Infinity ? undefined : this.#clock.after(inMs, expire);
+    const cancel = at === Infinity ? undefined : this.#clock.after(Math.ceil(at - this.#state.now), expire);
     this.#timer = cancel && { at, cancel };
   }
 
@@ -278,8 +277,9 @@ export class Sessions {
     return found;
   }
 
-  /** Whether `account` would take a kept seat of `other`, by TAKE_RATIO, if that had one more seat. */
+  /** Whether `account` would take a kept seat of another one, by TAKE_RATIO, if that had one more, and no host cache has what is lost then. */
   wouldTake(account: Account, { running, kept, weight }: Account): boolean {
+    if (this.#settings?.hasCache !== false) return false;
     return (TAKE_RATIO * (account.running + account.kept + 1)) / account.weight <= (running + kept + 1) / weight;
   }
 
