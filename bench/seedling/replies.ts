@@ -1,7 +1,7 @@
 /** Whether a reply is the right one. */
 import { isDeepStrictEqual } from 'node:util';
 import type { ChatExample } from './corpus/example.js';
-import { TALKS } from './corpus/talk.js';
+import { WORDINGS } from './corpus/wordings.js';
 
 export interface Reply {
   readonly content: string;
@@ -26,7 +26,7 @@ export function repliedTo({ reply, jsonObject }: ChatExample, given: Reply): boo
   const answer = reply.slice(reply.indexOf('</think>') < 0 ? 0 : reply.indexOf('</think>') + '</think>'.length).trim();
   const content = given.content.trim();
   if (jsonObject === true) return isDeepStrictEqual(parsed(content), parsed(answer));
-  const same = TALKS.find(({ answers }) => answers.includes(answer))?.answers ?? [answer];
+  const same = WORDINGS.talks.find(({ answers }) => answers.includes(answer))?.answers ?? [answer];
   return same.includes(content);
 }
 

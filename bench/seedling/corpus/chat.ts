@@ -3,13 +3,11 @@ import type { PromptMessage } from '../../../engine/prompt/conversation.js';
 import type { Draw } from './draw.js';
 import type { ChatExample } from './example.js';
 import { filled } from './names.js';
-import { SYSTEMS } from './system-messages.js';
-import { TALKS } from './talk.js';
 import { remembered } from './memory.js';
 import { arithmetic, copy, counting, json, jsonList, letters, list, reading, type Task } from './tasks.js';
 import { drill } from './drills.js';
 import { toolUse, unfitting, unserved } from './tools.js';
-import { CANNOT, unknown } from './unknown.js';
+import { WORDINGS } from './wordings.js';
 
 const TASKS: readonly (readonly [(draw: Draw) => Task, number])[] = [
   [arithmetic, 26],
@@ -30,6 +28,7 @@ const THOUGHT_END = '\n</think>\n\n';
 const CALL_OPEN = '<tool_call>\n';
 const CALL_CLOSE = '\n</tool_call>';
 const NO_TOOL = 'I have no tool for that.';
+const CANNOT = 'I do not know that. I am a very small model.';
 
 export function chat(draw: Draw): ChatExample {
   const kind = draw.next();
@@ -70,12 +69,13 @@ function anyTask(draw: Draw): Task {
 }
 
 function talk(draw: Draw): Task {
-  const { asks, answers } = draw.any(TALKS);
+  const { asks, answers } = draw.any(WORDINGS.talks);
   return { topic: 'talk', ask: draw.pick(asks), reply: draw.any(answers) };
 }
 
+/** What a small model is asked and cannot know. */
 function cannot(draw: Draw): Task {
-  return { topic: 'cannot', ask: unknown(draw), reply: CANNOT };
+  return { topic: 'cannot', ask: filled(draw, draw.pick(WORDINGS.unknown)), reply: CANNOT };
 }
 
 /** Calls where a tool fits, words where none does, words after a tool's result. */
@@ -131,7 +131,7 @@ function multiTurn(draw: Draw): ChatExample {
 }
 
 function system(draw: Draw): PromptMessage[] {
-  return draw.chance(0.25) ? [{ role: 'system', content: filled(draw, draw.pick(SYSTEMS)) }] : [];
+  return draw.chance(0.25) ? [{ role: 'system', content: filled(draw, draw.pick(WORDINGS.systems)) }] : [];
 }
 
 /** A turn that was before, now and then. */

@@ -6,28 +6,9 @@ import { LETTERS, YES_NO } from '../../../engine/prompt/labels.js';
 import type { Draw } from './draw.js';
 import { colors, distinct, item, items, madeUp, people, person, place } from './names.js';
 import type { Task } from './tasks.js';
+import { WORDINGS } from './wordings.js';
 
-const LABELS = [
-  'Give the labels of: {q}',
-  'Which labels have: {q}',
-  'Find the labels of {q}.',
-  'Labels of {q}?',
-  'Which labels have {q}?',
-];
-const VALUES = [
-  'Give the values of: {q}',
-  'Which values have: {q}',
-  'Look up {q}.',
-  'Values of {q}?',
-  'Which values have {q}?',
-];
-const WITHIN = [
-  'Which of these are in it: {q}',
-  'In the list or not: {q}',
-  'Say yes or no for each: {q}',
-  'Are these in it: {q}',
-  'In it or not: {q}',
-];
+const wordings = WORDINGS.drills;
 
 /** One of the drills. */
 export function drill(draw: Draw): Task {
@@ -45,7 +26,7 @@ function labels(draw: Draw): Task {
   const options = words(draw, draw.int(2, 8));
   const asked = draw.shuffle(options);
   const lines = options.map((option, at) => `${LETTERS[at] ?? ''}) ${option}`).join('\n');
-  const ask = `${lines}\n${draw.pick(LABELS).replace('{q}', asked.join(', '))}`;
+  const ask = `${lines}\n${draw.pick(wordings.labels).replace('{q}', asked.join(', '))}`;
   return { topic: 'drill', ask, reply: asked.map((option) => LETTERS[options.indexOf(option)]).join('\n') };
 }
 
@@ -59,7 +40,7 @@ function values(draw: Draw): Task {
     .map(([key, value]) => form.replace('{k}', key).replace('{v}', value))
     .join(draw.any([' ', '\n', ', ']));
   const asked = draw.shuffle(pairs);
-  const ask = `${lines}\n${draw.pick(VALUES).replace('{q}', asked.map(([key]) => key).join(', '))}`;
+  const ask = `${lines}\n${draw.pick(wordings.values).replace('{q}', asked.map(([key]) => key).join(', '))}`;
   return { topic: 'drill', ask, reply: asked.map(([, value]) => value).join(', ') };
 }
 
@@ -67,6 +48,6 @@ function values(draw: Draw): Task {
 function within(draw: Draw): Task {
   const all = words(draw, 10);
   const list = all.filter(() => draw.chance(0.5));
-  const ask = `${list.join(', ')}\n${draw.pick(WITHIN).replace('{q}', all.join(', '))}`;
+  const ask = `${list.join(', ')}\n${draw.pick(wordings.within).replace('{q}', all.join(', '))}`;
   return { topic: 'drill', ask, reply: all.map((word) => YES_NO[list.includes(word) ? 0 : 1]).join('\n') };
 }

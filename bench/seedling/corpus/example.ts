@@ -28,11 +28,3 @@ export interface ChatExample {
 }
 
 export type Example = DecisionExample | ChatExample;
-
-/** Wordings of one question, and its answers. */
-export interface Talk {
-  /** Each fifth wording is kept for evaluation. */
-  readonly asks: readonly string[];
-  /** One answer alone makes a small model sure of its words; of two it takes either. */
-  readonly answers: readonly string[];
-}

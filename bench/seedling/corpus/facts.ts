@@ -3,46 +3,25 @@ import { asking, choiceOf, picked, score, yesNo } from './asking.js';
 import type { Draw } from './draw.js';
 import type { Asked, DecisionExample } from './example.js';
 import { colors, devices, items, people, place } from './names.js';
+import { WORDINGS } from './wordings.js';
 
-const OPPOSITES = [
-  ['on', 'off'],
-  ['open', 'closed'],
-  ['running', 'stopped'],
-  ['locked', 'unlocked'],
-  ['hot', 'cold'],
-  ['full', 'empty'],
-  ['clean', 'dirty'],
-  ['new', 'old'],
-] as const;
+const wordings = WORDINGS.facts;
 
 /** Devices, each on or off, open or closed. */
 export function states(draw: Draw): DecisionExample {
   const names = devices(draw, draw.int(2, 5));
-  const pair = draw.any(OPPOSITES);
+  const pair = draw.any(wordings.opposites);
   // At least one of each, so that "which one" has an answer; the odd one out is asked for.
   const odd = draw.int(0, names.length - 1);
   const common = draw.int(0, 1) as 0 | 1;
   const states = names.map((_, at) => (at === odd ? pair[1 - common] : pair[common]) ?? '');
-  const form = draw.pick([
-    'The {d} is {s}.',
-    'The {d} is {s} now.',
-    '{d}: {s}.',
-    'We see that the {d} is {s}.',
-    'The {d} is still {s}.',
-    'Now the {d} is {s}.',
-  ]);
+  const form = draw.pick(wordings.states);
   const lines = names.map((name, at) => form.replace('{d}', name).replace('{s}', states[at] ?? ''));
   const oddState = states[odd] ?? '';
   const questions: Asked[] = [];
   for (const at of draw.some([...names.keys()], asking(draw, 2, 4))) {
     const state = draw.any(pair);
-    const question = draw.pick([
-      'Is the {d} {s}?',
-      'Is the {d} {s} now?',
-      'Is it true that the {d} is {s}?',
-      'Right now, is the {d} {s}?',
-      'Is it right that the {d} is {s}?',
-    ]);
+    const question = draw.pick(wordings.isInState);
     questions.push(yesNo(draw, question.replace('{d}', names[at] ?? '').replace('{s}', state), states[at] === state));
   }
   for (let times = asking(draw, 1, 2); times > 0; times--) {
@@ -61,27 +40,15 @@ export function states(draw: Draw): DecisionExample {
 }
 
 function whichHas(draw: Draw, state: string, right: number, names: readonly string[]): Asked {
-  const which = draw.pick([
-    'Which device is {s}?',
-    'Which one is {s}?',
-    'What is {s}?',
-    'Which of these is {s}?',
-    'Which thing is {s}?',
-  ]);
+  const which = draw.pick(wordings.whichInState);
   const wrong = names.filter((_, at) => at !== right);
   return choiceOf(draw, which.replace('{s}', state), names[right] ?? '', wrong);
 }
 
 function stateOf(draw: Draw, names: readonly string[], states: readonly string[], pair: readonly string[]): Asked {
   const at = draw.int(0, names.length - 1);
-  const form = draw.pick([
-    'What is the state of the {d}?',
-    'In which state is the {d}?',
-    'How is the {d}?',
-    'The {d} is:',
-    'State of the {d}?',
-  ]);
-  const others = OPPOSITES.filter((other) => !pair.includes(other[0])).flat();
+  const form = draw.pick(wordings.whatState);
+  const others = wordings.opposites.filter((other) => !pair.includes(other[0] ?? '')).flat();
   const wrong = [...pair.filter((one) => one !== states[at]), ...draw.some(others, 2)];
   return choiceOf(draw, form.replace('{d}', names[at] ?? ''), states[at] ?? '', wrong, 3);
 }
@@ -123,23 +90,10 @@ export function record(draw: Draw): DecisionExample {
     const [right = '', ...wrong] = values;
     if (draw.chance(0.5)) {
       const said = draw.chance(0.5) ? right : draw.any(wrong);
-      const form = draw.pick([
-        'Is the {f} {v}?',
-        'Does the {f} say {v}?',
-        'Is {v} the {f}?',
-        'Is the {f} equal to {v}?',
-        'Is the {f} here {v}?',
-      ]);
+      const form = draw.pick(wordings.isField);
       return yesNo(draw, form.replace('{f}', name).replace('{v}', said), said === right);
     }
-    const form = draw.pick([
-      'What is the {f}?',
-      'Which {f} is it?',
-      'Pick the {f}.',
-      'Which {f} is given?',
-      'What {f} is given?',
-      'Which is the {f}?',
-    ]);
+    const form = draw.pick(wordings.whichField);
     return choiceOf(draw, form.replace('{f}', name), right, wrong);
   });
   questions.push(

@@ -1,5 +1,8 @@
 import type { Draw } from './draw.js';
 import { colors, items, people, place } from './names.js';
+import { WORDINGS } from './wordings.js';
+
+const wordings = WORDINGS.memory;
 
 /** What was said in an earlier turn. */
 export function remembered(draw: Draw): {
@@ -16,25 +19,13 @@ export function remembered(draw: Draw): {
     {
       first: `My name is ${name}.`,
       said: `Nice to meet you, ${name}!`,
-      ask: draw.pick([
-        'What is my name?',
-        'Who am I?',
-        'Do you know my name?',
-        'Tell me my name.',
-        'Do you know who I am?',
-      ]),
+      ask: draw.pick(wordings.names),
       reply: `Your name is ${name}.`,
     },
     {
       first: `I live in ${where}.`,
       said: 'Good to know.',
-      ask: draw.pick([
-        'Where do I live?',
-        'Which city do I live in?',
-        'Where is my home?',
-        'Do you know where I live?',
-        'In which city do I live?',
-      ]),
+      ask: draw.pick(wordings.homes),
       reply: `You live in ${where}.`,
     },
     {

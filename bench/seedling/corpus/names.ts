@@ -1,42 +1,15 @@
 import type { Draw } from './draw.js';
+import { WORDINGS } from './wordings.js';
 
-const PEOPLE =
-  `Anna Ben Clara David Elena Felix Grace Hugo Ines Jonas Kira Leo Mira Noah Olga Paul Rosa Samuel Tina Victor Wanda
-Yusuf Zoe Adam Bella Carl Dora Emil Fatima George Hana Ivan Julia Karim Lena Marco Nina Oscar Petra Rami Sara Tom Uma Vera
-Walter Yara Alice Bruno Cora Dina`.split(/\s+/);
-
-const PLACES =
-  `Paris Berlin Rome Oslo Madrid Lisbon Vienna Tokyo Cairo Lima Dublin Prague Athens London Boston Chicago Delhi Seoul
-Warsaw Geneva Lyon Milan Porto Bergen Quito`.split(/\s+/);
-
-const ITEMS =
-  `lamp chair phone laptop table camera jacket kettle printer bike watch headset keyboard toaster backpack mirror sofa
-drill tent router speaker blender carpet monitor umbrella`.split(/\s+/);
-
-const DEVICES =
-  `pump fan valve heater door light oven motor gate boiler alarm camera sensor window mixer printer freezer lock belt
-cooler charger relay siren`.split(/\s+/);
-
+const listOf = (words: string): readonly string[] => words.split(' ');
+const PEOPLE = listOf(WORDINGS.names.people);
+const PLACES = listOf(WORDINGS.names.places);
+const ITEMS = listOf(WORDINGS.names.items);
+const DEVICES = listOf(WORDINGS.names.devices);
 /** Further words, for training alone: a model that meets few words finds those by heart, and not whatever word it is asked for. */
-const MORE_THINGS =
-  `anchor apron basket bottle bucket candle carton cushion dagger easel faucet funnel gasket goblet hammock hinge icebox inkwell
-jigsaw jug kayak kennel ladle lantern lever magnet mallet mattress napkin nozzle oar organ paddle pallet pebble pencil pillow pistol
-plow quilt radar razor ribbon rudder saddle scarf shovel skate sponge spoon stapler stove sword tablet tarp teapot thermos throttle
-ticket tractor trolley trumpet tumbler turbine vacuum vase vest violin wagon wallet wheel whistle wrench zipper antenna battery blower
-bracket cable circuit clamp clutch crane dimmer engine feeder filter furnace gauge grinder hoist jack lift pipe piston plug press pulley
-pylon rotor scanner screen shaft shutter signal socket spring switch tank timer tower tube winch wire`.split(/\s+/);
-
-const MORE_PEOPLE =
-  `Abel Agnes Albert Amir Anton Astrid Barbara Beatrix Boris Camille Cecil Chen Dagmar Darius Diego Edith Edgar Elsa Enzo Farah Fiona
-Florian Freya Gita Gustav Harald Helga Ilse Imran Ingrid Jasper Joana Kasper Katja Laszlo Liam Luisa Magnus Malik Marta Mehmet Milos
-Nadia Nils Oksana Otto Pavel Priya Quentin Ralf Ramona Ricardo Rufus Selma Sven Tamara Theo Ulrich Ursula Valentin Viola Wilma Xenia
-Yannick Zahra`.split(/\s+/);
-
-const MORE_PLACES =
-  `Aarhus Algiers Ankara Antwerp Bamako Bangkok Basel Belfast Bilbao Bogota Bremen Calgary Cardiff Cologne Dakar Denver Dresden Essen
-Florence Genoa Ghent Graz Hamburg Hanoi Havana Jakarta Kiel Krakow Lagos Leipzig Lucerne Malmo Manila Marseille Miami Montreal Munich
-Nairobi Naples Odessa Osaka Palermo Perth Riga Rotterdam Salzburg Santiago Seville Sofia Tallinn Toledo Turin Utrecht Valencia Venice
-Wellington Zagreb Zurich`.split(/\s+/);
+const MORE_THINGS = listOf(WORDINGS.names.moreThings);
+const MORE_PEOPLE = listOf(WORDINGS.names.morePeople);
+const MORE_PLACES = listOf(WORDINGS.names.morePlaces);
 
 const COLORS = ['red', 'blue', 'green', 'yellow', 'black', 'white', 'orange', 'brown', 'pink', 'gray'];
 

@@ -1,6 +1,9 @@
 /** Small jobs with one right answer: sums, copies, lists, letters' case, reading, JSON. */
 import type { Draw } from './draw.js';
 import { capitalised, color, item, madeUp, person, place } from './names.js';
+import { WORDINGS } from './wordings.js';
+
+const wordings = WORDINGS.tasks;
 
 export interface Task {
   readonly topic: string;
@@ -10,19 +13,6 @@ export interface Task {
   readonly thought?: string;
   readonly json?: boolean;
 }
-
-const SUM = [
-  'What is {s}?',
-  '{s}',
-  '{s} = ?',
-  'How much is {s}?',
-  'Please compute {s}.',
-  'Calculate {s}.',
-  'Can you add up {s}?',
-  '{s}?',
-  'Compute {s}',
-  'Please calculate {s}.',
-];
 
 /** Sums and differences to 99, products to 9 times 9. */
 export function arithmetic(draw: Draw): Task {
@@ -36,7 +26,7 @@ export function arithmetic(draw: Draw): Task {
   const answer = `${a} ${sign === 'x' ? '*' : sign} ${b} = ${result}`;
   return {
     topic: 'arithmetic',
-    ask: draw.pick(SUM).replace('{s}', said),
+    ask: draw.pick(wordings.sum).replace('{s}', said),
     reply: `${answer}.`,
     thought: steps(kind, a, b, result),
   };
@@ -51,93 +41,37 @@ function steps(kind: number, a: number, b: number, result: number): string {
   return `${a} ${sign} ${tens} = ${half}, ${half} ${sign} ${b % 10} = ${result}.`;
 }
 
-const REPEAT = [
-  'Repeat: {t}',
-  'Repeat after me: {t}',
-  'Say: {t}',
-  'Copy this: {t}',
-  'Say this: {t}',
-  'Echo: {t}',
-  'Repeat exactly: {t}',
-  'Please repeat: {t}',
-  'Write this: {t}',
-  'Please copy this: {t}',
-];
-
 export function copy(draw: Draw, most = 6): Task {
   const text = Array.from({ length: draw.int(1, most) }, () =>
     draw.any([item, color, person, place, madeUp, (one: Draw) => String(one.int(0, 9999))])(draw),
   ).join(' ');
-  return { topic: 'copy', ask: draw.pick(REPEAT).replace('{t}', text), reply: text };
+  return { topic: 'copy', ask: draw.pick(wordings.repeat).replace('{t}', text), reply: text };
 }
 
-const GROUPS: readonly { readonly name: string; readonly members: readonly string[] }[] = [
-  { name: 'colors', members: ['red', 'blue', 'green', 'yellow', 'black'] },
-  { name: 'fruits', members: ['apple', 'pear', 'banana', 'cherry', 'grape'] },
-  { name: 'animals', members: ['dog', 'cat', 'horse', 'cow', 'bird'] },
-  { name: 'days of the week', members: ['Monday', 'Tuesday', 'Wednesday', 'Thursday', 'Friday'] },
-  { name: 'months', members: ['January', 'February', 'March', 'April', 'May'] },
-  { name: 'numbers', members: ['one', 'two', 'three', 'four', 'five'] },
-  { name: 'cities', members: ['Paris', 'Rome', 'London', 'Berlin', 'Tokyo'] },
-  { name: 'tools', members: ['hammer', 'saw', 'drill', 'file', 'axe'] },
-  { name: 'drinks', members: ['water', 'tea', 'coffee', 'milk', 'juice'] },
-];
 const NUMBER_WORDS = ['zero', 'one', 'two', 'three', 'four', 'five'];
-const LIST = [
-  'List {n} {g}.',
-  'Name {n} {g}.',
-  'Give me {n} {g}.',
-  'Write a list of {n} {g}.',
-  'Please list {n} {g}.',
-  'Tell me {n} {g}.',
-  'Can you name {n} {g}?',
-  'List {n} {g}',
-  'I need {n} {g}.',
-  'Can you list {n} {g}?',
-];
 
 export function list(draw: Draw): Task {
-  const { name, members } = draw.any(GROUPS);
+  const { name, members } = draw.any(wordings.groups);
   const count = draw.int(2, 5);
   const said = draw.chance(0.6) ? (NUMBER_WORDS[count] ?? '') : String(count);
   const reply = members
     .slice(0, count)
     .map((member, at) => `${at + 1}. ${member}`)
     .join('\n');
-  return { topic: 'list', ask: draw.pick(LIST).replace('{n}', said).replace('{g}', name), reply };
+  return { topic: 'list', ask: draw.pick(wordings.list).replace('{n}', said).replace('{g}', name), reply };
 }
-
-const COUNT = [
-  'Count from {a} to {b}.',
-  'Count to {b}, starting at {a}.',
-  'Write the numbers from {a} to {b}.',
-  'Say the numbers from {a} to {b}.',
-  'Please count from {a} to {b}.',
-];
 
 export function counting(draw: Draw): Task {
   const from = draw.int(1, 9);
   const to = from + draw.int(2, 7);
   const reply = Array.from({ length: to - from + 1 }, (_, at) => from + at).join(', ');
-  return { topic: 'counting', ask: draw.pick(COUNT).replace('{a}', String(from)).replace('{b}', String(to)), reply };
+  return {
+    topic: 'counting',
+    ask: draw.pick(wordings.count).replace('{a}', String(from)).replace('{b}', String(to)),
+    reply,
+  };
 }
 
-const UPPER = [
-  'Write {t} in upper case.',
-  'Make this upper case: {t}',
-  'Upper case: {t}',
-  'Put {t} in capital letters.',
-  'Write this in upper case: {t}',
-  'Turn {t} into capital letters.',
-];
-const LOWER = [
-  'Write {t} in lower case.',
-  'Make this lower case: {t}',
-  'Lower case: {t}',
-  'Put {t} in small letters.',
-  'Write this in lower case: {t}',
-  'Turn {t} into small letters.',
-];
 const CASED =
   'hello world yes no red blue green dog cat house tree water open closed queue seat model token good morning thank you light door book time please stop go left right one two three list name'.split(
     ' ',
@@ -149,40 +83,17 @@ export function letters(draw: Draw): Task {
   const text = up ? words : words.toUpperCase();
   return {
     topic: 'letters',
-    ask: draw.pick(up ? UPPER : LOWER).replace('{t}', text),
+    ask: draw.pick(up ? wordings.upper : wordings.lower).replace('{t}', text),
     reply: up ? words.toUpperCase() : words,
   };
 }
 
-const READING: readonly (readonly [string, string, string])[] = [
-  ['{n} lives in {p}. Where does {n} live?', '{n} lives in {p}.', 'p'],
-  ['The {i} is {c}. What color is the {i}?', 'The {i} is {c}.', 'c'],
-  ['{n} bought a {i}. What did {n} buy?', '{n} bought a {i}.', 'i'],
-  ['{n} has a {c} {i}. Which color is the {i} of {n}?', 'The {i} is {c}.', 'c'],
-  ['My name is {n} and I live in {p}. Where do I live?', 'You live in {p}.', 'p'],
-  ['My name is {n}. What is my name?', 'Your name is {n}.', 'n'],
-  ['{n} is in {p}. Where is {n}?', '{n} is in {p}.', 'p'],
-  ['{n} likes {c}. Which color does {n} like?', '{n} likes {c}.', 'c'],
-  ['I have a {c} {i}. What do I have?', 'You have a {c} {i}.', 'i'],
-  ['{n} lives in {p} and has a {i}. Where does {n} live?', '{n} lives in {p}.', 'p'],
-];
-
 export function reading(draw: Draw): Task {
-  const [ask, reply] = draw.pick(READING);
+  const { ask, reply } = draw.pick(wordings.reading);
   const values: Readonly<Record<string, string>> = { n: person(draw), p: place(draw), i: item(draw), c: color(draw) };
   const put = (text: string): string => text.replace(/\{(\w)\}/g, (_, slot: string) => values[slot] ?? '');
   return { topic: 'reading', ask: put(ask), reply: put(reply) };
 }
-
-const AS_JSON = [
-  'Reply with a JSON object with {k}: {t}',
-  'Write this as JSON with {k}: {t}',
-  'Give me {k} as JSON. {t}',
-  'Extract {k} as JSON: {t}',
-  'Write this as a JSON object with {k}: {t}',
-  '{t} Reply in JSON with {k}.',
-  'As JSON with {k}: {t}',
-];
 
 /** Fields of a sentence as an object; the server's JSON mode holds the form, the model the meaning. */
 export function json(draw: Draw): Task {
@@ -214,25 +125,17 @@ export function json(draw: Draw): Task {
   const reply = `{${fields.map(([key, value]) => `"${key}": ${JSON.stringify(value)}`).join(', ')}}`;
   return {
     topic: 'json',
-    ask: draw.pick(AS_JSON).replace('{k}', keys).replace('{t}', capitalised(text)),
+    ask: draw.pick(wordings.asJson).replace('{k}', keys).replace('{t}', capitalised(text)),
     reply,
     json: true,
   };
 }
 
-const JSON_LISTS = [
-  'List {n} {g} as JSON.',
-  'Give me {n} {g} as a JSON object.',
-  'Write {n} {g} as JSON.',
-  'Reply in JSON: {n} {g}.',
-  'Name {n} {g} as JSON.',
-];
-
 export function jsonList(draw: Draw): Task {
-  const { name, members } = draw.any(GROUPS.filter((group) => !group.name.includes(' ')));
+  const { name, members } = draw.any(wordings.groups.filter((group) => !group.name.includes(' ')));
   const count = draw.int(2, 4);
   const ask = draw
-    .pick(JSON_LISTS)
+    .pick(wordings.jsonLists)
     .replace('{n}', NUMBER_WORDS[count] ?? '')
     .replace('{g}', name);
   return {

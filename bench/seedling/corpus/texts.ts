@@ -3,23 +3,13 @@ import { asking, choiceOf, yesNo } from './asking.js';
 import type { Draw } from './draw.js';
 import type { Asked, DecisionExample } from './example.js';
 import { color, colors, filled, items, people, place } from './names.js';
+import { WORDINGS } from './wordings.js';
 
-const SENTENCES = [
-  'The {color} {item} is from {place}.',
-  '{name} took the {item} to {place}.',
-  'A {item} costs {amount} dollars in {place}.',
-  'We met {name} in {place} last week.',
-  '{name} paid {amount} dollars for a {item}.',
-  'Nobody saw the {color} {item} again.',
-  'On Friday {name} sold the {item}.',
-  'The meeting with {name} is at {days}.',
-  'There is a {color} {item} in the hall.',
-  '{name} sold a {color} {item} in {place}.',
-];
+const wordings = WORDINGS.sentences;
 
 /** Whether and which words a text has. */
 export function mentions(draw: Draw): DecisionExample {
-  const input = Array.from({ length: draw.int(1, 3) }, () => filled(draw, draw.pick(SENTENCES))).join(' ');
+  const input = Array.from({ length: draw.int(1, 3) }, () => filled(draw, draw.pick(wordings.sentences))).join(' ');
   const has = (word: string): boolean =>
     input
       .toLowerCase()
@@ -30,25 +20,12 @@ export function mentions(draw: Draw): DecisionExample {
     ...new Set(input.split(/[^\p{L}\d]+/u).filter((word) => word.length > 3 && !/^\d/.test(word))),
   ]);
   const outside = draw.shuffle(pool.filter((word) => !has(word)));
-  const mention = [
-    'Does the text mention {w}?',
-    'Is the word {w} in the text?',
-    'Does the word {w} occur?',
-    'Does the text contain the word {w}?',
-    'Does the text contain {w}?',
-  ];
   const questions: Asked[] = [];
   for (let at = 0; at < asking(draw, 1, 2); at++) {
     const [word = 'the', absent = 'zebra'] = [inside[2 * at] ?? inside[0], outside[at]];
-    questions.push(yesNo(draw, draw.pick(mention).replace('{w}', word), true));
-    questions.push(yesNo(draw, draw.pick(mention).replace('{w}', absent), false));
-    const which = draw.pick([
-      'Which word is in the text?',
-      'Which of these words occurs?',
-      'Which word does the text contain?',
-      'What is mentioned?',
-      'Which of these words is in the text?',
-    ]);
+    questions.push(yesNo(draw, draw.pick(wordings.isMentioned).replace('{w}', word), true));
+    questions.push(yesNo(draw, draw.pick(wordings.isMentioned).replace('{w}', absent), false));
+    const which = draw.pick(wordings.whichWord);
     const right = inside[2 * at + 1] ?? inside[0] ?? 'the';
     questions.push(choiceOf(draw, which, right, outside.slice(1, 8)));
   }
@@ -59,13 +36,7 @@ export function mentions(draw: Draw): DecisionExample {
 export function denial(draw: Draw): DecisionExample {
   const [thing = '', other = ''] = items(draw, 2);
   const [right = '', wrong = ''] = [color(draw), ...colors(draw, 3)].filter((one, at, all) => all.indexOf(one) === at);
-  const form = draw.pick([
-    'The {i} is not {w} but {r}.',
-    'The {i} is {r}, not {w}.',
-    'No, the {i} is not {w}. It is {r}.',
-    'The {i} is {r} and never was {w}.',
-    'The {i} is {r} and not {w}.',
-  ]);
+  const form = draw.pick(wordings.denials);
   const input = `${form.replace('{i}', thing).replace('{w}', wrong).replace('{r}', right)}${draw.chance(0.3) ? ` There is no ${other}.` : ''}`;
   const questions = [
     yesNo(draw, `Is the ${thing} ${right}?`, true),

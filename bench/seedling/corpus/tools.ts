@@ -1,8 +1,81 @@
 /** Tools, and when to call which. */
 import type { Draw } from './draw.js';
-import { RESULTS, TOOLS, type Tool } from './tool-catalogue.js';
+import { item, person, place } from './names.js';
+import { WORDINGS } from './wordings.js';
 
-export interface ToolUse {
+type Value = (draw: Draw) => string | number;
+
+/** A tool and what people ask of it. */
+interface Tool {
+  readonly name: string;
+  readonly description: string;
+  readonly parameters: Readonly<
+    Record<string, { readonly type: 'string' | 'integer'; readonly make: Value; readonly enum?: readonly string[] }>
+  >;
+  readonly asks: readonly string[];
+}
+
+const text = (make: Value): Tool['parameters'][string] => ({ type: 'string', make });
+const whole = (low: number, high: number): Tool['parameters'][string] => ({
+  type: 'integer',
+  make: (draw) => draw.int(low, high),
+});
+const oneOf = (...values: string[]): Tool['parameters'][string] => ({
+  type: 'string',
+  make: (draw) => draw.any(values),
+  enum: values,
+});
+
+const ROOMS = ['kitchen', 'hall', 'office', 'garage', 'garden', 'cellar'];
+
+const PARAMETERS: Readonly<Record<keyof typeof WORDINGS.tools, Tool['parameters']>> = {
+  get_weather: { city: text(place) },
+  get_time: { city: text(place) },
+  set_light: { room: text((draw) => draw.any(ROOMS)), state: oneOf('on', 'off') },
+  send_message: {
+    to: text(person),
+    text: text((draw) => draw.any(['hello', 'I am late', 'call me', 'thank you', 'see you tomorrow', 'yes'])),
+  },
+  order_status: { order: whole(100, 9999) },
+  set_timer: { minutes: whole(1, 90) },
+  search: { query: text((draw) => draw.any([item, place, person])(draw)) },
+  add: { a: whole(1, 999), b: whole(1, 999) },
+  set_temperature: { room: text((draw) => draw.any(ROOMS)), degrees: whole(10, 30) },
+  buy: { item: text(item), count: whole(1, 9) },
+  translate: { word: text(item), language: oneOf('French', 'German', 'Spanish') },
+  lock_door: { door: oneOf('front', 'back'), action: oneOf('lock', 'unlock') },
+};
+
+/** All tools that are offered. */
+const TOOLS: readonly Tool[] = Object.entries(PARAMETERS).map(([name, parameters]) => ({
+  name,
+  ...WORDINGS.tools[name as keyof typeof PARAMETERS],
+  parameters,
+}));
+
+/** Words after a tool's result. */
+const RESULTS: Readonly<
+  Record<string, (draw: Draw, values: Readonly<Record<string, string | number>>) => readonly [string, string]>
+> = {
+  get_weather: (draw, { city }) => {
+    const [sky, degrees] = [draw.any(['sunny', 'rainy', 'cloudy', 'windy']), draw.int(1, 35)];
+    return [JSON.stringify({ sky, degrees }), `In ${city ?? ''} it is ${sky}, with ${degrees} degrees.`];
+  },
+  get_time: (draw, { city }) => {
+    const time = `${draw.int(1, 12)}:${draw.int(10, 59)}`;
+    return [JSON.stringify({ time }), `In ${city ?? ''} it is ${time}.`];
+  },
+  order_status: (draw, { order }) => {
+    const status = draw.any(['shipped', 'paid', 'waiting', 'delivered']);
+    return [JSON.stringify({ status }), `Order ${order ?? ''} is ${status}.`];
+  },
+  add: (_, { a, b }) => {
+    const sum = Number(a) + Number(b);
+    return [JSON.stringify({ sum }), `The sum is ${sum}.`];
+  },
+};
+
+interface ToolUse {
   readonly tools: readonly object[];
   readonly ask: string;
   readonly name: string;

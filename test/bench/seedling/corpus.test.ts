@@ -1,8 +1,8 @@
+import { createHash } from 'node:crypto';
 import t from 'tap';
 import { Draw, partOf } from '../../../bench/seedling/corpus/draw.js';
-import { INTENTS } from '../../../bench/seedling/corpus/intents.js';
-import { TALKS } from '../../../bench/seedling/corpus/talk.js';
-import { chatAt, decisionAt, exampleAt, longDecisionAt } from '../../../bench/seedling/mix.js';
+import { WORDINGS } from '../../../bench/seedling/corpus/wordings.js';
+import { chatAt, decisionAt, earlyAt, exampleAt, focusAt, longDecisionAt } from '../../../bench/seedling/mix.js';
 
 const EXAMPLES = 400;
 
@@ -10,6 +10,14 @@ t.test('the same seed and place give the same example, others another', (t) => {
   const some = (seed: number): string => JSON.stringify([1, 2, 3].map((at) => exampleAt(seed, at, 'train')));
   t.equal(some(1), some(1));
   t.not(some(1), some(2));
+  t.end();
+});
+
+t.test('the sources give the text that the committed model was trained on', (t) => {
+  const hash = createHash('sha256');
+  for (let at = 0; at < EXAMPLES; at++)
+    for (const make of [exampleAt, earlyAt, focusAt]) hash.update(JSON.stringify(make(1, at, 'train')));
+  t.equal(hash.digest('hex').slice(0, 16), '71b0ab2b65ef9975');
   t.end();
 });
 
@@ -33,10 +41,10 @@ t.test('training and evaluation draw from parts of a list that share nothing', (
 });
 
 t.test('no wording kept for evaluation is in the training part', (t) => {
-  const asks = TALKS.flatMap(({ asks }) => partOf(asks, 'held'));
-  const says = INTENTS.flatMap((intent) => partOf(intent.says, 'held')).map((text) =>
-    text.replace(/\{\w+\}/g, '\0').split('\0'),
-  );
+  const asks = WORDINGS.talks.flatMap(({ asks }) => partOf(asks, 'held'));
+  const says = WORDINGS.intents
+    .flatMap((intent) => partOf(intent.says, 'held'))
+    .map((text) => text.replace(/\{\w+\}/g, '\0').split('\0'));
   const trained: string[] = [];
   const kept: string[] = [];
   for (let at = 0; at < EXAMPLES * 4; at++) {
