@@ -2,12 +2,10 @@
  * The accuracy of Server-Timing: `ra-queue` and `ra-admit` compared with a clock outside the sidecar, with stub
  * engines.
  */
-import { fork } from 'node:child_process';
-import { once } from 'node:events';
 import { fileURLToPath } from 'node:url';
 import { chatBody } from '../../test/support/in-process.js';
 import { LinkedChild } from '../../test/support/linked-child.js';
-import { messageOf } from '../support/children.js';
+import { end, forked, messageOf } from '../support/children.js';
 import { byTheClock, onWhoIsFree, type OpenLoopResult, type Rate } from '../support/by-the-clock.js';
 import { keep, markdown, medians, type Row } from '../support/results.js';
 import { median, quantile } from '../support/stats.js';
@@ -28,8 +26,8 @@ const WARM_UP_ROUNDS = 2;
 const QUEUED_CALLERS = 8;
 const QUEUED = 1200;
 
-const sidecar = fork(fileURLToPath(new URL('../support/timing-sidecar.js', import.meta.url)));
-const port = await messageOf<number>(sidecar);
+const sidecar = await forked(fileURLToPath(new URL('../support/timing-sidecar.js', import.meta.url)));
+const port = Number(sidecar.reported);
 
 function callers(model: string, act: 'clocked' | 'clockedSlow', count: number): Promise<TimedCaller[]> {
   const body = JSON.stringify(chatBody(model, act));
@@ -134,8 +132,7 @@ const ones = await quietRounds(alone);
 const byClock = await quietRounds(clocked);
 const byChance = await quietRounds(atRandom);
 const queues = await quietRounds(queued);
-sidecar.disconnect();
-await once(sidecar, 'exit');
+await end(sidecar.child);
 const refused = await refusals();
 
 const late = byClock.tried.reduce((sum, round) => sum + round.late, 0);

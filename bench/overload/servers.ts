@@ -30,14 +30,6 @@ export interface Sizes {
   readonly seats: number;
   readonly context: number;
   readonly threads: number;
-  /** Where llama-server's main thread is kept; absent: anywhere. */
-  readonly cores?: string;
-}
-
-/** The settings of an engine that is an external server. */
-export interface ServerElsewhere {
-  readonly kind: 'llama-server';
-  readonly url: string;
 }
 
 export interface Server {
@@ -48,13 +40,12 @@ export interface Server {
 
 /**
  * The sidecar, with a key for each account. `maxWaitMs`: what an operator sets for callers of known patience, with a
- * queue that learns nothing; absent: the default settings. `engine`: an external server, which the caller closes;
- * absent: our own engine.
+ * queue that learns nothing; absent: the default settings.
  */
 export async function sidecar(
   sizes: Sizes,
   accounts: readonly string[],
-  { maxWaitMs, engine }: { readonly maxWaitMs?: number; readonly engine?: ServerElsewhere } = {},
+  { maxWaitMs }: { readonly maxWaitMs?: number } = {},
 ): Promise<Server> {
   const { file, seats, context, threads } = sizes;
   const folder = await mkdtemp(join(tmpdir(), 'ra-overload-'));
@@ -66,18 +57,15 @@ export async function sidecar(
     config: {
       models: [
         {
-          ...{
-            id: CHAT,
-            kind: 'chat',
-            file,
-            seats,
-            contextPerSeat: context,
-            threads,
-            gpu: false,
-            prefixReuse: 'off',
-            speculation: 'off',
-          },
-          ...(engine && { engine }),
+          id: CHAT,
+          kind: 'chat',
+          file,
+          seats,
+          contextPerSeat: context,
+          threads,
+          gpu: false,
+          prefixReuse: 'off',
+          speculation: 'off',
         },
       ],
       development: { validateAnswers: false, learnedQueue: maxWaitMs === undefined },
@@ -86,7 +74,7 @@ export async function sidecar(
     },
   });
   return {
-    name: `ra-sidecar${engine ? ` before ${engine.kind}` : ''}${maxWaitMs === undefined ? '' : `, maxWaitMs ${maxWaitMs}`}`,
+    name: `ra-sidecar${maxWaitMs === undefined ? '' : `, maxWaitMs ${maxWaitMs}`}`,
     target: { port: running.port, keys: Object.fromEntries(keys.map(({ account, key }) => [account, key])) },
     close: async () => {
       await teardowns.run();
@@ -97,7 +85,7 @@ export async function sidecar(
 
 /** It requires no key and reads none; a proxy in front can distinguish callers by theirs. */
 export async function llamaServer(
-  { file, seats, context, threads, cores }: Sizes,
+  { file, seats, context, threads }: Sizes,
   accounts: readonly string[],
   more: readonly string[] = [],
 ): Promise<Server> {
@@ -106,7 +94,6 @@ export async function llamaServer(
     threads,
     slots: seats,
     contextPerSlot: context,
-    ...(cores !== undefined && { cores }),
     more: ['-ngl', '0', ...more],
   });
   return {
@@ -121,21 +108,15 @@ export function needNginx(): void {
   if (!existsSync(NGINX)) throw new Error(`${NGINX} is not there: apt-get install nginx-light`);
 }
 
-/**
- * nginx in front of llama-servers, which the caller closes. `connections`: further ones are refused; absent: none is.
- * `balance`: how one of several is chosen; absent: in turn.
- */
+/** nginx in front of servers, in turn; the caller closes them. `connections`: further ones are refused; absent: none is. */
 export async function behindNginx(
   servers: readonly [Server, ...Server[]],
-  { connections, balance }: { readonly connections?: Connections; readonly balance?: 'least_conn' } = {},
+  { connections }: { readonly connections?: Connections } = {},
 ): Promise<Server> {
   const folder = await mkdtemp(join(tmpdir(), 'ra-overload-nginx-'));
   const port = await freePort();
   const file = join(folder, 'nginx.conf');
-  const upstream = [
-    ...(balance === undefined ? [] : [balance]),
-    ...servers.map(({ target }) => `server 127.0.0.1:${target.port}`),
-  ];
+  const upstream = servers.map(({ target }) => `server 127.0.0.1:${target.port}`);
   await writeFile(file, nginxConfig(folder, port, upstream, connections));
   const child = spawn(NGINX, ['-c', file, '-e', join(folder, 'error.log'), '-p', folder], { stdio: 'ignore' });
   const until = performance.now() + START_MS;
@@ -147,7 +128,7 @@ export async function behindNginx(
     name:
       servers.length === 1
         ? `llama-server behind nginx${connections === undefined ? ', default' : ' limit_conn'}`
-        : `${servers.length} llama-servers behind nginx, ${balance ?? 'in turn'}`,
+        : `${servers.length} llama-servers behind nginx, in turn`,
     target: { ...servers[0].target, port },
     close: async () => {
       if (!hasEnded(child)) {

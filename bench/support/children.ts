@@ -1,5 +1,5 @@
 /** Child processes that may end before they did what is awaited. */
-import type { ChildProcess } from 'node:child_process';
+import { fork, type ChildProcess } from 'node:child_process';
 import { once, type EventEmitter } from 'node:events';
 import type { LinkedChild } from '../../test/support/linked-child.js';
 
@@ -22,4 +22,26 @@ export async function messageOf<T>(from: ChildProcess | LinkedChild): Promise<T>
   } finally {
     child.off('exit', left);
   }
+}
+
+/** Longer than any of these processes takes to end, ms. */
+const END_MS = 15_000;
+
+/** A process that sends one message once it is ready, and ends with its channel. Rejects if it ends before. */
+export async function forked(
+  module: string,
+  args: readonly string[] = [],
+): Promise<{ readonly child: ChildProcess; readonly reported: unknown }> {
+  const child = fork(module, args);
+  return { child, reported: await messageOf(child) };
+}
+
+/** Ends such a process, and waits for it. */
+export async function end(child: ChildProcess): Promise<void> {
+  if (hasEnded(child)) return;
+  const exited = once(child, 'exit');
+  const timer = setTimeout(() => child.kill('SIGKILL'), END_MS);
+  if (child.connected) child.disconnect();
+  await exited;
+  clearTimeout(timer);
 }

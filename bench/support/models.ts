@@ -2,7 +2,6 @@
 import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { ensureModel } from '../models/embedded.js';
-import type { WeightType } from '../models/random-weights.js';
 import { planFor, type RecipeName } from '../models/recipes.js';
 import { copyVocabulary } from '../models/vocabulary-copy.js';
 import { ownVocabulary } from '../models/vocabulary-own.js';
@@ -37,12 +36,6 @@ export async function randomWideState(): Promise<string> {
   const plan = planFor('150m', { vocabulary: ownVocabulary() });
   const shape = { ...plan.shape, width: 1024, layers: 32, heads: 8, kvHeads: 8, feedForward: 256 };
   return await ensureModel(CACHE, { ...plan, name: 'ra-random-wide-state', shape });
-}
-
-/** A model of the shape of `150m` with weights in this format, for measuring memory. */
-export async function random150mOf(weights: WeightType): Promise<string> {
-  const plan = planFor('150m', { vocabulary: ownVocabulary() });
-  return await ensureModel(CACHE, { ...plan, name: `${plan.name}-${weights}`, shape: { ...plan.shape, weights } });
 }
 
 /** The `window` or `hybrid` recipe, whose replies do not end before their last allowed token. */

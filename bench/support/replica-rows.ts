@@ -42,15 +42,6 @@ export async function replicaRows(given: ReplicaCase): Promise<Row[]> {
   }));
 }
 
-/** What one engine generates that works on all places, tokens a second by the number of its sequences. */
-export async function overAll(place: Place, given: ReplicaCase): Promise<readonly number[]> {
-  const engines = await startedOn([place], given);
-  const rates: number[] = [];
-  for (const each of given.sequences) rates.push(await ours(engines, each * given.places.length, given));
-  await Promise.all(engines.map((engine) => engine.close()));
-  return rates;
-}
-
 async function startedOn(places: readonly Place[], given: ReplicaCase): Promise<EngineDriver[]> {
   const { file, threads, gpu, promptTokens, tokens, sequences, warmSteps } = given;
   const seats = Math.max(...sequences) * (given.places.length / places.length);

@@ -5,7 +5,10 @@ import { PLAN } from '../../../bench/run/plan.js';
 import { sourceRoot } from '../../support/source-root.js';
 
 /** Results of other commands, and the last ones of benches that are gone, which pages and comments cite. */
-const OTHERS = ['attention', 'inline-size', 'link', 'parse', 'patience', 'repacked', 'v8'].map((name) => `${name}.md`);
+const OTHERS = `attention cache-cost cache-gaps console grammar-stall hostile-senders inline-size link metrics
+mixed-prompts-native parse patience picker repacked reuse tls tracing-http unread-answers v8 vision-transport`
+  .split(/\s/)
+  .map((name) => `${name}.md`);
 
 const planned = PLAN.map(({ command }) => command.split(' ')[0] ?? '');
 

@@ -65,7 +65,7 @@ t.test('planned benches depend on the programs that they start, and on no others
     t.ok(engine.includes(file), `the engine: ${file}`);
   for (const folder of ['sidecar/http/', 'sidecar/api/', 'docs/', 'test/sidecar', 'bench/overload'])
     t.notOk(some(engine, folder), `the engine: ${folder}`);
-  const service = of('overload/elsewhere.bench.ts');
+  const service = of('overload/patience.bench.ts');
   for (const file of [
     ...['sidecar/cli.ts', 'sidecar/commands/serve.ts', 'sidecar/http/uws.ts', 'sidecar/prompts/item-work.ts'],
     ...['engine/main.ts', 'engine/remote/main.ts', 'engine/llama/mask-worker.ts', 'bench/overload/generator.ts'],
