@@ -11,7 +11,7 @@ import { childWith, peakMiB } from '../support/memory.js';
 import { endless, endlessEmbedded } from '../support/models.js';
 import { LlamaServer } from '../support/peers.js';
 import { forget, inPieces } from '../support/pieces.js';
-import { keep, keptRows, type Row } from '../support/results.js';
+import { keep, rowsByModel, type Row } from '../support/results.js';
 import { median } from '../support/stats.js';
 import { Teardowns } from '../support/teardowns.js';
 
@@ -101,20 +101,15 @@ async function withSidecar(file: string, prefixReuse: 'auto' | 'any', pair: numb
   return { turns, peak };
 }
 
-const rows: Row[] = [];
-for (const model of ['window', 'hybrid', 'embedded'] as const) {
-  if (only !== undefined && only !== model) {
-    rows.push(...(await keptRows(name)).filter((row) => row['model'] === model));
-    continue;
-  }
+const rows = await rowsByModel(name, ['window', 'hybrid', 'embedded'], only, async (model) => {
   const file = await FILES[model]();
   const pairs = await inPieces(`${name}-${model}`, PAIRS, (pair) => pairOf(file, pair));
-  for (let turn = 0; turn < TURNS; turn += 1) {
+  return Array.from({ length: TURNS }, (_, turn): Row => {
     type Side = 'ours' | 'atOnce' | 'any' | 'theirs' | 'theirsAtOnce';
     const of = (side: Side, field: keyof Turn): number => median(pairs.map((pair) => pair[side][turn]?.[field] ?? NaN));
     const ratio = (side: Side, peer: Side): number =>
       median(pairs.map((pair) => (pair[side][turn]?.ttftMs ?? NaN) / (pair[peer][turn]?.ttftMs ?? NaN)));
-    rows.push({
+    return {
       model,
       turn: turn + 1,
       'prompt tokens': of('ours', 'promptTokens'),
@@ -132,9 +127,9 @@ for (const model of ['window', 'hybrid', 'embedded'] as const) {
       'ratio, any': ratio('any', 'theirsAtOnce'),
       'peak MiB, engine': median(pairs.map(({ enginePeak }) => enginePeak)),
       'peak MiB, llama-server': median(pairs.map(({ theirPeak }) => theirPeak)),
-    });
-  }
-}
+    };
+  });
+});
 
 await keep(name, {
   title: `A growing chat beside llama-server, ${build} addon`,

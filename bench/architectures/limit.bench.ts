@@ -8,7 +8,7 @@
 import { limitRows } from '../support/limit.js';
 import { endless } from '../support/models.js';
 import { forget, inPieces, medianRows } from '../support/pieces.js';
-import { keep, keptRows, type Row } from '../support/results.js';
+import { keep, rowsByModel, type Row } from '../support/results.js';
 
 const SEQUENCES = [1, 8, 32];
 const PROMPT_TOKENS = 16;
@@ -21,18 +21,13 @@ const build = process.argv[2] === 'native' ? 'native' : 'prebuilt';
 const name = build === 'native' ? 'architectures-limit-native' : 'architectures-limit';
 const only = process.argv[3];
 
-const rows: Row[] = [];
-for (const model of ['window', 'hybrid'] as const) {
-  if (only !== undefined && only !== model) {
-    rows.push(...(await keptRows(name)).filter((row) => row['model'] === model));
-    continue;
-  }
+const rows = await rowsByModel(name, ['window', 'hybrid'], only, async (model) => {
   const file = await endless(model);
   const shape = { sequences: SEQUENCES, promptTokens: PROMPT_TOKENS, tokens: TOKENS, replies: REPLIES };
   const run = (): Promise<Row[]> =>
     limitRows({ model, file, threads: 1, gpu: false, runs: 1, warmSteps: WARM_STEPS, ...shape });
-  rows.push(...medianRows(await inPieces(`${name}-${model}`, RUNS, run)));
-}
+  return medianRows(await inPieces(`${name}-${model}`, RUNS, run));
+});
 
 await keep(name, {
   title: `The engine process against llama-batched-bench, sliding window and hybrid, ${build} addon`,

@@ -8,7 +8,7 @@
 import { besideRows } from '../support/beside.js';
 import { endless } from '../support/models.js';
 import { forget, inPieces, medianRows } from '../support/pieces.js';
-import { keep, keptRows, type Row } from '../support/results.js';
+import { keep, rowsByModel, type Row } from '../support/results.js';
 
 const SEATS = 32;
 const CONTEXT = 512;
@@ -26,12 +26,7 @@ const build = process.argv[2] === 'native' ? 'native' : 'prebuilt';
 const name = build === 'native' ? 'architectures-http-native' : 'architectures-http';
 const only = process.argv[3];
 
-const rows: Row[] = [];
-for (const model of ['window', 'hybrid'] as const) {
-  if (only !== undefined && only !== model) {
-    rows.push(...(await keptRows(name)).filter((row) => row['model'] === model));
-    continue;
-  }
+const rows = await rowsByModel(name, ['window', 'hybrid'], only, async (model) => {
   const file = await endless(model);
   const shape = { seats: SEATS, context: CONTEXT, tokens: TOKENS, closed: CLOSED, open: [], openSeconds: 0 };
   const run = (): Promise<Row[]> =>
@@ -46,8 +41,8 @@ for (const model of ['window', 'hybrid'] as const) {
       prompt: (i) => `Tell me about the sea, part ${i}`,
       ...shape,
     });
-  rows.push(...medianRows(await inPieces(`${name}-${model}`, RUNS, run)));
-}
+  return medianRows(await inPieces(`${name}-${model}`, RUNS, run));
+});
 
 await keep(name, {
   title: `The whole sidecar beside llama-server, sliding window and hybrid, ${build} addon`,

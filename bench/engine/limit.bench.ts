@@ -1,7 +1,7 @@
 /** The engine process against llama-batched-bench on a CPU. */
 import { limitRows } from '../support/limit.js';
 import { random13m, random150m } from '../support/models.js';
-import { keep, keptRows, type Row } from '../support/results.js';
+import { keep, rowsByModel, type Row } from '../support/results.js';
 
 const SEQUENCES = [1, 8, 32];
 const PROMPT_TOKENS = 16;
@@ -15,24 +15,23 @@ const RUNS = { '150m': { 1: 5, 2: 3 }, '13m': { 1: 5, 2: 3 } };
 /** One model alone: the rows of the others stay as they were. */
 const only = process.argv[3];
 
-const rows: Row[] = [];
-for (const [model, make, replies] of [
-  ['150m', random150m, 8],
+const MODELS = {
+  '150m': { make: random150m, replies: 8 },
   // A reply ends in 25 ms.
-  ['13m', random13m, 32],
-] as const) {
-  if (only !== undefined && only !== model) {
-    rows.push(...(await keptRows(name)).filter((row) => row['model'] === model));
-    continue;
-  }
+  '13m': { make: random13m, replies: 32 },
+} as const;
+const rows = await rowsByModel(name, ['150m', '13m'], only, async (model) => {
+  const { make, replies } = MODELS[model];
   const file = await make();
+  const libraries = build === 'native' ? 'peers' : 'npm';
+  const all: Row[] = [];
   for (const threads of [1, 2] as const) {
     const runs = RUNS[model][threads];
     const shape = { sequences: SEQUENCES, promptTokens: PROMPT_TOKENS, tokens: TOKENS, runs, replies };
-    const libraries = build === 'native' ? 'peers' : 'npm';
-    rows.push(...(await limitRows({ model, file, threads, gpu: false, libraries, ...shape })));
+    all.push(...(await limitRows({ model, file, threads, gpu: false, libraries, ...shape })));
   }
-}
+  return all;
+});
 
 await keep(name, {
   title: `The engine process against llama-batched-bench, ${build} addon`,

@@ -29,11 +29,7 @@ export type Metadata = ReadonlyMap<string, MetadataValue>;
 const TENSOR_TYPES = {
   F32: { code: 0, weights: 1, bytes: 4 },
   F16: { code: 1, weights: 1, bytes: 2 },
-  Q4_0: { code: 2, weights: 32, bytes: 18 },
   Q8_0: { code: 8, weights: Q8_0_WEIGHTS, bytes: Q8_0_BYTES },
-  Q4_K: { code: 12, weights: 256, bytes: 144 },
-  IQ4_NL: { code: 20, weights: 32, bytes: 18 },
-  MXFP4: { code: 39, weights: 32, bytes: 17 },
 } as const;
 
 export type TensorType = keyof typeof TENSOR_TYPES;

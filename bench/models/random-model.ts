@@ -44,7 +44,7 @@ const NO_KNOWLEDGE = 'random weights: the cost of a language model without its k
 const ROPE_BASE = 10_000;
 const NORM_EPSILON = 1e-5;
 /** llama_ftype of files whose matrices are mostly of the type. */
-const FILE_TYPE = { F16: 1, Q4_0: 2, Q8_0: 7, Q4_K: 14, IQ4_NL: 25, MXFP4: 38 } as const;
+const FILE_TYPE = { F16: 1, Q8_0: 7 } as const;
 
 /** Writes the planned model to `path`; see writeGguf for failures. Throws a RangeError for an impossible shape. */
 export async function writeRandomModel(path: string, plan: ModelPlan): Promise<void> {

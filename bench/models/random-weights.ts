@@ -6,28 +6,8 @@
  */
 import { encodeF16, Q8_0_BYTES, Q8_0_WEIGHTS, quantizeQ8, toHalf } from './number-formats.js';
 
-/** Number formats of random weights. Those of 4 bits have no lane: such models are for measuring memory. */
-export type WeightType = 'F16' | 'Q8_0' | 'Q4_0' | 'Q4_K' | 'IQ4_NL' | 'MXFP4';
-
-/**
- * Weights in a block, its bytes, and what it begins with: so many half floats as scales, or a power of two in one byte.
- */
-interface Block {
-  readonly weights: number;
-  readonly bytes: number;
-  readonly scales: number | 'power';
-}
-
-const BLOCKS: Readonly<Record<Exclude<WeightType, 'F16'>, Block>> = {
-  Q8_0: { weights: Q8_0_WEIGHTS, bytes: Q8_0_BYTES, scales: 1 },
-  Q4_0: { weights: 32, bytes: 18, scales: 1 },
-  Q4_K: { weights: 256, bytes: 144, scales: 2 },
-  IQ4_NL: { weights: 32, bytes: 18, scales: 1 },
-  MXFP4: { weights: 32, bytes: 17, scales: 'power' },
-};
-
-/** Of the power of two in a block of MXFP4. */
-const POWER_BIAS = 127;
+/** Number formats of random weights. */
+export type WeightType = 'F16' | 'Q8_0';
 
 /** Length of the bias lane (see random-model.ts): a whole Q8_0 block, so that it is stored with a scale of its own. */
 export const LANE = Q8_0_WEIGHTS;
@@ -52,49 +32,40 @@ const PIECE_BYTES = 1 << 20;
 
 /** Yields the matrix row by row in pieces of about 1 MiB; every piece is the same buffer, filled again. */
 export function* randomMatrix(matrix: RandomMatrix): Generator<Uint8Array> {
-  const block = matrix.type === 'F16' ? { weights: 1, bytes: 2 } : BLOCKS[matrix.type];
-  const rowBytes = (matrix.columns / block.weights) * block.bytes;
+  const rowBytes = matrix.type === 'F16' ? 2 * matrix.columns : (matrix.columns / Q8_0_WEIGHTS) * Q8_0_BYTES;
   const rowsPerPiece = Math.min(matrix.rows, Math.max(1, Math.floor(PIECE_BYTES / rowBytes)));
   const words = new Uint32Array(Math.ceil((rowsPerPiece * rowBytes) / 4));
   const random = new RandomWords(matrix.seed);
   const scale = matrix.deviation / LEVELS_DEVIATION;
-  const fill = matrix.type === 'F16' ? halfFiller(scale) : blockFiller(scale, BLOCKS[matrix.type]);
+  const fill = matrix.type === 'F16' ? halfFiller(scale) : blockFiller(scale);
   for (let row = 0; row < matrix.rows; row += rowsPerPiece) {
     const rows = Math.min(rowsPerPiece, matrix.rows - row);
     fill(words, random);
     const piece = new Uint8Array(words.buffer, 0, rows * rowBytes);
     for (let i = 0; i < rows; i++) {
       if (row + i < (matrix.zeroRows ?? 0)) piece.fill(0, i * rowBytes, (i + 1) * rowBytes);
-      else if (matrix.lane && (matrix.type === 'F16' || matrix.type === 'Q8_0'))
-        piece.set(encodeLane(matrix.type, matrix.lane(row + i)), i * rowBytes);
+      else if (matrix.lane) piece.set(encodeLane(matrix.type, matrix.lane(row + i)), i * rowBytes);
     }
     yield piece;
   }
 }
 
-function encodeLane(type: 'F16' | 'Q8_0', value: number): Uint8Array {
+function encodeLane(type: WeightType, value: number): Uint8Array {
   const values = new Float32Array(LANE).fill(value);
   return type === 'F16' ? encodeF16(values) : quantizeQ8(values);
 }
 
 type Filler = (words: Uint32Array, random: RandomWords) => void;
 
-/** Random bytes throughout, then each block's first bytes become its scales. */
-function blockFiller(scale: number, block: Block): Filler {
+/** Random bytes throughout, then each block's first two become its scale. */
+function blockFiller(scale: number): Filler {
   const half = toHalf(scale);
-  const power = POWER_BIAS + Math.round(Math.log2(scale));
   return (words, random) => {
     for (let i = 0; i < words.length; i++) words[i] = random.next() | 0x0101_0101;
     const bytes = new Uint8Array(words.buffer);
-    for (let at = 0; at + block.bytes <= bytes.length; at += block.bytes) {
-      if (block.scales === 'power') {
-        bytes[at] = power;
-        continue;
-      }
-      for (let i = at; i < at + 2 * block.scales; i += 2) {
-        bytes[i] = half & 0xff;
-        bytes[i + 1] = half >>> 8;
-      }
+    for (let at = 0; at + Q8_0_BYTES <= bytes.length; at += Q8_0_BYTES) {
+      bytes[at] = half & 0xff;
+      bytes[at + 1] = half >>> 8;
     }
   };
 }

@@ -4,9 +4,7 @@ import type { ModelPlan } from './random-model.js';
 import { ownVocabulary } from './vocabulary-own.js';
 import type { Vocabulary } from './vocabulary.js';
 
-export const RECIPE_NAMES = ['embedded', 'tiny', '13m', '150m', 'window', 'hybrid', '8b', '8b-f16'] as const;
-
-export type RecipeName = (typeof RECIPE_NAMES)[number];
+export type RecipeName = 'embedded' | 'tiny' | '13m' | '150m' | 'window' | 'hybrid' | '8b' | '8b-f16';
 
 interface Recipe {
   /** `general.name` of the file. */
@@ -83,23 +81,13 @@ const RECIPES: Readonly<Record<RecipeName, Recipe>> = {
   '8b-f16': { title: 'ra-random-8b-f16', shape: { ...SHAPE_8B, weights: 'F16' }, vocabulary: 'none', seed: 1 },
 };
 
-export function isRecipeName(name: string): name is RecipeName {
-  return (RECIPE_NAMES as readonly string[]).includes(name);
-}
-
-/** Whether `planFor` needs a vocabulary for this recipe. */
-export function needsVocabulary(name: RecipeName): boolean {
-  return RECIPES[name].vocabulary === 'none';
-}
-
 /**
  * The plan for writeRandomModel. A given vocabulary replaces the recipe’s own; throws if there is neither. `seed`: 32
  * unsigned bits, the recipe’s own by default.
  */
 export function planFor(name: RecipeName, options: { vocabulary?: Vocabulary; seed?: number } = {}): ModelPlan {
-  if (needsVocabulary(name) && options.vocabulary === undefined)
-    throw new Error(`the ${name} model needs a vocabulary`);
-  const { title, shape, seed } = RECIPES[name];
+  const { title, shape, seed, vocabulary: own } = RECIPES[name];
+  if (own === 'none' && options.vocabulary === undefined) throw new Error(`the ${name} model needs a vocabulary`);
   const vocabulary = options.vocabulary ?? ownVocabulary();
   return { name: title, shape, seed: options.seed ?? seed, vocabulary };
 }

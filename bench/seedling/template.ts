@@ -5,13 +5,11 @@
  * that it has no tool, or calls it with words of the schema. What is left out of the prompt still constrains the call: the grammar is
  * compiled from the whole schema.
  */
+import { readFileSync } from 'node:fs';
 import { readHead } from '../../engine/llama/gguf-head.js';
 import { readGgufFileInfo } from '../../engine/llama/package.js';
 import { CHAT_TEMPLATE } from '../models/chat-template.js';
 import { aligned } from '../models/gguf-format.js';
-
-/** Objects in objects that are written; the properties of deeper ones are left out. */
-const MAX_DEPTH = 8;
 
 /** How the tests' template writes a tool. */
 const WHOLE_TOOL = '(tool | tojson)';
@@ -20,39 +18,9 @@ const TRAINED_TOOL = 'trained_tool(tool.function if tool.function is mapping els
 /**
  * `trained_schema` takes the first alternative of a union other than null, and the first type of a list; a number is written as an
  * integer, since the corpus has no other numbers. A schema that states no type is an object if it has properties, else a text.
- * Each property is written as required: in the corpus all are.
+ * Each property is written as required: in the corpus all are. The properties of objects in more than 8 others are left out.
  */
-const MACROS = `{%- macro trained_schema(schema, depth) -%}
-  {%- set chosen = namespace(schema=none, type='', keys=[]) -%}
-  {%- for option in schema.anyOf or schema.oneOf or [] -%}
-    {%- if option.type != 'null' and not chosen.schema -%}{%- set chosen.schema = option -%}{%- endif -%}
-  {%- endfor -%}
-  {%- set schema = chosen.schema or schema -%}
-  {%- for type in [schema.type] if schema.type is string else schema.type or [] -%}
-    {%- if type != 'null' and not chosen.type -%}{%- set chosen.type = type -%}{%- endif -%}
-  {%- endfor -%}
-  {%- set type = chosen.type or ('object' if schema.properties else 'string') -%}
-  {{- '{"type": ' + (('integer' if type == 'number' else type) | tojson) -}}
-  {%- if type == 'object' -%}
-    {{- ', "properties": {' -}}
-    {%- if schema.properties and depth < ${MAX_DEPTH} -%}
-      {%- for key in schema.properties -%}
-        {%- set chosen.keys = chosen.keys + [key] -%}
-        {{- (key | tojson) + ': ' + trained_schema(schema.properties[key], depth + 1) + ('' if loop.last else ', ') -}}
-      {%- endfor -%}
-    {%- endif -%}
-    {{- '}, "required": ' + (chosen.keys | tojson) -}}
-  {%- elif type == 'string' and schema.enum -%}{{- ', "enum": ' + (schema.enum | select('string') | list | tojson) -}}
-  {%- elif type == 'string' and schema.const is string -%}{{- ', "enum": ' + ([schema.const] | tojson) -}}
-  {%- endif -%}
-  {{- '}' -}}
-{%- endmacro -%}
-{%- macro trained_tool(offered) -%}
-  {{- '{"type": "function", "function": {"name": ' + (offered.name | tojson) -}}
-  {{- ', "description": ' + ((offered.description or '') | tojson) -}}
-  {{- ', "parameters": ' + trained_schema(offered.parameters or {'type': 'object'}, 0) + '}}' -}}
-{%- endmacro -%}
-`;
+const MACROS = readFileSync(new URL('../../../bench/seedling/trained-tool.jinja', import.meta.url), 'utf8');
 
 export const SEEDLING_TEMPLATE = MACROS + CHAT_TEMPLATE.replace(WHOLE_TOOL, TRAINED_TOOL);
 

@@ -119,6 +119,24 @@ export async function keptRows(name: string): Promise<readonly Row[]> {
   return (JSON.parse(text) as Results).rows;
 }
 
+/**
+ * The rows that `make` measures of each model. If the bench is started for one model alone, which is its argument `only`, the rows of the
+ * others stay as its last run kept them under `name`.
+ */
+export async function rowsByModel<Model extends string>(
+  name: string,
+  models: readonly Model[],
+  only: string | undefined,
+  make: (model: Model) => Promise<readonly Row[]>,
+): Promise<Row[]> {
+  const rows: Row[] = [];
+  for (const model of models) {
+    if (only === undefined || only === model) rows.push(...(await make(model)));
+    else rows.push(...(await keptRows(name)).filter((row) => row['model'] === model));
+  }
+  return rows;
+}
+
 /** Writes `bench/results/<name>`. */
 export async function keepFile(name: string, text: string): Promise<void> {
   await mkdir(RESULTS, { recursive: true });

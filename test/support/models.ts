@@ -7,6 +7,7 @@ import { fileURLToPath } from 'node:url';
 import { promisify } from 'node:util';
 import { ensureEmbeddedModel, ensureModel } from '../../bench/models/embedded.js';
 import { planFor } from '../../bench/models/recipes.js';
+import { sourceRoot } from './source-root.js';
 
 const run = promisify(execFile);
 
@@ -15,7 +16,7 @@ export const CACHE = fileURLToPath(new URL('../../.cache/', import.meta.url));
 
 const BUNDLE = fileURLToPath(new URL('../llama/gitRelease.bundle', import.meta.resolve('node-llama-cpp')));
 
-const MAKERS = fileURLToPath(new URL('../../bench/models/', import.meta.url));
+const MAKERS = join(sourceRoot, 'bench/models/');
 
 let tiny: Promise<string> | undefined;
 let embedded: Promise<string> | undefined;
@@ -39,7 +40,7 @@ export function embeddedTestModel(): Promise<string> {
  */
 async function remembered(name: string, make: (folder: string) => Promise<string>): Promise<string> {
   const code = createHash('sha256');
-  for (const file of readdirSync(MAKERS).sort()) if (file.endsWith('.js')) code.update(readFileSync(MAKERS + file));
+  for (const file of readdirSync(MAKERS).sort()) code.update(readFileSync(MAKERS + file));
   const folder = join(CACHE, 'models');
   const note = join(folder, `${name}-${code.digest('hex').slice(0, 16)}.name`);
   const known = await readFile(note, 'utf8').catch(() => undefined);

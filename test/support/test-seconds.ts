@@ -193,7 +193,6 @@ const SECONDS: Readonly<Record<string, number>> = {
   'fault/key-change-killed': 2,
   'fault/otlp': 2,
   'fault/unread-answers': 2,
-  'integration/bench/models/cli': 2,
   'integration/bench/models/random-model': 2,
   'integration/bench/models/vocabulary-copy': 2,
   'integration/chat': 2,

