@@ -65,7 +65,6 @@ export const PLAN: readonly Bench[] = [
   bench('native', true, 100, 'overload/patience.bench.js 3 600', 'overload-patience'),
 
   bench('either', false, 1.3, 'admission/admission.bench.js', 'admission'),
-  bench('either', false, 7, 'admission/ablation.bench.js', 'ablation'),
   bench('either', false, 5, 'admission/sessions.bench.js', 'sessions'),
   bench('either', false, 0.7, 'admission/lent.bench.js', 'lent-seats'),
   bench('either', false, 0.5, 'engine/speculation-gpu.bench.js', 'speculation-gpu'),

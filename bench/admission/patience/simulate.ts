@@ -11,7 +11,6 @@ import { PREFILL, SEATS, type Caller, type Kind } from './callers.js';
 
 export interface SimulatedCall extends Caller {
   end: 'waiting' | 'good' | 'left' | 'refused' | 'cut';
-  reason?: string;
   /** Seat time, ms, and when it was. */
   seatedAt: number;
   endedAt: number;
@@ -26,18 +25,17 @@ export interface Setting {
   readonly untilMs: number;
   readonly maxWaitMs: number;
   readonly learns: boolean;
-  readonly seed?: number;
   /** After how many ms a refused caller returns once. */
-  readonly comesBack?: (visit: SimulatedCall, random: () => number) => number | undefined;
-  /** Called periodically with the queue. */
-  readonly watch?: (queue: SeatQueue, now: number) => void;
-  readonly watchMs?: number;
+  readonly comesBack?: (visit: SimulatedCall) => number | undefined;
 }
+
+/** Of the queue's random numbers. */
+const SEED = 7;
 
 /** Returns the outcome of each, in the order of arrival. Deterministic. */
 export async function simulate(list: readonly Caller[], setting: Setting): Promise<SimulatedCall[]> {
   const agenda = new Agenda();
-  const random = seeded(setting.seed ?? 7);
+  const random = seeded(SEED);
   const queue = new SeatQueue({
     clock: agenda,
     random,
@@ -66,13 +64,12 @@ export async function simulate(list: readonly Caller[], setting: Setting): Promi
       awaits: setting.kind === 'stream' ? 'first-token' : 'end',
       bodyDigest,
     } as const;
-    const refused = ({ retryAfterMs, reason, retry }: Refused): void => {
+    const refused = ({ retryAfterMs, retry }: Refused): void => {
       visit.end = 'refused';
-      visit.reason = reason;
       visit.retryAfterMs = retryAfterMs;
       visit.retry = retry;
       visit.endedAt = agenda.now();
-      const afterMs = again ? undefined : setting.comesBack?.(visit, random);
+      const afterMs = again ? undefined : setting.comesBack?.(visit);
       if (afterMs !== undefined) agenda.after(afterMs, () => arrive(caller, bodyDigest, true));
     };
     const ticket = queue.enter(entry);
@@ -121,11 +118,6 @@ export async function simulate(list: readonly Caller[], setting: Setting): Promi
     });
   };
   schedule(0);
-  const watch = (): void => {
-    setting.watch?.(queue, agenda.now());
-    agenda.after(setting.watchMs ?? 1000, watch);
-  };
-  if (setting.watch) watch();
   while (agenda.step(setting.untilMs)) for (let turn = 0; turn < TURNS; turn += 1) await Promise.resolve();
   return visits;
 }
@@ -133,51 +125,24 @@ export async function simulate(list: readonly Caller[], setting: Setting): Promi
 /** Microtasks between an event and the last outcome that it settles: the queue's, the promise's, the caller's. */
 const TURNS = 4;
 
-/** The outcomes of arrivals from `fromMs` on: shares of seat time and of requests. */
+/** Of the arrivals from `fromMs` on. */
 export interface Figures {
   /** Seat time of replies whose caller had what it waited for, over all seat time. */
   readonly good: number;
-  /** Seat time of callers who left. */
-  readonly vain: number;
+  /** Share of the requests that was refused. */
   readonly refused: number;
-  /** Of these, after a wait. */
-  readonly refusedLate: number;
-  readonly left: number;
-  /** Of long requests, served; NaN where there are none. */
-  readonly longServed: number;
-  /** Waits of the served that 50 and 99 of 100 do not exceed, s. */
-  readonly wait50: number;
-  readonly wait99: number;
 }
 
 export function figuresOf(visits: readonly SimulatedCall[], fromMs: number, toMs: number): Figures {
   const within = visits.filter(({ atMs }) => atMs >= fromMs && atMs < toMs);
   let good = 0;
-  let vain = 0;
-  for (const visit of visits) {
-    if (Number.isNaN(visit.seatedAt)) continue;
-    const ended = Number.isNaN(visit.endedAt) ? toMs : visit.endedAt;
-    const ms = Math.max(0, Math.min(ended, toMs) - Math.max(visit.seatedAt, fromMs));
-    if (visit.end === 'left') vain += ms;
-    else good += ms;
+  for (const { seatedAt, endedAt, end } of visits) {
+    if (Number.isNaN(seatedAt) || end === 'left') continue;
+    const ended = Number.isNaN(endedAt) ? toMs : endedAt;
+    good += Math.max(0, Math.min(ended, toMs) - Math.max(seatedAt, fromMs));
   }
-  const all = SEATS * (toMs - fromMs);
-  const share = (end: SimulatedCall['end']): number =>
-    within.filter((visit) => visit.end === end).length / within.length;
-  const long = within.filter((visit) => visit.long);
-  const waits = within
-    .filter(({ end, seatedAt }) => end === 'good' && !Number.isNaN(seatedAt))
-    .map(({ seatedAt, atMs }) => (seatedAt - atMs) / 1000)
-    .sort((a, b) => a - b);
-  const at = (q: number): number => waits[Math.min(waits.length - 1, Math.floor(q * waits.length))] ?? NaN;
   return {
-    good: good / all,
-    vain: vain / all,
-    refused: share('refused'),
-    refusedLate: within.filter(({ end, endedAt, atMs }) => end === 'refused' && endedAt > atMs).length / within.length,
-    left: share('left'),
-    longServed: long.filter(({ end }) => end === 'good').length / long.length,
-    wait50: at(0.5),
-    wait99: at(0.99),
+    good: good / (SEATS * (toMs - fromMs)),
+    refused: within.filter(({ end }) => end === 'refused').length / within.length,
   };
 }

@@ -1,28 +1,12 @@
 /** Overload in simulated time: what the queue reaches with what it learns (docs/admission.md#overload). */
 import t from 'tap';
-import {
-  callers,
-  ENDURANCES,
-  MIXES,
-  type Caller,
-  type Endurance,
-  type Mix,
-} from '../../../bench/admission/patience/callers.js';
+import { callers, MEAN_MS, type Caller } from '../../../bench/admission/patience/callers.js';
 import { seeded } from '../../../bench/support/load.js';
 import { figuresOf, simulate, type SimulatedCall } from '../../../bench/admission/patience/simulate.js';
 
 const MINUTE = 60_000;
 const DEFAULT_MS = 10_000;
 const LEARNS = { kind: 'whole', maxWaitMs: DEFAULT_MS, learns: true } as const;
-
-function endurance(name: string): Endurance {
-  const found = ENDURANCES.find((each) => each.name === name);
-  if (found === undefined) throw new Error(name);
-  return found;
-}
-
-const SHORT = MIXES.find(({ name }) => name === 'short') as Mix;
-const LONG = MIXES.find(({ name }) => name === 'long') as Mix;
 
 /**
  * Good seat time on the arrivals of these tests by a queue that knows the distributions of patience and of lengths; it was simulated
@@ -32,8 +16,7 @@ const ORACLE = { short: 0.73843, long: 0.61468 } as const;
 
 t.test('whole replies, callers who wait 2 s, twice the load: nearly as many are served as by an oracle', async (t) => {
   const untilMs = 5 * MINUTE;
-  const patient = endurance('2 s');
-  const list = callers(2, patient, SHORT, untilMs, 1);
+  const list = callers(2, 2000, MEAN_MS.short, untilMs, 1);
   const [fromMs, toMs] = [MINUTE, untilMs - DEFAULT_MS];
   const { good } = figuresOf(await simulate(list, { ...LEARNS, untilMs }), fromMs, toMs);
   t.ok(good >= 0.95 * ORACLE.short, `${good} of ${ORACLE.short}`);
@@ -45,11 +28,10 @@ t.test(
   'most whole replies take longer than their callers wait: seats are kept for those who come, not for who waited',
   async (t) => {
     const untilMs = 5 * MINUTE;
-    const patient = endurance('2 s');
     const [fromMs, toMs] = [MINUTE, untilMs - DEFAULT_MS];
     let good = 0;
     for (const seed of [1, 2, 3]) {
-      const list = callers(4, patient, LONG, untilMs, seed);
+      const list = callers(4, 2000, MEAN_MS.long, untilMs, seed);
       good += figuresOf(await simulate(list, { ...LEARNS, untilMs }), fromMs, toMs).good;
     }
     t.ok(good >= 0.91 * ORACLE.long, `${good} of ${ORACLE.long}`);
@@ -58,10 +40,10 @@ t.test(
 
 t.test('a burst of four requests a seat on an idle service is served', async (t) => {
   const burst = Array.from({ length: 32 }, (_, at): Caller => {
-    return { atMs: 60_000 + at, account: `account ${at % 3}`, holdMs: 1000, patienceMs: Infinity, long: false };
+    return { atMs: 60_000 + at, account: `account ${at % 3}`, holdMs: 1000, patienceMs: Infinity };
   });
   const before = Array.from({ length: 20 }, (_, at): Caller => {
-    return { atMs: at * 2000, account: 'account 0', holdMs: 1000, patienceMs: Infinity, long: false };
+    return { atMs: at * 2000, account: 'account 0', holdMs: 1000, patienceMs: Infinity };
   });
   const visits = await simulate([...before, ...burst], { ...LEARNS, untilMs: 2 * MINUTE });
   t.ok(visits.every(({ end }) => end === 'good'));
@@ -69,10 +51,10 @@ t.test('a burst of four requests a seat on an idle service is served', async (t)
 
 t.test('at 0.8 of the load almost no request is refused', async (t) => {
   const untilMs = 10 * MINUTE;
-  for (const name of ['8 s', 'none leaves']) {
-    const list = callers(0.8, endurance(name), SHORT, untilMs, 1);
+  for (const patienceMs of [8000, Infinity]) {
+    const list = callers(0.8, patienceMs, MEAN_MS.short, untilMs, 1);
     const { refused } = figuresOf(await simulate(list, { ...LEARNS, untilMs }), 0, untilMs - DEFAULT_MS);
-    t.ok(refused <= 0.005, `${name}: ${refused}`);
+    t.ok(refused <= 0.005, `${patienceMs} ms: ${refused}`);
   }
 });
 
@@ -88,7 +70,7 @@ function share(
 
 t.test('an account whose callers disconnect on purpose does not reduce the service of the others', async (t) => {
   const untilMs = 5 * MINUTE + DEFAULT_MS;
-  const list = callers(2, endurance('8 s'), SHORT, untilMs, 1);
+  const list = callers(2, 8000, MEAN_MS.short, untilMs, 1);
   const isAttacker = (account: string): boolean => account === 'account 0';
   const attacked = list.map((each): Caller => (isAttacker(each.account) ? { ...each, patienceMs: 100 } : each));
   const others = (account: string): boolean => !isAttacker(account);
@@ -106,7 +88,7 @@ t.test('many accounts whose callers disconnect on purpose do not reduce the serv
     const list: Caller[] = [];
     for (let atMs = 0; atMs < untilMs; atMs -= (Math.log(1 - random()) / perSecond) * 1000) {
       const account = `${name} ${Math.floor(random() * accounts)}`;
-      list.push({ atMs, account, holdMs: 1000, patienceMs, long: false });
+      list.push({ atMs, account, holdMs: 1000, patienceMs });
     }
     return list;
   };
@@ -126,7 +108,7 @@ t.test('many accounts whose callers disconnect on purpose do not reduce the serv
 
 t.test('at four times the load nine of ten callers that wait for a reserved Retry-After are served', async (t) => {
   const untilMs = 6 * MINUTE;
-  const list = callers(4, endurance('none leaves'), SHORT, untilMs, 1);
+  const list = callers(4, Infinity, MEAN_MS.short, untilMs, 1);
   let refusals = 0;
   const visits = await simulate(list, {
     ...LEARNS,

@@ -6,7 +6,7 @@ import { sourceRoot } from '../../support/source-root.js';
 
 /** Results of other commands, and the last ones of benches that are gone, which pages and comments cite. */
 const OTHERS =
-  `attention cache-cost cache-gaps console conversations grammar-stall hostile-senders inline-size link metrics
+  `ablation attention cache-cost cache-gaps console conversations grammar-stall hostile-senders inline-size link metrics
 mixed-prompts-native parse patience picker repacked reuse tls tracing-http unread-answers v8 vision-transport`
     .split(/\s/)
     .map((name) => `${name}.md`);
