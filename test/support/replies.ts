@@ -1,5 +1,6 @@
 /** Requests of tests to a chat model, and the parts of its answers. */
 import { validateAnswer, type AnswerKind } from '../../sidecar/contracts/answer-schemas.js';
+import { objectsIn, pathText, withAt, type At, type Json } from './bodies.js';
 import { BARE_END } from './raw-http.js';
 import type { Sidecar } from './sidecar.js';
 
@@ -112,4 +113,19 @@ export function chunksOf(body: string): Chunk[] {
 /** The text of a stream with one choice. */
 export function contentOf(chunks: readonly Chunk[]): string {
   return chunks.map(({ choices }) => choices[0]?.delta.content ?? '').join('');
+}
+
+/** Places of an answer where its schema accepts a further field, or the lack of one. `optional`, `maps`: paths where it should. */
+export function looseIn(kind: AnswerKind, answer: Json, optional: RegExp, maps = /^$a/): string[] {
+  const accepts = (at: At, value?: Json): string[] =>
+    validateAnswer(kind, withAt(answer, at, value)).ok ? [pathText(at)] : [];
+  return objectsIn(answer)
+    .filter((at) => !maps.test(pathText(at)))
+    .flatMap((at) => {
+      const fields = Object.keys(
+        at.reduce<Json>((of, step) => (of as Record<string, Json>)[step] ?? null, answer) ?? {},
+      );
+      const needed = fields.filter((name) => !optional.test(pathText([...at, name])));
+      return [...accepts([...at, 'further'], 1), ...needed.flatMap((name) => accepts([...at, name]))];
+    });
 }

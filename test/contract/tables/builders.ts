@@ -162,22 +162,3 @@ export function list(at: At, low: number, high: number, item: (index: number) =>
     ],
   };
 }
-
-/** The name of a function that is called in an answer: under either contract, of which the compatible one takes more names. */
-export function calledName(at: At): Rule {
-  const spoiled = 'must match ^[A-Za-z0-9_.-]+$';
-  return {
-    at,
-    kinds: ['string'],
-    wrong: 'must be a string',
-    good: ['a', 'A-_.'.repeat(32)],
-    bad: [
-      ['', 'must not be empty'],
-      [filled(129), 'must have at most 128 characters'],
-      [`a ${CANARY}`, spoiled],
-      [`${CANARY}\n`, spoiled],
-      ['é', spoiled],
-      [`/${CANARY}`, spoiled],
-    ],
-  };
-}

@@ -12,15 +12,22 @@ import {
   usageChunk,
 } from '../../../sidecar/contracts/answers.js';
 import { contractError, errorBody } from '../../../sidecar/domain/errors.js';
+import type { Json } from '../../support/bodies.js';
+import { looseIn } from '../../support/replies.js';
 
 const HEAD = { id: 'chatcmpl-1', created: 1_700_000_000, model: 'chat-1', fingerprint: 'fp' };
 const USAGE = { promptTokens: 10, cachedTokens: 4, completionTokens: 6, reasoningTokens: 0 };
 const BASE = { id: 'chatcmpl-1', created: 1_700_000_000, model: 'chat-1', system_fingerprint: 'fp' };
 
-/** Parses an answer that must fit its schema. */
+/** Fields that an answer may lack. */
+const OPTIONAL =
+  /(^|\.)(system_fingerprint|usage|metadata|weight_versions?|supported_parameters|matched_stop|reasoning_content|tool_calls|cost\w*|\w+_details|cached_tokens|reasoning_tokens|delta\.\w+|tool_calls\[\d\]\.index)$/;
+
+/** Parses an answer that must fit its schema. None of its objects may have a further field, or lack one that is not optional. */
 function valid(kind: AnswerKind, text: string): unknown {
-  const value: unknown = JSON.parse(text);
+  const value = JSON.parse(text) as Json;
   t.same(validateAnswer(kind, value), { ok: true, value });
+  t.strictSame(looseIn(kind, value, OPTIONAL), []);
   t.notMatch(text, /[\r\n]/, 'one line, as an event needs');
   return value;
 }

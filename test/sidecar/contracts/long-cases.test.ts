@@ -1,13 +1,10 @@
 /** The tables’ bodies of 1 MB and of 16 MiB: at the bound of every long text, and one character past it. */
 import t from 'tap';
-import { validateAnswer } from '../../../sidecar/contracts/answer-schemas.js';
 import { parseBody } from '../../../sidecar/contracts/parse.js';
-import { ANSWER_TABLES } from '../../contract/tables/answer-tables.js';
 import { withSetting } from '../../contract/tables/accepted.js';
 import { HEAVY_CASES } from '../../contract/tables/cases.js';
 import { cases } from '../../support/long-form.js';
-import { isLong, verdictsOfRule } from '../../contract/tables/rule.js';
-import { pathText, shown, verdictOf, withAt } from '../../support/bodies.js';
+import { verdictOf } from '../../support/bodies.js';
 
 t.ok(HEAVY_CASES.length > 20, `${HEAVY_CASES.length} cases`);
 
@@ -19,12 +16,4 @@ for (const one of cases(HEAVY_CASES, (_, i) => i % SAMPLED === 0)) {
   const refusal = withSetting(one);
   const verdict = verdictOf(parseBody(route, body()));
   t.same(verdict, refusal === undefined ? 'ok' : { code: 'bad_request', status: 400, ...refusal }, name);
-}
-
-for (const { kind, base, rules } of ANSWER_TABLES) {
-  const long = rules.flatMap(verdictsOfRule).filter((one) => isLong(one.value));
-  for (const { at, value, refused } of cases(long, (_, i) => i % SAMPLED === 0)) {
-    const verdict = validateAnswer(kind, withAt(base, at, value)).ok ? 'ok' : 'invalid';
-    t.equal(verdict, refused === undefined ? 'ok' : 'invalid', `${kind}: ${pathText(at)} ${shown(value)}`);
-  }
 }
