@@ -1,5 +1,5 @@
 /**
- * The Messages API as raw HTTP: whole and streamed, counts, models, keys, errors row by row. Fields are in fields-compatible.test.ts,
+ * The Messages API as raw HTTP: whole and streamed, counts, models, keys, errors row by row. Fields are in fields.test.ts,
  * recorded requests in agents.test.ts, what is the same for all chat routes in both-contracts.test.ts.
  */
 import fc from 'fast-check';

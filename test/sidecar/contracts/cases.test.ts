@@ -1,4 +1,4 @@
-/** The contract’s tables, in-process. test/contract/fields.test.ts and fields-compatible.test.ts send some of them. */
+/** The contract’s tables, in-process. test/contract/fields.test.ts sends some of them. */
 import t from 'tap';
 import { parseBody, parseChat } from '../../../sidecar/contracts/parse.js';
 import { withSetting } from '../../contract/tables/accepted.js';
