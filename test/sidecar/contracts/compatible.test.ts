@@ -270,34 +270,3 @@ t.test('a part of a content that is no object is refused by its place, in the me
     }
   t.end();
 });
-
-t.test('a field that would change the answer is refused by its name', (t) => {
-  t.equal(refusal({ logprobs: true }), 'logprobs must be false: log probabilities are not served');
-  t.equal(refusal({ logit_bias: { 5: -100 } }), 'logit_bias must be empty: token biases are not served');
-  t.equal(refusal({ modalities: ['audio'] }), 'modalities[0] must be text: other modalities are not served');
-  t.equal(refusal({ functions: [] }), 'functions must be null: send tools');
-  t.match(refusal({ zcanary: 1 }), /^the body has a field outside the contract/);
-  t.equal(refusal({ repetition_penalty: 2 }), 'repetition_penalty must be 1: nothing else is served');
-  t.match(refusal({ response_prefix: 'x' }), /^the body has `response_prefix`, which is outside the contract/);
-  t.end();
-});
-
-t.test('the strict contract names the field, and the setting if that setting would accept the body', (t) => {
-  const message = { role: 'assistant', content: 'x', refusal: null };
-  t.equal(
-    refusal({ messages: [...HI, message] }, 'chat'),
-    'messages[1] has `refusal`, which is outside the contract; `contract: compatible` accepts it',
-  );
-  t.notMatch(refusal({ messages: [{ ...message, zcanary: 1 }] }, 'chat'), /zcanary/);
-  t.notMatch(refusal({ messages: [message], zcanary: 1 }, 'chat'), /compatible|zcanary/);
-  const property = { type: 'array', items: { type: 'string', format: 'uri' } };
-  const tool = {
-    type: 'function',
-    function: { name: 'f', parameters: { type: 'object', properties: { zcanary: property } } },
-  };
-  t.equal(
-    refusal({ tools: [tool] }, 'chat'),
-    'tools[0].function.parameters.properties has an entry whose items has `format`, which is outside the contract; `contract: compatible` accepts it',
-  );
-  t.end();
-});
