@@ -16,20 +16,20 @@ export interface Difference {
   readonly why: string;
 }
 
+/** Names of templates, separated by white space. */
+function names(text: string): readonly string[] {
+  return text.trim().split(/\s+/);
+}
+
 /**
  * Templates that list no tools, or list them under a name that llama.cpp does not use. Every conversation with tools differs: the
  * sidecar's prompt has the tools, llama-server's has not, so that its model cannot know them.
  */
-export const UNLISTED: readonly string[] = [
-  'HuggingFaceTB-SmolLM3-3B',
-  'deepseek-ai-DeepSeek-R1-Distill-Llama-8B',
-  'deepseek-ai-DeepSeek-R1-Distill-Qwen-32B',
-  'deepseek-ai-DeepSeek-V3.1',
-  'fireworks-ai-llama-3-firefunction-v2',
-  'google-gemma-2-2b-it',
-  'llama-cpp-rwkv-world',
-  'microsoft-Phi-3.5-mini-instruct',
-];
+export const UNLISTED: readonly string[] = names(`
+  HuggingFaceTB-SmolLM3-3B deepseek-ai-DeepSeek-R1-Distill-Llama-8B deepseek-ai-DeepSeek-R1-Distill-Qwen-32B
+  deepseek-ai-DeepSeek-V3.1 fireworks-ai-llama-3-firefunction-v2 google-gemma-2-2b-it llama-cpp-rwkv-world
+  microsoft-Phi-3.5-mini-instruct
+`);
 
 const NUMBERS =
   'The filter `string` writes `1e3` and `1.0` with a decimal point. llama-server does so only without a filter.';
@@ -71,50 +71,18 @@ function sidecar(template: string, conversations: string, jinja: Verdict, why: s
 }
 
 /** Templates that write the arguments of earlier calls by the filter `tojson`. */
-const WRITE_JSON: readonly string[] = [
-  'Apertus-8B-Instruct',
-  'Apriel-1.6-15b-Thinker-fixed',
-  'Bielik-11B-v3.0-Instruct',
-  'Cohere2MoE',
-  'CohereForAI-c4ai-command-r7b-12-2024-tool_use',
-  'GLM-4.6',
-  'GLM-4.7-Flash',
-  'GigaChat3-10B-A1.8B',
-  'GigaChat3.1-10B-A1.8B',
-  'Kimi-K3',
-  'MiMo-VL',
-  'MiniMax-M1',
-  'MiniMax-M2',
-  'Mistral-Small-3.2-24B-Instruct-2506',
-  'NVIDIA-Nemotron-Nano-v2',
-  'NousResearch-Hermes-2-Pro-Llama-3-8B-tool_use',
-  'NousResearch-Hermes-3-Llama-3.1-8B-tool_use',
-  'Qwen-QwQ-32B',
-  'Qwen-Qwen2.5-7B-Instruct',
-  'Qwen-Qwen3-0.6B',
-  'Reka-Edge',
-  'Spark2.5',
-  'deepseek-ai-DeepSeek-V3.2',
-  'deepseek-ai-DeepSeek-V4',
-  'deepseek-ai-DeepSeek-V4-Flash-0731',
-  'ibm-granite-granite-4.0',
-  'ibm-granite-granite-4.1',
-  'inclusionai-ling-3.0-flash',
-  'meta-llama-Llama-3.1-8B-Instruct',
-  'meta-llama-Llama-3.2-3B-Instruct',
-  'meta-llama-Llama-3.3-70B-Instruct',
-  'mistralai-Ministral-3-14B-Reasoning-2512',
-  'mistralai-Mistral-Nemo-Instruct-2407',
-  'moonshotai-Kimi-K2',
-  'openai-gpt-oss-120b',
-  'poolside-Laguna-S-2.1',
-  'poolside-Laguna-XS-2.1',
-  'poolside-Laguna-XS.2',
-  'tencent-Hy3',
-  'unsloth-Apriel-1.5',
-  'unsloth-mistral-Devstral-Small-2507',
-  'upstage-Solar-Open-100B',
-];
+const WRITE_JSON: readonly string[] = names(`
+  Apertus-8B-Instruct Apriel-1.6-15b-Thinker-fixed Bielik-11B-v3.0-Instruct Cohere2MoE
+  CohereForAI-c4ai-command-r7b-12-2024-tool_use GLM-4.6 GLM-4.7-Flash GigaChat3-10B-A1.8B GigaChat3.1-10B-A1.8B
+  Kimi-K3 MiMo-VL MiniMax-M1 MiniMax-M2 Mistral-Small-3.2-24B-Instruct-2506 NVIDIA-Nemotron-Nano-v2
+  NousResearch-Hermes-2-Pro-Llama-3-8B-tool_use NousResearch-Hermes-3-Llama-3.1-8B-tool_use Qwen-QwQ-32B
+  Qwen-Qwen2.5-7B-Instruct Qwen-Qwen3-0.6B Reka-Edge Spark2.5 deepseek-ai-DeepSeek-V3.2 deepseek-ai-DeepSeek-V4
+  deepseek-ai-DeepSeek-V4-Flash-0731 ibm-granite-granite-4.0 ibm-granite-granite-4.1 inclusionai-ling-3.0-flash
+  meta-llama-Llama-3.1-8B-Instruct meta-llama-Llama-3.2-3B-Instruct meta-llama-Llama-3.3-70B-Instruct
+  mistralai-Ministral-3-14B-Reasoning-2512 mistralai-Mistral-Nemo-Instruct-2407 moonshotai-Kimi-K2 openai-gpt-oss-120b
+  poolside-Laguna-S-2.1 poolside-Laguna-XS-2.1 poolside-Laguna-XS.2 tencent-Hy3 unsloth-Apriel-1.5
+  unsloth-mistral-Devstral-Small-2507 upstage-Solar-Open-100B
+`);
 
 export const DIFFERENCES: readonly Difference[] = [
   ...['Kimi-K2-Instruct', 'Kimi-K2-Thinking', 'llama-cpp-deepseek-r1'].map((template) =>
@@ -206,99 +174,40 @@ export const DIFFERENCES: readonly Difference[] = [
     'sidecar',
     'llama.cpp drops the reply that a thought belongs to.',
   ),
-  ...[
-    'Apertus-8B-Instruct',
-    'Mistral-Small-3.2-24B-Instruct-2506',
-    'Qwen3.5-4B',
-    'google-gemma-2-2b-it',
-    'mistralai-Ministral-3-14B-Reasoning-2512',
-    'mistralai-Mistral-Nemo-Instruct-2407',
-  ].map((template) => sidecar(template, 'two-systems', 'sidecar', SYSTEMS_REFUSED)),
-  ...[
-    'Bielik-11B-v3.0-Instruct',
-    'HuggingFaceTB-SmolLM3-3B',
-    'MiniMax-M1',
-    'MiniMax-M2',
-    'MiniMax-M3',
-    'NVIDIA-Nemotron-Nano-v2',
-    'Reka-Edge',
-    'deepseek-ai-DeepSeek-R1-Distill-Llama-8B',
-    'deepseek-ai-DeepSeek-R1-Distill-Qwen-32B',
-    'llama-cpp-deepseek-r1',
-    'llama-cpp-rwkv-world',
-    'openai-gpt-oss-120b',
-  ].map((template) => sidecar(template, 'two-systems', 'sidecar', SYSTEMS_DROPPED)),
-  ...[
-    'Apertus-8B-Instruct',
-    'Apriel-1.6-15b-Thinker-fixed',
-    'Bielik-11B-v3.0-Instruct',
-    'ByteDance-Seed-OSS',
-    'Cohere2MoE',
-    'CohereForAI-c4ai-command-r7b-12-2024-tool_use',
-    'GLM-4.6',
-    'GLM-4.7-Flash',
-    'Kimi-K2-Instruct',
-    'Kimi-K2-Thinking',
-    'LFM2.5-8B-A1B',
-    'MiMo-VL',
-    'MiniMax-M1',
-    'MiniMax-M2',
-    'MiniMax-M3',
-    'Mistral-Small-3.2-24B-Instruct-2506',
-    'NVIDIA-Nemotron-3-Nano-30B-A3B-BF16',
-    'NVIDIA-Nemotron-Nano-v2',
-    'NousResearch-Hermes-2-Pro-Llama-3-8B-tool_use',
-    'NousResearch-Hermes-3-Llama-3.1-8B-tool_use',
-    'Qwen-QwQ-32B',
-    'Qwen-Qwen2.5-7B-Instruct',
-    'Qwen-Qwen3-0.6B',
-    'Qwen3-Coder',
-    'Qwen3.5-4B',
-    'Reka-Edge',
-    'Spark2.5',
-    'StepFun3.5-Flash',
-    'deepseek-ai-DeepSeek-V3.2',
-    'google-gemma-4-31B-it',
-    'google-gemma-4-31B-it-interleaved',
-    'ibm-granite-granite-4.0',
-    'ibm-granite-granite-4.1',
-    'inclusionai-ling-3.0-flash',
-    'llama-cpp-deepseek-r1',
-    'meetkai-functionary-medium-v3.1',
-    'meetkai-functionary-medium-v3.2',
-    'mistralai-Ministral-3-14B-Reasoning-2512',
-    'mistralai-Mistral-Nemo-Instruct-2407',
-    'muse-glimmer',
-    'poolside-Laguna-S-2.1',
-    'poolside-Laguna-XS-2.1',
-    'poolside-Laguna-XS.2',
-    'tencent-Hy3',
-    'unsloth-Apriel-1.5',
-    'unsloth-mistral-Devstral-Small-2507',
-    'upstage-Solar-Open-100B',
-  ].map((template) => sidecar(template, 'calls-swapped', 'sidecar', SWAPPED)),
-  ...[
-    'Cohere2MoE',
-    'CohereForAI-c4ai-command-r7b-12-2024-tool_use',
-    'MiniMax-M1',
-    'NousResearch-Hermes-2-Pro-Llama-3-8B-tool_use',
-    'NousResearch-Hermes-3-Llama-3.1-8B-tool_use',
-    'google-gemma-4-31B-it-interleaved',
-    'llama-cpp-deepseek-r1',
-    'muse-glimmer',
-    'upstage-Solar-Open-100B',
-    'Mistral-Small-3.2-24B-Instruct-2506',
-    'mistralai-Mistral-Nemo-Instruct-2407',
-  ].map((template) => sidecar(template, 'calls thought-content-call', 'sidecar', WORDS)),
+  ...names(`
+    Apertus-8B-Instruct Mistral-Small-3.2-24B-Instruct-2506 Qwen3.5-4B google-gemma-2-2b-it
+    mistralai-Ministral-3-14B-Reasoning-2512 mistralai-Mistral-Nemo-Instruct-2407
+  `).map((template) => sidecar(template, 'two-systems', 'sidecar', SYSTEMS_REFUSED)),
+  ...names(`
+    Bielik-11B-v3.0-Instruct HuggingFaceTB-SmolLM3-3B MiniMax-M1 MiniMax-M2 MiniMax-M3 NVIDIA-Nemotron-Nano-v2
+    Reka-Edge deepseek-ai-DeepSeek-R1-Distill-Llama-8B deepseek-ai-DeepSeek-R1-Distill-Qwen-32B llama-cpp-deepseek-r1
+    llama-cpp-rwkv-world openai-gpt-oss-120b
+  `).map((template) => sidecar(template, 'two-systems', 'sidecar', SYSTEMS_DROPPED)),
+  ...names(`
+    Apertus-8B-Instruct Apriel-1.6-15b-Thinker-fixed Bielik-11B-v3.0-Instruct ByteDance-Seed-OSS Cohere2MoE
+    CohereForAI-c4ai-command-r7b-12-2024-tool_use GLM-4.6 GLM-4.7-Flash Kimi-K2-Instruct Kimi-K2-Thinking
+    LFM2.5-8B-A1B MiMo-VL MiniMax-M1 MiniMax-M2 MiniMax-M3 Mistral-Small-3.2-24B-Instruct-2506
+    NVIDIA-Nemotron-3-Nano-30B-A3B-BF16 NVIDIA-Nemotron-Nano-v2 NousResearch-Hermes-2-Pro-Llama-3-8B-tool_use
+    NousResearch-Hermes-3-Llama-3.1-8B-tool_use Qwen-QwQ-32B Qwen-Qwen2.5-7B-Instruct Qwen-Qwen3-0.6B Qwen3-Coder
+    Qwen3.5-4B Reka-Edge Spark2.5 StepFun3.5-Flash deepseek-ai-DeepSeek-V3.2 google-gemma-4-31B-it
+    google-gemma-4-31B-it-interleaved ibm-granite-granite-4.0 ibm-granite-granite-4.1 inclusionai-ling-3.0-flash
+    llama-cpp-deepseek-r1 meetkai-functionary-medium-v3.1 meetkai-functionary-medium-v3.2
+    mistralai-Ministral-3-14B-Reasoning-2512 mistralai-Mistral-Nemo-Instruct-2407 muse-glimmer poolside-Laguna-S-2.1
+    poolside-Laguna-XS-2.1 poolside-Laguna-XS.2 tencent-Hy3 unsloth-Apriel-1.5 unsloth-mistral-Devstral-Small-2507
+    upstage-Solar-Open-100B
+  `).map((template) => sidecar(template, 'calls-swapped', 'sidecar', SWAPPED)),
+  ...names(`
+    Cohere2MoE CohereForAI-c4ai-command-r7b-12-2024-tool_use MiniMax-M1 NousResearch-Hermes-2-Pro-Llama-3-8B-tool_use
+    NousResearch-Hermes-3-Llama-3.1-8B-tool_use google-gemma-4-31B-it-interleaved llama-cpp-deepseek-r1 muse-glimmer
+    upstage-Solar-Open-100B Mistral-Small-3.2-24B-Instruct-2506 mistralai-Mistral-Nemo-Instruct-2407
+  `).map((template) => sidecar(template, 'calls thought-content-call', 'sidecar', WORDS)),
   ...['GigaChat3-10B-A1.8B', 'GigaChat3.1-10B-A1.8B'].map((template) =>
     sidecar(template, 'calls calls-open calls-swapped', 'sidecar', APART),
   ),
-  ...[
-    'meta-llama-Llama-3.1-8B-Instruct',
-    'meta-llama-Llama-3.2-3B-Instruct',
-    'meta-llama-Llama-3.3-70B-Instruct',
-    'openai-gpt-oss-120b',
-  ].flatMap((template) => [
+  ...names(`
+    meta-llama-Llama-3.1-8B-Instruct meta-llama-Llama-3.2-3B-Instruct meta-llama-Llama-3.3-70B-Instruct
+    openai-gpt-oss-120b
+  `).flatMap((template) => [
     sidecar(template, 'calls calls-open calls-swapped', 'sidecar', APART),
     sidecar(template, 'thought-content-call', 'sidecar', WORDS),
   ]),
@@ -310,49 +219,27 @@ export const DIFFERENCES: readonly Difference[] = [
       AS_TEXT,
     ),
   ),
-  ...[
-    'Mistral-Small-3.2-24B-Instruct-2506',
-    'mistralai-Ministral-3-14B-Reasoning-2512',
-    'mistralai-Mistral-Nemo-Instruct-2407',
-  ].map((template) => sidecar(template, 'loop-user', 'sidecar', NO_REPLY)),
-  ...[
-    'Mistral-Small-3.2-24B-Instruct-2506',
-    'google-gemma-2-2b-it',
-    'mistralai-Ministral-3-14B-Reasoning-2512',
-    'mistralai-Mistral-Nemo-Instruct-2407',
-  ].map((template) => sidecar(template, 'two-users two-assistants', 'sidecar', IN_TURN)),
+  ...names(`
+    Mistral-Small-3.2-24B-Instruct-2506 mistralai-Ministral-3-14B-Reasoning-2512 mistralai-Mistral-Nemo-Instruct-2407
+  `).map((template) => sidecar(template, 'loop-user', 'sidecar', NO_REPLY)),
+  ...names(`
+    Mistral-Small-3.2-24B-Instruct-2506 google-gemma-2-2b-it mistralai-Ministral-3-14B-Reasoning-2512
+    mistralai-Mistral-Nemo-Instruct-2407
+  `).map((template) => sidecar(template, 'two-users two-assistants', 'sidecar', IN_TURN)),
   sidecar(
     'moonshotai-Kimi-K2',
     'call calls calls-open calls-swapped calls-in-turn call-empty call-deep call-unicode call-marks result-empty result-nameless loop-user thought-call thought-calls thought-content-call',
     'sidecar',
     OWN_IDS,
   ),
-  ...[
-    'Apertus-8B-Instruct',
-    'Bielik-11B-v3.0-Instruct',
-    'HuggingFaceTB-SmolLM3-3B',
-    'MiniMax-M1',
-    'MiniMax-M2',
-    'MiniMax-M3',
-    'Mistral-Small-3.2-24B-Instruct-2506',
-    'NVIDIA-Nemotron-Nano-v2',
-    'Qwen3.5-4B',
-    'Reka-Edge',
-    'deepseek-ai-DeepSeek-R1-Distill-Llama-8B',
-    'deepseek-ai-DeepSeek-R1-Distill-Qwen-32B',
-    'deepseek-ai-DeepSeek-V3.1',
-    'deepseek-ai-DeepSeek-V3.2',
-    'deepseek-ai-DeepSeek-V4-Flash-0731',
-    'deepseek-ai-DeepSeek-V4',
-    'google-gemma-2-2b-it',
-    'llama-cpp-deepseek-r1',
-    'llama-cpp-rwkv-world',
-    'mistralai-Ministral-3-14B-Reasoning-2512',
-    'mistralai-Mistral-Nemo-Instruct-2407',
-    'openai-gpt-oss-120b',
-    'tencent-Hy3',
-    'upstage-Solar-Open-100B',
-  ].map((template) => sidecar(template, 'system-middle', 'sidecar', LATER_SYSTEM)),
+  ...names(`
+    Apertus-8B-Instruct Bielik-11B-v3.0-Instruct HuggingFaceTB-SmolLM3-3B MiniMax-M1 MiniMax-M2 MiniMax-M3
+    Mistral-Small-3.2-24B-Instruct-2506 NVIDIA-Nemotron-Nano-v2 Qwen3.5-4B Reka-Edge
+    deepseek-ai-DeepSeek-R1-Distill-Llama-8B deepseek-ai-DeepSeek-R1-Distill-Qwen-32B deepseek-ai-DeepSeek-V3.1
+    deepseek-ai-DeepSeek-V3.2 deepseek-ai-DeepSeek-V4-Flash-0731 deepseek-ai-DeepSeek-V4 google-gemma-2-2b-it
+    llama-cpp-deepseek-r1 llama-cpp-rwkv-world mistralai-Ministral-3-14B-Reasoning-2512
+    mistralai-Mistral-Nemo-Instruct-2407 openai-gpt-oss-120b tencent-Hy3 upstage-Solar-Open-100B
+  `).map((template) => sidecar(template, 'system-middle', 'sidecar', LATER_SYSTEM)),
   ...['Qwen3.5-4B', 'mistralai-Mistral-Nemo-Instruct-2407'].map((template) =>
     sidecar(template, 'system-alone', 'sidecar', ALONE),
   ),

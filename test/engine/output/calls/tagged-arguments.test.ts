@@ -32,64 +32,6 @@ function format(syntax: CallFormat['syntax']): CallFormat {
   return { syntax, functions: ['look', 'go'], single: false, gbnf: '', values: [valuesOf([LOOK]), []] };
 }
 
-/** As the models write them: two calls after some words. */
-const REPLIES: Readonly<Record<keyof typeof TAGGED_SYNTAXES, string>> = {
-  'Qwen3-Coder':
-    'I look.\n<tool_call>\n<function=look>\n<parameter=city>\nZürich "HB"\n\nGleis 3 </tool_call> <\n</parameter>\n<parameter=days>\n3\n</parameter>\n' +
-    '<parameter=note>\nnull\n</parameter>\n<parameter=at>\n[1, "</parameter>"]\n</parameter>\n<parameter=deep>\n{"a": {"b": [true]}}\n</parameter>\n' +
-    '<parameter=sure>\ntrue\n</parameter>\n</function>\n</tool_call>\n<tool_call>\n<function=go>\n</function>\n</tool_call>',
-  GLM:
-    'I look.\n<tool_call>look\n<arg_key>city</arg_key>\n<arg_value>Zürich "HB"\n\nGleis 3 </tool_call> <</arg_value>\n<arg_key>days</arg_key>\n<arg_value>3</arg_value>\n' +
-    '<arg_key>note</arg_key>\n<arg_value>null</arg_value>\n<arg_key>at</arg_key>\n<arg_value>[1, "</parameter>"]</arg_value>\n<arg_key>deep</arg_key>\n<arg_value>{"a": {"b": [true]}}</arg_value>\n' +
-    '<arg_key>sure</arg_key>\n<arg_value>true</arg_value>\n</tool_call>\n<tool_call>go\n</tool_call>',
-  'MiniMax-M2':
-    'I look.\n<minimax:tool_call>\n<invoke name="look">\n<parameter name="city">Zürich "HB"\n\nGleis 3 </tool_call> <</parameter>\n<parameter name="days">3</parameter>\n' +
-    '<parameter name="note">null</parameter>\n<parameter name="at">[1, "</parameter>"]</parameter>\n<parameter name="deep">{"a": {"b": [true]}}</parameter>\n' +
-    '<parameter name="sure">true</parameter>\n</invoke>\n<invoke name="go">\n</invoke>\n</minimax:tool_call>',
-  'DeepSeek-V3.2':
-    'I look.\n\n<｜DSML｜function_calls>\n<｜DSML｜invoke name="look">\n<｜DSML｜parameter name="city" string="true">Zürich "HB"\n\nGleis 3 </tool_call> <</｜DSML｜parameter>\n' +
-    '<｜DSML｜parameter name="days" string="false">3</｜DSML｜parameter>\n<｜DSML｜parameter name="note" string="false">null</｜DSML｜parameter>\n' +
-    '<｜DSML｜parameter name="at" string="false">[1, "</parameter>"]</｜DSML｜parameter>\n<｜DSML｜parameter name="deep" string="false">{"a": {"b": [true]}}</｜DSML｜parameter>\n' +
-    '<｜DSML｜parameter name="sure" string="false">true</｜DSML｜parameter>\n</｜DSML｜invoke>\n<｜DSML｜invoke name="go">\n</｜DSML｜invoke>\n</｜DSML｜function_calls>',
-  MiniCPM5:
-    'I look.\n<function name="look"><param name="city"><![CDATA[Zürich "HB"\n\nGleis 3 </tool_call> <]]></param><param name="days">3</param>' +
-    '<param name="note">null</param><param name="at">[1, "</parameter>"]</param><param name="deep">{"a": {"b": [true]}}</param>' +
-    '<param name="sure">true</param></function>\n<function name="go"></function>',
-};
-
-const READ = {
-  city: 'Zürich "HB"\n\nGleis 3 </tool_call> <',
-  days: 3,
-  note: null,
-  at: [1, '</parameter>'],
-  deep: { a: { b: [true] } },
-  sure: true,
-};
-
-for (const [model, reply] of Object.entries(REPLIES) as [keyof typeof REPLIES, string][]) {
-  t.test(`${model}: a reply is parsed alike wherever it is cut`, (t) => {
-    const own = format(TAGGED_SYNTAXES[model]);
-    const whole = readCalls(own, [reply]);
-    t.equal(whole.content, 'I look.');
-    t.same(
-      whole.calls.map((call) => [call.name, JSON.parse(call.arguments) as unknown]),
-      [
-        ['look', READ],
-        ['go', {}],
-      ],
-    );
-    t.equal(whole.complete, 2);
-    const different: number[] = [];
-    for (let at = 1; at < reply.length; at++) {
-      const read = readCalls(own, [reply.slice(0, at), reply.slice(at)]);
-      if (JSON.stringify(read) !== JSON.stringify(whole)) different.push(at);
-    }
-    t.same(different, [], 'cuts that matter');
-    t.same(readCalls(own, Array.from(reply)), whole, 'one character at a time');
-    t.end();
-  });
-}
-
 function valueOf(text: string, types: ValueNode['types'], more: Pick<ValueNode, 'scalars'> = {}): unknown {
   const own = { ...format(TAGGED_SYNTAXES['Qwen3-Coder']), values: [valuesOf([[{ name: 'x', types, ...more }]]), []] };
   const reply = `<tool_call>\n<function=look>\n<parameter=x>\n${text}\n</parameter>\n</function>\n</tool_call>`;

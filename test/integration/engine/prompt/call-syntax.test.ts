@@ -24,121 +24,6 @@ const VOCABULARY = { ...fakeVocabulary({ bos: '<s>', specials: ['<s>'] }), eosTe
 const PAGE = `${sourceRoot}/docs/models.md`;
 const [BEGIN, END] = ['<!-- templates: begin -->', '<!-- templates: end -->'];
 
-const HERMES =
-  '<tool_call> {"name": "NAME", "arguments": ARGS … } </tool_call> <tool_call> {"name": " … } </tool_call>';
-const LLAMA = '{"name": "NAME", "parameters": ARGS … }';
-const PYTHON = '<|tool_call_start|>[NAME(KEY=VALUE … ), … )]<|tool_call_end|>';
-const GEMMA = '<|tool_call>call:NAME{KEY:VALUE} … <tool_call|><|tool_call>call: … <tool_call|>';
-const R1 =
-  '<｜tool▁calls▁begin｜><｜tool▁call▁begin｜>function<｜tool▁sep｜>NAME ```json ARGS … ```<｜tool▁call▁end｜> <｜tool▁call▁begin｜>function<｜tool▁sep｜> … ```<｜tool▁call▁end｜><｜tool▁calls▁end｜>';
-const WRAPPED_LOOK = 'wrapped';
-
-/** The form of calls, without spaces, or that replies are wrapped; by template of the bundle. */
-const EXPECTED: Readonly<Record<string, string>> = {
-  'Apertus-8B-Instruct': '<|tools_prefix|>[{"NAME": ARGS … }, {" … }]',
-  'Apriel-1.6-15b-Thinker-fixed':
-    '<tool_calls>[{"name": "NAME", "arguments": ARGS … , "id": "ID"}, {"name": " … , "id": "ID"}]</tool_calls>',
-  'Bielik-11B-v3.0-Instruct': HERMES,
-  'ByteDance-Seed-OSS':
-    '<seed:tool_call> <function=NAME> <parameter=KEY>VALUE</parameter> … </function> </seed:tool_call> <seed:tool_call> <function= … </function> </seed:tool_call>',
-  Cohere2MoE:
-    '<|START_ACTION|>[ {"tool_call_id": "ID", "tool_name": "NAME", "parameters": ARGS … }, {"tool_call_id": "ID", "tool_name": " … } ]',
-  'CohereForAI-c4ai-command-r-plus-tool_use':
-    'Action: ```json [ { "tool_name": "NAME", "parameters": ARGS … }, { "tool_name": " … } ]```',
-  'CohereForAI-c4ai-command-r7b-12-2024-tool_use':
-    '<|START_ACTION|>[ {"tool_call_id": "ID", "tool_name": "NAME", "parameters": ARGS … }, {"tool_call_id": "ID", "tool_name": " … } ]',
-  'GLM-4.6':
-    '<tool_call>NAME <arg_key>KEY</arg_key> <arg_value>VALUE</arg_value> … </tool_call> <tool_call> … </tool_call>',
-  'GLM-4.7-Flash':
-    '<tool_call>NAME<arg_key>KEY</arg_key><arg_value>VALUE</arg_value> … </tool_call><tool_call> … </tool_call>',
-  'GigaChat3-10B-A1.8B': 'function call<|role_sep|> {"name": "NAME", "arguments": ARGS … }',
-  'GigaChat3.1-10B-A1.8B': '<|function_call|>{"name": "NAME", "arguments": ARGS … }',
-  'Kimi-K2-Instruct':
-    '<|tool_calls_section_begin|><|tool_call_begin|>functions.NAME:ID<|tool_call_argument_begin|>ARGS … <|tool_call_end|><|tool_call_begin|>functions. … <|tool_call_end|><|tool_calls_section_end|>',
-  'Kimi-K2-Thinking':
-    '<|tool_calls_section_begin|><|tool_call_begin|>functions.NAME:ID<|tool_call_argument_begin|>ARGS … <|tool_call_end|><|tool_call_begin|>functions. … <|tool_call_end|><|tool_calls_section_end|>',
-  'Kimi-K3':
-    '<|open|>tools<|sep|><|open|>call tool="NAME" index="ID"<|sep|><|open|>argument key="KEY" type="string"<|sep|>VALUE<|close|>argument<|sep|> … <|close|>call<|sep|><|open|>call tool=" … <|close|>call<|sep|><|close|>tools<|sep|>',
-  'LFM2-8B-A1B': PYTHON,
-  'LFM2.5-8B-A1B': PYTHON,
-  'LFM2.5-Instruct': PYTHON,
-  'MiMo-VL': HERMES,
-  'MiniMax-M1': '<tool_calls> {"name": "NAME", "arguments": ARGS … } {"name": " … } </tool_calls>',
-  'MiniMax-M2':
-    '<minimax:tool_call> <invoke name="NAME"> <parameter name="KEY">VALUE</parameter> … </invoke> <invoke name=" … </invoke> </minimax:tool_call>',
-  'MiniMax-M3':
-    ']<]minimax[>[<tool_call> ]<]minimax[>[<invoke name="NAME">]<]minimax[>[<KEY>VALUE]<]minimax[>[</KEY> … ]<]minimax[>[</invoke> ]<]minimax[>[<invoke name=" … ]<]minimax[>[</invoke> ]<]minimax[>[</tool_call>',
-  'Mistral-Small-3.2-24B-Instruct-2506': '[TOOL_CALLS]NAME[CALL_ID]ID[ARGS]ARGS … [TOOL_CALLS] …',
-  'NVIDIA-Nemotron-3-Nano-30B-A3B-BF16':
-    '<tool_call> <function=NAME> <parameter=KEY> VALUE </parameter> … </function> </tool_call> <tool_call> <function= … </function> </tool_call>',
-  'NVIDIA-Nemotron-Nano-v2': '<TOOLCALL>[{"name": "NAME", "arguments": ARGS … }, {"name": " … }]</TOOLCALL>',
-  'NousResearch-Hermes-2-Pro-Llama-3-8B-tool_use': HERMES,
-  'NousResearch-Hermes-3-Llama-3.1-8B-tool_use': HERMES,
-  'Qwen-QwQ-32B': HERMES,
-  'Qwen-Qwen2.5-7B-Instruct': HERMES,
-  'Qwen-Qwen3-0.6B': HERMES,
-  'Qwen3-Coder':
-    '<tool_call> <function=NAME> <parameter=KEY> VALUE </parameter> … </function> </tool_call> <tool_call> <function= … </function> </tool_call>',
-  'Qwen3.5-4B':
-    '<tool_call> <function=NAME> <parameter=KEY> VALUE </parameter> … </function> </tool_call> <tool_call> <function= … </function> </tool_call>',
-  'Reka-Edge': '<tool_call> {"name": "NAME", "arguments": ARGS … } </tool_call><tool_call> {"name": " … } </tool_call>',
-  'Spark2.5':
-    '<tool_call>NAME<arg_key>KEY</arg_key><arg_value>VALUE</arg_value> … </tool_call><tool_call> … </tool_call>',
-  'StepFun3.5-Flash':
-    '<tool_call> <function=NAME> <parameter=KEY> VALUE </parameter> … </function> </tool_call><tool_call> <function= … </function> </tool_call>',
-  'HuggingFaceTB-SmolLM3-3B': WRAPPED_LOOK,
-  'deepseek-ai-DeepSeek-R1-Distill-Llama-8B': R1,
-  'deepseek-ai-DeepSeek-R1-Distill-Qwen-32B': R1,
-  'deepseek-ai-DeepSeek-V3.1':
-    '<｜tool▁calls▁begin｜><｜tool▁call▁begin｜>NAME<｜tool▁sep｜>ARGS … <｜tool▁call▁end｜><｜tool▁call▁begin｜> … <｜tool▁call▁end｜><｜tool▁calls▁end｜>',
-  'deepseek-ai-DeepSeek-V3.2':
-    '<｜DSML｜function_calls> <｜DSML｜invoke name="NAME"> <｜DSML｜parameter name="KEY" string="true">VALUE</｜DSML｜parameter> … </｜DSML｜invoke> <｜DSML｜invoke name=" … </｜DSML｜invoke> </｜DSML｜function_calls>',
-  'deepseek-ai-DeepSeek-V4-Flash-0731':
-    '<｜DSML｜tool_calls> <｜DSML｜invoke name="NAME"> <｜DSML｜parameter name="KEY" string="true">VALUE</｜DSML｜parameter> … </｜DSML｜invoke> <｜DSML｜invoke name=" … </｜DSML｜invoke> </｜DSML｜tool_calls>',
-  'deepseek-ai-DeepSeek-V4':
-    '<｜DSML｜tool_calls> <｜DSML｜invoke name="NAME"> <｜DSML｜parameter name="KEY" string="true">VALUE</｜DSML｜parameter> … </｜DSML｜invoke> <｜DSML｜invoke name=" … </｜DSML｜invoke> </｜DSML｜tool_calls>',
-  'fireworks-ai-llama-3-firefunction-v2': 'functools[{"name": "NAME", "arguments": ARGS … }, {"name": " … }]',
-  'google-gemma-2-2b-it': WRAPPED_LOOK,
-  'llama-cpp-rwkv-world': WRAPPED_LOOK,
-  'microsoft-Phi-3.5-mini-instruct': WRAPPED_LOOK,
-  'google-gemma-4-31B-it-interleaved': GEMMA,
-  'google-gemma-4-31B-it': GEMMA,
-  'ibm-granite-granite-3.3-2B-Instruct': '<|tool_call|>[{"name": "NAME", "arguments": ARGS … }, {"name": " … }]',
-  'ibm-granite-granite-4.0': HERMES,
-  'ibm-granite-granite-4.1': HERMES,
-  'inclusionai-ling-3.0-flash':
-    '<tool_call>NAME <arg_key>KEY</arg_key> <arg_value>VALUE</arg_value> … </tool_call> <tool_call> … </tool_call>',
-  'llama-cpp-deepseek-r1': R1,
-  'meetkai-functionary-medium-v3.1': '<function=NAME>ARGS … </function><function= … </function>',
-  'meetkai-functionary-medium-v3.2': '>>>NAME ARGS … >>> …',
-  'meta-llama-Llama-3.1-8B-Instruct': LLAMA,
-  'meta-llama-Llama-3.2-3B-Instruct': LLAMA,
-  'meta-llama-Llama-3.3-70B-Instruct': LLAMA,
-  'mistralai-Ministral-3-14B-Reasoning-2512': '[TOOL_CALLS]NAME[ARGS]ARGS … [TOOL_CALLS] …',
-  'mistralai-Mistral-Nemo-Instruct-2407':
-    '[TOOL_CALLS][{"name": "NAME", "arguments": ARGS … , "id": "ID"}, {"name": " … , "id": "ID"}]',
-  'moonshotai-Kimi-K2':
-    '<|tool_calls_section_begin|><|tool_call_begin|>functions.NAME:ID<|tool_call_argument_begin|>ARGS … <|tool_call_end|><|tool_call_begin|>functions. … <|tool_call_end|><|tool_calls_section_end|>',
-  'muse-glimmer':
-    '<atem:function_calls> <atem:invoke name="NAME"> <atem:parameter name="KEY">VALUE</atem:parameter> … </atem:invoke> </atem:function_calls><|eom|><|start|>assistant to=NAME<|message|><atem:function_calls> <atem:invoke name=" … </atem:invoke> </atem:function_calls>',
-  'openai-gpt-oss-120b': 'to=functions.NAME<|channel|>commentary json<|message|>ARGS …',
-  'openbmb-MiniCPM5-1B':
-    '<function name="NAME"><param name="KEY">VALUE</param> … </function> <function name=" … </function>',
-  'poolside-Laguna-S-2.1':
-    '<tool_call>NAME<arg_key>KEY</arg_key><arg_value>VALUE</arg_value> … </tool_call><tool_call> … </tool_call>',
-  'poolside-Laguna-XS-2.1':
-    '<tool_call>NAME <arg_key>KEY</arg_key> <arg_value>VALUE</arg_value> … </tool_call> <tool_call> … </tool_call>',
-  'poolside-Laguna-XS.2':
-    '<tool_call>NAME <arg_key>KEY</arg_key> <arg_value>VALUE</arg_value> … </tool_call> <tool_call> … </tool_call>',
-  'tencent-Hy3':
-    '<tool_calls:opensource> <tool_call:opensource>NAME<tool_sep:opensource> <arg_key:opensource>KEY</arg_key:opensource> <arg_value:opensource>VALUE</arg_value:opensource> … </tool_call:opensource> <tool_call:opensource> … </tool_call:opensource> </tool_calls:opensource>',
-  'unsloth-Apriel-1.5':
-    '<tool_calls>[{"name": "NAME", "arguments": ARGS … , "id": "ID"}, {"name": " … , "id": "ID"}]</tool_calls>',
-  'unsloth-mistral-Devstral-Small-2507': '[TOOL_CALLS]NAME[ARGS]ARGS … [TOOL_CALLS] …',
-  'upstage-Solar-Open-100B':
-    '<|tool_call:begin|>ID<|tool_call:name|>NAME<|tool_call:args|>ARGS … <|tool_call:end|><|tool_call:begin|>ID<|tool_call:name|> … <|tool_call:end|>',
-};
-
 /** What docs/models.md has of a template before its name. */
 function cellsOf(parts: PromptParts): string {
   const { calls, lists } = parts.template.tools;
@@ -203,25 +88,6 @@ const NAMED_BY: Readonly<Record<string, string>> = {
 /** Their earlier calls are not in the prompt, whatever their model writes. */
 const UNWRITTEN = ['LFM2-8B-A1B', 'LFM2.5-Instruct', 'ibm-granite-granite-3.3-2B-Instruct'];
 
-/** A syntax as text, with NAME and ARGS in their places. */
-function look({ open, between, next, close, answer, arguments: notation }: CallSyntax): string {
-  if (answer !== undefined) return WRAPPED_LOOK;
-  const further = next === undefined ? '' : ` … ${next}`;
-  const args =
-    notation?.kind === 'tagged'
-      ? `${notation.open}KEY${notation.between.string}VALUE${notation.close}`
-      : notation?.kind === 'nested'
-        ? `${notation.prefix}<KEY>VALUE${notation.prefix}</KEY>`
-        : (ARGUMENTS[notation?.kind ?? 'json'] ?? '');
-  return `${open}NAME${between}${args}${further} … ${close}`
-    .replace(/\s+/g, ' ')
-    .replaceAll('\0', 'ID')
-    .replaceAll('\x01', 'NAME')
-    .trim();
-}
-
-const ARGUMENTS: Readonly<Record<string, string>> = { json: 'ARGS', bare: '{KEY:VALUE}', keywords: 'KEY=VALUE' };
-
 const CALLS = [
   { name: 'get_weather', arguments: '{"city":"Zürich","days":[1,2],"note":"a \\"b\\" </tool_call> }"}' },
   { name: 'go', arguments: '{}' },
@@ -261,7 +127,6 @@ function fromCall(text: string, { mark, open, userRecipient }: CallSyntax): stri
 }
 
 t.test('the templates of real models', async (t) => {
-  const found: Record<string, string> = {};
   const unwritten: string[] = [];
   /** Names of templates by their cells. */
   const same = new Map<string, string[]>();
@@ -276,9 +141,7 @@ t.test('the templates of real models', async (t) => {
     const syntax = template.calls;
     const cells = cellsOf(made.parts);
     same.set(cells, [...(same.get(cells) ?? []), name]);
-    if (syntax === undefined) continue;
-    found[name] = look(syntax);
-    if (syntax === WRAPPED) continue;
+    if (syntax === undefined || syntax === WRAPPED) continue;
     const calls = syntax.next === undefined ? CALLS.slice(0, 1) : CALLS;
     const text = turnOf(template, calls) ?? '';
     if (!text.includes(syntax.mark)) {
@@ -296,7 +159,6 @@ t.test('the templates of real models', async (t) => {
     const parsed = (list: typeof CALLS) => list.map((call) => [call.name, JSON.parse(call.arguments) as unknown]);
     t.strictSame(parsed(read), parsed(calls), `${name}: the same names and arguments`);
   }
-  t.strictSame(found, EXPECTED);
   t.strictSame(unwritten, UNWRITTEN, 'templates that omit earlier calls from the prompt');
   const count = (formats: [string, string[]][]): number => formats.reduce((sum, [, { length }]) => sum + length, 0);
   const all = count([...same]);

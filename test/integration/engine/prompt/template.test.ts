@@ -1,11 +1,9 @@
-import { readFile, readdir } from 'node:fs/promises';
-import { join } from 'node:path';
+import { readFile } from 'node:fs/promises';
 import t from 'tap';
 import type { Effort } from '../../../../engine/prompt/effort.js';
 import type { PromptConversation } from '../../../../engine/prompt/conversation.js';
 import { makeTemplate, type ChatTemplate } from '../../../../engine/prompt/template.js';
 import { withEfforts } from '../../../generate/effort-docs.js';
-import { bundleCheckout } from '../../../support/models.js';
 import { bundleTemplate } from '../../../support/prompt-models.js';
 import { sourceRoot } from '../../../support/source-root.js';
 
@@ -50,81 +48,11 @@ const LOOP: PromptConversation = {
   tools: TOOLS,
 };
 
-/** Templates of the bundle that throw at a second system message, drop one of the two, or have no system role. */
-const JOINING = [
-  'Apertus-8B-Instruct',
-  'Bielik-11B-v3.0-Instruct',
-  'HuggingFaceTB-SmolLM3-3B',
-  'MiniMax-M1',
-  'MiniMax-M2',
-  'MiniMax-M3',
-  'Mistral-Small-3.2-24B-Instruct-2506',
-  'NVIDIA-Nemotron-Nano-v2',
-  'Qwen3.5-4B',
-  'Reka-Edge',
-  'deepseek-ai-DeepSeek-R1-Distill-Llama-8B',
-  'deepseek-ai-DeepSeek-R1-Distill-Qwen-32B',
-  'google-gemma-2-2b-it',
-  'llama-cpp-deepseek-r1',
-  'llama-cpp-rwkv-world',
-  'mistralai-Ministral-3-14B-Reasoning-2512',
-  'mistralai-Mistral-Nemo-Instruct-2407',
-  'openai-gpt-oss-120b',
-];
-
-/** Of the bundle, in order. */
-async function templateNames(): Promise<string[]> {
-  const files = await readdir(join(await bundleCheckout(), 'models/templates'));
-  return files
-    .filter((name) => name.endsWith('.jinja'))
-    .map((name) => name.slice(0, -'.jinja'.length))
-    .sort();
-}
-
 function template(source: string): ChatTemplate {
   const made = makeTemplate(source, { bos: '<s>', eos: '</s>' });
   if (made.kind === 'bad') throw new Error(made.problem);
   return made.template;
 }
-
-function shows(chat: ChatTemplate, conversation: PromptConversation, ...texts: string[]): boolean {
-  const rendered = chat.render(conversation, ANSWER);
-  return rendered.kind === 'text' && texts.every((text) => rendered.text.includes(text));
-}
-
-t.test('the templates of real models', async (t) => {
-  const names = await templateNames();
-  const count = { plain: 0, withTools: 0, withoutTools: 0, loop: 0 };
-  for (const name of names) {
-    const made = makeTemplate(await bundleTemplate(name), { bos: '<s>', eos: '</s>' });
-    if (made.kind === 'bad') continue;
-    const chat = made.template;
-    if (shows(chat, PLAIN, 'Be brief.', 'Hello', 'Goodbye')) count.plain++;
-    if (!chat.tools.lists) count.withoutTools++;
-    else if (shows(chat, OFFER, 'get_weather', 'city')) count.withTools++;
-    if (shows(chat, LOOP, 'get_weather', 'sunny')) count.loop++;
-  }
-  t.equal(names.length, 70);
-  t.ok(count.plain >= 66, `${count.plain} render a conversation`);
-  t.ok(count.withTools >= 57, `${count.withTools} list the offered tools`);
-  t.ok(count.withTools + count.withoutTools >= 66, `${count.withoutTools} list no tools`);
-  t.ok(count.loop >= 53, `${count.loop} render a tool loop`);
-});
-
-t.test('arguments reach each template in the form that it writes as JSON', async (t) => {
-  for (const name of [
-    'Qwen-Qwen2.5-7B-Instruct',
-    'meetkai-functionary-medium-v3.1',
-    'meta-llama-Llama-3.1-8B-Instruct',
-  ]) {
-    const rendered = template(await bundleTemplate(name)).render(LOOP, ANSWER);
-    if (rendered.kind !== 'text') {
-      t.fail(name);
-      return;
-    }
-    t.match(rendered.text, /\{"city": ?"Paris"\}/, name);
-  }
-});
 
 t.test('arguments that a template writes unchanged are passed as text', async (t) => {
   const raw = template(
@@ -162,43 +90,6 @@ t.test('a template that cannot render a conversation returns that and never thro
   );
 });
 
-t.test('a system message is added to the next one where there is no system role', async (t) => {
-  const gemma = template(await bundleTemplate('google-gemma-2-2b-it'));
-  t.equal(gemma.capabilities.system, false);
-  const rendered = gemma.render(PLAIN, ANSWER);
-  t.match(rendered, { kind: 'text', text: 'user\nBe brief.\nHello' });
-  const alone = gemma.render({ messages: [{ role: 'system', content: 'Be brief.' }] }, ANSWER);
-  t.match(alone, { kind: 'text', text: 'user\nBe brief.' }, 'alone it is the message');
-});
-
-t.test('system messages at the beginning become one where the template takes one alone', async (t) => {
-  const system = (content: string) => ({ role: 'system', content });
-  const user = { role: 'user', content: 'Hello' };
-  const several = { messages: [system('Be brief.'), system('Speak German.'), user] };
-  const joined = { messages: [system('Be brief.\n\nSpeak German.'), user] };
-  const joining: string[] = [];
-  for (const name of await templateNames()) {
-    const made = makeTemplate(await bundleTemplate(name), { bos: '<s>', eos: '</s>' });
-    if (made.kind === 'bad') continue;
-    const { template: chat } = made;
-    const rendered = chat.render(several, ANSWER);
-    t.match(
-      rendered,
-      { kind: 'text', text: /Be brief\.[^]*Speak German\.[^]*Hello/ },
-      `${name} renders both, in order`,
-    );
-    const shape = chat.shape(several, ANSWER);
-    if (shape.kind !== 'shaped' || shape.shaped.messages.length === several.messages.length) continue;
-    t.same(rendered, chat.render(joined, ANSWER), name);
-    joining.push(name);
-  }
-  t.same(joining, JOINING);
-  const gemma = template(await bundleTemplate('google-gemma-2-2b-it'));
-  t.match(gemma.shape(several, ANSWER), {
-    shaped: { messages: [{ role: 'user', content: 'Be brief.\n\nSpeak German.\nHello' }] },
-  });
-});
-
 t.test('name, description and parameters of a tool reach the template, in this order', (t) => {
   const chat = template(
     '{% for m in messages %}{{ m.content }}{% endfor %}{% if tools %}{{ tools | tojson }}{% endif %}',
@@ -210,38 +101,6 @@ t.test('name, description and parameters of a tool reach the template, in this o
     text: 'x[{"type": "function", "function": {"name": "go", "description": "", "parameters": {"type": "object", "properties": {}}}}]',
   });
   t.end();
-});
-
-t.test('parameters without a type, and nested ones', async (t) => {
-  const deep = { type: 'object', properties: { a: { type: 'object', properties: { b: { type: 'string' } } } } };
-  const properties = {
-    maybe: { anyOf: [{ type: 'string' }, { type: 'null' }], default: null },
-    fixed: { const: 'x' },
-    some: { enum: ['a', 1, null] },
-    deep,
-  };
-  const parameters = { type: 'object', properties, required: ['maybe'] };
-  const tools = [{ type: 'function', function: { name: 'go', description: 'Goes', parameters } }];
-  for (const name of [
-    'google-gemma-4-31B-it',
-    'google-gemma-4-31B-it-interleaved',
-    'GigaChat3-10B-A1.8B',
-    'GigaChat3.1-10B-A1.8B',
-    'ByteDance-Seed-OSS',
-    'meetkai-functionary-medium-v3.2',
-    'Qwen3-Coder',
-    'openai-gpt-oss-120b',
-  ]) {
-    const rendered = template(await bundleTemplate(name)).render(
-      { messages: [{ role: 'user', content: 'x' }], tools },
-      ANSWER,
-    );
-    t.match(
-      rendered,
-      { kind: 'text', text: /maybe[^]*fixed[^]*some|fixed[^]*maybe[^]*some|deep[^]*fixed[^]*maybe/ },
-      name,
-    );
-  }
 });
 
 t.test('a turn of the model begins after the results of a call with words beside it', async (t) => {
