@@ -73,14 +73,6 @@ function expect(code: ErrorCode, changes: Partial<Expected> = {}): Expected {
   return { status, type, code, retry, ...changes };
 }
 
-t.test('the catalogue equals the table', async (t) => {
-  const rows = Object.entries(CATALOGUE).map(([code, { status, type, retryable }]) => [
-    code,
-    [status, type, retryable],
-  ]);
-  t.strictSame(Object.fromEntries(rows), TABLE);
-});
-
 t.test('errors', async (t) => {
   const sidecar = await InProcess.start(t, {
     models: [

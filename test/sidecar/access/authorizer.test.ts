@@ -237,16 +237,6 @@ t.test('one key whose lookup always fails does not open the breaker', async (t) 
   t.match(await said('c', FAILED), { retryAfterMs: 5000 }, 'several keys do');
 });
 
-t.test('an authorizer that reports overload is not asked for as long as it demands', async (t) => {
-  const { clock, script, from, said } = harness();
-  t.same(await said('a', { kind: 'overloaded', retryAfterMs: 3000 }), { ...OVERLOADED, retryAfterMs: 3000 });
-  clock.advance(1000);
-  t.same(await from('b'), { ...OVERLOADED, retryAfterMs: 2000 });
-  t.equal(script.questions.length, 1);
-  clock.advance(2000);
-  t.match(await said('a', GOOD), { account: 'acme' });
-});
-
 t.test('the callbacks report how each caller was resolved, and the outcome of each lookup', async (t) => {
   const reported: string[] = [];
   const { clock, from, said, script } = harness({

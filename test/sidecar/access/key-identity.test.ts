@@ -9,7 +9,6 @@ import {
   KEYS,
   type KeyFile,
   type StoredKey,
-  KeyFileError,
   signOfKeyFile,
   writeKeyFile,
 } from '../../../sidecar/access/key-file.js';
@@ -363,19 +362,6 @@ t.test('a file that is created later, by a rename or with its folder', async (t)
   t.match(await folderless.ask(B), { keyId: 'b' });
 });
 
-t.test('without an event the poll finds the change', async (t) => {
-  const clock = new FakeClock();
-  const watched = await Watched.open(t, [A.stored], { clock, pollMs: 1000, linked: true });
-  // Changed behind the link, whose own folder has no event.
-  await watched.put(B.stored);
-  clock.advance(999);
-  t.equal(clock.pending, 1, 'only the poll is due');
-  clock.advance(1);
-  await watched.saidSoFar(2);
-  t.match(await watched.ask(B), { keyId: 'b' });
-  t.match(await watched.ask(A), { code: 'invalid_api_key' });
-});
-
 t.test('a key that was just created is valid at its first request, without an event or a poll', async (t) => {
   const clock = new FakeClock();
   const watched = await Watched.open(t, [A.stored], { clock, pollMs: NEVER_MS, linked: true });
@@ -421,26 +407,6 @@ t.test('unknown keys cause at most ten checks of the file a second, however many
   t.strictSame(watched.said, [1, 2], 'and the file is read once');
 });
 
-t.test('a file in a folder that is created later is followed by events', async (t) => {
-  const watched = await Watched.open(t, undefined, { file: join('later', 'keys.json') });
-  await watched.put(A.stored);
-  // As at a first start, after it has written the development key.
-  await watched.keys.reload();
-  await watched.put(B.stored);
-  await watched.saidSoFar(3);
-  t.match(await watched.ask(B), { keyId: 'b' });
-});
-
-t.test('reload() reads the file and reports its keys, changed or not', async (t) => {
-  const watched = await Watched.open(t, [A.stored]);
-  await watched.keys.reload();
-  t.strictSame(watched.said, [1, 1]);
-  await watched.put(A.stored, B.stored);
-  await Promise.all([watched.keys.reload(), watched.keys.reload(), watched.keys.reload()]);
-  t.match(await watched.ask(B), { keyId: 'b' });
-  t.equal(watched.said.at(-1), 2);
-});
-
 t.test('it reports which content is in force, after a look at the file', async (t) => {
   const clock = new FakeClock();
   const watched = await Watched.open(t, undefined, { clock });
@@ -459,18 +425,6 @@ t.test('it reports which content is in force, after a look at the file', async (
   t.strictSame(await look(), { file: watched.file, sha256, keys: 2 }, 'as before');
 });
 
-t.test('after close it watches nothing and keeps nothing open', async (t) => {
-  const clock = new FakeClock();
-  const watched = await Watched.open(t, [A.stored], { clock, pollMs: 1000 });
-  watched.keys.close();
-  watched.keys.close();
-  t.equal(clock.pending, 0);
-  await watched.put(B.stored);
-  await watched.keys.reload();
-  t.match(await watched.ask(A), { keyId: 'a' });
-  t.strictSame(watched.said, [1]);
-});
-
 t.test('keys that are not current do not say that there is no such key', async (t) => {
   const revoked = makeKey({ id: 'old', account: 'gone', revoked: '2026-05-01T00:00:00Z' });
   const { keys } = await Watched.open(t, [A.stored, revoked.stored]);
@@ -479,18 +433,6 @@ t.test('keys that are not current do not say that there is no such key', async (
   keys.isCurrent = () => false;
   t.equal(of('other'), undefined);
   t.match(of('old'), { code: 'revoked_api_key' });
-});
-
-t.test('an invalid file at the start ends the start', async (t) => {
-  const dir = await mkdtemp(join(tmpdir(), 'ra-watch-'));
-  t.teardown(() => rm(dir, { recursive: true, force: true }));
-  const file = join(dir, 'keys.json');
-  await writeFile(file, '{');
-  const hooks = { loaded: () => undefined, closed: () => undefined, refused: () => undefined };
-  await t.rejects(
-    WatchedKeys.open(systemClock, { file, environment: 'development', pollMs: 1000, development: false }, hooks),
-    KeyFileError,
-  );
 });
 
 t.test('after several replacements it has the last one', async (t) => {

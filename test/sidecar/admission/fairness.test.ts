@@ -190,18 +190,6 @@ t.test('weights: each account’s share is the computed max-min share', async (t
   }
 });
 
-t.test('the users of an account take turns', async (t) => {
-  const harness = new SeatHarness(6);
-  const load = { account: 'a', holdMs: 1000 };
-  harness.offer({ ...load, users: ['loud'], everyMs: everyMs(1000, 3) });
-  harness.offer({ ...load, users: ['quiet'], everyMs: everyMs(1000, 0.2) });
-  await harness.run(10 * MINUTE);
-  const waits = (user: string): number[] =>
-    harness.fates.filter((fate) => fate.user === user && fate.end === 'done').map(({ waitedMs }) => waitedMs);
-  const mean = (values: readonly number[]): number => values.reduce((sum, value) => sum + value, 0) / values.length;
-  t.ok(mean(waits('quiet')) < mean(waits('loud')) / 2, `${mean(waits('quiet'))}, ${mean(waits('loud'))}`);
-});
-
 t.test('virtual times of waiting accounts stay close together', async () => {
   const loadArb = fc.record({
     weight: fc.constantFrom(1, 4, 16),

@@ -269,24 +269,3 @@ t.test('the longest wait of a request that is judged again is counted from enter
   clock.advance(2);
   t.match(await ticket.outcome, { kind: 'refused', reason: 'wait' });
 });
-
-t.test('seat time is shared over all replicas together', async (t) => {
-  const { clock, queue } = setup([equal(2), equal(2)]);
-  const run = async (account: string): Promise<void> => {
-    for (let left = 40; left > 0; left -= 1) {
-      const lease = await seated(enter(queue, NEEDS, { account }));
-      await new Promise<void>((done) => clock.after(100, done));
-      lease.release('done');
-    }
-  };
-  // Both demand more than there is, one half as much again as the other.
-  const all = Promise.all(['a', 'a', 'a', 'a', 'a', 'a', 'b', 'b', 'b', 'b'].map(run));
-  for (let step = 0; step < 40; step += 1) {
-    for (let turn = 0; turn < 20; turn += 1) await Promise.resolve();
-    clock.advance(100);
-  }
-  const seatMs = new Map(queue.report(2).accounts.map(({ account, seatMs: ms }) => [account, ms]));
-  const [a = 0, b = 0] = [seatMs.get('a'), seatMs.get('b')];
-  t.ok(Math.abs(a - b) < 0.15 * (a + b), `${a} and ${b} ms`);
-  void all;
-});

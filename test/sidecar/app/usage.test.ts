@@ -7,7 +7,6 @@ import {
   openSync,
   readdirSync,
   readFileSync,
-  rmSync,
   utimesSync,
   writeFileSync,
 } from 'node:fs';
@@ -16,7 +15,7 @@ import { START, type Position } from '../../../sidecar/usage/spool-format.js';
 import type { Totals } from '../../../sidecar/usage/totals.js';
 import { folder, openHarness, type DeliveringHarness } from '../../support/delivering-harness.js';
 import { usageRecord } from '../../support/usage-records.js';
-import { deadPort, UsageSink, type SinkRequest } from '../../support/usage-sink.js';
+import { deadPort, UsageSink } from '../../support/usage-sink.js';
 
 const SECRET = 'sink-secret-canary';
 
@@ -52,27 +51,6 @@ t.test('billed usage arrives, and after a restart delivery continues where it en
   t.strictSame(sink.ids.flat(), ['a', 'b', 'c', 'd'], 'each once');
 });
 
-t.test('a crash between the answer and the cursor sends the same events again', async (t) => {
-  const sink = await UsageSink.start(t);
-  const dir = folder(t);
-  const first = await openHarness(t, dir, { RA_DELIVERY_URL: sink.url });
-  await first.bill('a', 'b');
-  await arrived(sink, 'a', 'b');
-  await first.stop();
-  const before = sink.requests.flatMap(({ body }) => JSON.parse(body) as unknown[]);
-  // The files that such a crash leaves.
-  rmSync(join(first.dir, 'cursor.json'));
-  sink.requests.length = 0;
-  const second = await openHarness(t, dir, { RA_DELIVERY_URL: sink.url });
-  await arrived(sink, 'a', 'b');
-  await second.stop();
-  t.strictSame(
-    sink.requests.flatMap(({ body }) => JSON.parse(body) as unknown[]),
-    before,
-    'to the last byte',
-  );
-});
-
 t.test('a sink that is down at the start is waited for', async (t) => {
   const port = await deadPort();
   const harness = await openHarness(t, folder(t), { RA_DELIVERY_URL: `http://127.0.0.1:${port}/usage` });
@@ -83,57 +61,6 @@ t.test('a sink that is down at the start is waited for', async (t) => {
   await arrived(sink, 'a');
   await harness.log.seen('usage delivery resumed');
   t.ok((await harness.metric('usage_delivery_retries_total')) > 0);
-});
-
-t.test('a sink that fails in every way gets everything in the end', async (t) => {
-  const sink = await UsageSink.start(t);
-  const failures: ((request: SinkRequest) => void)[] = [
-    ({ response }) => void response.writeHead(500).end(),
-    ({ response }) => void response.destroy(),
-    ({ response }) => void response.writeHead(200, { 'content-length': '9' }).write('cut', () => response.destroy()),
-    ({ response }) => void response.writeHead(302, { location: '/elsewhere' }).end(),
-    ({ response }) => void response.writeHead(401).end(),
-  ];
-  sink.answer = (request) => {
-    const fail = failures[sink.requests.length - 1];
-    if (fail) fail(request);
-    else request.response.writeHead(202).end();
-  };
-  const harness = await openHarness(t, folder(t), { RA_DELIVERY_URL: sink.url });
-  await harness.bill('a');
-  await harness.log.seen('usage delivery resumed');
-  t.strictSame(sink.ids, new Array(6).fill(['a']));
-  const reasons = harness.log.lines.filter(({ event }) => event === 'usage delivery waits').map(({ reason }) => reason);
-  t.strictSame(reasons, ['status 500', 'UND_ERR_SOCKET', 'UND_ERR_SOCKET', 'status 302', 'status 401']);
-  t.notOk(existsSync(join(harness.dir, 'dead-letters.jsonl')));
-});
-
-t.test('a sink that does not answer is asked again', async (t) => {
-  const sink = await UsageSink.start(t);
-  sink.answer = ({ response }) => {
-    if (sink.requests.length > 1) response.writeHead(202).end();
-  };
-  const harness = await openHarness(t, folder(t), { RA_DELIVERY_URL: sink.url, RA_DELIVERY_TIMEOUT_MS: '1000' });
-  await harness.bill('a');
-  t.match(await harness.log.seen('usage delivery waits'), { reason: 'TimeoutError' });
-  await harness.log.seen('usage delivery resumed');
-  t.strictSame(sink.ids.slice(0, 2), [['a'], ['a']]);
-});
-
-t.test('Retry-After is respected', async (t) => {
-  const sink = await UsageSink.start(t);
-  const times: number[] = [];
-  sink.answer = ({ response }) => {
-    times.push(performance.now());
-    if (times.length === 1) response.writeHead(503, { 'retry-after': '1' }).end();
-    else response.writeHead(204).end();
-  };
-  const harness = await openHarness(t, folder(t), { RA_DELIVERY_URL: sink.url });
-  await harness.bill('a');
-  t.match(await harness.log.seen('usage delivery waits'), { reason: 'status 503', retryAfterMs: 1000 });
-  await sink.came(2);
-  const [first = 0, second = 0] = times;
-  t.ok(second - first >= 990, `${second - first} ms`);
 });
 
 t.test('the one event that the sink refuses is a dead letter, and the rest arrives', async (t) => {
@@ -152,16 +79,6 @@ t.test('the one event that the sink refuses is a dead letter, and the rest arriv
   t.equal(await harness.metric('usage_dead_letters_total'), 1);
   t.match(await harness.log.seen('usage event refused'), { usageId: 'bad', status: 400 });
   t.notOk(JSON.stringify(harness.log.lines).includes('secret reasons'));
-});
-
-t.test('a stop does not wait longer than its bound for a sink that hangs', async (t) => {
-  const sink = await UsageSink.start(t);
-  sink.answer = () => undefined;
-  const harness = await openHarness(t, folder(t), { RA_DELIVERY_URL: sink.url, RA_DELIVERY_STOP_MS: '50' });
-  await harness.bill('a');
-  await sink.came(1);
-  await Promise.all([harness.stop(), harness.stop()]);
-  t.notOk(existsSync(join(harness.dir, 'cursor.json')), 'the cursor does not pass events that were not acknowledged');
 });
 
 t.test('a stop does not wait longer than its bound for a disk that hangs', async (t) => {
