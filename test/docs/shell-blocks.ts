@@ -10,7 +10,6 @@ const REASONS = [
   'needs a service of yours',
   'takes minutes',
   'run by make e2e',
-  'run by test/deploy/copied.test.ts',
   'run by test/contract/store-keys.test.ts',
 ] as const;
 

@@ -117,31 +117,3 @@ t.test('eight requests with and without images at once: the same replies as alon
   t.comment(`${same} of 24 replies are equal`);
   t.ok(same >= 16, `${same} of 24`);
 });
-
-t.test('three replies to one prompt with an image', async (t) => {
-  const body = { model: SEEING, temperature: 0, n: 3, max_completion_tokens: TOKENS, seed: 1 };
-  const messages = [user(imagePart(png(77, 66, stripes(70))), textPart('Three times.'))];
-  const response = await sidecar.post('/chat/completions', { ...body, messages });
-  const answer = (await response.json()) as {
-    choices: { message: { content: string } }[];
-    usage: { prompt_tokens: number };
-  };
-  t.equal(answer.choices.length, 3);
-  t.equal(new Set(answer.choices.map(({ message }) => message.content)).size, 1, 'all greedy');
-  const one = await see(sidecar, messages, { max_completion_tokens: TOKENS });
-  t.equal(answer.usage.prompt_tokens, one.promptTokens);
-});
-
-t.test('detail low uses fewer tokens for a large image', async (t) => {
-  const file = png(1000, 800, stripes(80));
-  const part = (detail: string): object => ({ type: 'image_url', image_url: { url: dataUrl(file), detail } });
-  const [low, high] = [await see(sidecar, [user(part('low'))]), await see(sidecar, [user(part('high'))])];
-  t.ok(low.promptTokens * 2 < high.promptTokens, `${low.promptTokens} and ${high.promptTokens}`);
-});
-
-t.test('more tokens than a seat’s context are refused before they are computed', async (t) => {
-  const many = Array.from({ length: 12 }, (_, i) => imagePart(png(600, 600, stripes(90 + i))));
-  const answer = await see(sidecar, [user(...many)]);
-  t.equal(answer.status, 400);
-  t.match(answer.error.message, /The prompt has \d+ and at least 16 are asked/);
-});

@@ -179,25 +179,6 @@ t.test('a process that ends over an image fails that image only, and no request 
   t.equal((await ask(imagePart(png(50, 50, stripes(31))), textPart('b'))).status, 200);
 });
 
-t.test('a caller that disconnects while its image is encoded frees its seat', async (t) => {
-  process.kill(visionPid(), 'SIGSTOP');
-  const left = new AbortController();
-  const body = { model: 'seeing', messages: [user(imagePart(png(50, 50, stripes(40))))], max_completion_tokens: 2 };
-  const request = sidecar.post('/chat/completions', body, { signal: left.signal });
-  request.catch(() => undefined);
-  await seatsBusy(1);
-  await ask(textPart('Text goes on.'));
-  left.abort();
-  await t.rejects(request);
-  const all = await Promise.all(Array.from({ length: 4 }, () => ask(textPart('Four seats.'))));
-  t.same(
-    all.map(({ status }) => status),
-    [200, 200, 200, 200],
-  );
-  process.kill(visionPid(), 'SIGCONT');
-  t.equal((await ask(imagePart(png(50, 50, stripes(41))))).status, 200);
-});
-
 t.test(`${MUTATIONS} mutated files end no other process`, async (t) => {
   const log = new RecordingLog();
   const setup = {

@@ -42,21 +42,6 @@ t.test('a caller that disconnects gives its place or seat to the next', async (t
     await replaces(t, await OpenStream.begin(sidecar), 'decoding');
   });
 
-  await t.test('waiting', async (t) => {
-    const holder = await OpenStream.begin(sidecar);
-    const leave = new AbortController();
-    const left = sidecar.chat(ENDLESS, { signal: leave.signal });
-    await counted(sidecar, 'waiting_requests', 1);
-    const next = sidecar.chat(SHORT);
-    await counted(sidecar, 'waiting_requests', 2);
-    leave.abort();
-    await t.rejects(left, { name: 'AbortError' });
-    await counted(sidecar, 'waiting_requests', 1);
-    await counted(sidecar, 'cancels_total', 1, { phase: 'waiting' });
-    holder.leave();
-    t.equal((await next).status, 200, 'the request behind it is served, and the cancelled one is not');
-  });
-
   other.leave();
   await counted(sidecar, 'seats_busy', 0);
   endsWell(t, await (await OpenStream.begin(sidecar, SHORT)).response);

@@ -1,7 +1,6 @@
 /** Three sidecars in processes of their own, each with a relay to the PostgreSQL that they share: bursts, kills, stops, a bad network. */
 import { writeFileSync } from 'node:fs';
 import { join } from 'node:path';
-import { setTimeout as wait } from 'node:timers/promises';
 import t from 'tap';
 import type { KeyLimits } from '../../sidecar/access/limits.js';
 import { PATIENT_QUEUE } from '../support/config-parts.js';
@@ -21,27 +20,21 @@ const SLACK_MS = 8000;
 /** After so long a reply without a token has its head, with a comment, ms. */
 const KEEP_ALIVE_MS = 500;
 
-/** Requests of a burst that are let in, of three times as many. */
-const BURST = rounds({ short: 60, long: 600 });
-
 const server = await sharedPostgres();
 const { name: database, url } = await server.database();
 const dir = t.testdir();
 
 const LIMITS: Readonly<Record<string, KeyLimits>> = {
-  burst: { models: { perMinute: BURST } },
   running: { chat: { inFlight: 32 } },
   stopped: { chat: { inFlight: 8 } },
   network: { models: { perMinute: 60, inFlight: 8 } },
   idempotent: {},
 };
-/** Tokens in a day, of the keys with that quota alone; and requests at once, of which it lets some in. */
-const [QUOTA, AT_ONCE] = [rounds({ short: 2000, long: 5000 }), rounds({ short: 200, long: 512 })];
+/** Tokens in a day, of the key with that quota. */
+const QUOTA = rounds({ short: 2000, long: 5000 });
 const made = Object.entries(LIMITS).map(([id, limits]) => ({ id, ...makeKey({ id, limits }) }));
-for (const id of ['quota', 'reserved']) {
-  const entitlements = { development: { models: 'all', tokensPerDay: QUOTA } } as const;
-  made.push({ id, ...makeKey({ id, account: id, entitlements }) });
-}
+const entitlements = { development: { models: 'all', tokensPerDay: QUOTA } } as const;
+made.push({ id: 'reserved', ...makeKey({ id: 'reserved', account: 'reserved', entitlements }) });
 const KEYS = Object.fromEntries(made.map(({ id, key }) => [id, key]));
 writeFileSync(join(dir, 'keys.json'), JSON.stringify({ version: 1, keys: made.map(({ stored }) => stored) }));
 
@@ -101,15 +94,6 @@ async function over(what: string, from: string): Promise<void> {
   await eventually(what, async () => (await rows(from)) === 0);
 }
 
-t.test(`${3 * BURST} requests on one key over three: ${BURST} are let in`, async (t) => {
-  await joined();
-  const asked = Array.from({ length: 3 * BURST }, (_, i) => models(fleet[i % 3] as FleetMember, 'burst'));
-  const statuses = await Promise.all(asked);
-  t.equal(count(statuses, 200), BURST);
-  t.equal(count(statuses, 429), 2 * BURST);
-  t.equal(await rows('hit'), BURST, 'no 60 s have more stamps');
-});
-
 /** Waits until a reply begins at one, which it returns with how long that took from `from` on. */
 async function returned(at: FleetMember, key: string, from: number): Promise<readonly [Begun, number]> {
   let begun: Begun | undefined;
@@ -161,13 +145,6 @@ async function post({ sidecar }: FleetMember, name: string, tokens: number): Pro
   const response = await sidecar.post('/chat/completions', body, { key: KEYS['idempotent'] ?? '', headers });
   return { status: response.status, text: await response.text() };
 }
-
-t.test('one Idempotency-Key to three at once: one runs', async (t) => {
-  await joined();
-  const answers = await Promise.all(fleet.map((one) => post(one, 'all', 2)));
-  t.strictSame(answers.map(({ status }) => status).sort(), [200, 409, 409]);
-  await over('the store has heard of its end', 'claim where not completed');
-});
 
 t.test('a second start on a data folder that is in use ends, and takes nothing from the first', async (t) => {
   await joined();
@@ -237,37 +214,6 @@ t.test('a network that drops, delays and half-opens: the limit holds, and no ans
     return (await rows(PLACES)) === 0;
   });
   t.pass('what no answer was heard of is free');
-});
-
-t.test(`one quota over three, ${AT_ONCE} requests at once: none passes it, nothing stays reserved`, async (t) => {
-  await joined();
-  const before = await counted();
-  const body = { model: CHAT, messages: [{ role: 'user', content: 'x' }], max_tokens: 4 };
-  const answers = await Promise.all(
-    Array.from({ length: AT_ONCE }, async (_, i) => {
-      const { sidecar } = fleet[i % 3] as FleetMember;
-      for (;;) {
-        const response = await sidecar.post('/chat/completions', body, { key: KEYS['quota'] ?? '' });
-        const { usage } = (await response.json()) as { usage?: { total_tokens: number } };
-        const { status } = response;
-        // A call that is too late for its time, on a loaded machine, reserves nothing that stays so.
-        if (status !== 503) return { status, tokens: usage?.total_tokens ?? 0 };
-        await wait(20);
-      }
-    }),
-  );
-  const statuses = answers.map(({ status }) => status);
-  const each = Math.max(...answers.map(({ tokens }) => tokens));
-  t.equal(count(statuses, 200), Math.floor(QUOTA / each));
-  t.equal(count(statuses, 429), AT_ONCE - Math.floor(QUOTA / each));
-  await over('nothing stays reserved', 'token_flight');
-  const used = answers.reduce((sum, { tokens }) => sum + tokens, 0);
-  t.equal((await counted()) - before, used, 'the store has what was used');
-  const next = await a.sidecar.post('/chat/completions', { ...body, max_tokens: 300 }, { key: KEYS['quota'] ?? '' });
-  t.equal(next.status, 429);
-  t.equal(next.headers.get('x-ratelimit-limit-tokens'), `${QUOTA}`);
-  t.equal(next.headers.get('x-ratelimit-remaining-tokens'), `${QUOTA - used}`);
-  await next.arrayBuffer();
 });
 
 t.test('killed twice before the store hears of a reply: a later start tells what it used, and its key', async (t) => {

@@ -37,11 +37,6 @@ t.test('the prompt is counted as rendered, with every turn', async (t) => {
   t.ok((await count([{ role: 'system', content: 'the' }, user('the')])) > one);
 });
 
-t.test('max_completion_tokens wins over max_tokens', async (t) => {
-  const { usage } = await complete(sidecar, 'Hello', { temperature: 0, max_tokens: 9, max_completion_tokens: 3 });
-  t.equal(usage.completion_tokens, 3);
-});
-
 t.test('without a maximum a reply may fill the rest of the context, and no more', async (t) => {
   // A reward for repetition makes the model continue to the limit.
   const { choices, usage } = await complete(sidecar, 'Hello', { temperature: 0, frequency_penalty: -2 });
@@ -143,49 +138,6 @@ t.test('thought goes to reasoning_content, is counted, and is not searched for s
   t.equal(without.choices[0].message.reasoning_content, undefined);
   t.ok(without.choices[0].message.content.length > 12);
   t.equal(without.usage.completion_tokens_details, undefined);
-});
-
-t.test('impossible requests are refused before they run', async (t) => {
-  const nothing = { allOf: [{ enum: [1] }, { enum: [2] }] };
-  const parameters = { type: 'object', properties: { x: nothing }, required: ['x'] };
-  const tool = { type: 'function', function: { name: 'f', parameters } };
-  const image = { type: 'image_url', image_url: { url: 'https://pictures.example/one.png' } };
-  const { usage } = await complete(sidecar, 'the', { max_tokens: 1 });
-  const TOO_LONG = `^This model's maximum context length is ${CONTEXT} tokens\\.`;
-  const cases = [
-    [
-      'a maximum over the context, with both numbers',
-      { messages: [user('the')], max_tokens: CONTEXT },
-      {
-        status: 400,
-        code: 'bad_request',
-        message: new RegExp(`^max_tokens is ${CONTEXT}, .*\\b${usage.prompt_tokens} tokens`),
-      },
-    ],
-    [
-      'a prompt over the context, with both numbers',
-      { messages: [user(`the${' the'.repeat(2999)}`)] },
-      {
-        status: 400,
-        code: 'bad_request',
-        param: 'messages',
-        message: new RegExp(`${TOO_LONG} .*\\b${usage.prompt_tokens + 2999}\\b.*reduce the length of the messages`),
-      },
-    ],
-    [
-      'an image',
-      { messages: [user('the'), user([{ type: 'text', text: 'see' }, image])] },
-      { status: 400, code: 'bad_request', param: 'messages[1].content[1]' },
-    ],
-    [
-      'a tool to which nothing can be passed',
-      { messages: [user('the')], tools: [tool] },
-      { status: 422, code: 'unprocessable', param: 'tools' },
-    ],
-    ['a field of another contract', { messages: [user('the')], top_k: 3 }, { status: 400, code: 'bad_request' }],
-  ] as const;
-  for (const [what, body, error] of cases) t.match(await refusalOf(await sidecar.chat(body)), error, what);
-  t.equal(await sidecar.metric('ra_sidecar_seats_busy', { model: CHAT }), 0, 'and no seat is in use');
 });
 
 t.test('prompt and maximum may fill the context completely', async (t) => {

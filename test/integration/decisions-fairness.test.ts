@@ -70,37 +70,3 @@ t.test('128 questions of one account, one of another, and a chat', async (t) => 
   const order = sidecar.lines.filter(({ event }) => event === 'request').map((line) => line['account']);
   t.equal(order.at(-1), 'many', `served in this order: ${order.join(', ')}`);
 });
-
-t.test('with questions decoded together, a seat is freed as soon as a request waits', async (t) => {
-  const file = await testModel();
-  const sidecar = await Sidecar.start(t, {
-    config: {
-      models: [{ id: DECIDE, kind: 'decision', file, seats: 2, contextPerSeat: 8192 }],
-      decisions: { isolate: false },
-      queue: PATIENT_QUEUE,
-      engine: PATIENT_ENGINE,
-      keys: { file: keyFile },
-    },
-  });
-  const order: Account[] = [];
-  const decide = async (account: Account, count: number): Promise<void> => {
-    const questions = Array.from({ length: count }, (_, i) => {
-      return { id: String(i), type: 'yes_no', question: `${i}. ${WORDY}` };
-    });
-    const body = { model: DECIDE, input: 'The parcel never came.', questions };
-    const response = await sidecar.post('/decisions', body, { key: keys.get(account)?.key ?? null });
-    t.equal(response.status, 200, account);
-    const { answers } = (await response.json()) as { readonly answers: object };
-    t.equal(Object.keys(answers).length, count, account);
-    order.push(account);
-  };
-  const engine = sidecar.enginePid(DECIDE);
-  process.kill(engine, 'SIGSTOP');
-  const many = decide('many', MOST_QUESTIONS);
-  await sidecar.reaches('ra_sidecar_account_seats_busy', 2, { model: DECIDE, account: 'many' });
-  const one = decide('one', 1);
-  await sidecar.reaches('ra_sidecar_account_waiting_requests', 1, { model: DECIDE, account: 'one' });
-  process.kill(engine, 'SIGCONT');
-  await Promise.all([many, one]);
-  t.same(order, ['one', 'many']);
-});

@@ -3,7 +3,6 @@ import { checked, refusalOf } from '../support/replies.js';
 import { NARROW_DECIDE, sharedSidecar } from '../support/shared-sidecar.js';
 import { CHAT, DECIDE } from '../support/sidecar.js';
 
-const MIB = 1024 * 1024;
 /** The most tokens of one question’s prompt (docs/contract.md#limits). */
 const PROMPT_TOKENS = 8185;
 
@@ -170,22 +169,6 @@ t.test('a prompt may have 8,185 tokens and no more; the refusal names question a
     param: 'questions[1]',
     message: /question 1 .*\b8[0-9]{3}\b.*\b8185\b/,
   });
-});
-
-t.test('a body may have 1 MiB and no more, on both routes', async (t) => {
-  const bodies = {
-    '/decisions': { model: DECIDE, input: INPUT, questions: [REFUND] },
-    '/systemone': { model: DECIDE, state: INPUT, questions: { refund: { type: 'noul', instructions: 'Refund?' } } },
-  };
-  for (const [path, body] of Object.entries(bodies)) {
-    const text = JSON.stringify(body);
-    t.equal((await sidecar.post(path, text.padEnd(MIB))).status, 200);
-    t.match(await refusalOf(await sidecar.post(path, text.padEnd(MIB + 1))), {
-      status: 413,
-      code: 'payload_too_large',
-      message: /1048576/,
-    });
-  }
 });
 
 t.test('each kind of model has its own routes', async (t) => {

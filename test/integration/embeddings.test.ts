@@ -7,7 +7,7 @@ import { counted } from '../support/counted.js';
 import { LeakSearch } from '../support/leak-search.js';
 import { POOLING_CONTEXT, poolingModel } from '../support/pooling-models.js';
 import { RetentionWatch } from '../support/retention-watch.js';
-import { Sidecar, type LogLine } from '../support/sidecar.js';
+import { Sidecar } from '../support/sidecar.js';
 
 const common = { seats: 16, contextPerSeat: POOLING_CONTEXT, threads: 1 };
 const dataDir = t.testdir();
@@ -52,25 +52,6 @@ for (const model of ['mean', 'cls', 'last']) {
     for (const [i, vector] of floats.entries()) t.ok(dot(vector, list[i]) > 0.9999);
   });
 }
-
-t.test('fewer dimensions are the first ones, at length 1', async (t) => {
-  const [[whole = []], [cut = []]] = [
-    await vectorsOf('mean', 'the rain'),
-    await vectorsOf('mean', 'the rain', { dimensions: 8 }),
-  ];
-  t.equal(cut.length, 8);
-  t.ok(Math.abs(dot(cut, cut) - 1) < 1e-5);
-  t.ok(Math.abs(dot(cut, whole.slice(0, 8)) - Math.sqrt(dot(whole.slice(0, 8), whole.slice(0, 8)))) < 1e-5);
-  await t.rejects(vectorsOf('cls', 'the rain', { dimensions: 8 }), /400 dimensions must be 64 for this model/);
-});
-
-t.test('an input over the context is named', async (t) => {
-  const long = 'what '.repeat(POOLING_CONTEXT);
-  const refused: unknown = await vectorsOf('mean', ['a', long]).catch((fault: unknown) => fault);
-  t.match(refused, { status: 400, param: 'input[1]' });
-  // Two tokens are around it.
-  t.equal((await vectorsOf('mean', 'what '.repeat(POOLING_CONTEXT - 2))).length, 1);
-});
 
 t.test('probabilities, of a decoder with a template for pairs', async (t) => {
   const rank = async (documents: string[]): Promise<Ranking> => {
@@ -119,45 +100,11 @@ t.test('rankings: the better the pair the earlier, and the same scores each time
     t.ok(Math.abs(score - (each[index % 2]?.results[0]?.relevance_score ?? NaN)) < 1e-3, `document ${index}`);
 });
 
-/** More than are answered in one piece: 65,536 numbers. */
-const MANY = 1200;
-
-t.test(`a list of ${MANY} inputs is whole and in order`, async (t) => {
-  const inputs = Array.from({ length: MANY }, (_, i) => TEXTS[i % 3] ?? '');
-  const vectors = await vectorsOf('mean', inputs);
-  t.equal(vectors.length, MANY);
-  t.notMatch(sidecar.printed, 'Warning', 'uWS has no complaint about how they are written');
-  for (let i = 3; i < MANY; i += 97) t.ok(dot(vectors[i], vectors[i % 3]) > 0.9999);
-});
-
 interface Ranking {
   readonly score_type: string;
   readonly results: readonly { readonly index: number; readonly relevance_score: number }[];
   readonly usage: { readonly prompt_tokens: number };
 }
-
-t.test('a lost engine ends its lists, and the next one is served', async (t) => {
-  const texts = Array.from({ length: 1024 }, () => 'what '.repeat(POOLING_CONTEXT - 2));
-  let ended = false;
-  const lost = client.embeddings
-    .create({ model: 'cls', input: texts })
-    .then(
-      () => 'done',
-      (fault: unknown) => String(fault),
-    )
-    .finally(() => (ended = true));
-  const hasEnded = (): boolean => ended;
-  const ofCls = (line: LogLine): boolean => line['model'] === 'cls';
-  // Between two parts no engine has any of it, and the next engine gets the rest: then that one is killed too.
-  for (let life = 1; !hasEnded(); life += 1) {
-    await Promise.race([lost, sidecar.logged('engine ready', life, ofCls)]);
-    await Promise.race([lost, counted(sidecar, 'seats_busy', 1, { model: 'cls' })]);
-    if (!hasEnded()) process.kill(sidecar.enginePid('cls'), 'SIGKILL');
-    await Promise.race([lost, sidecar.logged('engine lost', life, ofCls)]);
-  }
-  t.match(await lost, /^Error: 502 /);
-  t.equal((await vectorsOf('cls', 'a')).length, 1);
-});
 
 t.test('content leaves only in the answer, at the log’s most verbose level', async (t) => {
   const long = `${canary()} `.repeat(POOLING_CONTEXT);

@@ -87,11 +87,3 @@ t.test('a stop string cuts the object', async (t) => {
   const stream = await sidecar.chat({ ...request, temperature: 0, stop: '{', stream: true });
   t.equal(contentOf(chunksOf(await stream.text())), '');
 });
-
-t.test('text replies are text', async (t) => {
-  const options = { temperature: 0, max_tokens: 10 };
-  t.equal(
-    await textOf(sidecar, 'Hello', { ...options, response_format: { type: 'text' } }),
-    await textOf(sidecar, 'Hello', options),
-  );
-});

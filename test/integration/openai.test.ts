@@ -42,14 +42,6 @@ t.test('a whole chat and a streamed one are equal', async (t) => {
   t.same(usage, whole.usage);
 });
 
-t.test('the client’s own stream helper collects the reply', async (t) => {
-  const helper = client.chat.completions.stream(request);
-  const pieces: string[] = [];
-  helper.on('content', (delta) => pieces.push(delta));
-  t.equal(await helper.finalContent(), pieces.join(''));
-  t.ok(pieces.length > 1, 'in more than one piece');
-});
-
 t.test('the model list has the models that this key may chat with, and no decision model', async (t) => {
   const ids: string[] = [];
   for await (const model of client.models.list()) ids.push(model.id);

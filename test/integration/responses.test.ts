@@ -73,12 +73,6 @@ t.test('each frame of a stream has its type as its name', async (t) => {
   t.ok(named.length > 4 && named.every(([, name, type]) => name === type));
 });
 
-t.test('the client’s own stream helper collects the response', async (t) => {
-  const helper = client.responses.stream(request);
-  const response = await helper.finalResponse();
-  t.not(response.output_text, '');
-});
-
 t.test('a call; its result is sent back with the items as they came', async (t) => {
   const first = await client.responses.create({ ...request, tools: [LOOK], tool_choice: 'required' });
   const call = first.output.find((item) => item.type === 'function_call');

@@ -90,22 +90,6 @@ t.test('a caller who leaves and comes back with the same prompt finds what its f
   t.ok(cached > prompt - 2 * CHUNK, `${cached} of ${prompt} tokens`);
 });
 
-t.test('n replies take the seats that are free, and free them again', async (t) => {
-  const { choices, usage } = await complete(sidecar, 'Hello there. '.repeat(60), { n: 16, seed: 3, max_tokens: 12 });
-  t.equal(choices.length, 16);
-  t.ok(new Set(choices.map(({ message }) => message.content)).size > 8, 'each its own');
-  t.ok(usage.completion_tokens <= 16 * 12);
-  // Two of them and others beside, so that seats are passed on in the middle.
-  const mixed = await Promise.all(
-    Array.from({ length: 6 }, (_, i) => complete(sidecar, `Hello ${i}. `, { n: 1 + (i % 3) * 2, max_tokens: 10 + i })),
-  );
-  t.same(
-    mixed.map((reply) => reply.choices.length),
-    [1, 3, 5, 1, 3, 5],
-  );
-  t.equal(await sidecar.metric('ra_sidecar_seats_busy', { model: CHAT }), 0);
-});
-
 t.test('decisions with the same input again, isolated or together', async (t) => {
   const input = 'I was charged twice. Please send the second payment back. '.repeat(30);
   const questions = Array.from({ length: 8 }, (_, i) => ({

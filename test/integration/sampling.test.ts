@@ -71,22 +71,6 @@ t.test('presence_penalty favours words that did not occur; negative ones favour 
   t.ok(penalized > plain && plain > rewarded, `${penalized} > ${plain} > ${rewarded}`);
 });
 
-t.test('penalties count over the completion only', async (t) => {
-  const said = await Promise.all(PROMPTS.map((prompt) => textOf(sidecar, prompt, { temperature: 0, max_tokens: 80 })));
-  let inPrompt = 0;
-  for (const prompt of PROMPTS) {
-    // Full of words that the model often writes: if they were counted, the penalties would prevent them.
-    const full = `${said.join('')} ${prompt}`;
-    const wanted = await textOf(sidecar, full, { temperature: 0, max_tokens: 1 });
-    if (full.includes(wanted)) inPrompt += 1;
-    const penalties = { presence_penalty: 2, frequency_penalty: 2 };
-    // As many tokens as the prompt has and more, since penalties look back over no more than these.
-    const penalized = await textOf(sidecar, full, { temperature: 0, max_tokens: 800, ...penalties });
-    t.ok(penalized.startsWith(wanted), prompt);
-  }
-  t.ok(inPrompt > 0, 'for some prompt the first token was in it');
-});
-
 t.test('a higher temperature spreads, a small top_p narrows', async (t) => {
   const distinct = async (options: Readonly<Record<string, unknown>>): Promise<number> => {
     const replies = await Promise.all(

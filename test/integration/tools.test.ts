@@ -114,18 +114,6 @@ t.test('parallel_tool_calls false: exactly one', async (t) => {
   }
 });
 
-t.test('a named function is called, once', async (t) => {
-  for (const seed of SEEDS) {
-    const { choices } = await client.chat.completions.create({ ...NAMED, ...seeded(seed) });
-    const calls = choices[0]?.message.tool_calls as Call[];
-    t.same(
-      calls.map((call) => call.function.name),
-      ['switch'],
-    );
-    checkCalls(t, calls);
-  }
-});
-
 t.test('streamed: id, type and name on the first piece alone, and the arguments in pieces', async (t) => {
   for (const seed of SEEDS) {
     const whole = await client.chat.completions.create({ ...REQUIRED, ...seeded(seed) });
@@ -169,19 +157,6 @@ t.test('several choices each have their calls', async (t) => {
   for (const { message } of choices) checkCalls(t, message.tool_calls as Call[]);
 });
 
-t.test('auto: the random reply is content or valid calls', async (t) => {
-  for (const seed of SEEDS) {
-    const { choices } = await client.chat.completions.create({
-      ...request,
-      ...seeded(seed),
-      max_completion_tokens: 200,
-    });
-    const { message } = only(choices);
-    checkCalls(t, (message.tool_calls ?? []) as Call[]);
-    t.not(message.content ?? message.tool_calls, '');
-  }
-});
-
 t.test('none: the prompt has no tools', async (t) => {
   const { model, messages } = request;
   const plain = await client.chat.completions.create({ model, messages, max_completion_tokens: 4, ...seeded(1) });
@@ -193,18 +168,6 @@ t.test('none: the prompt has no tools', async (t) => {
   });
   t.equal(none.usage?.prompt_tokens, plain.usage?.prompt_tokens);
   t.equal(none.choices[0]?.message.tool_calls, undefined);
-});
-
-t.test('the whole loop: calls go back with their results', async (t) => {
-  const { choices } = await client.chat.completions.create({ ...NAMED, ...seeded(1) });
-  const { message } = only(choices);
-  const call = (message.tool_calls as Call[])[0];
-  const answered = await client.chat.completions.create({
-    ...request,
-    max_completion_tokens: 8,
-    messages: [...request.messages, message, { role: 'tool', tool_call_id: call?.id ?? '', content: 'done' }],
-  });
-  t.equal(answered.choices.length, 1);
 });
 
 t.test('the client’s own loop runs the named function', async (t) => {

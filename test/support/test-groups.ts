@@ -17,21 +17,21 @@ const SHARING: readonly { readonly name: string; readonly files: RegExp; readonl
     // The sidecar in their own process, and its prompt hosts (shared-lanes.ts).
     name: 'contract',
     files:
-      /^(contract\/(admission|agents|billing|bodies|both-contracts|completions|console|embeddings|fields|fields-compatible|fleet|fuzz|gateway|idempotency|images|keys|left-while-closing|limits|messages|openapi|operators-keys|order|quotas|security|traces|vision)|fault\/(otlp|replicas-killed)|integration\/external-servers)\./,
+      /^(contract\/(admission|agents|billing|bodies|both-contracts|completions|console|embeddings|fields|fleet|fuzz|gateway|idempotency|images|keys|left-while-closing|limits|messages|openapi|operators-keys|order|quotas|security|traces|vision)|fault\/(otlp|replicas-killed)|integration\/external-servers)\./,
     most: 14,
   },
   {
     // Sidecars as separate processes, and nothing in this process.
     name: 'sidecars',
     files:
-      /^(contract\/http|fault\/(balances|batches-forgotten|batches-full|batches-killed|cancel|cold|descriptors|drain|embeddings|engine-hang|engine-jobs|engine-killed|engine-left|gpu-backends|key-change-killed|lock-claims|odd-files|parent-gone|prompt-host-killed|replica-killed|sidecar-killed|spool-full|spool-killed|spool-removed|unread-answers)|integration\/(access|batch-stores|batches|call-formats|console|cores|decisions-fairness|embeddings|first-run|images|keep-alive|keys-command|lazy-models|load|no-content|no-content-access|no-content-compatible|no-content-crash|no-content-secrets|no-content-usage|operations|otlp|otlp-loading|picker-metrics|prefill-ahead|prefix-cache|prompts-fairness|quotas|reload|replicas|responses|reuse|sessions|systemd|upgrade|usage-delivery))\./,
+      /^(contract\/http|fault\/(balances|batches-forgotten|batches-full|batches-killed|cancel|cold|descriptors|drain|embeddings|engine-hang|engine-jobs|engine-killed|engine-left|gpu-backends|key-change-killed|lock-claims|odd-files|parent-gone|prompt-host-killed|replica-killed|sidecar-killed|spool-full|spool-killed|spool-removed|unread-answers)|integration\/(access|batch-stores|batches|call-formats|cores|decisions-fairness|embeddings|first-run|images|keep-alive|keys-command|lazy-models|load|no-content|no-content-access|no-content-crash|no-content-secrets|no-content-usage|operations|otlp|otlp-loading|picker-metrics|prefill-ahead|prefix-cache|prompts-fairness|quotas|reload|replicas|responses|reuse|sessions|systemd|upgrade|usage-delivery))\./,
     most: 10,
   },
   {
     // llama.cpp in their own process, and no other process.
     name: 'llama',
     files:
-      /^integration\/(engine\/(calls|checkpoint-reuse|decode-faults|families|forced-calls|grammar|kv-types|masks|prefix-cache|reuse)|engine\/(llama\/(bare-vocabulary|checkpoints|decoders|drafts|gaps|paged-states|picker|runs|speculation|split-model)|scheduler\/warm-up)|bench\/models\/(embedded|random-model|vocabulary-own|vocabulary-copy))\./,
+      /^integration\/(engine\/(checkpoint-reuse|decode-faults|families|forced-calls|grammar|kv-types|masks|prefix-cache|reuse)|engine\/(llama\/(bare-vocabulary|checkpoints|decoders|drafts|gaps|paged-states|picker|runs|speculation|split-model)|scheduler\/warm-up)|bench\/models\/(embedded|random-model|vocabulary-own|vocabulary-copy))\./,
     most: 12,
   },
   {
@@ -76,17 +76,12 @@ export const NIGHTLY: readonly { readonly files: RegExp; readonly why: string }[
     files: /^(bench|integration\/bench)\/models\//,
     why: 'of the makers of random models: every test that loads one uses them',
   },
-  {
-    files: /^integration\/no-content-compatible\./,
-    why: 'contract/both-contracts has its bodies in process, integration/no-content its places',
-  },
   { files: /^integration\/engine\/grammar-stall\./, why: 'measures times, which other work of the machine changes' },
   {
     files: /^contract\/minted-accounts\./,
     why: 'of 24,000 accounts; the tests of limits, quotas, credit and the queue have the bound of each map',
   },
   { files: /^integration\/batch-memory\./, why: 'stores 512 MiB and runs 100,000 lines, which takes minutes' },
-  { files: /^deploy\/copied\./, why: 'packs and installs the package, whose content deploy/package tests' },
 ];
 
 /** Whether `make test` runs the file, given below dist/test. */

@@ -122,17 +122,6 @@ for (const name of ARCHITECTURES) {
       await loop.dispose();
     });
 
-    await t.test('any: up to the first difference, or the last token of the previous prompt', async (t) => {
-      const loop = await RealLoop.make(model, { ...ROOM, prefixReuse: 'any' });
-      const prompt = words(3 * CHUNK + 20);
-      const first = await loop.run(chat(prompt));
-      const other = await loop.run(chat([...prompt, ...words(30, 9)]));
-      t.equal(other.cached, prompt.length - 1, 'another continuation begins before the last token');
-      const said = [...prompt, ...(first.tokens[0] ?? [])];
-      t.equal((await loop.run(chat([...said, ...words(10, 3)]))).cached, prompt.length - 1);
-      await loop.dispose();
-    });
-
     await t.test('n: 3 evaluates the prompt once', async (t) => {
       const loop = await RealLoop.make(model, ROOM);
       const prompt = words(2 * CHUNK + 5);
@@ -170,18 +159,6 @@ for (const name of ARCHITECTURES) {
         const tails = job.questions.reduce((sum, { tail }) => sum + tail.length, 0);
         t.equal(ran.cached, salts.length === 3 ? 0 : input.length);
         t.equal(ran.evaluated, tails + input.length - ran.cached);
-      }
-      await loop.dispose();
-    });
-
-    await t.test('without room for checkpoints nothing is reused, and all requests are answered', async (t) => {
-      const loop = await RealLoop.make(model, {});
-      const prompt = words(2 * CHUNK + 5);
-      const none = await clean(model, chat(prompt), {});
-      for (let turn = 0; turn < 2; turn += 1) {
-        const ran = await loop.run(chat(prompt));
-        t.equal(ran.cached, 0);
-        t.same(ran.tokens, none.tokens);
       }
       await loop.dispose();
     });

@@ -73,18 +73,6 @@ t.test('a system prompt that requests share, on whatever sequence they run', asy
   await loop.dispose();
 });
 
-t.test('the same prompt again, also if it consists of whole chunks', async (t) => {
-  for (const length of [3 * CHUNK, 3 * CHUNK + 1]) {
-    const loop = await RealLoop.make(model, {});
-    const job = chat(words(length));
-    const first = await loop.run(job);
-    const again = await loop.run(job);
-    t.same(again.tokens, first.tokens);
-    t.equal(again.cached, length > 3 * CHUNK ? 3 * CHUNK : 2 * CHUNK);
-    await loop.dispose();
-  }
-});
-
 t.test('decisions with an input that was evaluated before', async (t) => {
   const loop = await RealLoop.make(model, {});
   const input = words(5 * CHUNK + 17);
@@ -122,36 +110,6 @@ t.test('several replies to one prompt, each run the same', async (t) => {
     t.equal(first.evaluated, once, 'one prefill');
     await loop.dispose();
   }
-});
-
-t.test('beside other jobs, the whole common prefix', async (t) => {
-  const loop = await RealLoop.make(model, { prefillTokensPerStep: CHUNK });
-  const system = words(2 * CHUNK + 30);
-  await loop.run(chat(system, { maxTokens: 1 }));
-  const long = loop.start(chat(words(20, 40), { maxTokens: 200 }));
-  await long.speaks;
-  const beside = await loop.run(chat([...system, ...words(15, 3)]));
-  t.equal(beside.cached, system.length, 'past whole chunks');
-  await long.ran;
-  const any = await RealLoop.make(model, { prefixReuse: 'any' });
-  await any.run(chat(system, { maxTokens: 1 }));
-  t.equal((await any.run(chat([...system, ...words(15, 3)]))).cached, system.length, 'or alone, if configured');
-  await Promise.all([loop.dispose(), any.dispose()]);
-});
-
-t.test('a prefix in use by another sequence is copied', async (t) => {
-  const loop = await RealLoop.make(model);
-  const system = words(3 * CHUNK);
-  const long = loop.start(chat([...system, ...words(5)], { maxTokens: 120 }));
-  await long.speaks;
-  const beside: Ran[] = [];
-  for (let user = 0; user < 3; user += 1) beside.push(await loop.run(chat([...system, ...words(40, user + 3)])));
-  await long.ran;
-  t.ok(
-    beside.every(({ cached }) => cached >= system.length),
-    `cached ${beside.map(({ cached }) => cached).join()}`,
-  );
-  await loop.dispose();
 });
 
 t.test('questions together are close to isolated ones, and evaluate as few tokens', async (t) => {

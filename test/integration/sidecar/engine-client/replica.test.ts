@@ -1,7 +1,6 @@
 import { fork } from 'node:child_process';
 import { once } from 'node:events';
 import { createServer, type AddressInfo, type Socket } from 'node:net';
-import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { runChat, runDecision } from '../../../support/generate-job.js';
 import t, { type Test } from 'tap';
@@ -141,31 +140,6 @@ t.test('a new engine process is told which accounts were closed before it starte
   );
 });
 
-t.test('nothing is delivered after a cancel, even if the engine still reports on the job', async (t) => {
-  const harness = launch(t);
-  await harness.ready();
-  const late = new RecordingReceiver();
-  const { cancel } = runChat(harness.engine, stubJob('late'), late);
-  await late.begun;
-  cancel();
-  const heard = late.calls.length;
-  const other = new RecordingReceiver();
-  runChat(harness.engine, stubJob('echo', 1, 2, 3), other);
-  t.equal(await other.ended, 'done');
-  t.equal(late.calls.length, heard);
-  t.same(harness.lost, [], 'and that is no protocol violation');
-});
-
-t.test('a job that fails alone does not affect the engine', async (t) => {
-  const harness = launch(t);
-  await harness.ready();
-  const receiver = new RecordingReceiver();
-  runChat(harness.engine, stubJob('fail'), receiver);
-  t.same(await receiver.ended, { kind: 'failed', started: true });
-  t.equal(harness.engine.state, 'ready');
-  t.match(harness.logs.at(-1), /^job failed .*"reason":"no room"/);
-});
-
 t.test('kill -9 during jobs: each fails with its own `started`, then the engine is back', async (t) => {
   const harness = launch(t);
   const { engine } = harness;
@@ -218,16 +192,6 @@ t.test('exit reasons', async (t) => {
   }
 });
 
-t.test('an engine with a blocked event loop is killed for its silence, and restarted', async (t) => {
-  const harness = launch(t, {}, { hangMs: 1000 });
-  await harness.ready();
-  const receiver = new RecordingReceiver();
-  runChat(harness.engine, stubJob('block'), receiver);
-  t.same(await receiver.ended, { kind: 'lost', started: true });
-  t.match(await harness.loss(), { reason: 'hang', detail: 'silent' });
-  await harness.ready(2);
-});
-
 t.test('heartbeats without steps while a job waits: killed, restarted', async (t) => {
   const harness = launch(t, {}, { hangMs: 1000 });
   await harness.ready();
@@ -236,16 +200,6 @@ t.test('heartbeats without steps while a job waits: killed, restarted', async (t
   t.same(await receiver.ended, { kind: 'lost', started: true });
   t.match(await harness.loss(), { reason: 'hang', detail: 'stuck' });
   await harness.ready(2);
-});
-
-t.test('an engine that makes steps is not killed during a long job', async (t) => {
-  const harness = launch(t, {}, { hangMs: 1000 });
-  await harness.ready();
-  const receiver = new RecordingReceiver();
-  // At least twice as long as that.
-  runChat(harness.engine, stubJob('slow', 400), receiver);
-  t.equal(await receiver.ended, 'done');
-  t.same(harness.lost, []);
 });
 
 t.test('a model that cannot be served is not tried again', async (t) => {
@@ -278,21 +232,6 @@ t.test('failed starts are retried, with growing waits', async (t) => {
     t.equal(await harness.restart(2), 10);
     await harness.engine.close();
   }
-});
-
-t.test('an engine that never becomes ready is killed', async (t) => {
-  const harness = launch(t, { start: 'silent' }, { startTimeoutMs: 300 });
-  t.match(await harness.loss(), { reason: 'start-timeout' });
-  t.match(await harness.loss(2), { reason: 'start-timeout' });
-});
-
-t.test('a model whose first load fails three times by its own fault is given up', async (t) => {
-  const harness = launch(t, { start: 'abort' });
-  for (const life of [1, 2])
-    t.match(await harness.loss(life), { reason: 'aborted', detail: 'assertion', final: false });
-  t.match(await harness.loss(3), { final: true, detail: /^llama\.cpp ended each of 3 loads by a crash/ });
-  t.equal(harness.engine.state, 'lost');
-  t.match(harness.engine.problem, /may be damaged$/);
 });
 
 t.test('too little memory at the first load is final; later, or for a lazy engine, the load is retried', async (t) => {
@@ -424,20 +363,6 @@ t.test(
   },
 );
 
-t.test('on one device they load in turn, so that memory adds up, and on two at once', async (t) => {
-  const gate = new StartGate();
-  const timing = { startTimeoutMs: 60_000 };
-  const first = launch(t, { start: 'silent' }, timing, STUB_ENTRY, { gate, devices: ['0'] });
-  const second = launch(t, {}, {}, STUB_ENTRY, { gate, devices: ['0'] });
-  const third = launch(t, {}, {}, STUB_ENTRY, { gate, devices: ['1'] });
-  t.ok(first.engine.pid);
-  t.equal(second.engine.pid, undefined, 'it would count on the memory that the first one takes');
-  await third.ready();
-  t.equal(second.engine.pid, undefined);
-  await first.engine.close();
-  await second.ready();
-});
-
 t.test('lazy: no process before wake()', async (t) => {
   const harness = launch(t, {}, {}, STUB_ENTRY, { onDemand: demand({ lazy: true }) });
   const { engine } = harness;
@@ -486,16 +411,6 @@ t.test('idle: shut down, its process ended, and loaded again by wake(), also whi
   t.same(harness.restarts, []);
 });
 
-t.test('idle: never during a job, whatever the queue reports', async (t) => {
-  const harness = launch(t, {}, {}, STUB_ENTRY, { onDemand: demand({ idleUnloadMs: 100 }) });
-  await harness.ready();
-  const receiver = new RecordingReceiver();
-  runChat(harness.engine, stubJob('slow', 80), receiver);
-  t.equal(await receiver.ended, 'done');
-  t.equal(harness.unloads, 0);
-  await harness.unloaded();
-});
-
 t.test('close while unloaded, and while a woken engine waits for the one that ends', async (t) => {
   const harness = launch(t, {}, {}, STUB_ENTRY, { onDemand: demand({ idleUnloadMs: 10 }) });
   await harness.unloaded();
@@ -504,11 +419,6 @@ t.test('close while unloaded, and while a woken engine waits for the one that en
   t.equal(harness.engine.state, 'lost');
   harness.engine.wake();
   t.equal(harness.readyCount, 1);
-});
-
-t.test('an entry that does not exist', async (t) => {
-  const harness = launch(t, {}, {}, join(t.testdir(), 'nowhere.js'));
-  t.match(await harness.loss(), { reason: 'exited', code: 1 });
 });
 
 t.test('protocol violations: killed; started jobs fail as protocol, the others as lost', async (t) => {
@@ -526,19 +436,6 @@ t.test('protocol violations: killed; started jobs fail as protocol, the others a
     t.same(await culprit.ended, { kind: 'lost', started: false });
     t.match(await harness.loss(), { reason: 'protocol', detail });
     await harness.ready(2);
-  }
-});
-
-t.test('after a process was ready for the longest wait the waits start from the least one', async (t) => {
-  const harness = launch(t, {}, { backoffMinMs: 1, backoffMaxMs: 2 });
-  for (let life = 1; life <= 3; life += 1) {
-    await harness.ready(life);
-    // Three steps of 5 ms each are longer than backoffMaxMs.
-    const receiver = new RecordingReceiver();
-    runChat(harness.engine, stubJob('slow', 3), receiver);
-    await receiver.ended;
-    process.kill(harness.engine.pid!, 'SIGKILL');
-    t.equal(await harness.restart(life), 1);
   }
 });
 

@@ -124,18 +124,6 @@ for (const workers of [0, 1]) {
       t.same(client.stats(), { queued: 0, running: 0, restarts: 1, up: true });
     },
   );
-
-  t.test(`cancelled while it runs and then fatal: no other item fails, ${where}`, async (t) => {
-    const { send, make, logged } = host(t, { workers });
-    const controller = new AbortController();
-    const killer = send('killer', 'wait-die', 'go', controller.signal);
-    await logged('killer start');
-    const waiting = send('waiting', 'answer');
-    controller.abort();
-    t.same(await killer, { kind: 'aborted' });
-    await make('go');
-    t.match(await waiting, { kind: 'chat' });
-  });
 }
 
 t.test(
@@ -150,21 +138,6 @@ t.test(
     t.same(await runs(), ['hung start', 'behind start', 'behind end']);
   },
 );
-
-t.test('of two that ran when the host ended the other one is retried and answered', async (t) => {
-  const { send, runs, make, logged } = host(t, { workers: 2 });
-  const innocent = send('innocent', 'wait', 'go');
-  await logged('innocent start');
-  const killer = send('killer', 'die');
-  await logged('killer start');
-  await make('go');
-  t.same(await killer, { kind: 'failed', reason: 'died' });
-  t.match(await innocent, { kind: 'chat' });
-  const all = await runs();
-  t.same(all.filter((line) => line === 'innocent end').length, 1);
-  t.same(all.filter((line) => line === 'killer start').length, 2, 'the second time alone, which identifies it');
-  t.same(all.slice(2), ['innocent start', 'innocent end', 'killer start']);
-});
 
 t.test('a hanging item fails after silenceMs and the host is killed; the one beside it is retried', async (t) => {
   const waits: number[] = [];
@@ -232,16 +205,6 @@ t.test('an item that is cancelled while it runs settles at once, and its result 
     { kind: 'aborted' },
     'aborted before it was asked',
   );
-});
-
-t.test('one more than the maximum of waiting items is refused', async (t) => {
-  const { send, make, logged } = host(t, { maxQueued: 1 });
-  const first = send('first', 'wait', 'go');
-  await logged('first start');
-  const others = [send('waiting', 'answer')];
-  t.match(await send('one more', 'answer'), { kind: 'refused', error: { code: 'capacity_exceeded', status: 429 } });
-  await make('go');
-  for (const item of [first, ...others]) t.match(await item, { kind: 'chat' });
 });
 
 for (const [file, reason] of [

@@ -95,15 +95,6 @@ t.test('lanes whose hosts cannot start report that, and their items fail', async
   t.same(await lanes.ready(), { kind: 'unable' });
 });
 
-t.test('after close nothing is answered, also after several calls', async (t) => {
-  const { lanes, send } = stubs(t);
-  const [short, long] = [send('short', 'wait'), send('long', 'wait')];
-  lanes.close();
-  lanes.close();
-  const closed = { kind: 'failed', reason: 'closed' };
-  t.same(await Promise.all([short, long]), [closed, closed]);
-});
-
 /** Vocabularies, and the characters over which their regular expressions recurse. */
 const DEEP = [
   ['deepseek-llm', 'a'],
