@@ -298,9 +298,9 @@ t.test('without notifications a change is everywhere by the next poll', async (t
   const { rows } = await server.sql(`select pg_get_functiondef('ra_sidecar.note_change'::regproc) as text`, database);
   const text = String(rows[0]?.['text']);
   await server.sql(text.replace('perform pg_notify', 'perform concat'), database);
-  await follow(t, [three], three);
-  t.equal(await chat(one, kept.key), 'served');
-  t.equal(version(one), 'v4', 'this one is not told and polls later');
+  await follow(t, [three], one);
+  t.equal(await chat(two, kept.key), 'served');
+  t.equal(version(two), 'v4', 'this one is not told and polls later');
   await server.sql(text, database);
 });
 
