@@ -2,7 +2,7 @@
  * Loads a model that makes vectors or scores of whole inputs, with the context of engine/native/pooling.cpp. Its memory holds one step's
  * tokens, whatever the number of seats: nothing of an input is kept.
  */
-import type { GgufFileInfo, LlamaModel } from 'node-llama-cpp';
+import type { GgufFileInfo } from 'node-llama-cpp';
 import { promptVersionOf } from '../prompt/prompt-parts.js';
 import type { EngineSetup, GpuBackend, ScoreScale } from '../protocol/setup.js';
 import type { Pooling, PoolingLimits } from '../scheduler/pooling-loop.js';
@@ -76,8 +76,11 @@ async function load(opened: OpenedBackend, setup: EngineSetup) {
   const weights = await insights.estimateModelResourceRequirementsV2({ gpuLayers });
   check?.context(await estimateNeeds(insights, weights, plan), plan);
   log.begin();
+  // The addon's object below a model, which is not public API (addon.ts checks the version).
+  const { _model: inner } = model as unknown as { readonly _model?: object };
+  if (!inner) throw new LoadFailure('node-llama-cpp is not as its version should be: run npm ci');
   const addon = new (engineAddon().RaPooling)(
-    addonModelOf(model),
+    inner,
     plan.contextPerSeat,
     STEP_INPUTS,
     threads,
@@ -86,13 +89,6 @@ async function load(opened: OpenedBackend, setup: EngineSetup) {
   );
   const vocabulary = info.metadata.tokenizer.ggml.tokens.length;
   return { model, addon, limits: { stepTokens, stepInputs: STEP_INPUTS, contextPerSeat, vocabulary }, gpuLayers };
-}
-
-/** The addon's object below a model, which is not public API (addon.ts checks the version). */
-function addonModelOf(model: LlamaModel): object {
-  const { _model: inner } = model as unknown as { readonly _model?: object };
-  if (!inner) throw new LoadFailure('node-llama-cpp is not as its version should be: run npm ci');
-  return inner;
 }
 
 /** Why a file cannot be served as this kind, by its head; undefined if it can. */

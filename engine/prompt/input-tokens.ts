@@ -11,9 +11,8 @@ export interface InputTokens {
   readonly kind: 'inputs';
   /** Those with which each input begins: of a query, which would otherwise be there once for each of thousands of documents. */
   readonly head: Uint32Array;
-  /** The others, one input after another. */
+  /** The others, one input after another, and of each input how many it has with the head. */
   readonly tokens: Uint32Array;
-  /** With the head. */
   readonly lengths: Uint32Array;
   /** Indexes of the inputs whose ends were cut off. */
   readonly truncated: readonly number[];
@@ -31,6 +30,7 @@ export interface InputLimits {
   readonly truncate: boolean;
 }
 
+type Made = InputTokens | NoInputTokens;
 type Numbers = Uint32Array | readonly number[];
 
 /** What follows the head in one input; the end of the body may be cut off. */
@@ -69,12 +69,7 @@ export class InputTokenizer {
    * The template and its texts are tokenized as one, since a word may begin at the end of what the template has before it. Where a line
    * of the template begins between query and document, what is above it is tokenized once: 8,000 tokens take 11 ms with each document.
    */
-  #ofTemplate(
-    template: string,
-    query: string,
-    documents: readonly string[],
-    limits: InputLimits,
-  ): InputTokens | NoInputTokens {
+  #ofTemplate(template: string, query: string, documents: readonly string[], limits: InputLimits): Made {
     const [before = '', tail = ''] = template.split('{document}');
     const [, above = '', line = ''] = /^(.*\{query\}.*\n)(\S.*)$/s.exec(before) ?? [];
     const textsOf = (text: string): Texts =>

@@ -110,9 +110,6 @@ interface Question {
   readonly read: (answer: unknown) => Float32Array | undefined;
 }
 
-/** Results; or why there are none: `busy`, `gone`, or a text without content. */
-type Asked = Float32Array | string;
-
 class RemotePooling implements Pooling {
   readonly #parts: RemotePoolingParts;
   /** Undefined before the first answer. */
@@ -205,7 +202,8 @@ class RemotePooling implements Pooling {
     }
   }
 
-  async #ask({ path, body, read }: Question): Promise<Asked> {
+  /** Results; or why there are none: `busy`, `gone`, or a text without content. */
+  async #ask({ path, body, read }: Question): Promise<Float32Array | string> {
     const { client, remote } = this.#parts;
     const answer = await client.ask('POST', path, remote.silentMs, body);
     switch (answer.kind) {

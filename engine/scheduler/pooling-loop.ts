@@ -5,9 +5,9 @@
  * its own. Which inputs a step has is decided by weighted fair queuing between the scopes of accounts: each scope has a virtual time
  * that grows by the tokens of its inputs over its weight, and the next input is one of the scope with the lowest (start-time fair
  * queuing, P. Goyal et al., 1996). So an input of an account that had none is in the next step, however many inputs others have waiting,
- * and accounts that always have some get tokens in the ratio of their weights. Within a scope every second input is of the oldest job, and
- * the others are of the one with the fewest tokens left: parts of lists end one after another, so that a seat is soon free, a single input
- * does not wait for the lists of its own account, and no list waits for all of its single inputs.
+ * and accounts that always have some get tokens in the ratio of their weights. Within a scope every second input is of the oldest job,
+ * and the others are of the one with the fewest tokens left: parts of lists end one after another, so that a seat is soon free, and
+ * neither lists nor single inputs of an account wait for all of the others.
  *
  * A new scope begins at the lowest virtual time. One that has had some keeps its own, so that an account whose next list arrives a moment
  * after its last one was done loses nothing by the pause, and none gains by pauses: it then has steps for itself until it has its share
@@ -77,8 +77,7 @@ interface ScopeJobs {
   /** No step has had an input of it since it had none. */
   isFirst: boolean;
   /** The oldest one is first. */
-  readonly jobs: Running[];
-  /** Its next input is one of the oldest job. */
+  readonly jobs: Set<Running>;
   isOldestNext: boolean;
 }
 
@@ -135,7 +134,7 @@ export class PoolingLoop {
     }
     const running: Running = { id, job, taken: 0, takenTokens: 0, done: 0 };
     this.#running.set(id, running);
-    this.#scopeOf(job).jobs.push(running);
+    this.#scopeOf(job).jobs.add(running);
     if (!this.#closed) this.#loop ??= this.#run();
   }
 
@@ -173,10 +172,10 @@ export class PoolingLoop {
   /** Its weight is that of the last request that found it without inputs. */
   #scopeOf({ scope, weight }: EmbedJob): ScopeJobs {
     const known = this.#scopes.get(scope);
-    if (known && known.jobs.length > 0) return known;
+    if (known && known.jobs.size > 0) return known;
     this.#forgetIdle();
     const virtualTokens = this.#scopes.get(scope)?.virtualTokens ?? this.#servedTokens;
-    const made = { weight, virtualTokens, isFirst: true, jobs: [], isOldestNext: false };
+    const made = { weight, virtualTokens, isFirst: true, jobs: new Set<Running>(), isOldestNext: false };
     this.#scopes.set(scope, made);
     return made;
   }
@@ -184,7 +183,7 @@ export class PoolingLoop {
   #forgetIdle(): void {
     const least = (this.#lowest()?.virtualTokens ?? this.#servedTokens) - this.#allowance();
     for (const [scope, { jobs, virtualTokens }] of this.#scopes)
-      if (jobs.length === 0 && virtualTokens < least) this.#scopes.delete(scope);
+      if (jobs.size === 0 && virtualTokens < least) this.#scopes.delete(scope);
   }
 
   /** How far a scope's virtual time may be from the lowest one and be kept, or be served first. */
@@ -226,7 +225,7 @@ export class PoolingLoop {
       if (scope !== lowest) early += length;
       scope.isFirst = false;
       scope.isOldestNext = !scope.isOldestNext;
-      if (running.taken === job.lengths.length) scope.jobs.splice(scope.jobs.indexOf(running), 1);
+      if (running.taken === job.lengths.length) scope.jobs.delete(running);
       if (!isLong && short === tokens) short += length;
       inputs += 1;
       tokens += length;
@@ -238,7 +237,7 @@ export class PoolingLoop {
   #lowest(isFirst = false): ScopeJobs | undefined {
     let lowest: ScopeJobs | undefined;
     for (const scope of this.#scopes.values()) {
-      if (scope.jobs.length === 0 || (isFirst && !scope.isFirst)) continue;
+      if (scope.jobs.size === 0 || (isFirst && !scope.isFirst)) continue;
       if (lowest === undefined || scope.virtualTokens < lowest.virtualTokens) lowest = scope;
     }
     return lowest;
@@ -298,18 +297,15 @@ export class PoolingLoop {
   }
 
   #fail(running: Running, fault: unknown): void {
-    const { id } = running;
-    if (!this.#running.has(id)) return;
-    this.#outputs.push({ id, kind: 'failed', reason: faultReason(fault) });
+    if (!this.#running.has(running.id)) return;
+    this.#outputs.push({ id: running.id, kind: 'failed', reason: faultReason(fault) });
     this.#end(running);
   }
 
   #end(running: Running): void {
     const { id, job } = running;
     this.#running.delete(id);
-    const jobs = this.#scopes.get(job.scope)?.jobs;
-    const at = jobs?.indexOf(running) ?? -1;
-    if (at >= 0) jobs?.splice(at, 1);
+    this.#scopes.get(job.scope)?.jobs.delete(running);
     job.tokens.fill(0);
   }
 
@@ -325,7 +321,7 @@ function nextOf({ jobs, isOldestNext }: ScopeJobs): Running | undefined {
   const [oldest] = jobs;
   if (oldest === undefined || isOldestNext) return oldest;
   const left = ({ job, takenTokens }: Running): number => job.tokens.length - takenTokens;
-  return jobs.reduce((least, each) => (left(each) < left(least) ? each : least), oldest);
+  return [...jobs].reduce((least, each) => (left(each) < left(least) ? each : least), oldest);
 }
 
 /** Why a job must not be passed to llama.cpp, or undefined: a token outside the vocabulary fails its whole batch. */

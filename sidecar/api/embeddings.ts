@@ -10,7 +10,7 @@ import type { EmbedJob, Engine } from '../engine-client/engine.js';
 import type { Clock } from '../lib/clock.js';
 import type { BodyPieces } from '../http/exchange.js';
 import * as refusals from './refusals.js';
-import { failed, type RequestContext, type Stop } from './request-context.js';
+import { failed, type Stop } from './request-context.js';
 import {
   WORK_ERRORS,
   type InputTokens,
@@ -21,10 +21,7 @@ import {
   type WorkRoute,
 } from './route.js';
 
-/**
- * The time that a part is to take, ms. Between two parts nothing of this request is computed for about a millisecond, and others may
- * wait for a seat this long.
- */
+/** The time that a part is to take, ms: others may wait so long for a seat. After each, nothing of it is computed for about a millisecond. */
 const PART_MS = 100;
 
 /** Tokens of the first part, at most, and bounds of those of later ones: the time that a token takes is not known, or measured badly. */
@@ -32,8 +29,8 @@ const FIRST_TOKENS = 4096;
 const LEAST_TOKENS = 512;
 const MOST_TOKENS = 65_536;
 
-// By engine: tokens of a part that would have taken PART_MS, as its last part of LEAST_TOKENS or more took. A shorter one only makes it
-// more, and only if its next input was too long for it: where inputs are long, no part may have as many as LEAST_TOKENS.
+// By engine: tokens that would have taken PART_MS, as its last part of LEAST_TOKENS or more took. A shorter one, as all may be where
+// inputs are long, only makes it more, and only if its next input was too long for it.
 const lastWanted = new WeakMap<Engine, number>();
 
 /** Numbers of a part's results, unless it has one input: some 7 MB of text, which wait in memory for a caller who reads slowly. */
@@ -45,6 +42,8 @@ const WHOLE_NUMBERS = 65_536;
 /** Documents for the answer stay in memory until then, outside of what bodies may take. */
 const RERANK_BYTES = 8 * 1024 * 1024;
 
+const COMMON = { method: 'post', tag: 'embeddings', key: true, errors: WORK_ERRORS } as const;
+
 export const EMBEDDINGS: WorkRoute<EmbeddingParams, InputTokens> = {
   name: 'embeddings',
   operation: 'embeddings',
@@ -55,16 +54,13 @@ export const EMBEDDINGS: WorkRoute<EmbeddingParams, InputTokens> = {
   begin: embed,
   reference: {
     path: '/v1/embeddings',
-    method: 'post',
     id: 'embed',
-    tag: 'embeddings',
     summary: 'Make a vector of each input',
     description:
       'Vectors of length 1, by the pooling of the model’s file. Where a long answer fails midway, the connection is closed.',
-    key: true,
     request: 'EmbeddingsRequest',
     answer: 'Embeddings',
-    errors: WORK_ERRORS,
+    ...COMMON,
   },
 };
 
@@ -78,21 +74,18 @@ export const RERANK: WorkRoute<RerankParams, InputTokens> = {
   begin: rerank,
   reference: {
     path: '/v1/rerank',
-    method: 'post',
     id: 'rerank',
-    tag: 'embeddings',
     summary: 'Score documents by a query',
     description: 'The documents, those that fit the query best first. The body has at most 8 MiB.',
-    key: true,
     request: 'RerankRequest',
     answer: 'Ranking',
-    errors: WORK_ERRORS,
+    ...COMMON,
   },
 };
 
 function embed(request: WorkRequest<EmbeddingParams>): Work<InputTokens> {
-  const { context, params, model } = request;
-  const vectors = new VectorWriter(context, params);
+  const { params, model } = request;
+  const vectors = new VectorWriter(request);
   return workOf(request, {
     check: ({ width }) => {
       const { dimensions } = params;
@@ -125,7 +118,6 @@ interface Answering {
   readonly check?: (tokens: InputTokens) => Stop | undefined;
   readonly vectors: (count: number, values: Float32Array) => void;
   readonly drained?: () => Promise<void> | undefined;
-  /** `truncated`: indexes of inputs. */
   readonly answer: (truncated: readonly number[]) => void;
 }
 
@@ -235,8 +227,7 @@ class Parts {
   ended(): void {
     const { clock, engine } = this.#options;
     const ms = Math.max(1, clock.now() - this.#begunAt);
-    const wanted = (this.#partTokens / ms) * PART_MS;
-    this.#wanted = Math.min(MOST_TOKENS, Math.max(LEAST_TOKENS, wanted));
+    this.#wanted = Math.min(MOST_TOKENS, Math.max(LEAST_TOKENS, (this.#partTokens / ms) * PART_MS));
     // Of a few tokens most of the time is not theirs.
     const isMore = this.#isCut && this.#wanted > (lastWanted.get(engine) ?? Infinity);
     if (isMore || this.#partTokens >= LEAST_TOKENS) lastWanted.set(engine, this.#wanted);
@@ -258,28 +249,26 @@ function withHeads(head: Uint32Array, own: Uint32Array, lengths: Uint32Array): U
 
 /** Writes the vectors of one request, whole or as they are made. */
 class VectorWriter {
-  readonly #context: RequestContext;
-  readonly #params: EmbeddingParams;
+  readonly #request: WorkRequest<EmbeddingParams>;
   #index = 0;
   /** What is not sent, if the answer is sent as a whole. */
   #text = VECTORS_HEAD;
   #pieces: BodyPieces | undefined;
 
-  constructor(context: RequestContext, params: EmbeddingParams) {
-    this.#context = context;
-    this.#params = params;
+  constructor(request: WorkRequest<EmbeddingParams>) {
+    this.#request = request;
   }
 
   add(count: number, values: Float32Array): void {
     const width = values.length / count;
-    const { dimensions = width, inputs, encoding } = this.#params;
+    const { dimensions = width, inputs, encoding } = this.#request.params;
     for (let i = 0; i < count; i += 1) {
       const vector = cut(values.subarray(i * width, (i + 1) * width), dimensions);
       this.#text += vectorText(this.#index, vector, encoding);
       this.#index += 1;
     }
     if (inputs * dimensions <= WHOLE_NUMBERS) return;
-    this.#pieces ??= this.#context.pieces();
+    this.#pieces ??= this.#request.context.pieces();
     this.#pieces.write(this.#text);
     this.#text = '';
   }
@@ -289,12 +278,13 @@ class VectorWriter {
   }
 
   end(truncated: readonly number[]): void {
-    const { promptTokens, times } = this.#context;
-    const body = this.#text + vectorsTail(this.#params.model, { promptTokens, truncated });
+    const { context, params } = this.#request;
+    const { promptTokens, times } = context;
+    const body = this.#text + vectorsTail(params.model, { promptTokens, truncated });
     if (this.#pieces) {
       this.#pieces.end(body);
-      this.#context.ended(200);
-    } else this.#context.reply({ status: 200, headers: { 'Server-Timing': times.header() }, body });
+      context.ended(200);
+    } else context.reply({ status: 200, headers: { 'Server-Timing': times.header() }, body });
   }
 }
 

@@ -54,13 +54,10 @@ function usageText(promptTokens: number): string {
   return `{"prompt_tokens":${promptTokens},"total_tokens":${promptTokens}}`;
 }
 
-/** 32-bit numbers, least significant byte first, as clients decode them. */
+/** 32-bit numbers, least significant byte first, as clients decode them and as all processors have them that there are binaries for. */
 function base64Of(vector: Float32Array): string {
-  const bytes = Buffer.from(vector.buffer, vector.byteOffset, vector.byteLength);
-  return LITTLE_ENDIAN ? bytes.toString('base64') : Buffer.from(bytes).swap32().toString('base64');
+  return Buffer.from(vector.buffer, vector.byteOffset, vector.byteLength).toString('base64');
 }
-
-const LITTLE_ENDIAN = new Uint8Array(Uint16Array.of(1).buffer)[0] === 1;
 
 /** Decimals of the numbers of a vector of length 1: half of the text that all digits would take, and no cosine differs in its first nine. */
 const DECIMALS = 1e10;

@@ -12,8 +12,6 @@ const MAX_DIMENSIONS = 65_536;
 
 const TOKEN = { minimum: 0, maximum: 0x7fffffff } as const;
 
-const TRUNCATE = { type: 'boolean' } as const;
-
 /** A string, a list of strings, tokens, or a list of lists of tokens: {@link kindOf} finds out which, and that it is one of these. */
 const INPUT = {
   type: ['string', 'array'],
@@ -36,7 +34,7 @@ export const EMBEDDINGS_SCHEMA = closed(['model', 'input'], {
   encoding_format: { enum: ['float', 'base64'] },
   dimensions: { type: 'integer', minimum: 1, maximum: MAX_DIMENSIONS },
   user: { type: 'string', minLength: 1, maxLength: 256 },
-  truncate: TRUNCATE,
+  truncate: { type: 'boolean' },
 });
 
 export const RERANK_SCHEMA = closed(['model', 'query', 'documents'], {
@@ -57,7 +55,7 @@ export const RERANK_SCHEMA = closed(['model', 'query', 'documents'], {
   top_n: { type: 'integer', minimum: 1, maximum: 1_000_000 },
   return_documents: { type: 'boolean' },
   user: { type: 'string', minLength: 1, maxLength: 256 },
-  truncate: TRUNCATE,
+  truncate: { type: 'boolean' },
 });
 
 interface EmbeddingsBody {
@@ -121,15 +119,7 @@ function isTokens(input: readonly unknown[]): input is readonly number[] {
 export function toRerankRequest(value: unknown): Parsed<RerankRequest> {
   const outcome = checkRerank(value);
   if (!outcome.ok) return refuseAt(placeOf(outcome.segments, NO_OPEN_MAPS), outcome.message);
-  const {
-    model,
-    query,
-    documents: given,
-    top_n: top,
-    return_documents: returns = false,
-    user,
-    truncate = false,
-  } = outcome.value;
+  const { model, query, documents: given, top_n: top, return_documents: returns, user, truncate } = outcome.value;
   const documents = given.map((each) => (typeof each === 'string' ? each : each.text));
   const params = {
     route: 'rerank' as const,
@@ -139,5 +129,5 @@ export function toRerankRequest(value: unknown): Parsed<RerankRequest> {
     ...(returns && { documents }),
     ...(user !== undefined && { user }),
   };
-  return { kind: 'ok', request: { params, query, documents, truncate } };
+  return { kind: 'ok', request: { params, query, documents, truncate: truncate === true } };
 }

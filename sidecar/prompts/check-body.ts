@@ -31,8 +31,7 @@ export function givenTokens(
   const kept = given.map((ids) => ids.slice(0, most));
   const [tokens, lengths] = [concatTokens(kept), Uint32Array.from(kept, ({ length }) => length)];
   const truncated = [...given.keys()].filter((input) => (given[input]?.length ?? 0) > most);
-  const { promptVersion } = report;
-  const more = { truncated, width, ...(promptVersion !== undefined && { promptVersion }) };
+  const more = { truncated, width, ...(report.promptVersion !== undefined && { promptVersion: report.promptVersion }) };
   return { kind: 'embedding', tokens, lengths, ...more };
 }
 
