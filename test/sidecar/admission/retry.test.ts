@@ -54,6 +54,7 @@ t.test('a time is valid once, not before it and not long after', async (t) => {
   t.equal(returns.counts.kept, 1);
   returns.offer(of, 'd', 300_000);
   t.equal(returns.size, 1, 'past times are forgotten');
+  t.equal(of.reservedTimes.length, 2, 'but for the last one');
 });
 
 t.test('a request that comes before its time keeps it, and takes no other', async (t) => {
