@@ -85,8 +85,20 @@ const NAMED_BY: Readonly<Record<string, string>> = {
   firefunction: 'fireworks-ai-llama-3-firefunction-v2',
 };
 
-/** Their earlier calls are not in the prompt, whatever their model writes. */
-const UNWRITTEN = ['LFM2-8B-A1B', 'LFM2.5-Instruct', 'ibm-granite-granite-3.3-2B-Instruct'];
+const PYTHON = '<|tool_call_start|>[NAME(KEY=VALUE … ), … )]<|tool_call_end|>';
+
+/** Templates that omit earlier calls from the prompt, and how their models write one: nothing else here would show it. */
+const UNWRITTEN = {
+  'LFM2-8B-A1B': PYTHON,
+  'LFM2.5-Instruct': PYTHON,
+  'ibm-granite-granite-3.3-2B-Instruct': '<|tool_call|>[{"name": "NAME", "arguments": ARGS … }, {"name": " … }]',
+};
+
+/** A syntax as text, with NAME and ARGS in their places. */
+function look({ open, between, next = '', close, arguments: notation }: CallSyntax): string {
+  const args = notation?.kind === 'keywords' ? 'KEY=VALUE' : 'ARGS';
+  return `${open}NAME${between}${args} … ${next} … ${close}`.replace(/\s+/g, ' ');
+}
 
 const CALLS = [
   { name: 'get_weather', arguments: '{"city":"Zürich","days":[1,2],"note":"a \\"b\\" </tool_call> }"}' },
@@ -127,7 +139,7 @@ function fromCall(text: string, { mark, open, userRecipient }: CallSyntax): stri
 }
 
 t.test('the templates of real models', async (t) => {
-  const unwritten: string[] = [];
+  const unwritten: Record<string, string> = {};
   /** Names of templates by their cells. */
   const same = new Map<string, string[]>();
   const names = (await readdir(join(await bundleCheckout(), 'models/templates'))).filter((name) =>
@@ -145,7 +157,7 @@ t.test('the templates of real models', async (t) => {
     const calls = syntax.next === undefined ? CALLS.slice(0, 1) : CALLS;
     const text = turnOf(template, calls) ?? '';
     if (!text.includes(syntax.mark)) {
-      unwritten.push(name);
+      unwritten[name] = look(syntax);
       continue;
     }
     const parser = new CallParser({ syntax, functions: CALLS.map(({ name }) => name), single: false });
@@ -159,7 +171,7 @@ t.test('the templates of real models', async (t) => {
     const parsed = (list: typeof CALLS) => list.map((call) => [call.name, JSON.parse(call.arguments) as unknown]);
     t.strictSame(parsed(read), parsed(calls), `${name}: the same names and arguments`);
   }
-  t.strictSame(unwritten, UNWRITTEN, 'templates that omit earlier calls from the prompt');
+  t.strictSame(unwritten, UNWRITTEN);
   const count = (formats: [string, string[]][]): number => formats.reduce((sum, [, { length }]) => sum + length, 0);
   const all = count([...same]);
   const native = count([...same].filter(([cells]) => cells.startsWith('native, ')));
