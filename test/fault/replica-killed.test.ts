@@ -5,8 +5,7 @@ import { NOTHING_LEARNED, PATIENT_QUEUE } from '../support/config-parts.js';
 import { counted } from '../support/counted.js';
 import { embeddedTestModel } from '../support/models.js';
 import { eventually } from '../support/processes.js';
-import { OpenLoad } from '../support/open-load.js';
-import { ENDLESS, SHORT, endsEarly, frames, OpenStream } from '../support/open-stream.js';
+import { SHORT, endsEarly, OpenStream } from '../support/open-stream.js';
 import { CHAT, Sidecar, type LogLine } from '../support/sidecar.js';
 import { ENGINE, ProcessGate } from '../support/process-gate.js';
 
@@ -99,34 +98,6 @@ t.test('one of three is killed during streams', async (t) => {
     }
     goOn();
     await sidecar.logged('engine ready', 2, of(2));
-  });
-
-  await t.test('repeated kills under load lose no request that had not begun', async (t) => {
-    const lostBefore = sidecar.lines.filter(({ event }) => event === 'engine lost').length;
-    const load = new OpenLoad(10, async () => {
-      const response = await sidecar.chat({ ...ENDLESS, max_tokens: 20 });
-      return { status: response.status, text: await response.text() };
-    });
-    for (const replica of [0, 1, 2]) {
-      const life = sidecar.lines.filter((line) => line.event === 'engine forked' && of(replica)(line)).length;
-      await sidecar.reaches('ra_sidecar_replica_seats_busy', (now) => now > 0, { ...label, replica: String(replica) });
-      process.kill(await pidOf(sidecar, replica, life), 'SIGKILL');
-      await sidecar.logged('engine ready', life + 1, of(replica));
-    }
-    const answers = await load.end();
-    const lost = sidecar.lines.filter(({ event }) => event === 'engine lost').slice(lostBefore);
-    const running = lost.reduce((sum, { count }) => sum + Number(count), 0);
-    const failed = answers.filter(({ status }) => status !== 200);
-    t.equal(lost.length, REPLICAS);
-    t.ok(failed.length <= running, `${failed.length} failed, ${running} were on the engines that were lost`);
-    for (const { status, text } of failed) {
-      t.equal(status, 502);
-      t.match(JSON.parse(text), { error: BAD_GATEWAY });
-    }
-    await counted(sidecar, 'seats_busy', 0);
-    t.equal(await sidecar.metric('ra_sidecar_waiting_requests', label), 0);
-    const after = await OpenStream.begin(sidecar, SHORT);
-    t.equal(frames(await after.response).at(-1), '[DONE]');
   });
 });
 

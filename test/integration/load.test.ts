@@ -3,7 +3,7 @@ import t from 'tap';
 import { LONG, rounds } from '../support/long-form.js';
 import { testModel } from '../support/models.js';
 import { childrenOf, residentBytes } from '../support/processes.js';
-import { CHAT, chatOnly, DECIDE, Sidecar } from '../support/sidecar.js';
+import { CHAT, DECIDE, Sidecar } from '../support/sidecar.js';
 
 const MIB = 1024 * 1024;
 
@@ -128,47 +128,4 @@ t.test('one sidecar under load', async (t) => {
       t.ok(after < before * (1 + MAX_GROWTH), `${name}: ${before} bytes after the warm-up, ${after} at the end`);
     }
   });
-});
-
-t.test('a full queue refuses the excess at once and serves the rest', async (t) => {
-  const waiting = 4;
-  const sidecar = await Sidecar.start(t, {
-    stub: true,
-    // A stopped engine must be considered slow, not hung.
-    config: { ...(await chatOnly(1)), queue: { ...PATIENT, waitingPerSeat: waiting }, engine: { hangMs: 3_600_000 } },
-  });
-  const ask = (): Promise<Response> => sidecar.chat({ messages: HELLO, max_tokens: 4 });
-
-  // No request ends while the engine is stopped, so it is known which are refused, on any machine.
-  const engine = sidecar.enginePid(CHAT);
-  process.kill(engine, 'SIGSTOP');
-  t.teardown(() => process.kill(engine, 'SIGCONT'));
-  const served = [ask()];
-  await sidecar.reaches('ra_sidecar_seats_busy', 1);
-  for (let i = 1; i <= waiting; i++) served.push(ask());
-  await sidecar.reaches('ra_sidecar_waiting_requests', waiting);
-
-  const tookMs: number[] = [];
-  for (let i = 0; i < 20; i++) {
-    const from = performance.now();
-    const response = await ask();
-    tookMs.push(performance.now() - from);
-    t.equal(response.status, 429);
-    t.match(await response.json(), { error: { type: 'capacity', code: 'capacity_exceeded', param: null } });
-    const retryMs = response.headers.get('retry-after-ms') ?? '';
-    t.match(retryMs, /^[1-9][0-9]*$/, 'whole milliseconds');
-    t.equal(response.headers.get('retry-after'), String(Math.ceil(Number(retryMs) / 1000)), 'the same in seconds');
-    t.match(response.headers.get('server-timing'), /^authorize;dur=[0-9.]+, ra-queue;dur=0, ra-admit;dur=[0-9.]+$/);
-    t.match(response.headers.get('access-control-expose-headers'), /Retry-After.*Server-Timing/i);
-    t.equal(response.headers.get('x-should-retry'), null, 'a retry can help');
-  }
-  t.comment(`a refusal takes ${median(tookMs).toFixed(1)} ms, the slowest ${Math.max(...tookMs).toFixed(1)} ms`);
-  t.equal(await sidecar.metric('ra_sidecar_refusals_total', { model: CHAT, reason: 'full' }), 20);
-
-  process.kill(engine, 'SIGCONT');
-  for (const response of await Promise.all(served)) {
-    t.equal(response.status, 200);
-    await response.json();
-  }
-  t.same(await held(sidecar), [0, 0]);
 });

@@ -1,10 +1,8 @@
-import { rename, rm, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import t from 'tap';
 import { SecretFile } from '../../../sidecar/lib/secret-file.js';
 import { FileProblem } from '../../../sidecar/lib/checked-file.js';
 import { FakeClock } from '../../support/fake-clock.js';
-import { deferred } from '../../support/http-server.js';
 
 const OLD = 'old'.padEnd(40, '-');
 const NEW = 'new'.padEnd(40, '-');
@@ -43,41 +41,4 @@ t.test('a file that cannot be used ends the start, and is not quoted', async (t)
       },
     );
   }
-});
-
-t.test('it is read again, and an invalid file leaves the last valid secrets in force', async (t) => {
-  const dir = t.testdir({ secrets: OLD });
-  const file = join(dir, 'secrets');
-  const clock = new FakeClock();
-  let news = deferred<string>();
-  const secrets = await SecretFile.open(file, clock, {
-    changed: () => news.resolve('changed'),
-    unusable: (why) => news.resolve(why),
-  });
-  const look = async (): Promise<string> => {
-    news = deferred();
-    clock.advance(5000);
-    return news.promise;
-  };
-
-  await writeFile(join(dir, 'next'), `${OLD}\n${NEW}`);
-  await rename(join(dir, 'next'), file);
-  t.equal(await look(), 'changed');
-  t.ok(secrets.has(OLD) && secrets.has(NEW), 'both, while the gateway changes its secret');
-
-  await writeFile(file, NEW);
-  news = deferred();
-  await secrets.reload();
-  t.equal(await news.promise, 'changed', 'SIGHUP reads it at once');
-  t.notOk(secrets.has(OLD));
-
-  await rm(file);
-  news = deferred();
-  await secrets.reload();
-  t.equal(await news.promise, 'does not exist');
-  t.ok(secrets.has(NEW));
-  t.ok(clock.pending > 0, 'it is read again');
-  secrets.close();
-  secrets.close();
-  t.equal(clock.pending, 0, 'and no longer after close');
 });
