@@ -93,7 +93,7 @@ export class LentShares {
   readonly #ready = new Heap<LentAccount>((a, b) => a.virtualMs < b.virtualMs);
   /** Requests that hold seats, the youngest last. */
   readonly #running = new Set<LentRequest>();
-  /** The virtual time of the account that was given the last seat, below which none is lifted. */
+  /** The virtual time of the account whose turn it was last, to which an idle one is lifted. */
   #floorMs = 0;
   #seatMs = 0;
   #waiting = 0;
@@ -143,9 +143,7 @@ export class LentShares {
 
   /** A request arrives and waits. */
   enter(request: QueueRequest, account: LentAccount): LentRequest {
-    if (account.waiting + account.seats === 0) {
-      account.virtualMs = Math.max(account.virtualMs, this.#ready.first?.virtualMs ?? 0, this.#floorMs);
-    }
+    if (account.waiting + account.seats === 0) account.virtualMs = Math.max(account.virtualMs, this.#floorMs);
     const lent = new LentRequest(request, (this.#entered += 1), account);
     this.waits(lent);
     return lent;
@@ -171,8 +169,9 @@ export class LentShares {
     this.#becomesIdle(account);
   }
 
-  /** The first requests of the account with the lowest virtual time, and of some that follow it soon, at most `most`. */
+  /** Whose turn it is: the first requests of the account with the lowest virtual time, and of some that follow it soon, at most `most`. */
   *next(most: number): Generator<LentRequest> {
+    this.#floorMs = Math.max(this.#floorMs, this.#ready.first?.virtualMs ?? 0);
     for (const { ready } of this.#ready.front(most)) if (ready.first !== undefined) yield ready.first;
   }
 
@@ -209,9 +208,7 @@ export class LentShares {
 
   /** It is given a seat. */
   takes(lent: LentRequest): void {
-    const { account } = lent;
-    this.#floorMs = Math.max(this.#floorMs, account.virtualMs);
-    account.seats += 1;
+    lent.account.seats += 1;
     this.#running.add(lent);
   }
 
@@ -235,14 +232,16 @@ export class LentShares {
     return longest;
   }
 
-  /** Charges the accounts for the seats that they held for `ms`. */
-  charge(ms: number): void {
+  /** Charges the accounts for the lent seats that they held for `ms`. */
+  advance(ms: number): void {
     this.#seatMs += ms * this.#running.size;
-    for (const { account } of this.#running) {
-      account.virtualMs += ms;
-      account.seatMs += ms;
-      this.#ready.movedBack(account.node);
-    }
+    for (const { account } of this.#running) this.charge(account, ms);
+  }
+
+  charge(account: LentAccount, ms: number): void {
+    account.virtualMs += ms;
+    account.seatMs += ms;
+    this.#ready.movedBack(account.node);
   }
 
   #countWaiting({ account, request }: LentRequest, sign: 1 | -1): void {

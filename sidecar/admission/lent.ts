@@ -32,6 +32,7 @@ import { place, type ReusableTokens } from './choose.js';
 import type { Judge } from './judge.js';
 import { CANDIDATES, LentShares, type LentAccount, type LentRequest } from './lent-accounts.js';
 import { HoldTime } from './measures.js';
+import type { QueuedRequest } from './request.js';
 import { idleSeatsOf } from './seats.js';
 import type { Sessions } from './sessions.js';
 import type { QueueState } from './state.js';
@@ -86,7 +87,7 @@ export class LentSeats {
   readonly #shares = new LentShares();
   /** Requests that are to enter the queue, and those that did and have not ended. */
   readonly #due = new Set<LentRequest>();
-  readonly #queued = new Set<QueueRequest>();
+  readonly #queued = new Map<QueueRequest, LentAccount>();
   /** Of recalled seats by replica: what settles when the engine runs nothing there any more. */
   readonly #stopping = new Map<number, Set<Promise<void>>>();
   readonly #hold = new HoldTime();
@@ -94,6 +95,8 @@ export class LentSeats {
   #recalledMs = 0;
   /** Since when requests wait and no seat is lent, or since one of them last entered the queue. */
   #noneSince = 0;
+  /** One of those that wait is to enter the queue: chosen when it can, since those before it are charged then. */
+  #isStarved = false;
   /** The time up to which the accounts are charged. */
   #at = 0;
 
@@ -146,21 +149,20 @@ export class LentSeats {
 
   /** Charges the accounts for the seats that they held until now. Called first in each operation. */
   advance(): void {
-    const { now } = this.#state;
-    const ms = now - this.#at;
-    this.#at = now;
-    if (ms > 0) this.#shares.charge(ms);
+    const ms = this.#state.now - this.#at;
+    this.#at = this.#state.now;
+    if (ms > 0) this.#shares.advance(ms);
   }
 
   /** Recalls seats that other requests were given, lets requests enter the queue, and lends idle seats. Called last in each operation. */
   dispatch(): void {
     if (this.#shares.running > 0) this.#recallTaken();
     while (this.#state.bytes > 0 && this.#freeBytes < 0 && this.#dropOne());
-    for (const lent of this.#due) {
-      if (this.#queued.size >= Math.max(1, Math.floor(QUEUED_SHARE * this.#state.seats))) break;
-      this.#move(lent);
-    }
+    const mostQueued = Math.max(1, Math.floor(QUEUED_SHARE * this.#state.seats));
+    for (const lent of this.#due) if (this.#queued.size < mostQueued) this.#move(lent);
     while (this.#shares.readyAccounts > 0 && this.#state.replicas.idle > this.#headroomSeats && this.#lendOne());
+    this.#isStarved &&= this.#shares.running === 0;
+    if (this.#isStarved && this.#queued.size < mostQueued) for (const first of this.#shares.next(1)) this.#move(first);
   }
 
   /** Undefined if a seat that was just given can be used at once. Otherwise recalled jobs still run there: settles when one has stopped. */
@@ -171,9 +173,10 @@ export class LentSeats {
     return Promise.race(stops);
   }
 
-  /** A request of the queue has ended: it may be one that entered it from here. */
-  ended(request: QueueRequest): void {
-    this.#queued.delete(request);
+  /** A request of the queue has ended: if it entered that from here, its account is charged for the time of its seat there. */
+  ended({ request, seatMs }: QueuedRequest): void {
+    const account = this.#queued.get(request);
+    if (account && this.#queued.delete(request)) this.#shares.charge(account, seatMs);
   }
 
   /** Refuses all that wait; those whose prompt is not known yet, once it is (`closedFor`). */
@@ -262,10 +265,7 @@ export class LentSeats {
     if (isOver) {
       lent.waitsUntil = now + this.#config.maxWaitMs;
       this.#due.add(lent);
-    } else if (this.#shares.running === 0 && now - this.#noneSince >= STARVED_SHARE * this.#config.maxWaitMs) {
-      this.#noneSince = now;
-      for (const first of this.#shares.next(1)) this.#due.add(first);
-    }
+    } else if (now - this.#noneSince >= STARVED_SHARE * this.#config.maxWaitMs) this.#isStarved = true;
     this.#arm(lent);
   }
 
@@ -404,9 +404,8 @@ export class LentSeats {
   }
 
   #waitAgain(lent: LentRequest): void {
-    const { now } = this.#state;
-    lent.readyAt = now;
-    lent.waitsUntil = now + this.#config.maxWaitMs;
+    lent.readyAt = this.#state.now;
+    lent.waitsUntil = lent.readyAt + this.#config.maxWaitMs;
     this.#shares.waits(lent);
     if (lent.recalls >= MOST_RECALLS) this.#due.add(lent);
     this.#waits(lent);
@@ -428,7 +427,8 @@ export class LentSeats {
     this.#stopWaiting(lent);
     lent.waitedMs += this.#state.now - lent.readyAt;
     lent.phase = 'moving';
-    this.#queued.add(request);
+    [this.#noneSince, this.#isStarved] = [this.#state.now, false];
+    this.#queued.set(request, lent.account);
     queueMicrotask(() => {
       if (lent.phase === 'moving') this.#enterQueue(lent, request);
       else this.#queued.delete(request);

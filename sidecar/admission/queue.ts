@@ -490,6 +490,6 @@ export class SeatQueue {
   #end(queued: QueuedRequest): void {
     queued.phase = 'over';
     this.#overload.hedges.over(queued);
-    this.#lent.ended(queued.request);
+    this.#lent.ended(queued);
   }
 }

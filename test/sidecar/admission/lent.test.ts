@@ -341,14 +341,19 @@ t.test('a lent seat is on a replica that is idle, and long enough for its reques
 
 /** Accounts with endless requests for lent seats, each recalled one given up by its holder and asked again. */
 class Endless {
+  /** Of replies that ended, by account. */
+  readonly seatMs: Record<string, number> = {};
   readonly #queue: SeatQueue;
   readonly #clock: FakeClock;
   readonly #random: () => number;
+  readonly #stayMs: number;
 
-  constructor({ queue, clock }: { readonly queue: SeatQueue; readonly clock: FakeClock }, seed: number) {
+  /** `stayMs`: the wait that a request gives up after; by default before it would enter the queue. */
+  constructor({ queue, clock }: Pick<Desk, 'queue' | 'clock'>, seed: number, stayMs = 4000) {
     this.#queue = queue;
     this.#clock = clock;
     this.#random = seeded(seed);
+    this.#stayMs = stayMs;
   }
 
   /** Of which `requests` are there at once, of `holdMs` each in the mean. */
@@ -364,8 +369,7 @@ class Endless {
       return;
     }
     ticket.ready({ promptTokens: 100 });
-    // Before it would enter the queue.
-    const leave = this.#clock.after(4000, () => ticket.cancel());
+    const leave = this.#clock.after(this.#stayMs, () => ticket.cancel());
     void ticket.outcome.then((outcome) => {
       leave();
       if (outcome.kind !== 'seated') {
@@ -373,8 +377,10 @@ class Endless {
         return;
       }
       const { lease } = outcome;
-      const cancel = this.#clock.after(Math.ceil(holdMs * (0.5 + this.#random())), () => {
+      const heldMs = Math.ceil(holdMs * (0.5 + this.#random()));
+      const cancel = this.#clock.after(heldMs, () => {
         lease.release('done');
+        this.seatMs[account] = (this.seatMs[account] ?? 0) + heldMs;
         this.#ask(account, holdMs);
       });
       lease.whenRecalled(() => {
@@ -401,6 +407,20 @@ t.test('accounts share lent seats to within 2 %, however long their requests are
     t.ok(Math.abs(share - 1) < 0.02, `${account.account}: ${share} of its share`);
   }
   t.equal(seatMs, 6 * end, 'no seat above the headroom stays idle');
+});
+
+t.test('accounts share the seats that they have in the queue, too, while none is lent', async (t) => {
+  const desk = new Desk();
+  for (const account of ['x', 'y']) await desk.seat(desk.person(account));
+  const endless = new Endless(desk, 1, 2 * MAX_WAIT_MS);
+  endless.offer('short', 4, 500);
+  endless.offer('long', 4, 4000);
+  const end = 120 * 60_000;
+  while (desk.clock.step(end)) await later();
+  t.equal(desk.report.lent.seatMs, 0);
+  const { short = 0, long = 0 } = endless.seatMs;
+  t.ok(Math.abs(short / long - 1) < 0.04, `${short} and ${long} ms: each within 2 % of the mean`);
+  t.ok(short + long > 0.1 * end);
 });
 
 t.test('with an endless batch every other request has the fate that it has without', { timeout: 120_000 }, async () => {
