@@ -2,10 +2,10 @@
 export const PART_BYTES = 512 * 1024;
 
 /** More than this waits only where a caller sends faster than its bytes are copied here, so that uSockets does not stop. */
-export const MUCH_BYTES = 24 * 1024 * 1024;
+export const MUCH_BYTES = 12 * 1024 * 1024;
 
 /** What waits at most. */
-const MOST_BYTES = 32 * 1024 * 1024;
+const MOST_BYTES = 20 * 1024 * 1024;
 
 /** Buffers that are kept though nothing waits in them: 4 MiB. */
 const SPARE_PARTS = 8;
