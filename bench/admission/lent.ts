@@ -33,14 +33,17 @@ export interface Beside {
 export interface BesideFigures {
   /** Of people, ms: from the request to its sequence, to its first token, and its mean time between tokens. */
   readonly waits: readonly number[];
+  /** Those of `waits` that begin while people leave a seat beside the one that a request of the batch may have in the queue. */
+  readonly waitsBesideRoom: readonly number[];
   readonly firstTokens: readonly number[];
   readonly tokens: readonly number[];
   readonly refused: number;
   /** Tokens of whole replies of the batch, a second; and tokens of replies that were stopped, for each of these. */
   readonly batchTokensPerSecond: number;
   readonly wasted: number;
-  /** Replies of each batch account. */
+  /** Of each batch account: replies, and seat time in ms, on lent seats and in the queue. */
   readonly replies: Readonly<Record<string, number>>;
+  readonly seatMs: Readonly<Record<string, number>>;
   readonly report: QueueReport;
 }
 
@@ -78,9 +81,13 @@ class Simulation {
   readonly #engine: StandInEngine;
   readonly #queue: SeatQueue;
   readonly #waits: number[] = [];
+  readonly #waitsBesideRoom: number[] = [];
   readonly #firstTokens: number[] = [];
   readonly #tokens: number[] = [];
   readonly #replies: Record<string, number> = {};
+  readonly #seatMs: Record<string, number> = {};
+  /** People whose request waits or runs. */
+  #present = 0;
   #refused = 0;
   #done = 0;
   #wasted = 0;
@@ -120,12 +127,14 @@ class Simulation {
     const seconds = this.#load.minutes * 60;
     return {
       waits: this.#waits,
+      waitsBesideRoom: this.#waitsBesideRoom,
       firstTokens: this.#firstTokens,
       tokens: this.#tokens,
       refused: this.#refused,
       batchTokensPerSecond: this.#done / seconds,
       wasted: this.#wasted / Math.max(1, this.#done),
       replies: this.#replies,
+      seatMs: this.#seatMs,
       report: this.#queue.report(100),
     };
   }
@@ -140,16 +149,22 @@ class Simulation {
       this.#refused += 1;
       return;
     }
+    const hasRoom = this.#present < this.#load.seats - 1;
+    this.#present += 1;
     ticket.ready({ promptTokens });
     void ticket.outcome.then((outcome) => {
       if (outcome.kind !== 'seated') {
         this.#refused += 1;
+        this.#present -= 1;
         return;
       }
       const { lease } = outcome;
       let firstAt = 0;
       this.#run(content, account, promptTokens, replyTokens, {
-        started: () => this.#waits.push(this.agenda.now() - at),
+        started: () => {
+          this.#waits.push(this.agenda.now() - at);
+          if (hasRoom) this.#waitsBesideRoom.push(this.agenda.now() - at);
+        },
         first: () => {
           firstAt = this.agenda.now();
           this.#firstTokens.push(firstAt - at);
@@ -157,6 +172,7 @@ class Simulation {
         },
         ended: () => {
           this.#tokens.push((this.agenda.now() - firstAt) / Math.max(1, replyTokens - 1));
+          this.#present -= 1;
           lease.release('done');
         },
       });
@@ -211,8 +227,13 @@ class Simulation {
   #work(item: Item, lease: Lease, next: () => void): void {
     const { account, replyTokens } = item;
     const prompt = Math.max(1, item.promptTokens - item.hadPrompt);
+    const from = this.agenda.now();
+    const charge = (): void => {
+      this.#seatMs[account] = (this.#seatMs[account] ?? 0) + this.agenda.now() - from;
+    };
     const ended = (): void => {
       lease.release('done');
+      charge();
       this.#done += replyTokens;
       this.#replies[account] = (this.#replies[account] ?? 0) + 1;
       next();
@@ -227,6 +248,7 @@ class Simulation {
     );
     lease.whenRecalled(() => {
       const { at, made } = cancel();
+      charge();
       if (this.#load.way === 'ideal') {
         item.hadPrompt += at;
         item.hadReply += made;
