@@ -77,14 +77,19 @@ function simulate(replays: readonly Replay[], sequences: number, vocabulary: num
       const next = waiting.shift();
       if (!next) break;
       const { prompt, reply } = next;
-      running.push({ ...next, drafts: new RaDrafts(Uint32Array.from(prompt), prompt.length + reply.length), said: 0 });
+      const length = prompt.length + reply.length;
+      running.push({
+        ...next,
+        drafts: new RaDrafts(Uint32Array.from(prompt), length, true, undefined, costs),
+        said: 0,
+      });
     }
     // With fewer the rest would be of other numbers of sequences.
     if (running.length < sequences) break;
     const expected = new Float64Array(DRAFT_LENGTHS.length);
     for (const { drafts, prompt, reply, said } of running) {
       drafts.feed(prompt.length + said - 1, (said === 0 ? prompt.at(-1) : reply[said - 1]) ?? 0);
-      for (const [choice, each] of drafts.expected().entries())
+      for (const [choice, each] of drafts.expected(sequences > 1).entries())
         expected[choice] = (expected[choice] ?? 0) + Math.min(each, reply.length - said);
     }
     const choice = last <= 0 ? 0 : costs.choose(sequences, expected, last, STEP_MS);

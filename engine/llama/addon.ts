@@ -24,8 +24,8 @@ export interface AddonPicker {
 export interface AddonDrafts {
   /** The token at this position of the text; in place of another one, what came after that is forgotten. */
   readonly feed: (position: number, token: number) => void;
-  /** Tokens that a step gives on average, by the number of drafts ({@link DRAFT_LENGTHS}). */
-  readonly expected: () => Float64Array;
+  /** Tokens that a step gives on average, by the number of drafts ({@link DRAFT_LENGTHS}). `shared`: by what other replies showed too. */
+  readonly expected: (shared: boolean) => Float64Array;
   /** Up to so many tokens; none where nothing is predicted. */
   readonly draft: (count: number) => Int32Array;
   /** Overwrites the text with zeros; nothing is drafted any more. Also during a run. */
@@ -119,8 +119,15 @@ export interface EngineAddon {
   /**
    * `tokens`: the prompt; `most`: tokens that prompt and reply have together at most; `mayVary`: as SamplingParams has it. With `chance`,
    * for tests and benches: `tokens` are prompt and reply, `most` the prompt's number, and each token of the reply is claimed to come so often.
+   * `costs`: of the model, with which what its replies show is kept; absent: nowhere.
    */
-  readonly RaDrafts: new (tokens: Uint32Array, most: number, mayVary?: boolean, chance?: number) => AddonDrafts;
+  readonly RaDrafts: new (
+    tokens: Uint32Array,
+    most: number,
+    mayVary?: boolean,
+    chance?: number,
+    costs?: AddonStepCosts,
+  ) => AddonDrafts;
   /**
    * `alone`: what a step of one sequence costs by the number of drafts, over one without. `only`: the index of the number that is
    * always drafted, for benches. Throws a RangeError for another number of costs.

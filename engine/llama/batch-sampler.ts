@@ -8,7 +8,7 @@ import {
   usableTemperature,
 } from '../scheduler/decoder.js';
 import { asFault } from '../scheduler/faults.js';
-import type { AddonContext, AddonDrafts, AddonPicker, EngineAddon } from './addon.js';
+import type { AddonContext, AddonDrafts, AddonPicker, AddonStepCosts, EngineAddon } from './addon.js';
 import type { GrammarConstraint, TokenLimit } from './grammar-constraint.js';
 
 /** What the native addon picks where no logit is a number, such as after an overflow on a GPU (engine/native/next-token.cpp). */
@@ -31,6 +31,8 @@ export type Choice =
 export interface Picks {
   readonly addon: Pick<EngineAddon, 'RaPicker' | 'RaDrafts' | 'raPick' | 'raPickAgain'>;
   readonly context: AddonContext;
+  /** Of steps with drafts that are made in drafted-step.ts: they take longer than those of runs. With what all replies' drafts showed. */
+  readonly costs: AddonStepCosts;
 }
 
 /**
@@ -67,7 +69,8 @@ export class BatchSampler implements Sampler {
       minP,
     );
     this.freely = { kind: 'free', picker: this.#picker };
-    this.drafts = draftFrom && new picks.addon.RaDrafts(draftFrom, draftFrom.length + maxTokens, mayVary);
+    const { addon, costs } = picks;
+    this.drafts = draftFrom && new addon.RaDrafts(draftFrom, draftFrom.length + maxTokens, mayVary, undefined, costs);
     this.mayVary = mayVary;
   }
 

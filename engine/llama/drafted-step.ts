@@ -4,7 +4,7 @@
  * only after the one before it was delivered: by then the reply's text has been read, and its grammar holds the next token. A
  * draft that the grammar forbids is never picked, so it ends the reply's drafts as any other wrong one does.
  */
-import { DRAFT_LENGTHS, MOST_LOGITS, type AddonStepCosts, type EngineAddon } from './addon.js';
+import { DRAFT_LENGTHS, MOST_LOGITS, type EngineAddon } from './addon.js';
 import { described, gapsOf } from './described-parts.js';
 import { samplerOf, type Picks } from './batch-sampler.js';
 import type { BatchSequences } from './batch-sequences.js';
@@ -20,8 +20,6 @@ const NOTHING: PartResult = { kind: 'none' };
 export interface DraftedStepTools extends Picks {
   readonly addon: EngineAddon;
   readonly states: BatchSequences;
-  /** Of steps made here: they take longer than those of runs. */
-  readonly costs: AddonStepCosts;
   /** Tokens. */
   readonly vocabulary: number;
   /** Tokens of a decode, and of a sequence. */
@@ -104,11 +102,12 @@ function chosenDrafts(
   { most, stepMs }: Pick<Run, 'most' | 'stepMs'>,
 ): number {
   const expected = new Float64Array(DRAFT_LENGTHS.length);
+  const mayVary = parts.every((part) => samplerOf(part).mayVary);
   for (const [i, part] of parts.entries()) {
     const { drafts, constraint } = samplerOf(part);
     drafts?.feed(before[i] ?? 0, part.tokens[0] ?? 0);
     // With a mask for each of its tokens, computed beside the steps, no token can follow another one in a step.
-    const own = constraint.masked ? undefined : drafts?.expected();
+    const own = constraint.masked ? undefined : drafts?.expected(mayVary || sequences > 1);
     for (const choice of expected.keys())
       expected[choice] = (expected[choice] ?? 0) + Math.min(own?.[choice] ?? 1, most[i] ?? 1);
   }
@@ -116,7 +115,6 @@ function chosenDrafts(
   const fits = (drafts: number): boolean =>
     sequences * (drafts + 1) <= tokens && Math.max(...before) + drafts < contextSize;
   const last = DRAFT_LENGTHS.findLastIndex(fits);
-  const mayVary = parts.every((part) => samplerOf(part).mayVary);
   return last <= 0 ? 0 : costs.choose(sequences, expected, last, stepMs, mayVary);
 }
 
@@ -142,23 +140,15 @@ async function decodeWide(
     const words = [fed, ...found, ...Array<number>(drafts - found.length).fill(fed)];
     return { words, drafted: found.length, part: { ...part, tokens: Uint32Array.from(words) } };
   });
-  const given = described(
-    wide.map(({ part }) => part),
-    [],
-    gaps,
-    states,
-    drafts + 1,
-  );
+  const widened = wide.map(({ part }) => part);
+  const given = described(widened, [], gaps, states, drafts + 1);
   try {
     const running = addon.raDecodeRun(context, given.numbers, given.tokens, [], NONE, given.labels, []);
     given.tokens.fill(0);
     await running.ended;
     states.decoded();
   } catch {
-    states.undo(
-      wide.map(({ part }) => part),
-      before,
-    );
+    states.undo(widened, before);
     return undefined;
   }
   return wide.map(({ words, drafted }, i) => ({ words, drafted, firstRow: (given.logitIndexes[i] ?? 0) - drafts }));

@@ -366,14 +366,14 @@ class Picks {
                 last = choice;
             }
             if (last == 0) return 0;
+            const bool may_vary = std::all_of(drafts.begin(), drafts.end(), [](const RaDrafts * each) { return each != nullptr && each->may_vary; });
             ByDraftLength expected{};
             for (size_t i = 0; i < rows.size(); i++) {
                 ByDraftLength tokens_of;
                 if (drafts[i] == nullptr) tokens_of.fill(1);
-                else tokens_of = drafts[i]->expected();
+                else tokens_of = drafts[i]->expected(may_vary || fed.size() > 1);
                 for (size_t choice = 0; choice <= last; choice++) expected[choice] += std::min<double>(tokens_of[choice], left[i]);
             }
-            const bool may_vary = std::all_of(drafts.begin(), drafts.end(), [](const RaDrafts * each) { return each != nullptr && each->may_vary; });
             return costs->costs.choose(fed.size(), expected, last, most_ms, may_vary);
         }
 

@@ -18,7 +18,26 @@ size_t slots_for(size_t capacity) {
 
 } // namespace
 
-Lookup::Lookup(const uint32_t * tokens, size_t count, size_t most) : capacity(std::max(count, most)) {
+void Hits::count(bool came_true, double window) {
+    came += came_true;
+    of += 1;
+    if (of < window) return;
+    came /= 2;
+    of /= 2;
+}
+
+void SharedHits::count(size_t at, bool came_true) {
+    const std::lock_guard<std::mutex> lock(mutex);
+    hits[at].count(came_true, WINDOW);
+}
+
+HitsByCommon SharedHits::read() const {
+    const std::lock_guard<std::mutex> lock(mutex);
+    return hits;
+}
+
+Lookup::Lookup(const uint32_t * tokens, size_t count, size_t most, std::shared_ptr<SharedHits> all)
+    : capacity(std::max(count, most)), all(std::move(all)) {
     text.reserve(capacity);
     text.assign(tokens, tokens + count);
 }
@@ -32,13 +51,25 @@ size_t Lookup::class_of(size_t common) {
     return common <= 16 ? 5 : 6;
 }
 
-double Lookup::chance(size_t after) const {
+// As most texts have it, with what the model's texts have shown.
+HitsByCommon Lookup::usual(bool shared) const {
+    HitsByCommon usual = USUAL;
+    if (!shared || all == nullptr) return usual;
+    const HitsByCommon shown = all->read();
+    for (size_t at = 0; at < usual.size(); at++) {
+        const double of = usual[at].of + shown[at].of;
+        const double weight = std::min(of, SHARED * usual[at].of);
+        usual[at] = {weight * (usual[at].came + shown[at].came) / of, weight};
+    }
+    return usual;
+}
+
+double Lookup::chance(size_t after, const HitsByCommon & usual) const {
     const size_t at = class_of(after);
     const Hits & own = hits[at];
-    const Hits & usual = USUAL[at];
     const Hits shorter = at > 0 ? hits[at - 1] : Hits{};
-    const double before = (usual.came + SHORTER * shorter.came) / (usual.of + SHORTER * shorter.of);
-    return (own.came + usual.of * before) / (own.of + usual.of);
+    const double before = (usual[at].came + SHORTER * shorter.came) / (usual[at].of + SHORTER * shorter.of);
+    return (own.came + usual[at].of * before) / (own.of + usual[at].of);
 }
 
 void Lookup::feed(size_t position, llama_token token) {
@@ -62,13 +93,8 @@ void Lookup::feed(size_t position, llama_token token) {
 void Lookup::judge(llama_token token) {
     if (next == NONE) return;
     const bool came = text[next] == token;
-    Hits & each = hits[class_of(common)];
-    each.came += came;
-    each.of += 1;
-    if (each.of >= WINDOW) {
-        each.came /= 2;
-        each.of /= 2;
-    }
+    hits[class_of(common)].count(came, WINDOW);
+    if (all != nullptr) all->count(class_of(common), came);
     // Another token may stand in place of the predicted one: the next one is then that after it.
     next++;
     common = came ? common + 1 : 0;
@@ -138,18 +164,19 @@ void Lookup::cut(size_t length) {
     misses = 0;
 }
 
-ByDraftLength Lookup::expected() const {
+ByDraftLength Lookup::expected(bool shared) const {
     ByDraftLength tokens;
     tokens.fill(1);
     if (next == NONE) return tokens;
+    const HitsByCommon before = usual(shared);
     double sum = 1;
-    double all = 1;
+    double reached = 1;
     size_t after = common;
     int32_t drafted = 0;
     for (size_t choice = 1; choice < DRAFT_CHOICES; choice++) {
         for (; drafted < DRAFT_LENGTHS[choice]; drafted++) {
-            all *= chance(after++);
-            sum += all;
+            reached *= chance(after++, before);
+            sum += reached;
         }
         tokens[choice] = sum;
     }
@@ -173,7 +200,7 @@ void Lookup::clear() {
     ended = true;
 }
 
-ByDraftLength Foretold::expected() const {
+ByDraftLength Foretold::expected(bool) const {
     ByDraftLength tokens;
     double sum = 0;
     double all = 1;
@@ -227,16 +254,20 @@ size_t StepCosts::choose(size_t sequences, const ByDraftLength & expected, size_
         // A number that is not known is estimated from the one before it, which may be: so it is tried where its estimate over a step
         // without drafts would be too high for that.
         const double more = estimated(sequences, choice) / estimated(sequences, choice - 1);
-        if (fixed || known.ms[choice] == 0) {
+        const bool is_known = !fixed && known.ms[choice] != 0;
+        if (!is_known) {
             ms *= fixed ? more : std::pow(more, HOPE);
             likely_ms *= more;
         } else {
-            ms = likely_ms = known.ms[choice];
+            likely_ms = known.ms[choice];
+            ms = likely_ms * std::pow(DOUBTED, known.since[choice] / DOUBT);
         }
         if (sequences > 1 && likely_ms > most_ms) break;
         if (expected[choice] / ms <= rate) continue;
         best = choice;
         rate = expected[choice] / ms;
+        // A try may cost much: longer ones wait for what it shows.
+        if (!fixed && !is_known) break;
     }
     if (fixed || best == 0) return best;
     return known.ms[0] == 0 || known.since[0] >= RENEW_PLAIN ? 0 : best;
@@ -244,14 +275,11 @@ size_t StepCosts::choose(size_t sequences, const ByDraftLength & expected, size_
 
 void StepCosts::learn(size_t sequences, size_t choice, double ms) {
     Learned & known = learned[bucket_of(sequences)];
-    for (size_t each = 0; each < DRAFT_CHOICES; each++) {
-        if (each == choice) continue;
-        if (++known.since[each] >= FORGET && each > 0) known.ms[each] = 0;
-    }
-    known.since[choice] = 0;
     double & average = known.ms[choice];
-    if (average == 0) average = ms;
+    if (average == 0 || known.since[choice] >= DOUBT) average = ms;
     else average += NEWEST * (std::clamp(ms, average / MOST_CHANGE, average * MOST_CHANGE) - average);
+    for (uint32_t & each : known.since) each++;
+    known.since[choice] = 0;
 }
 
 namespace {
@@ -260,7 +288,10 @@ std::unique_ptr<DraftSource> source_of(const Napi::CallbackInfo & info) {
     const auto tokens = info[0].As<Napi::Uint32Array>();
     const size_t count = tokens.ElementLength();
     const size_t most = info[1].As<Napi::Number>().Uint32Value();
-    if (!info[3].IsNumber()) return std::make_unique<Lookup>(tokens.Data(), count, most);
+    if (!info[3].IsNumber()) {
+        const auto all = info[4].IsObject() ? RaStepCosts::Unwrap(info[4].As<Napi::Object>())->hits : nullptr;
+        return std::make_unique<Lookup>(tokens.Data(), count, most, all);
+    }
     return std::make_unique<Foretold>(
         std::vector<llama_token>(tokens.Data(), tokens.Data() + count), most, info[3].As<Napi::Number>().DoubleValue()
     );
@@ -276,9 +307,9 @@ void RaDrafts::feed(size_t position, llama_token token) {
     source->feed(position, token);
 }
 
-ByDraftLength RaDrafts::expected() {
+ByDraftLength RaDrafts::expected(bool shared) {
     const std::lock_guard<std::mutex> lock(mutex);
-    return source->expected();
+    return source->expected(shared);
 }
 
 int32_t RaDrafts::draft(int32_t count, llama_token * into) {
@@ -291,7 +322,7 @@ void RaDrafts::told(const Napi::CallbackInfo & info) {
 }
 
 Napi::Value RaDrafts::expects(const Napi::CallbackInfo & info) {
-    const ByDraftLength tokens = expected();
+    const ByDraftLength tokens = expected(info[0].ToBoolean());
     auto array = Napi::Float64Array::New(info.Env(), tokens.size());
     std::copy(tokens.begin(), tokens.end(), array.Data());
     return array;

@@ -42,8 +42,9 @@ class DraftSource {
         // The token at `position` of the sequence. One that it knows changes nothing; another one replaces what came from there on.
         virtual void feed(size_t position, llama_token token) = 0;
 
-        // Tokens that a step gives on average with so many drafts: 1 with none, or where it predicts nothing.
-        virtual ByDraftLength expected() const = 0;
+        // Tokens that a step gives on average with so many drafts: 1 with none, or where it predicts nothing. `shared`: what other replies
+        // of the model have shown counts too.
+        virtual ByDraftLength expected(bool shared) const = 0;
 
         // Writes up to `count` drafted tokens; returns how many.
         virtual int32_t draft(int32_t count, llama_token * into) const = 0;
@@ -52,24 +53,51 @@ class DraftSource {
         virtual void wipe() = 0;
 };
 
+// Predictions, and those of them that came true.
+struct Hits {
+    double came = 0;
+    double of = 0;
+
+    // At `window` predictions both are halved: texts change.
+    void count(bool came_true, double window);
+};
+
+// By the length of the common text before a prediction, in classes.
+using HitsByCommon = std::array<Hits, 7>;
+
+// Of all replies of a model. For threads of decodes and of JavaScript.
+class SharedHits {
+    public:
+        void count(size_t at, bool came_true);
+        HitsByCommon read() const;
+
+    private:
+        static constexpr double WINDOW = 256;
+
+        mutable std::mutex mutex;
+        HitsByCommon hits{};
+};
+
 /*
  * The text of one reply, its prompt included, and where its last tokens occurred before.
  *
  * It follows one earlier place of the text: the token there is the prediction of the next one. As long as predictions come true it
  * stays at that place; where one does not, it takes the place with the longest common text before it. How often predictions come true
- * is counted for this reply, by the length of the common text, also while nothing is drafted: so the counts cost no decodes.
+ * is counted for this reply and for all of its model, by the length of the common text, also while nothing is drafted: so the counts
+ * cost no decodes.
  */
 class Lookup : public DraftSource {
     public:
-        // `capacity`: tokens that the text has at most; its memory never moves, so that `wipe` overwrites all that there was.
-        Lookup(const uint32_t * tokens, size_t count, size_t capacity);
+        // `capacity`: tokens that the text has at most; its memory never moves, so that `wipe` overwrites all that there was. `all`: where
+        // its model's predictions are counted; null: nowhere.
+        Lookup(const uint32_t * tokens, size_t count, size_t capacity, std::shared_ptr<SharedHits> all);
         ~Lookup() override { clear(); }
         Lookup(const Lookup &) = delete;
         Lookup & operator=(const Lookup &) = delete;
 
         // A position after a gap, or past the capacity, ends the lookup.
         void feed(size_t position, llama_token token) override;
-        ByDraftLength expected() const override;
+        ByDraftLength expected(bool shared) const override;
         int32_t draft(int32_t count, llama_token * into) const override;
         void wipe() override { clear(); }
 
@@ -83,23 +111,19 @@ class Lookup : public DraftSource {
         static constexpr size_t SURE = 8;
         // Predictions in a row that may fail before a place without common text is left.
         static constexpr int MOST_MISSES = 2;
-        static constexpr size_t CLASSES = 7;
-        // Counts of a class are halved at so many predictions: the text changes.
         static constexpr double WINDOW = 64;
         // A class is expected to be as most texts have it, and by this weight as the next shorter one is in this text.
         static constexpr double SHORTER = 0.25;
         static constexpr int32_t NONE = -1;
 
-        struct Hits {
-            double came;
-            double of;
-        };
-        // Before a text has shown how often its predictions come true: as in edits of source text for long common texts, and too rarely to
-        // be drafted for short ones.
-        static constexpr std::array<Hits, CLASSES> USUAL = {{{0.4, 2}, {0.8, 2}, {1.0, 2}, {1.6, 2}, {3.5, 4}, {3.7, 4}, {3.9, 4}}};
+        // Before any text has shown how often its predictions come true: as in edits of source text for long common texts, and too rarely
+        // to be drafted for short ones. A text counts as much as its model's others once it has so many predictions, times SHARED at most.
+        static constexpr double SHARED = 2;
+        static constexpr HitsByCommon USUAL = {{{0.4, 2}, {0.8, 2}, {1.0, 2}, {1.6, 2}, {3.5, 4}, {3.7, 4}, {3.9, 4}}};
 
         static size_t class_of(size_t common);
-        double chance(size_t common) const;
+        double chance(size_t common, const HitsByCommon & usual) const;
+        HitsByCommon usual(bool shared) const;
         void judge(llama_token token);
         void search();
         size_t common_at(size_t place) const;
@@ -120,7 +144,8 @@ class Lookup : public DraftSource {
         size_t common = 0;
         int misses = 0;
         // Of this text.
-        std::array<Hits, CLASSES> hits{};
+        HitsByCommon hits{};
+        const std::shared_ptr<SharedHits> all;
         bool ended = false;
 };
 
@@ -129,7 +154,7 @@ class Foretold : public DraftSource {
     public:
         Foretold(std::vector<llama_token> text, size_t fed, double chance) : text(std::move(text)), fed(fed), chance(chance) {}
         void feed(size_t position, llama_token) override { fed = position + 1; }
-        ByDraftLength expected() const override;
+        ByDraftLength expected(bool shared) const override;
         int32_t draft(int32_t count, llama_token * into) const override;
         void wipe() override { text.clear(); }
 
@@ -142,8 +167,9 @@ class Foretold : public DraftSource {
 
 /*
  * What a step takes by the number of sequences and of drafts: learned, and fixed for a reply that is to repeat. Only ratios
- * between numbers of drafts matter. A number that was not used for many steps is forgotten, and the steps without drafts are measured
- * again from time to time, since longer texts and other work change all times.
+ * between numbers of drafts matter. What a number took counts for less the longer that number was not used, so that it is tried again,
+ * the later the more it had cost; and the steps without drafts are measured again from time to time, since longer texts and other work
+ * change all times.
  */
 class StepCosts {
     public:
@@ -168,9 +194,11 @@ class StepCosts {
         static constexpr double MOST_CHANGE = 2;
         // Drafts must promise so much more than steps without them: expectations are rough.
         static constexpr double LEAST_GAIN = 1.05;
-        // Steps of as many sequences after which the time without drafts is measured again, and that of a number of drafts forgotten.
+        // After so many steps of as many sequences the time without drafts is measured again.
         static constexpr uint32_t RENEW_PLAIN = 128;
-        static constexpr uint32_t FORGET = 512;
+        // For each DOUBT steps without a number of drafts its time counts as this part.
+        static constexpr uint32_t DOUBT = 512;
+        static constexpr double DOUBTED = 0.9;
 
         struct Learned {
             // 0: not known.
@@ -181,7 +209,7 @@ class StepCosts {
         static size_t bucket_of(size_t sequences);
         // An unknown cost over the one before it is this power of the estimate: a number that costs less than estimated is found only if
         // it is tried, and one that costs more is known after a step.
-        static constexpr double HOPE = 0.7;
+        static constexpr double HOPE = 0.85;
 
         // Estimated from `alone`, over a step without drafts.
         double estimated(size_t sequences, size_t choice) const;
@@ -193,7 +221,8 @@ class StepCosts {
 };
 
 // One reply's drafts, as JavaScript holds them: tokens of its prompt, its most tokens, prompt and reply, and whether it may vary from one
-// time to the next. Given a chance, the tokens are the whole text, and the most tokens where the reply begins: Foretold.
+// time to the next. Given a chance, the tokens are the whole text, and the most tokens where the reply begins: Foretold. Given costs, its
+// predictions count for all replies of these.
 class RaDrafts : public Napi::ObjectWrap<RaDrafts> {
     public:
         explicit RaDrafts(const Napi::CallbackInfo & info);
@@ -201,7 +230,7 @@ class RaDrafts : public Napi::ObjectWrap<RaDrafts> {
 
         // These are the source's, for the thread of all decodes, while JavaScript may wipe.
         void feed(size_t position, llama_token token);
-        ByDraftLength expected();
+        ByDraftLength expected(bool shared);
         int32_t draft(int32_t count, llama_token * into);
 
         // The same for JavaScript.
@@ -215,12 +244,13 @@ class RaDrafts : public Napi::ObjectWrap<RaDrafts> {
         const std::unique_ptr<DraftSource> source;
 };
 
-// The costs of one context's steps. Used by the thread of all decodes alone.
+// The costs of one context's steps, used by the thread of all decodes alone, and the hits of its replies' predictions.
 class RaStepCosts : public Napi::ObjectWrap<RaStepCosts> {
     public:
         // StepCosts' `alone`, as a Float64Array, and `only` or undefined.
         explicit RaStepCosts(const Napi::CallbackInfo & info);
         StepCosts costs;
+        const std::shared_ptr<SharedHits> hits = std::make_shared<SharedHits>();
 
         // StepCosts' for JavaScript. Not during a run.
         Napi::Value choose(const Napi::CallbackInfo & info);
