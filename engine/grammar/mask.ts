@@ -30,7 +30,19 @@ export interface MaskLimits {
   readonly work: number;
   /** This grammar's share of the memory for all grammars of its store, from 0 to 1. */
   readonly share: () => number;
+  /** Makes what gets the grammar's masks; called again where sets get other numbers. Absent: nothing does. */
+  readonly places?: (() => KnownPlaces) | undefined;
 }
+
+/** Follows replies through the sets of places of which masks are kept. */
+export interface KnownPlaces {
+  /** `leaves`: the allowed tokens after which a text stands at another set, each with that one; -1: within a character. */
+  know(set: number, may: TokenBits, isNarrow: boolean, leaves: Int32Array): void;
+  forget(set: number): void;
+}
+
+/** A set with more of these is not followed: a text of which the characters are counted. */
+const MAX_LEAVES = 4096;
 
 /** Computes which tokens a grammar allows. Positions of texts in it are the caller's {@link Standing}s. */
 export class MaskGrammar {
@@ -38,8 +50,11 @@ export class MaskGrammar {
   readonly #limits: MaskLimits;
   #reach: Reach;
   /** By their places; the one used last is last. */
-  readonly #masks = new Map<number, TokenBits>();
+  readonly #masks = new Map<number, { readonly bits: TokenBits; readonly bytes: number }>();
   #maskBytes = 0;
+  #places: KnownPlaces | undefined;
+  /** Of the mask made last, as {@link KnownPlaces} has them; of too many some. */
+  readonly #leaves: number[] = [];
   /** By bytes of a token read so far. */
   readonly #sets: Int32Array;
   readonly #begun: Int32Array;
@@ -49,6 +64,7 @@ export class MaskGrammar {
     this.#reach = reach;
     this.#tokens = tokens;
     this.#limits = limits;
+    this.#places = limits.places?.();
     this.#sets = new Int32Array(tokens.longest + 1);
     this.#begun = new Int32Array(tokens.longest + 1);
     this.#lacks = new Int32Array(tokens.longest + 1);
@@ -120,41 +136,63 @@ export class MaskGrammar {
   mask(standing: Standing): TokenBits {
     const here = this.#here(standing);
     if (here.lacks > 0) return this.#search(here);
-    const made = this.#masks.get(here.set) ?? this.#search(here);
-    if (!this.#masks.delete(here.set)) this.#maskBytes += maskBytes(this.#tokens.starts.length);
+    const made = this.#masks.get(here.set) ?? this.#made(here);
+    this.#masks.delete(here.set);
     this.#masks.set(here.set, made);
     this.#fitMasks();
-    return made;
+    return made.bits;
+  }
+
+  #made(here: Standing): { readonly bits: TokenBits; readonly bytes: number } {
+    const bits = this.#search(here);
+    let bytes = maskBytes(this.#tokens.starts.length);
+    if (this.#places && this.#leaves.length <= 2 * MAX_LEAVES) {
+      const leaves = Int32Array.from(this.#leaves);
+      this.#places.know(here.set, bits, this.#reach.fanOut(here.set) <= NARROW, leaves);
+      bytes += bits.byteLength + leaves.byteLength;
+    }
+    this.#maskBytes += bytes;
+    return { bits, bytes };
   }
 
   /** The same where it is known; undefined where it is not. */
   known(standing: Standing): TokenBits | undefined {
     const { set, lacks } = this.#here(standing);
-    return lacks === 0 ? this.#masks.get(set) : undefined;
+    return lacks === 0 ? this.#masks.get(set)?.bits : undefined;
+  }
+
+  /** From where a reply is followed, if its set is known there; undefined where none can be. */
+  from(standing: Standing): { readonly places: KnownPlaces; readonly at: number } | undefined {
+    const { set, lacks } = this.#here(standing);
+    return this.#places && lacks === 0 ? { places: this.#places, at: set } : undefined;
   }
 
   /** The last one used stays. */
   #fitMasks(): void {
     const most = MAX_MASKS * this.#limits.share();
-    for (const set of this.#masks.keys()) {
+    for (const [set, { bytes }] of this.#masks) {
       if (this.#maskBytes <= most || this.#masks.size === 1) break;
       this.#masks.delete(set);
-      this.#maskBytes -= maskBytes(this.#tokens.starts.length);
+      this.#places?.forget(set);
+      this.#maskBytes -= bytes;
     }
   }
 
   #fitReach(): void {
-    const { work, share } = this.#limits;
+    const { work, share, places } = this.#limits;
     if (this.#reach.size <= Math.max(LEAST_REACH, MAX_REACH * share())) return;
     this.#reach = new Reach(this.#reach.program, work);
     this.#masks.clear();
     this.#maskBytes = 0;
+    // A run goes on in the one before.
+    this.#places = places?.();
   }
 
   #search(here: Standing): TokenBits {
     const { bytes, starts, order, common, leaps, ends } = this.#tokens;
     const allowed = new Uint32Array(Math.ceil((starts.length - 1) / 32));
     this.#enter(here);
+    this.#leaves.length = 0;
     for (let i = 0; i < order.length;) {
       const token = order[i] ?? 0;
       const start = starts[token] ?? 0;
@@ -162,12 +200,20 @@ export class MaskGrammar {
       let depth = common[i] ?? 0;
       while (depth < length && !this.#isDeadAfter(depth, bytes[start + depth] ?? 0)) depth += 1;
       i += 1;
-      if (depth === length && this.#mayStop(depth)) setBit(allowed, token);
+      if (depth === length && this.#mayStop(depth)) {
+        setBit(allowed, token);
+        this.#leave(here.set, token, depth);
+      }
       // No token with these bytes can come.
       if (depth < length) while (i < order.length && (common[i] ?? 0) > depth) i = leaps[i] ?? order.length;
     }
     if (this.#mayEnd(here)) for (const end of ends) setBit(allowed, end);
     return allowed;
+  }
+
+  #leave(from: number, token: number, depth: number): void {
+    const set = (this.#lacks[depth] ?? 0) > 0 ? -1 : (this.#sets[depth] ?? DEAD);
+    if (set !== from && this.#leaves.length <= 2 * MAX_LEAVES) this.#leaves.push(token, set);
   }
 
   #mayEnd({ set, lacks }: Standing): boolean {

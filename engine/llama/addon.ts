@@ -9,6 +9,7 @@ import { fileURLToPath } from 'node:url';
 import type { LlamaContext } from 'node-llama-cpp';
 import { LoadFailure } from './load-failure.js';
 import { KNOWN_VERSION, packageVersion } from './addon-file.js';
+import type { KnownPlaces } from '../grammar/mask.js';
 import { MOST_STEP_TOKENS } from '../scheduler/decoder.js';
 import { usableCores } from '../protocol/usable-cores.js';
 
@@ -30,6 +31,13 @@ export interface AddonDrafts {
   readonly draft: (count: number) => Int32Array;
   /** Overwrites the text with zeros; nothing is drafted any more. Also during a run. */
   readonly wipe: () => void;
+}
+
+/** Where a reply stands in its grammar (engine/native/places.h). `text`: all that a grammar may allow. */
+export interface AddonStanding {
+  readonly places: KnownPlaces;
+  readonly at: number;
+  readonly text: Uint32Array;
 }
 
 /** Numbers of drafts that each sequence of a step may have, as in engine/native/speculation.h. */
@@ -106,6 +114,8 @@ export interface AddonPages {
 export interface EngineAddon {
   /** `sources:` and the SHA-256 of what it was compiled from (engine/native/build.ts). */
   readonly raSources: string;
+  /** For {@link AddonStanding}. Only what this made is one's `places`. */
+  readonly RaPlaces: new () => KnownPlaces;
   readonly RaPicker: new (
     temperature: number,
     seed: number,
@@ -140,8 +150,10 @@ export interface EngineAddon {
    * logits of a part are then at the index of its last token. -1: it has no picker, or there were no logits. Where every part is one
    * token with a picker, steps until a part has as many picks as `most` has for it, the last picks of each being the tokens of the next one.
    * None follows one that picked an end token, or that failed, nor one after which a part may have fewer than `reserve` picks. -2: no logit was a number (batch-sampler.ts). `labels`: of each part that is scored in place of being
-   * sampled. `allowed`: a bit for each token of the vocabulary where a part's pick is one of these, in the first step alone; no other
-   * step follows such a one. `again`: what is picked and is none of these is replaced by one of them. The masks are not to be changed. `drafts`: of parts whose next tokens may be drafted, and `costs` by which their number is chosen; absent:
+   * sampled. `allowed`: a bit for each token of the vocabulary where a part's pick is one of these, in the first step alone; where one
+   * alone is, none is drawn. `again`: what is picked and is none of these is replaced by one of them. The masks are not to be changed. No other step
+   * follows where a part has masks, except from one of `standings`: its steps go on while the places of all such parts are known, and with
+   * `costs` until drafts, which such a step has not, would pay. `drafts`: of parts whose next tokens may be drafted, and `costs` by which their number is chosen; absent:
    * nothing is drafted. Drafts that are not picked are removed. `mostMs`: what a step of several sequences with drafts may take. Throws a RangeError for parts that do not fit the tokens.
    */
   readonly raDecodeRun: (
@@ -157,6 +169,7 @@ export interface EngineAddon {
     reserve?: number,
     mostMs?: number,
     again?: readonly (Uint32Array | undefined)[],
+    standings?: readonly (AddonStanding | undefined)[],
   ) => AddonRun;
   /**
    * Picks a token from the logits at `row` of the last decode, among those whose bit is set; absent: any. What is none of `again` is

@@ -1,6 +1,6 @@
 import type { LlamaContext } from 'node-llama-cpp';
 import { internals, type AddonRun, type AddonStepCosts, type Internals } from './addon.js';
-import { BatchSampler, NOT_A_NUMBER, NOT_NUMBERS, resultOf, samplerOf, type Choice } from './batch-sampler.js';
+import { BatchSampler, NOT_A_NUMBER, NOT_NUMBERS, samplerOf, type Choice } from './batch-sampler.js';
 import { BatchSequences, type StateTraits } from './batch-sequences.js';
 import { described, gapsOf } from './described-parts.js';
 import { draftedStep, type DraftedStepTools, type MayFollow, type SamplePart } from './drafted-step.js';
@@ -12,6 +12,7 @@ import type { PagedStates } from './paged-states.js';
 import { type PageLimits, stateFacts } from './state-file.js';
 
 const FILLED = { kind: 'filled' } as const;
+const NO_SCORES = new Float64Array(0);
 
 /**
  * What a step of one sequence with 0, 3, 7, 15, 31 or 63 drafts costs over one without (DRAFT_LENGTHS in engine/native/speculation.h).
@@ -68,7 +69,7 @@ export class BatchDecoder implements Decoder {
       contextSize,
       closesUpTo: closesGaps ? contextSize : 0,
       isEnd: (token) => grammars.isEnd(token),
-      plain: (...given) => this.#steps(...given),
+      plain: (...given) => this.#runs(...given),
     };
   }
 
@@ -89,7 +90,7 @@ export class BatchDecoder implements Decoder {
     const found = internals(context);
     found.context.setThreads(threads);
     // First: a failure would leave the pages.
-    const grammars = await Grammars.of(context.model);
+    const grammars = await Grammars.of(context.model, () => new found.addon.RaPlaces());
     const { savable, uniform, pages } = await stateFacts(found.context, found.addon, limits);
     const anywhere = truncatable && (swaFull || uniform !== false);
     // Of cells outside a window llama.cpp saves none, also where it keeps them all.
@@ -98,9 +99,9 @@ export class BatchDecoder implements Decoder {
     return new BatchDecoder(found, grammars, context, traits, closesGaps && anywhere, device);
   }
 
-  /** A batch that llama.cpp rejects is undone and retried part by part, once: only the part that caused it fails. `begun`: called once it computes. */
-  async #step(parts: readonly StepPart[], begun?: () => void): Promise<PartResult[]> {
-    const together = await this.#attempt(parts, begun);
+  /** A batch that llama.cpp rejects is undone and retried part by part, once: only the part that caused it fails. */
+  async #step(parts: readonly StepPart[]): Promise<PartResult[]> {
+    const together = await this.#attempt(parts);
     if (together.kind === 'decoded') return together.results;
     if (parts.length === 1) return [together.fault];
     const results: PartResult[] = [];
@@ -111,86 +112,93 @@ export class BatchDecoder implements Decoder {
     return results;
   }
 
-  /** Polls the addon's run for the tokens that it has picked. Where its first step fails, it is made again as a step. */
   async *step(parts: readonly StepPart[], run?: Run): StepResults {
     this.#halted = false;
     if (!run) return await this.#step(parts);
-    const { everyMs, once, checked } = run;
-    const isFree = (part: StepPart): boolean =>
-      part.kind === 'sample' && part.tokens.length === 1 && samplerOf(part).constraint.free;
-    if (checked === true || !parts.every(isFree)) {
-      const samples = parts.filter((part) => part.kind === 'sample');
-      return samples.length < parts.length ? await this.#step(parts) : yield* draftedStep(this.#tools, samples, run);
-    }
-    const before = this.states.lengths(parts);
-    try {
-      const choices = parts.map((part) => (part.kind === 'sample' ? samplerOf(part).freely : undefined));
-      const { running } = this.#begin(parts, choices, run);
-      this.#running = running;
-      if (once === true) running.halt();
-      const endsWithin = endOrTime(running.ended);
-      const polls = new StepPolls(performance.now(), this.#stepMs, everyMs);
-      for (;;) {
-        const isOver = await endsWithin(polls.nextMs);
-        const { steps: found, picks } = picksOf(running.take(), parts.length);
-        polls.polled(performance.now(), found);
-        const results = found === 0 ? [] : picks.map((each) => tokensOf(each, found));
-        if (found > 0) {
-          for (const [i, { tokens }] of picks.entries()) before[i] = (before[i] ?? 0) + tokens.length;
-          this.states.ran(parts, before);
-          this.states.decoded();
-          this.states.judge(parts, results);
-          this.#stepMs = polls.stepMs;
-        }
-        if (isOver) return results;
-        if (found > 0) yield results;
-      }
-    } catch {
-      this.states.undo(parts, before);
-    } finally {
-      this.#running = undefined;
-    }
-    return await this.#step(parts);
+    const samples = parts.filter((part) => part.kind === 'sample');
+    if (samples.length < parts.length) return await this.#step(parts);
+    const isFree = (part: SamplePart): boolean => part.tokens.length === 1 && samplerOf(part).constraint.free;
+    if (run.checked !== true && samples.every(isFree)) return yield* this.#runs(samples, run);
+    return yield* draftedStep(this.#tools, samples, run);
   }
 
   /**
-   * Steps of replies of which grammars constrain some. Which tokens may come is found out here after each step; its tokens are reported
-   * while the next one computes, where one follows.
+   * Polls the addon's run for the tokens that it has picked. Where its first step fails, it is made again as a step. With `mayFollow`
+   * grammars constrain some of the replies: a run ends where what may come is found out here, its tokens are reported while the next one
+   * computes, and drafts are left to the caller.
    */
-  async *#steps(samples: readonly SamplePart[], run: Run, mayFollow: MayFollow): StepResults {
-    let [from, reported, parts] = [performance.now(), performance.now(), samples];
-    let picked: number[][] = parts.map(() => []);
-    const report = (): PartResult[] =>
-      picked.map((tokens) => tokensOf({ tokens, drafted: 0, accepted: 0 }, tokens.length));
-    const single = run.once === true || run.checked === true;
-    let step = this.#step(parts);
-    for (let steps = 1; ; steps += 1) {
-      const results = await step;
-      const tokens = results.flatMap((result) => (result.kind === 'token' ? [result.token] : []));
-      if (tokens.length < parts.length) {
-        if ((picked[0] ?? []).length > 0) yield report();
-        return results;
+  async *#runs(samples: readonly SamplePart[], run: Run, mayFollow?: MayFollow): StepResults {
+    const single = mayFollow !== undefined && (run.once === true || run.checked === true);
+    const costs = single || !mayFollow ? this.#costs : this.#tools.costs;
+    let [reported, parts, all] = [performance.now(), samples, 0];
+    let unreported: readonly TokenResult[] = [];
+    const report = (now: number): readonly PartResult[] => {
+      const results = unreported;
+      [reported, unreported] = [now, []];
+      return results;
+    };
+    for (;;) {
+      const from = performance.now();
+      const before = this.states.lengths(parts);
+      const asked = parts.map((part) => samplerOf(part).choice());
+      if (unreported.length > 0 && asked.some((each) => each instanceof Promise)) yield report(from);
+      const choices = await Promise.all(asked);
+      if (choices.some(({ kind }) => kind === 'fault')) break;
+      const most = run.most.map((each) => each - all);
+      // Before the first pick: each sequence then lacks its last token.
+      const lengths = parts.map((part, i) => (before[i] ?? 0) + part.tokens.length - 1);
+      let steps = 0;
+      let failed: readonly PartResult[] | undefined;
+      try {
+        const { running, rows } = this.#begin(parts, choices, single ? undefined : { ...run, most }, costs);
+        this.#running = running;
+        if (run.once === true || this.#halted) running.halt();
+        const endsWithin = endOrTime(running.ended);
+        if (unreported.length > 0 && from - reported >= run.everyMs) yield report(from);
+        for (const part of parts) samplerOf(part).constraint.foresee();
+        const polls = new StepPolls(from, this.#stepMs, run.everyMs);
+        for (let isOver = false; !isOver;) {
+          isOver = await endsWithin(polls.nextMs);
+          const taken = picksOf(running.take(), parts.length);
+          polls.polled(performance.now(), taken.steps);
+          if (taken.steps === 0) continue;
+          this.#stepMs = polls.stepMs;
+          steps += taken.steps;
+          for (const [i, { tokens }] of taken.picks.entries()) lengths[i] = (lengths[i] ?? 0) + tokens.length;
+          this.states.ran(parts, lengths);
+          this.states.decoded();
+          const results = await settled(parts, choices, taken, rows);
+          this.states.judge(parts, results);
+          const made = results.filter((result) => result.kind === 'token');
+          if (made.length < parts.length) {
+            failed = results;
+            continue;
+          }
+          const last = made.map(({ token, then }) => Uint32Array.of(then.at(-1) ?? token));
+          parts = parts.map((part, i) => ({ ...part, tokens: last[i] ?? part.tokens }));
+          unreported = made.map((each, i) => joined(unreported[i], each));
+          if (!isOver) yield report(performance.now());
+        }
+      } catch {
+        if (unreported.length > 0) yield report(from);
+        this.states.undo(parts, before);
+        break;
+      } finally {
+        this.#running = undefined;
       }
-      for (const [i, token] of tokens.entries()) picked[i]?.push(token);
-      parts = parts.map((part, i) => Object.assign({}, part, { tokens: Uint32Array.from(tokens.slice(i, i + 1)) }));
-      const now = performance.now();
+      if (failed && unreported.length > 0) yield report(from);
+      if (failed) return failed;
+      all += steps;
+      if (!mayFollow || steps === 0) return report(from);
       const isLast = (part: SamplePart, i: number): boolean =>
         samplerOf(part).pending !== undefined ||
         this.#tools.isEnd(part.tokens[0] ?? 0) ||
-        (run.most[i] ?? 0) - steps < Math.max(1, run.reserve ?? 1);
-      if (!mayFollow(parts, now - from) || single || this.#halted || parts.some(isLast)) return report();
-      from = now;
-      const begun = await new Promise<boolean>((resolve) => {
-        step = this.#step(parts, () => resolve(true));
-        step.catch(() => undefined);
-        // By then it has begun, unless a thread makes a mask for it, or it failed.
-        setImmediate(resolve, false);
-      });
-      if (begun && now - reported < run.everyMs) continue;
-      reported = now;
-      yield report();
-      picked = parts.map(() => []);
+        (run.most[i] ?? 0) - all < Math.max(1, run.reserve ?? 1);
+      const follows = mayFollow(parts, (performance.now() - from) / steps, steps);
+      if (!follows || single || this.#halted || parts.some(isLast)) return report(from);
     }
+    if (unreported.length > 0) yield report(reported);
+    return await this.#step(parts);
   }
 
   halt(): void {
@@ -206,7 +214,7 @@ export class BatchDecoder implements Decoder {
     return this.#grammars.isExpensive(stacks);
   }
 
-  async #attempt(parts: readonly StepPart[], begun?: () => void): Promise<Attempt> {
+  async #attempt(parts: readonly StepPart[]): Promise<Attempt> {
     const before = this.states.lengths(parts);
     try {
       const [only] = parts;
@@ -219,24 +227,10 @@ export class BatchDecoder implements Decoder {
         parts.map(async (part) => (part.kind === 'sample' ? await samplerOf(part).choice() : undefined)),
       );
       const { running, rows } = this.#begin(parts, choices);
-      begun?.();
       await running.ended;
-      const [{ picks }, scores] = [picksOf(running.take(), parts.length), running.scores()];
+      const [taken, scores] = [picksOf(running.take(), parts.length), running.scores()];
       this.states.decoded();
-      const results = await Promise.all(
-        parts.map(async (part, i): Promise<PartResult> => {
-          const logprobs = scores[i] ?? new Float64Array(0);
-          if (part.kind === 'score') return logprobs.some(Number.isNaN) ? NOT_NUMBERS : { kind: 'scores', logprobs };
-          const choice = choices[i];
-          if (part.kind !== 'sample' || !choice) return FILLED;
-          if (choice.kind === 'fault') return choice.fault;
-          const picked = picks[i]?.tokens[0] ?? NOT_A_NUMBER;
-          if (choice.kind === 'free') return resultOf(picked);
-          return samplerOf(part)
-            .chosen(choice, picked, rows[i] ?? -1)
-            .then(resultOf, asFault);
-        }),
-      );
+      const results = await settled(parts, choices, taken, rows, scores);
       this.states.judge(parts, results);
       return { kind: 'decoded', results };
     } catch (error) {
@@ -250,12 +244,12 @@ export class BatchDecoder implements Decoder {
     parts: readonly StepPart[],
     choices: readonly (Choice | undefined)[],
     run?: Run,
+    costs = this.#costs,
   ): { readonly running: AddonRun; readonly rows: readonly number[] } {
     const { addon, context, closesUpTo } = this.#tools;
     const gaps = gapsOf(parts, this.states, closesUpTo);
     const given = described(parts, choices, gaps, this.states);
-    const { numbers, tokens, pickers, allowed, again, labels, drafts, logitIndexes: rows } = given;
-    const costs = drafts.some((each) => each !== undefined) ? this.#costs : undefined;
+    const { numbers, tokens, pickers, allowed, again, standings, labels, drafts, logitIndexes: rows } = given;
     const running = addon.raDecodeRun(
       context,
       numbers,
@@ -265,10 +259,11 @@ export class BatchDecoder implements Decoder {
       labels,
       allowed,
       drafts,
-      costs,
+      drafts.some((each) => each !== undefined) ? costs : undefined,
       run?.reserve,
       run?.stepMs,
       again,
+      standings,
     );
     // The addon has copied them, and wipes its copy: a closed account's prompt stays in no memory.
     tokens.fill(0);
@@ -317,11 +312,14 @@ interface Picked extends Omit<Speculated, 'steps'> {
   readonly tokens: readonly number[];
 }
 
-/** What a run's `take` returns (addon.ts), by part. */
-export function picksOf(
-  numbers: Int32Array,
-  parts: number,
-): { readonly steps: number; readonly picks: readonly Picked[] } {
+/** What some steps picked, by part. */
+interface Picks {
+  readonly steps: number;
+  readonly picks: readonly Picked[];
+}
+
+/** What a run's `take` returns (addon.ts). */
+export function picksOf(numbers: Int32Array, parts: number): Picks {
   const picks = Array.from({ length: parts }, () => ({ tokens: [] as number[], drafted: 0, accepted: 0 }));
   let steps = 0;
   for (let at = 0; at < numbers.length; steps += 1) {
@@ -336,7 +334,47 @@ export function picksOf(
   return { steps, picks };
 }
 
-function tokensOf({ tokens, drafted, accepted }: Picked, steps: number): PartResult {
+/**
+ * The results of steps. A pick of a held reply that the addon has not checked is checked here, and the replies' grammars are told their
+ * tokens. `rows`: of each part's logits.
+ */
+async function settled(
+  parts: readonly StepPart[],
+  choices: readonly (Choice | undefined)[],
+  { steps, picks }: Picks,
+  rows: readonly number[],
+  scores: readonly Float64Array[] = [],
+): Promise<SettledResult[]> {
+  const results = parts.map(async (part, i): Promise<SettledResult> => {
+    const logprobs = scores[i] ?? NO_SCORES;
+    if (part.kind === 'score') return logprobs.some(Number.isNaN) ? NOT_NUMBERS : { kind: 'scores', logprobs };
+    const [choice, each] = [choices[i], picks[i]];
+    if (part.kind !== 'sample' || !choice || !each) return FILLED;
+    if (choice.kind === 'fault') return choice.fault;
+    if (choice.kind === 'held' && choice.limit.checked) {
+      const [picked = NOT_A_NUMBER] = each.tokens;
+      return await samplerOf(part)
+        .chosen(choice, picked, rows[i] ?? -1)
+        .then((token) => tokensOf({ ...each, tokens: [token] }, steps), asFault);
+    }
+    if (choice.kind === 'held') for (const token of each.tokens) samplerOf(part).accept(token);
+    return tokensOf(each, steps);
+  });
+  return await Promise.all(results);
+}
+
+type TokenResult = Required<Extract<PartResult, { kind: 'token' }>>;
+type SettledResult = Exclude<PartResult, { kind: 'token' }> | TokenResult;
+
+/** The results of one part from steps that follow each other. */
+function joined(first: TokenResult | undefined, next: TokenResult): TokenResult {
+  if (!first) return next;
+  const [a, b] = [first.speculation, next.speculation];
+  const speculation = { steps: a.steps + b.steps, drafted: a.drafted + b.drafted, accepted: a.accepted + b.accepted };
+  return { ...first, then: [...first.then, next.token, ...next.then], speculation };
+}
+
+function tokensOf({ tokens, drafted, accepted }: Picked, steps: number): SettledResult {
   const [token = NOT_A_NUMBER, ...then] = tokens;
   if (tokens.includes(NOT_A_NUMBER)) return NOT_NUMBERS;
   return { kind: 'token', token, then, speculation: { steps, drafted, accepted } };

@@ -15,7 +15,10 @@ import type { GrammarConstraint, TokenLimit } from './grammar-constraint.js';
 export const NOT_A_NUMBER = -2;
 
 /** The result of such a part. What its sequence holds would spoil the next reply there too. */
-export const NOT_NUMBERS: PartResult = { kind: 'fault', reason: 'its logits are not numbers' };
+export const NOT_NUMBERS: Extract<PartResult, { kind: 'fault' }> = {
+  kind: 'fault',
+  reason: 'its logits are not numbers',
+};
 
 /** How a part's next token is chosen, known before its decode. */
 export type Choice =
@@ -23,9 +26,7 @@ export type Choice =
   | { readonly kind: 'free'; readonly picker: AddonPicker }
   /** Picked within the decode by this limit. */
   | { readonly kind: 'held'; readonly picker: AddonPicker; readonly limit: TokenLimit }
-  /** The only token that may come: none is picked. */
-  | { readonly kind: 'forced'; readonly token: number }
-  | { readonly kind: 'fault'; readonly fault: PartResult };
+  | { readonly kind: 'fault'; readonly fault: Extract<PartResult, { kind: 'fault' }> };
 
 /** What it needs of the addon, and of its context. */
 export interface Picks {
@@ -45,7 +46,7 @@ export class BatchSampler implements Sampler {
   readonly constraint: GrammarConstraint;
   readonly #picker: AddonPicker;
   /** How each of its tokens is chosen while nothing constrains it. */
-  readonly freely: Choice;
+  readonly freely: Extract<Choice, { kind: 'free' }>;
   /** The text that its next tokens are drafted from; undefined if nothing is drafted. */
   readonly drafts: AddonDrafts | undefined;
   /** As {@link Sampling} has it. */
@@ -74,18 +75,20 @@ export class BatchSampler implements Sampler {
     this.mayVary = mayVary;
   }
 
-  /** How its next token is to be chosen. Changes nothing: a step may be repeated. Never rejects. */
-  async choice(): Promise<Choice> {
+  /** How its next token is to be chosen. Changes nothing: a step may be repeated. Never rejects; a promise where masks of the thread come. */
+  choice(): Choice | Promise<Choice> {
     if (this.constraint.free) return this.freely;
     const from = performance.now();
-    try {
-      const limit = await this.#ask(() => this.constraint.limit());
-      const { only } = limit.first;
-      return only === undefined ? { kind: 'held', picker: this.#picker, limit } : { kind: 'forced', token: only };
-    } catch (error) {
-      return { kind: 'fault', fault: asFault(error) };
-    } finally {
+    const held = (limit: TokenLimit): Choice => {
       this.#askedMs = performance.now() - from;
+      return { kind: 'held', picker: this.#picker, limit };
+    };
+    const failed = (error: unknown): Choice => ({ kind: 'fault', fault: asFault(error) });
+    try {
+      const limit = this.#ask(() => this.constraint.limit());
+      return limit instanceof Promise ? limit.then(held).catch(failed) : held(limit);
+    } catch (error) {
+      return failed(error);
     }
   }
 
@@ -93,17 +96,21 @@ export class BatchSampler implements Sampler {
    * The token that the reply continues with, after the decode in which `picked` was. `row`: of its logits. Rejects with a fault;
    * resolves with NOT_A_NUMBER where no allowed logit is a number.
    */
-  async chosen(choice: Extract<Choice, { kind: 'held' | 'forced' }>, picked: number, row: number): Promise<number> {
+  async chosen(choice: Extract<Choice, { kind: 'held' }>, picked: number, row: number): Promise<number> {
     const from = performance.now();
     let token = picked;
-    if (choice.kind === 'forced') this.#picker.add((token = choice.token));
-    else if (choice.limit.checked && picked !== NOT_A_NUMBER && !this.#disposed) {
+    if (choice.limit.checked && picked !== NOT_A_NUMBER && !this.#disposed) {
       const again = await this.#ask(() => this.constraint.refused(picked));
-      if (again) token = this.#picks.addon.raPickAgain(this.#picks.context, row, this.#picker, again.bits);
+      if (again) token = this.#picks.addon.raPickAgain(this.#picks.context, row, this.#picker, again);
     }
-    if (!this.#disposed && token !== NOT_A_NUMBER)
-      this.constraint.accept(token, this.#askedMs + performance.now() - from);
+    this.accept(token, performance.now() - from);
     return token;
+  }
+
+  /** A token of a held reply was picked, which took `ms` besides what was asked. */
+  accept(token: number, ms = 0): void {
+    if (!this.#disposed && token !== NOT_A_NUMBER) this.constraint.accept(token, this.#askedMs + ms);
+    this.#askedMs = 0;
   }
 
   /** The next token, from the logits at `row` of the last decode. Not while it decodes. Rejects with a fault. */
@@ -113,20 +120,18 @@ export class BatchSampler implements Sampler {
     if (this.#disposed) return NOT_NUMBERS;
     const { addon, context } = this.#picks;
     const { first, then } = choice.kind === 'held' ? choice.limit : {};
-    const picked =
-      choice.kind === 'forced' ? choice.token : addon.raPick(context, row, this.#picker, first?.bits, then?.bits);
+    const picked = addon.raPick(context, row, this.#picker, first, then);
     return resultOf(choice.kind === 'free' ? picked : await this.chosen(choice, picked, row));
   }
 
   /** What takes too much work here is left to the masks, which the step then waits for. */
-  async #ask<T>(ask: () => T): Promise<T> {
+  #ask<T>(ask: () => T): T | Promise<T> {
     try {
       return ask();
     } catch (error) {
       if (!(error instanceof GrammarTooExpensive)) throw error;
       this.constraint.goToMasks();
-      await this.constraint.pending;
-      return ask();
+      return Promise.resolve(this.constraint.pending).then(ask);
     }
   }
 

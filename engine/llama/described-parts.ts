@@ -1,31 +1,15 @@
 /** A step's parts as the addon takes them, with the tokens that close gaps between their sequences. */
 import type { StepPart } from '../scheduler/decoder.js';
-import type { AddonDrafts, AddonPicker } from './addon.js';
 import { samplerOf, type Choice } from './batch-sampler.js';
 import type { BatchSequences } from './batch-sequences.js';
-
-/** A step's parts as `raDecodeRun` takes them (addon.ts). */
-export interface DescribedParts {
-  readonly numbers: Int32Array;
-  readonly tokens: Int32Array;
-  readonly pickers: readonly (AddonPicker | undefined)[];
-  /** Of parts whose tokens are picked among some; and among which in place of others. */
-  readonly allowed: readonly (Uint32Array | undefined)[];
-  readonly again: readonly (Uint32Array | undefined)[];
-  /** Of parts that are scored. */
-  readonly labels: readonly (Uint32Array | undefined)[];
-  /** Of parts whose next tokens may be drafted. */
-  readonly drafts: readonly (AddonDrafts | undefined)[];
-  /** Of each part the index of its last token; -1: its logits are not wanted. */
-  readonly logitIndexes: readonly number[];
-}
 
 /** Numbers of a part, and what the last of them means. */
 const NUMBERS = 4;
 const WANTED = { nothing: 0, logits: 1, gap: 2, allLogits: 3 } as const;
 
 /**
- * Their tokens count as held in `sequences` from now on, those of `gaps` do not. `choices`: of the parts that are sampled. `width`: if
+ * What `raDecodeRun` takes (addon.ts); `logitIndexes`: of each part's last token, -1: its logits are not wanted. The parts'
+ * tokens count as held in `sequences` from now on, those of `gaps` do not. `choices`: of the parts that are sampled. `width`: if
  * it is more than 1, each part has so many tokens, the logits after all of which are wanted, and a gap is closed by as many.
  */
 export function described(
@@ -34,7 +18,7 @@ export function described(
   gaps: readonly Gap[],
   sequences: Pick<BatchSequences, 'extend'>,
   width = 1,
-): DescribedParts {
+) {
   const tokens = new Int32Array(parts.reduce((sum, part) => sum + part.tokens.length, width * gaps.length));
   const numbers = new Int32Array(NUMBERS * (parts.length + gaps.length));
   const logitIndexes: number[] = [];
@@ -58,10 +42,11 @@ export function described(
   const labels = parts.map((part) => (part.kind === 'score' ? part.labels : undefined));
   const pickers = choices.map((choice) => (choice && 'picker' in choice ? choice.picker : undefined));
   const limits = choices.map((choice) => (choice?.kind === 'held' ? choice.limit : undefined));
-  const allowed = limits.map((limit) => limit?.first.bits);
-  const again = limits.map((limit) => limit?.then?.bits);
+  const allowed = limits.map((limit) => limit?.first);
+  const again = limits.map((limit) => limit?.then);
+  const standings = limits.map((limit) => limit?.from);
   const drafts = parts.map((part, i) => (part.kind === 'sample' && choices[i] ? samplerOf(part).drafts : undefined));
-  return { numbers, tokens, pickers, allowed, again, labels, drafts, logitIndexes };
+  return { numbers, tokens, pickers, allowed, again, standings, labels, drafts, logitIndexes };
 }
 
 /*

@@ -32,8 +32,8 @@ export interface DraftedStepTools extends Picks {
   readonly plain: (parts: readonly SamplePart[], run: Run, mayFollow: MayFollow) => StepResults;
 }
 
-/** Called after each step with the parts of a next one, and the ms that it took. */
-export type MayFollow = (parts: readonly SamplePart[], ms: number) => boolean;
+/** Called with the parts of a next step after `steps` that took `ms` each. */
+export type MayFollow = (parts: readonly SamplePart[], ms: number, steps: number) => boolean;
 
 /**
  * Yields the parts' tokens, one of each part that still has some, and returns the last ones; at most as many as `run` has for a part.
@@ -48,9 +48,9 @@ export async function* draftedStep(tools: DraftedStepTools, parts: readonly Samp
   const decoded = choice === 0 ? undefined : await decodeWide(tools, parts, before, DRAFT_LENGTHS[choice] ?? 0);
   if (!decoded) {
     let most = run.most;
-    return yield* tools.plain(parts, run, (next, ms) => {
+    return yield* tools.plain(parts, run, (next, ms, steps) => {
       costs.learn(sequences, 0, ms);
-      most = most.map((each) => each - 1);
+      most = most.map((each) => each - steps);
       return chosenDrafts(tools, next, states.lengths(next), sequences, { ...run, most }) === 0;
     });
   }

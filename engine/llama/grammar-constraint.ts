@@ -1,5 +1,6 @@
 import { hasBit, type MaskGrammar, type Standing, type TokenBits } from '../grammar/mask.js';
-import type { Grammars, TextTokens, TokenMask } from './grammars.js';
+import type { AddonStanding } from './addon.js';
+import type { Grammars, TextTokens } from './grammars.js';
 import type { MaskConstraint } from './masks.js';
 
 /** What it needs of {@link Grammars}. */
@@ -16,12 +17,14 @@ export class GrammarError extends Error {
 
 /** How the next token is picked. */
 export interface TokenLimit {
-  /** Among these, freely where more than few characters may follow. */
-  readonly first: TokenMask;
+  /** Among these, freely where more than few characters may follow; where it is one, it is that. */
+  readonly first: TokenBits;
   /** A picked token outside of this mask is picked again from it; undefined if the first pick stands. */
-  readonly then?: TokenMask | undefined;
+  readonly then?: TokenBits | undefined;
   /** Whether what is picked may be refused ({@link GrammarConstraint.refused}). */
   readonly checked: boolean;
+  /** From where a run may follow the reply through the tokens after this one. */
+  readonly from?: AddonStanding | undefined;
 }
 
 /**
@@ -67,22 +70,33 @@ export class GrammarConstraint {
     return this.#masks !== undefined;
   }
 
-  /** How the next token is picked; a decoder that gets `only` one need not pick. Not while it is pending or free. Throws a fault. */
+  /** How the next token is picked. Not while it is pending or free. Throws a fault. */
   limit(): TokenLimit {
-    const from = this.#masks ?? this.#inline;
-    const isNarrow = from?.isNarrow === true;
-    const mask = this.#masks || isNarrow ? from?.mask : this.#inline?.known;
+    const here = this.#inline?.here;
+    const isNarrow = this.#masks?.isNarrow ?? here?.grammar.isNarrow(here.standing) === true;
+    const known = isNarrow ? here?.grammar.mask(here.standing) : here?.grammar.known(here.standing);
+    const mask = this.#masks?.mask ?? known;
     const may = mask && this.#textTokens.of(mask);
-    if (isNarrow && may) return { first: may, checked: false };
-    return { first: this.#textTokens.all, then: may, checked: may === undefined };
+    const { all } = this.#textTokens;
+    const stands = here?.grammar.from(here.standing);
+    const from = stands && { ...stands, text: all };
+    return isNarrow && may
+      ? { first: may, checked: false, from }
+      : { first: all, then: may, checked: may === undefined, from };
+  }
+
+  /** As {@link InlineConstraint.foresee}. */
+  foresee(): void {
+    this.#inline?.foresee();
   }
 
   /** A token was picked that is `checked`. Undefined if it may come. Otherwise those of which one is to be picked in its place. */
-  refused(token: number): TokenMask | undefined {
-    const from = this.#masks ?? this.#inline;
-    if (!from || this.#inline?.allows(token) === true) return undefined;
-    const may = this.#textTokens.of(from.mask);
-    return hasBit(may.bits, token) ? undefined : may;
+  refused(token: number): TokenBits | undefined {
+    const here = this.#inline?.here;
+    if (here?.grammar.allows(here.standing, token) === true) return undefined;
+    const mask = this.#masks?.mask ?? here?.grammar.mask(here.standing);
+    const may = mask && this.#textTokens.of(mask);
+    return may && hasBit(may, token) ? undefined : may;
   }
 
   /** As {@link Sampler.constrain}. */
@@ -129,6 +143,8 @@ export class InlineConstraint {
   #grammar: MaskGrammar | undefined;
   /** `dead`: the grammar cannot be read, or did not allow a token. */
   #standing: Standing | 'dead' | undefined;
+  /** Before the last token. */
+  #before: Standing | undefined;
 
   /** `tokens`: what the root has matched already. */
   constructor(grammars: Pick<Grammars, 'grammar'>, gbnf: string, tokens: readonly number[]) {
@@ -146,27 +162,22 @@ export class InlineConstraint {
     }
   }
 
-  /** Whether the tokens that may come next are found at once. Throws `GrammarTooExpensive`. */
-  get isNarrow(): boolean {
-    const { grammar, standing } = this.#here();
-    return grammar.isNarrow(standing);
+  /**
+   * Makes the mask of the place where a text stands if the last token has not left it: a run can then follow the reply from there. What is
+   * too expensive is met when it is needed.
+   */
+  foresee(): void {
+    try {
+      const { grammar, standing } = this.here;
+      if (standing.lacks === 0 && standing.set === this.#before?.set) grammar.mask(standing);
+    } catch {
+      return;
+    }
   }
 
-  /** The tokens that may come next, where they were found before; undefined if the caller checks a sampled token instead. */
-  get known(): TokenBits | undefined {
-    const { grammar, standing } = this.#here();
-    return grammar.known(standing);
-  }
-
-  /** Throws `GrammarTooExpensive`. */
-  allows(token: number): boolean {
-    const { grammar, standing } = this.#here();
-    return grammar.allows(standing, token);
-  }
-
-  /** Throws `GrammarTooExpensive`. */
+  /** The tokens that may come next. Throws `GrammarTooExpensive`. */
   get mask(): TokenBits {
-    const { grammar, standing } = this.#here();
+    const { grammar, standing } = this.here;
     return grammar.mask(standing);
   }
 
@@ -175,7 +186,8 @@ export class InlineConstraint {
     this.read.push(token);
   }
 
-  #here(): { readonly grammar: MaskGrammar; readonly standing: Standing } {
+  /** After the tokens so far. Throws a fault, and `GrammarTooExpensive`. */
+  get here(): { readonly grammar: MaskGrammar; readonly standing: Standing } {
     const standing = this.#at();
     if (!this.#grammar || standing === 'dead') throw new GrammarError();
     return { grammar: this.#grammar, standing };
@@ -186,7 +198,9 @@ export class InlineConstraint {
     const grammar = this.#grammar;
     let standing = this.#standing ?? grammar?.start ?? 'dead';
     for (const token of this.read.slice(this.#done)) {
-      if (standing !== 'dead') standing = grammar?.after(standing, token) ?? 'dead';
+      if (standing === 'dead') break;
+      this.#before = standing;
+      standing = grammar?.after(standing, token) ?? 'dead';
     }
     this.#done = this.read.length;
     this.#standing = standing;

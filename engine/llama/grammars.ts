@@ -1,6 +1,6 @@
 import type { LlamaModel, Token } from 'node-llama-cpp';
 import { isBounded, MAX_GRAMMAR_CHARACTERS } from '../grammar/gbnf.js';
-import { MaskGrammar, sortedTokens, type SortedTokens, type TokenBits } from '../grammar/mask.js';
+import { MaskGrammar, sortedTokens, type MaskLimits, type SortedTokens, type TokenBits } from '../grammar/mask.js';
 import { MAX_KEPT, MAX_PROGRAMS } from '../grammar/mask-memory.js';
 import { GrammarTooExpensive } from '../grammar/reach.js';
 import { EngineFault } from '../scheduler/faults.js';
@@ -44,8 +44,12 @@ export class Grammars {
   /** By their text; the most recently used is last. */
   readonly #grammars = new Map<string, MaskGrammar>();
 
-  constructor(vocabulary: GrammarVocabulary) {
+  readonly #places: MaskLimits['places'];
+
+  /** `places`: as {@link MaskLimits} has them, of each grammar. */
+  constructor(vocabulary: GrammarVocabulary, places?: MaskLimits['places']) {
     const { bytes, starts, ends } = vocabulary;
+    this.#places = places;
     this.#vocabulary = vocabulary;
     this.#ends = new Set(ends);
     this.#tokens = sortedTokens(bytes, starts, ends);
@@ -53,8 +57,8 @@ export class Grammars {
   }
 
   /** Reads the vocabulary of `model`, once a start, beside the event loop's other work. */
-  static async of(model: LlamaModel): Promise<Grammars> {
-    return new Grammars(await vocabularyOf(model));
+  static async of(model: LlamaModel, places?: MaskLimits['places']): Promise<Grammars> {
+    return new Grammars(await vocabularyOf(model), places);
   }
 
   /** The tokens that may come in a reply with these markers: no other control tokens. */
@@ -90,11 +94,9 @@ export class Grammars {
   grammar(gbnf: string): MaskGrammar | undefined {
     if (!isUsable(gbnf)) return undefined;
     const known = this.#grammars.get(gbnf);
-    const grammar: MaskGrammar | undefined =
-      known ??
-      readable(() =>
-        MaskGrammar.of(gbnf, this.#tokens, { work: MAX_LOOK, share: (): number => this.#shareOf(gbnf, grammar) }),
-      );
+    const share = (): number => this.#shareOf(gbnf, grammar);
+    const limits = { work: MAX_LOOK, share, places: this.#places };
+    const grammar: MaskGrammar | undefined = known ?? readable(() => MaskGrammar.of(gbnf, this.#tokens, limits));
     this.#grammars.delete(gbnf);
     if (!grammar) return undefined;
     this.#grammars.set(gbnf, grammar);
@@ -120,33 +122,22 @@ export class Grammars {
   }
 }
 
-/** Tokens of which the next one is. */
-export interface TokenMask {
-  readonly bits: TokenBits;
-  /** The only one. Undefined: there are several. */
-  readonly only: number | undefined;
-}
-
 /** The tokens that are texts where a grammar constrains replies: all but some control tokens. */
 export class TextTokens {
-  readonly all: TokenMask;
+  readonly all: TokenBits;
   /** By the grammars' masks: these without the others, the same object each time. */
-  readonly #of = new WeakMap<TokenBits, TokenMask>();
+  readonly #of = new WeakMap<TokenBits, TokenBits>();
 
   constructor(bits: TokenBits) {
-    this.all = { bits, only: undefined };
+    this.all = bits;
   }
 
   /** Throws a fault where there are none. */
-  of(mask: TokenBits): TokenMask {
-    const known = this.#of.get(mask);
-    if (known) return known;
-    const bits = mask.map((word, i) => word & (this.all.bits[i] ?? 0));
-    const at = bits.findIndex(Boolean);
-    if (at < 0) throw new EngineFault('no token goes on with the grammar');
-    const word = bits[at] ?? 0;
-    const isOne = bits.findLastIndex(Boolean) === at && (word & (word - 1)) === 0;
-    const made = { bits, only: isOne ? 32 * at + 31 - Math.clz32(word) : undefined };
+  of(mask: TokenBits): TokenBits {
+    let made = this.#of.get(mask);
+    if (made) return made;
+    made = mask.map((word, i) => word & (this.all[i] ?? 0));
+    if (!made.some(Boolean)) throw new EngineFault('no token goes on with the grammar');
     this.#of.set(mask, made);
     return made;
   }

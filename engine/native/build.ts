@@ -23,6 +23,7 @@ const ADDONS = {
   'ra-engine': [
     'next-token.cpp',
     'picker.h',
+    'places.h',
     'speculation.h',
     'speculation.cpp',
     'embeddings.cpp',

@@ -36,6 +36,7 @@
 
 #include "AddonContext.h"
 #include "picker.h"
+#include "places.h"
 #include "speculation.h"
 
 ggml_threadpool * raThreadpool(int32_t threads);
@@ -207,6 +208,7 @@ class Picks {
             const auto asked = info[5].As<Napi::Array>();
             masks = Napi::Persistent(info[6].As<Napi::Array>());
             if (info[11].IsArray()) masks_again = Napi::Persistent(info[11].As<Napi::Array>());
+            if (info[12].IsArray()) standings = Napi::Persistent(info[12].As<Napi::Array>());
             const size_t length = given.ElementLength();
             fed.reserve(length);
             for (size_t at = 0; at + PART <= parts.ElementLength(); at += PART) {
@@ -223,6 +225,7 @@ class Picks {
                 const auto index = static_cast<uint32_t>(rows.size());
                 allowed.push_back(mask_of(info.Env(), masks, index));
                 again.push_back(mask_of(info.Env(), masks_again, index));
+                held.push_back(held_at(info.Env(), index));
                 const Napi::Value named = asked.Get(index);
                 if (named.IsTypedArray()) {
                     const auto array = named.As<Napi::Uint32Array>();
@@ -237,7 +240,12 @@ class Picks {
             }
             if (fed.size() != length) throw Napi::RangeError::New(info.Env(), "tokens");
             speculates = costs != nullptr && fed.size() == rows.size() + gaps.size();
-            for (size_t i = 0; i < rows.size(); i++) speculates = speculates && pickers[i] != nullptr && allowed[i] == nullptr;
+            for (size_t i = 0; i < rows.size(); i++) {
+                // Where its place is not known, its masks are those of this step alone.
+                if (held[i].places != nullptr && !stand(i)) held[i].places = nullptr;
+                holds = holds || held[i].places != nullptr;
+                speculates = speculates && pickers[i] != nullptr && allowed[i] == nullptr;
+            }
         }
         Picks(const Picks &) = delete;
         Picks & operator=(const Picks &) = delete;
@@ -269,21 +277,25 @@ class Picks {
         }
 
         // After `run`: the next step, whose tokens are its last picks. False: there is none, since a part picked nothing or an
-        // end token, or may not have as many more as are reserved; an error is then met by the next caller.
+        // end token, or may not have as many more as are reserved, or stands where its grammar's mask is not known, or drafts would pay in a
+        // step of held parts, which JavaScript makes; an error is then met by the next caller.
         bool run_on() {
             if (fed.size() != rows.size() + gaps.size()) return false;
             for (size_t i = 0; i < rows.size(); i++) {
                 if (picks[i].size() >= left[i] || left[i] - picks[i].size() < reserve) return false;
             }
-            for (const auto * mask : allowed) if (mask != nullptr) return false;
             for (const auto & each : picks) {
                 if (each.back() < 0 || llama_vocab_is_eog(vocabulary(), each.back())) return false;
+            }
+            for (size_t i = 0; i < rows.size(); i++) {
+                if (held[i].places == nullptr ? allowed[i] != nullptr : !goes_on(i)) return false;
             }
             for (size_t i = 0; i < rows.size(); i++) {
                 fed.tokens[rows[i]] = picks[i].back();
                 fed.positions[rows[i]] += static_cast<llama_pos>(picks[i].size());
                 left[i] -= static_cast<uint32_t>(picks[i].size());
             }
+            if (holds && costs != nullptr && drafts_pay()) return false;
             try {
                 step();
             } catch (const std::exception &) {
@@ -328,11 +340,63 @@ class Picks {
             return all.IsEmpty() ? nullptr : bits_of(env, all.Value().Get(index), llama_vocab_n_tokens(vocabulary()));
         }
 
-        void step() {
+        // A part whose grammar's place is known. Without `places`: its masks are given with each step, or it has none.
+        struct Held {
+            RaPlaces * places = nullptr;
+            int32_t at = 0;
+            // Tokens that are texts, which is all that a grammar allows.
+            const uint32_t * text = nullptr;
+            std::shared_ptr<const Place> place;
+            // What may come, without what is no text.
+            std::vector<uint32_t> may;
+        };
+
+        // Valid as long as `standings` is held.
+        Held held_at(Napi::Env env, uint32_t index) const {
+            Held made;
+            const Napi::Value given = standings.IsEmpty() ? env.Undefined() : standings.Value().Get(index);
+            if (!given.IsObject()) return made;
+            const auto standing = given.As<Napi::Object>();
+            made.places = unwrapped<RaPlaces>(standing.Get("places"));
+            made.at = standing.Get("at").As<Napi::Number>().Int32Value();
+            made.text = bits_of(env, standing.Get("text"), llama_vocab_n_tokens(vocabulary()));
+            if (made.text == nullptr) throw Napi::RangeError::New(env, "text");
+            return made;
+        }
+
+        // Takes the masks of the place where a part stands. False: they are not known, or nothing may come.
+        bool stand(size_t i) {
+            auto & each = held[i];
+            each.place = each.places->find(each.at);
+            if (each.place == nullptr) return false;
+            uint32_t any = 0;
+            each.may.resize(each.place->may.size());
+            for (size_t word = 0; word < each.may.size(); word++) any |= each.may[word] = each.place->may[word] & each.text[word];
+            allowed[i] = each.place->narrow ? each.may.data() : each.text;
+            again[i] = each.place->narrow ? nullptr : each.may.data();
+            return any != 0;
+        }
+
+        // Moves a part to the place after its last pick.
+        bool goes_on(size_t i) {
+            held[i].at = held[i].place->after(held[i].at, picks[i].back());
+            return stand(i);
+        }
+
+        void feed_drafts() {
             for (size_t i = 0; i < rows.size(); i++) {
                 const auto at = rows[i];
                 if (drafts[i] != nullptr) drafts[i]->feed(fed.positions[at], fed.tokens[at]);
             }
+        }
+
+        bool drafts_pay() {
+            feed_drafts();
+            return choose() > 0;
+        }
+
+        void step() {
+            feed_drafts();
             const size_t choice = speculates ? choose() : 0;
             more = DRAFT_LENGTHS[choice];
             drafted.assign(rows.size(), 0);
@@ -362,7 +426,7 @@ class Picks {
             for (size_t choice = 1; choice < DRAFT_CHOICES; choice++) {
                 const auto length = static_cast<size_t>(DRAFT_LENGTHS[choice]);
                 const size_t together = most_tokens() / (length + 1);
-                if (fed.size() > MOST_DECODES * together || !has_room(length)) break;
+                if (fed.size() > (speculates ? MOST_DECODES : 1) * together || !has_room(length)) break;
                 last = choice;
             }
             if (last == 0) return 0;
@@ -516,6 +580,11 @@ class Picks {
         // Among these a token is picked in place of one that is none of them.
         Napi::Reference<Napi::Array> masks_again;
         std::vector<const uint32_t *> again;
+        // By part. Its masks stand in place of given ones.
+        Napi::Reference<Napi::Array> standings;
+        std::vector<Held> held;
+        // Whether any part has places.
+        bool holds = false;
         std::vector<std::vector<double>> scores;
         std::vector<std::vector<int32_t>> picks;
         // Drafts in the last step that were no padding.
@@ -790,6 +859,9 @@ namespace {
 
 Napi::Object init(Napi::Env env, Napi::Object exports) {
     exports.Set("raSources", Napi::String::New(env, RA_SOURCES));
+    exports.Set("RaPlaces", RaPlaces::DefineClass(env, "RaPlaces", {
+        RaPlaces::InstanceMethod<&RaPlaces::know>("know"), RaPlaces::InstanceMethod<&RaPlaces::forget>("forget"),
+    }));
     exports.Set("RaPicker", RaPicker::DefineClass(env, "RaPicker", {RaPicker::InstanceMethod<&RaPicker::add>("add"), RaPicker::InstanceMethod<&RaPicker::follow>("follow")}));
     raEmbeddingsInit(exports);
     raPoolingInit(exports);

@@ -221,6 +221,18 @@ inline bool list(std::vector<int32_t> & into, int n, const uint32_t * allowed, u
     return true;
 }
 
+// The only token whose bit is set; -1: there are several, or none.
+inline int32_t only_of(const uint32_t * allowed, int n) {
+    int32_t only = -1;
+    for (int from = 0; from < n; from += LANES) {
+        const uint32_t word = allowed[from / LANES];
+        if (word == 0) continue;
+        if (only >= 0 || (word & (word - 1)) != 0) return -1;
+        only = from + __builtin_ctz(word);
+    }
+    return only < n ? only : -1;
+}
+
 RA_WIDE void hold_above(float * into, const float * logits, int n, float least) {
     for (int i = 0; i < n; i++) into[i] = logits[i] >= least ? logits[i] : -INFINITY;
 }
@@ -247,8 +259,10 @@ class RaPicker : public Napi::ObjectWrap<RaPicker> {
         }
 
         // Applies penalties to the logits. `allowed`: a bit for each token; null: all are. `again`: what is none of these is replaced by one
-        // of them; null: nothing is.
+        // of them; null: nothing is. Where one alone is allowed, none is drawn.
         int32_t pick(float * logits, int n, const uint32_t * allowed, const uint32_t * again) {
+            const int32_t only = allowed == nullptr ? -1 : only_of(allowed, n);
+            if (only >= 0) return count(only);
             for (const auto & [token, count] : counts) {
                 if (token < n) logits[token] -= static_cast<float>(count) * frequency + presence;
             }

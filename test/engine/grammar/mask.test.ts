@@ -2,7 +2,14 @@ import * as fc from 'fast-check';
 import t from 'tap';
 import { grammarText, grammarAfter, literal } from '../../../engine/grammar/gbnf.js';
 import { dataGrammar } from '../../../engine/grammar/notation.js';
-import { hasBit, MaskGrammar, type Standing, sortedTokens, type SortedTokens } from '../../../engine/grammar/mask.js';
+import {
+  hasBit,
+  MaskGrammar,
+  type MaskLimits,
+  type Standing,
+  sortedTokens,
+  type SortedTokens,
+} from '../../../engine/grammar/mask.js';
 import { MAX_MASKS } from '../../../engine/grammar/mask-memory.js';
 import { programOf } from '../../../engine/grammar/program.js';
 import { Reach } from '../../../engine/grammar/reach.js';
@@ -44,7 +51,7 @@ const TEXTS = [
   '  ',
 ];
 
-function maskGrammar(gbnf: string, tokens: SortedTokens, limits = LIMITS): MaskGrammar {
+function maskGrammar(gbnf: string, tokens: SortedTokens, limits: MaskLimits = LIMITS): MaskGrammar {
   const made = MaskGrammar.of(gbnf, tokens, limits);
   if (!made) throw new Error('not read');
   return made;
@@ -324,6 +331,47 @@ t.test('the work of a mask is bounded, and computed masks are kept', (t) => {
   for (let i = 1; i <= 50; i++) grammar.mask(read(grammar, 'a'.repeat(i)));
   t.not(grammar.mask(grammar.start), first, 'but not forever');
   t.ok(grammar.bytes < 40_000, `${grammar.bytes} bytes`);
+  t.end();
+});
+
+t.test('a follower knows the tokens that leave a place, and none of what is no longer kept', (t) => {
+  const tokens = vocabulary([...BYTES, ...TEXTS]);
+  const seen: Map<
+    number,
+    { readonly bits: Uint32Array; readonly isNarrow: boolean; readonly after: Map<number, number> }
+  >[] = [];
+  const places = () => {
+    const known: (typeof seen)[number] = new Map();
+    seen.push(known);
+    return {
+      know: (set: number, bits: Uint32Array, isNarrow: boolean, leaves: Int32Array): void => {
+        const pairs = Array.from({ length: leaves.length / 2 }, (_, i) =>
+          Array.from(leaves.subarray(2 * i, 2 * i + 2)),
+        );
+        known.set(set, { bits, isNarrow, after: new Map(pairs as [number, number][]) });
+      },
+      forget: (set: number): void => void known.delete(set),
+    };
+  };
+  let share = 1;
+  const grammar = maskGrammar(dataGrammar, tokens, { work: 1e9, share: () => share, places });
+  const standing = read(grammar, '{"a');
+  const bits = grammar.mask(standing);
+  const place = seen[0]?.get(standing.set);
+  t.same([place?.bits, place?.isNarrow, grammar.from(standing)?.at], [bits, false, standing.set]);
+  let left = 0;
+  for (const token of tokens.order) {
+    if (!hasBit(bits, token)) continue;
+    const after = grammar.after(standing, token);
+    const expected = after?.lacks === 0 ? after.set : -1;
+    t.equal(place?.after.get(token) ?? standing.set, expected, `token ${token}`);
+    left += expected === standing.set ? 0 : 1;
+  }
+  t.ok(left > 5 && left < 300, `${left} tokens leave a text`);
+  t.equal(grammar.from({ ...standing, lacks: 1 }), undefined, 'within a character');
+  share = 0;
+  grammar.mask(read(grammar, '{"a": '));
+  t.equal(seen[0]?.has(standing.set), false, 'it was dropped for another one');
   t.end();
 });
 

@@ -106,13 +106,14 @@ runtime.decoder.sampler = (sampling) => {
   const sampler = newSampler(sampling);
   if (!(sampler instanceof BatchSampler)) throw new Error('a sampler of another decoder');
   const script = scripts.get(sampling.seed) ?? [];
-  const isFree = (): boolean => Reflect.get(BatchSampler.prototype, 'free', sampler);
-  Object.defineProperty(sampler, 'free', { get: () => script.length === 0 && isFree() });
   const choice = sampler.choice.bind(sampler);
   const chosen = sampler.chosen.bind(sampler);
-  sampler.choice = async () => {
+  sampler.choice = () => {
     const [token] = script;
-    return token === undefined ? await choice() : { kind: 'forced', token };
+    if (token === undefined) return choice();
+    const first = new Uint32Array(1 << 14);
+    first[token >> 5] = 1 << (token & 31);
+    return { ...sampler.freely, kind: 'held', limit: { first, checked: true } };
   };
   sampler.chosen = async (...given) => script.shift() ?? (await chosen(...given));
   return sampler;
