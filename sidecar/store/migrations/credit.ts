@@ -348,7 +348,7 @@ $$;
 
 -- Grants credit. done: false if there is a grant with this id; nothing is changed then. p_operator: as for open_escrow.
 create function ra_sidecar.grant_credit(p_id text, p_account text, p_amount numeric, p_operator text) returns table (done bool)
-language plpgsql security definer set search_path = ra_sidecar, pg_temp as $$
+language plpgsql security definer set search_path = ra_sidecar, pg_temp set lock_timeout = '200ms' as $$
 begin
   perform must_write();
   insert into credit_grant (id, account, amount) values (p_id, p_account, p_amount) on conflict (id) do nothing;
@@ -363,32 +363,30 @@ begin
 end $$;
 
 -- Gives back what a replica holds whose data folder is lost; it is fenced. p_longest_ms: how long its requests may last after its lease.
--- outcome: done, unknown, early (wait_ms is left). p_operator: as for open_escrow.
+-- outcome: done, unknown, early (wait_ms is left, or p_longest_ms is below 0). p_operator: as for open_escrow.
 create function ra_sidecar.write_off(p_id text, p_longest_ms bigint, p_operator text)
 returns table (outcome text, wait_ms bigint, released numeric)
-language plpgsql security definer set search_path = ra_sidecar, pg_temp as $$
+language plpgsql security definer set search_path = ra_sidecar, pg_temp set lock_timeout = '200ms' as $$
 declare
-  v_replica replica;
+  v_no int;
 begin
   perform must_write();
-  select * into v_replica from replica r where r.id = p_id;
-  if not found then
-    return query select 'unknown', 0::bigint, 0::numeric; return;
-  end if;
-  perform pg_advisory_xact_lock(7265, v_replica.no);
-  perform 1 from spool_position s where s.replica = v_replica.no for update;
-  -- One that has started meanwhile is not written off.
+  -- First, so that no call of a replica that runs waits for this one. One that starts meanwhile is not written off.
   update replica r set epoch = r.epoch + 1, beat = r.beat + 1
-    where r.no = v_replica.no and r.lease_until <= clock_timestamp() - p_longest_ms * interval '1 ms';
+    where r.id = p_id and p_longest_ms >= 0 and r.lease_until <= clock_timestamp() - p_longest_ms * interval '1 ms'
+    returning r.no into v_no;
   if not found then
     return query select 'early', ceil(extract(epoch from r.lease_until - clock_timestamp()) * 1000)::bigint + p_longest_ms, 0::numeric
-      from replica r where r.no = v_replica.no;
+      from replica r where r.id = p_id;
+    if not found then return query select 'unknown', 0::bigint, 0::numeric; end if;
     return;
   end if;
+  perform pg_advisory_xact_lock(7265, v_no);
+  perform 1 from spool_position s where s.replica = v_no for update;
   insert into audit (operator, action, account, replica, amount, detail)
-    select p_operator, 'write-off', e.account, p_id, e.drawn - e.posted, 'role ' || session_user
-    from escrow e where e.replica = v_replica.no and e.drawn > e.posted;
-  return query select 'done', 0::bigint, release_escrow(v_replica.no);
+    select p_operator, 'write-off', e.account, p_id, coalesce(e.drawn - e.posted, 0), 'role ' || session_user
+    from (values (1)) one left join escrow e on e.replica = v_no and e.drawn > e.posted;
+  return query select 'done', 0::bigint, release_escrow(v_no);
 end $$;
 
 -- Removes charges older than a week; more: there are others. The spools, and what they delivered, are the journal.

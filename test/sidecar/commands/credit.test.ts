@@ -94,21 +94,34 @@ t.test('a write-off gives back what a lost replica held, and is noted', async (t
   const { grant, ran, server, name, url } = await desk(t);
   await grant('acme', '3', 'g');
   await drawing(t, url, 'lost', 2n * 10n ** 12n);
+  const busy = await server.connect(name);
+  await busy.query(`begin; select pg_advisory_xact_lock_shared(7265, no) from ra_sidecar.replica;
+    select from ra_sidecar.account for update`);
   await t.rejects(ran('write-off', 'unknown'), /knows no such sidecar/);
-  await t.rejects(ran('write-off', 'lost'), /longest request may last for 6[0-6]\d s more/);
+  await t.rejects(ran('write-off', 'lost'), /longest request may last for 6[0-6]\d s more/, 'waits for no other call');
+  const { rows: below } = await server.sql(`select outcome from ra_sidecar.write_off('lost', -3600000, 'o')`, name);
+  t.strictSame(below, [{ outcome: 'early' }]);
   await server.sql(`update ra_sidecar.replica set lease_until = now() - interval '599 s'`, name);
   await t.rejects(ran('write-off', 'lost'), /may last for 1 s more/, 'a request of ten minutes');
   await server.sql(`update ra_sidecar.replica set lease_until = now() - interval '600 s'`, name);
-  t.match(await ran('write-off', 'lost'), {
-    code: 0,
-    err: '2 USD that lost held are given back to their accounts\n',
-  });
+  await t.rejects(ran('write-off', 'lost'), /\(55P03\)$/, 'no call waits long behind it');
+  await t.rejects(grant('acme', '1', 'late'), /\(55P03\)$/);
+  await busy.query('commit');
+  await busy.end();
+  for (const usd of [2, 0])
+    t.match(await ran('write-off', 'lost'), {
+      code: 0,
+      err: `${usd} USD that lost held are given back to their accounts\n`,
+    });
   t.match(JSON.parse((await ran('balance', '--json')).out), { accounts: [{ held: '0', available: '3' }] });
   const { rows } = await server.sql(
     `select replica, amount::text from ra_sidecar.audit where action = 'write-off'`,
     name,
   );
-  t.strictSame(rows.map(Object.values), [['lost', '2000000000000']]);
+  t.strictSame(rows.map(Object.values), [
+    ['lost', '2000000000000'],
+    ['lost', '0'],
+  ]);
 });
 
 t.test('reconcile posts what the folder of a dead replica has', async (t) => {
