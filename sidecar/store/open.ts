@@ -99,7 +99,7 @@ export async function openStore(
   };
   const credit = settings.source === 'store' ? openCredit() : undefined;
   metrics.store.fleet = () => ({
-    state: replica.fenced ? 'fenced' : replica.session ? 'joined' : 'apart',
+    state: replica.fenced ? 'fenced' : replica.answered ? 'joined' : 'apart',
     replicas: replica.replicas,
     places: keyLimits.size,
     keys: claims.ends.size,

@@ -143,6 +143,11 @@ export class Replica {
     return this.#replicas;
   }
 
+  /** Whether the store answered the last time. */
+  get answered(): boolean {
+    return this.#session !== undefined && this.#trouble === undefined;
+  }
+
   get fenced(): boolean {
     return this.#fenced;
   }

@@ -13,10 +13,10 @@ const CHAT = '/v1/chat/completions';
 const server = await sharedPostgres();
 const { name: database, url } = await server.database();
 const fleet = await Promise.all(
-  [1, 2, 3].map(() =>
+  [60_000, 60_000, 6000].map((leaseMs) =>
     InProcess.start(t, {
       models: [{ id: 'chat', kind: 'chat', seats: 8 }],
-      config: { queue: { ...PATIENT_QUEUE, waitingPerSeat: 40 }, store: { url, timeoutMs: 5000, leaseMs: 60_000 } },
+      config: { queue: { ...PATIENT_QUEUE, waitingPerSeat: 40 }, store: { url, timeoutMs: 5000, leaseMs } },
     }),
   ),
 );
@@ -111,6 +111,10 @@ t.test('without the store nothing that it has to count is let in', async (t) => 
   holdError(t, 'limits', await one.post(CHAT, chatBody('chat', 'echo'), headers), overloaded);
   holdError(t, 'keys', await one.post(CHAT, chatBody('chat', 'echo'), { 'Idempotency-Key': 'c' }), overloaded);
   t.equal((await one.post(CHAT, chatBody('chat', 'echo'))).status, 200, 'a key without limits, without the header');
+  await eventually(
+    'its metrics say so',
+    async () => (await three.metric('ra_sidecar_store_state{state="apart"}')) === 1,
+  );
   await server.sql(`grant usage on schema ra_sidecar to ra_replica`, database);
   await eventually('it answers again', async () => {
     return (await one.post(CHAT, chatBody('chat', 'echo'), headers)).status === 200;

@@ -192,7 +192,7 @@ export function usageFacts({ at, spool }) {
  */
 export function storeFact({ state, sidecars, lateSeconds }) {
   if (state === 'fenced') return ['Store', 'fenced: another process has this place', 'bad'];
-  if (state === 'apart') return ['Store', 'has not answered since the start', 'bad'];
+  if (state === 'apart') return ['Store', 'does not answer', 'bad'];
   // Charges are posted four times a second.
   const isLate = lateSeconds > 2;
   const late = isLate ? `, charges have waited for ${duration(lateSeconds * 1000)}` : '';

@@ -326,7 +326,7 @@ t.test('the store of a fleet: shared by how many, apart, fenced, and charges tha
   const fact = (own: object): string => storeFact({ state: 'joined', sidecars: 3, lateSeconds: 0, ...own }).join(' | ');
   t.equal(fact({}), 'Store | shared by 3 sidecars | good');
   t.equal(fact({ sidecars: 1, lateSeconds: 90 }), 'Store | shared by 1 sidecar, charges have waited for 90 s | warn');
-  t.match(fact({ state: 'apart' }), /has not answered since the start \| bad/);
+  t.match(fact({ state: 'apart' }), /does not answer \| bad/);
   t.match(fact({ state: 'fenced' }), /fenced: another process has this place \| bad/);
   t.end();
 });
