@@ -38,8 +38,11 @@ export interface Credit {
   readonly escrow?: true;
   /** Free requests need no credit and always pass. Waits only for the store of a fleet, no longer than its time. */
   reserve(account: string, picodollars: bigint): Reserved | Promise<Reserved>;
-  /** Those of these accounts, once balances are known. An account is missing if a store did not answer. */
-  balances(accounts: readonly string[]): ReadonlyMap<string, Balance> | Promise<ReadonlyMap<string, Balance>>;
+  /** Those of these accounts, once balances are known. An account is missing if a store did not answer. `anew`: none read before the call. */
+  balances(
+    accounts: readonly string[],
+    anew?: boolean,
+  ): ReadonlyMap<string, Balance> | Promise<ReadonlyMap<string, Balance>>;
 }
 
 /** One account's money. In a store, `reserved` is what its sidecars have drawn and not posted yet. */

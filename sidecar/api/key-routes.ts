@@ -257,7 +257,7 @@ async function answerOf(end: KeyTaskEnd, task: KeyTask, services: KeysServices):
   if ('key' in end) return { key: end.key, ...end.entry };
   if ('entry' in end) return end.entry;
   if (task.kind !== 'grant' && (task.kind !== 'account' || end.kind !== 'account')) return {};
-  const balance = (await balancesOf([task.account], services)).get(task.account);
+  const balance = (await balancesOf([task.account], services, true)).get(task.account);
   if (task.kind === 'grant')
     return { id: task.grant.id, usd: task.grant.usd, ...accountView(task.account, {}, balance) };
   return accountView(task.account, end.kind === 'account' ? end.account : {}, balance);
@@ -304,11 +304,8 @@ async function pageOf({ keys, accounts, hasMore }: KeysListed, services: KeysSer
   };
 }
 
-async function balancesOf(
-  accounts: readonly string[],
-  { credit }: KeysServices,
-): Promise<ReadonlyMap<string, Balance>> {
-  return credit?.known === true ? await credit.balances(accounts) : new Map<string, Balance>();
+async function balancesOf(accounts: readonly string[], { credit }: KeysServices, anew = false) {
+  return credit?.known === true ? await credit.balances(accounts, anew) : new Map<string, Balance>();
 }
 
 function accountView(account: string, properties: StoredAccount, known: Balance | undefined): AccountView {

@@ -456,9 +456,10 @@ function balancesIn({ clock, database }: Pick<StoreCreditOptions, 'clock' | 'dat
       setNewest(known, account, balance, MOST_BALANCES);
     }
   };
-  return async (accounts) => {
-    const isFresh = (account: string): boolean => clock.now() < (known.get(account)?.at ?? -Infinity) + FRESH_MS;
-    const missing = accounts.filter((account) => !isFresh(account) && !asking.has(account));
+  return async (accounts, anew = false) => {
+    const from = clock.now() - (anew ? 0 : FRESH_MS);
+    const isFresh = (account: string): boolean => (known.get(account)?.at ?? -Infinity) > from;
+    const missing = accounts.filter((account) => !isFresh(account) && (anew || !asking.has(account)));
     if (missing.length > 0) {
       const asked = ask(missing);
       for (const account of missing) asking.set(account, asked);
@@ -467,7 +468,7 @@ function balancesIn({ clock, database }: Pick<StoreCreditOptions, 'clock' | 'dat
     return new Map(
       accounts.flatMap((account) => {
         const found = known.get(account);
-        if (!found) return [];
+        if (!found || (anew && found.at < from)) return [];
         const { at, ...balance } = found;
         return [[account, { ...balance, ageMs: Math.round(clock.now() - at) }]];
       }),

@@ -173,6 +173,7 @@ t.test('without an operator’s secret nothing is managed in the store, also fro
 t.test('credit and sidecars of the store over HTTP, each change with its row in the audit', async (t) => {
   const paid = await start('g', NEVER_MS, {}, false, { credit: { source: 'store' } });
   t.equal(await chat(paid, kept.key), 'insufficient_credit');
+  t.match(JSON.parse((await operate(paid, 'GET', '/keys')).body), { credit: true });
   const grant = { id: 'inv-1', usd: '2.5' };
   const granted = await operate(paid, 'POST', '/admin/accounts/acme/grants', grant);
   t.match(
