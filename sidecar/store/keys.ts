@@ -167,7 +167,7 @@ export async function changePrices(
 /** Grants an account credit. Rejects with {@link StoreRefusal}. */
 export async function grantCredit(database: Database, operator: string, { account, grant }: Omit<GrantTask, 'kind'>) {
   const args = [grant.id, account, `${parseUsd(grant.usd)}`, operator];
-  const { done } = await ask<{ done: boolean }>(database, 'grant_credit', args);
+  const { done } = await ask<{ done: boolean }>(database, 'grant_credit', args, CALL_MS);
   return { kind: done ? 'granted' : 'known-grant' } as const;
 }
 
