@@ -61,8 +61,8 @@ export type KeyTaskEnd =
   | { readonly kind: 'granted' | 'known-grant' }
   /** Another process holds the file's lock. */
   | { readonly kind: 'busy' }
-  /** A file cannot be read or written, or `moved`: another change was first. `why`: one line for the operator. */
-  | { readonly kind: 'failed'; readonly why: string; readonly moved?: boolean }
+  /** A file or store refuses. `why`: one line for the operator; `code`: `moved`: another change was first; `unknown`: no such replica. */
+  | { readonly kind: 'failed'; readonly why: string; readonly code?: string }
   /** The store of a fleet does not answer. `sent`: the change may have been made. */
   | { readonly kind: 'unanswered'; readonly sent: boolean };
 

@@ -70,7 +70,7 @@ const NO_STORE = { 'Cache-Control': 'no-store' } as const;
 
 const NOT_MANAGED = contractError(
   'not_found',
-  'Keys and prices are managed over HTTP only where operators.secretFile is set. Set it and restart the sidecar, or use `ra-sidecar keys` or `prices`.',
+  'Keys, prices, credit and replicas are managed over HTTP only where operators.secretFile is set. Set it and restart the sidecar, or use `ra-sidecar keys`, `prices`, `credit` or `replicas`.',
 );
 const NO_KEYS_FILE = contractError('not_found', 'This sidecar uses no keys file.');
 const NO_STORE_OF_IT = contractError('not_found', 'There is no store of this here: see store.url and pricing.source.');
@@ -244,12 +244,12 @@ function refusalOf(end: KeyTaskEnd, task: KeyTask): ContractError | undefined {
 const NOTHING = 'Nothing was changed';
 
 function notDone(end: NotDone, outcome = NOTHING): ContractError {
-  if (end.kind === 'failed')
-    return contractError('unprocessable', `${outcome}: ${end.why}`, end.moved === true ? { status: 412 } : {});
-  const what = end.sent
-    ? 'did not answer: whether the change was made is not known'
-    : 'does not answer; nothing was changed';
-  return contractError('control_plane_overloaded', `The store ${what}.`);
+  if (end.kind === 'failed') {
+    const code = end.code === 'unknown' ? 'not_found' : 'unprocessable';
+    return contractError(code, `${outcome}: ${end.why}`, end.code === 'moved' ? { status: 412 } : {});
+  }
+  const unknown = 'The store did not answer: whether the change was made is not known.';
+  return contractError('control_plane_overloaded', end.sent ? unknown : `${outcome}: the store does not answer.`);
 }
 
 async function answerOf(end: KeyTaskEnd, task: KeyTask, services: KeysServices): Promise<object> {

@@ -68,7 +68,7 @@ export class StoreRefusal extends Error {
   ) {
     super(why ?? `the store does not answer (${code})${sent ? ': whether the change was made is not known' : ''}`);
     this.code = code;
-    this.end = why === undefined ? { kind: 'unanswered', sent } : { kind: 'failed', why, moved: code === 'moved' };
+    this.end = why === undefined ? { kind: 'unanswered', sent } : { kind: 'failed', why, code };
   }
 }
 
@@ -88,11 +88,8 @@ export function storeKeys(database: Database, operator: string, action: string):
       const accounts = Object.entries(after.accounts ?? {}).filter(([name, it]) => before.accounts?.[name] !== it);
       const account = keys[0]?.account ?? ('account' in about ? about.account : null);
       const given = [JSON.stringify(keys), JSON.stringify(Object.fromEntries(accounts))];
-      const noted = [operator, action, account, JSON.stringify(note)];
-      const args = [part.revision, ...given, ...noted];
-      const { outcome } = await ask<{ outcome: 'changed' | 'moved' }>(database, 'change_keys', args, CALL_MS).catch(
-        late,
-      );
+      const args = [part.revision, ...given, operator, action, account, JSON.stringify(note)];
+      const { outcome } = await ask<{ outcome: string }>(database, 'change_keys', args, CALL_MS).catch(late);
       if (outcome === 'changed') return result;
     }
     throw new LockError('other changes of the keys are being made; try again');
@@ -191,9 +188,8 @@ export async function readReplicas(database: Database, id?: string) {
 export async function writeOff(database: Database, operator: string, id: string, longestMs: number): Promise<string> {
   type Row = Readonly<Record<'outcome' | 'wait_ms' | 'released', string>>;
   const row = await ask<Row>(database, 'write_off', [id, longestMs, operator]);
-  const seconds = Math.ceil(Number(row.wait_ms) / 1000);
-  const early = `its lease and its longest request may last for ${seconds} s more`;
-  if (row.outcome !== 'done') throw new StoreRefusal('unknown', false, row.outcome === 'early' ? early : undefined);
+  const early = `its lease and its longest request may last for ${Math.ceil(Number(row.wait_ms) / 1000)} s more`;
+  if (row.outcome !== 'done') throw new StoreRefusal(row.outcome, false, row.outcome === 'early' ? early : undefined);
   return formatUsd(BigInt(row.released));
 }
 

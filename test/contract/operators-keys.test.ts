@@ -185,7 +185,7 @@ t.test('without a secret, from a page of another origin or with another type not
     t.equal(local.status, 404);
     t.equal(
       local.body,
-      '{"error":{"message":"Keys and prices are managed over HTTP only where operators.secretFile is set. Set it and restart the sidecar, or use `ra-sidecar keys` or `prices`.","type":"invalid_request_error","code":"not_found","param":null}}',
+      '{"error":{"message":"Keys, prices, credit and replicas are managed over HTTP only where operators.secretFile is set. Set it and restart the sidecar, or use `ra-sidecar keys`, `prices`, `credit` or `replicas`.","type":"invalid_request_error","code":"not_found","param":null}}',
     );
     t.equal((await open.ask(method, path, { ...JSON_TYPE, Host: 'attacker.example' }, body)).status, 400, 'rebinding');
     for (const headers of [{}, { Authorization: 'Bearer wrong' }, { Authorization: `Basic ${SECRETS[0]}` }]) {

@@ -199,12 +199,12 @@ t.test('credit and sidecars of the store over HTTP, each change with its row in 
   t.ok(listed.validate('openapi#/components/schemas/Replicas', JSON.parse(body)), listed.errorsText());
   t.equal(data.find(({ id }) => id === 'gone')?.held, '0.5');
   const live = data.find(({ leaseMs }) => leaseMs > 0)?.id ?? '';
-  for (const [id, why] of [
-    [live, /may last for \d+ s more/],
-    ['nobody', /knows no such sidecar/],
+  for (const [id, status, why] of [
+    [live, 422, /may last for \d+ s more/],
+    ['nobody', 404, /knows no such sidecar/],
   ] as const) {
     const refused = await operate(paid, 'POST', `/replicas/${id}/write-off`);
-    t.match([refused.status, errorOf(refused).message], [422, why]);
+    t.match([refused.status, errorOf(refused).message], [status, why]);
   }
   t.match(await operate(paid, 'POST', '/admin/replicas/gone/write-off'), { status: 200, body: '{"released":"0.5"}' });
   const { rows } = await server.sql(
@@ -316,6 +316,8 @@ t.test('without the store keys serve from the disk, also after a restart, until 
   const refused = await operate(four, 'POST', '/keys', { account: 'acme' });
   t.equal(refused.status, 503);
   t.equal(errorOf(refused).code, 'control_plane_overloaded');
+  const unlisted = await operate(four, 'GET', '/replicas');
+  t.match([unlisted.status, errorOf(unlisted).message], [503, /^The sidecars cannot be listed: the store does not/]);
   await four.app.drain();
 
   const again = await start('d', 100, through);

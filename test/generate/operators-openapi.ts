@@ -120,6 +120,7 @@ const OPERATIONS: readonly Operation[] = [
     id: 'listReplicas',
     summary: 'Lists the sidecars of a store',
     answer: 'Replicas',
+    errors: ['unprocessable', 'control_plane_overloaded'],
   },
   {
     path: '/replicas/{id}/write-off',
