@@ -61,7 +61,7 @@ export class LentRequest implements ListMember<LentRequest> {
   /** Cancels its timer. */
   disarm: (() => void) | undefined;
   outcome: Promise<TicketOutcome>;
-  #settle!: (outcome: TicketOutcome) => void;
+  settle!: (outcome: TicketOutcome) => void;
 
   constructor(request: QueueRequest, order: number, account: LentAccount) {
     this.request = request;
@@ -72,17 +72,13 @@ export class LentRequest implements ListMember<LentRequest> {
 
   /** Makes a promise for its next outcome, when it waits again. */
   awaitAgain(): Promise<TicketOutcome> {
-    return (this.outcome = new Promise((resolve) => (this.#settle = resolve)));
-  }
-
-  settle(outcome: TicketOutcome): void {
-    this.#settle(outcome);
+    return (this.outcome = new Promise((resolve) => (this.settle = resolve)));
   }
 
   /** Its last outcome. */
   end(outcome: TicketOutcome): void {
     this.phase = 'over';
-    this.#settle(outcome);
+    this.settle(outcome);
   }
 }
 
@@ -149,8 +145,11 @@ export class LentShares {
     return lent;
   }
 
-  waits(lent: LentRequest): void {
-    this.#countWaiting(lent, 1);
+  /** One request more waits, or one fewer. */
+  waits({ account, request }: LentRequest, sign: 1 | -1 = 1): void {
+    account.waiting += sign;
+    this.#waiting += sign;
+    this.#bytes += sign * request.bytes;
   }
 
   /** It may be given a seat: among its account's requests in the order of entering. */
@@ -165,7 +164,7 @@ export class LentShares {
     const { account } = lent;
     account.ready.remove(lent);
     if (account.ready.length === 0) this.#ready.remove(account.node);
-    this.#countWaiting(lent, -1);
+    this.waits(lent, -1);
     this.#becomesIdle(account);
   }
 
@@ -242,12 +241,6 @@ export class LentShares {
     account.virtualMs += ms;
     account.seatMs += ms;
     this.#ready.movedBack(account.node);
-  }
-
-  #countWaiting({ account, request }: LentRequest, sign: 1 | -1): void {
-    account.waiting += sign;
-    this.#waiting += sign;
-    this.#bytes += sign * request.bytes;
   }
 
   /** To the end of those that are remembered. */

@@ -215,10 +215,8 @@ export class LentSeats {
    * makes room for, has as many or one fewer.
    */
   #dropOne(account?: LentAccount): boolean {
-    const longest = this.#shares.longest();
-    const last = longest?.ready.last;
-    if (longest === undefined || last === undefined) return false;
-    if (account !== undefined && longest.waiting < account.waiting + 2) return false;
+    const last = this.#shares.longest()?.ready.last;
+    if (last === undefined || (account !== undefined && last.account.waiting < account.waiting + 2)) return false;
     this.#refuse(last, 'dropped');
     return true;
   }
@@ -339,10 +337,7 @@ export class LentSeats {
     if (this.#state.replicas.isUp(lent.replica)) {
       lent.phase = 'leased';
       lent.settle({ kind: 'seated', lease: this.#leaseOf(lent) });
-      return;
-    }
-    this.#seatEnds(lent, 'recalled');
-    this.#waitAgain(lent);
+    } else this.#recall(lent);
   }
 
   #leaseOf(lent: LentRequest): Lease {
@@ -446,8 +441,11 @@ export class LentSeats {
     lent.phase = 'queued';
     lent.ticket = ticket;
     void ticket.outcome.then((outcome) => {
-      if (outcome.kind !== 'seated') lent.settle(outcome);
-      else lent.settle({ kind: 'seated', lease: withWait(outcome.lease, lent.waitedMs) });
+      if (outcome.kind === 'seated') {
+        // The same lease, of a request that had waited here before.
+        const waitedMs = { value: outcome.lease.waitedMs + lent.waitedMs };
+        lent.settle({ kind: 'seated', lease: Object.create(outcome.lease, { waitedMs }) as Lease });
+      } else lent.settle(outcome);
     });
     ticket.ready(lent.needs);
   }
@@ -476,9 +474,4 @@ export class LentSeats {
     this.#due.delete(lent);
     this.#shares.stopsWaiting(lent);
   }
-}
-
-/** The same lease, of a request that had waited here before. */
-function withWait(lease: Lease, beforeMs: number): Lease {
-  return Object.create(lease, { waitedMs: { value: lease.waitedMs + beforeMs } }) as Lease;
 }

@@ -393,9 +393,7 @@ export class Sessions {
     session.firstHash = prefix[0];
     session.name = name;
     for (const { hash } of session.chunks) addTo(this.#byChunk, hash, session);
-    if (session.name !== undefined) addTo(this.#byName, session.name, session);
-    const namesakes = session.name === undefined ? undefined : this.#byName.get(session.name);
-    if (namesakes !== undefined && namesakes.length > MAX_NAMESAKES) namesakes.shift();
+    if (session.name !== undefined) addTo(this.#byName, session.name, session, MAX_NAMESAKES);
     // To the end: the first is the one that was not used for longest.
     this.#all.delete(session.id);
     this.#all.set(session.id, session);
@@ -451,8 +449,8 @@ export class Sessions {
   }
 }
 
-function addTo<K>(index: Map<K, Session[]>, key: K, session: Session): void {
-  index.set(key, [...(index.get(key) ?? []), session]);
+function addTo<K>(index: Map<K, Session[]>, key: K, session: Session, most = Infinity): void {
+  index.set(key, [...(index.get(key) ?? []), session].slice(-most));
 }
 
 function removeFrom<K>(index: Map<K, Session[]>, key: K, session: Session): void {
