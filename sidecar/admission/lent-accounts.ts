@@ -6,7 +6,7 @@
 import { Heap, HeapNode } from '../lib/heap.js';
 import { FIRST_GUESS_MS, LEFT_SHARE } from './forecast.js';
 import type { HoldTime } from './measures.js';
-import { MOST_COUNTED, OrderedList, type ListMember } from './request.js';
+import { MOST_COUNTED, OrderedList, type ListMember, type QueuedRequest } from './request.js';
 import type { LentAccountCounts, QueuePlace, QueueRequest, SeatNeeds, Ticket, TicketOutcome } from './types.js';
 
 /** Accounts whose first requests are tried for one seat: a request that needs a long seat delays no other account. */
@@ -19,7 +19,7 @@ const MAX_ACCOUNTS = 10_000;
 export class LentAccount {
   readonly name: string;
   virtualMs = 0;
-  /** Seat time since it was first seen. */
+  /** Time of lent seats since it was first seen. */
   seatMs = 0;
   seats = 0;
   /** Requests that wait, and those of them whose prompt is known, the first one first. */
@@ -54,8 +54,9 @@ export class LentRequest implements ListMember<LentRequest> {
   recalls = 0;
   /** How often its engine was lost before it began it. */
   returns = 0;
-  /** Its place in the queue, once it entered that. */
+  /** Its place in the queue, once it entered that; and itself there, once it was given a seat. */
   ticket: Ticket | undefined;
+  queued: QueuedRequest | undefined;
   /** Stops its job; undefined if it has none yet. */
   stop: (() => Promise<void> | undefined) | undefined;
   /** Cancels its timer. */
@@ -234,12 +235,14 @@ export class LentShares {
   /** Charges the accounts for the lent seats that they held for `ms`. */
   advance(ms: number): void {
     this.#seatMs += ms * this.#running.size;
-    for (const { account } of this.#running) this.charge(account, ms);
+    for (const { account } of this.#running) {
+      account.seatMs += ms;
+      this.charge(account, ms);
+    }
   }
 
   charge(account: LentAccount, ms: number): void {
     account.virtualMs += ms;
-    account.seatMs += ms;
     this.#ready.movedBack(account.node);
   }
 

@@ -87,7 +87,7 @@ export class LentSeats {
   readonly #shares = new LentShares();
   /** Requests that are to enter the queue, and those that did and have not ended. */
   readonly #due = new Set<LentRequest>();
-  readonly #queued = new Map<QueueRequest, LentAccount>();
+  readonly #queued = new Map<QueueRequest, LentRequest>();
   /** Of recalled seats by replica: what settles when the engine runs nothing there any more. */
   readonly #stopping = new Map<number, Set<Promise<void>>>();
   readonly #hold = new HoldTime();
@@ -130,7 +130,7 @@ export class LentSeats {
     const account = this.#shares.account(request.account);
     const refused = this.#refusalOf(request, account);
     if (refused !== undefined) return this.#refusal(refused, account);
-    if (this.#shares.waiting === 0) this.#noneSince = this.#state.now;
+    if (this.#shares.waiting === 0) [this.#noneSince, this.#isStarved] = [this.#state.now, false];
     const lent = this.#shares.enter(request, account);
     lent.waitsUntil = this.#state.now + Math.max(this.#config.maxWaitMs, CHECKS_MS);
     this.#arm(lent);
@@ -147,11 +147,13 @@ export class LentSeats {
     };
   }
 
-  /** Charges the accounts for the seats that they held until now. Called first in each operation. */
+  /** Charges the accounts for the seats that they held until now, here and in the queue. Called first in each operation. */
   advance(): void {
     const ms = this.#state.now - this.#at;
     this.#at = this.#state.now;
-    if (ms > 0) this.#shares.advance(ms);
+    if (ms <= 0) return;
+    for (const { account, queued } of this.#queued.values()) this.#shares.charge(account, ms * (queued?.seats ?? 0));
+    this.#shares.advance(ms);
   }
 
   /** Recalls seats that other requests were given, lets requests enter the queue, and lends idle seats. Called last in each operation. */
@@ -159,24 +161,28 @@ export class LentSeats {
     if (this.#shares.running > 0) this.#recallTaken();
     while (this.#state.bytes > 0 && this.#freeBytes < 0 && this.#dropOne());
     const mostQueued = Math.max(1, Math.floor(QUEUED_SHARE * this.#state.seats));
-    for (const lent of this.#due) if (this.#queued.size < mostQueued) this.#move(lent);
+    for (const lent of this.#due) {
+      if (this.#queued.size >= mostQueued) break;
+      this.#move(lent);
+    }
     while (this.#shares.readyAccounts > 0 && this.#state.replicas.idle > this.#headroomSeats && this.#lendOne());
     this.#isStarved &&= this.#shares.running === 0;
     if (this.#isStarved && this.#queued.size < mostQueued) for (const first of this.#shares.next(1)) this.#move(first);
   }
 
-  /** Undefined if a seat that was just given can be used at once. Otherwise recalled jobs still run there: settles when one has stopped. */
-  stopping(replica: number): Promise<void> | undefined {
-    const stops = this.#stopping.get(replica);
-    const at = this.#state.replicas.all[replica];
+  /** A request of the queue was given a seat. Undefined if that can be used at once; else settles when a recalled job has stopped there. */
+  seated(queued: QueuedRequest): Promise<void> | undefined {
+    const lent = this.#queued.get(queued.request);
+    if (lent !== undefined) lent.queued = queued;
+    const stops = this.#stopping.get(queued.replica);
+    const at = this.#state.replicas.all[queued.replica];
     if (stops === undefined || stops.size === 0 || at === undefined || idleSeatsOf(at) >= 0) return undefined;
     return Promise.race(stops);
   }
 
-  /** A request of the queue has ended: if it entered that from here, its account is charged for the time of its seat there. */
-  ended({ request, seatMs }: QueuedRequest): void {
-    const account = this.#queued.get(request);
-    if (account && this.#queued.delete(request)) this.#shares.charge(account, seatMs);
+  /** A request of the queue has ended: it may be one that entered it from here. */
+  ended({ request }: QueuedRequest): void {
+    this.#queued.delete(request);
   }
 
   /** Refuses all that wait; those whose prompt is not known yet, once it is (`closedFor`). */
@@ -423,7 +429,7 @@ export class LentSeats {
     lent.waitedMs += this.#state.now - lent.readyAt;
     lent.phase = 'moving';
     [this.#noneSince, this.#isStarved] = [this.#state.now, false];
-    this.#queued.set(request, lent.account);
+    this.#queued.set(request, lent);
     queueMicrotask(() => {
       if (lent.phase === 'moving') this.#enterQueue(lent, request);
       else this.#queued.delete(request);

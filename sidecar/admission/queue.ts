@@ -335,7 +335,7 @@ export class SeatQueue {
   /** Delivers its outcome, once the engine has stopped as many recalled jobs as its seat needs. */
   #deliverOnce(queued: QueuedRequest): void {
     if (queued.phase !== 'granted') return;
-    const stopping = this.#lent.stopping(queued.replica);
+    const stopping = this.#lent.seated(queued);
     if (stopping === undefined) this.#turn(() => this.#deliver(queued));
     else void stopping.then(() => this.#deliverOnce(queued));
   }

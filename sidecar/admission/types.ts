@@ -188,7 +188,7 @@ export interface LentCounts {
   /** Seat time of all leases, and that of the recalled ones among it. */
   readonly seatMs: number;
   readonly recalledMs: number;
-  /** Those with most seat time since they were first seen here, most first. */
+  /** Those with most seat time of these leases since they were first seen here, most first. */
   readonly accounts: readonly LentAccountCounts[];
 }
 

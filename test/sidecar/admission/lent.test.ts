@@ -263,7 +263,29 @@ t.test('while no seat can be lent, a request enters the queue after each half of
   t.match(desk.report, { busy: 3, lent: { waiting: 1, ends: { queued: 1 } } });
   desk.clock.advance(MAX_WAIT_MS / 2);
   t.match(await outcomeNow(tickets[1]!), { kind: 'refused', reason: 'wait' });
+  const starved = desk.batch();
+  desk.clock.advance(MAX_WAIT_MS / 2);
+  starved.cancel();
+  const newcomer = desk.batch();
   lease.release('done');
+  t.equal(await outcomeNow(newcomer), undefined, 'not for the time that one waited which has left');
+});
+
+t.test('what an account has of the queue is charged at once, that before an engine loss included', async (t) => {
+  const desk = new Desk({ seats: 32 });
+  for (let i = 0; i < 16; i += 1) await desk.seat(desk.person(`${i}`));
+  const first = desk.batch('a');
+  desk.clock.advance(MAX_WAIT_MS / 2);
+  const lease = await desk.seat(first);
+  const [second, other] = [desk.batch('a'), desk.batch('b')];
+  desk.clock.advance(MAX_WAIT_MS / 2 - 1);
+  desk.queue.pause();
+  void lease.giveBack();
+  desk.clock.advance(1);
+  desk.queue.resume(32);
+  t.match(await outcomeNow(other), { kind: 'seated', lease: { lent: false } }, 'of the account that had nothing');
+  t.equal(await outcomeNow(second), undefined);
+  t.match(desk.report, { busy: 18, lent: { ends: { queued: 2 } } });
 });
 
 t.test('why a request for a lent seat is refused', async (t) => {
@@ -417,7 +439,7 @@ t.test('accounts share the seats that they have in the queue, too, while none is
   endless.offer('long', 4, 4000);
   const end = 120 * 60_000;
   while (desk.clock.step(end)) await later();
-  t.equal(desk.report.lent.seatMs, 0);
+  t.match(desk.report.lent, { seatMs: 0, accounts: [{ seatMs: 0 }, { seatMs: 0 }] });
   const { short = 0, long = 0 } = endless.seatMs;
   t.ok(Math.abs(short / long - 1) < 0.04, `${short} and ${long} ms: each within 2 % of the mean`);
   t.ok(short + long > 0.1 * end);
