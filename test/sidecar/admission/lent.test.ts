@@ -288,6 +288,20 @@ t.test('what an account has of the queue is charged at once, that before an engi
   t.match(desk.report, { busy: 18, lent: { ends: { queued: 2 } } });
 });
 
+t.test('an account that was idle while others held seats has no claim to that time', async (t) => {
+  const desk = new Desk({ seats: 1 });
+  const busy = await desk.lend('busy');
+  desk.clock.advance(MAX_WAIT_MS / 2);
+  const [idle, next] = [desk.batch('idle'), desk.batch('busy')];
+  desk.batch('idle');
+  desk.clock.advance(1);
+  busy.lease.release('done');
+  const lease = await desk.seat(idle);
+  desk.clock.advance(2);
+  lease.release('done');
+  t.match(await outcomeNow(next), { kind: 'seated' });
+});
+
 t.test('why a request for a lent seat is refused', async (t) => {
   const desk = new Desk({ seats: 1, waitingPerSeat: 2, waitingBytes: 100 });
   const lease = await desk.seat(desk.batch('a'));
