@@ -79,12 +79,16 @@ export class RetryReservations {
     if (pending !== undefined && pending > now) return { kind: 'reserved', ms: Math.ceil(pending - now) };
     const { everyMs, from } = beside || { everyMs: Infinity, from: 0 };
     const stepMs = Math.min(reserving.demand.everyMs, everyMs) / RESERVED_SHARE;
-    const soonest = Math.max(now + MIN_RETRY_MS, Math.min(from, now + MAX_RETRY_MS - ROUNDED_MS));
+    const latest = now + MAX_RETRY_MS - ROUNDED_MS;
+    const mayReserve = key !== undefined && this.size < MAX_RESERVATIONS;
     const times = reserving.reservedTimes;
-    // The first time to which none is closer than a step.
-    const at = times.reduce((free, time) => (Math.abs(time - free) < stepMs ? time + stepMs : free), soonest);
-    const ms = Math.ceil(at - now);
-    if (key === undefined || ms > MAX_RETRY_MS - ROUNDED_MS || this.size >= MAX_RESERVATIONS) {
+    // The first time to which none is closer than a step, if that is not past the latest.
+    let at = mayReserve ? Math.max(now + MIN_RETRY_MS, Math.min(from, latest)) : Infinity;
+    for (const time of times) {
+      if (at > latest) break;
+      if (Math.abs(time - at) < stepMs) at = time + stepMs;
+    }
+    if (!mayReserve || at > latest) {
       this.#counts.none += 1;
       return { kind: 'none', ms: MAX_RETRY_MS };
     }
@@ -92,7 +96,7 @@ export class RetryReservations {
     times.splice(times.findLastIndex((time) => time < at) + 1, 0, at);
     this.#reservations[key] = at;
     this.#order.push({ key, at, times });
-    return { kind: 'reserved', ms };
+    return { kind: 'reserved', ms: Math.ceil(at - now) };
   }
 
   /** Whether this request comes at the time that was reserved for it. The time is used up by it. */
