@@ -76,7 +76,7 @@ export class SeatChoice {
     return head;
   }
 
-  /** Of the accounts that would take from the one with the lowest virtual time what it is given, that with the fewest seats; else that one. */
+  /** The account with the lowest virtual time; in its place, one after another, each that would take a kept seat from the one chosen so far. */
   get #served(): Account | undefined {
     const { seatable } = this.#state;
     if (seatable.size < 2 || !this.#sessions.keepsSeats) return seatable.first;
