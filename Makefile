@@ -7,7 +7,7 @@ SOURCES := $(sort $(shell find sidecar engine bench test -name .cache -prune -o 
 TESTS := $(filter %.test.ts,$(SOURCES))
 # Tests that fork engines or sidecars, load models or pack the package; that parse bodies of 16 MiB; that simulate hours of traffic
 # or of overload; that measure the memory of their process. All others are unit tests.
-SLOW := test/contract/% test/deploy/package.% test/docs/commands.% test/integration/% test/fault/% test/regression/% \
+SLOW := test/contract/% test/deploy/package.% test/docs/commands.% test/integration/% test/fault/% \
 	test/support/test-process.% test/sidecar/admission/fairness.% test/sidecar/admission/classes.% test/engine/grammar/mask-memory.% \
 	test/sidecar/contracts/long-cases.% test/bench/admission/patience.% test/bench/admission/simulate.% test/bench/soak/watch.% test/bench/models/% test/bench/support/pieces.%
 # Tests that need Debian's packages: only `make e2e` runs them.

@@ -17,7 +17,7 @@ const SHARING: readonly { readonly name: string; readonly files: RegExp; readonl
     // The sidecar in their own process, and its prompt hosts (shared-lanes.ts).
     name: 'contract',
     files:
-      /^(contract\/(admission|agents|billing|bodies|both-contracts|completions|console|embeddings|fields|fleet|fuzz|gateway|idempotency|images|keys|left-while-closing|limits|messages|openapi|operators-keys|order|quotas|security|traces|vision)|fault\/(otlp|replicas-killed)|integration\/external-servers)\./,
+      /^(contract\/(admission|agents|billing|bodies|both-contracts|console|embeddings|fields|fleet|fuzz|gateway|idempotency|images|keys|left-while-closing|limits|messages|openapi|operators-keys|order|quotas|security|traces|vision)|fault\/(otlp|replicas-killed)|integration\/external-servers)\./,
     most: 14,
   },
   {
@@ -55,7 +55,7 @@ const SHARING: readonly { readonly name: string; readonly files: RegExp; readonl
 ];
 
 /** Files that start engines and sidecars as processes; each has its own process too. */
-const PROCESSES = /^(contract|integration|fault|regression|e2e)\/|^docs\/commands\./;
+const PROCESSES = /^(contract|integration|fault|e2e)\/|^docs\/commands\./;
 
 /** Unit tests that need their own process, and why. */
 export const ALONE: Readonly<Record<string, string>> = {
