@@ -1,4 +1,4 @@
-// Formats numbers, briefly, since most are in narrow columns.
+// Formats numbers, briefly, since most are in narrow columns, and says how a store of a fleet is.
 
 /**
  * @param {number} ms
@@ -92,4 +92,19 @@ export function dollars(value) {
  */
 export function some(value, noun) {
   return `${WHOLE.format(value)} ${noun}${value === 1 ? '' : 's'}`;
+}
+
+/**
+ * What the page says of a fleet's store: name, value and tone.
+ *
+ * @param {NonNullable<import('../views.js').Snapshot['fleet']>} fleet
+ * @returns {readonly [name: string, value: string, tone: string]}
+ */
+export function storeFact({ state, sidecars, lateSeconds }) {
+  if (state === 'fenced') return ['Store', 'fenced: another process has this place', 'bad'];
+  if (state === 'apart') return ['Store', 'does not answer', 'bad'];
+  // Charges are posted four times a second.
+  const isLate = lateSeconds > 2;
+  const late = isLate ? `, charges have waited for ${duration(lateSeconds * 1000)}` : '';
+  return ['Store', `shared by ${some(sidecars ?? 1, 'sidecar')}${late}`, isLate ? 'warn' : 'good'];
 }

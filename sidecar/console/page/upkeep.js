@@ -2,7 +2,7 @@
 import { counted, CountTable } from './counts.js';
 import { element, fill, Keyed, mark, rowOf, say, scrolling, tableOf } from './dom.js';
 import { hueOf } from './seats.js';
-import { bytes, count, dollars, duration, seconds, some } from './text.js';
+import { bytes, count, dollars, duration, seconds, some, storeFact } from './text.js';
 
 /** @typedef {import('../views.js').Snapshot} Snapshot */
 /** @typedef {import('../views.js').ModelView} ModelView */
@@ -184,19 +184,6 @@ export function usageFacts({ at, spool }) {
     ['Errors, late closes', `${count(errors)}, ${count(lateCloses)}`, errors + lateCloses > 0 ? 'warn' : 'plain'],
     ...(delivers(spool) ? deliveryFacts(spool, ago) : []),
   ];
-}
-
-/**
- * @param {NonNullable<Snapshot['fleet']>} fleet
- * @returns {Fact}
- */
-export function storeFact({ state, sidecars, lateSeconds }) {
-  if (state === 'fenced') return ['Store', 'fenced: another process has this place', 'bad'];
-  if (state === 'apart') return ['Store', 'does not answer', 'bad'];
-  // Charges are posted four times a second.
-  const isLate = lateSeconds > 2;
-  const late = isLate ? `, charges have waited for ${duration(lateSeconds * 1000)}` : '';
-  return ['Store', `shared by ${some(sidecars ?? 1, 'sidecar')}${late}`, isLate ? 'warn' : 'good'];
 }
 
 /**

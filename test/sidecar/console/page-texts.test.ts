@@ -24,8 +24,10 @@ const { seatsInWords, holderInWords } = await page<{
   }) => string;
   readonly holderInWords: (holder: HolderView) => string;
 }>('seats.js');
-const { engineInWords, hostInWords, storeFact } = await page<{
+const { storeFact } = await page<{
   readonly storeFact: (fleet: NonNullable<Snapshot['fleet']>) => readonly string[];
+}>('text.js');
+const { engineInWords, hostInWords } = await page<{
   readonly engineInWords: (engine: Pick<EngineView, 'state' | 'problem' | 'readyInMs'>) => string;
   readonly hostInWords: (host: Pick<PromptHostView, 'up' | 'problem'>) => string;
 }>('upkeep.js');
