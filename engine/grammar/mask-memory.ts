@@ -17,8 +17,13 @@ export const MAX_REACH = 16 * MIB;
 export const LEAST_REACH = MIB;
 /** A reach may grow beyond its share by this much while one mask is made. */
 export const MAX_GROWTH = 32 * MIB;
-/** Bytes that the masks of all grammars of a store may take, but for one mask of each grammar. */
+/**
+ * Bytes that the masks of all grammars of a store may take, but for one mask of each grammar; twice as many where the addon copies masks, to
+ * follow replies.
+ */
 export const MAX_MASKS = 8 * MIB;
+/** Of a copy: tokens after which a text is at another place. One with more, as of a text whose characters are counted, is not copied. */
+export const MAX_LEAVES = 4096;
 /** Bytes that the programs of a store may take, but for those of running replies and the last one. */
 export const MAX_PROGRAMS = 8 * MIB;
 /** Bytes of the program of the largest grammar that is compiled; test/engine/grammar/mask-memory.test.ts makes such ones. */
@@ -33,10 +38,17 @@ export const MAX_IDLE = 8;
 const SORTED_BYTES = 32;
 /** Of a running reply: the last mask as its grammar gave it, and as the thread sent it. */
 const MASKS_A_SEAT = 2;
+/** The addon's: of the one mask of a grammar that is no longer kept, of the place that a run is at, and without control tokens. */
+const COPIES_A_SEAT = 3;
 
 /** Bytes of a mask, and of the same without control tokens. */
 export function maskBytes(vocabulary: number): number {
   return BYTES.mask + 2 * Math.ceil(vocabulary / 8);
+}
+
+/** Bytes of the addon's copy of a mask. */
+function copyBytes(vocabulary: number): number {
+  return Math.ceil(vocabulary / 8) + 8 * MAX_LEAVES;
 }
 
 /** The most that an engine's grammars take, bytes: both stores, however many replies run, and each seat besides. */
@@ -44,7 +56,7 @@ export function grammarNeed(vocabulary: number) {
   const store = MAX_GROWTH + MAX_MASKS + MAX_PROGRAMS + SORTED_BYTES * vocabulary;
   const reaches = Math.max(MAX_REACH, MAX_KEPT * LEAST_REACH) + Math.max(MAX_REACH, MAX_IDLE * LEAST_REACH);
   return {
-    stores: 2 * store + reaches + (MAX_KEPT + MAX_IDLE) * maskBytes(vocabulary),
-    perSeat: LEAST_REACH + MAX_PROGRAM + MASKS_A_SEAT * maskBytes(vocabulary),
+    stores: 2 * store + MAX_MASKS + reaches + (MAX_KEPT + MAX_IDLE) * maskBytes(vocabulary) + MAX_KEPT * copyBytes(vocabulary),
+    perSeat: LEAST_REACH + MAX_PROGRAM + MASKS_A_SEAT * maskBytes(vocabulary) + COPIES_A_SEAT * copyBytes(vocabulary),
   };
 }

@@ -1,4 +1,4 @@
-import { LEAST_REACH, maskBytes, MAX_MASKS, MAX_REACH } from './mask-memory.js';
+import { LEAST_REACH, maskBytes, MAX_LEAVES, MAX_MASKS, MAX_REACH } from './mask-memory.js';
 import { programBytes, programOf } from './program.js';
 import { DEAD, Reach } from './reach.js';
 
@@ -41,8 +41,13 @@ export interface KnownPlaces {
   forget(set: number): void;
 }
 
-/** A set with more of these is not followed: a text of which the characters are counted. */
-const MAX_LEAVES = 4096;
+/** What is kept of a set. `bytes`: with what {@link KnownPlaces} has of it, if that knows it. */
+interface Made {
+  readonly bits: TokenBits;
+  readonly isNarrow: boolean;
+  readonly isFollowed: boolean;
+  readonly bytes: number;
+}
 
 /** Computes which tokens a grammar allows. Positions of texts in it are the caller's {@link Standing}s. */
 export class MaskGrammar {
@@ -50,11 +55,9 @@ export class MaskGrammar {
   readonly #limits: MaskLimits;
   #reach: Reach;
   /** By their places; the one used last is last. */
-  readonly #masks = new Map<number, { readonly bits: TokenBits; readonly bytes: number }>();
+  readonly #masks = new Map<number, Made>();
   #maskBytes = 0;
   #places: KnownPlaces | undefined;
-  /** Of the mask made last, as {@link KnownPlaces} has them; of too many some. */
-  readonly #leaves: number[] = [];
   /** By bytes of a token read so far. */
   readonly #sets: Int32Array;
   readonly #begun: Int32Array;
@@ -114,13 +117,9 @@ export class MaskGrammar {
   /** Whether a token may come next. Throws `GrammarTooExpensive`. */
   allows(standing: Standing, token: number): boolean {
     const { starts, bytes, ends } = this.#tokens;
-    const here = this.#here(standing);
-    if (ends.includes(token)) return this.#mayEnd(here);
+    if (ends.includes(token)) return this.#mayEnd(this.#here(standing));
     const [from = 0, to = 0] = [starts[token], starts[token + 1]];
-    if (from === to || bytes[from] === 0) return false;
-    this.#enter(here);
-    for (let at = from; at < to; at++) if (this.#isDeadAfter(at - from, bytes[at] ?? 0)) return false;
-    return this.#mayStop(to - from);
+    return from < to && bytes[from] !== 0 && this.after(standing, token) !== undefined && this.#mayStop(to - from);
   }
 
   /**
@@ -129,7 +128,7 @@ export class MaskGrammar {
    */
   isNarrow(standing: Standing): boolean {
     const { lacks, set } = this.#here(standing);
-    return lacks === 0 && this.#reach.fanOut(set) <= NARROW;
+    return lacks === 0 && (this.#masks.get(set)?.isNarrow ?? this.#reach.fanOut(set) <= NARROW);
   }
 
   /** Which tokens may come next. Throws `GrammarTooExpensive`. */
@@ -143,16 +142,15 @@ export class MaskGrammar {
     return made.bits;
   }
 
-  #made(here: Standing): { readonly bits: TokenBits; readonly bytes: number } {
-    const bits = this.#search(here);
-    let bytes = maskBytes(this.#tokens.starts.length);
-    if (this.#places && this.#leaves.length <= 2 * MAX_LEAVES) {
-      const leaves = Int32Array.from(this.#leaves);
-      this.#places.know(here.set, bits, this.#reach.fanOut(here.set) <= NARROW, leaves);
-      bytes += bits.byteLength + leaves.byteLength;
-    }
+  #made(here: Standing): Made {
+    const pairs: number[] | undefined = this.#places && [];
+    const bits = this.#search(here, pairs);
+    const isNarrow = this.#reach.fanOut(here.set) <= NARROW;
+    const leaves = pairs && pairs.length <= 2 * MAX_LEAVES ? Int32Array.from(pairs) : undefined;
+    if (leaves) this.#places?.know(here.set, bits, isNarrow, leaves);
+    const bytes = maskBytes(this.#tokens.starts.length) + (leaves ? bits.byteLength + leaves.byteLength : 0);
     this.#maskBytes += bytes;
-    return { bits, bytes };
+    return { bits, isNarrow, isFollowed: leaves !== undefined, bytes };
   }
 
   /** The same where it is known; undefined where it is not. */
@@ -161,15 +159,17 @@ export class MaskGrammar {
     return lacks === 0 ? this.#masks.get(set)?.bits : undefined;
   }
 
-  /** From where a reply is followed, if its set is known there; undefined where none can be. */
+  /** From where a reply is followed; undefined where it is not, since its set is not known there. */
   from(standing: Standing): { readonly places: KnownPlaces; readonly at: number } | undefined {
     const { set, lacks } = this.#here(standing);
-    return this.#places && lacks === 0 ? { places: this.#places, at: set } : undefined;
+    const isFollowed = lacks === 0 && this.#masks.get(set)?.isFollowed === true;
+    return this.#places && isFollowed ? { places: this.#places, at: set } : undefined;
   }
 
   /** The last one used stays. */
   #fitMasks(): void {
-    const most = MAX_MASKS * this.#limits.share();
+    // The copies of them take about as much.
+    const most = (this.#places ? 2 : 1) * MAX_MASKS * this.#limits.share();
     for (const [set, { bytes }] of this.#masks) {
       if (this.#maskBytes <= most || this.#masks.size === 1) break;
       this.#masks.delete(set);
@@ -182,17 +182,18 @@ export class MaskGrammar {
     const { work, share, places } = this.#limits;
     if (this.#reach.size <= Math.max(LEAST_REACH, MAX_REACH * share())) return;
     this.#reach = new Reach(this.#reach.program, work);
+    for (const set of this.#masks.keys()) this.#places?.forget(set);
     this.#masks.clear();
     this.#maskBytes = 0;
-    // A run goes on in the one before.
+    // A run that goes on has the numbers of before.
     this.#places = places?.();
   }
 
-  #search(here: Standing): TokenBits {
+  /** `leaves`: gets pairs as {@link KnownPlaces} has them, of too many some. */
+  #search(here: Standing, leaves?: number[]): TokenBits {
     const { bytes, starts, order, common, leaps, ends } = this.#tokens;
     const allowed = new Uint32Array(Math.ceil((starts.length - 1) / 32));
     this.#enter(here);
-    this.#leaves.length = 0;
     for (let i = 0; i < order.length;) {
       const token = order[i] ?? 0;
       const start = starts[token] ?? 0;
@@ -202,18 +203,14 @@ export class MaskGrammar {
       i += 1;
       if (depth === length && this.#mayStop(depth)) {
         setBit(allowed, token);
-        this.#leave(here.set, token, depth);
+        const set = (this.#lacks[depth] ?? 0) > 0 ? DEAD : (this.#sets[depth] ?? DEAD);
+        if (leaves && set !== here.set && leaves.length <= 2 * MAX_LEAVES) leaves.push(token, set);
       }
       // No token with these bytes can come.
       if (depth < length) while (i < order.length && (common[i] ?? 0) > depth) i = leaps[i] ?? order.length;
     }
     if (this.#mayEnd(here)) for (const end of ends) setBit(allowed, end);
     return allowed;
-  }
-
-  #leave(from: number, token: number, depth: number): void {
-    const set = (this.#lacks[depth] ?? 0) > 0 ? -1 : (this.#sets[depth] ?? DEAD);
-    if (set !== from && this.#leaves.length <= 2 * MAX_LEAVES) this.#leaves.push(token, set);
   }
 
   #mayEnd({ set, lacks }: Standing): boolean {

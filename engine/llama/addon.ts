@@ -15,8 +15,6 @@ import { usableCores } from '../protocol/usable-cores.js';
 
 /** How one reply's tokens are chosen, with the random numbers of its seed, and what penalties count. */
 export interface AddonPicker {
-  /** A token that the reply continues with and that was not picked. */
-  readonly add: (token: number) => void;
   /** The next picks are these tokens, whatever the logits: for tests and benches, which replay a known text. */
   readonly follow: (tokens: Int32Array) => void;
 }

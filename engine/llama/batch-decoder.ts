@@ -129,7 +129,6 @@ export class BatchDecoder implements Decoder {
    */
   async *#runs(samples: readonly SamplePart[], run: Run, mayFollow?: MayFollow): StepResults {
     const single = mayFollow !== undefined && (run.once === true || run.checked === true);
-    const costs = single || !mayFollow ? this.#costs : this.#tools.costs;
     let [reported, parts, all] = [performance.now(), samples, 0];
     let unreported: readonly TokenResult[] = [];
     const report = (now: number): readonly PartResult[] => {
@@ -142,23 +141,27 @@ export class BatchDecoder implements Decoder {
       const before = this.states.lengths(parts);
       const asked = parts.map((part) => samplerOf(part).choice());
       if (unreported.length > 0 && asked.some((each) => each instanceof Promise)) yield report(from);
-      const choices = await Promise.all(asked);
+      const choices = await Promise.all(asked.map((each) => Promise.resolve(each)));
       if (choices.some(({ kind }) => kind === 'fault')) break;
-      const most = run.most.map((each) => each - all);
+      const held = choices.filter((each) => each.kind === 'held');
+      // Without a held one the addon would draft by itself, and with one that it cannot follow it makes one step.
+      const goesOn = !mayFollow || (!single && held.length > 0 && held.every(({ limit }) => limit.from));
+      const given = goesOn ? Object.assign({}, run, { most: run.most.map((each) => each - all) }) : undefined;
       // Before the first pick: each sequence then lacks its last token.
       const lengths = parts.map((part, i) => (before[i] ?? 0) + part.tokens.length - 1);
       let steps = 0;
       let failed: readonly PartResult[] | undefined;
       try {
-        const { running, rows } = this.#begin(parts, choices, single ? undefined : { ...run, most }, costs);
+        const { running, rows } = this.#begin(parts, choices, given, goesOn && mayFollow ? this.#tools.costs : this.#costs);
         this.#running = running;
         if (run.once === true || this.#halted) running.halt();
         const endsWithin = endOrTime(running.ended);
         if (unreported.length > 0 && from - reported >= run.everyMs) yield report(from);
-        for (const part of parts) samplerOf(part).constraint.foresee();
+        // One at most, beside the step.
+        parts.some((part) => samplerOf(part).constraint.foresee());
         const polls = new StepPolls(from, this.#stepMs, run.everyMs);
         for (let isOver = false; !isOver;) {
-          isOver = await endsWithin(polls.nextMs);
+          isOver = await endsWithin(goesOn ? polls.nextMs : Infinity);
           const taken = picksOf(running.take(), parts.length);
           polls.polled(performance.now(), taken.steps);
           if (taken.steps === 0) continue;
@@ -174,14 +177,18 @@ export class BatchDecoder implements Decoder {
             failed = results;
             continue;
           }
-          const last = made.map(({ token, then }) => Uint32Array.of(then.at(-1) ?? token));
-          parts = parts.map((part, i) => ({ ...part, tokens: last[i] ?? part.tokens }));
+          parts = parts.map((part, i) => {
+            const { token = 0, then = [] } = made[i] ?? {};
+            return Object.assign({}, part, { tokens: Uint32Array.of(then.at(-1) ?? token) });
+          });
           unreported = made.map((each, i) => joined(unreported[i], each));
           if (!isOver) yield report(performance.now());
         }
       } catch {
+        this.#running?.halt();
+        await this.#running?.ended.catch(() => undefined);
         if (unreported.length > 0) yield report(from);
-        this.states.undo(parts, before);
+        this.states.undo(parts, steps === 0 ? before : lengths);
         break;
       } finally {
         this.#running = undefined;
@@ -190,6 +197,7 @@ export class BatchDecoder implements Decoder {
       if (failed) return failed;
       all += steps;
       if (!mayFollow || steps === 0) return report(from);
+      for (const part of parts) samplerOf(part).constraint.relieve();
       const isLast = (part: SamplePart, i: number): boolean =>
         samplerOf(part).pending !== undefined ||
         this.#tools.isEnd(part.tokens[0] ?? 0) ||
@@ -232,6 +240,7 @@ export class BatchDecoder implements Decoder {
       this.states.decoded();
       const results = await settled(parts, choices, taken, rows, scores);
       this.states.judge(parts, results);
+      for (const part of parts) if (part.kind === 'sample') samplerOf(part).constraint.relieve();
       return { kind: 'decoded', results };
     } catch (error) {
       const undone = this.states.undo(parts, before);
@@ -293,15 +302,14 @@ function endOrTime(end: Promise<void>): (ms: number) => Promise<boolean> {
   };
   end.then(over, over);
   return async (ms) => {
-    if (!ended) {
-      await new Promise<void>((resolve) => {
-        const timer = setTimeout(resolve, ms);
-        wake = () => {
-          clearTimeout(timer);
-          resolve();
-        };
-      });
-    }
+    await new Promise<void>((resolve) => {
+      const timer = ended || ms === Infinity ? undefined : setTimeout(resolve, ms);
+      wake = () => {
+        clearTimeout(timer);
+        resolve();
+      };
+      if (ended) resolve();
+    });
     if (ended) await end;
     return ended;
   };
@@ -312,14 +320,8 @@ interface Picked extends Omit<Speculated, 'steps'> {
   readonly tokens: readonly number[];
 }
 
-/** What some steps picked, by part. */
-interface Picks {
-  readonly steps: number;
-  readonly picks: readonly Picked[];
-}
-
-/** What a run's `take` returns (addon.ts). */
-export function picksOf(numbers: Int32Array, parts: number): Picks {
+/** What a run's `take` returns (addon.ts), by part. */
+function picksOf(numbers: Int32Array, parts: number) {
   const picks = Array.from({ length: parts }, () => ({ tokens: [] as number[], drafted: 0, accepted: 0 }));
   let steps = 0;
   for (let at = 0; at < numbers.length; steps += 1) {
@@ -341,7 +343,7 @@ export function picksOf(numbers: Int32Array, parts: number): Picks {
 async function settled(
   parts: readonly StepPart[],
   choices: readonly (Choice | undefined)[],
-  { steps, picks }: Picks,
+  { steps, picks }: ReturnType<typeof picksOf>,
   rows: readonly number[],
   scores: readonly Float64Array[] = [],
 ): Promise<SettledResult[]> {
@@ -357,7 +359,7 @@ async function settled(
         .chosen(choice, picked, rows[i] ?? -1)
         .then((token) => tokensOf({ ...each, tokens: [token] }, steps), asFault);
     }
-    if (choice.kind === 'held') for (const token of each.tokens) samplerOf(part).accept(token);
+    if (choice.kind === 'held') samplerOf(part).read(each.tokens);
     return tokensOf(each, steps);
   });
   return await Promise.all(results);

@@ -49,7 +49,7 @@ export class BatchSampler implements Sampler {
   readonly freely: Extract<Choice, { kind: 'free' }>;
   /** The text that its next tokens are drafted from; undefined if nothing is drafted. */
   readonly drafts: AddonDrafts | undefined;
-  /** As {@link Sampling} has it. */
+  /** As {@link Sampling} has it, if it is drafted. */
   readonly mayVary: boolean;
   /** What finding out under what the next token is picked took, ms. */
   #askedMs = 0;
@@ -72,7 +72,7 @@ export class BatchSampler implements Sampler {
     this.freely = { kind: 'free', picker: this.#picker };
     const { addon, costs } = picks;
     this.drafts = draftFrom && new addon.RaDrafts(draftFrom, draftFrom.length + maxTokens, mayVary, undefined, costs);
-    this.mayVary = mayVary;
+    this.mayVary = this.drafts !== undefined && mayVary;
   }
 
   /** How its next token is to be chosen. Changes nothing: a step may be repeated. Never rejects; a promise where masks of the thread come. */
@@ -103,13 +103,15 @@ export class BatchSampler implements Sampler {
       const again = await this.#ask(() => this.constraint.refused(picked));
       if (again) token = this.#picks.addon.raPickAgain(this.#picks.context, row, this.#picker, again);
     }
-    this.accept(token, performance.now() - from);
+    this.read([token], performance.now() - from);
+    this.constraint.relieve();
     return token;
   }
 
-  /** A token of a held reply was picked, which took `ms` besides what was asked. */
-  accept(token: number, ms = 0): void {
-    if (!this.#disposed && token !== NOT_A_NUMBER) this.constraint.accept(token, this.#askedMs + ms);
+  /** Tokens of a held reply were picked, which took `ms` besides what was asked. */
+  read(tokens: readonly number[], ms = 0): void {
+    const some = tokens.filter((token) => token !== NOT_A_NUMBER);
+    if (!this.#disposed && some.length > 0) this.constraint.read(some, this.#askedMs + ms);
     this.#askedMs = 0;
   }
 

@@ -247,8 +247,9 @@ export class BatchSequences implements SequenceStates {
     held.become(before);
     // What came before of such an image is at the same position.
     if (part.kind === 'embeddings' && part.image.columns > 0 && part.image.index > 0) return false;
-    if (this.#context.getSequenceKvCacheMaxPosition(sequence) === held.last) return true;
-    return this.#remove(sequence, held.at(before), held.at(before) + tokens.length);
+    const last = this.#context.getSequenceKvCacheMaxPosition(sequence);
+    // Further steps of a run may have gone on.
+    return last === held.last || this.#remove(sequence, held.at(before), Math.max(held.at(before) + tokens.length, last + 1));
   }
 
   #at(sequence: number): SequencePositions {

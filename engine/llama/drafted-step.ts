@@ -49,7 +49,7 @@ export async function* draftedStep(tools: DraftedStepTools, parts: readonly Samp
   if (!decoded) {
     let most = run.most;
     return yield* tools.plain(parts, run, (next, ms, steps) => {
-      costs.learn(sequences, 0, ms);
+      for (let i = 0; i < steps; i += 1) costs.learn(sequences, 0, ms);
       most = most.map((each) => each - steps);
       return chosenDrafts(tools, next, states.lengths(next), sequences, { ...run, most }) === 0;
     });

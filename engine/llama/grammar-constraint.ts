@@ -77,17 +77,17 @@ export class GrammarConstraint {
     const known = isNarrow ? here?.grammar.mask(here.standing) : here?.grammar.known(here.standing);
     const mask = this.#masks?.mask ?? known;
     const may = mask && this.#textTokens.of(mask);
-    const { all } = this.#textTokens;
-    const stands = here?.grammar.from(here.standing);
-    const from = stands && { ...stands, text: all };
+    const { all: text } = this.#textTokens;
+    const stands = may && here?.grammar.from(here.standing);
+    const from = stands && { text, ...stands };
     return isNarrow && may
       ? { first: may, checked: false, from }
-      : { first: all, then: may, checked: may === undefined, from };
+      : { first: text, then: may, checked: may === undefined, from };
   }
 
   /** As {@link InlineConstraint.foresee}. */
-  foresee(): void {
-    this.#inline?.foresee();
+  foresee(): boolean {
+    return this.#inline?.foresee() === true;
   }
 
   /** A token was picked that is `checked`. Undefined if it may come. Otherwise those of which one is to be picked in its place. */
@@ -109,12 +109,21 @@ export class GrammarConstraint {
     return true;
   }
 
-  /** A token was sampled, which took so many ms of the step; 0: not known. */
-  accept(token: number, ms = 0): void {
-    if (this.#grammars.isEnd(token)) return;
-    this.#masks?.accept(token);
-    this.#inline?.accept(token);
-    this.#overMs = Math.max(0, this.#overMs + ms - TOKEN_MS);
+  /** Tokens were sampled, which took so many ms of their steps; 0: not known. */
+  read(tokens: readonly number[], ms = 0): void {
+    const from = performance.now();
+    for (const token of tokens) {
+      if (this.#grammars.isEnd(token)) return;
+      this.#masks?.accept(token);
+      this.#inline?.accept(token);
+    }
+    this.#inline?.matches();
+    const took = ms + performance.now() - from;
+    this.#overMs = Math.max(0, this.#overMs + took - TOKEN_MS * tokens.length);
+  }
+
+  /** Masks of the thread constrain the reply from now on if its tokens took long. Not within a run, whose tokens are not all read yet. */
+  relieve(): void {
     if (this.#overMs > OVER_MS) this.goToMasks();
   }
 
@@ -145,6 +154,7 @@ export class InlineConstraint {
   #standing: Standing | 'dead' | undefined;
   /** Before the last token. */
   #before: Standing | undefined;
+  #isCostly = false;
 
   /** `tokens`: what the root has matched already. */
   constructor(grammars: Pick<Grammars, 'grammar'>, gbnf: string, tokens: readonly number[]) {
@@ -164,21 +174,19 @@ export class InlineConstraint {
 
   /**
    * Makes the mask of the place where a text stands if the last token has not left it: a run can then follow the reply from there. What is
-   * too expensive is met when it is needed.
+   * too expensive is met when it is needed, and not tried again. False: it was not to be made.
    */
-  foresee(): void {
+  foresee(): boolean {
+    const [at, before] = [this.#standing, this.#before];
+    if (this.#isCostly || !this.#grammar || !at || at === 'dead' || at.lacks > 0) return false;
+    if (at.reach !== before?.reach || at.set !== before.set) return false;
     try {
-      const { grammar, standing } = this.here;
-      if (standing.lacks === 0 && standing.set === this.#before?.set) grammar.mask(standing);
+      if (this.#grammar.known(at)) return false;
+      this.#grammar.mask(at);
     } catch {
-      return;
+      this.#isCostly = true;
     }
-  }
-
-  /** The tokens that may come next. Throws `GrammarTooExpensive`. */
-  get mask(): TokenBits {
-    const { grammar, standing } = this.here;
-    return grammar.mask(standing);
+    return true;
   }
 
   /** This token, which is no end token, was sampled. */

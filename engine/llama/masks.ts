@@ -117,7 +117,8 @@ export class Masks {
   #answered(answer: MaskAnswer): void {
     const constraint = this.#current;
     this.#current = undefined;
-    constraint?.answered(answer);
+    // To one that was asked again meanwhile it is the answer before.
+    if (constraint && !this.#waiting.has(constraint)) constraint.answered(answer);
     this.#next();
   }
 
@@ -138,7 +139,8 @@ class QueuedConstraint implements MaskConstraint {
   pending: Promise<void> | undefined;
   readonly #gbnf: string;
   readonly #lane: { readonly ask: () => void; readonly release: () => void };
-  #read: readonly number[];
+  /** Not asked about yet. */
+  #read: number[];
   #released = false;
   #resolve: () => void = () => undefined;
   #answer: MaskAnswer | undefined;
@@ -146,7 +148,7 @@ class QueuedConstraint implements MaskConstraint {
   constructor(id: number, gbnf: string, read: readonly number[], lane: { ask: () => void; release: () => void }) {
     this.id = id;
     this.#gbnf = gbnf;
-    this.#read = read;
+    this.#read = [...read];
     this.#lane = lane;
   }
 
@@ -160,7 +162,7 @@ class QueuedConstraint implements MaskConstraint {
 
   accept(token: number): void {
     if (this.#released) return;
-    this.#read = [token];
+    this.#read.push(token);
     this.ask();
   }
 
@@ -180,7 +182,7 @@ class QueuedConstraint implements MaskConstraint {
   request(): MaskRequest {
     const first = !this.isKnown && { gbnf: this.#gbnf };
     this.isKnown = true;
-    return { kind: 'next', id: this.id, ...first, read: this.#read };
+    return { kind: 'next', id: this.id, ...first, read: this.#read.splice(0) };
   }
 
   answered(answer: MaskAnswer): void {

@@ -368,13 +368,15 @@ class Picks {
         bool stand(size_t i) {
             auto & each = held[i];
             each.place = each.places->find(each.at);
-            if (each.place == nullptr) return false;
+            const auto words = static_cast<size_t>(llama_vocab_n_tokens(vocabulary()) + LANES - 1) / LANES;
+            if (each.place == nullptr || each.place->may.size() != words) return false;
             uint32_t any = 0;
-            each.may.resize(each.place->may.size());
-            for (size_t word = 0; word < each.may.size(); word++) any |= each.may[word] = each.place->may[word] & each.text[word];
+            each.may.resize(words);
+            for (size_t word = 0; word < words; word++) any |= each.may[word] = each.place->may[word] & each.text[word];
+            if (any == 0) return false;
             allowed[i] = each.place->narrow ? each.may.data() : each.text;
             again[i] = each.place->narrow ? nullptr : each.may.data();
-            return any != 0;
+            return true;
         }
 
         // Moves a part to the place after its last pick.
@@ -731,7 +733,11 @@ class Running {
             }
             made->scores = picks.taken_scores();
             made->add(picks.picked());
-            while (goes_on() && picks.run_on()) made->add(picks.picked());
+            try {
+                while (goes_on() && picks.run_on()) made->add(picks.picked());
+            } catch (const std::exception &) {
+                // No memory to go on with: what was picked stands.
+            }
         }
 
         // On the thread that requested it, after its end.
@@ -862,7 +868,7 @@ Napi::Object init(Napi::Env env, Napi::Object exports) {
     exports.Set("RaPlaces", RaPlaces::DefineClass(env, "RaPlaces", {
         RaPlaces::InstanceMethod<&RaPlaces::know>("know"), RaPlaces::InstanceMethod<&RaPlaces::forget>("forget"),
     }));
-    exports.Set("RaPicker", RaPicker::DefineClass(env, "RaPicker", {RaPicker::InstanceMethod<&RaPicker::add>("add"), RaPicker::InstanceMethod<&RaPicker::follow>("follow")}));
+    exports.Set("RaPicker", RaPicker::DefineClass(env, "RaPicker", {RaPicker::InstanceMethod<&RaPicker::follow>("follow")}));
     raEmbeddingsInit(exports);
     raPoolingInit(exports);
     raStatesInit(exports);

@@ -278,9 +278,6 @@ class RaPicker : public Napi::ObjectWrap<RaPicker> {
             return count(choose_allowed(logits, n, allowed));
         }
 
-        // A token that the reply continues with and that was not picked.
-        void add(const Napi::CallbackInfo & info) { count(info[0].As<Napi::Number>().Int32Value()); }
-
         // Tokens that the next picks are, whatever the logits: tests and benches say a known text at the cost of picking it.
         void follow(const Napi::CallbackInfo & info) {
             const auto tokens = info[0].As<Napi::Int32Array>();

@@ -36,6 +36,7 @@ struct Place {
 class RaPlaces : public Napi::ObjectWrap<RaPlaces> {
     public:
         using Napi::ObjectWrap<RaPlaces>::ObjectWrap;
+        void Finalize(Napi::Env env) override { report(env, -bytes); }
 
         // nullptr: it is not known.
         std::shared_ptr<const Place> find(int32_t at) {
@@ -53,16 +54,32 @@ class RaPlaces : public Napi::ObjectWrap<RaPlaces> {
             made->narrow = info[2].ToBoolean();
             for (size_t i = 0; i + 1 < pairs.ElementLength(); i += 2) made->leaves.emplace_back(pairs[i], pairs[i + 1]);
             std::sort(made->leaves.begin(), made->leaves.end());
+            forget(info);
+            report(info.Env(), bytes_of(*made));
             const std::lock_guard<std::mutex> lock(mutex);
             places[info[0].As<Napi::Number>().Int32Value()] = std::move(made);
         }
 
         void forget(const Napi::CallbackInfo & info) {
             const std::lock_guard<std::mutex> lock(mutex);
-            places.erase(info[0].As<Napi::Number>().Int32Value());
+            const auto found = places.find(info[0].As<Napi::Number>().Int32Value());
+            if (found == places.end()) return;
+            report(info.Env(), -bytes_of(*found->second));
+            places.erase(found);
         }
 
     private:
+        static int64_t bytes_of(const Place & place) {
+            return static_cast<int64_t>(place.may.size() * sizeof(place.may[0]) + place.leaves.size() * sizeof(place.leaves[0]));
+        }
+
+        // To JavaScript's garbage collector, which does not see them.
+        void report(Napi::Env env, int64_t change) {
+            bytes += change;
+            Napi::MemoryManagement::AdjustExternalMemory(env, change);
+        }
+
+        int64_t bytes = 0;
         std::mutex mutex;
         std::unordered_map<int32_t, std::shared_ptr<const Place>> places;
 };

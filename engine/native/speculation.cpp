@@ -259,8 +259,8 @@ size_t StepCosts::choose(size_t sequences, const ByDraftLength & expected, size_
             ms *= fixed ? more : std::pow(more, HOPE);
             likely_ms *= more;
         } else {
-            likely_ms = known.ms[choice];
-            ms = likely_ms * std::pow(DOUBTED, known.since[choice] / DOUBT);
+            // Doubted for the limit too: a number that was slow once is tried again.
+            likely_ms = ms = known.ms[choice] * std::pow(DOUBTED, known.since[choice] / DOUBT);
         }
         if (sequences > 1 && likely_ms > most_ms) break;
         if (expected[choice] / ms <= rate) continue;
@@ -276,7 +276,9 @@ size_t StepCosts::choose(size_t sequences, const ByDraftLength & expected, size_
 void StepCosts::learn(size_t sequences, size_t choice, double ms) {
     Learned & known = learned[bucket_of(sequences)];
     double & average = known.ms[choice];
-    if (average == 0 || known.since[choice] >= DOUBT) average = ms;
+    // A single slow step says little of a number of drafts.
+    const double most = choice > 0 && known.ms[0] != 0 ? MOST_CHANGE * known.ms[0] * estimated(sequences, choice) : INFINITY;
+    if (average == 0 || known.since[choice] >= DOUBT) average = std::min(ms, most);
     else average += NEWEST * (std::clamp(ms, average / MOST_CHANGE, average * MOST_CHANGE) - average);
     for (uint32_t & each : known.since) each++;
     known.since[choice] = 0;

@@ -61,7 +61,8 @@ function nextOf(may: TokenBits, step: number): number | undefined {
 /** Writes a text that the grammar allows, token by token, and computes the mask of each state. */
 function write(hold: InlineConstraint, tokens: number): void {
   for (let i = 0; i < tokens; i++) {
-    const next = nextOf(hold.mask, i);
+    const { grammar, standing } = hold.here;
+    const next = nextOf(grammar.mask(standing), i);
     if (next === undefined) return;
     hold.accept(next);
   }

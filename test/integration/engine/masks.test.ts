@@ -101,7 +101,8 @@ t.test('a reply that switches to masks in its middle has the same constraint', a
     for (const [i, token] of tokens.entries()) {
       await constraint.pending;
       t.equal(constraint.refused(token), undefined, `token ${i}`);
-      constraint.accept(token, i < 5 ? 0 : 100);
+      constraint.read([token], i < 5 ? 0 : 100);
+      constraint.relieve();
     }
     t.ok(constraint.masked);
     constraint.release();
