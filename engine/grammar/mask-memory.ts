@@ -56,7 +56,12 @@ export function grammarNeed(vocabulary: number) {
   const store = MAX_GROWTH + MAX_MASKS + MAX_PROGRAMS + SORTED_BYTES * vocabulary;
   const reaches = Math.max(MAX_REACH, MAX_KEPT * LEAST_REACH) + Math.max(MAX_REACH, MAX_IDLE * LEAST_REACH);
   return {
-    stores: 2 * store + MAX_MASKS + reaches + (MAX_KEPT + MAX_IDLE) * maskBytes(vocabulary) + MAX_KEPT * copyBytes(vocabulary),
+    stores:
+      2 * store +
+      MAX_MASKS +
+      reaches +
+      (MAX_KEPT + MAX_IDLE) * maskBytes(vocabulary) +
+      MAX_KEPT * copyBytes(vocabulary),
     perSeat: LEAST_REACH + MAX_PROGRAM + MASKS_A_SEAT * maskBytes(vocabulary) + COPIES_A_SEAT * copyBytes(vocabulary),
   };
 }

@@ -152,7 +152,12 @@ export class BatchDecoder implements Decoder {
       let steps = 0;
       let failed: readonly PartResult[] | undefined;
       try {
-        const { running, rows } = this.#begin(parts, choices, given, goesOn && mayFollow ? this.#tools.costs : this.#costs);
+        const { running, rows } = this.#begin(
+          parts,
+          choices,
+          given,
+          goesOn && mayFollow ? this.#tools.costs : this.#costs,
+        );
         this.#running = running;
         if (run.once === true || this.#halted) running.halt();
         const endsWithin = endOrTime(running.ended);
@@ -357,7 +362,7 @@ async function settled(
       const [picked = NOT_A_NUMBER] = each.tokens;
       return await samplerOf(part)
         .chosen(choice, picked, rows[i] ?? -1)
-        .then((token) => tokensOf({ ...each, tokens: [token] }, steps), asFault);
+        .then((token) => tokensOf({ tokens: [token], drafted: 0, accepted: 0 }, steps), asFault);
     }
     if (choice.kind === 'held') samplerOf(part).read(each.tokens);
     return tokensOf(each, steps);
@@ -373,7 +378,7 @@ function joined(first: TokenResult | undefined, next: TokenResult): TokenResult 
   if (!first) return next;
   const [a, b] = [first.speculation, next.speculation];
   const speculation = { steps: a.steps + b.steps, drafted: a.drafted + b.drafted, accepted: a.accepted + b.accepted };
-  return { ...first, then: [...first.then, next.token, ...next.then], speculation };
+  return { kind: 'token', token: first.token, then: first.then.concat(next.token, next.then), speculation };
 }
 
 function tokensOf({ tokens, drafted, accepted }: Picked, steps: number): SettledResult {

@@ -249,7 +249,9 @@ export class BatchSequences implements SequenceStates {
     if (part.kind === 'embeddings' && part.image.columns > 0 && part.image.index > 0) return false;
     const last = this.#context.getSequenceKvCacheMaxPosition(sequence);
     // Further steps of a run may have gone on.
-    return last === held.last || this.#remove(sequence, held.at(before), Math.max(held.at(before) + tokens.length, last + 1));
+    return (
+      last === held.last || this.#remove(sequence, held.at(before), Math.max(held.at(before) + tokens.length, last + 1))
+    );
   }
 
   #at(sequence: number): SequencePositions {

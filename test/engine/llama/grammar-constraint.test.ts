@@ -53,6 +53,18 @@ t.test('a reply whose tokens take long switches to masks, with the text read so 
   t.end();
 });
 
+t.test('within a run a reply stays in the step, and goes over to masks with all of its tokens', (t) => {
+  const { known, read } = grammars();
+  const constraint = new GrammarConstraint(known);
+  constraint.constrain('root ::= "x"', []);
+  constraint.read([5, 6, 7], 150);
+  constraint.read([8]);
+  t.same([constraint.masked, read], [false, []]);
+  constraint.relieve();
+  t.same([constraint.masked, read], [true, [[5, 6, 7, 8]]]);
+  t.end();
+});
+
 t.test('a reply that is quick in between, or gets a new grammar, stays in the step', (t) => {
   const { known, read } = grammars();
   const constraint = new GrammarConstraint(known);

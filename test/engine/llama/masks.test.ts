@@ -57,3 +57,17 @@ t.test('so does the one whose turn it is, and those after it are served', async 
   t.ok(hasBit(behind.mask, C));
   t.equal(threads.length, 2);
 });
+
+t.test('tokens that come before the thread is asked are read together', async (t) => {
+  const { masks: made } = masks();
+  const [before, reply] = [made.constrain('root ::= "c"', []), made.constrain('root ::= "a" "b" "c"', [])];
+  reply.accept(A);
+  reply.accept(B);
+  await Promise.all([before.pending, reply.pending]);
+  t.same([hasBit(reply.mask, C), hasBit(reply.mask, A)], [true, false]);
+  // Asked again before the first answer, which does not count.
+  const other = made.constrain('root ::= "a" "b" "c"', []);
+  other.accept(A);
+  await other.pending;
+  t.same([hasBit(other.mask, B), hasBit(other.mask, A)], [true, false]);
+});

@@ -310,8 +310,23 @@ t.test('how many are drafted by known chances: within 5 % of the best number, of
         const plain = sequences / stepMs(0);
         t.ok(tokens / took > 0.98 * plain, 'never slower than without');
         const mostMs = 2 * stepMs(0);
+        // Lately: after long a number that was slow is tried again.
+        for (const choice of DRAFT_LENGTHS.keys()) chosen.learn(sequences, choice, stepMs(choice));
         const bounded = DRAFT_LENGTHS[chosen.choose(sequences, expected, DRAFT_LENGTHS.length - 1, mostMs)] ?? 0;
         t.ok(sequences === 1 || bounded === 0 || ms(sequences * (1 + bounded)) < 1.01 * mostMs, 'within the bound');
       }
+  t.end();
+});
+
+t.test('a number of drafts that was slow once is tried again, also where steps may not take long', (t) => {
+  const { RaStepCosts } = engineAddon();
+  const costs = new RaStepCosts(Float64Array.from(ALONE_COSTS.gpu));
+  const expected = Float64Array.from(DRAFT_LENGTHS, (drafts) => 2 * (1 + drafts));
+  const choose = (): number => costs.choose(2, expected, 1, 25);
+  costs.learn(2, 0, 10);
+  costs.learn(2, 1, 1000);
+  t.equal(choose(), 0);
+  for (let step = 0; step < 2000 && choose() === 0; step += 1) costs.learn(2, 0, 10);
+  t.equal(choose(), 1);
   t.end();
 });

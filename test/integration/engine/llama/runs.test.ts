@@ -202,6 +202,28 @@ t.test('a run follows replies through the places of their grammars, once these a
   }
 });
 
+t.test('a reply whose limit took long goes over to masks after its run, and loses no token', async (t) => {
+  const { decoder } = await bench(t);
+  const grammars = [undefined, 'root ::= [a-m]{400}'];
+  const { said } = await (await Replies.begin(decoder, SEEDED, grammars)).until(40);
+  const again = await Replies.begin(decoder, SEEDED, grammars);
+  again.everyMs = 1e6;
+  const { constraint } = samplerOf({
+    kind: 'sample',
+    sequence: 1,
+    tokens: new Uint32Array(0),
+    sampler: again.sampler(1),
+  });
+  const limit = constraint.limit.bind(constraint);
+  constraint.limit = () => {
+    constraint.limit = limit;
+    for (const from = performance.now(); performance.now() < from + 150;);
+    return limit();
+  };
+  t.same((await again.until(40, 3)).said, said);
+  t.ok(constraint.masked);
+});
+
 t.test('tokens do not wait for a mask of the thread that their next step needs', async (t) => {
   const { decoder } = await bench(t);
   // Too many classes to find within a step which characters may come.

@@ -437,7 +437,9 @@ t.test('measured times decide for a reply alone that may vary, and for no other 
   addon.RaStepCosts = class extends Own {
     constructor(alone: Float64Array) {
       super(alone);
-      for (const choice of DRAFT_LENGTHS.keys()) this.learn(1, choice, choice === 0 ? 1 : 1e6);
+      // A single slow step says little.
+      for (let i = 0; i < 100; i += 1)
+        for (const choice of DRAFT_LENGTHS.keys()) this.learn(1, choice, choice === 0 ? 1 : 1e6);
     }
   };
   const made = await loop(t);
