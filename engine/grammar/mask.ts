@@ -117,7 +117,8 @@ export class MaskGrammar {
   /** Whether a token may come next. Throws `GrammarTooExpensive`. */
   allows(standing: Standing, token: number): boolean {
     const { starts, bytes, ends } = this.#tokens;
-    if (ends.includes(token)) return this.#mayEnd(this.#here(standing));
+    const { set, lacks } = this.#here(standing);
+    if (ends.includes(token)) return lacks === 0 && this.#reach.mayEnd(set);
     const [from = 0, to = 0] = [starts[token], starts[token + 1]];
     return from < to && bytes[from] !== 0 && this.after(standing, token) !== undefined && this.#mayStop(to - from);
   }
@@ -209,12 +210,8 @@ export class MaskGrammar {
       // No token with these bytes can come.
       if (depth < length) while (i < order.length && (common[i] ?? 0) > depth) i = leaps[i] ?? order.length;
     }
-    if (this.#mayEnd(here)) for (const end of ends) setBit(allowed, end);
+    if (here.lacks === 0 && this.#reach.mayEnd(here.set)) for (const end of ends) setBit(allowed, end);
     return allowed;
-  }
-
-  #mayEnd({ set, lacks }: Standing): boolean {
-    return lacks === 0 && this.#reach.mayEnd(set);
   }
 
   /** The same text in the current reach, which is rebuilt if it has grown too large. */

@@ -4,7 +4,7 @@ import { BatchSampler, NOT_A_NUMBER, NOT_NUMBERS, samplerOf, type Choice } from 
 import { BatchSequences, type StateTraits } from './batch-sequences.js';
 import { described, gapsOf } from './described-parts.js';
 import { draftedStep, type DraftedStepTools, type MayFollow, type SamplePart } from './drafted-step.js';
-import type { Decoder, StepPart, StepResults, PartResult, Run, Sampling, Speculated } from '../scheduler/decoder.js';
+import type { Decoder, StepPart, StepResults, PartResult, Run, Sampling } from '../scheduler/decoder.js';
 import { asFault, EngineFault } from '../scheduler/faults.js';
 import { GrammarConstraint } from './grammar-constraint.js';
 import { Grammars } from './grammars.js';
@@ -143,12 +143,14 @@ export class BatchDecoder implements Decoder {
       if (unreported.length > 0 && asked.some((each) => each instanceof Promise)) yield report(from);
       const choices = await Promise.all(asked.map((each) => Promise.resolve(each)));
       if (choices.some(({ kind }) => kind === 'fault')) break;
-      const held = choices.filter((each) => each.kind === 'held');
+      const limited = choices.filter((each) => each.kind === 'held');
       // Without a held one the addon would draft by itself, and with one that it cannot follow it makes one step.
-      const goesOn = !mayFollow || (!single && held.length > 0 && held.every(({ limit }) => limit.from));
+      const goesOn = !mayFollow || (!single && limited.length > 0 && limited.every(({ limit }) => limit.from));
       const given = goesOn ? Object.assign({}, run, { most: run.most.map((each) => each - all) }) : undefined;
       // Before the first pick: each sequence then lacks its last token.
       const lengths = parts.map((part, i) => (before[i] ?? 0) + part.tokens.length - 1);
+      // What the sequences hold before the tokens of `parts`.
+      let held = before;
       let steps = 0;
       let failed: readonly PartResult[] | undefined;
       try {
@@ -186,6 +188,7 @@ export class BatchDecoder implements Decoder {
             const { token = 0, then = [] } = made[i] ?? {};
             return Object.assign({}, part, { tokens: Uint32Array.of(then.at(-1) ?? token) });
           });
+          held = [...lengths];
           unreported = made.map((each, i) => joined(unreported[i], each));
           if (!isOver) yield report(performance.now());
         }
@@ -193,7 +196,7 @@ export class BatchDecoder implements Decoder {
         this.#running?.halt();
         await this.#running?.ended.catch(() => undefined);
         if (unreported.length > 0) yield report(from);
-        this.states.undo(parts, steps === 0 ? before : lengths);
+        this.states.undo(parts, held);
         break;
       } finally {
         this.#running = undefined;
@@ -320,10 +323,7 @@ function endOrTime(end: Promise<void>): (ms: number) => Promise<boolean> {
   };
 }
 
-/** What some steps picked for one part. */
-interface Picked extends Omit<Speculated, 'steps'> {
-  readonly tokens: readonly number[];
-}
+type Picks = ReturnType<typeof picksOf>;
 
 /** What a run's `take` returns (addon.ts), by part. */
 function picksOf(numbers: Int32Array, parts: number) {
@@ -348,7 +348,7 @@ function picksOf(numbers: Int32Array, parts: number) {
 async function settled(
   parts: readonly StepPart[],
   choices: readonly (Choice | undefined)[],
-  { steps, picks }: ReturnType<typeof picksOf>,
+  { steps, picks }: Picks,
   rows: readonly number[],
   scores: readonly Float64Array[] = [],
 ): Promise<SettledResult[]> {
@@ -381,7 +381,7 @@ function joined(first: TokenResult | undefined, next: TokenResult): TokenResult 
   return { kind: 'token', token: first.token, then: first.then.concat(next.token, next.then), speculation };
 }
 
-function tokensOf({ tokens, drafted, accepted }: Picked, steps: number): SettledResult {
+function tokensOf({ tokens, drafted, accepted }: Picks['picks'][number], steps: number): SettledResult {
   const [token = NOT_A_NUMBER, ...then] = tokens;
   if (tokens.includes(NOT_A_NUMBER)) return NOT_NUMBERS;
   return { kind: 'token', token, then, speculation: { steps, drafted, accepted } };

@@ -123,7 +123,8 @@ export class BatchSampler implements Sampler {
     const { addon, context } = this.#picks;
     const { first, then } = choice.kind === 'held' ? choice.limit : {};
     const picked = addon.raPick(context, row, this.#picker, first, then);
-    return resultOf(choice.kind === 'free' ? picked : await this.chosen(choice, picked, row));
+    const token = choice.kind === 'free' ? picked : await this.chosen(choice, picked, row);
+    return token === NOT_A_NUMBER ? NOT_NUMBERS : { kind: 'token', token };
   }
 
   /** What takes too much work here is left to the masks, which the step then waits for. */
@@ -154,10 +155,6 @@ export class BatchSampler implements Sampler {
     this.constraint.release();
     this.drafts?.wipe();
   }
-}
-
-export function resultOf(token: number): PartResult {
-  return token === NOT_A_NUMBER ? NOT_NUMBERS : { kind: 'token', token };
 }
 
 /** Throws a TypeError for a sampler of another decoder. */

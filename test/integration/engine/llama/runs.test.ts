@@ -248,6 +248,22 @@ t.test('tokens do not wait for a mask of the thread that their next step needs',
   t.equal(reports[at]?.call, reports[at + 1]?.call, 'the step followed when the mask was there');
 });
 
+t.test('an error beside the steps of a run takes back what no result has, and loses nothing before it', async (t) => {
+  const { decoder } = await bench(t);
+  const { said } = await (await Replies.begin(decoder)).until(200);
+  const replies = await Replies.begin(decoder);
+  const { states } = decoder;
+  const judge = states.judge.bind(states);
+  let calls = 0;
+  states.judge = (...given) => {
+    calls += 1;
+    if (calls === 3) throw new Error('beside the steps');
+    judge(...given);
+  };
+  t.same((await replies.until(200, 200)).said, said);
+  t.ok(calls > 3);
+});
+
 t.test('a step that is neither made nor undone ends its run, and no token before it is lost', async (t) => {
   const { decoder } = await bench(t);
   const replies = await Replies.begin(decoder, SEEDED, [undefined, 'root ::= [a-m]{400}']);
