@@ -90,7 +90,7 @@ export class LentShares {
   readonly #ready = new Heap<LentAccount>((a, b) => a.virtualMs < b.virtualMs);
   /** Requests that hold seats, the youngest last. */
   readonly #running = new Set<LentRequest>();
-  /** What an idle account is lifted to: the virtual time of the one whose turn it was last, or the lowest of those that wait or hold seats. */
+  /** What an idle account is lifted to: the virtual time of the one whose turn it was last, or while seats are lent the lowest there is. */
   #floorMs = 0;
   #seatMs = 0;
   #waiting = 0;
@@ -241,7 +241,7 @@ export class LentShares {
     }
     let lowest = this.#ready.first?.virtualMs ?? Infinity;
     for (const { account } of this.#running) lowest = Math.min(lowest, account.virtualMs);
-    if (lowest < Infinity) this.#floorMs = Math.max(this.#floorMs, lowest);
+    if (this.#running.size > 0) this.#floorMs = Math.max(this.#floorMs, lowest);
   }
 
   charge(account: LentAccount, ms: number): void {
