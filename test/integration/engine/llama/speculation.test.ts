@@ -243,11 +243,20 @@ t.test('a reply near its end has no tokens too many, and the others of the step 
   while ((replies[0]?.said.length ?? 0) < 100) {
     const run = { most: [100, 2], everyMs: 0, once: true };
     const first = replies[0]?.said.length === 0;
-    const { value } = await decoder.step(replies, first ? undefined : run).next();
+    const running = decoder.step(replies, first ? undefined : run);
+    const heard = replies.map((): number[] => []);
+    // A run that is halted on a busy machine may have made more than one step.
+    for (let isOver = false; !isOver;) {
+      const { done, value } = await running.next();
+      for (const [i, tokens] of heard.entries()) {
+        const result = value[i];
+        if (result?.kind === 'token') tokens.push(result.token, ...(result.then ?? []));
+        else if (result?.kind !== 'none') throw new Error(`no token but ${result?.kind ?? 'nothing'}`);
+      }
+      isOver = done === true;
+    }
     for (const [i, reply] of replies.entries()) {
-      const result = value[i];
-      if (result?.kind !== 'token') throw new Error(`no token but ${result?.kind ?? 'nothing'}`);
-      const tokens = [result.token, ...(result.then ?? [])];
+      const tokens = heard[i] ?? [];
       t.ok(i === 0 || tokens.length <= 2, 'as many as it may have');
       if (i === 0) most = Math.max(most, tokens.length);
       reply.said.push(...tokens);
