@@ -18,8 +18,8 @@ export const LEAST_REACH = MIB;
 /** A reach may grow beyond its share by this much while one mask is made. */
 export const MAX_GROWTH = 32 * MIB;
 /**
- * Bytes that the masks of all grammars of a store may take, but for one mask of each grammar; twice as many where the addon copies masks, to
- * follow replies.
+ * Bytes that the masks of all grammars of a store may take, but for one mask of each grammar; twice as many with what follows replies
+ * through their places. Those that the thread has sent may take as many.
  */
 export const MAX_MASKS = 8 * MIB;
 /** Of a copy: tokens after which a text is at another place. One with more, as of a text whose characters are counted, is not copied. */
@@ -57,11 +57,7 @@ export function grammarNeed(vocabulary: number) {
   const reaches = Math.max(MAX_REACH, MAX_KEPT * LEAST_REACH) + Math.max(MAX_REACH, MAX_IDLE * LEAST_REACH);
   return {
     stores:
-      2 * store +
-      MAX_MASKS +
-      reaches +
-      (MAX_KEPT + MAX_IDLE) * maskBytes(vocabulary) +
-      MAX_KEPT * copyBytes(vocabulary),
+      2 * store + 3 * MAX_MASKS + reaches + (MAX_KEPT + MAX_IDLE) * (maskBytes(vocabulary) + copyBytes(vocabulary)),
     perSeat: LEAST_REACH + MAX_PROGRAM + MASKS_A_SEAT * maskBytes(vocabulary) + COPIES_A_SEAT * copyBytes(vocabulary),
   };
 }

@@ -169,7 +169,7 @@ export class MaskGrammar {
 
   /** The last one used stays. */
   #fitMasks(): void {
-    // The copies of them take about as much.
+    // What follows replies takes about as much.
     const most = (this.#places ? 2 : 1) * MAX_MASKS * this.#limits.share();
     for (const [set, { bytes }] of this.#masks) {
       if (this.#maskBytes <= most || this.#masks.size === 1) break;

@@ -78,7 +78,7 @@ export class GrammarConstraint {
     const mask = this.#masks?.mask ?? known;
     const may = mask && this.#textTokens.of(mask);
     const { all: text } = this.#textTokens;
-    const stands = may && here?.grammar.from(here.standing);
+    const stands = may && (this.#masks?.from ?? here?.grammar.from(here.standing));
     const from = stands && { text, ...stands };
     return isNarrow && may
       ? { first: may, checked: false, from }

@@ -53,7 +53,7 @@ export class Grammars {
     this.#vocabulary = vocabulary;
     this.#ends = new Set(ends);
     this.#tokens = sortedTokens(bytes, starts, ends);
-    this.#masks = new Masks({ bytes, starts, ends });
+    this.#masks = new Masks({ bytes, starts, ends }, places);
   }
 
   /** Reads the vocabulary of `model`, once a start, beside the event loop's other work. */

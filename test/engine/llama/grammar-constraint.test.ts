@@ -22,6 +22,7 @@ function grammars() {
         pending: undefined,
         mask: Uint32Array.of(1 << own.length),
         isNarrow: false,
+  from: undefined,
         accept: (token) => own.push(token),
         release: () => undefined,
       };

@@ -195,10 +195,21 @@ t.test('a run follows replies through the places of their grammars, once these a
   };
   for (const samplings of [SEEDED, PENALIZED]) {
     const { said } = await (await Replies.begin(decoder, samplings, grammars)).until(60);
-    const again = await Replies.begin(decoder, samplings, grammars);
-    parts = 0;
-    t.same((await again.until(60, 100)).said, said);
-    t.ok(parts <= 3 * SEQUENCES.length, `${parts / SEQUENCES.length} runs`);
+    // In the first reply that masks of the thread constrain each place is a new one.
+    for (const [masked, most] of [
+      [false, 3],
+      [true, 60],
+      [true, 3],
+    ] as const) {
+      const again = await Replies.begin(decoder, samplings, grammars);
+      const part: StepPart = { kind: 'sample', sequence: 1, tokens: new Uint32Array(0), sampler: again.sampler(1) };
+      const { constraint } = samplerOf(part);
+      if (masked) constraint.goToMasks();
+      parts = 0;
+      t.same((await again.until(60, 100)).said, said);
+      t.equal(constraint.masked, masked);
+      t.ok(parts <= most * SEQUENCES.length, `${parts / SEQUENCES.length} runs`);
+    }
   }
 });
 
