@@ -21,14 +21,16 @@ create table ra_sidecar.api_key (
   hash text not null unique,
   account text,
   -- As in a keys file.
-  entry json not null
+  entry json not null,
+  bytes integer not null generated always as (octet_length(entry::text)) stored
 );
 create index api_key_account on ra_sidecar.api_key (account);
 
 create table ra_sidecar.key_account (
   name text primary key,
   -- As in a keys file.
-  properties json not null
+  properties json not null,
+  bytes integer not null generated always as (octet_length(name) + octet_length(properties::text) + 8) stored
 );
 
 create function ra_sidecar.keys_text() returns text
@@ -75,8 +77,7 @@ declare
 begin
   -- No replica would read a longer file. What locks out callers is done all the same.
   if p_name = 'keys' and p_action not in ('revoke', 'freeze') and 64000000 < (
-    (select coalesce(sum(octet_length(k.entry::text)), 0) from api_key k)
-      + (select coalesce(sum(octet_length(a.name) + octet_length(a.properties::text) + 8), 0) from key_account a)
+    (select coalesce(sum(k.bytes), 0) from api_key k) + (select coalesce(sum(a.bytes), 0) from key_account a)
   ) then
     raise exception 'the keys are too long' using errcode = 'program_limit_exceeded';
   end if;
