@@ -43,7 +43,6 @@ const CONFIGURED: Readonly<Record<string, Configured>> = {
 /** Runs without one. */
 const BARE: Readonly<Record<string, (args: Args, io: Io) => Promise<number>>> = {
   'check-config': checkConfig,
-  completion: async (args, io) => (await import('./completion.js')).completion(args, io),
 };
 
 /** Runs the command that `args` name. Resolves with the exit code and never rejects. */

@@ -1,9 +1,9 @@
-/** All commands, from which the parser, the help texts, shell completion and docs/cli.md are made. cli.ts runs them. */
+/** All commands, from which the parser, the help texts and docs/cli.md are made. cli.ts runs them. */
 import { MODEL_KINDS } from '../config/model-schema.js';
 import type { Command, Group, Option } from './command.js';
 
 /** An option with a value. `value`: its placeholder in a help text. */
-function takes(value: string, about: string, more: Pick<Option, 'choices' | 'completes'> = {}) {
+function takes(value: string, about: string, more: Pick<Option, 'choices'> = {}) {
   return { type: 'string', value, about, ...more } as const satisfies Option;
 }
 
@@ -27,7 +27,6 @@ const checkConfig = {
     name: 'FILE',
     about: 'a configuration file; default: the one that RA_CONFIG names',
     optional: true,
-    completes: 'file',
   },
   options: { json: { type: 'boolean', about: 'print the problems as JSON too' } },
   failed: 'the configuration is invalid',
@@ -91,7 +90,6 @@ const keys = {
         name: 'FILE',
         about: 'a keys file; default: that of keys.file',
         optional: true,
-        completes: 'file',
       },
       options: {},
       failed: 'the file is invalid, or the store refuses; nothing is changed then',
@@ -138,7 +136,7 @@ const prices = {
     import: {
       about: 'check a price file and put it into the store, in place of the one there',
       details: 'It must price every model of this configuration, as at a start.',
-      operand: { name: 'FILE', about: 'a price file', completes: 'file' },
+      operand: { name: 'FILE', about: 'a price file' },
       options: {
         revision: takes(
           'REVISION',
@@ -192,9 +190,7 @@ const store = {
         'Run it before the first sidecar of a release starts. Connects as the user of --url, who owns the schema and may not be a user of sidecars.',
       options: {
         url: takes('URL', 'as store.url, of the owner of the schema; default: store.url'),
-        'password-file': takes('F', 'file with the owner’s password; default: store.passwordFile', {
-          completes: 'file',
-        }),
+        'password-file': takes('F', 'file with the owner’s password; default: store.passwordFile'),
       },
       failed: 'the database cannot be reached, or it refuses; nothing is changed then',
     },
@@ -243,7 +239,7 @@ const credit = {
       details:
         'For a sidecar that will not be started again; a start with the same data folder does this by itself. It waits until the lease of the sidecar and its longest request have ended (docs/store.md#prepaid-credit).',
       options: {
-        'data-dir': takes('F', 'the data folder; default: dataDir', { completes: 'folder' }),
+        'data-dir': takes('F', 'the data folder; default: dataDir'),
         longest: LONGEST_OPTION,
       },
       failed: 'a sidecar uses the folder, it cannot be read, or the store does not answer',
@@ -270,9 +266,9 @@ const models = {
       about: 'download a model file, verify it, and print its entry for the configuration',
       details:
         'The URI: hf:USER/MODEL:QUANT, hf:USER/MODEL/FILE, https://... A file of the same name and size is assumed to be the same; a different one is never overwritten. A local file is verified in place.',
-      operand: { name: 'URI', about: 'URI of the model, or a path', completes: 'file' },
+      operand: { name: 'URI', about: 'URI of the model, or a path' },
       options: {
-        dir: takes('FOLDER', 'default: models in dataDir', { completes: 'folder' }),
+        dir: takes('FOLDER', 'default: models in dataDir'),
         json: JSON_OPTION,
       },
       failed: 'it cannot be downloaded, or the file cannot be served',
@@ -285,7 +281,6 @@ const models = {
         name: 'FILE|ID',
         about: 'a GGUF file, or the id of a configured model; default: all configured models',
         optional: true,
-        completes: 'file',
       },
       options: {
         kind: takes('K', 'the kind of model that a file is checked for; default: chat', { choices: MODEL_KINDS }),
@@ -303,7 +298,7 @@ const models = {
         'Replica by replica (docs/operating.md#new-weights-without-a-restart). Without --file the present path is read again, to which a new file was renamed. The first key of operators.secretFile is sent where one is set.',
       operand: { name: 'ID', about: 'a configured model' },
       options: {
-        file: takes('F', 'a GGUF file; default: the present path', { completes: 'file' }),
+        file: takes('F', 'a GGUF file; default: the present path'),
         json: JSON_OPTION,
       },
       failed: 'no sidecar runs, or a replica keeps its present weights; the line has the reason',
@@ -311,7 +306,7 @@ const models = {
     vocabulary: {
       about: 'write a file with the tokenizer and the chat template of a model alone, for an external server',
       details: 'For `file` of a model of an external server (docs/engines.md). Nothing is overwritten.',
-      operand: { name: 'FILE OUT', about: 'a GGUF file, and the file to write', many: true, completes: 'file' },
+      operand: { name: 'FILE OUT', about: 'a GGUF file, and the file to write', many: true },
       options: {},
       failed: 'the file is no model, or the other one exists or cannot be written',
     },
@@ -363,15 +358,6 @@ const doctor = {
   failed: 'a problem would prevent the sidecar from serving',
 } as const satisfies Command;
 
-const completion = {
-  about: 'print a script that completes this command line in a shell',
-  details:
-    'bash: source <(ra-sidecar completion bash); zsh: ra-sidecar completion zsh > a file _ra-sidecar in $fpath; fish: ra-sidecar completion fish | source',
-  operand: { name: 'SHELL', about: 'which shell', choices: ['bash', 'zsh', 'fish'] },
-  options: {},
-  failed: 'never',
-} as const satisfies Command;
-
 /** By name, in the order of the help text. */
 export const COMMANDS = {
   serve,
@@ -387,18 +373,8 @@ export const COMMANDS = {
   batches,
   bench,
   doctor,
-  completion,
 } as const;
 
 export function isGroup(entry: Command | Group): entry is Group {
   return 'commands' in entry;
-}
-
-/** Every command with its full name, such as `keys create`. */
-export function allCommands(): readonly (readonly [path: string, command: Command])[] {
-  return Object.entries<Command | Group>(COMMANDS).flatMap(([name, entry]) =>
-    isGroup(entry)
-      ? Object.entries(entry.commands).map(([action, command]) => [`${name} ${action}`, command] as const)
-      : [[name, entry] as const],
-  );
 }

@@ -1,4 +1,4 @@
-/** Commands: described once for the parser, the help, the completion and docs/cli.md. */
+/** Commands: described once for the parser, the help and docs/cli.md. */
 import { parseArgs } from 'node:util';
 import type { InspectHere } from '../engine-client/inspector.js';
 import type { Clock } from '../lib/clock.js';
@@ -6,14 +6,10 @@ import type { Clock } from '../lib/clock.js';
 /** Exit codes of all commands. Each command describes its own meaning of `failed`. */
 export const EXIT = { done: 0, failed: 1, usage: 2, interrupted: 130 } as const;
 
-/** What a shell completes for a value. */
-export type Completes = 'file' | 'folder';
-
 interface Argument {
   readonly about: string;
   /** The only allowed values. */
   readonly choices?: readonly string[];
-  readonly completes?: Completes;
 }
 
 export interface Option extends Argument {

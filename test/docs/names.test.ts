@@ -3,7 +3,7 @@ import { join } from 'node:path';
 import t from 'tap';
 import { configSchema } from '../../sidecar/config/schema.js';
 import { settings } from '../../sidecar/config/setting.js';
-import { allCommands } from '../../sidecar/commands/command-table.js';
+import { allCommands } from '../generate/cli-docs.js';
 import { sourceRoot } from '../support/source-root.js';
 import { readPages } from './pages.js';
 

@@ -46,8 +46,6 @@ const NEEDS: readonly Need[] = [
   { program: 'buildah', package: 'buildah', for: 'the image' },
   { program: 'systemd-analyze', package: 'systemd', for: 'the unit in deploy/systemd' },
   { program: 'socat', package: 'socat', for: 'messages to systemd' },
-  { program: 'zsh', package: 'zsh', for: 'command line completion' },
-  { program: 'fish', package: 'fish', for: 'command line completion' },
   {
     program: 'aarch64-linux-gnu-g++',
     package: 'g++-aarch64-linux-gnu',

@@ -1,5 +1,5 @@
-import { EXIT, type Command, type Option } from '../../sidecar/commands/command.js';
-import { allCommands } from '../../sidecar/commands/command-table.js';
+import { EXIT, type Command, type Group, type Option } from '../../sidecar/commands/command.js';
+import { COMMANDS, isGroup } from '../../sidecar/commands/command-table.js';
 import { CONFIGURATION, synopsis } from '../../sidecar/commands/command-line.js';
 
 /** The text of docs/cli.md. */
@@ -68,4 +68,13 @@ function choicesOf({ about, choices }: { readonly about: string; readonly choice
 
 function sentence(text: string): string {
   return `${text.charAt(0).toUpperCase()}${text.slice(1)}.`;
+}
+
+/** Every command with its full name, such as `keys create`. */
+export function allCommands(): readonly (readonly [path: string, command: Command])[] {
+  return Object.entries<Command | Group>(COMMANDS).flatMap(([name, entry]) =>
+    isGroup(entry)
+      ? Object.entries(entry.commands).map(([action, command]) => [`${name} ${action}`, command] as const)
+      : [[name, entry] as const],
+  );
 }

@@ -217,7 +217,6 @@ const SECONDS: Readonly<Record<string, number>> = {
   'contract/keys': 1,
   'engine/scheduler/step-loop.model': 1,
   'integration/bench/models/seedling': 1,
-  'sidecar/commands/completion': 1,
   'sidecar/commands/serve': 1,
 };
 

@@ -8,7 +8,7 @@ import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import t from 'tap';
 import type { Check } from '../../../sidecar/commands/host-checks.js';
-import { allCommands } from '../../../sidecar/commands/command-table.js';
+import { allCommands } from '../../generate/cli-docs.js';
 import { EMBEDDED_MODEL } from '../../../sidecar/engine-client/weight-files.js';
 import { inspect } from '../../../sidecar/engine-client/inspector.js';
 import { systemClock } from '../../../sidecar/lib/clock.js';

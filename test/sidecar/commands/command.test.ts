@@ -1,9 +1,9 @@
 import { readFileSync } from 'node:fs';
 import t from 'tap';
 import { EXIT, parsed, UsageError, type Command } from '../../../sidecar/commands/command.js';
-import { cliDocs } from '../../generate/cli-docs.js';
+import { allCommands, cliDocs } from '../../generate/cli-docs.js';
 import { helpOf, synopsis } from '../../../sidecar/commands/command-line.js';
-import { allCommands, COMMANDS } from '../../../sidecar/commands/command-table.js';
+import { COMMANDS } from '../../../sidecar/commands/command-table.js';
 import { runHere } from '../../support/command-here.js';
 import { sourceRoot } from '../../support/source-root.js';
 
