@@ -18,8 +18,8 @@ export const LEAST_REACH = MIB;
 /** A reach may grow beyond its share by this much while one mask is made. */
 export const MAX_GROWTH = 32 * MIB;
 /**
- * Bytes that the masks of all grammars of a store may take, but for one mask of each grammar; twice as many with what follows replies
- * through their places. Those that the thread has sent may take as many.
+ * Bytes that the masks of all grammars of a store may take, but for one mask of each grammar. Those that replies are followed through may take
+ * as many, here and in the addon.
  */
 export const MAX_MASKS = 8 * MIB;
 /** Of a copy: tokens after which a text is at another place. One with more, as of a text whose characters are counted, is not copied. */

@@ -1,3 +1,4 @@
+import { randomUUID } from 'node:crypto';
 import { LEAST_REACH, maskBytes, MAX_LEAVES, MAX_MASKS, MAX_REACH } from './mask-memory.js';
 import { programBytes, programOf } from './program.js';
 import { DEAD, Reach } from './reach.js';
@@ -30,23 +31,23 @@ export interface MaskLimits {
   readonly work: number;
   /** This grammar's share of the memory for all grammars of its store, from 0 to 1. */
   readonly share: () => number;
-  /** Makes what gets the grammar's masks; called again where sets get other numbers. Absent: nothing does. */
-  readonly places?: (() => KnownPlaces) | undefined;
 }
 
-/** Follows replies through the sets of places of which masks are kept. */
-export interface KnownPlaces {
-  /** `leaves`: the allowed tokens after which a text stands at another set, each with that one; -1: within a character. */
-  know(set: number, may: TokenBits, isNarrow: boolean, leaves: Int32Array): void;
-  forget(set: number): void;
+/** A place of texts in a grammar of which the mask was made. */
+export interface MaskPlace {
+  /** Names the numbering of the grammar's places. Two places of one numbering with one number are the same. */
+  readonly of: string;
+  readonly at: number;
+  /** The allowed tokens after which a text stands at another place, each with that one's number; -1: within a character. */
+  readonly leaves: Int32Array;
 }
 
-/** What is kept of a set. `bytes`: with what {@link KnownPlaces} has of it, if that knows it. */
-interface Made {
-  readonly bits: TokenBits;
+export interface MadeMask {
+  /** Which tokens may come next. */
+  readonly mask: TokenBits;
   readonly isNarrow: boolean;
-  readonly isFollowed: boolean;
-  readonly bytes: number;
+  /** Absent within a character, and where there are too many leaves. */
+  readonly place?: MaskPlace | undefined;
 }
 
 /** Computes which tokens a grammar allows. Positions of texts in it are the caller's {@link Standing}s. */
@@ -55,9 +56,9 @@ export class MaskGrammar {
   readonly #limits: MaskLimits;
   #reach: Reach;
   /** By their places; the one used last is last. */
-  readonly #masks = new Map<number, Made>();
+  readonly #masks = new Map<number, MadeMask>();
   #maskBytes = 0;
-  #places: KnownPlaces | undefined;
+  #numbering: string = randomUUID();
   /** By bytes of a token read so far. */
   readonly #sets: Int32Array;
   readonly #begun: Int32Array;
@@ -67,7 +68,6 @@ export class MaskGrammar {
     this.#reach = reach;
     this.#tokens = tokens;
     this.#limits = limits;
-    this.#places = limits.places?.();
     this.#sets = new Int32Array(tokens.longest + 1);
     this.#begun = new Int32Array(tokens.longest + 1);
     this.#lacks = new Int32Array(tokens.longest + 1);
@@ -140,57 +140,48 @@ export class MaskGrammar {
     this.#masks.delete(here.set);
     this.#masks.set(here.set, made);
     this.#fitMasks();
-    return made.bits;
+    return made.mask;
   }
 
-  #made(here: Standing): Made {
-    const pairs: number[] | undefined = this.#places && [];
-    const bits = this.#search(here, pairs);
+  #made(here: Standing): MadeMask {
+    const leaves: number[] = [];
+    const mask = this.#search(here, leaves);
     const isNarrow = this.#reach.fanOut(here.set) <= NARROW;
-    const leaves = pairs && pairs.length <= 2 * MAX_LEAVES ? Int32Array.from(pairs) : undefined;
-    if (leaves) this.#places?.know(here.set, bits, isNarrow, leaves);
-    const bytes = maskBytes(this.#tokens.starts.length) + (leaves ? bits.byteLength + leaves.byteLength : 0);
-    this.#maskBytes += bytes;
-    return { bits, isNarrow, isFollowed: leaves !== undefined, bytes };
+    const place =
+      leaves.length <= 2 * MAX_LEAVES
+        ? { of: this.#numbering, at: here.set, leaves: Int32Array.from(leaves) }
+        : undefined;
+    const made = { mask, isNarrow, place };
+    this.#maskBytes += madeBytes(made);
+    return made;
   }
 
-  /** The same where it is known; undefined where it is not. */
-  known(standing: Standing): TokenBits | undefined {
+  /** The mask with what is known of the place; undefined where it is not made, and within a character. */
+  known(standing: Standing): MadeMask | undefined {
     const { set, lacks } = this.#here(standing);
-    return lacks === 0 ? this.#masks.get(set)?.bits : undefined;
-  }
-
-  /** From where a reply is followed; undefined where it is not, since its set is not known there. */
-  from(standing: Standing): { readonly places: KnownPlaces; readonly at: number } | undefined {
-    const { set, lacks } = this.#here(standing);
-    const isFollowed = lacks === 0 && this.#masks.get(set)?.isFollowed === true;
-    return this.#places && isFollowed ? { places: this.#places, at: set } : undefined;
+    return lacks === 0 ? this.#masks.get(set) : undefined;
   }
 
   /** The last one used stays. */
   #fitMasks(): void {
-    // What follows replies takes about as much.
-    const most = (this.#places ? 2 : 1) * MAX_MASKS * this.#limits.share();
-    for (const [set, { bytes }] of this.#masks) {
+    const most = MAX_MASKS * this.#limits.share();
+    for (const [set, made] of this.#masks) {
       if (this.#maskBytes <= most || this.#masks.size === 1) break;
       this.#masks.delete(set);
-      this.#places?.forget(set);
-      this.#maskBytes -= bytes;
+      this.#maskBytes -= madeBytes(made);
     }
   }
 
   #fitReach(): void {
-    const { work, share, places } = this.#limits;
+    const { work, share } = this.#limits;
     if (this.#reach.size <= Math.max(LEAST_REACH, MAX_REACH * share())) return;
     this.#reach = new Reach(this.#reach.program, work);
-    for (const set of this.#masks.keys()) this.#places?.forget(set);
     this.#masks.clear();
     this.#maskBytes = 0;
-    // A run that goes on has the numbers of before.
-    this.#places = places?.();
+    this.#numbering = randomUUID();
   }
 
-  /** `leaves`: gets pairs as {@link KnownPlaces} has them, of too many some. */
+  /** `leaves`: gets pairs as {@link MaskPlace} has them, of too many some. */
   #search(here: Standing, leaves?: number[]): TokenBits {
     const { bytes, starts, order, common, leaps, ends } = this.#tokens;
     const allowed = new Uint32Array(Math.ceil((starts.length - 1) / 32));
@@ -260,6 +251,11 @@ export class MaskGrammar {
     const [low, high] = begunCharacters(this.#begun[depth] ?? 0, lacks);
     return this.#reach.mayGoOn(this.#sets[depth] ?? DEAD, low, high);
   }
+}
+
+/** Bytes that it takes. */
+export function madeBytes({ mask, place }: MadeMask): number {
+  return maskBytes(32 * mask.length) + (place?.leaves.byteLength ?? 0);
 }
 
 /**

@@ -9,7 +9,6 @@ import { fileURLToPath } from 'node:url';
 import type { LlamaContext } from 'node-llama-cpp';
 import { LoadFailure } from './load-failure.js';
 import { KNOWN_VERSION, packageVersion } from './addon-file.js';
-import type { KnownPlaces } from '../grammar/mask.js';
 import { MOST_STEP_TOKENS } from '../scheduler/decoder.js';
 import { usableCores } from '../protocol/usable-cores.js';
 
@@ -31,9 +30,15 @@ export interface AddonDrafts {
   readonly wipe: () => void;
 }
 
+/** Places of a grammar that runs follow replies through. */
+export interface AddonPlaces {
+  /** `leaves`: as MaskPlace of engine/grammar/mask.ts has them. */
+  readonly know: (at: number, may: Uint32Array, isNarrow: boolean, leaves: Int32Array) => void;
+}
+
 /** Where a reply stands in its grammar (engine/native/places.h). `text`: all that a grammar may allow. */
 export interface AddonStanding {
-  readonly places: KnownPlaces;
+  readonly places: AddonPlaces;
   readonly at: number;
   readonly text: Uint32Array;
 }
@@ -113,7 +118,7 @@ export interface EngineAddon {
   /** `sources:` and the SHA-256 of what it was compiled from (engine/native/build.ts). */
   readonly raSources: string;
   /** For {@link AddonStanding}. Only what this made is one's `places`. */
-  readonly RaPlaces: new () => KnownPlaces;
+  readonly RaPlaces: new () => AddonPlaces;
   readonly RaPicker: new (
     temperature: number,
     seed: number,

@@ -4,7 +4,7 @@ import type { Grammars, TextTokens } from './grammars.js';
 import type { MaskConstraint } from './masks.js';
 
 /** What it needs of {@link Grammars}. */
-export type ConstraintGrammars = Pick<Grammars, 'textTokens' | 'grammar' | 'masks' | 'isEnd'>;
+export type ConstraintGrammars = Pick<Grammars, 'textTokens' | 'grammar' | 'masks' | 'isEnd' | 'followed'>;
 
 /** A grammar cannot be used. Its name is the reason that a fault gives. */
 export class GrammarError extends Error {
@@ -73,14 +73,13 @@ export class GrammarConstraint {
   /** How the next token is picked. Not while it is pending or free. Throws a fault. */
   limit(): TokenLimit {
     const here = this.#inline?.here;
-    const isNarrow = this.#masks?.isNarrow ?? here?.grammar.isNarrow(here.standing) === true;
-    const known = isNarrow ? here?.grammar.mask(here.standing) : here?.grammar.known(here.standing);
-    const mask = this.#masks?.mask ?? known;
-    const may = mask && this.#textTokens.of(mask);
+    if (here?.grammar.isNarrow(here.standing) === true) here.grammar.mask(here.standing);
+    const made = this.#masks?.made ?? here?.grammar.known(here.standing);
+    const may = made && this.#textTokens.of(made.mask);
     const { all: text } = this.#textTokens;
-    const stands = may && (this.#masks?.from ?? here?.grammar.from(here.standing));
+    const stands = made && this.#grammars.followed.from(made);
     const from = stands && { text, ...stands };
-    return isNarrow && may
+    return made?.isNarrow === true && may
       ? { first: may, checked: false, from }
       : { first: text, then: may, checked: may === undefined, from };
   }
@@ -94,7 +93,7 @@ export class GrammarConstraint {
   refused(token: number): TokenBits | undefined {
     const here = this.#inline?.here;
     if (here?.grammar.allows(here.standing, token) === true) return undefined;
-    const mask = this.#masks?.mask ?? here?.grammar.mask(here.standing);
+    const mask = this.#masks?.made.mask ?? here?.grammar.mask(here.standing);
     const may = mask && this.#textTokens.of(mask);
     return may && hasBit(may, token) ? undefined : may;
   }

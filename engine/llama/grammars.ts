@@ -1,10 +1,11 @@
 import type { LlamaModel, Token } from 'node-llama-cpp';
 import { isBounded, MAX_GRAMMAR_CHARACTERS } from '../grammar/gbnf.js';
-import { MaskGrammar, sortedTokens, type MaskLimits, type SortedTokens, type TokenBits } from '../grammar/mask.js';
+import { MaskGrammar, sortedTokens, type SortedTokens, type TokenBits } from '../grammar/mask.js';
 import { MAX_KEPT, MAX_PROGRAMS } from '../grammar/mask-memory.js';
 import { GrammarTooExpensive } from '../grammar/reach.js';
 import { EngineFault } from '../scheduler/faults.js';
-import { Masks, type MaskConstraint, type MaskVocabulary } from './masks.js';
+import type { AddonPlaces } from './addon.js';
+import { FollowedMasks, Masks, type MaskConstraint, type MaskVocabulary } from './masks.js';
 import { controlText, tokenBytes } from './model-tokens.js';
 
 /** The largest grammar that is used: a little more than the largest one made, which grammarAfter lengthens. */
@@ -44,21 +45,21 @@ export class Grammars {
   /** By their text; the most recently used is last. */
   readonly #grammars = new Map<string, MaskGrammar>();
 
-  readonly #places: MaskLimits['places'];
+  readonly followed: FollowedMasks;
 
-  /** `places`: as {@link MaskLimits} has them, of each grammar. */
-  constructor(vocabulary: GrammarVocabulary, places?: MaskLimits['places']) {
+  /** `newPlaces`: as {@link FollowedMasks} has it. */
+  constructor(vocabulary: GrammarVocabulary, newPlaces?: () => AddonPlaces) {
     const { bytes, starts, ends } = vocabulary;
-    this.#places = places;
+    this.followed = new FollowedMasks(newPlaces);
     this.#vocabulary = vocabulary;
     this.#ends = new Set(ends);
     this.#tokens = sortedTokens(bytes, starts, ends);
-    this.#masks = new Masks({ bytes, starts, ends }, places);
+    this.#masks = new Masks({ bytes, starts, ends }, this.followed);
   }
 
   /** Reads the vocabulary of `model`, once a start, beside the event loop's other work. */
-  static async of(model: LlamaModel, places?: MaskLimits['places']): Promise<Grammars> {
-    return new Grammars(await vocabularyOf(model), places);
+  static async of(model: LlamaModel, newPlaces?: () => AddonPlaces): Promise<Grammars> {
+    return new Grammars(await vocabularyOf(model), newPlaces);
   }
 
   /** The tokens that may come in a reply with these markers: no other control tokens. */
@@ -95,7 +96,7 @@ export class Grammars {
     if (!isUsable(gbnf)) return undefined;
     const known = this.#grammars.get(gbnf);
     const share = (): number => this.#shareOf(gbnf, grammar);
-    const limits = { work: MAX_LOOK, share, places: this.#places };
+    const limits = { work: MAX_LOOK, share };
     const grammar: MaskGrammar | undefined = known ?? readable(() => MaskGrammar.of(gbnf, this.#tokens, limits));
     this.#grammars.delete(gbnf);
     if (!grammar) return undefined;

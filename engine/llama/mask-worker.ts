@@ -1,30 +1,11 @@
 /** The thread that computes which tokens a grammar allows next (masks.ts). One request at a time. */
 import { parentPort, workerData } from 'node:worker_threads';
-import { MaskGrammar, type KnownPlaces, type Standing, sortedTokens, type TokenBits } from '../grammar/mask.js';
+import { MaskGrammar, type Standing, sortedTokens } from '../grammar/mask.js';
 import { MAX_IDLE, MAX_PROGRAMS } from '../grammar/mask-memory.js';
 import type { MaskAnswer, MaskRequest, MaskVocabulary } from './masks.js';
 
 /** Places of a grammar that one answer may look at: 1 to 2 s. Grammars that are made here take a tenth at most. */
 const MAX_WORK = 20_000_000;
-
-/** Of one numbering of a grammar's places: what is sent with their masks. */
-class Leaves implements KnownPlaces {
-  static #last = 0;
-  readonly number = (Leaves.#last += 1);
-  readonly #of = new Map<number, Int32Array>();
-
-  know(set: number, _may: TokenBits, _isNarrow: boolean, leaves: Int32Array): void {
-    this.#of.set(set, leaves);
-  }
-
-  forget(set: number): void {
-    this.#of.delete(set);
-  }
-
-  of(set: number): Int32Array | undefined {
-    return this.#of.get(set);
-  }
-}
 
 interface Used {
   readonly grammar: MaskGrammar;
@@ -39,8 +20,7 @@ const replies = new Map<number, { readonly gbnf: string; readonly used: Used; st
 
 function use(gbnf: string): Used | undefined {
   const known = grammars.get(gbnf);
-  const limits = { work: MAX_WORK, share: () => 1 / grammars.size, places: () => new Leaves() };
-  const grammar = known?.grammar ?? MaskGrammar.of(gbnf, tokens, limits);
+  const grammar = known?.grammar ?? MaskGrammar.of(gbnf, tokens, { work: MAX_WORK, share: () => 1 / grammars.size });
   const used = known ?? (grammar && { grammar, replies: 0 });
   grammars.delete(gbnf);
   if (!used) return undefined;
@@ -68,28 +48,26 @@ function answer({ id, gbnf, read }: Extract<MaskRequest, { kind: 'next' }>): Mas
   try {
     if (gbnf !== undefined) {
       const used = use(gbnf);
-      if (!used) return { id, kind: 'fault', reason: 'the grammar cannot be used' };
+      if (!used) return { kind: 'fault', reason: 'the grammar cannot be used' };
       used.replies += 1;
       replies.set(id, { gbnf, used, standing: used.grammar.start });
     }
     const reply = replies.get(id);
-    if (!reply) return { id, kind: 'fault', reason: 'the grammar is not known' };
+    if (!reply) return { kind: 'fault', reason: 'the grammar is not known' };
     const { grammar } = reply.used;
     for (const token of read) {
       const next = grammar.after(reply.standing, token);
-      if (!next) return { id, kind: 'fault', reason: 'the grammar does not allow the token' };
+      if (!next) return { kind: 'fault', reason: 'the grammar does not allow the token' };
       reply.standing = next;
     }
-    const [mask, isNarrow] = [grammar.mask(reply.standing), grammar.isNarrow(reply.standing)];
-    const { places, at = 0 } = grammar.from(reply.standing) ?? {};
-    const leaves = places instanceof Leaves ? places.of(at) : undefined;
-    const place = places instanceof Leaves && leaves && { of: places.number, at, leaves };
-    return { id, kind: 'mask', mask, isNarrow, place: place || undefined };
+    const { standing } = reply;
+    const mask = grammar.mask(standing);
+    return { kind: 'mask', made: grammar.known(standing) ?? { mask, isNarrow: grammar.isNarrow(standing) } };
   } catch (error) {
     // Any other message would contain the grammar's text.
     const reason =
       error instanceof Error && error.name === 'GrammarTooExpensive' ? 'the grammar takes too much work' : 'unknown';
-    return { id, kind: 'fault', reason };
+    return { kind: 'fault', reason };
   }
 }
 

@@ -1,7 +1,8 @@
 import { Worker } from 'node:worker_threads';
-import type { KnownPlaces, MaskLimits, TokenBits } from '../grammar/mask.js';
-import { maskBytes, MAX_MASKS } from '../grammar/mask-memory.js';
+import { madeBytes, type MadeMask } from '../grammar/mask.js';
+import { MAX_MASKS } from '../grammar/mask-memory.js';
 import { EngineFault } from '../scheduler/faults.js';
+import type { AddonPlaces, AddonStanding } from './addon.js';
 
 /** A vocabulary as the thread takes it. */
 export interface MaskVocabulary {
@@ -18,28 +19,10 @@ export type MaskRequest =
   | { readonly kind: 'next'; readonly id: number; readonly gbnf?: string; readonly read: readonly number[] }
   | { readonly kind: 'release'; readonly id: number };
 
-/** A place of one of the thread's grammars. */
-export interface MaskPlace {
-  /** The thread's number for the grammar's numbering of its places: places of one numbering alone are the same by their numbers. */
-  readonly of: number;
-  readonly at: number;
-  /** As {@link KnownPlaces} gets them. */
-  readonly leaves: Int32Array;
-}
-
-/** `isNarrow`: as {@link MaskConstraint} has it. `place`: where the text stands; absent within a character, and if it has too many leaves. */
-export interface MadeMask {
-  readonly id: number;
-  readonly kind: 'mask';
-  readonly mask: TokenBits;
-  readonly isNarrow: boolean;
-  readonly place?: MaskPlace | undefined;
-}
-
 export type MaskAnswer =
-  | MadeMask
+  | { readonly kind: 'mask'; readonly made: MadeMask }
   /** `reason`: without any of a caller's text. */
-  | { readonly id: number; readonly kind: 'fault'; readonly reason: string };
+  | { readonly kind: 'fault'; readonly reason: string };
 
 /** The functions of the thread that are used here. */
 export type MaskThread = Pick<Worker, 'postMessage' | 'on' | 'ref' | 'unref'>;
@@ -47,20 +30,16 @@ export type MaskThread = Pick<Worker, 'postMessage' | 'on' | 'ref' | 'unref'>;
 /** One reply that masks constrain. */
 export interface MaskConstraint {
   /**
-   * Settles when the next token can be sampled; never rejects. Undefined if it can, and {@link mask} has the allowed
+   * Settles when the next token can be sampled; never rejects. Undefined if it can, and {@link made} has the allowed
    * tokens.
    */
   readonly pending: Promise<void> | undefined;
-  /** Throws an {@link EngineFault} if the grammar cannot be used, or while it is pending. */
-  readonly mask: TokenBits;
   /**
-   * Few characters may follow. A grammar that is looked at within the step knows the same places, so that a reply that changes over to
-   * masks draws the same tokens. Throws as {@link mask}.
+   * Throws an {@link EngineFault} if the grammar cannot be used, or while it is pending. A grammar that is looked at within the step knows
+   * the same narrow places, so that a reply that changes over to masks draws the same tokens.
    */
-  readonly isNarrow: boolean;
-  /** From where a run may follow the reply; undefined if it may not. Throws as {@link mask}. */
-  readonly from: { readonly places: KnownPlaces; readonly at: number } | undefined;
-  /** This token, which {@link mask} has, was sampled. */
+  readonly made: MadeMask;
+  /** This token, which may come, was sampled. */
   accept(token: number): void;
   /** Idempotent. */
   release(): void;
@@ -80,18 +59,19 @@ export class Masks {
   readonly #waiting = new Set<QueuedConstraint>();
   #current: QueuedConstraint | undefined;
   #lastId = 0;
-  readonly #sent: SentMasks | undefined;
+  readonly #followed: FollowedMasks;
 
-  /** `vocabulary`: each thread gets a copy. `places`: as {@link MaskLimits} has them; without them replies are not followed. */
-  constructor(vocabulary: MaskVocabulary, places?: MaskLimits['places'], start = startThread) {
+  /** `vocabulary`: each thread gets a copy. */
+  constructor(vocabulary: MaskVocabulary, followed: FollowedMasks, start = startThread) {
     this.#vocabulary = vocabulary;
     this.#start = start;
-    this.#sent = places && new SentMasks(places);
+    this.#followed = followed;
   }
 
   /** Constrains a reply from now on by `gbnf`, which has already matched `tokens`. */
   constrain(gbnf: string, tokens: readonly number[]): MaskConstraint {
-    const constraint = new QueuedConstraint(++this.#lastId, gbnf, tokens, this.#sent, {
+    const constraint = new QueuedConstraint(++this.#lastId, gbnf, tokens, {
+      after: (made, token) => this.#followed.after(made, token),
       ask: () => {
         this.#waiting.add(constraint);
         this.#next();
@@ -139,7 +119,6 @@ export class Masks {
   #answered(answer: MaskAnswer): void {
     const constraint = this.#current;
     this.#current = undefined;
-    if (answer.kind === 'mask') this.#sent?.add(answer);
     // To one that was asked again meanwhile it is the answer before.
     if (constraint && !this.#waiting.has(constraint)) constraint.answered(answer);
     this.#next();
@@ -148,63 +127,72 @@ export class Masks {
   /** The thread's state of these replies is lost, so they cannot continue. */
   #failed(): void {
     this.#thread = undefined;
-    // Another thread gives the same numbers to other places.
-    this.#sent?.clear();
     const constraint = this.#current;
     this.#current = undefined;
-    if (constraint) constraint.answered({ id: constraint.id, kind: 'fault', reason: 'the thread for grammars failed' });
+    if (constraint) constraint.answered({ kind: 'fault', reason: 'the thread for grammars failed' });
     this.#next();
   }
 }
 
-/** The masks that the thread has sent, by their places. Bounded: where they take more than {@link MAX_MASKS}, all are dropped. */
-class SentMasks {
-  readonly #newPlaces: () => KnownPlaces;
-  /** By {@link MaskPlace.of}. */
-  readonly #all = new Map<number, { readonly places: KnownPlaces; readonly masks: Map<number, MadeMask> }>();
+/** The masks of one numbering of a grammar's places. */
+interface Numbering {
+  readonly places: AddonPlaces;
+  readonly masks: Map<number, MadeMask>;
+  bytes: number;
+}
+
+/**
+ * The masks of places that replies stood at, through which they and the addon's runs follow their texts. Bounded by {@link MAX_MASKS}: the
+ * places of grammars that were not used for the longest time are dropped.
+ */
+export class FollowedMasks {
+  readonly #newPlaces: (() => AddonPlaces) | undefined;
+  /** By {@link MaskPlace.of}; the one used last is last. */
+  readonly #numberings = new Map<string, Numbering>();
   #bytes = 0;
 
-  constructor(newPlaces: () => KnownPlaces) {
+  /** `newPlaces`: makes what a run follows replies through; absent: nothing is followed. */
+  constructor(newPlaces?: () => AddonPlaces) {
     this.#newPlaces = newPlaces;
   }
 
-  add(made: MadeMask): void {
+  /** From where a run may follow a reply that stands where this was made; undefined where it may not. */
+  from(made: MadeMask): Omit<AddonStanding, 'text'> | undefined {
     const { mask, isNarrow, place } = made;
-    if (!place || this.at(place.of, place.at)) return;
-    const bytes = maskBytes(32 * mask.length) + 2 * place.leaves.byteLength + mask.byteLength;
-    if (this.#bytes + bytes > MAX_MASKS) this.clear();
-    this.#bytes += bytes;
-    let own = this.#all.get(place.of);
-    if (!own) this.#all.set(place.of, (own = { places: this.#newPlaces(), masks: new Map() }));
-    own.masks.set(place.at, made);
-    own.places.know(place.at, mask, isNarrow, place.leaves);
+    if (!place || !this.#newPlaces) return undefined;
+    const { of, at, leaves } = place;
+    const numbering = this.#numberings.get(of) ?? { places: this.#newPlaces(), masks: new Map(), bytes: 0 };
+    this.#numberings.delete(of);
+    if (!numbering.masks.has(at)) {
+      const bytes = 2 * madeBytes(made);
+      for (const [oldest, { bytes: freed }] of this.#numberings) {
+        if (this.#bytes + bytes <= MAX_MASKS) break;
+        this.#numberings.delete(oldest);
+        this.#bytes -= freed;
+      }
+      if (this.#bytes + bytes > MAX_MASKS) {
+        this.#bytes = 0;
+        return this.from(made);
+      }
+      this.#bytes += bytes;
+      numbering.bytes += bytes;
+      numbering.masks.set(at, made);
+      numbering.places.know(at, mask, isNarrow, leaves);
+    }
+    this.#numberings.set(of, numbering);
+    return { places: numbering.places, at };
   }
 
-  /** Runs that still have the places end at them. */
-  clear(): void {
-    for (const { places, masks } of this.#all.values()) for (const at of masks.keys()) places.forget(at);
-    this.#all.clear();
-    this.#bytes = 0;
-  }
-
-  at(of: number, at: number): MadeMask | undefined {
-    return this.#all.get(of)?.masks.get(at);
-  }
-
-  /** What is known of where a text stands after a token that {@link MadeMask.mask} has. */
+  /** What is known of where a text stands after a token that may come where this was made. */
   after({ place }: MadeMask, token: number): MadeMask | undefined {
     if (!place) return undefined;
     let { at } = place;
     for (let i = 0; i < place.leaves.length; i += 2) if (place.leaves[i] === token) at = place.leaves[i + 1] ?? -1;
-    return this.at(place.of, at);
-  }
-
-  from({ place }: MadeMask): { readonly places: KnownPlaces; readonly at: number } | undefined {
-    if (!place) return undefined;
-    const own = this.#all.get(place.of);
-    return own?.masks.has(place.at) === true ? { places: own.places, at: place.at } : undefined;
+    return this.#numberings.get(place.of)?.masks.get(at);
   }
 }
+
+type Lane = Pick<FollowedMasks, 'after'> & { readonly ask: () => void; readonly release: () => void };
 
 class QueuedConstraint implements MaskConstraint {
   readonly id: number;
@@ -212,45 +200,30 @@ class QueuedConstraint implements MaskConstraint {
   isKnown = false;
   pending: Promise<void> | undefined;
   readonly #gbnf: string;
-  readonly #sent: SentMasks | undefined;
-  readonly #lane: { readonly ask: () => void; readonly release: () => void };
+  readonly #lane: Lane;
   /** Tokens that the thread has not read. */
   #read: number[];
   #released = false;
   #resolve: () => void = () => undefined;
   #answer: MaskAnswer | undefined;
 
-  constructor(
-    id: number,
-    gbnf: string,
-    read: readonly number[],
-    sent: SentMasks | undefined,
-    lane: { ask: () => void; release: () => void },
-  ) {
+  constructor(id: number, gbnf: string, read: readonly number[], lane: Lane) {
     this.id = id;
     this.#gbnf = gbnf;
     this.#read = [...read];
-    this.#sent = sent;
     this.#lane = lane;
   }
 
-  get mask(): TokenBits {
-    return this.#made().mask;
-  }
-
-  get isNarrow(): boolean {
-    return this.#made().isNarrow;
-  }
-
-  get from(): { readonly places: KnownPlaces; readonly at: number } | undefined {
-    return this.#sent?.from(this.#made());
+  get made(): MadeMask {
+    if (this.#answer?.kind === 'mask') return this.#answer.made;
+    throw new EngineFault(this.#answer?.kind === 'fault' ? this.#answer.reason : 'the grammar is not ready');
   }
 
   accept(token: number): void {
     if (this.#released) return;
     this.#read.push(token);
-    const next = this.#answer?.kind === 'mask' ? this.#sent?.after(this.#answer, token) : undefined;
-    if (next) this.#answer = next;
+    const made = this.#answer?.kind === 'mask' ? this.#lane.after(this.#answer.made, token) : undefined;
+    if (made) this.#answer = { kind: 'mask', made };
     else this.ask();
   }
 
@@ -276,11 +249,6 @@ class QueuedConstraint implements MaskConstraint {
   answered(answer: MaskAnswer): void {
     this.#answer = answer;
     this.#settle();
-  }
-
-  #made(): MadeMask {
-    if (this.#answer?.kind === 'mask') return this.#answer;
-    throw new EngineFault(this.#answer?.kind === 'fault' ? this.#answer.reason : 'the grammar is not ready');
   }
 
   #settle(): void {

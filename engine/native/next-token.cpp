@@ -866,7 +866,7 @@ namespace {
 Napi::Object init(Napi::Env env, Napi::Object exports) {
     exports.Set("raSources", Napi::String::New(env, RA_SOURCES));
     exports.Set("RaPlaces", RaPlaces::DefineClass(env, "RaPlaces", {
-        RaPlaces::InstanceMethod<&RaPlaces::know>("know"), RaPlaces::InstanceMethod<&RaPlaces::forget>("forget"),
+        RaPlaces::InstanceMethod<&RaPlaces::know>("know"),
     }));
     exports.Set("RaPicker", RaPicker::DefineClass(env, "RaPicker", {RaPicker::InstanceMethod<&RaPicker::follow>("follow")}));
     raEmbeddingsInit(exports);

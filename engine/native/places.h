@@ -54,18 +54,10 @@ class RaPlaces : public Napi::ObjectWrap<RaPlaces> {
             made->narrow = info[2].ToBoolean();
             for (size_t i = 0; i + 1 < pairs.ElementLength(); i += 2) made->leaves.emplace_back(pairs[i], pairs[i + 1]);
             std::sort(made->leaves.begin(), made->leaves.end());
-            forget(info);
-            report(info.Env(), bytes_of(*made));
             const std::lock_guard<std::mutex> lock(mutex);
-            places[info[0].As<Napi::Number>().Int32Value()] = std::move(made);
-        }
-
-        void forget(const Napi::CallbackInfo & info) {
-            const std::lock_guard<std::mutex> lock(mutex);
-            const auto found = places.find(info[0].As<Napi::Number>().Int32Value());
-            if (found == places.end()) return;
-            report(info.Env(), -bytes_of(*found->second));
-            places.erase(found);
+            auto & place = places[info[0].As<Napi::Number>().Int32Value()];
+            report(info.Env(), bytes_of(*made) - (place == nullptr ? 0 : bytes_of(*place)));
+            place = std::move(made);
         }
 
     private:

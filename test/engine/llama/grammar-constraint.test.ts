@@ -3,7 +3,7 @@ import t from 'tap';
 import { GrammarConstraint, type ConstraintGrammars } from '../../../engine/llama/grammar-constraint.js';
 import { hasBit, type TokenBits } from '../../../engine/grammar/mask.js';
 import { Grammars, TextTokens } from '../../../engine/llama/grammars.js';
-import type { MaskConstraint } from '../../../engine/llama/masks.js';
+import { FollowedMasks, type MaskConstraint } from '../../../engine/llama/masks.js';
 
 const END = 0;
 
@@ -14,15 +14,14 @@ function grammars() {
     textTokens: () => new TextTokens(Uint32Array.of(~0)),
     isEnd: (token) => token === END,
     grammar: () => undefined,
+    followed: new FollowedMasks(),
     masks: (_gbnf, tokens, stacks): MaskConstraint | undefined => {
       if (stacks === 1) return undefined;
       const own = [...tokens];
       read.push(own);
       return {
         pending: undefined,
-        mask: Uint32Array.of(1 << own.length),
-        isNarrow: false,
-  from: undefined,
+        made: { mask: Uint32Array.of(1 << own.length), isNarrow: false },
         accept: (token) => own.push(token),
         release: () => undefined,
       };

@@ -1,8 +1,16 @@
 /** The thread of masks, with a vocabulary of a few tokens. */
 import { Worker } from 'node:worker_threads';
 import t from 'tap';
-import { hasBit, type KnownPlaces } from '../../../engine/grammar/mask.js';
-import { Masks, type MaskRequest, type MaskThread, type MaskVocabulary } from '../../../engine/llama/masks.js';
+import { hasBit, type MadeMask } from '../../../engine/grammar/mask.js';
+import type { AddonPlaces } from '../../../engine/llama/addon.js';
+import {
+  FollowedMasks,
+  Masks,
+  type MaskConstraint,
+  type MaskRequest,
+  type MaskThread,
+  type MaskVocabulary,
+} from '../../../engine/llama/masks.js';
 
 const TEXTS = ['', 'a', 'b', 'ab', 'c'];
 const VOCABULARY: MaskVocabulary = {
@@ -13,7 +21,7 @@ const VOCABULARY: MaskVocabulary = {
 const [A, B, C] = [1, 2, 4];
 
 /** Masks whose threads the test can end. `asked`: the tokens of each request for a mask. */
-function masks(places?: () => KnownPlaces) {
+function masks(followed = new FollowedMasks()) {
   const threads: Worker[] = [];
   const asked: (readonly number[])[] = [];
   const start = (vocabulary: MaskVocabulary): MaskThread => {
@@ -30,22 +38,22 @@ function masks(places?: () => KnownPlaces) {
     return thread;
   };
   t.teardown(() => Promise.all(threads.map((thread) => thread.terminate())));
-  return { masks: new Masks(VOCABULARY, places, start), threads, asked };
+  return { masks: new Masks(VOCABULARY, followed, start), threads, asked };
 }
 
 t.test('a thread that ends fails its replies, and later ones get another thread', async (t) => {
   const { masks: made, threads } = masks();
   const [first, second] = [made.constrain('root ::= "a" "b" "c"', []), made.constrain('root ::= "ab"', [])];
   await Promise.all([first.pending, second.pending]);
-  t.same([hasBit(first.mask, A), hasBit(first.mask, B)], [true, false]);
+  t.same([hasBit(first.made.mask, A), hasBit(first.made.mask, B)], [true, false]);
   await threads[0]?.terminate();
 
   first.accept(A);
   await first.pending;
-  t.throws(() => first.mask, /grammar/, 'with a fault, at its next request');
+  t.throws(() => first.made, /grammar/, 'with a fault, at its next request');
   const third = made.constrain('root ::= "c"', []);
   await third.pending;
-  t.same([hasBit(third.mask, C), hasBit(third.mask, A)], [true, false]);
+  t.same([hasBit(third.made.mask, C), hasBit(third.made.mask, A)], [true, false]);
   t.equal(threads.length, 2);
   second.release();
   first.release();
@@ -59,8 +67,8 @@ t.test('so does the one whose turn it is, and those after it are served', async 
   while (threads.length === 0) await new Promise(setImmediate);
   await threads[0]?.terminate();
   await Promise.all([expensive.pending, behind.pending]);
-  t.throws(() => expensive.mask, /thread for grammars failed/);
-  t.ok(hasBit(behind.mask, C));
+  t.throws(() => expensive.made, /thread for grammars failed/);
+  t.ok(hasBit(behind.made.mask, C));
   t.equal(threads.length, 2);
 });
 
@@ -70,34 +78,33 @@ t.test('tokens that come before the thread is asked are read together', async (t
   reply.accept(A);
   reply.accept(B);
   await Promise.all([before.pending, reply.pending]);
-  t.same([hasBit(reply.mask, C), hasBit(reply.mask, A)], [true, false]);
+  t.same([hasBit(reply.made.mask, C), hasBit(reply.made.mask, A)], [true, false]);
   // Asked again before the first answer, which does not count.
   const other = made.constrain('root ::= "a" "b" "c"', []);
   other.accept(A);
   await other.pending;
-  t.same([hasBit(other.mask, B), hasBit(other.mask, A)], [true, false]);
+  t.same([hasBit(other.made.mask, B), hasBit(other.made.mask, A)], [true, false]);
 });
 
 t.test('a reply is followed through the places whose masks came, and what leaves them asks the thread', async (t) => {
-  const known: (readonly [set: number, leaves: readonly number[]])[] = [];
-  const forgotten: number[] = [];
-  const places = (): KnownPlaces => ({
-    know: (set, _may, _isNarrow, leaves) => known.push([set, [...leaves]]),
-    forget: (set) => forgotten.push(set),
+  const known: (readonly [at: number, leaves: readonly number[]])[] = [];
+  const followed = new FollowedMasks((): AddonPlaces => {
+    return { know: (at, _may, _isNarrow, leaves) => known.push([at, [...leaves]]) };
   });
-  const { masks: made, threads, asked } = masks(places);
+  const from = ({ made }: MaskConstraint): number => followed.from(made)?.at ?? -1;
+  const { masks: made, asked } = masks(followed);
   const gbnf = 'root ::= [ab]* "c" [ab]* "c"';
   const [first, second] = [made.constrain(gbnf, []), made.constrain(gbnf, [])];
   await Promise.all([first.pending, second.pending]);
-  const start = first.from?.at ?? -1;
+  const start = from(first);
   for (const token of [A, B, A]) first.accept(token);
   t.equal(first.pending, undefined, 'it stays where it is');
-  t.equal(first.from?.at, start);
-  t.same([hasBit(first.mask, A), hasBit(first.mask, C)], [true, true]);
+  t.equal(from(first), start);
+  t.same([hasBit(first.made.mask, A), hasBit(first.made.mask, C)], [true, true]);
   first.accept(C);
-  t.throws(() => first.from, /not ready/);
+  t.throws(() => first.made, /not ready/);
   await first.pending;
-  const then = first.from?.at ?? -1;
+  const then = from(first);
   t.not(then, start);
   t.same(known, [
     [start, [C, then]],
@@ -107,16 +114,27 @@ t.test('a reply is followed through the places whose masks came, and what leaves
   // The same places for another reply, which the thread is not asked about.
   for (const token of [B, C]) second.accept(token);
   t.equal(second.pending, undefined);
-  t.equal(second.from?.at, then);
+  t.equal(from(second), then);
   // Each within one call: the thread is asked once, with all that it has not read.
   for (const token of [A, C]) second.accept(token);
   await second.pending;
   t.same(asked[3], [B, C, A, C]);
-  t.same([hasBit(second.mask, 0), hasBit(second.mask, A)], [true, false], 'it may only end');
+  t.same([hasBit(second.made.mask, 0), hasBit(second.made.mask, A)], [true, false], 'it may only end');
+});
 
-  const end = second.from?.at;
-  await threads[0]?.terminate();
-  first.accept(C);
-  await first.pending;
-  t.same(forgotten, [start, then, end], 'another thread gives other places these numbers');
+t.test('the masks that replies are followed through have a bound, and the grammar used last keeps its own', (t) => {
+  const followed = new FollowedMasks(() => ({ know: () => undefined }));
+  // Six of them are more than the bound.
+  const made = (of: string, at: number): MadeMask => {
+    return { mask: new Uint32Array(100_000), isNarrow: false, place: { of, at, leaves: Int32Array.of(A, at + 1) } };
+  };
+  const isKnown = (of: string, at: number): boolean => followed.after(made(of, at - 1), A) !== undefined;
+  for (let at = 0; at < 3; at++) {
+    followed.from(made('first', at));
+    followed.from(made('second', at));
+  }
+  t.same([isKnown('first', 2), isKnown('second', 2)], [false, true]);
+  for (let at = 3; at < 9; at++) t.equal(followed.from(made('second', at))?.at, at);
+  t.same([isKnown('second', 2), isKnown('second', 8)], [false, true], 'nor may one have more than the bound');
+  t.end();
 });

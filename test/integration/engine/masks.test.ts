@@ -86,9 +86,13 @@ t.test('the most likely reply equals llama.cpp’s with the same grammar', async
     for (const gbnf of [dataGrammar, SCHEMA, grammarAfter('\u2028', SCHEMA)]) {
       const plain = await reply(decoder, GREEDY, gbnf, 1);
       const masked = await reply(decoder, GREEDY, gbnf, MANY);
-      t.same(masked.tokens, plain.tokens);
+      const again = await reply(decoder, GREEDY, gbnf, MANY);
+      t.same([masked.tokens, again.tokens], [plain.tokens, plain.tokens]);
       t.equal(plain.waits, 0, 'no token waits within the step');
-      t.equal(masked.waits, masked.tokens.length, 'each token waited for its mask');
+      t.ok(
+        masked.waits >= again.waits && again.waits > 0,
+        `${masked.waits} tokens waited for a mask, then ${again.waits}`,
+      );
     }
   });
 });
@@ -119,7 +123,7 @@ t.test('a seed reproduces the reply, and the grammar allows it', async (t) => {
           await reply(decoder, sampling, SCHEMA, MANY),
           await reply(decoder, sampling, SCHEMA, MANY),
         ];
-        t.same(again, one);
+        t.same(again.tokens, one.tokens);
         const text = textOf(one.tokens);
         texts.add(text);
         if (isEnd(one.tokens.at(-1) ?? -1)) t.match(JSON.parse(text), { é: /^(ja|jein)$/, all: Array });
