@@ -17,7 +17,7 @@ const ROUNDS = Number(process.argv[2] ?? rounds({ short: 6, long: 200 }));
 /** Lines of a round's batch that are answered before a kill is sent, at most. */
 const MOST_ANSWERS = rounds({ short: 10, long: 30 });
 /** Further lines of it, some of which are left for the next sidecar unless the kill comes late. */
-const SPARE_LINES = 10;
+const SPARE_LINES = 40;
 /** Files that come and go in a round, at most: a slow round stores no more of them than a fast one. */
 const MOST_OTHERS = 10;
 /** Numbers of a batch's lines. */
