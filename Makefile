@@ -9,7 +9,7 @@ TESTS := $(filter %.test.ts,$(SOURCES))
 # or of overload; that measure the memory of their process. All others are unit tests.
 SLOW := test/contract/% test/deploy/package.% test/docs/commands.% test/integration/% test/fault/% \
 	test/support/test-process.% test/sidecar/admission/fairness.% test/sidecar/admission/classes.% test/engine/grammar/mask-memory.% \
-	test/sidecar/contracts/long-cases.% test/bench/admission/patience.% test/bench/admission/simulate.% test/bench/soak/watch.% test/bench/models/% test/bench/support/pieces.%
+	test/sidecar/contracts/long-cases.% test/sidecar/admission/simulated-patience.% test/bench/admission/simulate.% test/bench/soak/watch.% test/bench/models/% test/bench/support/pieces.%
 # Tests that need Debian's packages: only `make e2e` runs them.
 E2E_TESTS := $(patsubst %.ts,dist/%.js,$(filter test/e2e/%.e2e.ts,$(SOURCES)))
 UNIT_TESTS := $(patsubst %.ts,dist/%.js,$(filter-out $(SLOW),$(TESTS)))

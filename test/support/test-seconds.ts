@@ -111,7 +111,7 @@ const SECONDS: Readonly<Record<string, number>> = {
   'sidecar/store/keys': 5,
   'sidecar/store/quotas': 5,
   'sidecar/usage/totals': 5,
-  'bench/admission/patience': 4,
+  'sidecar/admission/simulated-patience': 4,
   'contract/billing': 4,
   'contract/bodies': 4,
   'contract/console': 4,

@@ -1,6 +1,6 @@
 /** What placement must reach with four replicas (docs/admission.md), on stand-in engines in simulated time. */
 import t from 'tap';
-import { talk, type Talks } from '../../../bench/admission/conversations.js';
+import { talk, type Talks } from '../../support/simulated-conversations.js';
 
 const TALKS = { conversations: 64, turns: 8, thinkMs: 8000, tokenMs: 0.5, stepMs: 20, loadFactor: 2, seed: 1 } as const;
 const FOUR = [16, 16, 16, 16];

@@ -1,8 +1,14 @@
 /** Overload in simulated time: what the queue reaches with what it learns (docs/admission.md#overload). */
 import t from 'tap';
-import { callers, MEAN_MS, type Caller } from '../../../bench/admission/patience/callers.js';
 import { seeded } from '../../../bench/support/load.js';
-import { figuresOf, simulate, type SimulatedCall } from '../../../bench/admission/patience/simulate.js';
+import {
+  callers,
+  figuresOf,
+  MEAN_MS,
+  simulate,
+  type Caller,
+  type SimulatedCall,
+} from '../../support/simulated-patience.js';
 
 const MINUTE = 60_000;
 const DEFAULT_MS = 10_000;

@@ -5,8 +5,8 @@
  */
 import { SeatQueue } from '../../sidecar/admission/queue.js';
 import type { Lease } from '../../sidecar/admission/types.js';
-import { seeded } from '../support/load.js';
-import { Agenda } from './agenda.js';
+import { seeded } from '../../bench/support/load.js';
+import { Agenda } from '../../bench/admission/agenda.js';
 
 export interface Talks {
   /** Seats of each replica. */
