@@ -2,6 +2,8 @@ import { spawn } from 'node:child_process';
 import { once } from 'node:events';
 import t from 'tap';
 import { grown, slope, Watch, type Sample } from '../../../bench/soak/watch.js';
+import { asLong } from '../../support/expensive-schemas.js';
+import { SHORT } from '../../support/open-stream.js';
 import { chatOnly, Sidecar } from '../../support/sidecar.js';
 
 t.test('the slope of the least-squares line', async (t) => {
@@ -46,6 +48,8 @@ t.test('growth is what the least-squares line rises by after the warm-up', async
 
 t.test('it distinguishes the two prompt hosts', async (t) => {
   const sidecar = await Sidecar.start(t, { config: await chatOnly(1) });
+  // The host for long bodies starts with the first one.
+  t.equal((await sidecar.post('/chat/completions', asLong(JSON.stringify(SHORT)))).status, 200);
   const watch = new Watch(sidecar.pid, 3_600_000);
   watch.end();
   const seen = watch.samples[0]?.bytes ?? {};
