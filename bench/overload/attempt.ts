@@ -17,11 +17,8 @@ export interface Attempt {
   /** `good`: complete within the caller’s patience. `refused`: an answer of 4xx or 5xx. `gone`: the caller gave up. */
   readonly end: 'good' | 'refused' | 'gone' | 'broken';
   readonly status: number;
-  readonly ttftMs: number;
   /** To the last byte, or to when the caller gave up. */
   readonly totalMs: number;
-  /** What its caller waited for, if its load says so. */
-  readonly awaits?: 'first-token' | 'end';
   /** Of those that were refused. */
   readonly refusal?: Refusal;
 }
@@ -33,28 +30,19 @@ export interface Sending {
   /** performance.now() at the start of the load. */
   readonly startedAt: number;
   readonly patienceMs: number;
-  /** What the caller’s patience is for: the whole of a stream, which is the default; its first token; a whole reply. */
-  readonly awaits?: 'first-token' | 'end';
   readonly body: object;
 }
 
-/** Streams one completion. Never rejects. */
+/** Asks for one whole completion. Never rejects. */
 export function attempt(target: Target, sending: Sending): Promise<Attempt> {
-  const { agent, account, scheduledMs, startedAt, patienceMs, awaits, body } = sending;
+  const { agent, account, scheduledMs, startedAt, patienceMs, body } = sending;
   const due = startedAt + scheduledMs;
   const since = (): number => performance.now() - due;
   return new Promise((resolve) => {
     let status = 0;
-    let ttftMs = NaN;
-    let done = false;
-    const end = (how: Attempt['end'], refusal?: () => Refusal): void => {
+    const end = (how: Attempt['end'], refusal?: Refusal): void => {
       clearTimeout(patience);
-      const totalMs = since();
-      resolve({
-        ...{ account, scheduledMs, end: how, status, ttftMs, totalMs },
-        ...(awaits !== undefined && { awaits }),
-        ...(refusal && { refusal: refusal() }),
-      });
+      resolve({ account, scheduledMs, end: how, status, totalMs: since(), ...(refusal && { refusal }) });
       sent.destroy();
     };
     const patience = setTimeout(() => end('gone'), Math.max(0, patienceMs - since()));
@@ -73,23 +61,16 @@ export function attempt(target: Target, sending: Sending): Promise<Attempt> {
     sent.on('error', () => end('broken'));
     sent.on('response', (response) => {
       status = response.statusCode ?? 0;
-      let tail = '';
       let refusal = '';
       response.setEncoding('utf8').on('error', () => end('broken'));
       response.on('data', (chunk: string) => {
         if (status !== 200 && refusal.length < MAX_REFUSAL) refusal += chunk;
-        if (Number.isNaN(ttftMs) && /"content":"(?!")/.test(chunk)) {
-          ttftMs = since();
-          if (awaits === 'first-token') clearTimeout(patience);
-        }
-        tail = (tail + chunk).slice(-32);
-        done ||= tail.includes('data: [DONE]');
       });
       response.on('end', () => {
-        if (status === 200) end(done || awaits === 'end' ? 'good' : 'broken');
-        else end('refused', () => refusalOf(response.headers, refusal));
+        if (status === 200) end('good');
+        else end('refused', refusalOf(response.headers, refusal));
       });
     });
-    sent.end(JSON.stringify({ ...body, ...target.extras, stream: awaits !== 'end' }));
+    sent.end(JSON.stringify({ ...body, ...target.extras, stream: false }));
   });
 }

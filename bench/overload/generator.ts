@@ -19,21 +19,14 @@ export interface Load {
   readonly accounts: Readonly<Record<string, number>>;
   /** How long a caller waits for the whole answer, ms. */
   readonly patienceMs: number;
-  /**
-   * What they wait for so long; `each`: half of the callers, drawn by the seed, for the first token of a stream and half for
-   * the end of a whole reply; absent: the whole of a stream.
-   */
-  readonly awaits?: 'first-token' | 'end' | 'each';
   readonly seed: number;
   readonly model: string;
   readonly tokens: number;
-  /** From half to one and a half times as many, by the seed: replies of one length begin and end together. */
-  readonly spread?: boolean;
 }
 
 /** Sends all requests; resolves when the last one ended. */
 async function run(load: Load): Promise<Attempt[]> {
-  const { phases, accounts, seed, model, tokens, spread = false, patienceMs, target, awaits } = load;
+  const { phases, accounts, seed, model, tokens, patienceMs, target } = load;
   const random = seeded(seed);
   // A connection per request: one of the peers closes idle ones just when the next request is on its way.
   const agent = new Agent({ keepAlive: false });
@@ -49,26 +42,10 @@ async function run(load: Load): Promise<Attempt[]> {
       scheduledMs = next;
       const waitMs = startedAt + scheduledMs - performance.now();
       if (waitMs > 1) await new Promise((later) => setTimeout(later, waitMs));
-      const i = open.length;
-      const body = {
-        model,
-        messages: [{ role: 'user', content: `Tell me about the sea, part ${i}` }],
-        max_tokens: spread ? Math.round(tokens * (0.5 + random())) : tokens,
-        temperature: 0,
-      };
-      open.push(
-        attempt(target, {
-          agent,
-          account: pick(accounts, random()),
-          ...(awaits !== undefined && {
-            awaits: awaits === 'each' ? (random() < 0.5 ? 'end' : 'first-token') : awaits,
-          }),
-          scheduledMs,
-          startedAt,
-          patienceMs,
-          body,
-        }),
-      );
+      const content = `Tell me about the sea, part ${open.length}`;
+      const body = { model, messages: [{ role: 'user', content }], max_tokens: tokens, temperature: 0 };
+      const account = pick(accounts, random());
+      open.push(attempt(target, { agent, account, scheduledMs, startedAt, patienceMs, body }));
     }
     scheduledMs = phaseEndMs;
   }

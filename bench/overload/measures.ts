@@ -31,19 +31,15 @@ export interface Point {
   readonly broken: number;
 }
 
-/**
- * Of loads of one rate, `seconds` each. Replies count when they end within their load, all else when it was sent then. `fromS`: what
- * was before that is left out, such as the time in which a queue learns.
- */
-export function measure(runs: readonly (readonly Attempt[])[], seconds: number, fromS = 0): Point {
+/** Of loads of one rate, `seconds` each. Replies count when they end within their load, all else when it was sent then. */
+export function measure(runs: readonly (readonly Attempt[])[], seconds: number): Point {
   const attempts = runs.flat();
-  const countedMs = Math.max(WARM_MS, fromS * 1000);
-  const within = attempts.filter(({ scheduledMs }) => scheduledMs >= fromS * 1000 && scheduledMs < seconds * 1000);
+  const within = attempts.filter(({ scheduledMs }) => scheduledMs < seconds * 1000);
   const ended = attempts.filter(({ end, scheduledMs, totalMs }) => {
     const at = scheduledMs + totalMs;
-    return end === 'good' && at >= countedMs && at < seconds * 1000;
+    return end === 'good' && at >= WARM_MS && at < seconds * 1000;
   });
-  const perSecond = (some: readonly Attempt[]): number => some.length / (seconds - countedMs / 1000) / runs.length;
+  const perSecond = (some: readonly Attempt[]): number => some.length / (seconds - WARM_MS / 1000) / runs.length;
   const refusals = within.filter(({ end }) => end === 'refused');
   const refused = refusals.map(({ totalMs }) => totalMs);
   const came = (how: Refusal['came']): number[] =>
@@ -70,26 +66,6 @@ export function measure(runs: readonly (readonly Attempt[])[], seconds: number, 
     gone: within.filter(({ end }) => end === 'gone').length,
     broken: within.filter(({ end }) => end === 'broken').length,
   };
-}
-
-/**
- * How long callers waited for what they came for, ms, those of one kind that were not refused and that were due from `fromS` to
- * `seconds`. null: it never came, since the caller left before or the connection broke. Without these no wait could be longer than
- * the patience.
- */
-export function waits(
-  attempts: readonly Attempt[],
-  awaits: 'first-token' | 'end',
-  seconds: number,
-  fromS: number,
-): (number | null)[] {
-  return attempts
-    .filter((one) => one.awaits === awaits && one.end !== 'refused')
-    .filter(({ scheduledMs }) => scheduledMs >= fromS * 1000 && scheduledMs < seconds * 1000)
-    .map(({ end, ttftMs, totalMs }) => {
-      if (awaits === 'end') return end === 'good' ? totalMs : null;
-      return Number.isNaN(ttftMs) ? null : ttftMs;
-    });
 }
 
 /** How many of the refused got which error, by its code; `none`: of a proxy, which has none. */

@@ -2,7 +2,6 @@
 import { CHAT } from '../../test/support/sidecar.js';
 import { chart, type Line, type Panel } from '../support/chart.js';
 import { random150m } from '../support/models.js';
-import { NO_PROMPT_CACHE } from '../support/peers.js';
 import { keep, keepFile, type Row } from '../support/results.js';
 import { median } from '../support/stats.js';
 import type { Attempt, Target } from './attempt.js';
@@ -41,8 +40,8 @@ interface Measured {
 needNginx();
 const sizes = { file: await random150m(), seats: SEATS, context: 512, threads: 1 };
 const ours = await sidecar(sizes, Object.keys(ACCOUNTS));
-const theirs = await llamaServer(sizes, Object.keys(ACCOUNTS), NO_PROMPT_CACHE);
-const fronted = await behindNginx([theirs], { connections: CONNECTIONS });
+const theirs = await llamaServer(sizes, Object.keys(ACCOUNTS));
+const fronted = await behindNginx(theirs, CONNECTIONS);
 const servers = [theirs, fronted, ours];
 
 // Once to warm up, then in turn.
@@ -101,7 +100,6 @@ async function generate(target: Target, phases: readonly Phase[], round: number)
     phases,
     accounts: ACCOUNTS,
     patienceMs: PATIENCE_MS,
-    awaits: 'end',
     seed: Math.round((phases[0]?.perSecond ?? 0) * 1000) + round,
     model: CHAT,
     tokens: TOKENS,

@@ -12,7 +12,7 @@ import { freePort } from '../../test/support/free-port.js';
 import { makeKey } from '../../test/support/keys.js';
 import { CHAT, Sidecar } from '../../test/support/sidecar.js';
 import { hasEnded } from '../support/children.js';
-import { LlamaServer } from '../support/peers.js';
+import { LlamaServer, NO_PROMPT_CACHE } from '../support/peers.js';
 import type { Target } from './attempt.js';
 import { Teardowns } from '../support/teardowns.js';
 
@@ -38,43 +38,23 @@ export interface Server {
   close(): Promise<void>;
 }
 
-/**
- * The sidecar, with a key for each account. `maxWaitMs`: what an operator sets for callers of known patience, with a
- * queue that learns nothing; absent: the default settings.
- */
-export async function sidecar(
-  sizes: Sizes,
-  accounts: readonly string[],
-  { maxWaitMs }: { readonly maxWaitMs?: number } = {},
-): Promise<Server> {
-  const { file, seats, context, threads } = sizes;
+/** The sidecar with its default settings and a key for each account. */
+export async function sidecar({ file, seats, context, threads }: Sizes, accounts: readonly string[]): Promise<Server> {
   const folder = await mkdtemp(join(tmpdir(), 'ra-overload-'));
   const keys = accounts.map((account) => ({ account, ...makeKey({ id: account, account }) }));
   const keyFile = join(folder, 'keys.json');
   await writeFile(keyFile, JSON.stringify({ version: 1, keys: keys.map(({ stored }) => stored) }));
   const teardowns = new Teardowns();
+  const model = { id: CHAT, kind: 'chat', file, seats, contextPerSeat: context, threads, gpu: false };
   const running = await Sidecar.start(teardowns, {
     config: {
-      models: [
-        {
-          id: CHAT,
-          kind: 'chat',
-          file,
-          seats,
-          contextPerSeat: context,
-          threads,
-          gpu: false,
-          prefixReuse: 'off',
-          speculation: 'off',
-        },
-      ],
-      development: { validateAnswers: false, learnedQueue: maxWaitMs === undefined },
+      models: [{ ...model, prefixReuse: 'off', speculation: 'off' }],
+      development: { validateAnswers: false },
       keys: { file: keyFile },
-      ...(maxWaitMs !== undefined && { queue: { maxWaitMs } }),
     },
   });
   return {
-    name: `ra-sidecar${maxWaitMs === undefined ? '' : `, maxWaitMs ${maxWaitMs}`}`,
+    name: 'ra-sidecar',
     target: { port: running.port, keys: Object.fromEntries(keys.map(({ account, key }) => [account, key])) },
     close: async () => {
       await teardowns.run();
@@ -87,15 +67,10 @@ export async function sidecar(
 export async function llamaServer(
   { file, seats, context, threads }: Sizes,
   accounts: readonly string[],
-  more: readonly string[] = [],
 ): Promise<Server> {
   const keys = Object.fromEntries(accounts.map((account) => [account, `key-of-${account}`]));
-  const server = await LlamaServer.start(file, {
-    threads,
-    slots: seats,
-    contextPerSlot: context,
-    more: ['-ngl', '0', ...more],
-  });
+  const more = ['-ngl', '0', ...NO_PROMPT_CACHE];
+  const server = await LlamaServer.start(file, { threads, slots: seats, contextPerSlot: context, more });
   return {
     name: 'llama-server',
     target: { port: server.port, keys, extras: SAME },
@@ -108,16 +83,12 @@ export function needNginx(): void {
   if (!existsSync(NGINX)) throw new Error(`${NGINX} is not there: apt-get install nginx-light`);
 }
 
-/** nginx in front of servers, in turn; the caller closes them. `connections`: further ones are refused; absent: none is. */
-export async function behindNginx(
-  servers: readonly [Server, ...Server[]],
-  { connections }: { readonly connections?: Connections } = {},
-): Promise<Server> {
+/** nginx in front of a llama-server, which the caller closes. Further connections than these are refused. */
+export async function behindNginx(server: Server, connections: Connections): Promise<Server> {
   const folder = await mkdtemp(join(tmpdir(), 'ra-overload-nginx-'));
   const port = await freePort();
   const file = join(folder, 'nginx.conf');
-  const upstream = servers.map(({ target }) => `server 127.0.0.1:${target.port}`);
-  await writeFile(file, nginxConfig(folder, port, upstream, connections));
+  await writeFile(file, nginxConfig(folder, port, server.target.port, connections));
   const child = spawn(NGINX, ['-c', file, '-e', join(folder, 'error.log'), '-p', folder], { stdio: 'ignore' });
   const until = performance.now() + START_MS;
   while (!(await answers(port))) {
@@ -125,11 +96,8 @@ export async function behindNginx(
     await new Promise((again) => setTimeout(again, 20));
   }
   return {
-    name:
-      servers.length === 1
-        ? `llama-server behind nginx${connections === undefined ? ', default' : ' limit_conn'}`
-        : `${servers.length} llama-servers behind nginx, in turn`,
-    target: { ...servers[0].target, port },
+    name: 'llama-server behind nginx limit_conn',
+    target: { ...server.target, port },
     close: async () => {
       if (!hasEnded(child)) {
         const gone = once(child, 'exit');
@@ -151,18 +119,7 @@ export interface Connections {
  * Without buffering of streams, a new connection for each request as the callers do, and 429 for requests over the
  * limits.
  */
-function nginxConfig(
-  folder: string,
-  port: number,
-  upstream: readonly string[],
-  connections: Connections | undefined,
-): string {
-  const limits =
-    connections === undefined
-      ? ''
-      : `limit_conn all ${connections.all};
-      limit_conn key ${connections.perKey};
-      limit_conn_status 429;`;
+function nginxConfig(folder: string, port: number, upstream: number, { all, perKey }: Connections): string {
   return `daemon off;
 worker_processes 1;
 pid ${folder}/nginx.pid;
@@ -178,13 +135,15 @@ http {
   limit_conn_zone $server_name zone=all:1m;
   limit_conn_zone $http_authorization zone=key:1m;
   upstream engines {
-    ${upstream.map((line) => `${line};`).join('\n    ')}
+    server 127.0.0.1:${upstream};
   }
   server {
     listen 127.0.0.1:${port} backlog=4096;
     server_name all;
     location / {
-      ${limits}
+      limit_conn all ${all};
+      limit_conn key ${perKey};
+      limit_conn_status 429;
       proxy_pass http://engines;
       proxy_http_version 1.1;
       proxy_buffering off;

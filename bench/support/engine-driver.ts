@@ -7,7 +7,6 @@ import type { EngineSetup } from '../../engine/protocol/setup.js';
 import type { GenerateJob, ScoreJob, Output } from '../../engine/protocol/jobs.js';
 import { LinkedChild } from '../../test/support/linked-child.js';
 import { poolThreads } from '../../sidecar/engine-client/child.js';
-import { cpuOf, type Cpu } from './cpu.js';
 import { tokenPrompt } from '../../engine/protocol/prompt.js';
 import { ALL_ACCOUNTS } from '../../engine/protocol/cache-key.js';
 
@@ -36,9 +35,6 @@ export interface TimedOutput {
 export interface Round {
   readonly tokens: number;
   readonly seconds: number;
-  /** CPU time of the engine's main thread, where its JavaScript runs, and of the whole process. */
-  readonly mainThreadSeconds: number;
-  readonly cpuSeconds: number;
 }
 
 /** What each sequence of a round does. */
@@ -64,15 +60,10 @@ export class EngineDriver {
     this.#child = child;
   }
 
-  /** Starts an engine process, with `environment` besides this one's; rejects if it cannot serve the file. */
-  static async start(
-    file: string,
-    seats: number,
-    setup: Partial<EngineSetup> = {},
-    environment: Readonly<Record<string, string>> = {},
-  ): Promise<EngineDriver> {
+  /** Starts an engine process; rejects if it cannot serve the file. */
+  static async start(file: string, seats: number, setup: Partial<EngineSetup> = {}): Promise<EngineDriver> {
     const pool = { UV_THREADPOOL_SIZE: String(poolThreads(availableParallelism())) };
-    const child = new LinkedChild(ENTRY, 'inherit', { ...pool, ...environment });
+    const child = new LinkedChild(ENTRY, 'inherit', pool);
     const driver = new EngineDriver(child);
     driver.#send({
       kind: 'start',
@@ -140,7 +131,6 @@ export class EngineDriver {
    */
   async rounds(replies: number, sequences: number, load: Load): Promise<Round> {
     let tokens = 0;
-    const before = await this.cpu();
     const from = performance.now();
     for (let made = 0; made < replies; made += sequences) {
       const jobs = Array.from(
@@ -152,25 +142,14 @@ export class EngineDriver {
         return undefined;
       });
     }
-    const seconds = (performance.now() - from) / 1000;
-    const after = await this.cpu();
-    return {
-      tokens,
-      seconds,
-      mainThreadSeconds: after.mainThread - before.mainThread,
-      cpuSeconds: after.all - before.all,
-    };
+    return { tokens, seconds: (performance.now() - from) / 1000 };
   }
 
   /**
    * So many replies at once, the next when one ended, until there were `replies` in all; `load` returns the parameters
    * of each.
    */
-  async closedLoop(
-    callers: number,
-    replies: number,
-    load: (i: number) => Load,
-  ): Promise<Pick<Round, 'tokens' | 'seconds'>> {
+  async closedLoop(callers: number, replies: number, load: (i: number) => Load): Promise<Round> {
     let tokens = 0;
     let sent = 0;
     const next = (): Job => ({ kind: 'generate', job: randomJob(this.#prompts++, load(sent++)) });
@@ -184,11 +163,6 @@ export class EngineDriver {
 
   get pid(): number {
     return Number(this.#child.process.pid);
-  }
-
-  /** CPU time that the process has used. */
-  cpu(): Promise<Cpu> {
-    return cpuOf(this.pid);
   }
 
   async close(): Promise<void> {

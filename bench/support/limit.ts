@@ -1,5 +1,5 @@
 /** The engine process against llama-batched-bench, which decodes the same batches and samples nothing: the limit. */
-import type { EngineCase } from './engine-case.js';
+import type { EngineSetup } from '../../engine/protocol/setup.js';
 import { EngineDriver, type Load } from './engine-driver.js';
 import { peakMiB } from './memory.js';
 import { batchedBench } from './peers.js';
@@ -16,9 +16,19 @@ const NARROWED: Sampling = { temperature: 1, topP: 0.9, frequencyPenalty: 0.5 };
 /** Steps before the measurement, unless the case has another number. */
 const WARM_STEPS = 1500;
 
-export interface LimitCase extends EngineCase {
+/** What an engine and llama.cpp's own bench both run. */
+export interface LimitCase {
   /** For the table. */
   readonly model: string;
+  readonly file: string;
+  readonly threads: number;
+  readonly gpu: EngineSetup['gpu'];
+  /** A row of the table for each of these numbers. */
+  readonly sequences: readonly number[];
+  readonly promptTokens: number;
+  readonly tokens: number;
+  /** Pairs of runs. */
+  readonly runs: number;
   /** Replies of one run, at least; at many sequences one batch is a run. */
   readonly replies: number;
   readonly warmSteps?: number;

@@ -71,47 +71,23 @@ export interface BatchedOptions {
   readonly sequences: readonly number[];
   /** More arguments, such as `-ngl 99`. */
   readonly more?: readonly string[];
-  /** Where all its threads are kept, as taskset names cores; absent: anywhere. */
-  readonly cores?: string;
-  /** Variables besides this process's own. */
-  readonly environment?: Readonly<Record<string, string>>;
   /** Whose build of llama.cpp's libraries it runs on: that of `make peers`, or of the npm package. */
   readonly libraries?: 'peers' | 'npm';
 }
 
 /** One run of llama-batched-bench: prefill and generation of `sequences` at once, with nothing sampled. */
 export async function batchedBench(file: string, options: BatchedOptions): Promise<BatchedRun[]> {
-  const { threads, promptTokens, tokens, sequences, more = [], cores, environment, libraries } = options;
+  const { threads, promptTokens, tokens, sequences, more = [], libraries } = options;
   const npm = libraries === 'npm' ? onNpmLibraries() : undefined;
   const program = npm === undefined ? peer('llama-batched-bench') : join(npm, 'llama-batched-bench');
-  const [command, before] = cores === undefined ? [program, []] : ['taskset', ['-c', cores, program]];
   // llama.cpp rounds each sequence’s share up to 256 cells.
   const context = Math.max(...sequences) * Math.ceil((promptTokens + tokens) / 256) * 256;
-  const running = run(
-    command,
-    [
-      ...before,
-      ...[
-        '-m',
-        file,
-        '-c',
-        `${context}`,
-        '-b',
-        '2048',
-        '-ub',
-        '512',
-        '-npp',
-        `${promptTokens}`,
-        '-ntg',
-        `${tokens - 1}`,
-      ],
-      ...['-npl', sequences.join(','), '-t', `${threads}`, '-tb', `${threads}`, '--output-format', 'jsonl', ...more],
-    ],
-    {
-      maxBuffer: 1 << 24,
-      env: { ...(npm === undefined ? process.env : withLibraries(npm)), ...environment },
-    },
-  );
+  const lengths = ['-npp', `${promptTokens}`, '-ntg', `${tokens - 1}`, '-npl', sequences.join(',')];
+  const batch = ['-c', `${context}`, '-b', '2048', '-ub', '512', '-t', `${threads}`, '-tb', `${threads}`];
+  const running = run(program, ['-m', file, ...batch, ...lengths, '--output-format', 'jsonl', ...more], {
+    maxBuffer: 1 << 24,
+    env: npm === undefined ? process.env : withLibraries(npm),
+  });
   let peak = 0;
   const looking = setInterval(() => {
     void peakMiB(Number(running.child.pid)).then((now) => (peak = Number.isNaN(now) ? peak : now));

@@ -4,7 +4,7 @@ import type { Output } from '../protocol/jobs.js';
 
 /**
  * Steps shorter than this share a message, ms. Each message takes processor time of the engine's main thread and of the sidecar, which
- * delays the next steps where all cores compute (bench/engine/replicas.bench.ts). 10 ms between two tokens are less than a screen
+ * delays the next steps where all cores compute (bench/results/replicas-limit-native.md). 10 ms between two tokens are less than a screen
  * shows. Ends are sent at once, and so is a first token that has a text.
  */
 export const SEND_MS = 10;

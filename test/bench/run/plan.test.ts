@@ -6,8 +6,9 @@ import { sourceRoot } from '../../support/source-root.js';
 
 /** Results of other commands, and the last ones of benches that are gone, which pages and comments cite. */
 const OTHERS =
-  `ablation attention cache-cost cache-gaps console conversations grammar-stall hostile-senders inline-size link metrics
-mixed-prompts-native parse patience picker repacked reuse tls tracing-http unread-answers v8 vision-transport`
+  `ablation attention cache-cost cache-gaps console conversations conversations-http expensive-schemas fan-out grammar-stall
+hostile-senders inline-size link metrics mixed-prompts-native overload-patience parse patience picker prefix-cache repacked
+replicas-limit-native reuse seedling-kv seedling-long seedling-skills tls tracing-http unread-answers v8 vision-gaps vision-transport`
     .split(/\s/)
     .map((name) => `${name}.md`);
 

@@ -65,14 +65,14 @@ t.test('planned benches depend on the programs that they start, and on no others
     t.ok(engine.includes(file), `the engine: ${file}`);
   for (const folder of ['sidecar/http/', 'sidecar/api/', 'docs/', 'test/sidecar', 'bench/overload'])
     t.notOk(some(engine, folder), `the engine: ${folder}`);
-  const service = of('overload/patience.bench.ts');
+  const service = of('overload/overload.bench.ts');
   for (const file of [
     ...['sidecar/cli.ts', 'sidecar/commands/serve.ts', 'sidecar/http/uws.ts', 'sidecar/prompts/item-work.ts'],
     ...['engine/main.ts', 'engine/remote/main.ts', 'engine/llama/mask-worker.ts', 'bench/overload/generator.ts'],
     ...['engine/assets/seedling.gguf', '.ci/bundle.mjs', 'sidecar/build/written-schemas.ts'],
   ])
     t.ok(service.includes(file), `the sidecar: ${file}`);
-  t.notOk(service.includes('bench/overload/overload.bench.ts'));
+  t.notOk(service.includes('bench/http/streams.bench.ts'));
   const simulated = of('admission/admission.bench.ts');
   t.ok(simulated.includes('sidecar/admission/queue.ts'));
   for (const folder of ['engine/llama/', 'engine/native', 'sidecar/http/']) t.notOk(some(simulated, folder), folder);
