@@ -5,6 +5,7 @@ import t from 'tap';
 import { PAGE_FILES } from '../../sidecar/console/console.js';
 import { errorOf } from '../support/error-answer.js';
 import { chatBody, JSON_HEADERS } from '../support/in-process.js';
+import { PATIENT_MS } from '../support/patience.js';
 import { ask, CHAT, start, watch } from '../support/watched-console.js';
 
 t.test('the page is static and cached, and its policy allows only its own content', async (t) => {
@@ -105,12 +106,13 @@ t.test('with a limit of 0 viewers there is no console', async (t) => {
 });
 
 t.test('viewers see a drain to its end, which ends the feed', async (t) => {
-  const sidecar = await start(t, { drain: { timeoutMs: 600 } });
+  const sidecar = await start(t, { drain: { timeoutMs: PATIENT_MS } });
   const feed = await watch(t, sidecar);
-  await sidecar.begin(CHAT, chatBody('m', 'hold'));
+  const held = await sidecar.begin(CHAT, chatBody('m', 'hold'));
   await feed.until(({ models }) => models[0]?.holders.length === 1);
   const drained = sidecar.app.drain();
   await feed.until(({ readiness }) => readiness.status === 'draining');
+  held.close();
   while ((await feed.next()) !== undefined);
   await drained;
   t.pass('the feed ended without an error');

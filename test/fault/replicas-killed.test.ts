@@ -4,6 +4,7 @@ import { seeded } from '../../bench/support/load.js';
 import { rounds } from '../support/long-form.js';
 import { chatBody, InProcess, type Line } from '../support/in-process.js';
 import { OpenLoad } from '../support/open-load.js';
+import { eventually, isRunning } from '../support/processes.js';
 
 const REPLICAS = 4;
 const SEATS = 8;
@@ -39,7 +40,10 @@ t.test('no request is lost that had not begun, and each that had ends with one e
   });
   for (let kill = 0; kill < KILLS; kill += 1) {
     await new Promise((later) => setTimeout(later, KILL_EVERY_MS));
-    process.kill(Number(forked(Math.floor(random() * REPLICAS))?.['pid']), 'SIGKILL');
+    const replica = Math.floor(random() * REPLICAS);
+    const pid = (): number => Number(forked(replica)?.['pid']);
+    await eventually('it runs again', () => isRunning(pid()));
+    process.kill(pid(), 'SIGKILL');
   }
   const answers = await load.end();
   const lost = sidecar.lines.filter(({ event }) => event === 'engine lost');

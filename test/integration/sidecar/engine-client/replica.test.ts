@@ -43,10 +43,10 @@ async function lifeline(t: Test): Promise<{ port: number; connected: Promise<Soc
 }
 
 /**
- * Settles when a process has ended and this one can see that. No event reports it here, so it polls, for 5 s at most.
+ * Settles when a process has ended and this one can see that. No event reports it here, so it polls, for a minute at most.
  */
 async function reaped(pid: number): Promise<void> {
-  const end = performance.now() + 5000;
+  const end = performance.now() + 60_000;
   for (;;) {
     await new Promise((resolve) => setImmediate(resolve));
     try {

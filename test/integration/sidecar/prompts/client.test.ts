@@ -63,7 +63,7 @@ function host(t: Test, options: Partial<PromptHostOptions> = {}) {
     runs: async () => (await readFile(log, 'utf8')).trim().split('\n'),
     /** Other processes write the log without an event, so it is polled. */
     logged: async (line: string) => {
-      for (let tries = 0; tries < 2000; tries++) {
+      for (let tries = 0; tries < 12_000; tries++) {
         if ((await readFile(log, 'utf8').catch(() => '')).includes(`${line}\n`)) return;
         await new Promise((resolve) => setTimeout(resolve, 5));
       }
