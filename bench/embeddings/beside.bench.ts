@@ -1,6 +1,11 @@
 /**
  * Embeddings of the whole sidecar beside llama-server of the same commit, on one file; single inputs of one account beside another's
- * endless lists, and the shares of two accounts with such lists. Needs `make peers`; about seven minutes.
+ * endless lists, and the shares of two accounts with such lists. Needs `make peers`; about nine minutes.
+ *
+ *     node dist/bench/embeddings/beside.bench.js [TOKENS]
+ *
+ * TOKENS (16, 128 or 512): only compares inputs of so many with llama-server, and records nothing: 1, 2 or 4 minutes. Each pair is written
+ * with the processor time of the engine and of llama-server, which other work on the machine changes less than it changes tokens a second.
  */
 import { writeFileSync, mkdtempSync, rmSync } from 'node:fs';
 import { Agent, request } from 'node:http';
@@ -9,6 +14,7 @@ import { join } from 'node:path';
 import { makeKey } from '../../test/support/keys.js';
 import { POOLING_CONTEXT, poolingModel, SMALL } from '../../test/support/pooling-models.js';
 import { Sidecar } from '../../test/support/sidecar.js';
+import { cpuOf } from '../support/cpu.js';
 import { LlamaServer } from '../support/peers.js';
 import { keep, type Row } from '../support/results.js';
 import { median, quantile } from '../support/stats.js';
@@ -16,13 +22,17 @@ import { Teardowns } from '../support/teardowns.js';
 
 const MODEL = 'embed';
 const INPUTS = 64;
-/** Runs of inputs of so many tokens: short ones vary more, and one of the longest takes a minute and a half on both servers. */
 const SHORTEST = 16;
+/** Tokens of the inputs that are compared on each build of llama.cpp's libraries; a list of them is too long for the host of short bodies. */
+const MIDDLE = 128;
+/** Runs of inputs of so many tokens: short ones vary more, and one of the longest takes a minute on both servers. */
 const RUNS = new Map([
   [SHORTEST, 15],
-  [128, 4],
+  [MIDDLE, 4],
   [512, 2],
 ]);
+/** Of the command line. */
+const only = process.argv[2];
 /** Inputs of an endless list: as many as a request may have. */
 const LIST = 2048;
 /** Tokens of each: together fewer than the values that a body may have. */
@@ -61,13 +71,15 @@ const sidecar = await Sidecar.start(teardowns, {
     ],
   },
 });
-const server = await LlamaServer.start(file, {
-  threads: 1,
-  slots: INPUTS,
-  contextPerSlot: POOLING_CONTEXT,
-  more: ['--embedding', '-ub', String(POOLING_CONTEXT), '-b', '2048'],
-  libraries: 'npm',
-});
+const serverOn = (libraries: 'npm' | 'peers'): Promise<LlamaServer> =>
+  LlamaServer.start(file, {
+    threads: 1,
+    slots: INPUTS,
+    contextPerSlot: POOLING_CONTEXT,
+    more: ['--embedding', '-ub', String(POOLING_CONTEXT), '-b', '2048'],
+    libraries,
+  });
+const server = await serverOn('npm');
 teardowns.teardown(() => server.close());
 
 const agent = new Agent({ keepAlive: true });
@@ -138,17 +150,39 @@ async function rate(port: number, length: number, how: 'list' | 'requests'): Pro
   return (INPUTS * length * 1000) / ms;
 }
 
+interface Measured {
+  readonly rate: number;
+  /** Of the process that computes. */
+  readonly cpuSeconds: number;
+}
+
+async function measured(
+  { port }: { readonly port: number },
+  pid: number,
+  length: number,
+  how: 'list' | 'requests',
+): Promise<Measured> {
+  const { all: before } = await cpuOf(pid);
+  const tokens = await rate(port, length, how);
+  return { rate: tokens, cpuSeconds: (await cpuOf(pid)).all - before };
+}
+
 const rows: Row[] = [];
 const ratios: number[] = [];
 for (const how of ['list', 'requests'] as const) {
-  // These only warm up.
-  for (const { port } of [server, sidecar]) await rate(port, SHORTEST, how);
+  // These only warm up: the sidecar forks its host of long bodies for the first of them.
+  for (const { port } of [server, sidecar]) await rate(port, how === 'list' ? MIDDLE : SHORTEST, how);
   for (const [length, runs] of RUNS) {
+    if (only !== undefined && length !== Number(only)) continue;
     const pairs: { readonly ours: number; readonly theirs: number }[] = [];
     for (let run = 0; run < runs; run += 1) {
-      const theirs = await rate(server.port, length, how);
-      const ours = await rate(sidecar.port, length, how);
-      process.stdout.write(`${JSON.stringify({ how, length, ours, theirs })}\n`);
+      const ofTheirs = (): Promise<Measured> => measured(server, server.pid, length, how);
+      const ofOurs = (): Promise<Measured> => measured(sidecar, sidecar.enginePid(MODEL), length, how);
+      // Each is first in every second pair.
+      const first = run % 2 === 0 ? await ofTheirs() : undefined;
+      const { rate: ours, cpuSeconds: engine } = await ofOurs();
+      const { rate: theirs, cpuSeconds: llamaServer } = first ?? (await ofTheirs());
+      process.stdout.write(`${JSON.stringify({ how, length, ours, theirs, cpuSeconds: { engine, llamaServer } })}\n`);
       pairs.push({ ours, theirs });
     }
     const ratio = median(pairs.map(({ ours, theirs }) => ours / theirs));
@@ -163,6 +197,21 @@ for (const how of ['list', 'requests'] as const) {
   }
 }
 await server.close();
+if (only !== undefined) {
+  await teardowns.run();
+  process.exit(0);
+}
+
+const ownBuild = await serverOn('peers');
+teardowns.teardown(() => ownBuild.close());
+const ownRates = [];
+for (let i = 0; i < 4; i += 1) ownRates.push(await rate(ownBuild.port, MIDDLE, 'list'));
+await ownBuild.close();
+rows.push({
+  what: "one list of 64, llama-server on llama.cpp's libraries as built on this machine",
+  'tokens of an input': MIDDLE,
+  'llama-server, tokens/s': median(ownRates),
+});
 
 /** Endless lists of an account, {@link AT_ONCE} of them. `bytes`: read so far, which are as many for each vector. */
 interface Lists {
@@ -246,7 +295,7 @@ const worst = Math.min(...ratios);
 await keep('embeddings', {
   title: 'Embeddings beside llama-server, and fairness between accounts',
   about: [
-    `A BERT of ${SMALL.layers} layers, ${SMALL.width} wide, random float32 weights, mean pooling; one compute thread each; llama-server with ${INPUTS} slots, \`-b 2048 -ub ${POOLING_CONTEXT}\`. Both get the same tokens and answer base64, one after the other; medians, and the median ratio of the pairs.`,
+    `A BERT of ${SMALL.layers} layers, ${SMALL.width} wide, random float32 weights, mean pooling; one compute thread each; llama-server with ${INPUTS} slots, \`-b 2048 -ub ${POOLING_CONTEXT}\`, both on the npm package's libraries of llama.cpp unless a row says otherwise. Both get the same tokens and answer base64, one after the other; medians, and the median ratio of the pairs.`,
     `A step has ${STEP_TOKENS} tokens. A single input waits for the step that computes when it comes, and is in the next one. An endless list has ${LIST} inputs of ${LIST_TOKENS} tokens. The shares are those of a smaller model, of which more parts are computed in the time; by weights a standard account gets ${WEIGHTS} times as much as a batch one.`,
   ],
   rows,

@@ -42,7 +42,7 @@ export const PLAN: readonly Bench[] = [
   bench('prebuilt', true, 2, 'engine/decisions.bench.js', 'decisions'),
   bench('prebuilt', true, 5.5, 'engine/limit.bench.js', 'engine-limit'),
   bench('prebuilt', true, 37, 'engine/speculation.bench.js', 'speculation'),
-  bench('prebuilt', true, 8, 'embeddings/beside.bench.js', 'embeddings'),
+  bench('prebuilt', true, 9, 'embeddings/beside.bench.js', 'embeddings'),
   bench('prebuilt', true, 2, 'embeddings/chat.bench.js', 'embeddings-chat'),
   bench('prebuilt', true, 0.7, 'engine/grammar.bench.js', 'grammar'),
   bench('prebuilt', true, 1, 'http/streams.bench.js', 'http-streams'),
