@@ -23,7 +23,7 @@ import { Teardowns } from '../support/teardowns.js';
 const MODEL = 'embed';
 const INPUTS = 64;
 const SHORTEST = 16;
-/** Tokens of the inputs that are compared on each build of llama.cpp's libraries; a list of them is too long for the host of short bodies. */
+/** Tokens of the inputs that are compared on both builds of llama.cpp. A list of them has a body for the host of long bodies. */
 const MIDDLE = 128;
 /** Runs of inputs of so many tokens: short ones vary more, and one of the longest takes a minute on both servers. */
 const RUNS = new Map([
