@@ -175,9 +175,9 @@ export class Ends<T extends boolean | number> {
     return this.#sent.then((sent) => (this.#ended.has(request) ? this.#sent : sent));
   }
 
-  /** Ends of this kind and key that no call in flight has, for a call of the key that takes them along. They are {@link given} after it. */
-  along(key: string, how: T, most: number): Ending<T>[] {
-    const along = this.#unsent.filter(([, ended]) => ended.keys[0] === key && ended.how === how).slice(0, most);
+  /** Ends of this kind that no call in flight has, for another call that takes them along. They are {@link given} after it. */
+  along(how: T, most: number): Ending<T>[] {
+    const along = this.#unsent.filter(([, ended]) => ended.how === how).slice(0, most);
     for (const [, ended] of along) ended.isSent = true;
     return along;
   }

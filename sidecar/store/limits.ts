@@ -1,13 +1,14 @@
 /**
- * The limits of keys over a fleet, counted in the store (migrations/limits.ts). One call of a key is in flight; requests that come
- * meanwhile wait, and the next call takes for all of them:
+ * The limits of keys over a fleet, counted in the store (migrations/limits.ts). Requests of one turn of the event loop, and those that
+ * come while {@link CALLS} calls are in flight, share a call, those of different keys too:
  *
- *     take ──> waiting ──the key has no call in flight──> asked ──> taken, limited
- *                 └──the call before failed: unavailable    └──> unavailable
+ *     take ──> waiting ──a call is free──> asked ──> taken, limited
+ *                 │                          ├──another call has the key's lock──> asked alone, until it is free
+ *                 └──a call failed───────────┴──> unavailable
  *
- * So a burst on one key is a few transactions, and a request alone is one round trip. Neither wait is longer than `store.timeoutMs`, both
- * together. The places and stamps of requests that ended, or whose answer was lost, are given back by {@link Ends}, or with the key's next
- * call. A key without a limit at a group of routes asks nothing.
+ * So a request alone is one round trip, and a burst is a few transactions. All its waits are no longer than `store.timeoutMs` together. The
+ * places and stamps of requests that ended, or whose answer was lost, are given back by {@link Ends}, or with the next call. A key without
+ * a limit at a group of routes asks nothing.
  */
 import { createHash } from 'node:crypto';
 import {
@@ -39,16 +40,18 @@ const SWEEP_MS = 5000;
 /** The part of a call's time in which it may wait for others of its key: an answer that it waited too long is better than none. */
 export const LOCK_PART = 0.8;
 
-/** Requests that one call takes; the others follow in the next. */
+/** Keys that a call counts, requests of each, and calls in flight, besides those that wait for a lock; others follow in the next. */
+const KEYS_TOGETHER = 32;
 const TOGETHER = 1000;
+const CALLS = 2;
 
 /** Ends that a call takes along, and how long they wait for one, or for each other, ms, while half of what their key may use is free. */
 const ENDS_TOGETHER = 100;
 export const LATER_MS = 10;
 
-/** The row that `take` returns. */
+/** The row that `take` returns for each key. */
 interface Taken {
-  readonly outcome: 'taken' | 'inFlight' | 'perMinute' | 'fenced' | 'lease' | 'late';
+  readonly outcome: 'taken' | 'inFlight' | 'perMinute' | 'busy' | 'fenced' | 'lease' | 'late';
   /** The first of the requests are taken. */
   readonly taken: number;
   readonly retry_ms: number | null;
@@ -67,7 +70,7 @@ interface Seen {
   ended: number | undefined;
 }
 
-/** A request that waits for its key's call. */
+/** A request that waits for a call. */
 interface Waiting {
   /** Clock reading. */
   readonly since: number;
@@ -82,6 +85,7 @@ type CountedRequest =
 
 /** One key at one group of routes, with limits that its requests were read with. */
 interface Counted {
+  readonly name: string;
   readonly id: string;
   readonly key: string;
   readonly limit: Limit;
@@ -105,8 +109,12 @@ export class StoreLimits implements KeyLimiter {
   readonly #ends: Ends<boolean>;
   /** Those that were asked for last, by id. */
   readonly #seen = new Map<string, Seen>();
-  /** Those with a call in flight, by id and limits. */
+  /** Those with requests that wait or are asked for, by name: id and limits. */
   readonly #asked = new Map<string, Counted>();
+  /** Those of them that are in no call. */
+  readonly #next: Counted[] = [];
+  #isDue = false;
+  #calls = 0;
   /** Counts this sidecar's own requests, for while the store is down. */
   readonly #own: RequestLimits;
 
@@ -191,72 +199,115 @@ export class StoreLimits implements KeyLimiter {
     }
   }
 
-  /** Counts one request with the others of its key that wait. */
+  /** Counts one request with the others that wait. */
   #count(id: string, limit: Limit, since: number): Promise<CountedRequest> {
     return new Promise((answered) => {
       const name = `${limit.inFlight} ${limit.perMinute} ${id}`;
-      const asked = this.#asked.get(name);
-      if (asked) {
-        asked.waiting.push({ since, answered });
-        return;
+      let counted = this.#asked.get(name);
+      if (!counted) {
+        counted = { name, id, key: uuidOf(id), limit, waiting: [] };
+        this.#asked.set(name, counted);
+        this.#next.push(counted);
       }
-      const counted = { id, key: uuidOf(id), limit, waiting: [{ since, answered }] };
-      this.#asked.set(name, counted);
-      void this.#askAll(name, counted);
+      counted.waiting.push({ since, answered });
+      this.#askLater();
     });
   }
 
-  /** Asks for a key's requests until none waits. After a call that failed, those that wait fail too: the next would take as long. */
-  async #askAll(name: string, counted: Counted): Promise<void> {
-    let works = true;
-    while (counted.waiting.length > 0) {
-      const together = counted.waiting.splice(0, TOGETHER);
-      if (works) works = await this.#ask(counted, together);
-      else for (const { answered } of together) answered({ kind: 'down', retryAfterMs: RETRY_MS });
-    }
-    this.#asked.delete(name);
+  #askLater(): void {
+    if (this.#isDue || this.#calls === CALLS || this.#next.length === 0) return;
+    this.#isDue = true;
+    setImmediate(() => {
+      this.#isDue = false;
+      void this.#askNext();
+    });
   }
 
-  /** Whether the store has counted. */
-  async #ask({ id, key, limit }: Counted, together: readonly Waiting[]): Promise<boolean> {
+  /** After a call that failed, those that wait fail too: the next would take as long. */
+  async #askNext(): Promise<void> {
+    this.#calls += 1;
+    const keys = this.#next.splice(0, KEYS_TOGETHER);
+    this.#askLater();
+    const works = await this.#ask(keys, false);
+    this.#calls -= 1;
+    if (!works) for (const counted of this.#next.splice(0)) this.#answered(counted, false);
+    this.#askLater();
+  }
+
+  /** Its requests in a call have their answers. */
+  #answered(counted: Counted, works: boolean): void {
+    if (!works)
+      for (const { answered } of counted.waiting.splice(0)) answered({ kind: 'down', retryAfterMs: RETRY_MS });
+    if (counted.waiting.length === 0) this.#asked.delete(counted.name);
+    else this.#next.push(counted);
+  }
+
+  /** `waits`: for the lock of the only key. Returns whether the store has counted. */
+  async #ask(keys: readonly Counted[], waits: boolean): Promise<boolean> {
     const { database, replica, clock, timeoutMs } = this.#options;
-    const down = (retryAfterMs: number): false => {
-      for (const { answered } of together) answered({ kind: 'down', retryAfterMs });
-      return false;
-    };
     const { session } = replica;
-    if (!session) return down(RETRY_MS);
-    const { no, epoch, beat } = session;
-    const requests = together.map(() => this.#ends.begin([key], beat));
-    const withinMs = Math.max(1, timeoutMs - (clock.now() - (together[0]?.since ?? 0)));
-    const lockMs = Math.ceil(withinMs * LOCK_PART);
-    const along = this.#ends.along(key, true, ENDS_TOGETHER);
-    const over = along.map(([request]) => request);
-    const args = [no, epoch, beat, requests, key, limit.inFlight, limit.perMinute, over, lockMs];
+    if (!session) {
+      for (const counted of keys) this.#answered(counted, false);
+      return false;
+    }
+    const asked = keys.map((counted) => {
+      const together = counted.waiting.splice(0, TOGETHER);
+      return { counted, together, requests: together.map(() => this.#ends.begin([counted.key], session.beat)) };
+    });
+    const since = Math.min(...asked.map(({ together }) => together[0]?.since ?? Infinity));
+    const withinMs = Math.max(1, timeoutMs - (clock.now() - since));
+    // A call that waits for a key's lock must have no rows locked.
+    const along = waits ? [] : this.#ends.along(true, ENDS_TOGETHER);
+    const args = [
+      session.no,
+      session.epoch,
+      session.beat,
+      keys.map(({ key }) => key),
+      asked.map(({ requests }) => requests.length),
+      asked.flatMap(({ requests }) => requests),
+      keys.map(({ limit }) => limit.inFlight),
+      keys.map(({ limit }) => limit.perMinute),
+      along.map(([, ended]) => ended.keys[0]),
+      along.map(([request]) => request),
+      waits,
+      Math.ceil(withinMs * LOCK_PART),
+    ];
     const answer = await database.call<Taken>('take', args, { withinMs });
     this.#ends.given(along, answer.kind === 'rows');
-    if (answer.kind === 'down') {
-      for (const request of requests) this.#ends.none(request, answer.sent);
-      return down(answer.retryAfterMs);
+    let works = true;
+    for (const [at, { counted, together, requests }] of asked.entries()) {
+      const row = answer.kind === 'rows' ? answer.rows[at] : undefined;
+      const sent = answer.kind === 'down' ? answer.sent : undefined;
+      for (const request of requests.slice(row?.taken ?? 0)) this.#ends.none(request, sent);
+      if (row?.outcome === 'busy') {
+        counted.waiting.unshift(...together);
+        void this.#ask([counted], true);
+        continue;
+      }
+      const answers = row && this.#read(counted.id, row);
+      works &&= answers !== undefined;
+      for (const [nth, { answered }] of together.entries()) {
+        const request = nth < (row?.taken ?? 0) ? requests[nth] : undefined;
+        if (request !== undefined) answered({ kind: 'taken', request });
+        else
+          answered(answers ?? { kind: 'down', retryAfterMs: answer.kind === 'down' ? answer.retryAfterMs : RETRY_MS });
+      }
+      this.#answered(counted, answers !== undefined);
     }
-    const [row] = answer.rows;
-    for (const request of requests.slice(row?.taken ?? 0)) this.#ends.none(request);
-    if (!row || row.outcome === 'late') return down(RETRY_MS);
-    if (row.outcome === 'fenced' || row.outcome === 'lease') {
-      replica.hurry();
-      return down(RETRY_MS);
-    }
-    const { outcome, taken, used, running, reset_ms: resetMs } = row;
+    this.#askLater();
+    return works;
+  }
+
+  /** Keeps what a key has used. Returns what its requests that are not taken are answered; undefined if none was counted. */
+  #read(id: string, { outcome, taken, used, running, reset_ms, retry_ms }: Taken): CountedRequest | undefined {
+    const { replica, clock } = this.#options;
+    if (outcome === 'fenced' || outcome === 'lease') replica.hurry();
+    if (outcome !== 'taken' && outcome !== 'inFlight' && outcome !== 'perMinute') return undefined;
     const { ended } = this.#seen.get(id) ?? {};
-    const seen = { used: used + taken, running: running + taken, resetAt: clock.now() + resetMs, ended };
+    const seen = { used: used + taken, running: running + taken, resetAt: clock.now() + reset_ms, ended };
     setNewest(this.#seen, id, seen, MOST_KEYS);
-    const by = outcome === 'perMinute' ? 'perMinute' : 'inFlight';
-    const retryAfterMs = by === 'inFlight' ? RETRY_MS : (row.retry_ms ?? 60_000);
-    for (const [at, { answered }] of together.entries()) {
-      const request = at < taken ? requests[at] : undefined;
-      answered(request === undefined ? { kind: 'limited', by, retryAfterMs } : { kind: 'taken', request });
-    }
-    return true;
+    if (outcome === 'perMinute') return { kind: 'limited', by: outcome, retryAfterMs: retry_ms ?? 60_000 };
+    return { kind: 'limited', by: 'inFlight', retryAfterMs: RETRY_MS };
   }
 
   /** The store does not answer. */

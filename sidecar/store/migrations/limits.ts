@@ -46,18 +46,22 @@ begin
   ) locks;
 end $$;
 
--- Requests of one key, together: the first of them are let in, as many as taken says. p_in_flight, p_per_minute: 0 is no limit. used, running: those
--- counted before. outcome: taken (all), inFlight or perMinute (what refused the others), or why none was counted: fenced (another
--- process took the replica's place, or the store does not know it), lease (its lease is over), late (sent two beats ago). p_ended:
--- requests of the key that have ended, and have no place any more. p_wait_ms: the longest wait for other calls of the key.
+-- Requests of some keys, one row for each key: of its requests the first are let in, as many as taken says. p_counts: how many of
+-- p_requests each has. p_in_flight, p_per_minute: 0 is no limit. used, running: those counted before. outcome: taken (all), inFlight or
+-- perMinute (what refused the others), or why none was counted: busy (another call has the key's lock), fenced (another process took the
+-- replica's place, or the store does not know it), lease (its lease is over), late (sent two beats ago). p_ended: requests, of p_ended_keys,
+-- that have ended, and have no place any more. p_waits: for the lock of the only key, p_wait_ms at most.
 create function ra_sidecar.take(
-  p_no int, p_epoch int, p_beat int, p_requests bigint[], p_key uuid, p_in_flight int, p_per_minute int,
-  p_ended bigint[], p_wait_ms int
+  p_no int, p_epoch int, p_beat int, p_keys uuid[], p_counts int[], p_requests bigint[], p_in_flight int[], p_per_minute int[],
+  p_ended_keys uuid[], p_ended bigint[], p_waits bool, p_wait_ms int
 ) returns table (outcome text, taken int, retry_ms int, used int, reset_ms int, running int)
 language plpgsql security definer set search_path = ra_sidecar, pg_temp set enable_seqscan = off set enable_bitmapscan = off
 set plan_cache_mode = force_generic_plan as $$
 declare
   v_set text := set_config('synchronous_commit', 'off', true) || set_config('lock_timeout', p_wait_ms::text, true);
+  v_locked bool[];
+  v_begun int := 0;
+  v_key uuid; v_count int; v_in_flight int; v_per_minute int;
   v_now timestamptz;
   v_replica record;
   v_first record;
@@ -66,53 +70,62 @@ declare
   v_used bigint; v_n bigint;
 begin
   if pg_is_in_recovery() then perform must_write(); end if;
-  if not pg_try_advisory_xact_lock(uuid_hash_extended(p_key, 0)) then perform lock_keys(array[p_key], 0); end if;
-  for i in 1..cardinality(p_ended) loop
-    delete from flight f where f.key = p_key and f.replica = p_no and f.request = p_ended[i] and f.epoch = p_epoch;
-  end loop;
-  v_now := clock_timestamp();
-  taken := cardinality(p_requests);
-  running := 0; used := 0; reset_ms := 0;
-  select r.epoch, r.beat, r.lease_until into v_replica from replica r where r.no = p_no;
-  outcome := case when v_replica.epoch is distinct from p_epoch then 'fenced' when v_replica.lease_until <= v_now then 'lease'
-    when v_replica.beat > p_beat + 1 then 'late' else 'taken' end;
-  if outcome <> 'taken' then taken := 0; return next; return; end if;
-  if p_in_flight > 0 then
-    select coalesce(sum((
-      select count(*) from flight f where f.key = p_key and f.replica = r.no and f.epoch = r.epoch and f.request >= r.oldest
-    )), 0) into running from replica r where r.no > 0
-      and (r.lease_until > v_now or r.lease_until > (select e.grace_from from fleet e where e.one and e.grace_until > v_now));
-    taken := least(taken, greatest(0, p_in_flight - running));
-  end if;
-  if p_per_minute > 0 then
-    -- The last one first: what is taken back meanwhile may count, but never twice as taken back.
-    select h.n, h.at into v_last from hit h where h.key = p_key and h.at > v_now - interval '60 seconds' order by h.at desc, h.n desc limit 1;
-    select h.n, h.at into v_first from hit h where h.key = p_key and h.at > v_now - interval '60 seconds' order by h.at, h.n limit 1;
-    select count(*) filter (where f.n < v_last.n), max(f.n) as n into v_freed
-      from freed f where f.key = p_key and f.n > coalesce(v_first.n, v_last.n);
-    v_used := coalesce(v_last.n - v_first.n + 1 - v_freed.count, 0);
-    -- Numbers have gaps if the clock of the host was set back.
-    if v_used > p_per_minute then select count(*) into v_used from hit h where h.key = p_key and h.at > v_now - interval '60 seconds'; end if;
-    used := v_used;
-    taken := least(taken, greatest(0, p_per_minute - used));
-    -- Without a stamp in the minute: above the number of each one before.
-    v_n := greatest(coalesce(v_last.n, date_part('epoch', v_now) * 1000000), v_freed.n);
-    v_now := greatest(v_now, v_last.at);
-    reset_ms := ms_until(coalesce(v_first.at, v_now) + interval '60 seconds', v_now);
-  end if;
-  for i in 1..taken loop
-    if p_per_minute > 0 then insert into hit values (p_key, v_now, v_n + i, p_no, p_requests[i]); end if;
-    if p_in_flight > 0 then insert into flight values (p_key, p_no, p_requests[i], p_epoch); end if;
-  end loop;
-  if taken < cardinality(p_requests) then
-    outcome := 'inFlight';
-    if p_per_minute > 0 and used + taken >= p_per_minute then
-      outcome := 'perMinute';
-      select ms_until(h.at + interval '60 seconds', v_now) into retry_ms from hit h
-        where h.key = p_key and h.at > v_now - interval '60 seconds' order by h.at, h.n offset used + taken - p_per_minute limit 1;
+  for k in 1..cardinality(p_keys) loop
+    v_locked[k] := pg_try_advisory_xact_lock(uuid_hash_extended(p_keys[k], 0));
+    if p_waits and not v_locked[k] then
+      perform lock_keys(p_keys, 0);
+      v_locked[k] := true;
     end if;
-  end if;
-  return next;
+  end loop;
+  for i in 1..cardinality(p_ended) loop
+    delete from flight f where f.key = p_ended_keys[i] and f.replica = p_no and f.request = p_ended[i] and f.epoch = p_epoch;
+  end loop;
+  select r.epoch, r.beat, r.lease_until into v_replica from replica r where r.no = p_no;
+  for k in 1..cardinality(p_keys) loop
+    v_key := p_keys[k]; v_count := p_counts[k]; v_in_flight := p_in_flight[k]; v_per_minute := p_per_minute[k];
+    v_now := clock_timestamp();
+    taken := v_count; retry_ms := null; used := 0; reset_ms := 0; running := 0;
+    outcome := case when not v_locked[k] then 'busy' when v_replica.epoch is distinct from p_epoch then 'fenced'
+      when v_replica.lease_until <= v_now then 'lease' when v_replica.beat > p_beat + 1 then 'late' else 'taken' end;
+    if outcome <> 'taken' then taken := 0; end if;
+    if v_in_flight > 0 and taken > 0 then
+      select coalesce(sum((
+        select count(*) from flight f where f.key = v_key and f.replica = r.no and f.epoch = r.epoch and f.request >= r.oldest
+      )), 0) into running from replica r where r.no > 0
+        and (r.lease_until > v_now or r.lease_until > (select e.grace_from from fleet e where e.one and e.grace_until > v_now));
+      taken := least(taken, greatest(0, v_in_flight - running));
+    end if;
+    if v_per_minute > 0 and outcome = 'taken' then
+      -- The last one first: what is taken back meanwhile may count, but never twice as taken back.
+      select h.n, h.at into v_last from hit h where h.key = v_key and h.at > v_now - interval '60 seconds' order by h.at desc, h.n desc limit 1;
+      select h.n, h.at into v_first from hit h where h.key = v_key and h.at > v_now - interval '60 seconds' order by h.at, h.n limit 1;
+      select count(*) filter (where f.n < v_last.n), max(f.n) as n into v_freed
+        from freed f where f.key = v_key and f.n > coalesce(v_first.n, v_last.n);
+      v_used := coalesce(v_last.n - v_first.n + 1 - v_freed.count, 0);
+      -- Numbers have gaps if the clock of the host was set back.
+      if v_used > v_per_minute then select count(*) into v_used from hit h where h.key = v_key and h.at > v_now - interval '60 seconds'; end if;
+      used := v_used;
+      taken := least(taken, greatest(0, v_per_minute - used));
+      -- Without a stamp in the minute: above the number of each one before.
+      v_n := greatest(coalesce(v_last.n, date_part('epoch', v_now) * 1000000), v_freed.n);
+      v_now := greatest(v_now, v_last.at);
+      reset_ms := ms_until(coalesce(v_first.at, v_now) + interval '60 seconds', v_now);
+    end if;
+    for i in 1..taken loop
+      if v_per_minute > 0 then insert into hit values (v_key, v_now, v_n + i, p_no, p_requests[v_begun + i]); end if;
+      if v_in_flight > 0 then insert into flight values (v_key, p_no, p_requests[v_begun + i], p_epoch); end if;
+    end loop;
+    if outcome = 'taken' and taken < v_count then
+      outcome := 'inFlight';
+      if v_per_minute > 0 and used + taken >= v_per_minute then
+        outcome := 'perMinute';
+        select ms_until(h.at + interval '60 seconds', v_now) into retry_ms from hit h
+          where h.key = v_key and h.at > v_now - interval '60 seconds' order by h.at, h.n offset used + taken - v_per_minute limit 1;
+      end if;
+    end if;
+    v_begun := v_begun + v_count;
+    return next;
+  end loop;
 end $$;
 
 create function ra_sidecar.ms_until(p_then timestamptz, p_now timestamptz) returns int

@@ -181,7 +181,7 @@ t.test(
     const call = database.call.bind(database);
     const calls: string[] = [];
     database.call = (fn, args, options) => {
-      calls.push(fn === 'take' ? `takes ${(args[7] as number[]).length} along` : fn);
+      calls.push(fn === 'take' ? `takes ${(args[9] as number[]).length} along` : fn);
       return call(fn, args, options) as never;
     };
     const take = async (keyId: string): Promise<Permit> => permitsOf([await a.take({ ...KEY, keyId })])[0] as Permit;
@@ -315,9 +315,13 @@ t.test('while an end is stuck, a caller at its limit asks again only with time f
     for (const permit of permitsOf([taken])) permit.end(true);
   };
   const first = await take();
-  release = () => Promise.resolve(false);
+  let fail = (): void => undefined;
+  release = () => new Promise((resolve) => (fail = () => resolve(false)));
   end(first);
-  t.match(await take(), limited, 'the store does not take the end');
+  const refused = take();
+  await until(t, 'the end is not known', () => answered === 1);
+  fail();
+  t.match(await refused, limited, 'the store does not take the end');
   const second = await take();
   t.equal(second.kind, 'taken', 'a later call takes it along');
 
@@ -355,7 +359,7 @@ t.test('a take whose answer is lost frees its place and its stamp', async (t) =>
   t.equal(await count('hit'), 0);
   // One that arrives later than that finds the replica two beats on.
   const { no, epoch, beat } = a.replica.session ?? { no: 0, epoch: 0, beat: 0 };
-  const one = [[99], '00000000000000000000000000000001', 1, 1, []];
+  const one = [['00000000000000000000000000000001'], [1], [99], [1], [1], [], [], false];
   t.match(await call('take', [no, epoch, beat - 2, ...one, 200]), { rows: [{ outcome: 'late' }] });
   t.match(await call('take', [no, epoch - 1, beat, ...one, 200]), { rows: [{ outcome: 'fenced' }] });
   await server.sql(`update ra_sidecar.replica set lease_until = now()`, name);
@@ -373,7 +377,7 @@ t.test('beside an old transaction no call reads what was removed since, or a who
   await server.sql(`select ra_sidecar.join_fleet('a', 'host', 'release', 0, 600000)`, name);
   const load = async (from: number): Promise<void> => {
     for (let i = from; i < from + 20; i += 1) {
-      const taken = await database.call('take', [1, 1, 0, [i], key, 32, 600, [], 5000]);
+      const taken = await database.call('take', [1, 1, 0, [key], [1], [i], [32], [600], [], [], false, 5000]);
       t.match(taken, { rows: [{ outcome: 'taken', running: 0 }] });
       await database.call('release', [1, 1, [i], [key], [true], false]);
     }
