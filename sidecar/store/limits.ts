@@ -113,7 +113,6 @@ export class StoreLimits implements KeyLimiter {
   readonly #asked = new Map<string, Counted>();
   /** Those of them that are in no call. */
   readonly #next: Counted[] = [];
-  #isDue = false;
   #calls = 0;
   /** Counts this sidecar's own requests, for while the store is down. */
   readonly #own: RequestLimits;
@@ -214,92 +213,78 @@ export class StoreLimits implements KeyLimiter {
     });
   }
 
+  /** At the end of this turn, so that its other requests share the call. */
   #askLater(): void {
-    if (this.#isDue || this.#calls === CALLS || this.#next.length === 0) return;
-    this.#isDue = true;
-    setImmediate(() => {
-      this.#isDue = false;
-      void this.#askNext();
-    });
+    if (this.#calls === CALLS || this.#next.length === 0) return;
+    this.#calls += 1;
+    setImmediate(() => void this.#askNext());
   }
 
   /** After a call that failed, those that wait fail too: the next would take as long. */
   async #askNext(): Promise<void> {
-    this.#calls += 1;
     const keys = this.#next.splice(0, KEYS_TOGETHER);
-    this.#askLater();
-    const works = await this.#ask(keys, false);
+    const works = keys.length === 0 || (await this.#ask(keys, false));
     this.#calls -= 1;
     if (!works) for (const counted of this.#next.splice(0)) this.#answered(counted, false);
     this.#askLater();
   }
 
-  /** Its requests in a call have their answers. */
+  /** None of its requests is in a call any more. */
   #answered(counted: Counted, works: boolean): void {
-    if (!works)
-      for (const { answered } of counted.waiting.splice(0)) answered({ kind: 'down', retryAfterMs: RETRY_MS });
-    if (counted.waiting.length === 0) this.#asked.delete(counted.name);
-    else this.#next.push(counted);
+    const failed = works ? [] : counted.waiting.splice(0);
+    for (const { answered } of failed) answered({ kind: 'down', retryAfterMs: RETRY_MS });
+    if (counted.waiting.length > 0) this.#next.push(counted);
+    else this.#asked.delete(counted.name);
+    this.#askLater();
   }
 
   /** `waits`: for the lock of the only key. Returns whether the store has counted. */
   async #ask(keys: readonly Counted[], waits: boolean): Promise<boolean> {
     const { database, replica, clock, timeoutMs } = this.#options;
-    const { session } = replica;
-    if (!session) {
+    const { no = 0, epoch = 0, beat } = replica.session ?? {};
+    if (beat === undefined) {
       for (const counted of keys) this.#answered(counted, false);
       return false;
     }
     const asked = keys.map((counted) => {
       const together = counted.waiting.splice(0, TOGETHER);
-      return { counted, together, requests: together.map(() => this.#ends.begin([counted.key], session.beat)) };
+      return { counted, together, requests: together.map(() => this.#ends.begin([counted.key], beat)) };
     });
-    const since = Math.min(...asked.map(({ together }) => together[0]?.since ?? Infinity));
+    const since = Math.min(...asked.map(({ together: [first] }) => first?.since ?? Infinity));
     const withinMs = Math.max(1, timeoutMs - (clock.now() - since));
-    // A call that waits for a key's lock must have no rows locked.
+    const numbers = [asked.map(({ requests }) => requests.length), asked.flatMap(({ requests }) => requests)];
+    const limits = [keys.map(({ limit }) => limit.inFlight), keys.map(({ limit }) => limit.perMinute)];
+    // A call that waits for a key's lock has no rows locked meanwhile.
     const along = waits ? [] : this.#ends.along(true, ENDS_TOGETHER);
-    const args = [
-      session.no,
-      session.epoch,
-      session.beat,
-      keys.map(({ key }) => key),
-      asked.map(({ requests }) => requests.length),
-      asked.flatMap(({ requests }) => requests),
-      keys.map(({ limit }) => limit.inFlight),
-      keys.map(({ limit }) => limit.perMinute),
-      along.map(([, ended]) => ended.keys[0]),
-      along.map(([request]) => request),
-      waits,
-      Math.ceil(withinMs * LOCK_PART),
-    ];
-    const answer = await database.call<Taken>('take', args, { withinMs });
+    const ended = [along.map(([, { keys: of }]) => of[0]), along.map(([request]) => request)];
+    const args = [no, epoch, beat, keys.map(({ key }) => key), ...numbers, ...limits, ...ended, waits];
+    const answer = await database.call<Taken>('take', [...args, Math.ceil(withinMs * LOCK_PART)], { withinMs });
+    const [rows, isSent] = answer.kind === 'rows' ? [answer.rows, false] : [[], answer.sent];
+    const down = { kind: 'down', retryAfterMs: answer.kind === 'rows' ? RETRY_MS : answer.retryAfterMs } as const;
     this.#ends.given(along, answer.kind === 'rows');
     let works = true;
     for (const [at, { counted, together, requests }] of asked.entries()) {
-      const row = answer.kind === 'rows' ? answer.rows[at] : undefined;
-      const sent = answer.kind === 'down' ? answer.sent : undefined;
-      for (const request of requests.slice(row?.taken ?? 0)) this.#ends.none(request, sent);
+      const row = rows[at];
+      const taken = row?.taken ?? 0;
+      for (const request of requests.slice(taken)) this.#ends.none(request, isSent);
       if (row?.outcome === 'busy') {
         counted.waiting.unshift(...together);
         void this.#ask([counted], true);
         continue;
       }
-      const answers = row && this.#read(counted.id, row);
-      works &&= answers !== undefined;
+      const others = row && this.#hear(counted.id, row);
+      works &&= others !== undefined;
       for (const [nth, { answered }] of together.entries()) {
-        const request = nth < (row?.taken ?? 0) ? requests[nth] : undefined;
-        if (request !== undefined) answered({ kind: 'taken', request });
-        else
-          answered(answers ?? { kind: 'down', retryAfterMs: answer.kind === 'down' ? answer.retryAfterMs : RETRY_MS });
+        const request = requests[nth] ?? 0;
+        answered(nth < taken ? { kind: 'taken', request } : (others ?? down));
       }
-      this.#answered(counted, answers !== undefined);
+      this.#answered(counted, others !== undefined);
     }
-    this.#askLater();
     return works;
   }
 
-  /** Keeps what a key has used. Returns what its requests that are not taken are answered; undefined if none was counted. */
-  #read(id: string, { outcome, taken, used, running, reset_ms, retry_ms }: Taken): CountedRequest | undefined {
+  /** Keeps what a key has used. Returns the answer of its requests that are not taken; undefined if the store has not counted. */
+  #hear(id: string, { outcome, taken, used, running, reset_ms, retry_ms }: Taken): CountedRequest | undefined {
     const { replica, clock } = this.#options;
     if (outcome === 'fenced' || outcome === 'lease') replica.hurry();
     if (outcome !== 'taken' && outcome !== 'inFlight' && outcome !== 'perMinute') return undefined;

@@ -173,7 +173,7 @@ t.test('stamps whose numbers are far apart, after the clock was set back, are co
 });
 
 t.test(
-  'the next call of a key takes its ends along; without one, or where few places are free, they come by themselves',
+  'keys of one turn share a call, and the next call takes ends along; without one, or where few places are free, they come by themselves',
   async (t) => {
     const { members, count } = await fleet(t, { decisions: { inFlight: 4, perMinute: 0 } });
     const [a] = members as [Member];
@@ -185,6 +185,11 @@ t.test(
       return call(fn, args, options) as never;
     };
     const take = async (keyId: string): Promise<Permit> => permitsOf([await a.take({ ...KEY, keyId })])[0] as Permit;
+    const two = await Promise.all(['k2', 'k3'].map(take));
+    t.strictSame(calls.splice(0), ['takes 0 along'], 'both');
+    for (const permit of two) permit.end(true);
+    await until(t, 'both are free', async () => (await count('flight')) === 0);
+    calls.length = 0;
     await take('k1').then((permit) => permit.end(true));
     const third = await take('k1');
     t.strictSame(calls, ['takes 0 along', 'takes 1 along']);
@@ -235,8 +240,11 @@ t.test(
       'the place of the other key is free',
       async () => (await count(`flight where key = '${keys[1]}'`)) === 0,
     );
+    const others = permitsOf([await take(other)]);
     t.equal(answered, 0, 'meanwhile');
-    t.strictSame(sent, [[keys[1]]], 'in a call without the end that the take has');
+    for (const permit of others) permit.end(true);
+    await until(t, 'and again', async () => (await count(`flight where key = '${keys[1]}'`)) === 0);
+    t.strictSame(sent, [[keys[1]], [keys[1]]], 'in calls without the end that the take has');
     await client.query('rollback');
     const again = permitsOf([await waiting]);
     t.equal(await count('flight'), 1);
@@ -244,8 +252,8 @@ t.test(
     isLost = true;
     for (const permit of again) permit.end(true);
     t.equal((await take(one)).kind, 'unavailable');
-    await until(t, 'an end whose take was lost is sent again', () => sent.length > 1);
-    t.strictSame(sent[1], [keys[0]]);
+    await until(t, 'an end whose take was lost is sent again', () => sent.length > 2);
+    t.strictSame(sent[2], [keys[0]]);
   },
 );
 
