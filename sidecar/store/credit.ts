@@ -101,9 +101,7 @@ export class StoreCredit implements Credit {
 
   /** Accounts of which this replica holds something that no request has used. */
   get accounts(): number {
-    let count = 0;
-    for (const { drawn, settled } of this.#active) if (drawn > settled) count += 1;
-    return count;
+    return [...this.#active].filter(({ drawn, settled }) => drawn > settled).length;
   }
 
   /** The position from which the spool's records are still needed. */
@@ -142,10 +140,8 @@ export class StoreCredit implements Credit {
 
   /** The store has opened this run, perhaps in an earlier state: asks what it holds for this replica. */
   reopened(): void {
-    this.#giveBack(
-      [...this.#active].map((purse) => [purse, 0n] as const),
-      true,
-    );
+    const nothing = [...this.#active].map((purse) => [purse, 0n] as const);
+    this.#giveBack(nothing, true);
   }
 
   get #isUsable(): boolean {

@@ -35,11 +35,8 @@ begin
   perform must_write();
   perform pg_advisory_xact_lock(uuid_hash_extended(p_id, 1));
   select * into v_replica from replica r where r.no = p_no;
-  if v_replica.epoch is distinct from p_epoch then
-    return query select 'fenced'; return;
-  elsif v_replica.beat > p_beat + 1 then
-    return query select 'late'; return;
-  end if;
+  if v_replica.epoch is distinct from p_epoch then return query select 'fenced'; return; end if;
+  if v_replica.beat > p_beat + 1 then return query select 'late'; return; end if;
   select * into v_claim from claim c where c.id = p_id;
   if v_claim.id is not null and v_claim.until > clock_timestamp() then
     return query select case

@@ -90,9 +90,7 @@ begin
   perform must_write();
   perform pg_advisory_xact_lock(7265, p_no);
   select r.epoch into v_epoch from replica r where r.no = p_no;
-  if v_epoch is distinct from p_epoch then
-    return query select 'fenced', 0, 0::bigint, 0::bigint; return;
-  end if;
+  if v_epoch is distinct from p_epoch then return query select 'fenced', 0, 0::bigint, 0::bigint; return; end if;
   insert into spool_position as s values (p_no, p_epoch, 0, p_segment, p_byte)
     on conflict (replica) do update set epoch = p_epoch;
   return query select 'opened', s.run, s.segment, s.byte from spool_position s where s.replica = p_no;
@@ -161,17 +159,11 @@ begin
   perform must_write();
   perform pg_advisory_xact_lock(7265, p_no);
   select r.epoch into v_epoch from replica r where r.no = p_no;
-  if v_epoch is distinct from p_epoch then
-    return query select 'fenced', 0::numeric; return;
-  end if;
+  if v_epoch is distinct from p_epoch then return query select 'fenced', 0::numeric; return; end if;
   select * into v_position from spool_position s where s.replica = p_no for update;
-  if v_position.epoch is distinct from p_epoch then
-    return query select 'closed', 0::numeric; return;
-  elsif v_position.run = p_run then
-    return query select 'open', 0::numeric; return;
-  elsif v_position.segment <> p_segment or v_position.byte <> p_byte then
-    return query select 'moved', 0::numeric; return;
-  end if;
+  if v_position.epoch is distinct from p_epoch then return query select 'closed', 0::numeric; return; end if;
+  if v_position.run = p_run then return query select 'open', 0::numeric; return; end if;
+  if (v_position.segment, v_position.byte) <> (p_segment, p_byte) then return query select 'moved', 0::numeric; return; end if;
   -- There is one of each account that paid here, however long ago.
   delete from escrow e where e.replica = p_no and e.account in (
     select s.account from escrow s where s.replica = p_no and s.drawn = s.posted limit 10000
@@ -231,13 +223,9 @@ begin
   perform must_write();
   perform pg_advisory_xact_lock_shared(7265, p_no);
   v_refused := escrow_problem(p_no, p_epoch, p_run);
-  if v_refused is not null then
-    return query select v_refused, 0::numeric, 0::numeric; return;
-  end if;
+  if v_refused is not null then return query select v_refused, 0::numeric, 0::numeric; return; end if;
   select * into v_account from account a where a.name = p_account for update;
-  if not found then
-    return query select 'short', 0::numeric, 0::numeric; return;
-  end if;
+  if not found then return query select 'short', 0::numeric, 0::numeric; return; end if;
   v_now := clock_timestamp();
   select * into v_escrow from escrow e where e.replica = p_no and e.account = p_account;
   if v_escrow.seq >= p_seq then
@@ -269,9 +257,7 @@ begin
       v_outcome := 'yield';
     end if;
   end if;
-  if v_take > 0 then
-    update account a set held = a.held + v_take where a.name = p_account;
-  end if;
+  if v_take > 0 then update account a set held = a.held + v_take where a.name = p_account; end if;
   -- Also without anything: an earlier draw that is still on its way finds that it is too late.
   insert into escrow as e (replica, account, drawn, posted, seq) values (p_no, p_account, v_take, 0, p_seq)
     on conflict (replica, account) do update set drawn = e.drawn + v_take, seq = p_seq;

@@ -97,9 +97,7 @@ declare
 begin
   perform must_write();
   select d.revision into v_revision from document d where d.name = 'keys' for update;
-  if v_revision <> p_revision then
-    return query select 'moved'; return;
-  end if;
+  if v_revision <> p_revision then return query select 'moved'; return; end if;
   insert into api_key as k (id, hash, account, entry)
     select e->>'id', e->>'hash', e->>'account', e from json_array_elements(p_keys) e
     on conflict (id) do update set hash = excluded.hash, account = excluded.account, entry = excluded.entry;
@@ -135,9 +133,7 @@ begin
   perform must_write();
   update document d set content = p_content
     where d.name = 'prices' and coalesce(encode(sha256(convert_to(d.content, 'UTF8')), 'hex'), '') = p_revision;
-  if not found then
-    return query select 'moved'; return;
-  end if;
+  if not found then return query select 'moved'; return; end if;
   perform note_change('prices', p_operator, 'prices', null, p_detail);
   return query select 'changed';
 end $$;

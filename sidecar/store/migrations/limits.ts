@@ -59,23 +59,15 @@ language plpgsql security definer set search_path = ra_sidecar, pg_temp set enab
 set plan_cache_mode = force_generic_plan as $$
 declare
   v_set text := set_config('synchronous_commit', 'off', true) || set_config('lock_timeout', p_wait_ms::text, true);
-  v_locked bool[];
-  v_begun int := 0;
+  v_locked bool[]; v_begun int := 0; v_now timestamptz;
   v_key uuid; v_count int; v_in_flight int; v_per_minute int;
-  v_now timestamptz;
-  v_replica record;
-  v_first record;
-  v_last record;
-  v_freed record;
+  v_replica record; v_first record; v_last record; v_freed record;
   v_used bigint; v_n bigint;
 begin
   if pg_is_in_recovery() then perform must_write(); end if;
   for k in 1..cardinality(p_keys) loop
     v_locked[k] := pg_try_advisory_xact_lock(uuid_hash_extended(p_keys[k], 0));
-    if p_waits and not v_locked[k] then
-      perform lock_keys(p_keys, 0);
-      v_locked[k] := true;
-    end if;
+    if p_waits and not v_locked[k] then perform lock_keys(p_keys, 0); v_locked[k] := true; end if;
   end loop;
   for i in 1..cardinality(p_ended) loop
     delete from flight f where f.key = p_ended_keys[i] and f.replica = p_no and f.request = p_ended[i] and f.epoch = p_epoch;
@@ -84,11 +76,11 @@ begin
   for k in 1..cardinality(p_keys) loop
     v_key := p_keys[k]; v_count := p_counts[k]; v_in_flight := p_in_flight[k]; v_per_minute := p_per_minute[k];
     v_now := clock_timestamp();
-    taken := v_count; retry_ms := null; used := 0; reset_ms := 0; running := 0;
+    retry_ms := null; used := 0; reset_ms := 0; running := 0;
     outcome := case when not v_locked[k] then 'busy' when v_replica.epoch is distinct from p_epoch then 'fenced'
       when v_replica.lease_until <= v_now then 'lease' when v_replica.beat > p_beat + 1 then 'late' else 'taken' end;
-    if outcome <> 'taken' then taken := 0; end if;
-    if v_in_flight > 0 and taken > 0 then
+    taken := case outcome when 'taken' then v_count else 0 end;
+    if v_in_flight > 0 and outcome = 'taken' then
       select coalesce(sum((
         select count(*) from flight f where f.key = v_key and f.replica = r.no and f.epoch = r.epoch and f.request >= r.oldest
       )), 0) into running from replica r where r.no > 0

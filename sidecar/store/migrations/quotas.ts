@@ -91,16 +91,9 @@ begin
   select r.epoch, r.lease_until, r.beat, greatest(v_clock, max(newest.at)) as now into v_replica from replica r, unnest(p_keys) k,
     lateral (select max(s.at) as at from token_stamp s where s.key = k) newest where r.no = p_no group by r.no;
   v_now := v_replica.now;
-  if v_replica.epoch is distinct from p_epoch then
-    outcome := 'fenced';
-  elsif v_replica.lease_until <= v_clock then
-    outcome := 'lease';
-  elsif v_replica.beat > p_beat + 1 then
-    outcome := 'late';
-  end if;
-  if outcome is not null then
-    return query select outcome, v_granted, v_taken, v_reset, 0, 0::bigint; return;
-  end if;
+  outcome := case when v_replica.epoch is distinct from p_epoch then 'fenced' when v_replica.lease_until <= v_clock then 'lease'
+    when v_replica.beat > p_beat + 1 then 'late' end;
+  if outcome is not null then return query select outcome, v_granted, v_taken, v_reset, 0, 0::bigint; return; end if;
   outcome := 'done';
   v_day := date_trunc('day', v_now, 'UTC');
   v_month := date_trunc('month', v_now, 'UTC');
@@ -177,10 +170,7 @@ begin
       ) w where w.tokens + v_need > p_limits[i] order by w.at desc limit 1;
       v_wait := greatest(1000, coalesce(v_wait, 0));
     end if;
-    if v_wait > retry_ms then
-      lacking := i;
-      retry_ms := v_wait;
-    end if;
+    if v_wait > retry_ms then lacking := i; retry_ms := v_wait; end if;
   end loop;
   return query select outcome, v_granted, v_taken, v_reset, lacking, retry_ms;
 end $$;
@@ -235,9 +225,7 @@ declare
   v_last timestamptz;
   v_count int;
 begin
-  if v_from is null then
-    return query select false; return;
-  end if;
+  if v_from is null then return query select false; return; end if;
   with old as (
     select s.key, s.at, s.replica, s.request from token_stamp s where s.at >= v_from and s.at <= v_until order by s.at limit 10000
   ), gone as (

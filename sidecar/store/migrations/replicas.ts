@@ -30,9 +30,7 @@ insert into ra_sidecar.fleet default values;
 create function ra_sidecar.must_write() returns void
 language plpgsql as $$
 begin
-  if pg_is_in_recovery() then
-    raise exception 'the store is read-only' using errcode = 'read_only_sql_transaction';
-  end if;
+  if pg_is_in_recovery() then raise exception 'the store is read-only' using errcode = 'read_only_sql_transaction'; end if;
 end $$;
 
 -- Called before a lease begins or is extended.
@@ -42,9 +40,7 @@ declare
   v_now timestamptz := clock_timestamp();
   v_last timestamptz := (select max(r.lease_until) from replica r);
 begin
-  if v_last <= v_now then
-    update fleet set grace_from = v_last - p_lease, grace_until = v_now + p_lease;
-  end if;
+  if v_last <= v_now then update fleet set grace_from = v_last - p_lease, grace_until = v_now + p_lease; end if;
 end $$;
 
 create function ra_sidecar.schema_version() returns table (version int)
