@@ -23,11 +23,7 @@ const checkConfig = {
   about: 'check the configuration and print the effective settings',
   details:
     'Prints all settings with their defaults as JSON, or all problems. Reads no other file: ra-sidecar doctor checks those that the configuration names.',
-  operand: {
-    name: 'FILE',
-    about: 'a configuration file; default: the one that RA_CONFIG names',
-    optional: true,
-  },
+  operand: { name: 'FILE', about: 'a configuration file; default: the one that RA_CONFIG names', optional: true },
   options: { json: { type: 'boolean', about: 'print the problems as JSON too' } },
   failed: 'the configuration is invalid',
 } as const satisfies Command;
@@ -86,11 +82,7 @@ const keys = {
       about: 'add the keys of a file to those of the store (docs/store.md)',
       details:
         'Also the properties of its accounts. Keys and accounts that the store has are left as they are; development keys are left out.',
-      operand: {
-        name: 'FILE',
-        about: 'a keys file; default: that of keys.file',
-        optional: true,
-      },
+      operand: { name: 'FILE', about: 'a keys file; default: that of keys.file', optional: true },
       options: {},
       failed: 'the file is invalid, or the store refuses; nothing is changed then',
     },
