@@ -19,7 +19,7 @@ export const LEAST_REACH = MIB;
 export const MAX_GROWTH = 32 * MIB;
 /**
  * Bytes that the masks of all grammars of a store may take, but for one mask of each grammar. Those that replies are followed through may take
- * as many, here and in the addon.
+ * twice as many, with their copies in the addon.
  */
 export const MAX_MASKS = 8 * MIB;
 /** Of a copy: tokens after which a text is at another place. One with more, as of a text whose characters are counted, is not copied. */

@@ -124,8 +124,7 @@ export class MaskGrammar {
   }
 
   /**
-   * Whether few characters can come next, so that a mask is found at once: within a name, not within a text. Throws
-   * `GrammarTooExpensive`.
+   * Whether few characters can come next, so that a mask is found at once: within a name, not within a text. Throws `GrammarTooExpensive`.
    */
   isNarrow(standing: Standing): boolean {
     const { lacks, set } = this.#here(standing);
@@ -134,16 +133,21 @@ export class MaskGrammar {
 
   /** Which tokens may come next. Throws `GrammarTooExpensive`. */
   mask(standing: Standing): TokenBits {
+    return this.made(standing).mask;
+  }
+
+  /** The same with what is known of the place. Throws `GrammarTooExpensive`. */
+  made(standing: Standing): MadeMask {
     const here = this.#here(standing);
-    if (here.lacks > 0) return this.#search(here);
-    const made = this.#masks.get(here.set) ?? this.#made(here);
+    if (here.lacks > 0) return { mask: this.#search(here), isNarrow: false };
+    const made = this.#masks.get(here.set) ?? this.#make(here);
     this.#masks.delete(here.set);
     this.#masks.set(here.set, made);
     this.#fitMasks();
-    return made.mask;
+    return made;
   }
 
-  #made(here: Standing): MadeMask {
+  #make(here: Standing): MadeMask {
     const leaves: number[] = [];
     const mask = this.#search(here, leaves);
     const isNarrow = this.#reach.fanOut(here.set) <= NARROW;
@@ -156,7 +160,7 @@ export class MaskGrammar {
     return made;
   }
 
-  /** The mask with what is known of the place; undefined where it is not made, and within a character. */
+  /** The same where it is made already; undefined where it is not, and within a character. */
   known(standing: Standing): MadeMask | undefined {
     const { set, lacks } = this.#here(standing);
     return lacks === 0 ? this.#masks.get(set) : undefined;

@@ -73,8 +73,9 @@ export class GrammarConstraint {
   /** How the next token is picked. Not while it is pending or free. Throws a fault. */
   limit(): TokenLimit {
     const here = this.#inline?.here;
-    if (here?.grammar.isNarrow(here.standing) === true) here.grammar.mask(here.standing);
-    const made = this.#masks?.made ?? here?.grammar.known(here.standing);
+    const isNarrow = here?.grammar.isNarrow(here.standing) === true;
+    const known = isNarrow ? here.grammar.made(here.standing) : here?.grammar.known(here.standing);
+    const made = this.#masks?.made ?? known;
     const may = made && this.#textTokens.of(made.mask);
     const { all: text } = this.#textTokens;
     const stands = made && this.#grammars.followed.from(made);

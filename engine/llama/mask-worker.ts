@@ -60,9 +60,7 @@ function answer({ id, gbnf, read }: Extract<MaskRequest, { kind: 'next' }>): Mas
       if (!next) return { kind: 'fault', reason: 'the grammar does not allow the token' };
       reply.standing = next;
     }
-    const { standing } = reply;
-    const mask = grammar.mask(standing);
-    return { kind: 'mask', made: grammar.known(standing) ?? { mask, isNarrow: grammar.isNarrow(standing) } };
+    return { kind: 'mask', made: grammar.made(reply.standing) };
   } catch (error) {
     // Any other message would contain the grammar's text.
     const reason =

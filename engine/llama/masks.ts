@@ -29,10 +29,7 @@ export type MaskThread = Pick<Worker, 'postMessage' | 'on' | 'ref' | 'unref'>;
 
 /** One reply that masks constrain. */
 export interface MaskConstraint {
-  /**
-   * Settles when the next token can be sampled; never rejects. Undefined if it can, and {@link made} has the allowed
-   * tokens.
-   */
+  /** Settles when the next token can be sampled; never rejects. Undefined if it can, and {@link made} has the allowed tokens. */
   readonly pending: Promise<void> | undefined;
   /**
    * Throws an {@link EngineFault} if the grammar cannot be used, or while it is pending. A grammar that is looked at within the step knows
@@ -119,18 +116,18 @@ export class Masks {
   #answered(answer: MaskAnswer): void {
     const constraint = this.#current;
     this.#current = undefined;
-    // To one that was asked again meanwhile it is the answer before.
-    if (constraint && !this.#waiting.has(constraint)) constraint.answered(answer);
+    // To one that was asked again meanwhile a mask is the answer before.
+    if (constraint && (answer.kind === 'fault' || !this.#waiting.has(constraint))) {
+      this.#waiting.delete(constraint);
+      constraint.answered(answer);
+    }
     this.#next();
   }
 
   /** The thread's state of these replies is lost, so they cannot continue. */
   #failed(): void {
     this.#thread = undefined;
-    const constraint = this.#current;
-    this.#current = undefined;
-    if (constraint) constraint.answered({ kind: 'fault', reason: 'the thread for grammars failed' });
-    this.#next();
+    this.#answered({ kind: 'fault', reason: 'the thread for grammars failed' });
   }
 }
 
@@ -139,17 +136,26 @@ interface Numbering {
   readonly places: AddonPlaces;
   readonly masks: Map<number, MadeMask>;
   bytes: number;
+  /** The number of the call that used it last. */
+  used: number;
 }
 
+/** Calls of {@link FollowedMasks.from} after which a grammar is not used: some of each seat's. */
+const UNUSED_CALLS = 1024;
+
+/** Tokens that the thread has not read, at most: until then it keeps the tables of the place where it left the reply. */
+const MOST_UNREAD = 256;
+
 /**
- * The masks of places that replies stood at, through which they and the addon's runs follow their texts. Bounded by {@link MAX_MASKS}: the
- * places of grammars that were not used for the longest time are dropped.
+ * The masks of places that replies stood at, through which they and the addon's runs follow their texts. Bounded: where there is no room,
+ * those of grammars that are not used are dropped, and further places are not followed.
  */
 export class FollowedMasks {
   readonly #newPlaces: (() => AddonPlaces) | undefined;
   /** By {@link MaskPlace.of}; the one used last is last. */
   readonly #numberings = new Map<string, Numbering>();
   #bytes = 0;
+  #calls = 0;
 
   /** `newPlaces`: makes what a run follows replies through; absent: nothing is followed. */
   constructor(newPlaces?: () => AddonPlaces) {
@@ -161,26 +167,28 @@ export class FollowedMasks {
     const { mask, isNarrow, place } = made;
     if (!place || !this.#newPlaces) return undefined;
     const { of, at, leaves } = place;
-    const numbering = this.#numberings.get(of) ?? { places: this.#newPlaces(), masks: new Map(), bytes: 0 };
+    const numbering = this.#numberings.get(of) ?? { places: this.#newPlaces(), masks: new Map(), bytes: 0, used: 0 };
+    numbering.used = this.#calls += 1;
     this.#numberings.delete(of);
+    this.#numberings.set(of, numbering);
     if (!numbering.masks.has(at)) {
-      const bytes = 2 * madeBytes(made);
-      for (const [oldest, { bytes: freed }] of this.#numberings) {
-        if (this.#bytes + bytes <= MAX_MASKS) break;
-        this.#numberings.delete(oldest);
-        this.#bytes -= freed;
-      }
-      if (this.#bytes + bytes > MAX_MASKS) {
-        this.#bytes = 0;
-        return this.from(made);
-      }
+      const bytes = madeBytes(made) + mask.byteLength + leaves.byteLength;
+      if (!this.#hasRoom(bytes)) return undefined;
       this.#bytes += bytes;
       numbering.bytes += bytes;
       numbering.masks.set(at, made);
       numbering.places.know(at, mask, isNarrow, leaves);
     }
-    this.#numberings.set(of, numbering);
     return { places: numbering.places, at };
+  }
+
+  #hasRoom(bytes: number): boolean {
+    for (const [of, oldest] of this.#numberings) {
+      if (this.#bytes + bytes <= 2 * MAX_MASKS || this.#calls - oldest.used < UNUSED_CALLS) break;
+      this.#numberings.delete(of);
+      this.#bytes -= oldest.bytes;
+    }
+    return this.#bytes + bytes <= 2 * MAX_MASKS;
   }
 
   /** What is known of where a text stands after a token that may come where this was made. */
@@ -220,9 +228,11 @@ class QueuedConstraint implements MaskConstraint {
   }
 
   accept(token: number): void {
-    if (this.#released) return;
+    // What the thread cannot go on with stays a fault.
+    if (this.#released || this.#answer?.kind === 'fault') return;
     this.#read.push(token);
-    const made = this.#answer?.kind === 'mask' ? this.#lane.after(this.#answer.made, token) : undefined;
+    const known = this.#answer && this.#lane.after(this.#answer.made, token);
+    const made = this.#read.length < MOST_UNREAD ? known : undefined;
     if (made) this.#answer = { kind: 'mask', made };
     else this.ask();
   }

@@ -122,19 +122,35 @@ t.test('a reply is followed through the places whose masks came, and what leaves
   t.same([hasBit(second.made.mask, 0), hasBit(second.made.mask, A)], [true, false], 'it may only end');
 });
 
-t.test('the masks that replies are followed through have a bound, and the grammar used last keeps its own', (t) => {
-  const followed = new FollowedMasks(() => ({ know: () => undefined }));
-  // Six of them are more than the bound.
+t.test('the masks that replies are followed through have a bound, and those of unused grammars make room', (t) => {
+  const known: number[] = [];
+  const followed = new FollowedMasks(() => ({ know: (at) => known.push(at) }));
+  // Sixteen of them are as many as there is room for.
   const made = (of: string, at: number): MadeMask => {
-    return { mask: new Uint32Array(100_000), isNarrow: false, place: { of, at, leaves: Int32Array.of(A, at + 1) } };
+    return { mask: new Uint32Array(87_000), isNarrow: false, place: { of, at, leaves: Int32Array.of(A, at + 1) } };
   };
   const isKnown = (of: string, at: number): boolean => followed.after(made(of, at - 1), A) !== undefined;
-  for (let at = 0; at < 3; at++) {
-    followed.from(made('first', at));
-    followed.from(made('second', at));
-  }
-  t.same([isKnown('first', 2), isKnown('second', 2)], [false, true]);
-  for (let at = 3; at < 9; at++) t.equal(followed.from(made('second', at))?.at, at);
-  t.same([isKnown('second', 2), isKnown('second', 8)], [false, true], 'nor may one have more than the bound');
+  for (let at = 0; at < 20; at++) followed.from(made('first', at));
+  t.same([known.length, isKnown('first', 15), isKnown('first', 16)], [16, true, false]);
+  t.equal(followed.from(made('second', 1)), undefined, 'while others are used');
+  for (let call = 0; call < 1024; call++) followed.from(made('third', 1));
+  t.same(followed.from(made('second', 1))?.at, 1);
+  t.same([isKnown('first', 15), isKnown('second', 1)], [false, true]);
   t.end();
+});
+
+t.test('a reply whose tokens the thread could not read stays at its fault', async (t) => {
+  const { masks: made, asked } = masks();
+  const reply = made.constrain('root ::= "a" "b" "c"', []);
+  await reply.pending;
+  // The first is forbidden; the others come while the thread reads it.
+  reply.accept(C);
+  await new Promise(setImmediate);
+  reply.accept(A);
+  await reply.pending;
+  t.throws(() => reply.made, /does not allow/);
+  reply.accept(B);
+  t.equal(reply.pending, undefined);
+  t.throws(() => reply.made, /does not allow/);
+  t.equal(asked.length, 2);
 });
