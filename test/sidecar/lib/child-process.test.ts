@@ -144,7 +144,7 @@ t.test('close: with a last message once it works, else by a signal; never report
   working.child.started();
   await working.child.close(60_000, { bye: 1 });
   t.throws(() => process.kill(working.child.pid ?? 0, 0), { code: 'ESRCH' });
-  t.equal(working.clock.pending, 0);
+  await eventually('its pipes are closed', () => working.clock.pending === 0);
 
   const deaf = new Subject(t, STAYS);
   await deaf.heard();
