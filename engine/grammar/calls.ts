@@ -33,9 +33,8 @@ const SHARED = [
 ];
 
 /**
- * Rules for one or several calls as a model writes them, with a start named `calls` and no root. `answer`: a wrapped
- * answer is an alternative. `beside`: rules that will stand in one grammar with these. `work`: the remainder of the request's
- * bound.
+ * Rules for one or several calls as a model writes them, with a start named `calls` and no root. `answer`: a wrapped answer is an
+ * alternative. `beside`: rules that will stand in one grammar with these. `work`: the remainder of the request's bound.
  */
 export function callRules(
   syntax: CallSyntax,

@@ -5,9 +5,8 @@ import { Unservable, type WorkBudget } from './work.js';
 import { isNumberOf, isTextOf } from './scalar-rules.js';
 
 /**
- * One of these texts, as a tree: common prefixes are written once, so that llama.cpp, which follows all alternatives at
- * once, has at most one per distinct character. `texts`: distinct, at least one. Depth of the recursion: at most their
- * number.
+ * One of these texts, as a tree: common prefixes are written once, so that llama.cpp, which follows all alternatives at once, has at most
+ * one per distinct character. `texts`: distinct, at least one. Depth of the recursion: at most their number.
  */
 export function choice(texts: readonly string[], newRule: (alternatives: readonly Alternative[]) => string): Item {
   return { rule: newRule(branches(texts, newRule)) };

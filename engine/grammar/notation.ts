@@ -30,8 +30,7 @@ export interface Notation {
   /** What stands after a value that is written as JSON. */
   readonly after: readonly Item[];
   /**
-   * The texts for a value, given as JSON, that a schema lists. None: it is not written in this notation's own way, or cannot be
-   * written.
+   * The texts for a value, given as JSON, that a schema lists. None: it is not written in this notation's own way, or cannot be written.
    */
   readonly listed: (json: string) => readonly string[];
   /** How the values of members and items are written. Absent: in this notation. */
@@ -47,8 +46,7 @@ export interface ObjectMarks {
   /** The key of a member that a schema declares. Throws Unservable if the notation cannot write it. */
   readonly key: (name: string) => Item;
   /**
-   * GBNF of the name of any other member, which is offered only where none is declared; '': it is never offered. Absent: as JSON has
-   * them.
+   * GBNF of the name of any other member, which is offered only where none is declared; '': it is never offered. Absent: as JSON has them.
    */
   readonly otherName?: string;
   /** The same where a list may stand in the object's place. */
@@ -354,9 +352,8 @@ export function spaced(text: string): string {
 }
 
 /**
- * Any JSON (RFC 8259) with three bounds, so that a model cannot continue forever without content: white space, of which
- * there is none around the whole; digits, so that every number is a finite one; and `\u` escapes, which make no lone
- * surrogates.
+ * Any JSON (RFC 8259) with three bounds, so that a model cannot continue forever without content: white space, of which there is none
+ * around the whole; digits, so that every number is a finite one; and `\u` escapes, which make no lone surrogates.
  */
 const RULES: Readonly<Record<string, string>> = {
   'json-ws': String.raw`| " " | "\n" [ \t]{0,20}`,

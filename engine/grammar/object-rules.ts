@@ -102,10 +102,7 @@ function keyFrom(node: Node, newRule: NewRule): string {
   return newRule([...onward, [elsewhere], ...(node.ends ? [] : [['"\\""']])]);
 }
 
-/**
- * Patterns of one object whose names are enforced; with more, a further property may satisfy any of the patterns'
- * schemas.
- */
+/** Patterns of one object whose names are enforced; with more, a further property may satisfy any of the patterns' schemas. */
 const MAX_PATTERNS = 4;
 
 const ANY_TEXT = { patterns: [], formats: [], least: 0, most: Infinity } as const;
@@ -204,9 +201,7 @@ function listedProperties(
   return [...byRule].map(([rule, all]) => ({ key: { rule: keysOf(all, maker) }, rule }));
 }
 
-/**
- * For each pattern, names that match it alone, and those that match none. Undefined if some patterns are not enforced.
- */
+/** For each pattern, names that match it alone, and those that match none. Undefined if some patterns are not enforced. */
 function byPattern(
   { byPattern: all, unmatched }: ObjectShape,
   names: TextForm,

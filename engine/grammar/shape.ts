@@ -262,10 +262,7 @@ export function itemsOf<T>(rope: Rope<T>, step: () => void): T[] {
 /** Depth up to which schemas are compared; deeper ones count as different. */
 const MAX_DEPTH = 64;
 
-/**
- * Finds equal schemas, which become one rule of a grammar, since each rule costs time at every token. Each schema is
- * visited once.
- */
+/** Finds equal schemas, which become one rule of a grammar, since each rule costs time at every token. Each schema is visited once. */
 export class SchemaIds {
   readonly #ids = new Map<string, number>();
   /** Of objects and arrays. */

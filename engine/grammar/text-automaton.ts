@@ -33,9 +33,8 @@ interface Transition {
 export type Automaton = readonly State[];
 
 /**
- * An automaton of the texts that `form` allows, as far as it is enforced. Unknown patterns and formats are ignored.
- * Where there are too many states, lengths are ignored, and then formats beside patterns. Undefined if nothing is
- * enforced but that it is a text.
+ * An automaton of the texts that `form` allows, as far as it is enforced. Unknown patterns and formats are ignored. Where there are too
+ * many states, lengths are ignored, and then formats beside patterns. Undefined if nothing is enforced but that it is a text.
  */
 export function textAutomaton(form: TextForm, work: WorkBudget): Automaton | undefined {
   const formats = [...new Set(form.formats.flatMap((name) => formatPattern(name) ?? []))];

@@ -32,9 +32,8 @@ export function packageVersion(root = packageRoot()): string {
 }
 
 /**
- * The addon for `backend`: one that `make engine-native` built, else the one of the package for this machine. Undefined if there is
- * none, or the package has another version. `root`: the folder of node-llama-cpp. Throws file system errors other than a missing
- * file.
+ * The addon for `backend`: one that `make engine-native` built, else the one of the package for this machine. Undefined if there is none,
+ * or the package has another version. `root`: the folder of node-llama-cpp. Throws file system errors other than a missing file.
  */
 export function findAddon(
   backend: Backend,

@@ -207,10 +207,9 @@ export interface EngineAddon {
   /** Forgets all sequences, and writes zeros over what their cells held. Not while it decodes. */
   readonly raClearMemory: (context: AddonContext) => void;
   /**
-   * Evaluates embeddings of an image in place of tokens. `first`: the image's first position; `index`: of the first embedding within
-   * the image; `columns`: see ImageSegment; `whole`: all attend to each other. `values` are not to be changed before it settles.
-   * Throws a RangeError where their number is not that of whole embeddings, or more than the context's batch. Rejects as
-   * `decodeBatch` does.
+   * Evaluates embeddings of an image in place of tokens. `first`: the image's first position; `index`: of the first embedding within the
+   * image; `columns`: see ImageSegment; `whole`: all attend to each other. `values` are not to be changed before it settles. Throws a
+   * RangeError where their number is not that of whole embeddings, or more than the context's batch. Rejects as `decodeBatch` does.
    */
   readonly raDecodeEmbeddings: (
     context: AddonContext,
@@ -379,9 +378,7 @@ export function internals(context: LlamaContext): Internals {
   return { context: inner, Checkpoint, addon: engineAddon() };
 }
 
-/**
- * The most threads that share a step's picks with the decoding thread, and the number of logits that is worth one more.
- */
+/** The most threads that share a step's picks with the decoding thread, and the number of logits that is worth one more. */
 export interface Spread {
   readonly threads: number;
   readonly logits: number;

@@ -1,7 +1,6 @@
 /**
- * Loads a tokenizer with the addon alone, without node-llama-cpp's modules: importing those takes half of the processor
- * time of a prompt host's start, and 30 MB. This interface of the addon is not public, so it is used only with the
- * version whose source was read.
+ * Loads a tokenizer with the addon alone, without node-llama-cpp's modules: importing those takes half of the processor time of a prompt
+ * host's start, and 30 MB. This interface of the addon is not public, so it is used only with the version whose source was read.
  */
 import { dirname } from 'node:path';
 import type { GgufFileInfo } from 'node-llama-cpp';

@@ -37,9 +37,8 @@ export interface Picks {
 }
 
 /**
- * One reply's sampler. A token is picked freely first, except for those that the grammar denies everywhere, and where the grammar
- * refuses it, once more from those that may come: within the decode where these are known. Where few may come it is picked among these
- * at once.
+ * One reply's sampler. A token is picked freely first, except for those that the grammar denies everywhere, and where the grammar refuses
+ * it, once more from those that may come: within the decode where these are known. Where few may come it is picked among these at once.
  */
 export class BatchSampler implements Sampler {
   readonly #picks: Picks;

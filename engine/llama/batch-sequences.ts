@@ -190,10 +190,9 @@ export class BatchSequences implements SequenceStates {
   }
 
   /**
-   * Has llama.cpp make the copies of a sequence now, if it has not: its state would be saved without what is still to be copied, and a
-   * copy would take what is restored, or write over it. llama.cpp makes them when it begins a decode, and here none may follow, so a
-   * token is decoded: in an empty sequence, or after what the shortest one holds, from which it is removed. Rejects where there is no such
-   * sequence.
+   * Has llama.cpp make the copies of a sequence now, if it has not: its state would be saved without what is still to be copied, and a copy
+   * would take what is restored, or write over it. llama.cpp makes them when it begins a decode, and here none may follow, so a token is
+   * decoded: in an empty sequence, or after what the shortest one holds, from which it is removed. Rejects where there is no such sequence.
    */
   async #finishCopies(sequence: number): Promise<void> {
     if (!this.#copying.has(sequence)) return;

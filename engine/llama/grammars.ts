@@ -148,10 +148,7 @@ function isUsable(gbnf: string): boolean {
   return gbnf.length <= MAX_USED_CHARACTERS && isBounded(gbnf);
 }
 
-/**
- * Undefined too where a grammar's beginning alone takes too much work, as with left recursion, which no grammar made
- * here has.
- */
+/** Undefined too where a grammar's beginning alone takes too much work, as with left recursion, which no grammar made here has. */
 function readable(read: () => MaskGrammar | undefined): MaskGrammar | undefined {
   try {
     return read();

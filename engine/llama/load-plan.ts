@@ -101,10 +101,9 @@ const WIDE_HEAD = 64;
 const LONG_SEAT = 512;
 
 /**
- * On a CPU llama.cpp's flash attention works pair by pair of query and cell for 2 to 63 tokens, as in a decision's
- * questions, and prompts beside running replies. It is faster for next tokens of short sequences and for whole chunks
- * of a prompt; for small chunks after long prompts it is many times slower if heads are narrow
- * (bench/results/attention.md measures both).
+ * On a CPU llama.cpp's flash attention works pair by pair of query and cell for 2 to 63 tokens, as in a decision's questions, and prompts
+ * beside running replies. It is faster for next tokens of short sequences and for whole chunks of a prompt; for small chunks after long
+ * prompts it is many times slower if heads are narrow (bench/results/attention.md measures both).
  */
 function bestAttention(onCpu: boolean, insights: GgufInsights, { kind, contextPerSeat }: PlanSetup): boolean | 'auto' {
   if (isPooling(kind)) return 'auto';

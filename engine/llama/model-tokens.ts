@@ -107,9 +107,7 @@ export function controlText({ tokens, types }: VocabularyTexts): (token: number)
   return (token) => (types?.[token] === TOKEN_TYPE.control ? tokens[token] : undefined);
 }
 
-/**
- * GPT-2's printable substitutes for bytes: printable Latin-1 represents itself, the other 68 bytes are U+0100 onwards.
- */
+/** GPT-2's printable substitutes for bytes: printable Latin-1 represents itself, the other 68 bytes are U+0100 onwards. */
 const BYTE_OF: ReadonlyMap<number, number> = (() => {
   const map = new Map<number, number>();
   let next = 0x100;

@@ -1,7 +1,6 @@
 /**
- * The part of node-llama-cpp that our processes need. To import the package itself takes half of an engine's start, so the build
- * replaces it here by the modules that have these exports (.ci/bundle.mjs). Other exports are imported from the package when they are
- * used.
+ * The part of node-llama-cpp that our processes need. To import the package itself takes half of an engine's start, so the build replaces
+ * it here by the modules that have these exports (.ci/bundle.mjs). Other exports are imported from the package when they are used.
  */
 import * as part from 'node-llama-cpp';
 

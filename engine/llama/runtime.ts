@@ -64,8 +64,7 @@ export interface Runtime {
 }
 
 /**
- * Loads model and context. `tries` is called before a backend is loaded. Rejects with a {@link LoadFailure} if the model cannot be
- * served.
+ * Loads model and context. `tries` is called before a backend is loaded. Rejects with a {@link LoadFailure} if the model cannot be served.
  */
 export async function loadRuntime(setup: EngineSetup, tries?: (backend: GpuBackend | false) => void): Promise<Runtime> {
   const opened = await openBackend(setup, tries);

@@ -102,10 +102,7 @@ export class StateInFile implements WholeState {
     return { file, inode, bytes: this.bytes, changedAt: this.#changedAt, ...this.#counts };
   }
 
-  /**
-   * Copies the state of a sequence. Rejects when it cannot. `notes`: by which other processes can open it; absent: they
-   * cannot.
-   */
+  /** Copies the state of a sequence. Rejects when it cannot. `notes`: by which other processes can open it; absent: they cannot. */
   static async save(
     { raSaveState: save }: StateCopies,
     context: AddonContext,
@@ -162,9 +159,7 @@ export class StateInFile implements WholeState {
 /** The number of whole numbers from 0 on that a double has exactly. */
 const SAFE_INTEGERS = 1n << 53n;
 
-/**
- * A file in memory without a name. The kernel frees it when its last descriptor is closed. Its owner closes it once.
- */
+/** A file in memory without a name. The kernel frees it when its last descriptor is closed. Its owner closes it once. */
 class MemoryFile {
   readonly #file: number;
   #closed = false;

@@ -26,10 +26,7 @@ export interface Vision {
   layout(size: Size): readonly LayoutPart[];
   /** For each part of the layout with embeddings, these. Rejects with `undecodable` where the file is not what its head says. */
   encode(task: Pick<EncodeTask, 'bytes' | 'size' | 'shrunk'>): Promise<readonly Float32Array[]>;
-  /**
-   * Denies files and network from now on, and bounds the memory to so many bytes; false: this system cannot. It cannot
-   * be undone.
-   */
+  /** Denies files and network from now on, and bounds the memory to so many bytes; false: this system cannot. It cannot be undone. */
   confine(bytes: number): { readonly filtered: boolean; readonly bounded: boolean };
 }
 

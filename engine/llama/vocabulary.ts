@@ -86,10 +86,7 @@ function inputMarks({ fileInfo: { metadata }, vocabularyType, tokens }: Tokenize
   return { ...around, pair, pairTemplate: typeof pairTemplate === 'string' ? pairTemplate : undefined };
 }
 
-/**
- * From the loaded model rather than the file's `token_type`: llama.cpp makes control tokens of some that the file marks
- * as normal.
- */
+/** From the loaded model rather than the file's `token_type`: llama.cpp makes control tokens of some that the file marks as normal. */
 function specialTexts(model: TokenizerModel, texts: readonly string[]): readonly string[] {
   return texts.filter((_, token) => {
     const attributes = model.getTokenAttributes(token);

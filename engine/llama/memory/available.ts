@@ -60,10 +60,7 @@ const V1: Version = {
   cache: ['total_inactive_file', 'total_active_file'],
 };
 
-/**
- * What each limited group from ours up to the root leaves. In a container the path may not exist: then its root is
- * ours.
- */
+/** What each limited group from ours up to the root leaves. In a container the path may not exist: then its root is ours. */
 function groupRooms(read: ReadText): number[] {
   return (read('/proc/self/cgroup') ?? '').split('\n').flatMap((line) => {
     const [, controllers, path] = /^\d+:([^:]*):(\/.*)$/.exec(line) ?? [];

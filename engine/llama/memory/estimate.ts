@@ -91,10 +91,7 @@ export function withCheckpoints(
   return { ...needs, cpu: { ...needs.cpu, checkpoints } };
 }
 
-/**
- * A model's memory including what its grammars may keep, which is host memory. Decision models have no grammars.
- * `vocabulary`: tokens.
- */
+/** A model's memory including what its grammars may keep, which is host memory. Decision models have no grammars. `vocabulary`: tokens. */
 export function withGrammars(needs: Needs, kind: EngineSetup['kind'], vocabulary: number): Needs {
   if (kind !== 'chat') return needs;
   return { ...needs, cpu: { ...needs.cpu, grammars: grammarNeed(vocabulary) } };
@@ -206,9 +203,8 @@ const EMBEDDINGS = 'token_embd.weight';
 const OUTPUT = 'output.weight';
 
 /**
- * Bytes of the weights that an engine repacks on this CPU. `systemInfo`: llama.cpp's line about its build and the CPU,
- * such as `AVX2 = 1 | REPACK = 1`. Embeddings are looked up and not multiplied: they are repacked only if they are also
- * the output's weights.
+ * Bytes of the weights that an engine repacks on this CPU. `systemInfo`: llama.cpp's line about its build and the CPU, such as `AVX2 = 1 |
+ * REPACK = 1`. Embeddings are looked up and not multiplied: they are repacked only if they are also the output's weights.
  */
 export function repackedBytes(tensors: Tensors, systemInfo: string): number {
   const has = (feature: string): boolean => systemInfo.includes(` ${feature} = 1`);
@@ -225,10 +221,9 @@ export function repackedBytes(tensors: Tensors, systemInfo: string): number {
 }
 
 /**
- * Checks a model against the memory that is free when its load begins: first its weights before they are loaded, then
- * everything before its context is created. In that order, because llama.cpp detects inconsistent tensors by loading,
- * while its estimate of a context asserts on them. Both throw a {@link LoadFailure}; a later attempt may succeed.
- * `mappedElsewhere`: as in the protocol's EngineSetup.
+ * Checks a model against the memory that is free when its load begins: first its weights before they are loaded, then everything before its
+ * context is created. In that order, because llama.cpp detects inconsistent tensors by loading, while its estimate of a context asserts on
+ * them. Both throw a {@link LoadFailure}; a later attempt may succeed. `mappedElsewhere`: as in the protocol's EngineSetup.
  */
 export async function memoryCheck(llama: Llama, insights: GgufInsights, mappedElsewhere: number) {
   const { cpuRam, gpuVram } = await freeMemory(llama);
