@@ -84,7 +84,7 @@ t.test('a command whose output cannot be written fails', async (t) => {
   const full = openSync('/dev/full', 'w');
   const dataDir = t.testdir({ usage: { '00000000000000000001.seg': '' } });
   for (const command of [
-    ['completion', 'bash'],
+    ['keys', 'list', '--json'],
     ['usage', 'verify', '--json'],
   ]) {
     const env = { ...process.env, RA_DATA_DIR: dataDir };
