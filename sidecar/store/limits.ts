@@ -6,8 +6,8 @@
  *                 │                          ├──another call has the key's lock──> asked alone, until it is free
  *                 └──a call failed───────────┴──> unavailable
  *
- * So a request alone is one round trip, and a burst is a few transactions. All its waits are no longer than `store.timeoutMs` together. The
- * places and stamps of requests that ended, or whose answer was lost, are given back by {@link Ends}, or with the next call. A key without
+ * So a request alone is one round trip, and a burst is a few transactions. All its waits are no longer than `store.timeoutMs` together, after
+ * which it has its answer whatever the call does that it is in: other keys' requests in that call lose nothing by it. The places and stamps of requests that ended, or whose answer was lost, are given back by {@link Ends}, or with the next call. A key without
  * a limit at a group of routes asks nothing.
  */
 import { createHash } from 'node:crypto';
@@ -40,10 +40,11 @@ const SWEEP_MS = 5000;
 /** The part of a call's time in which it may wait for others of its key: an answer that it waited too long is better than none. */
 export const LOCK_PART = 0.8;
 
-/** Keys that a call counts, requests of each, and calls in flight, besides those that wait for a lock; others follow in the next. */
+/** Keys that a call counts, their requests, calls in flight, and calls besides that wait for a lock; others follow in the next. */
 const KEYS_TOGETHER = 32;
 const TOGETHER = 1000;
 const CALLS = 2;
+const LONE_CALLS = 4;
 
 /** Ends that a call takes along, and how long they wait for one, or for each other, ms, while half of what their key may use is free. */
 const ENDS_TOGETHER = 100;
@@ -72,8 +73,8 @@ interface Seen {
 
 /** A request that waits for a call. */
 interface Waiting {
-  /** Clock reading. */
-  readonly since: number;
+  /** It has its answer: it waited too long. */
+  readonly isOver: () => boolean;
   readonly answered: (answer: CountedRequest) => void;
 }
 
@@ -114,6 +115,7 @@ export class StoreLimits implements KeyLimiter {
   /** Those of them that are in no call. */
   readonly #next: Counted[] = [];
   #calls = 0;
+  #loneCalls = 0;
   /** Counts this sidecar's own requests, for while the store is down. */
   readonly #own: RequestLimits;
 
@@ -200,7 +202,16 @@ export class StoreLimits implements KeyLimiter {
 
   /** Counts one request with the others that wait. */
   #count(id: string, limit: Limit, since: number): Promise<CountedRequest> {
-    return new Promise((answered) => {
+    const { clock, timeoutMs } = this.#options;
+    return new Promise((resolve) => {
+      let isOver = false;
+      const answered = (answer: CountedRequest): void => {
+        isOver = true;
+        cancel();
+        resolve(answer);
+      };
+      const late = (): void => answered({ kind: 'down', retryAfterMs: RETRY_MS });
+      const cancel = clock.after(Math.max(1, since + timeoutMs - clock.now()), late);
       const name = `${limit.inFlight} ${limit.perMinute} ${id}`;
       let counted = this.#asked.get(name);
       if (!counted) {
@@ -208,7 +219,7 @@ export class StoreLimits implements KeyLimiter {
         this.#asked.set(name, counted);
         this.#next.push(counted);
       }
-      counted.waiting.push({ since, answered });
+      counted.waiting.push({ isOver: () => isOver, answered });
       this.#askLater();
     });
   }
@@ -240,24 +251,31 @@ export class StoreLimits implements KeyLimiter {
 
   /** `waits`: for the lock of the only key. Returns whether the store has counted. */
   async #ask(keys: readonly Counted[], waits: boolean): Promise<boolean> {
-    const { database, replica, clock, timeoutMs } = this.#options;
+    const { database, replica, timeoutMs: withinMs } = this.#options;
     const { no = 0, epoch = 0, beat } = replica.session ?? {};
     if (beat === undefined) {
       for (const counted of keys) this.#answered(counted, false);
       return false;
     }
-    const asked = keys.map((counted) => {
-      const together = counted.waiting.splice(0, TOGETHER);
-      return { counted, together, requests: together.map(() => this.#ends.begin([counted.key], beat)) };
+    let room = TOGETHER;
+    const asked = keys.flatMap((counted) => {
+      const together = counted.waiting.splice(0, room).filter(({ isOver }) => !isOver());
+      room -= together.length;
+      if (together.length > 0)
+        return [{ counted, together, requests: together.map(() => this.#ends.begin([counted.key], beat)) }];
+      this.#answered(counted, true);
+      return [];
     });
-    const since = Math.min(...asked.map(({ together: [first] }) => first?.since ?? Infinity));
-    const withinMs = Math.max(1, timeoutMs - (clock.now() - since));
+    if (asked.length === 0) return true;
+    const limits = [
+      asked.map(({ counted }) => counted.limit.inFlight),
+      asked.map(({ counted }) => counted.limit.perMinute),
+    ];
     const numbers = [asked.map(({ requests }) => requests.length), asked.flatMap(({ requests }) => requests)];
-    const limits = [keys.map(({ limit }) => limit.inFlight), keys.map(({ limit }) => limit.perMinute)];
     // A call that waits for a key's lock has no rows locked meanwhile.
     const along = waits ? [] : this.#ends.along(true, ENDS_TOGETHER);
     const ended = [along.map(([, { keys: of }]) => of[0]), along.map(([request]) => request)];
-    const args = [no, epoch, beat, keys.map(({ key }) => key), ...numbers, ...limits, ...ended, waits];
+    const args = [no, epoch, beat, asked.map(({ counted }) => counted.key), ...numbers, ...limits, ...ended, waits];
     const answer = await database.call<Taken>('take', [...args, Math.ceil(withinMs * LOCK_PART)], { withinMs });
     const [rows, isSent] = answer.kind === 'rows' ? [answer.rows, false] : [[], answer.sent];
     const down = { kind: 'down', retryAfterMs: answer.kind === 'rows' ? RETRY_MS : answer.retryAfterMs } as const;
@@ -269,18 +287,30 @@ export class StoreLimits implements KeyLimiter {
       for (const request of requests.slice(taken)) this.#ends.none(request, isSent);
       if (row?.outcome === 'busy') {
         counted.waiting.unshift(...together);
-        void this.#ask([counted], true);
+        void this.#askAlone(counted);
         continue;
       }
       const others = row && this.#hear(counted.id, row);
       works &&= others !== undefined;
-      for (const [nth, { answered }] of together.entries()) {
+      for (const [nth, { isOver, answered }] of together.entries()) {
         const request = requests[nth] ?? 0;
+        if (isOver() && nth < taken) this.#ends.end(request, false);
         answered(nth < taken ? { kind: 'taken', request } : (others ?? down));
       }
       this.#answered(counted, others !== undefined);
     }
     return works;
+  }
+
+  /** Another call has the key's lock. Where too many wait for locks, the next call tries it again. */
+  async #askAlone(counted: Counted): Promise<void> {
+    if (this.#loneCalls === LONE_CALLS) {
+      this.#answered(counted, true);
+      return;
+    }
+    this.#loneCalls += 1;
+    await this.#ask([counted], true);
+    this.#loneCalls -= 1;
   }
 
   /** Keeps what a key has used. Returns the answer of its requests that are not taken; undefined if the store has not counted. */

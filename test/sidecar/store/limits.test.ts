@@ -346,6 +346,40 @@ t.test('while an end is stuck, a caller at its limit asks again only with time f
   end(await take());
 });
 
+t.test('a request whose time is over has its answer, and the call that it shares goes on for the others', async (t) => {
+  const server = await sharedPostgres();
+  const { name, url } = await server.database();
+  const count = counter(server, name);
+  const [clock, timeoutMs] = [new FakeClock(), 1000];
+  const { database, take } = await member(t, url, 'a', { clock, timeoutMs, decisions: { inFlight: 4, perMinute: 0 } });
+  const call = database.call.bind(database);
+  /** Keys of each call of `take`, the time that it had, ms, and what lets it go on. */
+  const asked: { readonly keys: number; readonly ms: number; readonly goOn: () => void }[] = [];
+  database.call = async (fn, args, options) => {
+    if (fn === 'take')
+      await new Promise<void>((goOn) => asked.push({ keys: (args[3] as []).length, ms: options?.withinMs ?? 0, goOn }));
+    return await call(fn, args, options);
+  };
+  const of = (keyId: string): Promise<FleetLimitResult> => take({ ...KEY, keyId });
+  const firsts = [of('k1')];
+  await until(t, 'one call', () => asked.length === 1);
+  firsts.push(of('k2'));
+  await until(t, 'as many as may be in flight', () => asked.length === 2);
+  const old = of('k3');
+  clock.advance(900);
+  const young = of('k4');
+  asked[0]?.goOn();
+  await until(t, 'the next one', () => asked.length === 3);
+  t.match(asked[2], { keys: 2, ms: timeoutMs });
+  clock.advance(100);
+  t.match(await old, { kind: 'unavailable' });
+  for (const { goOn } of asked) goOn();
+  const permits = permitsOf(await Promise.all([...firsts, young]));
+  t.equal(permits.length, 2, 'of the one in time, and of the first; the second was late too');
+  await until(t, 'the places of both late ones are given back', async () => (await count('flight')) === 2);
+  for (const permit of permits) permit.end(true);
+});
+
 t.test('a take whose answer is lost frees its place and its stamp', async (t) => {
   const { server, name, members, count } = await fleet(t);
   const [a] = members as [Member];
