@@ -22,7 +22,7 @@ export const MAX_GROWTH = 32 * MIB;
  * twice as many, with their copies in the addon.
  */
 export const MAX_MASKS = 8 * MIB;
-/** Of a copy: tokens after which a text is at another place. One with more, as of a text whose characters are counted, is not copied. */
+/** Tokens after which a text is at another place. A mask with more, as of a text whose characters are counted, is not followed. */
 export const MAX_LEAVES = 4096;
 /** Bytes that the programs of a store may take, but for those of running replies and the last one. */
 export const MAX_PROGRAMS = 8 * MIB;
@@ -57,7 +57,7 @@ export function grammarNeed(vocabulary: number) {
   const reaches = Math.max(MAX_REACH, MAX_KEPT * LEAST_REACH) + Math.max(MAX_REACH, MAX_IDLE * LEAST_REACH);
   return {
     stores:
-      2 * store + 3 * MAX_MASKS + reaches + (MAX_KEPT + MAX_IDLE) * (maskBytes(vocabulary) + copyBytes(vocabulary)),
+      2 * store + 2 * MAX_MASKS + reaches + (MAX_KEPT + MAX_IDLE) * (maskBytes(vocabulary) + copyBytes(vocabulary)),
     perSeat: LEAST_REACH + MAX_PROGRAM + MASKS_A_SEAT * maskBytes(vocabulary) + COPIES_A_SEAT * copyBytes(vocabulary),
   };
 }

@@ -5,7 +5,8 @@ import { MAX_KEPT, MAX_PROGRAMS } from '../grammar/mask-memory.js';
 import { GrammarTooExpensive } from '../grammar/reach.js';
 import { EngineFault } from '../scheduler/faults.js';
 import type { AddonPlaces } from './addon.js';
-import { FollowedMasks, Masks, type MaskConstraint, type MaskVocabulary } from './masks.js';
+import { FollowedMasks } from './followed-masks.js';
+import { Masks, type MaskConstraint, type MaskVocabulary } from './masks.js';
 import { controlText, tokenBytes } from './model-tokens.js';
 
 /** The largest grammar that is used: a little more than the largest one made, which grammarAfter lengthens. */

@@ -3,7 +3,8 @@ import t from 'tap';
 import { GrammarConstraint, type ConstraintGrammars } from '../../../engine/llama/grammar-constraint.js';
 import { hasBit, type TokenBits } from '../../../engine/grammar/mask.js';
 import { Grammars, TextTokens } from '../../../engine/llama/grammars.js';
-import { FollowedMasks, type MaskConstraint } from '../../../engine/llama/masks.js';
+import { FollowedMasks } from '../../../engine/llama/followed-masks.js';
+import type { MaskConstraint } from '../../../engine/llama/masks.js';
 
 const END = 0;
 

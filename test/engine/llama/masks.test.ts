@@ -3,8 +3,8 @@ import { Worker } from 'node:worker_threads';
 import t from 'tap';
 import { hasBit, type MadeMask } from '../../../engine/grammar/mask.js';
 import type { AddonPlaces } from '../../../engine/llama/addon.js';
+import { FollowedMasks } from '../../../engine/llama/followed-masks.js';
 import {
-  FollowedMasks,
   Masks,
   type MaskConstraint,
   type MaskRequest,
