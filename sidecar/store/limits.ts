@@ -6,9 +6,9 @@
  *                 │                          ├──another call has the key's lock──> asked alone, until it is free
  *                 └──a call failed───────────┴──> unavailable
  *
- * So a request alone is one round trip, and a burst is a few transactions. All its waits are no longer than `store.timeoutMs` together, after
- * which it has its answer whatever the call does that it is in: other keys' requests in that call lose nothing by it. The places and stamps of requests that ended, or whose answer was lost, are given back by {@link Ends}, or with the next call. A key without
- * a limit at a group of routes asks nothing.
+ * So a request alone is one round trip, and a burst is a few transactions. A request has its answer within `store.timeoutMs`, whatever becomes
+ * of its calls; the others of a call do not end with it. The places and stamps of requests that ended, or whose answer was lost, are given
+ * back by {@link Ends}, or with the next call. A key without a limit at a group of routes asks nothing.
  */
 import { createHash } from 'node:crypto';
 import {
