@@ -8,6 +8,9 @@ const LATE_MS = 50;
 /** The longest line that is kept, in characters. */
 const MAX_LINE = 120;
 
+/** A line without details, which follows that of an estimate too: where this thread was held up it may come after `begin`. */
+const FAILED = 'failed to load model';
+
 /** Prefixes of llama.cpp's lines, and phrases that only repeat that loading failed. */
 const LEAD = /^(?:\w+: |error loading model(?: \w+)?: )+/;
 
@@ -21,7 +24,7 @@ export class LlamaLog {
 
   /** For getLlama. */
   readonly logger = (level: LlamaLogLevel, message: string): void => {
-    if (!this.#open || this.#first !== undefined) return;
+    if (!this.#open || (this.#first !== undefined && this.#first !== FAILED)) return;
     if (level === LlamaLogLevel.error || level === LlamaLogLevel.fatal) this.#first = clean(message);
   };
 

@@ -33,6 +33,16 @@ t.test('what came before the load began is not its reason', async (t) => {
   t.equal(await log.why(new Error('Failed to load')), "missing tensor 'a'");
 });
 
+t.test('a line that only says that it failed gives way to one with details', async (t) => {
+  const log = new LlamaLog();
+  log.begin();
+  log.logger(LlamaLogLevel.error, 'llama_model_load_from_file_impl: failed to load model\n');
+  t.equal(await log.firstError(), 'failed to load model');
+  log.logger(LlamaLogLevel.error, "llama_model_load: error loading model: missing tensor 'a'\n");
+  log.logger(LlamaLogLevel.error, 'another\n');
+  t.equal(await log.firstError(), "missing tensor 'a'");
+});
+
 t.test('one line, and a short one', async (t) => {
   const log = new LlamaLog();
   log.logger(LlamaLogLevel.error, `check: wrong   shape;\n\texpected ${'9'.repeat(1000)}`);
