@@ -42,7 +42,7 @@ const PACE = {
   probeMs: 1000,
 };
 
-/** Times in ms. docs/config.md describes the settings. */
+/** Times in ms. docs/config-accounts.md describes the settings. */
 export type SpoolOptions = Config['usage'] & Partial<typeof PACE>;
 
 /**

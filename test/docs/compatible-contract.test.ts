@@ -1,5 +1,5 @@
 /**
- * What docs/api.md and docs/compatible.md say of the compatible contract compared with the code, field by field and keyword by keyword.
+ * What docs/api-chat.md and docs/compatible.md say of the compatible contract compared with the code, field by field and keyword by keyword.
  */
 import { readFileSync } from 'node:fs';
 import { join } from 'node:path';
@@ -24,7 +24,7 @@ import { sourceRoot } from '../support/source-root.js';
 import { tablesOf } from './figures.js';
 
 const page = readFileSync(join(sourceRoot, 'docs/compatible.md'), 'utf8');
-const api = readFileSync(join(sourceRoot, 'docs/api.md'), 'utf8');
+const api = readFileSync(join(sourceRoot, 'docs/api-chat.md'), 'utf8');
 
 /** The text from a heading to the next one of its level or above. */
 function section(heading: string, text = page): string {
@@ -37,7 +37,7 @@ function section(heading: string, text = page): string {
 const namesIn = (text: string): string[] => [...text.matchAll(/`([\w$]+)`/g)].map(([, name = '']) => name);
 const keysOf = (schema: unknown): string[] => Object.keys((schema as { readonly properties: object }).properties);
 
-/** The effect of each field of shapes in docs/api.md, by the beginning of its meaning; the last shape that has a field counts. */
+/** The effect of each field of shapes in docs/api-chat.md, by the beginning of its meaning; the last shape that has a field counts. */
 function effectsOf(...shapes: readonly string[]): Map<string, Effect> {
   return new Map(
     shapes.flatMap((shape) => {
@@ -98,7 +98,7 @@ t.test('every field of a chat is on the pages, with its effect', async (t) => {
 t.test('every field of the Responses API is on the page, with its effect', async (t) => {
   const effects = effectsOf('CompatibleChatRequest', 'ResponsesRequest');
   const own = effectsOf('ResponsesRequest');
-  // In one row with others, which docs/api.md does not repeat for this route.
+  // In one row with others, which docs/api-chat.md does not repeat for this route.
   const inert = new Set(INERT_ROWS.map(({ field }) => field));
   t.strictSame(
     keysOf(RESPONSES_SCHEMA).filter((field) => !(inert.has(field) ? effects : own).has(field)),

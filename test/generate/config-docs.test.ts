@@ -1,13 +1,6 @@
-import { readFileSync } from 'node:fs';
 import t from 'tap';
-import { configDocs } from './config-docs.js';
 import { type SettingSchema, settings } from '../../sidecar/config/setting.js';
 import { configSchema } from '../../sidecar/config/schema.js';
-import { sourceRoot } from '../support/source-root.js';
-
-t.test('docs/config.md equals what the schema generates (`make docs` writes it)', async (t) => {
-  t.equal(readFileSync(`${sourceRoot}/docs/config.md`, 'utf8'), configDocs());
-});
 
 t.test('every setting has a description, a default and bounds', async (t) => {
   const all = [...settings(configSchema), ...settings(configSchema.properties.models.items)];

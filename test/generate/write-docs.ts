@@ -19,10 +19,9 @@ import { sourceRoot } from '../support/source-root.js';
 
 mkdirSync(`${sourceRoot}/docs`, { recursive: true });
 mkdirSync(`${sourceRoot}/deploy/grafana`, { recursive: true });
-writeFileSync(`${sourceRoot}/docs/config.md`, configDocs());
+for (const [page, text] of Object.entries({ ...apiDocs(), ...configDocs(), ...metricDocs() }))
+  writeFileSync(`${sourceRoot}/docs/${page}`, text);
 writeFileSync(`${sourceRoot}/docs/errors.md`, errorDocs());
-writeFileSync(`${sourceRoot}/docs/api.md`, apiDocs());
-writeFileSync(`${sourceRoot}/docs/metrics.md`, metricDocs());
 writeFileSync(`${sourceRoot}/docs/cli.md`, cliDocs());
 writeFileSync(`${sourceRoot}/docs/operators-openapi.json`, operatorsOpenApiText());
 writeFileSync(`${sourceRoot}/bench/results/README.md`, resultsPage());

@@ -1,10 +1,8 @@
-import { readFileSync } from 'node:fs';
 import t from 'tap';
-import { LABELS, metricDocs } from '../../generate/metric-docs.js';
+import { LABELS } from '../../generate/metric-docs.js';
 import { VERSION } from '../../../sidecar/lib/version.js';
 import { Metrics } from '../../../sidecar/telemetry/metrics.js';
 import { sourcesOf } from '../../support/metric-sources.js';
-import { sourceRoot } from '../../support/source-root.js';
 
 /** The lines of the page that begin with `name`, without the common prefix. */
 async function lines(metrics: Metrics, name: string): Promise<string[]> {
@@ -78,10 +76,6 @@ t.test('a page of some metrics computes no others, and what several come from is
 
 /** The declared metrics, those on the page, and those of the reference are the same. */
 const defined = new Metrics([]).sections.flatMap(({ metrics }) => metrics);
-
-t.test('docs/metrics.md equals what the definitions generate (`make docs` writes it)', async (t) => {
-  t.equal(readFileSync(`${sourceRoot}/docs/metrics.md`, 'utf8'), metricDocs());
-});
 
 t.test('every defined metric is on the page, and no other except the process’s', async (t) => {
   const { text } = await new Metrics(['m']).render();
