@@ -72,11 +72,11 @@ export function responseFields(
 
 /**
  * The value of `Keep-Alive` on an answer whose connection stays open: how long it may be idle, s. uWS closes it at its third look
- * after the answer, and looks every 4 s: after 8 to 12 s. Neither version of it has a setting for this. In 20.51 `resume()` of the response
- * that `App.filter` gives for a new connection starts the time again. That is not used: no call says which connection has closed, so that
- * the object may point to freed memory, and later versions clear it when the filter returns.
+ * after the answer, and looks every 4 s: after 8 to 12 s. One less, since a request may be on its way. Neither version has a setting for
+ * this. In 20.51 `resume()` of the response that `App.filter` gives for a new connection starts the time again. That is not used: no call
+ * says which connection has closed, so that the object may point to freed memory, and later versions clear it when the filter returns.
  */
-export const KEEP_ALIVE = 'timeout=8';
+export const KEEP_ALIVE = 'timeout=7';
 
 /** The status line, `Content-Length`, `Date`, and `Keep-Alive` or `Connection`. */
 const FIXED_BYTES = 200;

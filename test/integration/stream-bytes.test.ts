@@ -49,7 +49,7 @@ function expected(v: Variables): string {
     'Trailer: Server-Timing\r\n' +
     `x-request-id: ${v.requestId}\r\n` +
     'Access-Control-Expose-Headers: x-request-id, Server-Timing\r\n' +
-    'Keep-Alive: timeout=8\r\n' +
+    'Keep-Alive: timeout=7\r\n' +
     `Date: ${v.date}\r\n` +
     'Transfer-Encoding: chunked\r\n\r\n';
   const event = (data: string): string => {

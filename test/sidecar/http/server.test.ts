@@ -37,7 +37,7 @@ t.test('a whole reply, byte for byte, twice on one connection', async (t) => {
         'Content-Type: application/json\r\n' +
         `x-request-id: ${id}\r\n` +
         'Access-Control-Expose-Headers: x-request-id\r\n' +
-        'Keep-Alive: timeout=8\r\n' +
+        'Keep-Alive: timeout=7\r\n' +
         'Date: -\r\n' +
         'Content-Length: 18\r\n' +
         '\r\n' +
@@ -63,7 +63,7 @@ t.test('an error, byte for byte', async (t) => {
       'Server-Timing: ra-queue;dur=1\r\n' +
       'x-request-id: a\r\n' +
       'Access-Control-Expose-Headers: x-request-id, Retry-After, Server-Timing\r\n' +
-      'Keep-Alive: timeout=8\r\n' +
+      'Keep-Alive: timeout=7\r\n' +
       'Date: -\r\n' +
       'Content-Length: 87\r\n' +
       '\r\n' +

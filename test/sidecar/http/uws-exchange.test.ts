@@ -21,7 +21,7 @@ const HEAD =
   'Trailer: Server-Timing\r\n' +
   'x-request-id: a\r\n' +
   'Access-Control-Expose-Headers: x-request-id, Server-Timing\r\n' +
-  'Keep-Alive: timeout=8\r\n' +
+  'Keep-Alive: timeout=7\r\n' +
   'Date: -\r\n' +
   'Transfer-Encoding: chunked\r\n' +
   '\r\n';
