@@ -136,7 +136,7 @@ export class AccountColumns {
   /** Kept seats among them. */
   leases = new Int32Array(FIRST_SLOTS);
   classes = new Uint8Array(FIRST_SLOTS);
-  /** The slots of the accounts that wait or run, in no order. */
+  /** The slots of the accounts that wait, run or have kept seats, in no order. */
   readonly active: number[] = [];
   readonly #accounts: Account[] = [];
   readonly #unused: number[] = [];
@@ -161,7 +161,7 @@ export class AccountColumns {
     return account;
   }
 
-  /** The account waits or runs from now on, or does neither; it did not before. */
+  /** The account is active from now on, or not any more; it was not so before. */
   setActive(account: Account, isActive: boolean): void {
     if (isActive) {
       account.activeAt = this.active.length;
@@ -169,9 +169,24 @@ export class AccountColumns {
       return;
     }
     const last = this.active.pop();
-    if (last === undefined || last === account.slot) return;
-    this.active[account.activeAt] = last;
-    this.accountAt(last).activeAt = account.activeAt;
+    if (last !== undefined && last !== account.slot) {
+      this.active[account.activeAt] = last;
+      this.accountAt(last).activeAt = account.activeAt;
+    }
+    account.activeAt = -1;
+  }
+
+  /** Calls `fn` with each active account. */
+  each(fn: (account: Account) => void): void {
+    for (const slot of this.active) fn(this.accountAt(slot));
+  }
+
+  /** The lowest virtual time of the other active accounts; undefined if there is none. O(active accounts), without reading their objects. */
+  lowestBut({ slot: own }: Account): number | undefined {
+    const { virtualMs } = this;
+    let lowest = Infinity;
+    for (const slot of this.active) if (slot !== own) lowest = Math.min(lowest, virtualMs[slot] ?? Infinity);
+    return lowest === Infinity ? undefined : lowest;
   }
 
   #grow(): void {
@@ -197,9 +212,9 @@ const FIRST_CONTINUED_SHARE = 0.6;
 /** What the queue knows of one account. Plain state: only the queue changes it. */
 export class Account {
   readonly name: string;
-  /** Its place in the columns, until it is forgotten, and its slot's place in their list of active ones. */
+  /** Its place in the columns, until it is forgotten, and its slot's place in their list of active ones; -1: it is not active. */
   readonly slot: number;
-  activeAt = 0;
+  activeAt = -1;
   readonly #columns: AccountColumns;
   /** Its rank among accounts: that of the heaviest class with a request that can be seated, else of the heaviest that waits or runs. */
   virtualMs = 0;
@@ -241,7 +256,6 @@ export class Account {
   /** How long its callers wait, whatever their class. */
   readonly patience: OwnPatience = {};
   /** Its nodes in the heaps of state.ts that have these names. */
-  readonly active: HeapNode<Account> = new HeapNode<Account>(this);
   readonly seatable: HeapNode<Account> = new HeapNode<Account>(this);
   readonly byPlaces: HeapNode<Account> = new HeapNode<Account>(this);
   readonly holding: HeapNode<Account> = new HeapNode<Account>(this);

@@ -80,7 +80,7 @@ export class Forecast {
    */
   waitMs(account: Account, accountClass: AccountClass, seats: number, held = seats): number {
     const { usualMs } = this;
-    const { columns, active } = this.#state;
+    const { columns } = this.#state;
     const rank = account.rankOf(accountClass);
     const hold = holdOf(account, accountClass, usualMs);
     // Newest first: the waiting requests of its own class are served after it.
@@ -102,7 +102,7 @@ export class Forecast {
       beforeMs += Math.min(share, hasSeveral ? dueMs(columns.accountAt(slot), turn) : waits * otherHold);
     }
     const predicted = (beforeMs + runningMs / Math.max(1, held)) / Math.max(1, seats);
-    const isAlone = active.firstBut(account.active) === undefined;
+    const isAlone = slots.length === (account.activeAt < 0 ? 0 : 1);
     const paced = isAlone ? 0 : accountClass.serviceRate.waitMs(Math.min(accountClass.waiting, ownBefore + 1));
     return accountClass.calibration * Math.max(predicted, paced);
   }
@@ -116,12 +116,13 @@ export class Forecast {
    * its requests takes its usual seat time, and running ones still need half of it. Equal ones: in the order of the heap. With several
    * seats the order may turn out to be another, since requests are charged as time passes and not when they are seated.
    *
-   * The expected wait is the seat time of these, and of the first running one to end, on all seats at once. O(MOST_COUNTED).
+   * The expected wait is the seat time of these, and of the first running one to end, on all seats at once. O(active accounts), of which
+   * MOST_COUNTED are looked at closely.
    */
   place(account: Account, accountClass: AccountClass, queued: Turn & Partial<QueuedRequest>): QueuePlace {
     const { usualMs } = this;
-    const { returned, replicas, seatable } = this.#state;
-    const { virtualMs, classes } = this.#state.columns;
+    const { returned, replicas, columns } = this.#state;
+    const { active, virtualMs, classes } = columns;
     let position = 0;
     let beforeMs = 0;
     const count = (requests: number, holdMs: number): void => {
@@ -139,10 +140,12 @@ export class Forecast {
       const turnMs = startMs(account, accountClass, usualMs) + (own * hold) / account.weightOf(accountClass);
       const ownTurnMs = account.turnOf(accountClass) + (own * hold) / accountClass.weight;
       let looked = 0;
-      seatable.until((other) => {
-        if (position >= MOST_COUNTED || (looked += 1) > MOST_COUNTED) return true;
-        // Most accounts end here, before the rest of what they have is read: the turn of an only class comes later than this one.
-        if (classes[other.slot] === 1 && (virtualMs[other.slot] ?? 0) > turnMs && other !== account) return false;
+      for (const slot of active) {
+        // Most accounts end here, before their objects are read: the turn of an only class comes later than this one.
+        if (classes[slot] === 1 && (virtualMs[slot] ?? 0) > turnMs && slot !== account.slot) continue;
+        if (position >= MOST_COUNTED || (looked += 1) > MOST_COUNTED) break;
+        const other = columns.accountAt(slot);
+        if (other.seatable.at < 0) continue;
         const isFirst = other.seatable.at < account.seatable.at;
         for (const known of other.classes) {
           if (known === accountClass || known.waiting === 0) continue;
@@ -155,8 +158,7 @@ export class Forecast {
           const before = isOwn || !isFirst ? Math.ceil(turns) : Math.floor(turns) + 1;
           count(Math.min(known.waiting, Math.max(0, before)), each);
         }
-        return false;
-      });
+      }
     }
     position = Math.min(position, MOST_COUNTED);
     if (!this.canPredict) return { position, expectedWaitMs: undefined };

@@ -105,7 +105,10 @@ export function snapshotOf(state: QueueState, judge: Judge): QueueSnapshot {
     waitingBy: { ...state.waitingBy },
     waitingBytes: state.bytes,
     paused: state.replicas.paused,
-    accounts: Array.from(state.active, ({ name, waiting, running }) => ({ account: name, waiting, running })),
+    accounts: state.columns.active.map((slot) => {
+      const { name, waiting, running } = state.columns.accountAt(slot);
+      return { account: name, waiting, running };
+    }),
     refused: judge.refused,
     released: { ...state.released },
   };

@@ -29,13 +29,11 @@ export class QueueState {
   engineChanges = 0;
   /** Leases ended, by how. */
   readonly released: Partial<Record<ReleaseReason | 'given-back', number>> = {};
-  /** The accounts that wait, run or have kept seats, lowest virtual time first. */
-  readonly active = new Heap<Account>(isLower);
-  /** The same, the one whose requests take the most places first. */
+  /** The accounts that wait, run or have kept seats, the one whose requests take the most places first. */
   readonly byPlaces = new Heap<Account>((a, b) => a.places > b.places);
   /** Those with a request that can be seated, lowest virtual time first. */
   readonly seatable = new Heap<Account>(isLower);
-  /** The numbers of all accounts that a prediction reads in one pass. */
+  /** The same, and the numbers of them that a prediction reads in one pass. */
   readonly columns = new AccountColumns();
   readonly #accounts = new Map<string, Account>();
   /** In the order in which they became idle. */
@@ -133,9 +131,9 @@ export class QueueState {
   }
 
   /** The part of all seats that is an account's, by its weight among those that wait, run or have kept seats. */
-  shareOf({ weight, active }: Account): number {
-    let all = active.at < 0 ? weight : 0;
-    this.active.each((other) => (all += other.weight));
+  shareOf({ weight, activeAt }: Account): number {
+    let all = activeAt < 0 ? weight : 0;
+    this.columns.each((other) => (all += other.weight));
     return weight / all;
   }
 
@@ -161,7 +159,7 @@ export class QueueState {
     const { first } = this.#returned;
     if (first !== undefined || this.#waiting === 0) return first;
     let found: QueuedRequest | undefined;
-    this.active.each(({ classes }) => {
+    this.columns.each(({ classes }) => {
       for (const { list } of classes) found ??= list.first;
     });
     return found;
@@ -186,10 +184,9 @@ export class QueueState {
     this.#holding.each((account) => {
       // A charge only ever raises a rank.
       account.charge(ms, chargesKept);
-      this.active.movedBack(account.active);
       this.seatable.movedBack(account.seatable);
     });
-    this.#window.roll(now, this.active);
+    this.#window.roll(now, this.columns);
   }
 
   /** A replica of the engine went away. */
@@ -197,7 +194,7 @@ export class QueueState {
     this.replicas.pause(replica);
     this.engineChanges += 1;
     if (!this.replicas.paused) return;
-    this.active.each(({ classes }) => {
+    this.columns.each(({ classes }) => {
       for (const { serviceRate } of classes) serviceRate.interrupt();
     });
   }
@@ -217,9 +214,9 @@ export class QueueState {
       this.#becomeIdle(account);
     }
     // Begins again whenever it was idle: its heaviest key may have been revoked.
-    account.ownWeight = account.active.at < 0 ? ownWeight : Math.max(account.ownWeight, ownWeight);
+    account.ownWeight = account.activeAt < 0 ? ownWeight : Math.max(account.ownWeight, ownWeight);
     const arrived = account.classFor(weight);
-    if (account.active.at < 0) account.weight = account.weightOf(arrived);
+    if (account.activeAt < 0) account.weight = account.weightOf(arrived);
     if (!arrived.hasSeatable) this.#lift(account, arrived);
     return account;
   }
@@ -350,21 +347,18 @@ export class QueueState {
   /** Puts an account into its heaps again, after its waiting or running requests changed. */
   #reorder(account: Account): void {
     account.rank();
-    this.active.moved(account.active);
     this.byPlaces.moved(account.byPlaces);
     this.seatable.moved(account.seatable);
     const active = account.waiting + account.running + account.kept > 0;
-    if (active && account.active.at < 0) {
+    if (active && account.activeAt < 0) {
       this.#idle.remove(account.idle);
-      this.active.add(account.active);
       this.columns.setActive(account, true);
       this.byPlaces.add(account.byPlaces);
-    } else if (!active && account.active.at >= 0) {
-      this.active.remove(account.active);
+    } else if (!active && account.activeAt >= 0) {
       this.columns.setActive(account, false);
       this.byPlaces.remove(account.byPlaces);
       this.#highestMs = Math.max(this.#highestMs, account.virtualMs);
-      if (this.active.size === 0) this.#floorMs = this.#highestMs;
+      if (this.columns.active.length === 0) this.#floorMs = this.#highestMs;
       this.#becomeIdle(account);
     }
     const seatable = account.next !== undefined;
@@ -381,9 +375,7 @@ export class QueueState {
 
   /** Lifts a class of which no request can be seated to the others' virtual time. */
   #lift(account: Account, accountClass: AccountClass): void {
-    const lowest = this.active.firstBut(account.active)?.virtualMs ?? 0;
-    account.lift(accountClass, Math.max(lowest, this.#floorMs));
-    this.active.moved(account.active);
+    account.lift(accountClass, Math.max(this.columns.lowestBut(account) ?? 0, this.#floorMs));
     this.seatable.moved(account.seatable);
   }
 
@@ -426,7 +418,7 @@ class FairnessWindow {
   #from = 0;
 
   /** Ends the window if its time is over. `active`: the accounts that wait or run, charged up to `now`. */
-  roll(now: number, active: Heap<Account>): void {
+  roll(now: number, active: Pick<AccountColumns, 'each'>): void {
     if (now - this.#from < WINDOW_MS) return;
     const shares: number[] = [];
     active.each((account) => {

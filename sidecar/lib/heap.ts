@@ -30,13 +30,6 @@ export class Heap<T> {
     return this.#nodes[0]?.item;
   }
 
-  /** The first member other than this one. */
-  firstBut(node: HeapNode<T>): T | undefined {
-    if (node.at !== 0) return this.first;
-    const [, left, right] = this.#nodes;
-    return right !== undefined && left !== undefined && this.#before(right.item, left.item) ? right.item : left?.item;
-  }
-
   /** Adds a node that is in no heap. */
   add(node: HeapNode<T>): void {
     node.at = this.#nodes.length;
@@ -75,11 +68,6 @@ export class Heap<T> {
   /** Calls `fn` with each member, the first one first; faster than the iterator. */
   each(fn: (item: T) => void): void {
     for (const { item } of this.#nodes) fn(item);
-  }
-
-  /** Calls `fn` with each member, the first one first, until it returns true. */
-  until(fn: (item: T) => boolean): void {
-    for (const { item } of this.#nodes) if (fn(item)) return;
   }
 
   /** The first member and some of those that follow it soon, at most `most`. */
