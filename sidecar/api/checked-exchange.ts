@@ -1,58 +1,19 @@
 import { prepareAnswers, validateAnswer, type AnswerKind } from '../contracts/answer-schemas.js';
 import { placeOf } from '../contracts/body-refusals.js';
 import { errorBody, type ContractError } from '../domain/errors.js';
-import type { AnswerForm, EventStream, Exchange, RequestHead } from '../http/exchange.js';
+import type { EventStream, Exchange } from '../http/exchange.js';
 import { jsonIn } from '../lib/json-in.js';
 import type { Log } from '../telemetry/logger.js';
+import { referencesOf } from './public-routes.js';
 import type { Contract } from './route.js';
 
-/** The schema of each path's successful answer. Paths that are not listed do not answer with JSON of the contract. */
-const ANSWERS: ReadonlyMap<string, AnswerKind> = new Map([
-  ['/v1/chat/completions', 'completion'],
-  ['/v1/responses', 'response'],
-  ['/v1/messages', 'message'],
-  ['/v1/messages/count_tokens', 'tokenCount'],
-  ['/v1/models', 'models'],
-  ['/v1/usage', 'usagePage'],
-  ['/v1/account', 'account'],
-  ['/v1/decisions', 'decisions'],
-  ['/v1/systemone', 'systemone'],
-  ['/v1/embeddings', 'embeddings'],
-  ['/v1/rerank', 'rerank'],
-  ['/healthz', 'health'],
-  ['/health', 'healthState'],
-  ['/readyz', 'readiness'],
-]);
-
-/** Where `contract: compatible` has another schema. */
-const COMPATIBLE_ANSWERS: typeof ANSWERS = new Map([
-  ['/v1/chat/completions', 'pricedCompletion'],
-  ['/v1/models', 'describedModels'],
-]);
-
-/** Of paths that take several methods, by method and route. */
-const METHOD_ANSWERS: ReadonlyMap<string, AnswerKind> = new Map([
-  ['POST /v1/files', 'file'],
-  ['GET /v1/files', 'fileList'],
-  ['GET /v1/files/{id}', 'file'],
-  ['DELETE /v1/files/{id}', 'fileDeleted'],
-  ['POST /v1/batches', 'batch'],
-  ['GET /v1/batches', 'batchList'],
-  ['GET /v1/batches/{id}', 'batch'],
-  ['POST /v1/batches/{id}/cancel', 'batch'],
-]);
-
-/** A model list in the form of the Messages API has no schema: `test/contract/messages.test.ts` has all of it. */
-function kindAt(
-  { path, method, route }: RequestHead,
-  form: AnswerForm | undefined,
-  contract: Contract,
-): AnswerKind | undefined {
-  if (form && path.startsWith('/v1/models')) return undefined;
-  if (path.startsWith('/v1/models/')) return 'describedModel';
-  const ofMethod = METHOD_ANSWERS.get(`${method} ${route}`);
-  if (ofMethod !== undefined) return ofMethod;
-  return (contract === 'compatible' ? COMPATIBLE_ANSWERS.get(path) : undefined) ?? ANSWERS.get(path);
+/** The schema of each route's successful answer, by method and path. Files and the description of the API have none. */
+function kindsOf(contract: Contract): ReadonlyMap<string, AnswerKind> {
+  return new Map(
+    referencesOf({ contract, batch: true }).flatMap(({ method, path, answer }) =>
+      answer === 'Content' || answer === 'OpenApi' ? [] : [[`${method.toUpperCase()} ${path}`, answer] as const],
+    ),
+  );
 }
 
 /** Maps in answers whose keys are chosen by the caller and are therefore left out of paths. */
@@ -73,10 +34,16 @@ type Report = (problem: string) => void;
  */
 export function checkAnswers(log: Log, contract: Contract): (exchange: Exchange) => Exchange {
   prepareAnswers();
-  return (exchange) =>
-    checkedExchange(exchange, contract, (problem) =>
-      log.forRequest(exchange.head.requestId).error(BROKEN_ANSWER, { reason: problem }),
+  const kinds = kindsOf(contract);
+  return (exchange) => {
+    const { method, route, requestId } = exchange.head;
+    // A model list in the form of the Messages API has no schema: `test/contract/messages.test.ts` has all of it.
+    const isForeign = exchange.answerForm !== undefined && route?.startsWith('/v1/models') === true;
+    const kind = isForeign ? undefined : kinds.get(`${method} ${route}`);
+    return checkedExchange(exchange, kind, contract, (problem) =>
+      log.forRequest(requestId).error(BROKEN_ANSWER, { reason: problem }),
     );
+  };
 }
 
 /** The same object, but for these members. */
@@ -89,8 +56,8 @@ function withMembers<T extends object>(inner: T, own: Partial<T>): T {
   });
 }
 
-function checkedExchange(inner: Exchange, contract: Contract, report: Report): Exchange {
-  const kind = kindAt(inner.head, inner.answerForm, contract);
+/** `kind`: of its answer; undefined if that has no schema. */
+function checkedExchange(inner: Exchange, kind: AnswerKind | undefined, contract: Contract, report: Report): Exchange {
   return withMembers(inner, {
     reply: (reply) => {
       if (kind !== undefined && typeof reply.body === 'string') check(kind, reply.body, report);
@@ -130,8 +97,8 @@ function checkedStream(
   return withMembers(inner, {
     event: (text, name) => {
       if (over) report('stream: a frame follows the last one');
-      const kind = exchange.answerForm ? 'messageEvent' : kindOf(text, contract);
-      over ||= text === DONE || LAST_EVENT.test(text) || check(kind, text, report) === 'error';
+      const kind = exchange.answerForm ? 'MessageEvent' : kindOf(text, contract);
+      over ||= text === DONE || LAST_EVENT.test(text) || check(kind, text, report) === 'Error';
       inner.event(text, name);
     },
     fail: (error, serverTiming) => {
@@ -152,12 +119,12 @@ function checkedStream(
 const LAST_EVENT = /^\{"type":"(?:response\.(?:completed|incomplete)|message_stop)"/;
 
 function kindOf(frame: string, contract: Contract): AnswerKind {
-  if (frame.startsWith('{"type":"')) return 'responseEvent';
-  if (frame.startsWith('{"error":')) return 'error';
+  if (frame.startsWith('{"type":"')) return 'ResponseEvent';
+  if (frame.startsWith('{"error":')) return 'Error';
   // Quotes inside a text are escaped, so that no text can look like this.
-  if (frame.includes('"choices":[]')) return contract === 'compatible' ? 'pricedUsageChunk' : 'usageChunk';
-  if (frame.includes(',"service_tier":"')) return 'tieredChunk';
-  return frame.includes('}],"usage":{') ? 'countedChunk' : 'chunk';
+  if (frame.includes('"choices":[]')) return contract === 'compatible' ? 'PricedUsageChunk' : 'UsageChunk';
+  if (frame.includes(',"service_tier":"')) return 'TieredChunk';
+  return frame.includes('}],"usage":{') ? 'CountedChunk' : 'ChatCompletionChunk';
 }
 
 /** Of the catalogue, and as it is written. */
@@ -166,8 +133,8 @@ function checkError(
   { head, answerForm }: Pick<Exchange, 'head' | 'answerForm'>,
   report: Report,
 ): void {
-  check('error', errorBody(error), report);
-  if (answerForm) check('messageError', answerForm.errorText(error, head.requestId), report);
+  check('Error', errorBody(error), report);
+  if (answerForm) check('MessageError', answerForm.errorText(error, head.requestId), report);
 }
 
 function check(kind: AnswerKind, text: string, report: Report): AnswerKind {

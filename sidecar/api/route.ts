@@ -3,6 +3,7 @@
  * {@link PlainRoute}, and its line in public-routes.ts. The server, the description of the API and the 404 of unknown paths read
  * it from there.
  */
+import type { AnswerKind } from '../contracts/answer-schemas.js';
 import type { BodyForm, ModelRoute, Params } from '../contracts/requests.js';
 import { CATALOGUE, DENIALS, type ErrorCode } from '../domain/errors.js';
 import type { SeatNeeds } from '../admission/types.js';
@@ -45,16 +46,16 @@ export interface RouteReference {
   readonly form?: 'multipart/form-data';
   /** The same under `contract: compatible`, where it differs. */
   readonly compatibleRequest?: string;
-  /** Named schema of the 200's body. */
-  readonly answer: string;
+  /** Schema of the 200's body; `OpenApi`: the description itself; `Content`: a file. */
+  readonly answer: AnswerKind | 'OpenApi' | 'Content';
   /** The same under `contract: compatible`, where it differs. */
-  readonly compatibleAnswer?: string;
-  /** Named schemas of the frames of a streamed 200. */
-  readonly frames?: readonly string[];
+  readonly compatibleAnswer?: AnswerKind;
+  /** Schemas of the frames of a streamed 200. */
+  readonly frames?: readonly AnswerKind[];
   /** Those that it has under `contract: compatible` besides. */
-  readonly compatibleFrames?: readonly string[];
-  /** A status other than 200 that carries no error: its named schema. */
-  readonly other?: readonly [status: number, schema: string, description: string];
+  readonly compatibleFrames?: readonly AnswerKind[];
+  /** A status other than 200 that carries no error: its schema. */
+  readonly other?: readonly [status: number, schema: AnswerKind, description: string];
   readonly errors: readonly ErrorCode[];
   /** Errors have the form and the statuses of the Messages API. */
   readonly messageErrors?: true;

@@ -73,7 +73,7 @@ function complaints({ name, path }: Case, wanted: ReturnType<typeof expected>, r
   const error = errorOf(response);
   // The Messages API has types of its own (messages.test.ts).
   const found = { status: response.status, ...error, ...(ofMessages && { type: wanted.type }) };
-  const fits = validateAnswer(ofMessages ? 'messageError' : 'error', JSON.parse(response.body)).ok;
+  const fits = validateAnswer(ofMessages ? 'MessageError' : 'Error', JSON.parse(response.body)).ok;
   const wrong = [
     ...(isDeepStrictEqual(found, wanted) ? [] : [{ found, wanted }]),
     ...(fits ? [] : ['is not the error object']),

@@ -43,7 +43,7 @@ for (const [contract, forms] of Object.entries(FORMS))
       // No body names a hosted model, so an accepted body gets `model_not_entitled`.
       if (![400, 403].includes(response.status)) throw new Error(`a status of ${response.status}`);
       const outcome = validateAnswer(
-        route.startsWith('messages') ? 'messageError' : 'error',
+        route.startsWith('messages') ? 'MessageError' : 'Error',
         JSON.parse(response.body),
       );
       if (!outcome.ok) throw new Error(`${outcome.path} ${outcome.message}`);

@@ -410,7 +410,7 @@ t.test('errors row by row', async (t) => {
   const cut = eventsOf((await post(body('echo', { stream: true }))).body);
   sidecar.spool.failOn = undefined;
   t.match(cut.at(-1), { name: 'error', data: { type: 'error', error: { type: 'api_error' }, request_id: /./ } });
-  t.ok(validateAnswer('messageError', cut.at(-1)?.data).ok, 'a stream that ends early ends with one error');
+  t.ok(validateAnswer('MessageError', cut.at(-1)?.data).ok, 'a stream that ends early ends with one error');
   t.notOk(cut.some(({ name }) => name === 'message_stop'));
 
   row('its length', await post(body('echo', { messages: long('a '.repeat(9000)) })), 'context_length_exceeded');

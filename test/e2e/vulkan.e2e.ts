@@ -65,7 +65,7 @@ t.test('on a device', async (t) => {
     const response = await from.chat({ temperature: 0, ...body });
     const text = await response.text();
     if (response.status !== 200) throw new Error(`${response.status} ${text}`);
-    return checked('completion', text) as Completion;
+    return checked('ChatCompletion', text) as Completion;
   };
   const user = (content: string): object => ({ messages: [{ role: 'user', content }] });
   const QUESTIONS = ['Hello, who are you?', 'What is 2 plus 3?', 'Name three days.', 'Is ice cold?', 'Say yes.'];
@@ -142,7 +142,7 @@ t.test('on a device', async (t) => {
       ],
     };
     const probabilities = async (from: Sidecar): Promise<number[]> => {
-      const { answers } = checked('decisions', await (await from.post('/decisions', body)).text()) as Decision;
+      const { answers } = checked('Decisions', await (await from.post('/decisions', body)).text()) as Decision;
       return Object.values(answers).flatMap((answer) => Object.values(answer.probabilities));
     };
     const [here, there] = [await probabilities(gpu), await probabilities(cpu)];

@@ -40,7 +40,7 @@ async function decide(body: Readonly<Record<string, unknown>>): Promise<Decision
   const response = await post(body);
   const text = await response.text();
   if (response.status !== 200) throw new Error(`${response.status} ${text}`);
-  return checked('decisions', text) as Decision;
+  return checked('Decisions', text) as Decision;
 }
 
 function sum(values: Iterable<number>): number {
@@ -99,7 +99,7 @@ t.test('ids and option names keep their order and spelling, whatever they are', 
   const odd = ['10', '__proto__', '2', 'constructor', '-1', '1'];
   const questions = odd.map((id) => ({ ...TEAM, id, options: odd.map((name) => ({ name })) }));
   const text = await (await post({ input: INPUT, questions })).text();
-  checked('decisions', text);
+  checked('Decisions', text);
   const key = (name: string): string => `${JSON.stringify(name)}:`;
   const probabilities = `\\{${odd.map((name) => `${key(name)}[0-9.e-]+`).join(',')}\\}`;
   const answers = odd.map((id) => `${key(id)}\\{"type":"choice","probabilities":${probabilities},[^{}]+\\}`).join(',');
@@ -110,7 +110,7 @@ t.test('ids and option names keep their order and spelling, whatever they are', 
   const asked = odd.map((id) => `${key(id)}{"type":"choice","instructions":"Which?","criteria":${criteria}}`).join(',');
   const body = `{"model":"${DECIDE}","state":${JSON.stringify(state)},"questions":{${asked}}}`;
   const other = await (await sidecar.post('/systemone', body)).text();
-  checked('systemone', other);
+  checked('SystemOne', other);
   const answered = odd.map((id) => `${key(id)}\\{"type":"choice",[^{}]+,"probabilities":${probabilities}\\}`).join(',');
   t.match(other, new RegExp(`"answers":\\{${answered}\\}`));
 });
@@ -131,7 +131,7 @@ t.test('both routes answer the same questions with the same numbers', async (t) 
     },
   });
   t.equal(response.status, 200);
-  t.match(checked('systemone', await response.text()), {
+  t.match(checked('SystemOne', await response.text()), {
     model: DECIDE,
     answers: {
       refund: { noul: answers['refund']?.probabilities['yes'] },

@@ -65,7 +65,7 @@ t.test('the first start creates a key, and prints two lines that work and whose 
   const likeliest = chunksOf(await paste(chat.replace('"messages"', '"temperature":0,"messages"')));
   t.match(contentOf(likeliest), /seedling|I can greet/, 'the likeliest reply introduces the model');
   t.equal(likeliest.at(-1)?.choices[0]?.finish_reason, 'stop', 'and ends its turn');
-  const { answers } = checked('decisions', await paste(decision)) as {
+  const { answers } = checked('Decisions', await paste(decision)) as {
     answers: { refund: { probabilities: { yes: number; no: number } } };
   };
   t.same(Object.keys(answers.refund.probabilities), ['yes', 'no']);

@@ -20,7 +20,7 @@ interface Answer {
 async function decide(input: string, question: Readonly<Record<string, unknown>>): Promise<Answer> {
   const body = { model: DECIDE, input, questions: [{ id: 'q', ...question }] };
   const text = await (await sidecar.post('/decisions', body)).text();
-  const { answers } = checked('decisions', text) as { answers: Record<string, Answer> };
+  const { answers } = checked('Decisions', text) as { answers: Record<string, Answer> };
   const answer = answers['q'];
   if (!answer) throw new Error('no answer');
   return answer;
@@ -61,7 +61,7 @@ t.test('getting-started shows a decision with the answers that this model gives'
   const answersTo = async (questions: readonly object[]): Promise<Record<string, Answer>> => {
     // The page’s model under its name here.
     const text = await (await sidecar.post('/decisions', { ...asked, model: DECIDE, questions })).text();
-    return (checked('decisions', text) as { answers: Record<string, Answer> }).answers;
+    return (checked('Decisions', text) as { answers: Record<string, Answer> }).answers;
   };
   const answers = await answersTo(asked.questions);
   const shown = [...page.matchAll(/(0\.\d+)<!-- answer (\w+) (\w+) -->/g)];

@@ -55,7 +55,7 @@ export async function complete(
   const response = await sidecar.chat({ messages: [{ role: 'user', content: prompt }], ...options });
   const text = await response.text();
   if (response.status !== 200) throw new Error(`${response.status} ${text}`);
-  return checked('completion', text) as Completion;
+  return checked('ChatCompletion', text) as Completion;
 }
 
 export async function textOf(
@@ -68,7 +68,7 @@ export async function textOf(
 
 /** A refusal: its status and its error, checked against the contract. */
 export async function refusalOf(response: Response): Promise<ErrorAnswer['error'] & { readonly status: number }> {
-  const { error } = checked('error', await response.text()) as ErrorAnswer;
+  const { error } = checked('Error', await response.text()) as ErrorAnswer;
   return { status: response.status, ...error };
 }
 
@@ -107,7 +107,9 @@ export function eventsOf(body: string): string[] {
 export function chunksOf(body: string): Chunk[] {
   const events = eventsOf(body);
   if (events.pop() !== '[DONE]') throw new Error('the stream does not end with [DONE]');
-  return events.map((event) => checked(event.includes('"choices":[]') ? 'usageChunk' : 'chunk', event) as Chunk);
+  return events.map(
+    (event) => checked(event.includes('"choices":[]') ? 'UsageChunk' : 'ChatCompletionChunk', event) as Chunk,
+  );
 }
 
 /** The text of a stream with one choice. */

@@ -3,7 +3,7 @@
  * checked against; what is added is names for their parts, and words. What only our validator reads is left out.
  */
 import { ACCOUNT_BALANCE, ACCOUNT_LIMIT, USAGE_BUCKET, USAGE_RESULT } from '../../contracts/account-schemas.js';
-import { ANSWER_SCHEMAS } from '../../contracts/answer-schemas.js';
+import { ANSWER_SCHEMAS, type AnswerKind } from '../../contracts/answer-schemas.js';
 import { BATCH_PROBLEM, BATCH_REQUEST } from '../../contracts/batch-schemas.js';
 import { CHAT_SCHEMA } from '../../contracts/chat-schema.js';
 import { COMPATIBLE_SCHEMA } from '../../contracts/compatible-schema.js';
@@ -37,9 +37,9 @@ const part = at(userMessage, 'properties', 'content', 'items');
 const tool = at(request, 'properties', 'tools', 'items');
 const question = at(DECISIONS_SCHEMA as Schema, 'properties', 'questions', 'items');
 const systemOneQuestion = at(SYSTEMONE_SCHEMA, 'properties', 'questions', 'additionalProperties');
-const choice = at(ANSWER_SCHEMAS.completion as Schema, 'properties', 'choices', 'items');
-const decision = at(ANSWER_SCHEMAS.decisions as Schema, 'properties', 'answers', 'additionalProperties');
-const systemOneAnswer = at(ANSWER_SCHEMAS.systemone as Schema, 'properties', 'answers', 'additionalProperties');
+const choice = at(answer('ChatCompletion'), 'properties', 'choices', 'items');
+const decision = at(answer('Decisions'), 'properties', 'answers', 'additionalProperties');
+const systemOneAnswer = at(answer('SystemOne'), 'properties', 'answers', 'additionalProperties');
 
 /** Every part that has a name, in the order of the documentation. */
 const PARTS: readonly (readonly [name: string, schema: Schema])[] = [
@@ -60,39 +60,27 @@ const PARTS: readonly (readonly [name: string, schema: Schema])[] = [
   ['ResponsesRequest', RESPONSES_SCHEMA],
   ['MessagesRequest', MESSAGES_SCHEMA],
   ['AnySchema', at(compatible, '$defs', 'schema')],
-  ['ChatCompletion', ANSWER_SCHEMAS.completion as Schema],
+  ...answers('ChatCompletion'),
   ['CompletionChoice', choice],
   ['CompletionToolCall', at(choice, 'properties', 'message', 'properties', 'tool_calls', 'items')],
-  ['Usage', at(ANSWER_SCHEMAS.completion as Schema, 'properties', 'usage')],
-  ['ChatCompletionChunk', ANSWER_SCHEMAS.chunk as Schema],
-  ['UsageChunk', ANSWER_SCHEMAS.usageChunk as Schema],
-  ['PricedCompletion', ANSWER_SCHEMAS.pricedCompletion as Schema],
-  ['PricedUsage', at(ANSWER_SCHEMAS.pricedCompletion as Schema, 'properties', 'usage')],
-  ['PricedUsageChunk', ANSWER_SCHEMAS.pricedUsageChunk as Schema],
-  ['CountedChunk', ANSWER_SCHEMAS.countedChunk as Schema],
-  ['TieredChunk', ANSWER_SCHEMAS.tieredChunk as Schema],
-  ['ModelList', ANSWER_SCHEMAS.models as Schema],
-  ['Model', at(ANSWER_SCHEMAS.models as Schema, 'properties', 'data', 'items')],
-  ['DescribedModelList', ANSWER_SCHEMAS.describedModels as Schema],
-  ['DescribedModel', ANSWER_SCHEMAS.describedModel as Schema],
-  ['UsagePage', ANSWER_SCHEMAS.usagePage as Schema],
+  ['Usage', at(answer('ChatCompletion'), 'properties', 'usage')],
+  ...answers('ChatCompletionChunk', 'UsageChunk', 'PricedCompletion'),
+  ['PricedUsage', at(answer('PricedCompletion'), 'properties', 'usage')],
+  ...answers('PricedUsageChunk', 'CountedChunk', 'TieredChunk', 'ModelList'),
+  ['Model', at(answer('ModelList'), 'properties', 'data', 'items')],
+  ...answers('DescribedModelList', 'DescribedModel', 'UsagePage'),
   ['UsageBucket', USAGE_BUCKET as Schema],
   ['UsageResult', USAGE_RESULT as Schema],
-  ['Account', ANSWER_SCHEMAS.account as Schema],
+  ...answers('Account'),
   ['AccountLimit', ACCOUNT_LIMIT as Schema],
   ['AccountBalance', ACCOUNT_BALANCE as Schema],
-  ['Response', ANSWER_SCHEMAS.response as Schema],
-  ['ResponseEvent', ANSWER_SCHEMAS.responseEvent],
-  ['MessageObject', ANSWER_SCHEMAS.message as Schema],
-  ['MessageEvent', ANSWER_SCHEMAS.messageEvent as Schema],
-  ['MessageError', ANSWER_SCHEMAS.messageError as Schema],
-  ['TokenCount', ANSWER_SCHEMAS.tokenCount as Schema],
+  ...answers('Response', 'ResponseEvent', 'MessageObject', 'MessageEvent', 'MessageError', 'TokenCount'),
   ['DecisionsRequest', DECISIONS_SCHEMA as Schema],
   ['Question', question],
   ['YesNoQuestion', at(question, 'oneOf', '0')],
   ['ChoiceQuestion', at(question, 'oneOf', '1')],
   ['ScoreQuestion', at(question, 'oneOf', '2')],
-  ['Decisions', ANSWER_SCHEMAS.decisions as Schema],
+  ...answers('Decisions'),
   ['DecisionAnswer', decision],
   ['YesNoAnswer', at(decision, 'oneOf', '0')],
   ['ChoiceAnswer', at(decision, 'oneOf', '1')],
@@ -102,29 +90,32 @@ const PARTS: readonly (readonly [name: string, schema: Schema])[] = [
   ['NoulQuestion', at(systemOneQuestion, 'oneOf', '0')],
   ['SystemOneChoiceQuestion', at(systemOneQuestion, 'oneOf', '1')],
   ['SystemOneScoreQuestion', at(systemOneQuestion, 'oneOf', '2')],
-  ['SystemOne', ANSWER_SCHEMAS.systemone as Schema],
+  ...answers('SystemOne'),
   ['SystemOneAnswer', systemOneAnswer],
   ['NoulAnswer', at(systemOneAnswer, 'oneOf', '0')],
   ['SystemOneChoiceAnswer', at(systemOneAnswer, 'oneOf', '1')],
   ['SystemOneScoreAnswer', at(systemOneAnswer, 'oneOf', '2')],
   ['EmbeddingsRequest', EMBEDDINGS_SCHEMA as Schema],
-  ['Embeddings', ANSWER_SCHEMAS.embeddings as Schema],
-  ['Embedding', at(ANSWER_SCHEMAS.embeddings as Schema, 'properties', 'data', 'items')],
+  ...answers('Embeddings'),
+  ['Embedding', at(answer('Embeddings'), 'properties', 'data', 'items')],
   ['RerankRequest', RERANK_SCHEMA as Schema],
-  ['Ranking', ANSWER_SCHEMAS.rerank as Schema],
-  ['RankedDocument', at(ANSWER_SCHEMAS.rerank as Schema, 'properties', 'results', 'items')],
-  ['File', ANSWER_SCHEMAS.file as Schema],
-  ['FileList', ANSWER_SCHEMAS.fileList as Schema],
-  ['DeletedFile', ANSWER_SCHEMAS.fileDeleted as Schema],
+  ...answers('Ranking'),
+  ['RankedDocument', at(answer('Ranking'), 'properties', 'results', 'items')],
+  ...answers('File', 'FileList', 'DeletedFile'),
   ['BatchRequest', BATCH_REQUEST as Schema],
-  ['Batch', ANSWER_SCHEMAS.batch as Schema],
+  ...answers('Batch'),
   ['BatchProblem', BATCH_PROBLEM as Schema],
-  ['BatchList', ANSWER_SCHEMAS.batchList as Schema],
-  ['Error', ANSWER_SCHEMAS.error as Schema],
-  ['Health', ANSWER_SCHEMAS.health as Schema],
-  ['HealthState', ANSWER_SCHEMAS.healthState as Schema],
-  ['Readiness', ANSWER_SCHEMAS.readiness as Schema],
+  ...answers('BatchList', 'Error', 'Health', 'HealthState', 'Readiness'),
 ];
+
+function answer(name: AnswerKind): Schema {
+  return ANSWER_SCHEMAS[name] as Schema;
+}
+
+/** The pairs of whole answers and frames, each of which is called as it is there. */
+function answers(...named: AnswerKind[]): [string, Schema][] {
+  return named.map((name) => [name, answer(name)]);
+}
 
 const names: ReadonlyMap<unknown, string> = new Map(PARTS.map(([name, schema]) => [schema, name]));
 

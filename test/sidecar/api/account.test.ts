@@ -89,7 +89,7 @@ async function ask(
   await route.serve(exchange, routeServices(new FakeClock(), { contract: 'compatible', identity, ...own }));
   const [answer] = answers;
   if (!answer) throw new Error('there was no answer');
-  const kind = route === USAGE ? 'usagePage' : 'account';
+  const kind = route === USAGE ? 'UsagePage' : 'Account';
   if (answer.body !== undefined && route !== LIST_MODELS) t.match(validateAnswer(kind, answer.body), { ok: true });
   return answer;
 }

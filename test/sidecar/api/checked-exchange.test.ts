@@ -12,6 +12,8 @@ const TEXT = chatChunk(HEAD, 0, 'content', SECRET);
 const LAST = finishChunk(HEAD, 0, 'stop');
 const USAGE = usageChunk(HEAD, { promptTokens: 1, cachedTokens: 0, completionTokens: 1, reasoningTokens: 0 });
 
+const GETS = ['/v1/models', '/healthz', '/health', '/readyz'];
+
 /** A checked exchange on `path`, its answers, and the log lines. */
 function checked(path: string): { exchange: Exchange; sent: unknown[]; logged: unknown[] } {
   const sent: unknown[] = [];
@@ -32,13 +34,13 @@ function checked(path: string): { exchange: Exchange; sent: unknown[]; logged: u
   };
   const inner: Exchange = {
     head: {
-      method: 'POST',
+      method: GETS.includes(path) ? 'GET' : 'POST',
       path,
       query: '',
       requestId: 'r1',
       scheme: 'http',
       address: '',
-      route: undefined,
+      route: path,
       header: () => undefined,
     },
     gone: AbortSignal.abort(),
@@ -77,7 +79,7 @@ t.test('an answer in pieces is checked once it is whole, and passes as it comes'
   t.equal(sent.length, 4);
   t.same(
     logged.map((line) => (line as { reason: string }).reason),
-    ['embeddings: data[0].embedding[1] must be at most 1'],
+    ['Embeddings: data[0].embedding[1] must be at most 1'],
   );
 });
 
@@ -85,25 +87,25 @@ t.test('whole answers', async (t) => {
   const models = modelList([{ id: 'm', created: 1, ownedBy: 'us' }]);
   t.strictSame(reasonOf(t, '/v1/models', { status: 200, body: models }), []);
   t.strictSame(reasonOf(t, '/v1/models', { status: 200, body: models.replace('"us"', '7') }), [
-    'models: data[0].owned_by must be a string',
+    'ModelList: data[0].owned_by must be a string',
   ]);
-  t.strictSame(reasonOf(t, '/v1/models', { status: 200, body: SECRET }), ['models: is not JSON']);
+  t.strictSame(reasonOf(t, '/v1/models', { status: 200, body: SECRET }), ['ModelList: is not JSON']);
   t.strictSame(reasonOf(t, '/v1/chat/completions', { status: 200, body: `{"${SECRET}":1}` }), [
-    'completion: id is required',
+    'ChatCompletion: id is required',
   ]);
   const answers = { [SECRET]: { type: 'choice', probabilities: { [SECRET]: 2, b: 0 }, label_mass: 1, choice: 'b' } };
   const usage = { prompt_tokens: 1, completion_tokens: 0, total_tokens: 1 };
   const decisions = { object: 'decisions', model: 'm', prompt_format_version: 1, answers, usage };
   t.strictSame(reasonOf(t, '/v1/decisions', { status: 200, body: JSON.stringify(decisions) }), [
-    'decisions: answers has an entry whose probabilities has an entry that must be at most 1',
+    'Decisions: answers has an entry whose probabilities has an entry that must be at most 1',
   ]);
-  t.strictSame(reasonOf(t, '/v1/systemone', { status: 200, body: '{}' }), ['systemone: id is required']);
+  t.strictSame(reasonOf(t, '/v1/systemone', { status: 200, body: '{}' }), ['SystemOne: id is required']);
   t.strictSame(reasonOf(t, '/healthz', { status: 200, body: '{"status":"ok"}' }), []);
-  t.strictSame(reasonOf(t, '/healthz', { status: 200, body: '{"status":"fine"}' }), ['health: status must be ok']);
+  t.strictSame(reasonOf(t, '/healthz', { status: 200, body: '{"status":"fine"}' }), ['Health: status must be ok']);
   t.strictSame(reasonOf(t, '/health', { status: 503, body: '{"status":"draining"}' }), []);
   t.strictSame(reasonOf(t, '/readyz', { status: 200, body: ready() }), []);
   t.strictSame(reasonOf(t, '/readyz', { status: 503, body: ready({ reasons: [SECRET] }) }), [
-    'readiness: the body has a field outside the contract; its fields are status, parts',
+    'Readiness: the body has a field outside the contract; its fields are status, parts',
   ]);
   t.strictSame(reasonOf(t, '/metrics', { status: 200, body: '# HELP' }), [], 'not the server’s own body');
   t.strictSame(reasonOf(t, '/v1/models', { status: 204 }), [], 'no body, nothing to check');
@@ -116,7 +118,7 @@ t.test('errors', async (t) => {
   t.strictSame(logged, []);
   const bad = contractError('bad_request', '', { param: 'p' });
   exchange.fail(bad);
-  t.strictSame(logged, [{ event: 'answer breaks its schema', reason: 'error: error.message must not be empty' }]);
+  t.strictSame(logged, [{ event: 'answer breaks its schema', reason: 'Error: error.message must not be empty' }]);
   t.strictSame(sent, [
     { error: good, headers: { Allow: 'GET' } },
     { error: bad, headers: undefined },
@@ -131,17 +133,17 @@ t.test('streams', async (t) => {
     [[TEXT, LAST, USAGE, '[DONE]'], []],
     [[TEXT, failure], []],
     [[failure], []],
-    [[TEXT.replace('"created":1', '"created":-1'), '[DONE]'], ['chunk: created must be at least 0']],
-    [[USAGE.replace(/"usage".*/, '"usage":{}}'), '[DONE]'], ['usageChunk: usage.prompt_tokens is required']],
+    [[TEXT.replace('"created":1', '"created":-1'), '[DONE]'], ['ChatCompletionChunk: created must be at least 0']],
+    [[USAGE.replace(/"usage".*/, '"usage":{}}'), '[DONE]'], ['UsageChunk: usage.prompt_tokens is required']],
     [
       [LAST.replace('}]}', '}],"stray":1}'), '[DONE]'],
       [
-        'chunk: the body has a field outside the contract; its fields are id, object, created, model, system_fingerprint, choices',
+        'ChatCompletionChunk: the body has a field outside the contract; its fields are id, object, created, model, system_fingerprint, choices',
       ],
     ],
-    [[USAGE.replace(/,"usage".*/, '}'), '[DONE]'], ['usageChunk: usage is required']],
-    [[`{${SECRET}`, '[DONE]'], ['chunk: is not JSON']],
-    [['{"error":{}}'], ['error: error.message is required']],
+    [[USAGE.replace(/,"usage".*/, '}'), '[DONE]'], ['UsageChunk: usage is required']],
+    [[`{${SECRET}`, '[DONE]'], ['ChatCompletionChunk: is not JSON']],
+    [['{"error":{}}'], ['Error: error.message is required']],
     [[TEXT], ['stream: it ends without [DONE] or an error frame']],
     [['[DONE]', LAST], [after]],
     [[failure, '[DONE]'], [after]],
@@ -167,7 +169,7 @@ t.test('an error that ends a stream', async (t) => {
   for (const [before, error, reasons] of [
     [TEXT, failure, []],
     ['[DONE]', failure, ['stream: a frame follows the last one']],
-    [TEXT, { ...failure, message: '' }, ['error: error.message must not be empty']],
+    [TEXT, { ...failure, message: '' }, ['Error: error.message must not be empty']],
   ] as const) {
     const { exchange, sent, logged } = checked('/v1/chat/completions');
     const stream = exchange.stream();

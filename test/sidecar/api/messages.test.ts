@@ -90,7 +90,7 @@ function holdOrder(events: readonly MessageEvent[]): void {
   let open: string | undefined;
   for (const [at, { name, data }] of events.entries()) {
     if (name !== data.type) throw new Error(`${name} is ${data.type}`);
-    if (!validateAnswer('messageEvent', data).ok) throw new Error(`${name} is not an event of the contract`);
+    if (!validateAnswer('MessageEvent', data).ok) throw new Error(`${name} is not an event of the contract`);
     const last = events.length - 1;
     if ((name === 'message_start') !== (at === 0) || (name === 'message_stop') !== (at === last))
       throw new Error(`${name} at ${at}`);
@@ -117,7 +117,7 @@ t.test('a reply is the same message whole and streamed, but for calls that were 
       const options = { isBounded, keepAliveMs: 1000 };
       const stream = written(given, (context, clock) => new MessageStreamWriter(context, HEAD, { ...options, clock }));
       const whole = JSON.parse(body) as Message;
-      const outcome = validateAnswer('message', whole);
+      const outcome = validateAnswer('MessageObject', whole);
       if (!outcome.ok) throw new Error(`${outcome.path} ${outcome.message}`);
       const events = eventsOf(stream);
       holdOrder(events);

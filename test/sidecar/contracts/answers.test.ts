@@ -44,7 +44,7 @@ t.test('a completion', (t) => {
     { ...USAGE, reasoningTokens: 1 },
     'sha',
   );
-  t.same(valid('completion', text), {
+  t.same(valid('ChatCompletion', text), {
     ...BASE,
     object: 'chat.completion',
     choices: [
@@ -75,7 +75,7 @@ t.test('a completion', (t) => {
   });
   const costs = { input: 3_000_000_000_000n, cachedInput: 1_000_000_000_000n, output: 500_000_000_000n };
   const priced = chatCompletion(HEAD, [{ content: '', finishReason: 'stop' }], { ...USAGE, costs }, 'sha');
-  t.match(valid('pricedCompletion', priced), {
+  t.match(valid('PricedCompletion', priced), {
     usage: {
       cost: 4.5,
       cost_details: { upstream_inference_prompt_cost: 4, upstream_inference_completions_cost: 0.5 },
@@ -92,21 +92,27 @@ t.test('chunks', (t) => {
     object: 'chat.completion.chunk',
     choices: [{ index, finish_reason: null, ...choice }],
   });
-  t.same(valid('chunk', roleChunk(head, 3)), chunk({ delta: { role: 'assistant', content: '' } }, 3));
-  t.same(valid('chunk', chatChunk(head, 0, 'content', '"\n\u2028😀')), chunk({ delta: { content: '"\n\u2028😀' } }));
-  t.same(valid('chunk', chatChunk(head, 1, 'reasoning', 'hm')), chunk({ delta: { reasoning_content: 'hm' } }, 1));
-  t.same(valid('chunk', finishChunk(head, 0, 'length')), chunk({ delta: {}, finish_reason: 'length' }));
+  t.same(valid('ChatCompletionChunk', roleChunk(head, 3)), chunk({ delta: { role: 'assistant', content: '' } }, 3));
   t.same(
-    valid('chunk', toolCallChunk(head, 0, { index: 1, id: 'c', name: 'look', arguments: '' })),
+    valid('ChatCompletionChunk', chatChunk(head, 0, 'content', '"\n\u2028😀')),
+    chunk({ delta: { content: '"\n\u2028😀' } }),
+  );
+  t.same(
+    valid('ChatCompletionChunk', chatChunk(head, 1, 'reasoning', 'hm')),
+    chunk({ delta: { reasoning_content: 'hm' } }, 1),
+  );
+  t.same(valid('ChatCompletionChunk', finishChunk(head, 0, 'length')), chunk({ delta: {}, finish_reason: 'length' }));
+  t.same(
+    valid('ChatCompletionChunk', toolCallChunk(head, 0, { index: 1, id: 'c', name: 'look', arguments: '' })),
     chunk({
       delta: { tool_calls: [{ index: 1, id: 'c', type: 'function', function: { name: 'look', arguments: '' } }] },
     }),
   );
   t.same(
-    valid('chunk', toolCallChunk(head, 0, { index: 1, arguments: '{"a"' })),
+    valid('ChatCompletionChunk', toolCallChunk(head, 0, { index: 1, arguments: '{"a"' })),
     chunk({ delta: { tool_calls: [{ index: 1, function: { arguments: '{"a"' } }] } }),
   );
-  t.same(valid('usageChunk', usageChunk(head, USAGE)), {
+  t.same(valid('UsageChunk', usageChunk(head, USAGE)), {
     ...chunk({}),
     choices: [],
     usage: { prompt_tokens: 10, completion_tokens: 6, total_tokens: 16, prompt_tokens_details: { cached_tokens: 4 } },
@@ -116,8 +122,8 @@ t.test('chunks', (t) => {
 
 t.test('the model list', (t) => {
   const listed = { id: 'm', object: 'model', created: 1, owned_by: 'us' };
-  t.same(valid('models', modelList([{ id: 'm', created: 1, ownedBy: 'us' }])), { object: 'list', data: [listed] });
-  t.same(valid('models', modelList([])), { object: 'list', data: [] });
+  t.same(valid('ModelList', modelList([{ id: 'm', created: 1, ownedBy: 'us' }])), { object: 'list', data: [listed] });
+  t.same(valid('ModelList', modelList([])), { object: 'list', data: [] });
   const rates = { input: 1n, cachedInput: 0n, output: 10n ** 12n };
   const described = (template?: { tools: boolean; thoughts?: boolean }): string =>
     JSON.stringify(
@@ -132,19 +138,19 @@ t.test('the model list', (t) => {
         rates,
       }),
     );
-  t.match(valid('describedModel', described()), {
+  t.match(valid('DescribedModel', described()), {
     max_model_len: 9,
     architecture: { input_modalities: ['text', 'image'] },
     pricing: { prompt: '0.000000000001', completion: '1', input_cache_read: '0' },
     supported_parameters: undefined,
   });
-  t.notMatch(valid('describedModel', described({ tools: false })), { supported_parameters: /tools|reasoning/ });
+  t.notMatch(valid('DescribedModel', described({ tools: false })), { supported_parameters: /tools|reasoning/ });
   t.end();
 });
 
 t.test('errors', (t) => {
-  valid('error', errorBody(contractError('cold', 'The model is loading.')));
-  valid('error', errorBody(contractError('bad_request', 'model is required', { param: 'model' })));
+  valid('Error', errorBody(contractError('cold', 'The model is loading.')));
+  valid('Error', errorBody(contractError('bad_request', 'model is required', { param: 'model' })));
   t.end();
 });
 
@@ -169,24 +175,25 @@ t.test('the schemas refuse what is outside the contract', (t) => {
     [{ usage: { ...(completion['usage'] as object), prompt_tokens_details: {} } }, 'usage.prompt_tokens_details'],
     [{ metadata: { weights: 'x' } }, 'metadata'],
   ] as const) {
-    t.match(validateAnswer('completion', { ...completion, ...change }), { ok: false, path }, path);
+    t.match(validateAnswer('ChatCompletion', { ...completion, ...change }), { ok: false, path }, path);
   }
   const nullable = {
     ...completion,
     choices: [{ ...choice, logprobs: null, matched_stop: null }],
     system_fingerprint: null,
   };
-  t.equal(validateAnswer('completion', nullable).ok, true);
+  t.equal(validateAnswer('ChatCompletion', nullable).ok, true);
   const piece = (call: object) => ({
     ...BASE,
     object: 'chat.completion.chunk',
     choices: [{ index: 0, delta: { tool_calls: [call] }, finish_reason: null }],
   });
-  t.equal(validateAnswer('chunk', piece({ index: 0, function: { name: 'x', arguments: '' } })).ok, false);
+  t.equal(validateAnswer('ChatCompletionChunk', piece({ index: 0, function: { name: 'x', arguments: '' } })).ok, false);
   t.equal(
-    validateAnswer('chunk', piece({ index: 0, id: 'c', type: 'function', function: { arguments: '' } })).ok,
+    validateAnswer('ChatCompletionChunk', piece({ index: 0, id: 'c', type: 'function', function: { arguments: '' } }))
+      .ok,
     false,
   );
-  t.match(validateAnswer('error', { error: { message: '', type: 'quota', code: null, param: null } }), { ok: false });
+  t.match(validateAnswer('Error', { error: { message: '', type: 'quota', code: null, param: null } }), { ok: false });
   t.end();
 });

@@ -49,8 +49,8 @@ t.test('decisions, to the letter and in order', (t) => {
       '"2":{"type":"choice","probabilities":{"one":0.5,"two":0.5},"label_mass":0.75,"choice":"one"}' +
       '},"usage":{"prompt_tokens":40,"completion_tokens":0,"total_tokens":40}}',
   );
-  t.match(validateAnswer('decisions', JSON.parse(text)), { ok: true });
-  t.strictSame(looseIn('decisions', JSON.parse(text) as Json, NO_FIELD, MAPS), []);
+  t.match(validateAnswer('Decisions', JSON.parse(text)), { ok: true });
+  t.strictSame(looseIn('Decisions', JSON.parse(text) as Json, NO_FIELD, MAPS), []);
   t.end();
 });
 
@@ -66,8 +66,8 @@ t.test('systemone, to the letter and in order', (t) => {
       '"__proto__":{"type":"score","score":0.75,"confidence":0,"probabilities":{"0":0.5,"1":0.25,"2":0.25},"legend":{"0":"low","1":null,"2":{"b":1,"1":2}}}' +
       '},"usage":{"input_tokens":40,"output_tokens":0}}',
   );
-  t.match(validateAnswer('systemone', JSON.parse(text)), { ok: true });
-  t.strictSame(looseIn('systemone', JSON.parse(text) as Json, NO_FIELD, MAPS), []);
+  t.match(validateAnswer('SystemOne', JSON.parse(text)), { ok: true });
+  t.strictSame(looseIn('SystemOne', JSON.parse(text) as Json, NO_FIELD, MAPS), []);
   const plain = systemOneAnswer({ ...PARAMS, questions: [third!] }, [RESULTS[2]!], { promptTokens: 1 }, ID);
   t.match(plain, '"legend":{"0":"low","1":"mid","2":"high"}', 'levels replace a missing legend');
   t.end();

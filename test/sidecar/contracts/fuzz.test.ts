@@ -20,7 +20,7 @@ function check(route: BodyForm, bytes: Uint8Array): 'ok' | 'invalid' {
   const parsed = parseBody(route, bytes);
   if (parsed.kind === 'invalid') {
     const text = errorBody(parsed.error);
-    const outcome = validateAnswer('error', JSON.parse(text));
+    const outcome = validateAnswer('Error', JSON.parse(text));
     if (!outcome.ok) throw new Error(`${outcome.path} ${outcome.message}`);
     if (text.includes(CANARY)) throw new Error('the error repeats what the caller sent');
     if (parsed.error.status !== 400 || parsed.error.code !== 'bad_request') throw new Error('not a bad request');
@@ -47,7 +47,7 @@ function checkHeld(route: BodyForm, { params, conversation, replySchema, replySc
   held[made.kind]++;
   if (made.kind === 'ok') return;
   const { error } = unservable(made, route, replySchemaAt ? { replySchemaAt } : {});
-  if (error.status !== 422 || !validateAnswer('error', JSON.parse(errorBody(error))).ok) throw new Error('not a 422');
+  if (error.status !== 422 || !validateAnswer('Error', JSON.parse(errorBody(error))).ok) throw new Error('not a 422');
   if (errorBody(error).includes(CANARY) || made.why.includes(CANARY))
     throw new Error('it repeats what the caller sent');
 }
