@@ -28,7 +28,7 @@ export interface Backlogged {
   readonly buffered: number;
   /** From {@link useBackpressure} on `buffered` is exact. */
   readonly usesBackpressure: boolean;
-  /** A whole reply, whose length its handler bounds: only the total applies to it. */
+  /** A reply whose length its handler bounds: only the total applies to it. */
   readonly whole?: boolean;
   readonly owner: ReaderOwner;
   /** Absent: it uses backpressure from the start. */
@@ -97,6 +97,35 @@ function cutOff(stream: Backlogged, reason: CutReason): void {
   const bytes = stream.buffered;
   stream.abandon();
   stream.owner.cutOff(reason, bytes);
+}
+
+/** A reply whose length its handler bounds: it uses backpressure from the start. */
+export abstract class BoundedReply<Owner extends ReaderOwner> implements Backlogged {
+  readonly id: number;
+  readonly usesBackpressure = true;
+  readonly whole = true;
+  readonly owner: Owner;
+  readonly #backlog: Backlog;
+  #buffered = 0;
+
+  constructor(owner: Owner, backlog: Backlog) {
+    this.owner = owner;
+    this.#backlog = backlog;
+    this.id = backlog.newId();
+  }
+
+  get buffered(): number {
+    return this.#buffered;
+  }
+
+  /** Bytes that wait for the reader from now on. That may cut the reader off. */
+  protected count(bytes: number): void {
+    const delta = bytes - this.#buffered;
+    this.#buffered = bytes;
+    if (delta !== 0) this.#backlog.changed(this, delta);
+  }
+
+  abstract abandon(): void;
 }
 
 /** Bytes of a block: the size of uWS's write buffer. A slow reader wastes up to two blocks. */

@@ -1,4 +1,4 @@
-import type { Backlog, Backlogged, ReaderOwner } from './backlog.js';
+import { BoundedReply, type Backlog, type ReaderOwner } from './backlog.js';
 import type { HttpResponse } from './uws.js';
 import { RECORD_BYTES } from './whole-reply.js';
 
@@ -16,17 +16,11 @@ export interface PiecesOwner extends ReaderOwner {
  * A reply of known length that is read piece by piece while it is sent: the next piece is asked for once the socket has accepted the one
  * before, so that one piece is in memory. uWS closes a connection whose socket accepts nothing for 10 s.
  */
-export class FileReply implements Backlogged {
-  readonly id: number;
-  readonly usesBackpressure = true;
-  readonly whole = true;
+export class FileReply extends BoundedReply<PiecesOwner> {
   readonly #res: FileResponse;
-  readonly owner: PiecesOwner;
-  readonly #backlog: Backlog;
   readonly #length: number;
   /** The most bytes of one call. */
   readonly #callBytes: number;
-  #buffered = 0;
   #headWritten = false;
   #over = false;
   #wake: () => void = () => undefined;
@@ -38,22 +32,16 @@ export class FileReply implements Backlogged {
     backlog: Backlog,
     { length, secure }: { length: number; secure: boolean },
   ) {
+    super(owner, backlog);
     this.#res = res;
-    this.owner = owner;
-    this.#backlog = backlog;
     this.#length = length;
     this.#callBytes = secure ? RECORD_BYTES : Infinity;
-    this.id = backlog.newId();
     res.onWritable(() => {
       // With a handler uWS does not send by itself what it has; an empty cork makes it.
       if (!this.#over) this.#res.cork(() => undefined);
       this.#wake();
       return true;
     });
-  }
-
-  get buffered(): number {
-    return this.#buffered;
   }
 
   /**
@@ -64,14 +52,14 @@ export class FileReply implements Backlogged {
     try {
       for await (const piece of pieces) {
         if (this.#isOver()) return;
-        this.#count(piece.length);
+        this.count(piece.length);
         await this.#pass(piece);
-        this.#count(0);
+        this.count(0);
         if (this.#isOver()) return;
       }
       throw new Error('a file is shorter than its reply');
     } finally {
-      this.#count(0);
+      this.count(0);
       if (!this.#isOver()) this.#res.close();
     }
   }
@@ -79,7 +67,7 @@ export class FileReply implements Backlogged {
   /** The caller disconnected: nothing is written any more. Idempotent. */
   abandon(): void {
     this.#over = true;
-    this.#count(0);
+    this.count(0);
     this.#wake();
   }
 
@@ -110,11 +98,5 @@ export class FileReply implements Backlogged {
       result = { taken: ok || done ? bytes.length : this.#res.getWriteOffset() - before, full: !ok, done };
     });
     return result;
-  }
-
-  #count(bytes: number): void {
-    const delta = bytes - this.#buffered;
-    this.#buffered = bytes;
-    if (delta !== 0) this.#backlog.changed(this, delta);
   }
 }

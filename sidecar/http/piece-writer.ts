@@ -1,5 +1,5 @@
 import type { Clock } from '../lib/clock.js';
-import type { Backlog, Backlogged } from './backlog.js';
+import { BoundedReply, type Backlog } from './backlog.js';
 import type { BodyPieces } from './exchange.js';
 import type { PiecesOwner } from './file-reply.js';
 import type { HttpResponse } from './uws.js';
@@ -27,18 +27,12 @@ const KEEP_OPEN_MS = 4000;
  * buffered before it. The response stays open for uWS until then, also at its end: a connection whose caller does not read brings no
  * further request, and what waits for it stays counted.
  */
-export class PieceWriter implements BodyPieces, Backlogged {
-  readonly id: number;
-  readonly usesBackpressure = true;
-  readonly whole = true;
+export class PieceWriter extends BoundedReply<PiecesOwner> implements BodyPieces {
   readonly #res: PieceResponse;
-  readonly owner: PiecesOwner;
-  readonly #backlog: Backlog;
   readonly #clock: Clock;
   readonly #closes: boolean;
   /** Written so far, without their framing. */
   #bytes = 0;
-  #buffered = 0;
   #over = false;
   /** All of the body was written. */
   #isWhole = false;
@@ -48,22 +42,16 @@ export class PieceWriter implements BodyPieces, Backlogged {
 
   /** `closes`: the connection ends after the body. */
   constructor(res: PieceResponse, owner: PiecesOwner, backlog: Backlog, clock: Clock, closes: boolean) {
+    super(owner, backlog);
     this.#res = res;
-    this.owner = owner;
-    this.#backlog = backlog;
     this.#clock = clock;
     this.#closes = closes;
-    this.id = backlog.newId();
     res.onWritable(() => {
       this.#writable();
       return true;
     });
     res.cork(() => owner.writeHead());
     this.#keepOpen();
-  }
-
-  get buffered(): number {
-    return this.#buffered;
   }
 
   write(text: string): void {
@@ -74,7 +62,7 @@ export class PieceWriter implements BodyPieces, Backlogged {
       this.#res.cork(() => void this.#res.write(bytes.subarray(at, at + CORK_BYTES)));
     if (!this.#isTaken()) {
       this.#waiting ??= new Promise((resolve) => (this.#settle = resolve));
-      this.#count(this.#buffered + bytes.length);
+      this.count(this.buffered + bytes.length);
     }
     this.#keepOpen();
   }
@@ -106,7 +94,7 @@ export class PieceWriter implements BodyPieces, Backlogged {
   abandon(): void {
     this.#over = true;
     this.#cancelTimer();
-    this.#count(0);
+    this.count(0);
     this.#settle();
   }
 
@@ -123,7 +111,7 @@ export class PieceWriter implements BodyPieces, Backlogged {
     this.#res.cork(() => undefined);
     if (this.#waiting === undefined || !this.#isTaken()) return;
     this.#waiting = undefined;
-    this.#count(0);
+    this.count(0);
     this.#settle();
     if (this.#isWhole) this.#finish();
   }
@@ -135,11 +123,5 @@ export class PieceWriter implements BodyPieces, Backlogged {
       if (this.#waiting === undefined) this.write(SPACE);
       else this.#keepOpen();
     });
-  }
-
-  #count(buffered: number): void {
-    const delta = buffered - this.#buffered;
-    this.#buffered = buffered;
-    if (delta !== 0) this.#backlog.changed(this, delta);
   }
 }

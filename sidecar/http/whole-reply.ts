@@ -1,4 +1,4 @@
-import { type Backlog, type Backlogged, type ReaderOwner, SendBuffer } from './backlog.js';
+import { BoundedReply, SendBuffer, type Backlog, type ReaderOwner } from './backlog.js';
 import type { HttpResponse } from './uws.js';
 
 export type WholeResponse = Pick<HttpResponse, 'writeHeader' | 'tryEnd' | 'getWriteOffset' | 'onWritable' | 'cork'>;
@@ -55,13 +55,8 @@ const NOTHING = new Uint8Array(0);
  * can be sent while the response stays open. Its last byte is passed in a call of its own: uWS accepts it only when the
  * system has all earlier ones, so when the reply has ended at most this byte waits in uWS.
  */
-export class WholeReply implements Backlogged {
-  readonly id: number;
-  readonly usesBackpressure = true;
-  readonly whole = true;
+export class WholeReply extends BoundedReply<WholeOwner> {
   readonly #res: WholeResponse;
-  readonly owner: WholeOwner;
-  readonly #backlog: Backlog;
   readonly #length: number;
   /** Bytes of memory that only this reply keeps. */
   readonly #owned: number;
@@ -73,14 +68,12 @@ export class WholeReply implements Backlogged {
   #tail: Uint8Array = NOTHING;
   /** The rest of a text of which a part has to wait: copied into the server's blocks, since many waiting texts would be much garbage. */
   readonly #buffer: SendBuffer;
-  #counted = 0;
   #over = false;
 
   /** `res` must be open until {@link WholeOwner.ended} or {@link abandon}. */
   constructor(res: WholeResponse, owner: WholeOwner, backlog: Backlog, { body, length, secure, open }: WholeForm) {
+    super(owner, backlog);
     this.#res = res;
-    this.owner = owner;
-    this.#backlog = backlog;
     this.#length = length;
     this.#owned = typeof body === 'string' ? length : 0;
     this.#callBytes = secure ? RECORD_BYTES : Infinity;
@@ -91,11 +84,6 @@ export class WholeReply implements Backlogged {
       this.#tail = bytes.subarray(-1);
     }
     this.#buffer = new SendBuffer(backlog.blocks);
-    this.id = backlog.newId();
-  }
-
-  get buffered(): number {
-    return this.#counted;
   }
 
   /** Sends what the socket accepts now, and the rest as it accepts more. Call it once. */
@@ -110,7 +98,7 @@ export class WholeReply implements Backlogged {
       return true;
     });
     // All of it, even if little is left, since the rest keeps the whole text in memory.
-    this.#count(this.#owned);
+    this.count(this.#owned);
   }
 
   /**
@@ -127,7 +115,7 @@ export class WholeReply implements Backlogged {
     this.#unsent = NOTHING;
     this.#tail = NOTHING;
     this.#buffer.clear();
-    this.#count(0);
+    this.count(0);
   }
 
   #resume(): void {
@@ -209,13 +197,6 @@ export class WholeReply implements Backlogged {
     this.abandon();
     this.owner.ended(waited);
     return true;
-  }
-
-  #count(bytes: number): void {
-    const delta = bytes - this.#counted;
-    if (delta === 0) return;
-    this.#counted = bytes;
-    this.#backlog.changed(this, delta);
   }
 }
 
