@@ -69,8 +69,6 @@ function makeWriter({ context, params, model, services }: WorkRequest<ChatParams
 interface Draft {
   readonly begun: ResponseItem;
   readonly index: number;
-  /** The call's place among the calls; absent: no call. */
-  readonly call?: number;
   readonly parts: string[];
 }
 
@@ -98,13 +96,10 @@ abstract class ItemWriter implements ReplyWriter {
     this.#add(text);
   }
 
-  call({ index, name, arguments: part }: CallPart): void {
+  call({ name, arguments: part }: CallPart): void {
     if (name !== undefined) {
       const called = functionNamed(name, this.head.params);
-      this.#begin(
-        { type: 'function_call', id: newId('function_call'), callId: newCallId(), ...called, text: '' },
-        index,
-      );
+      this.#begin({ type: 'function_call', id: newId('function_call'), callId: newCallId(), ...called, text: '' });
     }
     this.#add(part);
   }
@@ -126,9 +121,9 @@ abstract class ItemWriter implements ReplyWriter {
     return this.#items;
   }
 
-  #begin(begun: ResponseItem, call?: number): void {
+  #begin(begun: ResponseItem): void {
     this.#finish();
-    this.#draft = { begun, index: this.#items.length, parts: [], ...(call !== undefined && { call }) };
+    this.#draft = { begun, index: this.#items.length, parts: [] };
     this.itemBegun?.(this.#draft);
   }
 

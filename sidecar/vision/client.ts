@@ -88,7 +88,6 @@ interface VisionChild extends Pick<VisionProcess, 'send'> {
 interface LayoutQuery {
   readonly id: number;
   readonly settle: (result: Layout) => void;
-  readonly size: Size;
   readonly unwatch: () => void;
 }
 
@@ -181,7 +180,7 @@ export class VisionClient {
     const id = this.#nextId++;
     const asked = new Promise<Layout>((settle) => {
       const unwatch = this.#options.clock.after(LAYOUT_MS, () => process.child.kill({ reason: 'hang' }));
-      this.#queries.push({ id, settle, size, unwatch });
+      this.#queries.push({ id, settle, unwatch });
     });
     this.#layouts.set(key, asked);
     void asked.then(({ kind }) => kind === 'layout' || this.#layouts.delete(key));
