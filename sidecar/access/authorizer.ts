@@ -26,11 +26,10 @@ import {
   NAME,
 } from './identity.js';
 import { closed } from '../contracts/common-schema.js';
-import { compile } from '../contracts/validator.js';
+import { compile, type ValueOf } from '../contracts/validator.js';
 import { KEY_ROUTES } from '../contracts/requests.js';
 import { CLASS_WEIGHTS, SERVICE_CLASSES, SERVICE_TIERS } from '../domain/service-class.js';
-import { callerWith, hashKey, limitsSchema, tokenLimitFields, type Entitlement, type StoredKey } from './key-file.js';
-import type { TokenLimits } from './limits.js';
+import { callerWith, hashKey, limitsSchema, tokenLimitFields } from './key-file.js';
 
 /** Signed tokens are longer than keys; all headers of a request have 4 KiB together. */
 const MAX_CREDENTIAL = 3072;
@@ -194,23 +193,7 @@ function overloaded(retryAfterMs: number): Denied {
 /** The longest wait in a denial, ms: a day, after which any quota is renewed. */
 const MAX_RETRY_MS = 86_400_000;
 
-interface NamedCaller extends Entitlement, Pick<StoredKey, 'class' | 'limits'> {
-  readonly account: string;
-  readonly keyId: string;
-  readonly accountTokens?: TokenLimits;
-}
-
-interface Answer {
-  readonly caller?: NamedCaller;
-  readonly denied?: {
-    readonly code: (typeof DENIALS)[number];
-    readonly retryAfterMs?: number;
-    readonly account?: string;
-    readonly keyId?: string;
-  };
-}
-
-const name = { type: 'string', pattern: NAME };
+const name = { type: 'string', pattern: NAME } as const;
 
 const caller = closed(['account', 'keyId', 'models'], {
   account: name,
@@ -236,14 +219,9 @@ const denied = closed(['code'], {
 });
 
 /** Closed, so that no restriction is overlooked. */
-const check = compile<Answer>(
-  {
-    ...closed([], { caller, denied }),
-    minProperties: 1,
-    maxProperties: 1,
-  },
-  { written: 'authorizer-answer' },
-);
+const answer = { ...closed([], { caller, denied }), minProperties: 1, maxProperties: 1 } as const;
+
+const check = compile<ValueOf<typeof answer>>(answer, { written: 'authorizer-answer' });
 
 /** The caller or the denial of an answer (docs/authorizer.md); undefined if `value` is none. `environment`: the requested one. */
 export function parseAnswer(value: unknown, environment: string): Caller | Denied | undefined {

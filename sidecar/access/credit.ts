@@ -8,8 +8,8 @@
  * grows) and settles its actual price at its end, which releases the rest. Everything happens synchronously on one event loop, so two
  * requests cannot spend the same dollar. All amounts are picodollars.
  */
-import { closed, UTC_TIME } from '../contracts/common-schema.js';
-import { compile, parseFile } from '../contracts/validator.js';
+import { closed, UTC_TIME, exactly } from '../contracts/common-schema.js';
+import { compile, parseFile, type ValueOf } from '../contracts/validator.js';
 import { checkLength, FileProblem, readText } from '../lib/checked-file.js';
 import { replaceOperatorsFile, withLock } from '../lib/replace-file.js';
 import { parseUsd } from '../domain/money.js';
@@ -152,54 +152,47 @@ export class CreditLedger implements Credit {
   }
 }
 
-/**
- * The credit file: grants of each account. Grants are only ever added, so that each can be looked up.
- * `{"version":1,"accounts":{"acme":[{"id":"inv-17","usd":"25.00","at":"2026-10-03T00:00:00Z"}]}}`.
- */
-interface CreditFile {
-  readonly version: 1;
-  readonly accounts: Readonly<Record<string, readonly Grant[]>>;
-}
-
-export interface Grant {
-  /** The operator's id for it, such as an invoice's number. Unique in the file. */
-  readonly id: string;
-  /** Decimal text, to the picodollar. Negative: a correction. */
-  readonly usd: string;
-  /** ISO 8601, UTC. For people who read the file. */
-  readonly at?: string;
-}
-
 /** The file's name in messages. */
 const WHAT = 'credit';
 
 /** Room for a million accounts with a grant each; a longer file is an error. */
 const MAX_BYTES = 256 * 1024 * 1024;
 
-const name = { type: 'string', minLength: 1, maxLength: 256 };
+const name = { type: 'string', minLength: 1, maxLength: 256 } as const;
 
 /** The longest `usd`, in characters. */
 const MAX_USD = 32;
 
 /** What an operator says of a grant. */
-export const GRANT_FIELDS = { id: name, usd: { type: 'string', maxLength: MAX_USD } };
+export const GRANT_FIELDS = {
+  /** The operator's id for it, such as an invoice's number. Unique in the file. */
+  id: name,
+  /** Decimal text, to the picodollar. Negative: a correction. */
+  usd: { type: 'string', maxLength: MAX_USD },
+} as const;
 
-const check = compile<CreditFile>(
-  closed(['version', 'accounts'], {
-    version: { const: 1 },
-    accounts: {
-      type: 'object',
-      maxProperties: 1_000_000,
-      propertyNames: name,
-      additionalProperties: {
-        type: 'array',
-        maxItems: 100_000,
-        items: closed(['id', 'usd'], { ...GRANT_FIELDS, at: UTC_TIME }),
-      },
-    },
-  }),
-  { written: 'credit', nameUnknownFields: true },
-);
+const grant = closed(['id', 'usd'], {
+  ...GRANT_FIELDS,
+  /** ISO 8601, UTC. For people who read the file. */
+  at: UTC_TIME,
+});
+
+export type Grant = ValueOf<typeof grant>;
+
+/** The credit file: grants of each account. Grants are only ever added, so that each can be looked up. */
+const creditFile = exactly({
+  version: { const: 1 },
+  accounts: {
+    type: 'object',
+    maxProperties: 1_000_000,
+    propertyNames: name,
+    additionalProperties: { type: 'array', maxItems: 100_000, items: grant },
+  },
+});
+
+type CreditFile = ValueOf<typeof creditFile>;
+
+const check = compile<CreditFile>(creditFile, { written: 'credit', nameUnknownFields: true });
 
 /** Picodollars granted, by account. */
 export type Granted = ReadonlyMap<string, bigint>;

@@ -3,72 +3,17 @@
  * key. SHA-256 without salt suffices, since keys are 256 random bits and not chosen by people.
  */
 import { createHash } from 'node:crypto';
-import { KEY_ROUTES, type KeyRoute } from '../contracts/requests.js';
+import { KEY_ROUTES } from '../contracts/requests.js';
 import { closed, UTC_TIME } from '../contracts/common-schema.js';
 import { pathOf } from '../contracts/body-refusals.js';
-import { compile, parseFile } from '../contracts/validator.js';
-import {
-  CLASS_WEIGHTS,
-  SERVICE_CLASSES,
-  SERVICE_TIERS,
-  type ServiceClass,
-  type ServiceTier,
-} from '../domain/service-class.js';
+import { compile, parseFile, type ValueOf } from '../contracts/validator.js';
+import { CLASS_WEIGHTS, SERVICE_CLASSES, SERVICE_TIERS } from '../domain/service-class.js';
 import { exactTime } from '../lib/clock.js';
-import { LIMIT_GROUPS, TOKEN_LIMITS, tokenLimitsOf, type KeyLimits, type TokenLimits } from './limits.js';
+import { LIMIT_GROUPS, tokenLimitsOf, type LimitGroup, type TokenLimits } from './limits.js';
 import { checkLength, FileProblem, readChecked, readText } from '../lib/checked-file.js';
 import { replaceOperatorsFile } from '../lib/replace-file.js';
 import type { Caller } from './identity.js';
 import { inParts, type LargeFormat } from './large-file.js';
-
-export interface KeyFile {
-  readonly version: 1;
-  readonly accounts?: Readonly<Record<string, StoredAccount>>;
-  readonly keys: readonly StoredKey[];
-}
-
-/** Properties of an account, for all its keys together: whether it is frozen, and its quotas. */
-export interface StoredAccount extends TokenLimits {
-  readonly frozen?: boolean;
-}
-
-export interface StoredKey {
-  /** Safe to log, unlike the key. */
-  readonly id: string;
-  /** SHA-256 of the key, hex. */
-  readonly hash: string;
-  /** Absent: the key is rejected everywhere (`unattributed_key`). */
-  readonly account?: string;
-  /** ISO 8601, as are all times here. */
-  readonly created: string;
-  readonly expires?: string;
-  /** When it was revoked. A revoked key is rejected, whatever the time. */
-  readonly revoked?: string;
-  /** When another key replaced it, while this one works until it expires; it cannot be rotated again. */
-  readonly rotated?: string;
-  /** Weight of its requests against other accounts' (identity.ts). Default `standard`. */
-  readonly class?: ServiceClass;
-  /** The same as a number; a key has only one of the two. */
-  readonly weight?: 16 | 4 | 1;
-  readonly limits?: KeyLimits;
-  /** By environment; in other environments the key may call nothing. */
-  readonly entitlements: Readonly<Record<string, Entitlement>>;
-  /** Created by the sidecar for development, replaced by each start that creates one, and ignored by all others. */
-  readonly development?: true;
-}
-
-/** What a key may do in an environment, and its quotas there. */
-export interface Entitlement extends TokenLimits {
-  readonly models: 'all' | readonly string[];
-  /** Absent: all. */
-  readonly routes?: readonly KeyRoute[];
-  /** The cohort whose restricted models the key may call. */
-  readonly cohort?: string;
-  /** The key sees the usage of all keys of its account, and the balance; absent: its own usage alone. */
-  readonly usage?: 'account';
-  /** The tiers that its requests may ask for; absent: none. */
-  readonly tiers?: readonly ServiceTier[];
-}
 
 /** The caller with these rights, as a keys file or an authorizer has them. `own`: what is not of the rights. */
 export function callerWith(
@@ -93,52 +38,80 @@ const NAME = '^[^\\p{C}]+$';
 /** Each request of the last minute has an entry in memory, some 80 bytes. */
 const MAX_LIMIT = 100_000;
 
-const name = { type: 'string', minLength: 1, maxLength: 256, pattern: NAME };
-const countOrNone = { type: 'integer', minimum: 0, maximum: MAX_LIMIT };
+const name = { type: 'string', minLength: 1, maxLength: 256, pattern: NAME } as const;
+const countOrNone = { type: 'integer', minimum: 0, maximum: MAX_LIMIT } as const;
+const tokens = { type: 'integer', minimum: 1, maximum: Number.MAX_SAFE_INTEGER } as const;
 
 /** The fields of {@link TokenLimits}. */
-export const tokenLimitFields = Object.fromEntries(
-  TOKEN_LIMITS.map((name) => [name, { type: 'integer', minimum: 1, maximum: Number.MAX_SAFE_INTEGER }]),
-);
+export const tokenLimitFields = {
+  tokensPerMinute: tokens,
+  tokensPerDay: tokens,
+  tokensPerMonth: tokens,
+} as const satisfies Record<keyof TokenLimits, object>;
 
 const entitlement = closed(['models'], {
   models: { anyOf: [{ const: 'all' }, { type: 'array', items: name }] },
+  /** Absent: all. */
   routes: { type: 'array', items: { enum: KEY_ROUTES } },
+  /** The cohort whose restricted models the key may call. */
   cohort: name,
   ...tokenLimitFields,
+  /** The key sees the usage of all keys of its account, and the balance; absent: its own usage alone. */
   usage: { const: 'account' },
+  /** The tiers that its requests may ask for; absent: none. */
   tiers: { type: 'array', items: { enum: SERVICE_TIERS } },
 });
 
+/** What a key may do in an environment, and its quotas there. */
+export type Entitlement = ValueOf<typeof entitlement>;
+
 const limit = closed([], { inFlight: countOrNone, perMinute: countOrNone });
+const limitOfGroup = Object.fromEntries(LIMIT_GROUPS.map((group) => [group, limit]));
 
 /** Of {@link KeyLimits}. */
-export const limitsSchema = closed([], Object.fromEntries(LIMIT_GROUPS.map((group) => [group, limit])));
+export const limitsSchema = closed([], limitOfGroup as Record<LimitGroup, typeof limit>);
 
 /** What is set once, or only by creating, rotating and revoking a key. */
 export const FIXED_FIELDS = {
+  /** Safe to log, unlike the key. */
   id: name,
+  /** SHA-256 of the key, hex. */
   hash: { type: 'string', pattern: '^[0-9a-f]{64}$' },
+  /** Absent: the key is rejected everywhere (`unattributed_key`). */
   account: name,
+  /** ISO 8601, as are all times here. */
   created: UTC_TIME,
+  /** When it was revoked. A revoked key is rejected, whatever the time. */
   revoked: UTC_TIME,
+  /** When another key replaced it, while this one works until it expires; it cannot be rotated again. */
   rotated: UTC_TIME,
+  /** Created by the sidecar for development, replaced by each start that creates one, and ignored by all others. */
   development: { const: true },
-};
+} as const;
 
 /** What may be changed of a key. */
 export const CHANGEABLE_FIELDS = {
   expires: UTC_TIME,
+  /** Weight of its requests against other accounts' (identity.ts). Default `standard`. */
   class: { enum: SERVICE_CLASSES },
+  /** The same as a number; a key has only one of the two. */
   weight: { enum: Object.values(CLASS_WEIGHTS) },
   limits: limitsSchema,
+  /** By environment; in other environments the key may call nothing. */
   entitlements: { type: 'object', additionalProperties: entitlement },
-};
+} as const;
 
 const storedKey = closed(['id', 'hash', 'created', 'entitlements'], { ...FIXED_FIELDS, ...CHANGEABLE_FIELDS });
 
+export type StoredKey = ValueOf<typeof storedKey>;
+
 /** All of them may be changed. */
-export const ACCOUNT_FIELDS = { frozen: { type: 'boolean' }, ...tokenLimitFields };
+export const ACCOUNT_FIELDS = { frozen: { type: 'boolean' }, ...tokenLimitFields } as const;
+
+const storedAccount = closed([], ACCOUNT_FIELDS);
+
+/** Properties of an account, for all its keys together: whether it is frozen, and its quotas. */
+export type StoredAccount = ValueOf<typeof storedAccount>;
 
 /** The names of what may be changed of a key, and of an account. */
 export const CHANGEABLE: Readonly<Record<'key' | 'account', readonly string[]>> = {
@@ -146,14 +119,15 @@ export const CHANGEABLE: Readonly<Record<'key' | 'account', readonly string[]>> 
   account: Object.keys(ACCOUNT_FIELDS),
 };
 
-const check = compile<KeyFile>(
-  closed(['version', 'keys'], {
-    version: { const: 1 },
-    accounts: { type: 'object', additionalProperties: closed([], ACCOUNT_FIELDS) },
-    keys: { type: 'array', items: storedKey },
-  }),
-  { written: 'keys', nameUnknownFields: true },
-);
+const keyFile = closed(['version', 'keys'], {
+  version: { const: 1 },
+  accounts: { type: 'object', additionalProperties: storedAccount },
+  keys: { type: 'array', items: storedKey },
+});
+
+export type KeyFile = ValueOf<typeof keyFile>;
+
+const check = compile<KeyFile>(keyFile, { written: 'keys', nameUnknownFields: true });
 
 /** What makes an entry of the file invalid. */
 export interface EntryProblem {

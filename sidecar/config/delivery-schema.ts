@@ -1,5 +1,6 @@
 /** Settings of where usage events are sent. */
-import { bytes, flag, integer, KIB, list, MIB, milliseconds, path, section, text, type ValueOf } from './setting.js';
+import type { ValueOf } from '../contracts/validator.js';
+import { bytes, flag, integer, KIB, list, MIB, milliseconds, path, section, text } from './setting.js';
 
 /** More addresses of one cluster than this are a mistake; clients discover the others or do not need them. */
 const MAX_ADDRESSES = 16;

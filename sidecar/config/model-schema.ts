@@ -1,16 +1,6 @@
 /** Settings of each model: its file, replicas, memory, and what computes it. */
-import {
-  bytes,
-  flag,
-  integer,
-  MIB,
-  milliseconds,
-  path,
-  section,
-  text,
-  type SettingSchema,
-  type ValueOf,
-} from './setting.js';
+import type { ValueOf } from '../contracts/validator.js';
+import { bytes, flag, integer, MIB, milliseconds, path, section, text, type SettingSchema } from './setting.js';
 
 /** Of a replica; the same as engine/protocol/setup.ts has. */
 export const MOST_SEATS = 256;

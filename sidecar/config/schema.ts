@@ -2,6 +2,7 @@
  * The settings, from which their types and docs/config.md are made. Rules between settings are in checks.ts. Sections with many
  * settings have files of their own.
  */
+import type { ValueOf } from '../contracts/validator.js';
 import { accessSchema, authorizerSchema, gatewaySchema, keysSchema, limitsSchema } from './access-schema.js';
 import { deliverySchema } from './delivery-schema.js';
 import { modelSchema } from './model-schema.js';
@@ -20,7 +21,6 @@ import {
   port,
   section,
   text,
-  type ValueOf,
 } from './setting.js';
 
 /** The public listener, for callers or a gateway. */

@@ -1,6 +1,6 @@
 /**
  * How a setting is declared: a JSON schema with a default, bounds, a unit and a description. The type of its value is computed from
- * it ({@link ValueOf}), and so are its path, its environment variable, its check and docs/config.md.
+ * it (`ValueOf`), and so are its path, its environment variable, its check and docs/config.md.
  */
 
 type SettingType = 'object' | 'array' | 'string' | 'integer' | 'boolean';
@@ -51,47 +51,6 @@ const OWN_KEYWORDS: ReadonlySet<string> = new Set<keyof SettingSchema>([
   'inDataDir',
   'word',
 ]);
-
-/** The type of the values that a schema allows, once defaults are filled in. */
-export type ValueOf<S> = S extends { readonly enum: readonly (infer Value)[] }
-  ? Value
-  : S extends { readonly type: readonly (infer Type)[] }
-    ? OfType<Type, S>
-    : S extends { readonly type: infer Type }
-      ? OfType<Type, S>
-      : never;
-
-type OfType<Type, S> = Type extends 'object'
-  ? S extends { readonly properties: infer Properties }
-    ? Flat<
-        { readonly [Name in keyof Properties as Always<Properties, Name, S>]: ValueOf<Properties[Name]> } & {
-          readonly [Name in keyof Properties as Exclude<Name, Always<Properties, Name, S>>]?: ValueOf<Properties[Name]>;
-        }
-      >
-    : never
-  : Type extends 'array'
-    ? S extends { readonly items: infer Item }
-      ? readonly ValueOf<Item>[]
-      : never
-    : Type extends 'string'
-      ? S extends { readonly form: Form }
-        ? string
-        : S extends { readonly word: infer Word }
-          ? Word
-          : string
-      : Type extends 'integer'
-        ? number
-        : boolean;
-
-/** The name, if the property always has a value: it is required, or has a default. */
-type Always<Properties, Name extends keyof Properties, S> = Properties[Name] extends
-  { readonly default: unknown } | { readonly inDataDir: string }
-  ? Name
-  : S extends { readonly required: readonly (infer Required)[] }
-    ? Name & Required
-    : never;
-
-type Flat<T> = { [Name in keyof T]: T[Name] };
 
 export const KIB = 1024;
 export const MIB = 1024 * KIB;

@@ -6,7 +6,7 @@ const ID = { type: 'string', minLength: 1, maxLength: 256 } as const;
 const ID_OR_NULL = { type: ['string', 'null'], minLength: 1, maxLength: 256 } as const;
 /** A list as GET /models has it. */
 export function listOf(items: object): object {
-  return closed(['object', 'data'], { object: { const: 'list' }, data: { type: 'array', items } });
+  return exactly({ object: { const: 'list' }, data: { type: 'array', items } });
 }
 
 /** USD a token, exact. */
@@ -24,12 +24,12 @@ const DESCRIPTION_FIELDS = {
   max_input_tokens: COUNT,
   max_output_tokens: COUNT,
   max_tokens: COUNT,
-  meta: closed(['n_ctx'], { n_ctx: COUNT }),
-  architecture: closed(['input_modalities', 'output_modalities'], {
+  meta: exactly({ n_ctx: COUNT }),
+  architecture: exactly({
     input_modalities: { type: 'array', items: { enum: ['text', 'image'] } },
     output_modalities: { type: 'array', items: { enum: ['text', 'embeddings', 'rerank'] } },
   }),
-  pricing: closed(['prompt', 'completion', 'input_cache_read'], {
+  pricing: exactly({
     prompt: TOKEN_PRICE,
     completion: TOKEN_PRICE,
     input_cache_read: TOKEN_PRICE,

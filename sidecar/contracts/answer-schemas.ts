@@ -15,6 +15,7 @@ import {
   closed,
   oneOfBy,
   PROMPT_FORMAT_VERSION,
+  exactly,
 } from './common-schema.js';
 import { MESSAGE, MESSAGE_ERROR, MESSAGE_EVENT, TOKEN_COUNT } from './message-answer-schemas.js';
 import { type Check, type Outcome, compile } from './validator.js';
@@ -70,7 +71,7 @@ const PRICED_USAGE = closed([...USAGE_NEEDS, 'cost', 'cost_details'], {
 const COMPLETION_TOOL_CALL = closed(['id', 'type', 'function'], {
   id: CALL_ID,
   type: { const: 'function' },
-  function: closed(['name', 'arguments'], { name: WIDE_TOOL_NAME, arguments: TEXT }),
+  function: exactly({ name: WIDE_TOOL_NAME, arguments: TEXT }),
   index: CALL_INDEX,
 });
 
@@ -106,7 +107,7 @@ const COMPLETION_FIELDS = {
     weight_versions: {
       type: 'array',
       maxItems: 64,
-      items: closed(['version', 'start', 'end'], { version: VERSION, start: COUNT, end: COUNT }),
+      items: exactly({ version: VERSION, start: COUNT, end: COUNT }),
     },
   }),
 } as const;
@@ -119,13 +120,13 @@ const PRICED_COMPLETION = closed(COMPLETION_NEEDS, { ...COMPLETION_FIELDS, servi
 /** id, type and name come together, on a call's first piece alone. */
 const CALL_PIECE = {
   anyOf: [
-    closed(['index', 'id', 'type', 'function'], {
+    exactly({
       index: CALL_INDEX,
       id: CALL_ID,
       type: { const: 'function' },
-      function: closed(['name', 'arguments'], { name: WIDE_TOOL_NAME, arguments: TEXT }),
+      function: exactly({ name: WIDE_TOOL_NAME, arguments: TEXT }),
     }),
-    closed(['index', 'function'], { index: CALL_INDEX, function: closed(['arguments'], { arguments: TEXT }) }),
+    exactly({ index: CALL_INDEX, function: exactly({ arguments: TEXT }) }),
   ],
 } as const;
 
@@ -144,7 +145,7 @@ const CHUNK_FIELDS = {
     type: 'array',
     minItems: 1,
     maxItems: 1,
-    items: closed(['index', 'delta', 'finish_reason'], {
+    items: exactly({
       index: { type: 'integer', minimum: 0, maximum: 15 },
       delta: closed([], {
         role: { const: 'assistant' },
@@ -157,10 +158,10 @@ const CHUNK_FIELDS = {
   },
 } as const;
 
-const CHUNK = closed(Object.keys(CHUNK_FIELDS), CHUNK_FIELDS);
+const CHUNK = exactly(CHUNK_FIELDS);
 
 /** Under `contract: compatible`, where each chunk is to have the usage so far. */
-const COUNTED_CHUNK = closed([...Object.keys(CHUNK_FIELDS), 'usage'], { ...CHUNK_FIELDS, usage: USAGE });
+const COUNTED_CHUNK = exactly({ ...CHUNK_FIELDS, usage: USAGE });
 
 /** The same of a request that asks for a tier. */
 const TIERED_CHUNK = closed([...Object.keys(CHUNK_FIELDS), 'service_tier'], {
@@ -179,7 +180,7 @@ function lastChunk(usage: object, further = {}): object {
   });
 }
 
-const MODEL_OBJECT = closed(['id', 'object', 'created', 'owned_by'], {
+const MODEL_OBJECT = exactly({
   id: MODEL,
   object: { const: 'model' },
   created: COUNT,
@@ -187,7 +188,7 @@ const MODEL_OBJECT = closed(['id', 'object', 'created', 'owned_by'], {
 });
 
 function tagged(type: string, fields: Readonly<Record<string, object>>): object {
-  return closed(['type', ...Object.keys(fields)], { type: { const: type }, ...fields });
+  return exactly({ type: { const: type }, ...fields });
 }
 
 function answersBy(branches: readonly object[]): object {
@@ -198,26 +199,26 @@ function answersBy(branches: readonly object[]): object {
   };
 }
 
-const DECISIONS = closed(['object', 'model', 'prompt_format_version', 'answers', 'usage'], {
+const DECISIONS = exactly({
   object: { const: 'decisions' },
   model: MODEL,
   prompt_format_version: { const: PROMPT_FORMAT_VERSION },
   answers: answersBy([
     tagged('yes_no', {
-      probabilities: closed(['yes', 'no'], { yes: PROBABILITY, no: PROBABILITY }),
+      probabilities: exactly({ yes: PROBABILITY, no: PROBABILITY }),
       label_mass: PROBABILITY,
     }),
     tagged('choice', { probabilities: PROBABILITIES, label_mass: PROBABILITY, choice: { type: 'string' } }),
     tagged('score', { probabilities: PROBABILITIES, label_mass: PROBABILITY, score: { type: 'number', minimum: 0 } }),
   ]),
-  usage: closed(['prompt_tokens', 'completion_tokens', 'total_tokens'], {
+  usage: exactly({
     prompt_tokens: COUNT,
     completion_tokens: { const: 0 },
     total_tokens: COUNT,
   }),
 });
 
-const SYSTEMONE = closed(['id', 'model', 'answers', 'usage'], {
+const SYSTEMONE = exactly({
   id: { type: 'string', pattern: '^[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}$' },
   model: MODEL,
   answers: answersBy([
@@ -230,10 +231,10 @@ const SYSTEMONE = closed(['id', 'model', 'answers', 'usage'], {
       legend: { type: 'object', minProperties: 2 },
     }),
   ]),
-  usage: closed(['input_tokens', 'output_tokens'], { input_tokens: COUNT, output_tokens: { const: 0 } }),
+  usage: exactly({ input_tokens: COUNT, output_tokens: { const: 0 } }),
 });
 
-const INPUTS_USAGE = closed(['prompt_tokens', 'total_tokens'], { prompt_tokens: COUNT, total_tokens: COUNT });
+const INPUTS_USAGE = exactly({ prompt_tokens: COUNT, total_tokens: COUNT });
 
 /** Indexes of inputs. */
 const TRUNCATED = { type: 'array', minItems: 1, items: COUNT } as const;
@@ -243,7 +244,7 @@ const EMBEDDINGS = closed(['object', 'data', 'model', 'usage'], {
   data: {
     type: 'array',
     minItems: 1,
-    items: closed(['object', 'index', 'embedding'], {
+    items: exactly({
       object: { const: 'embedding' },
       index: COUNT,
       embedding: { type: ['array', 'string'], minItems: 1, items: { type: 'number', minimum: -1, maximum: 1 } },
@@ -264,16 +265,16 @@ const RANKING = closed(['object', 'model', 'score_type', 'results', 'usage', 'me
     items: closed(['index', 'relevance_score'], {
       index: COUNT,
       relevance_score: { type: 'number' },
-      document: closed(['text'], { text: TEXT }),
+      document: exactly({ text: TEXT }),
     }),
   },
   truncated: TRUNCATED,
   usage: INPUTS_USAGE,
-  meta: closed(['tokens'], { tokens: closed(['input_tokens'], { input_tokens: COUNT }) }),
+  meta: exactly({ tokens: exactly({ input_tokens: COUNT }) }),
 });
 
-const ERROR = closed(['error'], {
-  error: closed(['message', 'type', 'code', 'param'], {
+const ERROR = exactly({
+  error: exactly({
     message: { type: 'string', minLength: 1, maxLength: 2048 },
     type: { enum: [...new Set(Object.values(CATALOGUE).map(({ type }) => type))] },
     code: { enum: Object.keys(CATALOGUE) },
@@ -281,14 +282,14 @@ const ERROR = closed(['error'], {
   }),
 });
 
-const HEALTH = closed(['status'], { status: { const: 'ok' } });
+const HEALTH = exactly({ status: { const: 'ok' } });
 
 const PART_STATES = ['ready', 'starting', 'unhealthy'] as const;
 const PART_STATE = { enum: PART_STATES } as const;
 
-const HEALTH_STATE = closed(['status'], { status: { enum: ['ok', 'starting', 'unhealthy', 'draining'] } });
+const HEALTH_STATE = exactly({ status: { enum: ['ok', 'starting', 'unhealthy', 'draining'] } });
 
-const READINESS = closed(['status', 'parts'], {
+const READINESS = exactly({
   status: { enum: [...PART_STATES, 'draining'] },
   parts: closed(['models', 'usage'], {
     models: PART_STATE,
@@ -316,14 +317,14 @@ const TEXT_PART = closed(['type', 'text', 'annotations'], {
 });
 
 const RESPONSE_ITEM = oneOfBy('type', [
-  closed(['id', 'type', 'summary', 'content', 'status'], {
+  exactly({
     id: RESPONSE_ID,
     type: { const: 'reasoning' },
     summary: NONE,
-    content: parts(closed(['type', 'text'], { type: { const: 'reasoning_text' }, text: TEXT })),
+    content: parts(exactly({ type: { const: 'reasoning_text' }, text: TEXT })),
     status: STATUS,
   }),
-  closed(['id', 'type', 'status', 'role', 'content'], {
+  exactly({
     id: RESPONSE_ID,
     type: { const: 'message' },
     status: STATUS,
@@ -352,7 +353,7 @@ const RESPONSE_FIELDS = {
   error: {
     type: ['object', 'null'],
     if: { type: 'object' },
-    then: closed(['code', 'message'], { code: { type: 'string' }, message: { type: 'string', minLength: 1 } }),
+    then: exactly({ code: { type: 'string' }, message: { type: 'string', minLength: 1 } }),
   },
   incomplete_details: { type: ['object', 'null'] },
   instructions: { type: 'null' },
@@ -362,7 +363,7 @@ const RESPONSE_FIELDS = {
   parallel_tool_calls: { type: 'boolean' },
   presence_penalty: { const: 0 },
   previous_response_id: { type: 'null' },
-  reasoning: closed(['effort', 'summary'], { effort: { type: ['string', 'null'] }, summary: { type: 'null' } }),
+  reasoning: exactly({ effort: { type: ['string', 'null'] }, summary: { type: 'null' } }),
   store: { const: false },
   temperature: { type: 'number' },
   text: { type: 'object' },
@@ -375,9 +376,9 @@ const RESPONSE_FIELDS = {
     if: { type: 'object' },
     then: closed(['input_tokens', 'input_tokens_details', 'output_tokens', 'output_tokens_details', 'total_tokens'], {
       input_tokens: COUNT,
-      input_tokens_details: closed(['cached_tokens'], { cached_tokens: COUNT }),
+      input_tokens_details: exactly({ cached_tokens: COUNT }),
       output_tokens: COUNT,
-      output_tokens_details: closed(['reasoning_tokens'], { reasoning_tokens: COUNT }),
+      output_tokens_details: exactly({ reasoning_tokens: COUNT }),
       total_tokens: COUNT,
       ...costFields(['input', 'output']),
     }),

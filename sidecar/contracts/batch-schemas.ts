@@ -26,7 +26,7 @@ const FILE_ID = { type: 'string', minLength: 1, maxLength: 64 } as const;
 const FILE_ID_OR_NULL = { ...FILE_ID, type: ['string', 'null'] } as const;
 const TIME_OR_NULL = { type: ['integer', 'null'], minimum: 0 } as const;
 
-export const EXPIRES_AFTER = closed(['anchor', 'seconds'], {
+export const EXPIRES_AFTER = exactly({
   anchor: { const: 'created_at' },
   seconds: { type: 'integer', minimum: LEAST_LIFE_S, maximum: MOST_LIFE_S },
 });
@@ -48,7 +48,7 @@ export const BATCH_REQUEST = closed(['input_file_id', 'endpoint', 'completion_wi
 });
 
 /** One line of an input file, but for its body. */
-export const BATCH_LINE = closed(['custom_id', 'method', 'url', 'body'], {
+export const BATCH_LINE = exactly({
   custom_id: { type: 'string', minLength: 1, maxLength: 512 },
   method: { const: 'POST' },
   url: { enum: BATCH_ENDPOINTS },
@@ -67,7 +67,7 @@ export const FILE = exactly({
 });
 
 function pageOf(items: object): object {
-  return closed(['object', 'data', 'first_id', 'last_id', 'has_more'], {
+  return exactly({
     object: { const: 'list' },
     data: { type: 'array', items },
     first_id: FILE_ID_OR_NULL,
@@ -78,13 +78,13 @@ function pageOf(items: object): object {
 
 export const FILE_LIST = pageOf(FILE);
 
-export const FILE_DELETED = closed(['id', 'object', 'deleted'], {
+export const FILE_DELETED = exactly({
   id: FILE_ID,
   object: { const: 'file' },
   deleted: { const: true },
 });
 
-export const BATCH_PROBLEM = closed(['code', 'message', 'param', 'line'], {
+export const BATCH_PROBLEM = exactly({
   code: { type: 'string' },
   message: { type: 'string', minLength: 1 },
   param: { type: ['string', 'null'] },
@@ -98,7 +98,7 @@ export const BATCH = exactly({
   errors: {
     type: ['object', 'null'],
     if: { type: 'object' },
-    then: closed(['object', 'data'], { object: { const: 'list' }, data: { type: 'array', items: BATCH_PROBLEM } }),
+    then: exactly({ object: { const: 'list' }, data: { type: 'array', items: BATCH_PROBLEM } }),
   },
   input_file_id: FILE_ID,
   completion_window: { const: '24h' },
@@ -114,14 +114,14 @@ export const BATCH = exactly({
   expired_at: TIME_OR_NULL,
   cancelling_at: TIME_OR_NULL,
   cancelled_at: TIME_OR_NULL,
-  request_counts: closed(['total', 'completed', 'failed'], { total: COUNT, completed: COUNT, failed: COUNT }),
-  usage: closed(['input_tokens', 'input_tokens_details', 'output_tokens', 'total_tokens'], {
+  request_counts: exactly({ total: COUNT, completed: COUNT, failed: COUNT }),
+  usage: exactly({
     input_tokens: COUNT,
-    input_tokens_details: closed(['cached_tokens'], { cached_tokens: COUNT }),
+    input_tokens_details: exactly({ cached_tokens: COUNT }),
     output_tokens: COUNT,
     total_tokens: COUNT,
   }),
-  cost: closed(['value', 'currency'], {
+  cost: exactly({
     value: { type: 'string', maxLength: 48, pattern: '^\\d+(\\.\\d{1,12})?$' },
     currency: { const: 'usd' },
   }),

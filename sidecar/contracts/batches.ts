@@ -2,7 +2,7 @@
 import { BATCH_LINE, BATCH_REQUEST, type BatchEndpoint } from './batch-schemas.js';
 import { placeOf, refuseAt, refuseJson, type Parsed } from './body-refusals.js';
 import { readJson, type Span } from './json.js';
-import { compile } from './validator.js';
+import { compile, type ValueOf } from './validator.js';
 
 /** The longest body of POST /batches, bytes. */
 export const BATCH_REQUEST_BYTES = 64 * 1024;
@@ -15,15 +15,8 @@ export interface BatchRequest {
   readonly outputLifeS?: number;
 }
 
-interface RequestBody {
-  readonly input_file_id: string;
-  readonly endpoint: BatchEndpoint;
-  readonly metadata?: Readonly<Record<string, string>> | null;
-  readonly output_expires_after?: { readonly seconds: number };
-}
-
-const checkRequest = compile<RequestBody>(BATCH_REQUEST, { written: 'batches' });
-const checkLine = compile<LineBody>(BATCH_LINE, { written: 'batch-line' });
+const checkRequest = compile<ValueOf<typeof BATCH_REQUEST>>(BATCH_REQUEST, { written: 'batches' });
+const checkLine = compile<ValueOf<typeof BATCH_LINE>>(BATCH_LINE, { written: 'batch-line' });
 const NO_MAPS: ReadonlySet<string> = new Set(['metadata']);
 
 /** Parses and checks the body of POST /batches. */
@@ -34,12 +27,6 @@ export function parseBatchRequest(bytes: Uint8Array): Parsed<BatchRequest> {
   if (!checked.ok) return refuseAt(placeOf(checked.segments, NO_MAPS), checked.message);
   const { input_file_id: inputFile, endpoint, metadata = null, output_expires_after: after } = checked.value;
   return { kind: 'ok', request: { inputFile, endpoint, metadata, ...(after && { outputLifeS: after.seconds }) } };
-}
-
-/** A line of an input file as its schema has it, but for its body. */
-interface LineBody {
-  readonly custom_id: string;
-  readonly url: BatchEndpoint;
 }
 
 export interface BatchLine {

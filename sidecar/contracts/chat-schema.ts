@@ -10,6 +10,7 @@ import {
   MODEL_ID,
   NON_EMPTY_TEXT,
   TEXT_OR_NULL,
+  exactly,
 } from './common-schema.js';
 
 /**
@@ -71,7 +72,7 @@ const PARAMETERS = closed(['type', 'properties'], {
   $schema: { type: 'string', minLength: 1, maxLength: 256, pattern: '^https?://json-schema\\.org/', format: 'uri' },
 });
 
-const TOOL = closed(['type', 'function'], {
+const TOOL = exactly({
   type: { const: 'function' },
   function: closed(['name', 'parameters'], {
     name: TOOL_NAME,
@@ -85,7 +86,7 @@ const TOOL = closed(['type', 'function'], {
 const TOOL_CALL = closed(['id', 'type', 'function'], {
   id: CALL_ID,
   type: { const: 'function' },
-  function: closed(['name', 'arguments'], { name: TOOL_NAME, arguments: TEXT }),
+  function: exactly({ name: TOOL_NAME, arguments: TEXT }),
   index: CALL_INDEX,
 });
 
@@ -96,8 +97,8 @@ const MAX_TOKENS = { type: 'integer', minimum: 1, maximum: 1_048_576 } as const;
 const STOP = { type: 'string', minLength: 1, maxLength: 4096 } as const;
 
 const CONTENT_PART = oneOfBy('type', [
-  closed(['type', 'text'], { type: { const: 'text' }, text: NON_EMPTY_TEXT }),
-  closed(['type', 'image_url'], {
+  exactly({ type: { const: 'text' }, text: NON_EMPTY_TEXT }),
+  exactly({
     type: { const: 'image_url' },
     image_url: closed(['url'], {
       url: { ...NON_EMPTY_TEXT, format: 'image-url' },
@@ -135,16 +136,16 @@ const MESSAGE = oneOfBy('role', [
       },
     ],
   },
-  closed(['role', 'content', 'tool_call_id'], { role: { const: 'tool' }, content: TEXT, tool_call_id: CALL_ID }),
+  exactly({ role: { const: 'tool' }, content: TEXT, tool_call_id: CALL_ID }),
 ]);
 
 export const TOOL_CHOICE = {
   type: ['string', 'object'],
   if: { type: 'string' },
   then: { enum: ['none', 'auto', 'required'] },
-  else: closed(['type', 'function'], {
+  else: exactly({
     type: { const: 'function' },
-    function: closed(['name'], { name: TOOL_NAME }),
+    function: exactly({ name: TOOL_NAME }),
   }),
 } as const;
 
@@ -159,7 +160,7 @@ export const CHAT_SCHEMA = {
     n: { type: 'integer', minimum: 1, maximum: 16 },
     parallel_tool_calls: { type: 'boolean' },
     reasoning_effort: { enum: ['none', 'minimal', 'low', 'medium', 'high'] },
-    response_format: closed(['type'], { type: { enum: ['text', 'json_object'] } }),
+    response_format: exactly({ type: { enum: ['text', 'json_object'] } }),
     // As written in the contract; past 2^53 both these bounds and a caller's seed are the nearest double.
     seed: { type: 'integer', minimum: -9_223_372_036_854_776_000, maximum: 9_223_372_036_854_776_000 },
     stop: {
@@ -172,7 +173,7 @@ export const CHAT_SCHEMA = {
     },
     store: { type: 'boolean' },
     stream: { type: 'boolean' },
-    stream_options: closed(['include_usage'], { include_usage: { type: 'boolean' } }),
+    stream_options: exactly({ include_usage: { type: 'boolean' } }),
     temperature: { type: 'number', minimum: 0, maximum: 2 },
     top_p: { type: 'number', minimum: 0, maximum: 1 },
     tool_choice: TOOL_CHOICE,

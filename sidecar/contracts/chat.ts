@@ -1,30 +1,18 @@
 import type { CallChoice, ChatParams, ChatRequest, Message, ReasoningEffort, Tool } from './requests.js';
 import { CHAT_OPEN_MAPS, CHAT_SCHEMA } from './chat-schema.js';
 import { placeOf, type Parsed, refuse, refuseAt } from './body-refusals.js';
-import { compile } from './validator.js';
+import { compile, type ValueOf } from './validator.js';
 import { WELL_KNOWN_NAMES } from './well-known-names.js';
 
-/** A body that passed its schema. */
-export interface ChatBody {
-  readonly model: string;
+/** A body that passed its schema. Bodies of other contracts are brought into this form, and may have more efforts. */
+export interface ChatBody extends Omit<
+  ValueOf<typeof CHAT_SCHEMA>,
+  'messages' | 'reasoning_effort' | 'tool_choice' | 'tools'
+> {
   readonly messages: readonly Message[];
-  readonly frequency_penalty?: number;
-  readonly presence_penalty?: number;
-  readonly max_tokens?: number;
-  readonly max_completion_tokens?: number;
-  readonly n?: number;
-  readonly parallel_tool_calls?: boolean;
   readonly reasoning_effort?: ReasoningEffort;
-  readonly response_format?: { readonly type: 'text' | 'json_object' };
-  readonly seed?: number;
-  readonly stop?: string | readonly string[];
-  readonly stream?: boolean;
-  readonly stream_options?: { readonly include_usage: boolean };
-  readonly temperature?: number;
-  readonly top_p?: number;
   readonly tool_choice?: 'none' | 'auto' | 'required' | { readonly function: { readonly name: string } };
   readonly tools?: readonly Tool[];
-  readonly user?: string;
 }
 
 const check = compile<ChatBody>(CHAT_SCHEMA, { written: 'chat', names: WELL_KNOWN_NAMES });

@@ -3,22 +3,25 @@
 /** The longest text in one message or field, in characters. */
 export const MAX_TEXT = 16_777_216;
 
-export function closed(required: readonly string[], properties: Readonly<Record<string, object>>): object {
-  return { type: 'object', additionalProperties: false, required, properties };
+type Fields = Readonly<Record<string, object>>;
+
+/** An object with these fields and no other. */
+export function closed<const R extends string, const P extends Fields>(required: readonly R[], properties: P) {
+  return { type: 'object', additionalProperties: false, required, properties } as const;
 }
 
 /** An object with each of these fields and no other. */
-export function exactly(properties: Readonly<Record<string, object>>): object {
-  return closed(Object.keys(properties), properties);
+export function exactly<const P extends Fields>(properties: P) {
+  return closed(Object.keys(properties) as (keyof P & string)[], properties);
 }
 
 /** An object of one of these kinds, by its field `tag`, which is a constant of each. */
-export function oneOfBy(tag: string, kinds: readonly object[]): object {
-  return { type: 'object', required: [tag], discriminator: { propertyName: tag }, oneOf: kinds };
+export function oneOfBy<const K extends readonly object[]>(tag: string, kinds: K) {
+  return { type: 'object', required: [tag], discriminator: { propertyName: tag }, oneOf: kinds } as const;
 }
 
 /** A closed object for functions: one of another `type` is refused for that, before it is for what it lacks. */
-export function functionsOnly(schema: object, why: string): object {
+export function functionsOnly<const S extends object>(schema: S, why: string) {
   const another = { required: ['type'], properties: { type: { not: { const: 'function' } } } };
   return {
     ...schema,
@@ -77,8 +80,8 @@ export const WIDE_CALL_ID = { type: 'string', minLength: 1, maxLength: 8192 } as
 export const NOT_BLANK = { pattern: '\\S', 'x-message': 'must not be blank' } as const;
 
 /** A string with something other than space in it. */
-export function notBlank(maxLength: number): object {
-  return { type: 'string', maxLength, allOf: [NOT_BLANK] };
+export function notBlank(maxLength: number) {
+  return { type: 'string', maxLength, allOf: [NOT_BLANK] } as const;
 }
 
 // What both decision routes ask of a question, whatever its spelling (docs/contract.md#post-decisions and #post-systemone).

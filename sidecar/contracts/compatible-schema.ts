@@ -16,8 +16,10 @@ import {
   functionsOnly,
   OTHER_CHOICE,
   TEXT_OR_NULL,
+  exactly,
 } from './common-schema.js';
 import { INERT_FIELDS } from './inert-fields.js';
+import type { ValueOf } from './validator.js';
 
 /**
  * JSON Schema as tools and schema libraries write it, for `contract: compatible` (docs/compatible.md#json-schema). A closed set of
@@ -130,7 +132,7 @@ export const WIDE_SCHEMA = {
 export const ROOT_SCHEMA = { type: 'object', allOf: [SCHEMA] } as const;
 
 /** Fields of a tool that other APIs have, and that change nothing for a function that is called here. */
-export const IGNORED_OF_TOOLS: Readonly<Record<string, object>> = {
+export const IGNORED_OF_TOOLS: object = {
   cache_control: { type: ['object', 'null'], maxProperties: 16 },
   annotations: { type: ['object', 'null'], maxProperties: 16 },
   defer_loading: { type: ['boolean', 'null'] },
@@ -151,6 +153,9 @@ const TOOL = closed(['type', 'function'], {
   ...IGNORED_OF_TOOLS,
 });
 
+/** A tool as it may be described. */
+export type WideTool = ValueOf<typeof TOOL>;
+
 const WIDE_TOOL = functionsOnly(TOOL, OTHER_TOOL);
 
 /** Names of maps whose keys callers choose. */
@@ -166,11 +171,17 @@ export const WIDE_OPEN_MAPS: ReadonlySet<string> = new Set([
 type Schemas = Readonly<Record<string, object>>;
 
 /** The strict contract's own fields. */
-const STRICT = (CHAT_SCHEMA as unknown as { readonly properties: Schemas }).properties;
+const STRICT = CHAT_SCHEMA.properties;
 
 /** As `schema`, or null, which is as if the field were absent. */
-export function orNull(schema: object): object {
-  return { if: { type: 'null' }, else: schema };
+export function orNull<const S extends object>(schema: S) {
+  return { if: { type: 'null' }, else: schema } as const;
+}
+
+/** The same of each field. */
+function eachOrNull<P extends Schemas>(fields: P) {
+  const entries = Object.entries(fields).map(([name, schema]) => [name, orNull(schema)]);
+  return Object.fromEntries(entries) as { readonly [Name in keyof P]: ReturnType<typeof orNull<P[Name]>> };
 }
 
 function only(values: readonly unknown[], why: string): object {
@@ -191,9 +202,13 @@ const ELSEWHERE = only([null], 'must be null: it would have no effect here');
  * clients send back; nothing here reads them. `elsewhere`: fields that are read in messages of another role or parts of another
  * type, so that a caller who sends them expects an effect.
  */
-export function open(required: readonly string[], properties: Schemas, elsewhere: readonly string[] = []): object {
-  const unread = Object.fromEntries(elsewhere.map((name) => [name, ELSEWHERE]));
-  return { type: 'object', maxProperties: MAX_FIELDS, required, properties: { ...unread, ...properties } };
+export function open<const R extends string, const P extends Schemas>(
+  required: readonly R[],
+  properties: P,
+  elsewhere: readonly string[] = [],
+) {
+  const unread: object = Object.fromEntries(elsewhere.map((name) => [name, ELSEWHERE]));
+  return { type: 'object', maxProperties: MAX_FIELDS, required, properties: { ...unread, ...properties } } as const;
 }
 
 const PART_FIELDS = ['text', 'refusal', 'image_url'] as const;
@@ -219,11 +234,7 @@ function textOrParts(branches: readonly object[], types: readonly string[] = ['s
   return { type: types, maxLength: MAX_TEXT, maxItems: MAX_PARTS, items: parts(branches) };
 }
 
-const STRICT_IMAGE_PART = (
-  STRICT as unknown as {
-    messages: { items: { oneOf: readonly { properties: { content: { items: { oneOf: readonly object[] } } } }[] } };
-  }
-).messages.items.oneOf[1]?.properties.content.items.oneOf[1] as { readonly properties: Schemas };
+const STRICT_IMAGE_PART = STRICT.messages.items.oneOf[1].properties.content.items.oneOf[1];
 const IMAGE_PART = open(['type', 'image_url'], STRICT_IMAGE_PART.properties, PART_FIELDS);
 
 /** In a tool's result, where an image that cannot be shown becomes a line of text: any URL. */
@@ -304,36 +315,39 @@ export const JSON_SCHEMA_FORMAT = closed(['name'], {
 });
 
 const RESPONSE_FORMAT = oneOfBy('type', [
-  closed(['type'], { type: { const: 'text' } }),
+  exactly({ type: { const: 'text' } }),
   // The form of several other servers, which Instructor sends.
   closed(['type'], { type: { const: 'json_object' }, schema: orNull(ROOT_SCHEMA) }),
-  closed(['type', 'json_schema'], { type: { const: 'json_schema' }, json_schema: JSON_SCHEMA_FORMAT }),
+  exactly({ type: { const: 'json_schema' }, json_schema: JSON_SCHEMA_FORMAT }),
 ]);
+
+/** The form asked of a reply. */
+export type WideFormat = ValueOf<typeof RESPONSE_FORMAT>;
 
 /** A name of another API counts as the default tier, as clients send them. */
 export const SERVICE_TIER = { type: ['string', 'null'], maxLength: 256 } as const;
 
 /** Taken and without effect. Bounded, since they are kept while the request is. */
-export const IGNORED: Schemas = {
+export const IGNORED = {
   metadata: { type: ['object', 'null'], maxProperties: 64 },
   prompt_cache_key: { type: ['string', 'null'], maxLength: 1024 },
   prompt_cache_retention: { type: ['string', 'null'], maxLength: 256 },
   prompt_cache_options: CACHE_MARK,
   safety_identifier: { type: ['string', 'null'], maxLength: 1024 },
-};
+} as const;
 
-const CHAT_IGNORED: Schemas = {
+const CHAT_IGNORED = {
   ...IGNORED,
   service_tier: SERVICE_TIER,
   client_metadata: { type: ['object', 'null'], maxProperties: 64 },
   verbosity: orNull({ enum: ['low', 'medium', 'high'] }),
   prediction: { type: ['object', 'null'] },
-};
+} as const;
 
 export const NO_MODERATION = only([null], 'must be null: moderation is not served');
 
 /** What cannot be done, each with the values that do not ask for it. */
-const REFUSED: Schemas = {
+const REFUSED = {
   logprobs: only([false, null], 'must be false: log probabilities are not served'),
   top_logprobs: only([0, null], 'must be 0: log probabilities are not served'),
   logit_bias: {
@@ -350,10 +364,10 @@ const REFUSED: Schemas = {
   function_call: only([null], 'must be null: send tool_choice'),
   web_search_options: only([null], 'must be null: web search is not served'),
   moderation: NO_MODERATION,
-};
+} as const;
 
 /** Some clients send an empty text or list for nothing, where others send null. */
-export const USER = orNull({ ...STRICT['user'], minLength: 0 });
+export const USER = orNull({ ...STRICT.user, minLength: 0 });
 
 /** The strict contract's levels, and those above that some clients have. */
 const EFFORTS = ['none', 'minimal', 'low', 'medium', 'high', 'xhigh', 'max', 'ultra'] as const;
@@ -363,7 +377,7 @@ export const EFFORT = orNull({ enum: EFFORTS });
 export const BUDGET = { type: ['integer', 'null'], minimum: -1, maximum: 1_048_576 } as const;
 
 /** How much the model may think, as the APIs of OpenRouter, Anthropic, vLLM, Qwen and Ollama have it. */
-const THOUGHT: Schemas = {
+const THOUGHT = {
   reasoning: orNull(
     closed([], {
       effort: EFFORT,
@@ -384,11 +398,11 @@ const THOUGHT: Schemas = {
   thinking_budget: BUDGET,
   enable_thinking: { type: ['boolean', 'null'] },
   think: { enum: [true, false, null, ...EFFORTS] },
-};
+} as const;
 
-const USED: Schemas = {
+const USED = {
   reasoning_effort: EFFORT,
-  stop: orNull({ ...STRICT['stop'], minItems: 0 }),
+  stop: orNull({ ...STRICT.stop, minItems: 0 }),
   user: USER,
   top_k: orNull({ type: 'integer', minimum: -1, maximum: 2_147_483_647 }),
   min_p: orNull({ type: 'number', minimum: 0, maximum: 1 }),
@@ -411,19 +425,19 @@ const USED: Schemas = {
   tool_choice: orNull({
     ...TOOL_CHOICE,
     else: functionsOnly(
-      closed(['type', 'function'], {
+      exactly({
         type: { const: 'function' },
-        function: closed(['name'], { name: WIDE_TOOL_NAME }),
+        function: exactly({ name: WIDE_TOOL_NAME }),
       }),
       OTHER_CHOICE,
     ),
   }),
-};
+} as const;
 
 export const COMPATIBLE_SCHEMA = {
   ...closed(['model', 'messages'], {
-    ...Object.fromEntries(Object.entries(STRICT).map(([name, schema]) => [name, orNull(schema)])),
-    model: STRICT['model'] ?? {},
+    ...eachOrNull(STRICT),
+    model: STRICT.model,
     messages: { type: 'array', minItems: 1, maxItems: MAX_MESSAGES, items: MESSAGE },
     ...USED,
     ...CHAT_IGNORED,

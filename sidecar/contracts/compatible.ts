@@ -1,19 +1,10 @@
 /** Chat bodies under `contract: compatible`, brought into the form of the strict contract's requests. */
 import { SERVICE_TIERS, type ServedTier } from '../domain/service-class.js';
 import { paramsOf, callChoiceOf, checkTools, type ChatBody } from './chat.js';
-import { COMPATIBLE_SCHEMA, WIDE_OPEN_MAPS } from './compatible-schema.js';
+import { COMPATIBLE_SCHEMA, WIDE_OPEN_MAPS, type WideFormat, type WideTool } from './compatible-schema.js';
 import { pathOf, placeOf, type Parsed, refuseAt } from './body-refusals.js';
-import type {
-  ChatParams,
-  ChatRequest,
-  ContentPart,
-  Message,
-  ReasoningEffort,
-  TemplateSwitches,
-  Tool,
-  ToolCall,
-} from './requests.js';
-import { compile, type Outcome } from './validator.js';
+import type { ChatParams, ChatRequest, ContentPart, Message, ReasoningEffort, Tool, ToolCall } from './requests.js';
+import { compile, type ValueOf } from './validator.js';
 import { WELL_KNOWN_NAMES } from './well-known-names.js';
 
 /** Text as one string or in parts. */
@@ -46,75 +37,34 @@ type WideMessage =
       readonly tool_call_id: string;
     };
 
-/** A tool as it may be described. */
-export interface WideTool {
-  readonly type: 'function';
-  readonly function: {
-    readonly name: string;
-    readonly description?: string | null;
-    readonly parameters?: object | null;
-    readonly strict?: boolean | null;
-  };
-}
-
-/** The form asked of a reply. */
-type WideFormat =
-  | { readonly type: 'text' }
-  | { readonly type: 'json_object'; readonly schema?: object | null }
-  | { readonly type: 'json_schema'; readonly json_schema: { readonly schema?: object | null } };
+type Body = ValueOf<typeof COMPATIBLE_SCHEMA>;
 
 /** A body that passed its schema; null members are left out. */
-interface CompatibleBody extends Omit<ChatBody, 'messages' | 'tools' | 'response_format' | 'stream_options'> {
+type CompatibleBody = { readonly [Name in keyof Omit<Body, 'messages' | 'tool_choice'>]: Exclude<Body[Name], null> } & {
   readonly messages: readonly WideMessage[];
-  readonly tools?: readonly WideTool[];
-  readonly response_format?: WideFormat;
-  readonly stream_options?: {
-    readonly include_usage?: boolean | null;
-    readonly continuous_usage_stats?: boolean | null;
-  };
-  readonly usage?: { readonly include?: boolean | null };
-  readonly reasoning?: ThoughtWanted & { readonly effort?: ReasoningEffort | null };
-  readonly thinking?: { readonly type?: string | null; readonly budget_tokens?: number | null };
-  readonly thinking_token_budget?: number;
-  readonly thinking_budget?: number;
-  readonly enable_thinking?: boolean;
-  readonly think?: boolean | ReasoningEffort;
-  readonly top_k?: number;
-  readonly min_p?: number;
-  readonly chat_template_kwargs?: TemplateSwitches;
-  readonly service_tier?: string;
-  readonly prompt_cache_key?: string;
-  readonly metadata?: object;
-}
-
-interface ThoughtWanted {
-  readonly max_tokens?: number | null;
-  readonly enabled?: boolean | null;
-}
-
-// A sidecar with the strict contract seldom needs it.
-const check = compile<CompatibleBody>(COMPATIBLE_SCHEMA, {
-  written: 'compatible',
-  names: WELL_KNOWN_NAMES,
-  countFields: true,
-});
+} & Pick<ChatBody, 'tool_choice'>;
 
 /** The strict contract's names that routes in other forms translate (WorkRoute.fieldNames): as a `param` one would be translated too. */
 const TRANSLATED: ReadonlySet<string> = new Set(['messages', 'max_completion_tokens', 'response_format']);
 
 /**
- * Refuses what a check of a contract's schema found. A field outside the contract that has a well-known name is the `param`, unless it is
- * within a map whose keys the caller chose.
+ * The check of a body against a schema of this contract. `written`: the name of its code. A field outside the contract that has a well-known
+ * name is the `param` of the refusal, unless it is within a map whose keys the caller chose.
  */
-export function refuseOutcome(
-  { segments, message, field }: Extract<Outcome<unknown>, { readonly ok: false }>,
-  openMaps: ReadonlySet<string>,
-): Extract<Parsed<never>, { kind: 'invalid' }> {
-  const place = placeOf(segments, openMaps);
-  const whole = place.param === (pathOf(segments) || null);
-  if (field === undefined || !whole || TRANSLATED.has(field)) return refuseAt(place, message);
-  return refuseAt({ subject: place.subject, param: placeOf([...segments, field], openMaps).param }, message);
+export function checkOf<T>(schema: object, written: string): (value: unknown) => Parsed<T> {
+  const check = compile<T>(schema, { written, names: WELL_KNOWN_NAMES, countFields: true });
+  return (value) => {
+    const outcome = check(value);
+    if (outcome.ok) return { kind: 'ok', request: outcome.value };
+    const { segments, message, field } = outcome;
+    const place = placeOf(segments, WIDE_OPEN_MAPS);
+    const whole = place.param === (pathOf(segments) || null);
+    if (field === undefined || !whole || TRANSLATED.has(field)) return refuseAt(place, message);
+    return refuseAt({ subject: place.subject, param: placeOf([...segments, field], WIDE_OPEN_MAPS).param }, message);
+  };
 }
+
+const check = checkOf<CompatibleBody>(COMPATIBLE_SCHEMA, 'compatible');
 
 /**
  * Claude Code's first block of system text. It names the client's version and how it was started, and older versions put a checksum of the
@@ -138,9 +88,9 @@ function withoutBilling(messages: readonly WideMessage[]): readonly WideMessage[
  * with Claude Code's billing line stays in the prompt.
  */
 export function toCompatibleRequest(value: unknown, keepBilling = false): Parsed<ChatRequest> {
-  const outcome = check(value);
-  if (!outcome.ok) return refuseOutcome(outcome, WIDE_OPEN_MAPS);
-  const body = withoutNulls<CompatibleBody>(outcome.value);
+  const checked = check(value);
+  if (checked.kind === 'invalid') return checked;
+  const body = withoutNulls<CompatibleBody>(checked.request);
   const { response_format: format, stream_options: streaming, tools: wideTools, messages, user, ...rest } = body;
   const thought = thoughtOf(body);
   const includeUsage = streaming?.include_usage ?? body.usage?.include ?? false;

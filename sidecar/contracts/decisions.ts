@@ -14,25 +14,15 @@ import {
   PROMPT_FORMAT_VERSION,
   firstRepeated,
   folded,
+  exactly,
 } from './common-schema.js';
 import { placeOf, type Parsed, refuse, refuseAt } from './body-refusals.js';
 import type { DecisionRequest, QuestionParams, QuestionText } from './requests.js';
-import { compile } from './validator.js';
+import { compile, type ValueOf } from './validator.js';
 
+const ID = notBlank(MAX_ID);
+const WORDING = notBlank(MAX_WORDING);
 const MEANING = { type: 'string', maxLength: MAX_WORDING } as const;
-
-function question(
-  type: Question['type'],
-  required: readonly string[],
-  fields: Readonly<Record<string, object>>,
-): object {
-  return closed(['id', 'type', 'question', ...required], {
-    id: notBlank(MAX_ID),
-    type: { const: type },
-    question: notBlank(MAX_WORDING),
-    ...fields,
-  });
-}
 
 export const DECISIONS_SCHEMA = closed(['model', 'input', 'questions'], {
   model: MODEL_ID,
@@ -42,8 +32,17 @@ export const DECISIONS_SCHEMA = closed(['model', 'input', 'questions'], {
     minItems: 1,
     maxItems: MAX_QUESTIONS,
     items: oneOfBy('type', [
-      question('yes_no', [], { yes: MEANING, no: MEANING }),
-      question('choice', ['options'], {
+      closed(['id', 'type', 'question'], {
+        id: ID,
+        type: { const: 'yes_no' },
+        question: WORDING,
+        yes: MEANING,
+        no: MEANING,
+      }),
+      exactly({
+        id: ID,
+        type: { const: 'choice' },
+        question: WORDING,
         options: {
           type: 'array',
           minItems: 2,
@@ -51,8 +50,11 @@ export const DECISIONS_SCHEMA = closed(['model', 'input', 'questions'], {
           items: closed(['name'], { name: OPTION_NAME, description: MEANING }),
         },
       }),
-      question('score', ['levels'], {
-        levels: { type: 'array', minItems: 2, maxItems: MAX_LEVELS, items: notBlank(MAX_WORDING) },
+      exactly({
+        id: ID,
+        type: { const: 'score' },
+        question: WORDING,
+        levels: { type: 'array', minItems: 2, maxItems: MAX_LEVELS, items: WORDING },
       }),
     ]),
   },
@@ -64,19 +66,8 @@ export const DECISIONS_SCHEMA = closed(['model', 'input', 'questions'], {
   },
 });
 
-type Question = { readonly id: string; readonly question: string } & (
-  | { readonly type: 'yes_no'; readonly yes?: string; readonly no?: string }
-  | { readonly type: 'choice'; readonly options: readonly { readonly name: string; readonly description?: string }[] }
-  | { readonly type: 'score'; readonly levels: readonly string[] }
-);
-
-/** A body that passed its schema. */
-interface DecisionsBody {
-  readonly model: string;
-  readonly input: string;
-  readonly questions: readonly Question[];
-  readonly temperature?: number;
-}
+type DecisionsBody = ValueOf<typeof DECISIONS_SCHEMA>;
+type Question = DecisionsBody['questions'][number];
 
 const check = compile<DecisionsBody>(DECISIONS_SCHEMA, { written: 'decisions' });
 

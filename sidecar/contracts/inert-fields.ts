@@ -88,7 +88,7 @@ const NOTHING: Readonly<Record<string, readonly unknown[]>> = {
 
 const EMPTY = { type: ['array', 'object'], maxItems: 0, maxProperties: 0 } as const;
 
-export const INERT_FIELDS: Readonly<Record<string, object>> = Object.fromEntries(
+export const INERT_FIELDS: object = Object.fromEntries(
   Object.entries(NOTHING).map(([name, values]) => {
     const listed = values.map((value) => JSON.stringify(value));
     const why = `must be ${listed.length === 0 ? 'null or empty' : listed.join(' or ')}: nothing else is served`;

@@ -1,8 +1,8 @@
 /** POST /embeddings and POST /rerank (docs/contract.md#post-embeddings and #post-rerank): bodies of models that make vectors or scores. */
-import { closed, MAX_TEXT, MODEL_ID, NON_EMPTY_TEXT } from './common-schema.js';
+import { closed, MAX_TEXT, MODEL_ID, NON_EMPTY_TEXT, exactly } from './common-schema.js';
 import { placeOf, type Parsed, refuse, refuseAt } from './body-refusals.js';
 import type { EmbeddingRequest, RerankRequest } from './requests.js';
-import { compile } from './validator.js';
+import { compile, type ValueOf } from './validator.js';
 
 /** Inputs of one request. */
 export const MAX_INPUTS = 2048;
@@ -49,7 +49,7 @@ export const RERANK_SCHEMA = closed(['model', 'query', 'documents'], {
       minLength: 1,
       maxLength: MAX_TEXT,
       if: { type: 'object' },
-      then: closed(['text'], { text: NON_EMPTY_TEXT }),
+      then: exactly({ text: NON_EMPTY_TEXT }),
     },
   },
   top_n: { type: 'integer', minimum: 1, maximum: 1_000_000 },
@@ -58,27 +58,10 @@ export const RERANK_SCHEMA = closed(['model', 'query', 'documents'], {
   truncate: { type: 'boolean' },
 });
 
-interface EmbeddingsBody {
-  readonly model: string;
-  readonly input: string | readonly (string | number | readonly number[])[];
-  readonly encoding_format?: 'float' | 'base64';
-  readonly dimensions?: number;
-  readonly user?: string;
-  readonly truncate?: boolean;
-}
-
-interface RerankBody {
-  readonly model: string;
-  readonly query: string;
-  readonly documents: readonly (string | { readonly text: string })[];
-  readonly top_n?: number;
-  readonly return_documents?: boolean;
-  readonly user?: string;
-  readonly truncate?: boolean;
-}
+type EmbeddingsBody = ValueOf<typeof EMBEDDINGS_SCHEMA>;
 
 const checkEmbeddings = compile<EmbeddingsBody>(EMBEDDINGS_SCHEMA, { written: 'embeddings' });
-const checkRerank = compile<RerankBody>(RERANK_SCHEMA, { written: 'rerank' });
+const checkRerank = compile<ValueOf<typeof RERANK_SCHEMA>>(RERANK_SCHEMA, { written: 'rerank' });
 
 const NO_OPEN_MAPS: ReadonlySet<string> = new Set();
 

@@ -1,6 +1,6 @@
 /** Schemas of what POST /messages and POST /messages/count_tokens answer. */
 import { CATALOGUE } from '../domain/errors.js';
-import { CALL_ID, COUNT, MAX_TEXT, MODEL, TEXT, WIDE_TOOL_NAME, closed, exactly } from './common-schema.js';
+import { CALL_ID, COUNT, MAX_TEXT, MODEL, TEXT, WIDE_TOOL_NAME, closed, exactly, oneOfBy } from './common-schema.js';
 import { MESSAGE_ERRORS, MESSAGE_TIERS, THREAD_CODE } from './message-answers.js';
 
 const MESSAGE_USAGE = {
@@ -8,24 +8,19 @@ const MESSAGE_USAGE = {
   cache_creation_input_tokens: { const: 0 },
   cache_read_input_tokens: COUNT,
   output_tokens: COUNT,
-  output_tokens_details: closed(['thinking_tokens'], { thinking_tokens: COUNT }),
+  output_tokens_details: exactly({ thinking_tokens: COUNT }),
 } as const;
 
-const BLOCK = {
-  type: 'object',
-  required: ['type'],
-  discriminator: { propertyName: 'type' },
-  oneOf: [
-    closed(['type', 'text'], { type: { const: 'text' }, text: TEXT }),
-    closed(['type', 'thinking', 'signature'], { type: { const: 'thinking' }, thinking: TEXT, signature: TEXT }),
-    closed(['type', 'id', 'name', 'input'], {
-      type: { const: 'tool_use' },
-      id: CALL_ID,
-      name: WIDE_TOOL_NAME,
-      input: { type: 'object' },
-    }),
-  ],
-} as const;
+const BLOCK = oneOfBy('type', [
+  exactly({ type: { const: 'text' }, text: TEXT }),
+  exactly({ type: { const: 'thinking' }, thinking: TEXT, signature: TEXT }),
+  exactly({
+    type: { const: 'tool_use' },
+    id: CALL_ID,
+    name: WIDE_TOOL_NAME,
+    input: { type: 'object' },
+  }),
+]);
 
 const STOP_REASON = {
   enum: ['end_turn', 'max_tokens', 'stop_sequence', 'tool_use', 'model_context_window_exceeded', null],
@@ -65,12 +60,12 @@ export const MESSAGE_EVENT = closed(['type'], {
   usage: closed([], MESSAGE_USAGE),
 });
 
-export const MESSAGE_ERROR = closed(['type', 'error', 'request_id'], {
+export const MESSAGE_ERROR = exactly({
   type: { const: 'error' },
-  error: closed(['type', 'message', 'details'], {
+  error: exactly({
     type: { enum: [...new Set(Object.values(MESSAGE_ERRORS).map(([type]) => type))] },
     message: { type: 'string', minLength: 1, maxLength: 2048 },
-    details: closed(['error_code', 'param'], {
+    details: exactly({
       error_code: { enum: [...Object.keys(CATALOGUE), THREAD_CODE] },
       param: { type: ['string', 'null'], minLength: 1, maxLength: 256 },
     }),
@@ -78,4 +73,4 @@ export const MESSAGE_ERROR = closed(['type', 'error', 'request_id'], {
   request_id: { type: 'string', minLength: 1, maxLength: 256 },
 });
 
-export const TOKEN_COUNT = closed(['input_tokens'], { input_tokens: COUNT });
+export const TOKEN_COUNT = exactly({ input_tokens: COUNT });

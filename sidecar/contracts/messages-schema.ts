@@ -5,11 +5,20 @@
  */
 import { CHAT_SCHEMA } from './chat-schema.js';
 import { MAX_MESSAGES, open, orNull, ROOT_SCHEMA, SERVICE_TIER, WIDE_SCHEMA } from './compatible-schema.js';
-import { HISTORY_NAME, MAX_TEXT, TEXT, TEXT_OR_NULL, WIDE_CALL_ID, WIDE_TOOL_NAME, closed } from './common-schema.js';
+import {
+  HISTORY_NAME,
+  MAX_TEXT,
+  TEXT,
+  TEXT_OR_NULL,
+  WIDE_CALL_ID,
+  WIDE_TOOL_NAME,
+  closed,
+  oneOfBy,
+} from './common-schema.js';
 
 type Schemas = Readonly<Record<string, object>>;
 
-const CHAT = (CHAT_SCHEMA as unknown as { readonly properties: Schemas }).properties;
+const CHAT = CHAT_SCHEMA.properties;
 
 const MAX_BLOCKS = 4096;
 
@@ -44,22 +53,17 @@ const TEXT_BLOCK = open(['type', 'text'], { type: { const: 'text' }, text: TEXT 
 const TEXTS: Schemas = { text: TEXT_BLOCK };
 
 /** `base64` with its data, or `url`, which may be a data URL. */
-const IMAGE_SOURCE = {
-  type: 'object',
-  required: ['type'],
-  discriminator: { propertyName: 'type' },
-  oneOf: [
-    open(['type', 'media_type', 'data'], {
-      type: { const: 'base64' },
-      media_type: { type: 'string', pattern: '^image/[a-z0-9.+-]{1,64}$' },
-      data: { type: 'string', minLength: 1, maxLength: MAX_TEXT },
-    }),
-    open(['type', 'url'], {
-      type: { const: 'url' },
-      url: { type: 'string', minLength: 1, maxLength: MAX_TEXT, format: 'image-url' },
-    }),
-  ],
-} as const;
+const IMAGE_SOURCE = oneOfBy('type', [
+  open(['type', 'media_type', 'data'], {
+    type: { const: 'base64' },
+    media_type: { type: 'string', pattern: '^image/[a-z0-9.+-]{1,64}$' },
+    data: { type: 'string', minLength: 1, maxLength: MAX_TEXT },
+  }),
+  open(['type', 'url'], {
+    type: { const: 'url' },
+    url: { type: 'string', minLength: 1, maxLength: MAX_TEXT, format: 'image-url' },
+  }),
+]);
 
 /** Of a tool's result or a document, where one that cannot be shown becomes a line of text: any source. */
 const ANY_IMAGE = open(['type', 'source'], {
@@ -124,19 +128,14 @@ const SAID: Schemas = {
   }),
 };
 
-const MESSAGE = {
-  type: 'object',
-  required: ['role'],
-  discriminator: { propertyName: 'role' },
-  oneOf: [
-    open(['role', 'content'], {
-      role: { const: 'user' },
-      content: textOrBlocks({ ...SHOWN, tool_result: TOOL_RESULT }),
-    }),
-    open(['role', 'content'], { role: { const: 'assistant' }, content: textOrBlocks(SAID) }),
-    open(['role', 'content'], { role: { const: 'system' }, content: textOrBlocks(TEXTS) }),
-  ],
-} as const;
+const MESSAGE = oneOfBy('role', [
+  open(['role', 'content'], {
+    role: { const: 'user' },
+    content: textOrBlocks({ ...SHOWN, tool_result: TOOL_RESULT }),
+  }),
+  open(['role', 'content'], { role: { const: 'assistant' }, content: textOrBlocks(SAID) }),
+  open(['role', 'content'], { role: { const: 'system' }, content: textOrBlocks(TEXTS) }),
+]);
 
 /** A tool of the caller's own has a schema. What runs at Anthropic, or has its schema there, is not offered; sets of it have no name. */
 const TOOL = {
@@ -155,34 +154,24 @@ const TOOL = {
   },
 } as const;
 
-const PARALLEL: Schemas = { disable_parallel_tool_use: { type: ['boolean', 'null'] } };
+const PARALLEL = { disable_parallel_tool_use: { type: ['boolean', 'null'] } } as const;
 
-const TOOL_CHOICE = {
-  type: 'object',
-  required: ['type'],
-  discriminator: { propertyName: 'type' },
-  oneOf: [
-    open(['type'], { type: { const: 'auto' }, ...PARALLEL }),
-    open(['type'], { type: { const: 'any' }, ...PARALLEL }),
-    open(['type', 'name'], { type: { const: 'tool' }, name: WIDE_TOOL_NAME, ...PARALLEL }),
-    open(['type'], { type: { const: 'none' } }),
-  ],
-} as const;
+const TOOL_CHOICE = oneOfBy('type', [
+  open(['type'], { type: { const: 'auto' }, ...PARALLEL }),
+  open(['type'], { type: { const: 'any' }, ...PARALLEL }),
+  open(['type', 'name'], { type: { const: 'tool' }, name: WIDE_TOOL_NAME, ...PARALLEL }),
+  open(['type'], { type: { const: 'none' } }),
+]);
 
 /** Tokens of thought. Anthropic's own least is 1,024. */
 const BUDGET = { type: 'integer', minimum: 1, maximum: 1_048_576 } as const;
 
-const THINKING = {
-  type: 'object',
-  required: ['type'],
-  discriminator: { propertyName: 'type' },
-  oneOf: [
-    open(['type'], { type: { const: 'enabled' }, budget_tokens: orNull(BUDGET) }),
-    open(['type'], { type: { const: 'adaptive' } }),
-    open(['type'], { type: { const: 'between_tools' } }),
-    open(['type'], { type: { const: 'disabled' } }),
-  ],
-} as const;
+const THINKING = oneOfBy('type', [
+  open(['type'], { type: { const: 'enabled' }, budget_tokens: orNull(BUDGET) }),
+  open(['type'], { type: { const: 'adaptive' } }),
+  open(['type'], { type: { const: 'between_tools' } }),
+  open(['type'], { type: { const: 'disabled' } }),
+]);
 
 const FORMAT = closed(['type', 'schema'], { type: { const: 'json_schema' }, name: TEXT_OR_NULL, schema: ROOT_SCHEMA });
 
@@ -190,7 +179,7 @@ const SOME = { type: ['object', 'null'], maxProperties: 64 } as const;
 const NAME = { type: ['string', 'null'], maxLength: 1024 } as const;
 
 /** Accepted without effect. */
-const WITHOUT_EFFECT: Schemas = {
+const WITHOUT_EFFECT = {
   cache_control: SOME,
   context_management: SOME,
   diagnostics: SOME,
@@ -202,22 +191,22 @@ const WITHOUT_EFFECT: Schemas = {
   user_profile_id: NAME,
   workspace_id: NAME,
   betas: { type: ['array', 'null'], maxItems: 256, items: { type: 'string', maxLength: 256 } },
-};
+} as const;
 
 export const MESSAGES_SCHEMA = {
   ...closed(['model', 'messages'], {
-    model: CHAT['model'] ?? {},
+    model: CHAT.model,
     messages: { type: 'array', minItems: 1, maxItems: MAX_MESSAGES, items: MESSAGE },
     system: textOrBlocks(TEXTS, ['string', 'array', 'null']),
-    max_tokens: orNull(CHAT['max_tokens'] ?? {}),
+    max_tokens: orNull(CHAT.max_tokens),
     stop_sequences: orNull({
       type: 'array',
       maxItems: 16,
       items: { type: 'string', minLength: 1, maxLength: 4096 },
     }),
     stream: { type: ['boolean', 'null'] },
-    temperature: orNull(CHAT['temperature'] ?? {}),
-    top_p: orNull(CHAT['top_p'] ?? {}),
+    temperature: orNull(CHAT.temperature),
+    top_p: orNull(CHAT.top_p),
     top_k: orNull({ type: 'integer', minimum: -1, maximum: 2_147_483_647 }),
     tools: { type: ['array', 'null'], maxItems: 512, items: TOOL },
     tool_choice: orNull(TOOL_CHOICE),

@@ -1,12 +1,10 @@
 /** Bodies of POST /v1/messages and POST /v1/messages/count_tokens, brought into the form of chat requests. */
 import { callChoiceOf, paramsOf, type ChatBody } from './chat.js';
-import { isBilling, refuseOutcome, sessionIdOf, thoughtBudgetOf, tierOf, toolOf } from './compatible.js';
-import { WIDE_OPEN_MAPS } from './compatible-schema.js';
+import { checkOf, isBilling, sessionIdOf, thoughtBudgetOf, tierOf, toolOf } from './compatible.js';
 import { type Parsed, refuse } from './body-refusals.js';
 import { MESSAGES_SCHEMA } from './messages-schema.js';
 import type { ChatRequest, ContentPart, Message, MessagePlace, ReasoningEffort, Tool, ToolCall } from './requests.js';
-import { compile } from './validator.js';
-import { WELL_KNOWN_NAMES } from './well-known-names.js';
+import type { ValueOf } from './validator.js';
 
 /** A block of a message, of a system text or of a tool's result; which fields it has depends on `type`. */
 interface Block {
@@ -45,21 +43,13 @@ interface MessagesTool {
   readonly defer_loading?: boolean | null;
 }
 
-interface Format {
-  readonly schema: object;
-}
-
 /** A body that passed its schema. */
-interface MessagesBody {
-  readonly model: string;
+interface MessagesBody extends Omit<
+  ValueOf<typeof MESSAGES_SCHEMA>,
+  'messages' | 'system' | 'thinking' | 'tool_choice' | 'tools'
+> {
   readonly messages: readonly { readonly role: 'user' | 'assistant' | 'system'; readonly content: Content }[];
   readonly system?: Content | null;
-  readonly max_tokens?: number | null;
-  readonly stop_sequences?: readonly string[] | null;
-  readonly stream?: boolean | null;
-  readonly temperature?: number | null;
-  readonly top_p?: number | null;
-  readonly top_k?: number | null;
   readonly tools?: readonly MessagesTool[] | null;
   readonly tool_choice?: {
     readonly type: 'auto' | 'any' | 'tool' | 'none';
@@ -67,24 +57,15 @@ interface MessagesBody {
     readonly disable_parallel_tool_use?: boolean | null;
   } | null;
   readonly thinking?: { readonly type: string; readonly budget_tokens?: number | null } | null;
-  readonly output_config?: { readonly effort?: ReasoningEffort | null; readonly format?: Format | null } | null;
-  readonly output_format?: Format | null;
-  readonly service_tier?: string | null;
-  readonly metadata?: { readonly user_id?: string | null } | null;
 }
 
-// A sidecar with the strict contract seldom needs it.
-const check = compile<MessagesBody>(MESSAGES_SCHEMA, {
-  written: 'messages',
-  names: WELL_KNOWN_NAMES,
-  countFields: true,
-});
+const check = checkOf<MessagesBody>(MESSAGES_SCHEMA, 'messages');
 
 /** Checks a body of either route. `keepBilling`: the block with Claude Code's billing line stays in the prompt. */
 export function toMessagesRequest(value: unknown, keepBilling = false): Parsed<ChatRequest> {
-  const outcome = check(value);
-  if (!outcome.ok) return refuseOutcome(outcome, WIDE_OPEN_MAPS);
-  const body = outcome.value;
+  const checked = check(value);
+  if (checked.kind === 'invalid') return checked;
+  const body = checked.request;
   const offered = offeredTools(body);
   if ('kind' in offered) return offered;
   const { messages, places, firstImage } = conversationOf(body, keepBilling);

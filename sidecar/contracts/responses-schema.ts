@@ -21,11 +21,22 @@ import {
   WIDE_SCHEMA,
 } from './compatible-schema.js';
 import { INERT_FIELDS } from './inert-fields.js';
-import { HISTORY_NAME, MAX_TEXT, NON_EMPTY_TEXT, TEXT, WIDE_CALL_ID, WIDE_TOOL_NAME, closed } from './common-schema.js';
+import type { ValueOf } from './validator.js';
+import {
+  HISTORY_NAME,
+  MAX_TEXT,
+  NON_EMPTY_TEXT,
+  TEXT,
+  WIDE_CALL_ID,
+  WIDE_TOOL_NAME,
+  closed,
+  oneOfBy,
+  exactly,
+} from './common-schema.js';
 
 type Schemas = Readonly<Record<string, object>>;
 
-const CHAT = (CHAT_SCHEMA as unknown as { readonly properties: Schemas }).properties;
+const CHAT = CHAT_SCHEMA.properties;
 
 const ANYTHING = {} as const;
 const MARK = { type: ['string', 'null'], maxLength: 256 } as const;
@@ -36,10 +47,6 @@ function none(why: string): object {
   return { type: 'null', 'x-message': why };
 }
 
-function byType(branches: readonly object[]): object {
-  return { type: 'object', required: ['type'], discriminator: { propertyName: 'type' }, oneOf: branches };
-}
-
 const TEXT_PARTS = [
   closed(['type', 'text'], { type: { const: 'input_text' }, text: TEXT, prompt_cache_breakpoint: CACHE_MARK }),
   closed(['type', 'text'], {
@@ -48,7 +55,7 @@ const TEXT_PARTS = [
     annotations: { type: ['array', 'null'], maxItems: 4096 },
     logprobs: { type: ['array', 'null'] },
   }),
-  closed(['type', 'refusal'], { type: { const: 'refusal' }, refusal: TEXT }),
+  exactly({ type: { const: 'refusal' }, refusal: TEXT }),
 ] as const;
 
 const IMAGE_PART = closed(['type', 'image_url'], {
@@ -71,7 +78,7 @@ const RESULT_PARTS = [
 ] as const;
 
 function content(branches: readonly object[], types: readonly string[] = ['string', 'array']): object {
-  return { type: types, maxLength: MAX_TEXT, maxItems: 4096, items: byType(branches) };
+  return { type: types, maxLength: MAX_TEXT, maxItems: 4096, items: oneOfBy('type', branches) };
 }
 
 const TOOL = closed(['type', 'name'], {
@@ -82,6 +89,8 @@ const TOOL = closed(['type', 'name'], {
   strict: { type: ['boolean', 'null'] },
   ...IGNORED_OF_TOOLS,
 });
+
+export type FunctionTool = ValueOf<typeof TOOL>;
 
 /**
  * A tool of another type: it is not looked at, since it is left out. `name`: a constant of the API, so of lower case, digits and
@@ -129,7 +138,7 @@ const MESSAGE = closed(['role', 'content'], {
   content: content([...TEXT_PARTS, IMAGE_PART]),
 });
 
-const ITEM = byType([
+const ITEM = oneOfBy('type', [
   MESSAGE,
   closed(['type', 'call_id', 'name', 'arguments'], {
     type: { const: 'function_call' },
@@ -166,12 +175,12 @@ const ITEM = byType([
     summary: {
       type: ['array', 'null'],
       maxItems: 4096,
-      items: closed(['type', 'text'], { type: { const: 'summary_text' }, text: TEXT }),
+      items: exactly({ type: { const: 'summary_text' }, text: TEXT }),
     },
     content: {
       type: ['array', 'null'],
       maxItems: 4096,
-      items: closed(['type', 'text'], { type: { const: 'reasoning_text' }, text: TEXT }),
+      items: exactly({ type: { const: 'reasoning_text' }, text: TEXT }),
     },
     // Nothing here is encrypted for a caller, so a text comes from elsewhere and is not read.
     encrypted_content: { type: ['string', 'null'], maxLength: MAX_TEXT },
@@ -188,12 +197,12 @@ const FOREIGN_ITEM = {
   properties: { type: { type: 'string', maxLength: 64 } },
 } as const;
 
-const FORMAT = byType([
-  closed(['type'], { type: { const: 'text' } }),
-  closed(['type'], { type: { const: 'json_object' } }),
+const FORMAT = oneOfBy('type', [
+  exactly({ type: { const: 'text' } }),
+  exactly({ type: { const: 'json_object' } }),
   closed(['type', 'name', 'schema'], {
     type: { const: 'json_schema' },
-    ...(JSON_SCHEMA_FORMAT as { readonly properties: Schemas }).properties,
+    ...JSON_SCHEMA_FORMAT.properties,
     schema: ROOT_SCHEMA,
   }),
 ]);
@@ -218,7 +227,7 @@ const NO_STATE = 'must be null: no response is stored here, so send the whole co
 
 export const RESPONSES_SCHEMA = {
   ...closed(['model', 'input'], {
-    model: CHAT['model'] ?? {},
+    model: CHAT.model,
     input: {
       type: ['string', 'array'],
       maxLength: MAX_TEXT,
@@ -236,9 +245,9 @@ export const RESPONSES_SCHEMA = {
       },
     },
     instructions: { type: ['string', 'null'], maxLength: MAX_TEXT },
-    max_output_tokens: orNull(CHAT['max_completion_tokens'] ?? {}),
-    temperature: orNull(CHAT['temperature'] ?? {}),
-    top_p: orNull(CHAT['top_p'] ?? {}),
+    max_output_tokens: orNull(CHAT.max_completion_tokens),
+    temperature: orNull(CHAT.temperature),
+    top_p: orNull(CHAT.top_p),
     stream: { type: ['boolean', 'null'] },
     stream_options: orNull(closed([], { include_obfuscation: { type: ['boolean', 'null'] } })),
     tools: TOOLS,

@@ -1,21 +1,10 @@
 /** Bodies of POST /responses, brought into the form of chat requests. */
 import { callChoiceOf, checkTools, paramsOf, type ChatBody } from './chat.js';
-import { refuseOutcome, sessionIdOf, thoughtBudgetOf, tierOf, toolOf, withoutNulls } from './compatible.js';
+import { checkOf, sessionIdOf, thoughtBudgetOf, tierOf, toolOf, withoutNulls } from './compatible.js';
 import { pathOf, type Parsed, refuse } from './body-refusals.js';
-import type {
-  ChatParams,
-  ChatRequest,
-  ContentPart,
-  Message,
-  MessagePlace,
-  ReasoningEffort,
-  Tool,
-  ToolCall,
-} from './requests.js';
-import { RESPONSES_SCHEMA } from './responses-schema.js';
-import { compile } from './validator.js';
-import { WELL_KNOWN_NAMES } from './well-known-names.js';
-import { WIDE_OPEN_MAPS } from './compatible-schema.js';
+import type { ChatParams, ChatRequest, ContentPart, Message, MessagePlace, Tool, ToolCall } from './requests.js';
+import { RESPONSES_SCHEMA, type FunctionTool } from './responses-schema.js';
+import type { ValueOf } from './validator.js';
 
 interface InputPart {
   readonly type: string;
@@ -26,14 +15,6 @@ interface InputPart {
 }
 
 type Content = string | readonly InputPart[];
-
-interface FunctionTool {
-  readonly type: 'function';
-  readonly name: string;
-  readonly description?: string | null;
-  readonly parameters?: object | null;
-  readonly strict?: boolean | null;
-}
 
 interface Namespace {
   readonly type: 'namespace';
@@ -81,14 +62,8 @@ type KnownItem =
     };
 
 /** A body that passed its schema. */
-interface ResponsesBody {
-  readonly model: string;
+interface ResponsesBody extends Omit<ValueOf<typeof RESPONSES_SCHEMA>, 'input' | 'text' | 'tool_choice' | 'tools'> {
   readonly input: string | readonly (KnownItem | ForeignItem)[];
-  readonly instructions?: string | null;
-  readonly max_output_tokens?: number | null;
-  readonly temperature?: number | null;
-  readonly top_p?: number | null;
-  readonly stream?: boolean | null;
   readonly tools?: readonly WideTool[] | null;
   readonly tool_choice?:
     | 'none'
@@ -96,29 +71,18 @@ interface ResponsesBody {
     | 'required'
     | { readonly type: string; readonly name?: string; readonly namespace?: string | null }
     | null;
-  readonly parallel_tool_calls?: boolean | null;
-  readonly reasoning?: { readonly effort?: ReasoningEffort | null; readonly max_tokens?: number | null } | null;
   readonly text?: {
     readonly format?: { readonly type: 'text' | 'json_object' | 'json_schema'; readonly schema?: object } | null;
   } | null;
-  readonly user?: string | null;
-  readonly service_tier?: string | null;
-  readonly prompt_cache_key?: string | null;
-  readonly metadata?: object | null;
 }
 
-// A sidecar with the strict contract seldom needs it.
-const check = compile<ResponsesBody>(RESPONSES_SCHEMA, {
-  written: 'responses',
-  names: WELL_KNOWN_NAMES,
-  countFields: true,
-});
+const check = checkOf<ResponsesBody>(RESPONSES_SCHEMA, 'responses');
 
 /** Checks a body of POST /responses against its contract. */
 export function toResponsesRequest(value: unknown): Parsed<ChatRequest> {
-  const outcome = check(value);
-  if (!outcome.ok) return refuseOutcome(outcome, WIDE_OPEN_MAPS);
-  const body = outcome.value;
+  const checked = check(value);
+  if (checked.kind === 'invalid') return checked;
+  const body = checked.request;
   const offers = offersOf(body);
   if (offers.functions.length > MAX_FUNCTIONS)
     return refuse('tools', `must have at most ${MAX_FUNCTIONS} functions, those in namespaces included`);

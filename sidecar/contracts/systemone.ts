@@ -19,6 +19,7 @@ import {
   OPTION_NAME,
   firstRepeated,
   folded,
+  exactly,
 } from './common-schema.js';
 import { type Member, type Span, compactText, elementsOf, membersOf, rootOf } from './json.js';
 import { hasAtMost } from './formats.js';
@@ -52,7 +53,7 @@ const QUESTION = oneOfBy('type', [
       properties: { true: ENTRY, false: ENTRY },
     },
   }),
-  closed(['type', 'instructions', 'criteria'], {
+  exactly({
     type: { const: 'choice' },
     instructions: INSTRUCTIONS,
     criteria: {
@@ -63,7 +64,7 @@ const QUESTION = oneOfBy('type', [
       additionalProperties: ENTRY,
     },
   }),
-  closed(['type', 'instructions', 'criteria'], {
+  exactly({
     type: { const: 'score' },
     instructions: INSTRUCTIONS,
     criteria: { type: 'array', minItems: 2, maxItems: MAX_LEVELS, items: ENTRY },

@@ -20,6 +20,64 @@ export type Outcome<T> =
       readonly all?: readonly string[];
     };
 
+/**
+ * The type of the values that a schema allows, once defaults are filled in. `form`, `word` and `inDataDir` are keywords of settings
+ * (config/setting.ts).
+ */
+export type ValueOf<S> = S extends { readonly const: infer Value }
+  ? Value
+  : S extends { readonly enum: readonly (infer Value)[] }
+    ? Value
+    : S extends { readonly anyOf: readonly (infer Branch)[] }
+      ? ValueOf<Branch>
+      : S extends { readonly oneOf: readonly (infer Branch)[] }
+        ? ValueOf<Branch>
+        : S extends { readonly type: readonly (infer Type)[] }
+          ? OfType<Type, S>
+          : S extends { readonly type: infer Type }
+            ? OfType<Type, S>
+            : S extends { readonly if: { readonly type: 'null' }; readonly else: infer Else }
+              ? ValueOf<Else> | null
+              : unknown;
+
+type OfType<Type, S> = Type extends 'object'
+  ? ObjectOf<S>
+  : Type extends 'array'
+    ? S extends { readonly items: infer Item }
+      ? readonly ValueOf<Item>[]
+      : readonly unknown[]
+    : Type extends 'string'
+      ? S extends { readonly word: infer Word; readonly form?: never }
+        ? Word
+        : string
+      : Type extends 'integer' | 'number'
+        ? number
+        : Type extends 'boolean'
+          ? boolean
+          : null;
+
+type ObjectOf<S> = S extends { readonly properties: infer Properties }
+  ? Flat<
+      { readonly [Name in keyof Properties as Always<Properties, Name, S>]: ValueOf<Properties[Name]> } & {
+        readonly [Name in keyof Properties as Exclude<Name, Always<Properties, Name, S>>]?: ValueOf<Properties[Name]>;
+      }
+    >
+  : S extends { readonly additionalProperties: infer Value extends object }
+    ? Readonly<Record<string, ValueOf<Value>>>
+    : S extends { readonly then: infer Then }
+      ? ValueOf<Then>
+      : object;
+
+/** The name, if the property always has a value: it is required, or has a default. */
+type Always<Properties, Name extends keyof Properties, S> = Properties[Name] extends
+  { readonly default: unknown } | { readonly inDataDir: string }
+  ? Name
+  : S extends { readonly required: readonly (infer Required)[] }
+    ? Name & Required
+    : never;
+
+type Flat<T> = { [Name in keyof T]: T[Name] };
+
 export type Check<T> = (value: unknown) => Outcome<T>;
 
 export interface CompileOptions {

@@ -5,7 +5,7 @@
  * The snapshot, `balances.json`, is replaced atomically.
  */
 import { exactly } from '../contracts/common-schema.js';
-import { compile } from '../contracts/validator.js';
+import { compile, type ValueOf } from '../contracts/validator.js';
 import type { UsageRecord } from '../domain/usage-record.js';
 import { parsePicodollars } from '../domain/money.js';
 import type { Clock } from '../lib/clock.js';
@@ -115,24 +115,16 @@ export interface Snapshot {
 /** Accounts written at a time: some 50 KiB, which block the event loop for less than a millisecond. */
 const SLICE_ACCOUNTS = 1000;
 
-interface Stored {
-  readonly version: 2;
-  readonly position: Position;
+const STORED = exactly({
+  version: { const: 2 },
+  position: POSITION,
   /** Picodollars as decimal text. */
-  readonly settled: Readonly<Record<string, string>>;
+  settled: { type: 'object', additionalProperties: { type: 'string', maxLength: 40, pattern: '^\\d+$' } },
   /** SHA-256, hex, over the file before it, since a changed digit would change a balance. */
-  readonly checksum: string;
-}
+  checksum: { type: 'string' },
+});
 
-const check = compile<Stored>(
-  exactly({
-    version: { const: 2 },
-    position: POSITION,
-    settled: { type: 'object', additionalProperties: { type: 'string', maxLength: 40, pattern: '^\\d+$' } },
-    checksum: { type: 'string' },
-  }),
-  { written: 'balances' },
-);
+const check = compile<ValueOf<typeof STORED>>(STORED, { written: 'balances' });
 
 /** As {@link readSealed}. */
 export async function readSnapshot(file: string): Promise<Snapshot | 'missing' | 'damaged'> {

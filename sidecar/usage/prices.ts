@@ -1,6 +1,6 @@
 /** The prices in force: built in, or from the price file. */
 import { closed, exactly, UTC_TIME } from '../contracts/common-schema.js';
-import { compile, parseFile } from '../contracts/validator.js';
+import { compile, parseFile, type ValueOf } from '../contracts/validator.js';
 import { parseRate, type Rates } from '../domain/money.js';
 import { SERVICE_TIERS, type ServiceTier } from '../domain/service-class.js';
 import { FileProblem, readText, UnreadFile } from '../lib/checked-file.js';
@@ -149,40 +149,14 @@ export const BUILT_IN_PRICES = new PriceList(
   FREE,
 );
 
-/**
- * The price list as a file:
- * `{"version":1,"prices":[{"version","effective","decisions","chat":{<model>:{…}},"inputs":{<model>:…}}]}`.
- */
-interface StoredRates {
-  readonly input: string;
-  readonly cachedInput: string;
-  readonly output: string;
-}
-
-type StoredChatRates = StoredRates & {
-  readonly batch?: StoredRates;
-  readonly tiers?: Readonly<Partial<Record<ServiceTier, StoredRates>>>;
-};
-
-interface StoredPrices {
-  readonly version: string;
-  readonly effective: string;
-  readonly decisions: string;
-  readonly chat: Readonly<Record<string, StoredChatRates>>;
-  readonly inputs?: Readonly<Record<string, string>>;
-}
-
-interface PriceFile {
-  readonly version: 1;
-  readonly prices: readonly StoredPrices[];
-}
-
 /** Text, so that no JSON parser converts it to a floating-point number. */
-const rate = { type: 'string', maxLength: 32 };
+const rate = { type: 'string', maxLength: 32 } as const;
 const rates = { input: rate, cachedInput: rate, output: rate };
 const tierRates = exactly(rates);
+const perTier = { flex: tierRates, priority: tierRates } as const satisfies Record<ServiceTier, object>;
 
-export const PRICE_SCHEMA = closed(['version', 'prices'], {
+/** The price list as a file. */
+export const PRICE_SCHEMA = exactly({
   version: { const: 1 },
   prices: {
     type: 'array',
@@ -195,16 +169,21 @@ export const PRICE_SCHEMA = closed(['version', 'prices'], {
       chat: {
         type: 'object',
         maxProperties: 1000,
-        additionalProperties: closed(Object.keys(rates), {
+        additionalProperties: closed(['input', 'cachedInput', 'output'], {
           ...rates,
           batch: tierRates,
-          tiers: closed([], Object.fromEntries(SERVICE_TIERS.map((tier) => [tier, tierRates]))),
+          tiers: closed([], perTier),
         }),
       },
       inputs: { type: 'object', maxProperties: 1000, additionalProperties: rate },
     }),
   },
 });
+
+type PriceFile = ValueOf<typeof PRICE_SCHEMA>;
+type StoredPrices = PriceFile['prices'][number];
+type StoredChatRates = StoredPrices['chat'][string];
+type StoredRates = ValueOf<typeof tierRates>;
 
 const check = compile<PriceFile>(PRICE_SCHEMA, { written: 'prices', nameUnknownFields: true });
 

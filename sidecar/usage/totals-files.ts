@@ -11,7 +11,7 @@
 import { readdir, rm } from 'node:fs/promises';
 import { join } from 'node:path';
 import { exactly } from '../contracts/common-schema.js';
-import { compile } from '../contracts/validator.js';
+import { compile, type ValueOf } from '../contracts/validator.js';
 import type { TokenCounts } from '../domain/money.js';
 import { SERVICE_TIERS, type ServiceTier } from '../domain/service-class.js';
 import { ifPresent } from '../lib/missing.js';
@@ -159,12 +159,6 @@ type StoredRow = readonly [
 ];
 type Tokens = [prompt: number, cached: number, completion: number];
 
-interface StoredPosition {
-  readonly version: 1;
-  readonly position: Position;
-  readonly checksum: string;
-}
-
 interface StoredPeriod extends StoredPosition {
   /** Or the hour. */
   readonly day: string;
@@ -193,7 +187,10 @@ const FIELDS = {
   checksum: { type: 'string' },
 } as const;
 
-const checkPosition = compile<StoredPosition>(exactly(FIELDS), { written: 'totals-position' });
+const POSITION_SCHEMA = exactly(FIELDS);
+type StoredPosition = ValueOf<typeof POSITION_SCHEMA>;
+
+const checkPosition = compile<StoredPosition>(POSITION_SCHEMA, { written: 'totals-position' });
 
 const checkPeriod = compile<StoredPeriod>(
   exactly({
