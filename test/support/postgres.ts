@@ -14,6 +14,7 @@ import {
   readFileSync,
   renameSync,
   rmSync,
+  statfsSync,
   writeFileSync,
 } from 'node:fs';
 import { createRequire } from 'node:module';
@@ -39,6 +40,8 @@ const OWNER = 'ra_owner';
 const REPLICA = 'ra_replica';
 /** The database with the schema, to which nothing connects. */
 const MIGRATED = 'migrated';
+/** After so long without a statement of the owner's to a database its connection is closed, ms. */
+const KEPT_MS = 1000;
 /** The name of the socket's file. */
 const SOCKET = '.s.PGSQL.5432';
 
@@ -46,9 +49,20 @@ const SOCKET = '.s.PGSQL.5432';
 export const AS: { uid?: number; gid?: number } = getuid?.() === 0 ? { uid: NOBODY, gid: NOBODY } : {};
 
 /** Only what a test needs. Others are PostgreSQL's defaults. */
-const SETTINGS = ['listen_addresses=', 'max_connections=80', 'log_min_messages=panic'];
+const SETTINGS = ['listen_addresses=', 'max_connections=120', 'log_min_messages=panic'];
 /** Of tests, which begin many. */
 const SMALL = ['shared_buffers=16MB', 'fsync=off'];
+
+/** What all databases of the tests of a process take, bytes. */
+const DATABASES = 2 ** 30;
+
+/** Where servers have their folders: in memory if there is room, since to remove thousands of files from a disk takes a minute. */
+function folders(): string {
+  const memory = '/dev/shm';
+  if (!existsSync(memory)) return tmpdir();
+  const { bavail, bsize } = statfsSync(memory);
+  return bavail * bsize > 2 * DATABASES ? memory : tmpdir();
+}
 
 /** A server on a Unix socket in a folder of its own. */
 export class Postgres {
@@ -56,6 +70,8 @@ export class Postgres {
   readonly #bin: string;
   readonly #real: boolean;
   #server: ChildProcess | undefined;
+  /** Of the owner, by database. */
+  readonly #pools = new Map<string, pg.Pool>();
   /** Resolves when there is a database with the schema. */
   #migrated: Promise<void> | undefined;
 
@@ -70,7 +86,7 @@ export class Postgres {
    * is asked, and is read-only until {@link promote}.
    */
   async standby(name: string): Promise<Postgres> {
-    const dir = mkdtempSync(join(tmpdir(), 'ra-pg-'));
+    const dir = mkdtempSync(join(folders(), 'ra-pg-'));
     const standby = new Postgres(dir, this.#bin, this.#real);
     await this.kill('SIGQUIT');
     const data = join(dir, 'data');
@@ -93,7 +109,7 @@ export class Postgres {
    * written here comes to the standby through it.
    */
   async backup(name: string, lag: Relay): Promise<Postgres> {
-    const dir = mkdtempSync(join(tmpdir(), 'ra-pg-'));
+    const dir = mkdtempSync(join(folders(), 'ra-pg-'));
     if (AS.uid !== undefined) chownSync(dir, NOBODY, NOBODY);
     const standby = new Postgres(dir, this.#bin, this.#real);
     const from = `host=${lag.socket} user=${OWNER} application_name=${name}`;
@@ -134,7 +150,7 @@ export class Postgres {
    * and what it has committed survives a loss of power.
    */
   static async start({ programs, real = false }: { programs?: string; real?: boolean } = {}): Promise<Postgres> {
-    const dir = mkdtempSync(join(tmpdir(), 'ra-pg-'));
+    const dir = mkdtempSync(join(real ? tmpdir() : folders(), 'ra-pg-'));
     if (AS.uid !== undefined) chownSync(dir, NOBODY, NOBODY);
     const server = new Postgres(dir, programs ?? binFor(dir), real);
     const data = join(dir, 'data');
@@ -196,14 +212,16 @@ export class Postgres {
     return client;
   }
 
-  /** Runs statements as the owner. */
+  /** Runs statements as the owner, on a connection that is kept for some time: to make one takes longer than most of them. */
   async sql(text: string, database = 'postgres', values?: unknown[]): Promise<pg.QueryResult<Record<string, unknown>>> {
-    const client = await this.connect(database);
-    try {
-      return await client.query(text, values);
-    } finally {
-      await client.end();
+    let pool = this.#pools.get(database);
+    if (!pool) {
+      pool = new pg.Pool({ host: this.#dir, user: OWNER, database, idleTimeoutMillis: KEPT_MS, allowExitOnIdle: true });
+      // Of those that the end of the server closes.
+      pool.on('error', () => undefined);
+      this.#pools.set(database, pool);
     }
+    return await pool.query(text, values);
   }
 
   /** What was read of these tables of the store so far, by connections that have closed: scans of whole tables, and entries of indexes. */
@@ -222,7 +240,7 @@ export class Postgres {
   async database(): Promise<{ readonly name: string; readonly url: string }> {
     const name = `store_${(count += 1)}`;
     await (this.#migrated ??= this.#migrate());
-    await this.sql(`create database ${name} template ${MIGRATED}`);
+    await this.sql(`create database ${name} template ${MIGRATED} strategy file_copy`);
     return { name, url: this.urlOf(REPLICA, name) };
   }
 
@@ -240,6 +258,7 @@ export class Postgres {
 
   async stop(): Promise<void> {
     await this.kill('SIGQUIT');
+    await Promise.all([...this.#pools.values()].map((pool) => pool.end()));
     rmSync(this.#dir, { recursive: true, force: true });
   }
 }

@@ -17,8 +17,8 @@ const SHARING: readonly { readonly name: string; readonly files: RegExp; readonl
     // The sidecar in their own process, and its prompt hosts (shared-lanes.ts).
     name: 'contract',
     files:
-      /^(contract\/(admission|agents|billing|bodies|both-contracts|console|embeddings|fields|fleet|fuzz|gateway|idempotency|images|keys|left-while-closing|limits|messages|openapi|operators-keys|order|quotas|security|traces|vision)|fault\/(otlp|replicas-killed)|integration\/external-servers)\./,
-    most: 14,
+      /^(contract\/(admission|agents|billing|bodies|both-contracts|console|embeddings|fields|fleet|fuzz|gateway|idempotency|images|keys|left-while-closing|limits|messages|openapi|operators-keys|order|quotas|security|store|store-keys|traces|vision)|fault\/(otlp|replicas-killed)|integration\/external-servers)\./,
+    most: 15,
   },
   {
     // Sidecars as separate processes, and nothing in this process.
@@ -37,7 +37,7 @@ const SHARING: readonly { readonly name: string; readonly files: RegExp; readonl
   {
     // One PostgreSQL (postgres.ts), of which each test has a database.
     name: 'store',
-    files: /^(contract\/(store|store-keys)|sidecar\/commands\/(credit|store)|sidecar\/store\/[\w-]+)\./,
+    files: /^(sidecar\/commands\/(credit|store)|sidecar\/store\/[\w-]+)\./,
     most: 12,
   },
   {

@@ -68,6 +68,7 @@ t.test('a key is forgotten after its time', async (t) => {
   const { claims, database } = await member(t, url, 'a');
   claimOf(await claims.claim('acme', 'k', 'print'));
   claimOf(await claims.claim('acme', 'l', 'print')).complete();
+  await eventually('the store has its end', () => claims.ends.size === 1);
   await server.sql(`update ra_sidecar.claim set until = now()`, name);
   claimOf(await claims.claim('acme', 'k', 'another'));
   await server.sql(`update ra_sidecar.swept set until = '-infinity'`, name);

@@ -160,6 +160,9 @@ async function until(t: Test, what: string, holds: () => Promise<boolean> | bool
   t.pass(what);
 }
 
+// Most of them wait for what a replica does after a second or more, each in a database of its own.
+t.jobs = 4;
+
 t.test('an ample balance: few round trips; what is idle is returned, what was spent is posted', async (t) => {
   const { members, sums } = await fleet(t, 10n ** 12n);
   const [a] = members;

@@ -38,7 +38,7 @@ async function isLevel(): Promise<boolean> {
 
 t.test('while no synchronous standby answers: claims are refused and end, the lease and limits go on', async (t) => {
   await primary.set('synchronous_standby_names', 'away');
-  const late = await replicaAt(t, url, 'late', { timeoutMs: 300 });
+  const late = await replicaAt(t, url, 'late', { timeoutMs: 300, leaseMs: 3000 });
   t.equal(await late.replica.begin(), undefined, 'joining waits for the standby');
   t.equal(late.replica.session, undefined);
   await primary.set('synchronous_standby_names', '');

@@ -155,7 +155,7 @@ t.test('keys and accounts together stay as short as a file that sidecars read', 
 
 t.test('sidecars may call functions and see no table; what a change notes is out of their reach', async (t) => {
   const { database, name } = await opened(t);
-  const asReplica = (text: string) => server.sql(`set role ra_replica; ${text}`, name);
+  const asReplica = (text: string) => server.sql(`set local role ra_replica; ${text}`, name);
   for (const table of ['api_key', 'key_account', 'document', 'audit'])
     await t.rejects(asReplica(`select * from ra_sidecar.${table}`), { code: '42501' });
   await t.rejects(asReplica(`select ra_sidecar.note_change('keys', 'o', 'revoke', null, '')`), { code: '42501' });

@@ -415,8 +415,9 @@ t.test('beside an old transaction no call reads what was removed since, or a who
   const tables = ['hit', 'flight', 'freed', 'replica', 'fleet'];
   const key = uuidOf('a key');
   // Plans are made for tables that are known to be empty.
-  await server.sql('analyze', name);
-  await server.sql(`select ra_sidecar.join_fleet('a', 'host', 'release', 0, 600000)`, name);
+  const written = await server.connect(name);
+  await written.query('analyze');
+  await written.query(`select ra_sidecar.join_fleet('a', 'host', 'release', 0, 600000)`);
   const load = async (from: number): Promise<void> => {
     for (let i = from; i < from + 20; i += 1) {
       const taken = await database.call('take', [1, 1, 0, [key], [1], [i], [32], [600], [], [], false, 5000]);
@@ -425,15 +426,13 @@ t.test('beside an old transaction no call reads what was removed since, or a who
     }
   };
   // No take reads all stamps of its minute either.
-  await server.sql(
+  await written.query(
     `insert into ra_sidecar.hit select '${key}', now() - i * interval '1 ms', -i, 1, 1000 + i from generate_series(1, 300) i`,
-    name,
   );
   await load(1);
   const old = await server.connect(name);
   t.teardown(() => old.end());
   await old.query('begin isolation level repeatable read; select count(*) from ra_sidecar.hit');
-  const written = await server.connect(name);
   await written.query('set enable_seqscan = off');
   const before = `now() - i * interval '1 ms' - interval '61 seconds'`;
   await written.query(
@@ -496,17 +495,12 @@ t.test('what is over is removed, some at a time: stamps, places, replicas', asyn
 
   const a = await member(t, url, 'a');
   const permits = permitsOf([await a.take()]);
+  // At once: the sidecar that has begun removes what is over too.
   await server.sql(
     `insert into ra_sidecar.replica (id, host, release, epoch, joined_at, lease_until)
-       select 'gone-' || i, 'h', '1', 1, now(), now() - i * interval '1 day' from generate_series(1, 10) i`,
-    name,
-  );
-  await server.sql(
-    `insert into ra_sidecar.flight select gen_random_uuid(), no, 1, epoch from ra_sidecar.replica where id like 'gone-%'`,
-    name,
-  );
-  await server.sql(
-    `insert into ra_sidecar.claim select gen_random_uuid(), '', false, no, 1, 1, 0, 0, 0, now() + interval '1 day'
+       select 'gone-' || i, 'h', '1', 1, now(), now() - i * interval '1 day' from generate_series(1, 10) i;
+     insert into ra_sidecar.flight select gen_random_uuid(), no, 1, epoch from ra_sidecar.replica where id like 'gone-%';
+     insert into ra_sidecar.claim select gen_random_uuid(), '', false, no, 1, 1, 0, 0, 0, now() + interval '1 day'
        from ra_sidecar.replica where id = 'gone-10'`,
     name,
   );
