@@ -122,7 +122,7 @@ async function add(
     const fetched = await inspect(
       'fetch',
       { uri, dir },
-      { clock, onProgress: (done, total) => bar.show('fetching', total > 0 ? done / total : 0, `of ${size(total)}`) },
+      { ...io, onProgress: (done, total) => bar.show('fetching', total > 0 ? done / total : 0, `of ${size(total)}`) },
     );
     bar.clear();
     if (fetched.kind === 'failed' || fetched.answer.kind === 'refused') {

@@ -50,7 +50,7 @@ export async function runHere(
   }
 }
 
-/** As engine/inspect.ts, but for downloads and questions to servers, whose libraries read the environment when they are loaded. */
+/** As engine/inspect.ts, but for downloads from Hugging Face and questions to servers, whose libraries read the environment when they are loaded. */
 const inspectHere = ((kind: Asked, question: Question[Asked], onProgress: (done: number, total: number) => void) => {
   switch (kind) {
     case 'heads':
@@ -67,6 +67,13 @@ const inspectHere = ((kind: Asked, question: Question[Asked], onProgress: (done:
       const { file, out } = question as Question['vocabulary'];
       return import('../../engine/llama/inspect/vocabulary-file.js').then(({ writeVocabulary }) =>
         writeVocabulary(file, out),
+      );
+    }
+    case 'fetch': {
+      const { uri, dir } = question as Question['fetch'];
+      if (!/^http:/.test(uri)) return undefined;
+      return import('../../engine/llama/inspect/fetch.js').then(({ fetchModel }) =>
+        fetchModel(uri, dir, onProgress, new AbortController().signal),
       );
     }
     default:
