@@ -6,7 +6,7 @@ import { setTimeout as wait } from 'node:timers/promises';
 const SEEN_MS = 60_000;
 /** Between two polls of what has no event, ms: at first, and at most. */
 const LOOK_MS = 10;
-const MOST_LOOK_MS = 50;
+const MOST_LOOK_MS = 150;
 
 export interface Running {
   readonly pid: number;
