@@ -28,10 +28,7 @@ export interface LinkEvents {
   closed(): void;
 }
 
-/**
- * One end of a link. Messages are buffered without a bound while the other side does not read: the protocol bounds
- * them.
- */
+/** One end of a link. Messages are buffered without a bound while the other side does not read: the protocol bounds them. */
 export class Link {
   readonly #socket: Socket;
 
@@ -139,14 +136,20 @@ class Arrays {
    */
   takenFrom(value: unknown): unknown {
     if (typeof value !== 'object' || value === null) return value;
-    if (isPacked(value)) return this.#take(value);
+    if (ArrayBuffer.isView(value)) return this.#take(value as Packed);
+    if (Array.isArray(value)) {
+      // `for in` would make a list of its keys.
+      const items: readonly unknown[] = value;
+      const taken = items.map((item) => this.takenFrom(item));
+      return taken.some((item, at) => item !== items[at]) ? taken : items;
+    }
     const fields = value as Record<string, unknown>;
     let copy: Record<string, unknown> | undefined;
     for (const key in fields) {
       const field = fields[key];
       const left = this.takenFrom(field);
       if (left === field) continue;
-      copy ??= (Array.isArray(value) ? [...(value as unknown[])] : { ...fields }) as Record<string, unknown>;
+      copy ??= { ...fields };
       copy[key] = left;
     }
     return copy ?? value;
@@ -315,7 +318,8 @@ function withArrays(value: unknown, make: (placeholder: Placeholder) => Packed):
   if (typeof value !== 'object' || value === null) return value;
   if ('$' in value) return make(value as Placeholder);
   const fields = value as Record<string, unknown>;
-  for (const key of Object.keys(fields)) fields[key] = withArrays(fields[key], make);
+  for (const key of Object.keys(fields))
+    if (typeof fields[key] === 'object') fields[key] = withArrays(fields[key], make);
   return fields;
 }
 
@@ -333,16 +337,6 @@ function emptyArray({ $: kind, bytes }: Placeholder): Packed {
   return new KINDS[kind](bytes / KINDS[kind].BYTES_PER_ELEMENT);
 }
 
-/** Whether it is an array that a frame can carry. */
-function isPacked(value: unknown): value is Packed {
-  return (
-    value instanceof Uint32Array ||
-    value instanceof Uint8Array ||
-    value instanceof Float64Array ||
-    value instanceof Float32Array
-  );
-}
-
 /** How a placeholder names its kind. */
 function kindOf(array: Packed): keyof typeof KINDS {
   if (array instanceof Uint8Array) return 'u8';
@@ -350,9 +344,7 @@ function kindOf(array: Packed): keyof typeof KINDS {
   return array instanceof Float32Array ? 'f32' : 'f64';
 }
 
-/**
- * A frame whose arrays are long: each of its bytes is copied into its array as it comes, so that no single step copies them all.
- */
+/** A frame whose arrays are long: each of its bytes is copied into its array as it comes, so that no single step copies them all. */
 class LargeFrame {
   readonly raw: unknown;
   /** The memory of the arrays, in the frame's order. */
