@@ -388,9 +388,9 @@ class RequestBody {
 
 function digestOf(form: BodyForm, { bytes, length }: Body): string {
   if (bytes === undefined) return '';
-  const ends = length <= 2 * END_BYTES ? [bytes] : [bytes.subarray(0, END_BYTES), bytes.subarray(-END_BYTES)];
-  const copy = Buffer.concat([Buffer.from(`${form} ${length}\0`), ...ends]);
-  const digest = hash('sha256', copy, 'base64url');
-  copy.fill(0);
-  return digest;
+  if (length <= 2 * END_BYTES) return `${form} ${length} ${hash('sha256', bytes, 'base64url')}`;
+  const ends = Buffer.concat([bytes.subarray(0, END_BYTES), bytes.subarray(-END_BYTES)]);
+  const digest = hash('sha256', ends, 'base64url');
+  ends.fill(0);
+  return `${form} ${length} ${digest}`;
 }
