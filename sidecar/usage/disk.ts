@@ -12,8 +12,8 @@ export interface Disk {
   /** Names in a folder, unordered. */
   list(dir: string): Promise<string[]>;
   /**
-   * `create`: it must not exist yet. `change`: it must exist, and is opened for reading and writing. The caller closes
-   * it.
+   * `create`: it must not exist yet, and what is written is durable when the write ends (O_DSYNC): a write and a sync would be two calls of
+   * the system. `change`: it must exist, and is opened for reading and writing. The caller closes it.
    */
   open(path: string, how: 'create' | 'change' | 'read'): Promise<DiskFile>;
   /** Bytes of a file; undefined if it does not exist. */
@@ -37,13 +37,13 @@ export interface DiskFile {
   truncate(size: number): Promise<void>;
   /** Whether a path names this file (`here`), another one, or none (`gone`). */
   at(path: string): Promise<'here' | 'other' | 'gone'>;
-  /** Makes written data durable (fdatasync). */
+  /** Makes what was changed durable (fdatasync). */
   sync(): Promise<void>;
   close(): Promise<void>;
 }
 
-const { O_RDONLY, O_RDWR, O_CREAT, O_EXCL } = constants;
-const FLAGS = { create: O_RDWR | O_CREAT | O_EXCL, change: O_RDWR, read: O_RDONLY } as const;
+const { O_RDONLY, O_RDWR, O_CREAT, O_EXCL, O_DSYNC } = constants;
+const FLAGS = { create: O_RDWR | O_CREAT | O_EXCL | O_DSYNC, change: O_RDWR, read: O_RDONLY } as const;
 
 export const systemDisk: Disk = {
   async makeDir(dir) {
@@ -109,7 +109,6 @@ export async function copyToFile(
       await to.write(chunk.subarray(0, read), done);
       done += read;
     }
-    await to.sync();
   } finally {
     await to.close();
   }
@@ -118,14 +117,13 @@ export async function copyToFile(
 /** More than a file system stores in an inode, so that a block must be allocated. */
 const PROBE_BYTES = Buffer.alloc(4096, '.');
 
-/** Writes a file in a folder, syncs and removes it. Rejects with the system's error if one of these fails. */
+/** Writes a file in a folder durably, and removes it. Rejects with the system's error if one of these fails. */
 export async function tryWriting(disk: Disk, dir: string): Promise<void> {
   const path = join(dir, 'probe');
   await disk.remove(path);
   const file = await disk.open(path, 'create');
   try {
     await file.write(PROBE_BYTES, 0);
-    await file.sync();
   } finally {
     await file.close();
     await disk.remove(path);

@@ -200,10 +200,9 @@ export class SegmentWriter {
     for (let before = 0; ;) {
       const lines = records.map(({ line }) => line);
       const bytes = Buffer.concat([...marks, ...lines]);
-      await file.write(bytes, size);
       // The rest of longer lines would be read as records.
       if (bytes.length < before) await file.truncate(size + bytes.length);
-      await file.sync();
+      await file.write(bytes, size);
       if (size === 0 && before === 0) await this.#disk.syncDir(this.#dir);
       if (records.every(({ line }, i) => line === lines[i])) return bytes.length;
       before = bytes.length;

@@ -1,13 +1,12 @@
 /**
  * The spool: usage in append-only segments, one line per record (spool-format.ts).
  *
- *   append ──> unsynced ──(5 ms, 64 records, or a reply waits)──> write, fdatasync ──> durable: waiters continue,
- *                  ^                                                    │ error          `position` moves
- *                  └──── kept, written again ───────────────────────────┘ the segment is abandoned, a new one begins
+ *   append ──> unsynced ──(5 ms, 64 records, or a reply waits)──> write (O_DSYNC) ──> durable: waiters continue,
+ *                  ^                                                   │ error          `position` moves
+ *                  └──── kept, written again ──────────────────────────┘ the segment is abandoned, a new one begins
  *
- * There is one writer (lock.ts), and one write or sync in flight; records that arrive meanwhile form the next group. So
- * groups grow with the load, and no reply waits for a group to fill. Records are acknowledged in the order in which
- * they were appended.
+ * There is one writer (lock.ts), and one write in flight; records that arrive meanwhile form the next group. So groups grow with the load,
+ * and no reply waits for a group to fill. Records are acknowledged in the order in which they were appended.
  *
  * After a failed write or sync the segment is never written again; unsynced records are written to the next one, whose
  * head has the position up to which the previous one is valid. `readFrom` applies that, so a reader gets each
@@ -223,10 +222,7 @@ export class Spool {
     this.#hooks.recorded?.(record.kind);
   }
 
-  /**
-   * Replaces an appended record. False: it is already durable and stays unchanged. The other must be of the
-   * same request and kind.
-   */
+  /** Replaces an appended record. False: it is already durable and stays unchanged. The other must be of the same request and kind. */
   revise(record: UsageRecord, revised: UsageRecord): boolean {
     const unsynced = this.#find(record);
     if (!unsynced) return false;

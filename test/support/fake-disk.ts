@@ -94,7 +94,7 @@ export class FakeDisk implements Disk {
         if (how !== 'create' && !known) throw systemError('ENOENT');
         const file = known ?? { bytes: Buffer.alloc(0), durable: Buffer.alloc(0), named: false };
         this.files.set(path, file);
-        return this.#opened(path, file, life);
+        return this.#opened(path, file, life, how === 'create');
       },
       sizeOf: async (path) => {
         await this.#enter('size', path, life);
@@ -154,8 +154,13 @@ export class FakeDisk implements Disk {
     this.files.set(path, { bytes, durable: bytes, named: true });
   }
 
-  #opened(path: string, file: FakeFile, life: number): DiskFile {
+  /** `durable`: a write and its sync are two calls here, so that each can fail. */
+  #opened(path: string, file: FakeFile, life: number, durable: boolean): DiskFile {
     const enter = (call: DiskCall): Promise<void> => this.#enter(call, path, life);
+    const sync = async (): Promise<void> => {
+      await enter('sync');
+      file.durable = file.bytes;
+    };
     return {
       size: async () => {
         await enter('size');
@@ -178,6 +183,7 @@ export class FakeDisk implements Disk {
           throw error;
         }
         put(bytes);
+        if (durable) await sync();
       },
       at: async (there) => {
         await this.#enter('at', there, life);
@@ -189,10 +195,7 @@ export class FakeDisk implements Disk {
         await enter('truncate');
         file.bytes = Buffer.from(file.bytes.subarray(0, size));
       },
-      sync: async () => {
-        await enter('sync');
-        file.durable = file.bytes;
-      },
+      sync,
       close: () => enter('close'),
     };
   }

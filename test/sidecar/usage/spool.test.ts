@@ -1,6 +1,10 @@
+import { constants } from 'node:fs';
+import { readFile, readdir, readlink } from 'node:fs/promises';
+import { join } from 'node:path';
 import t from 'tap';
 import type { UsageRecord } from '../../../sidecar/domain/usage-record.js';
 import { MAX_UNSYNCED_WITH_PROGRESS } from '../../../sidecar/usage/spool.js';
+import { systemDisk } from '../../../sidecar/usage/disk.js';
 import { listSegments, verify } from '../../../sidecar/usage/reader.js';
 import { segmentPath, START } from '../../../sidecar/usage/spool-format.js';
 import { systemError } from '../../support/fake-disk.js';
@@ -36,6 +40,18 @@ t.test('records that no caller awaits are written after 5 ms, with one sync', as
   t.strictSame(harness.groups, [2]);
   t.equal(harness.disk.calls.filter(({ call }) => call === 'sync').length, 1);
   t.strictSame(await harness.durable(), ['a:open', 'b:open']);
+});
+
+t.test('on the machine’s disk a write to a new file is durable without another call', async (t) => {
+  const path = join(t.testdir(), 'segment');
+  const file = await systemDisk.open(path, 'create');
+  t.teardown(() => file.close());
+  const links = await Promise.all(
+    (await readdir('/proc/self/fd')).map(async (fd) => [fd, await readlink(`/proc/self/fd/${fd}`).catch(() => '')]),
+  );
+  const [fd] = links.find(([, to]) => to === path) ?? [];
+  const [, flags = ''] = /flags:\s*([0-7]+)/.exec(await readFile(`/proc/self/fdinfo/${fd}`, 'utf8')) ?? [];
+  t.equal(parseInt(flags, 8) & constants.O_DSYNC, constants.O_DSYNC);
 });
 
 t.test('an awaited record is written at once, with those of the same turn', async (t) => {
