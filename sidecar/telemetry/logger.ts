@@ -123,7 +123,7 @@ export function openLog(
   });
   const out = pino({ level, base: null, timestamp: stdTimeFunctions.isoTime, messageKey: 'event' }, target);
   return {
-    log: new PinoLog(out),
+    log: logOf(out),
     close: () => closed(target, problem === NO_READER),
   };
 }
@@ -151,41 +151,52 @@ async function closed(target: LogTarget, lost: boolean): Promise<void> {
   target.flushSync = () => undefined;
 }
 
+/**
+ * Lines of level info that come within this time, ms, or up to so many characters, are written together: each write is a task for one of
+ * libuv's threads, with what wakes it and its answer. Warnings and errors wait for no others.
+ */
+const TOGETHER_MS = 20;
+const TOGETHER_CHARACTERS = 16 * 1024;
+
 function stdout(): LogTarget {
-  return stdoutDestination({ fd: 1, sync: false, maxLength: MAX_WAITING_BYTES });
+  const out = stdoutDestination({ fd: 1, sync: false, maxLength: MAX_WAITING_BYTES });
+  const [write, end, flushSync] = [out.write.bind(out), out.end.bind(out), out.flushSync.bind(out)];
+  let lines = '';
+  let timer: NodeJS.Timeout | undefined;
+  const pass = (then?: () => void): void => {
+    clearTimeout(timer);
+    timer = undefined;
+    if (lines !== '') write(lines);
+    lines = '';
+    then?.();
+  };
+  const take = (line: string): void => {
+    lines += line;
+    if (lines.length >= TOGETHER_CHARACTERS || !line.startsWith('{"level":30,')) pass();
+    else timer ??= setTimeout(() => pass(), TOGETHER_MS);
+  };
+  // At the process's exit, which waits for no thread, none is given a task.
+  const last = (): void => {
+    Object.assign(out, { minLength: Infinity });
+    pass(flushSync);
+  };
+  return Object.assign(out, { write: take, end: () => pass(end), flushSync: last });
 }
 
-class PinoLog implements Log {
-  readonly #pino: Pino;
-
-  constructor(out: Pino) {
-    this.#pino = out;
-  }
-
-  error(event: string, fields?: LogFields): void {
-    this.#pino.error(safe(fields), event);
-  }
-
-  warn(event: string, fields?: LogFields): void {
-    this.#pino.warn(safe(fields), event);
-  }
-
-  info(event: string, fields?: LogFields): void {
-    this.#pino.info(safe(fields), event);
-  }
-
-  debug(event: string, fields?: LogFields): void {
-    if (this.#pino.isLevelEnabled('debug')) this.#pino.debug(safe(fields), event);
-  }
-
-  forRequest(requestId: string): Log {
-    return new PinoLog(this.#pino.child({ requestId: scrub(requestId) }));
-  }
+/** `of`: the request that its lines are about. A logger of pino's own for each request would take longer than its line. */
+function logOf(out: Pino, of: { readonly requestId?: string } = {}): Log {
+  return {
+    error: (event, fields) => out.error(safe(fields, of), event),
+    warn: (event, fields) => out.warn(safe(fields, of), event),
+    info: (event, fields) => out.info(safe(fields, of), event),
+    debug: (event, fields) => out.debug(safe(fields, of), event),
+    forRequest: (requestId) => logOf(out, { requestId: scrub(requestId) }),
+  };
 }
 
-/** Only the fields of the list, whatever object was passed. */
-function safe(fields: LogFields = {}): Record<string, unknown> {
-  const kept: Record<string, unknown> = {};
+/** Only the fields of the list, whatever object was passed, after those of `of`. */
+function safe(fields: LogFields = {}, of: object): Record<string, unknown> {
+  const kept: Record<string, unknown> = { ...of };
   for (const [name, value] of Object.entries(fields)) {
     if (name === 'fault') kept['fault'] = describeFault(value);
     else if (name === 'childFault') kept['fault'] = value;

@@ -126,6 +126,36 @@ t.test('on stdout: lines written just before the log is closed are there, and la
   t.match(JSON.parse(lines.at(-1)!), { event: 'last' });
 });
 
+t.test('on stdout: lines of one turn are one write, and an exit without close loses none', async (t) => {
+  const logger = new URL('../../../sidecar/telemetry/logger.js', import.meta.url).href;
+  const program = `
+    import fs from 'node:fs';
+    const { write } = fs;
+    let [writes, lines] = [0, 0];
+    fs.write = (file, text, ...more) => {
+      writes += 1;
+      lines += text.split('\\n').length - 1;
+      return write(file, text, ...more);
+    };
+    const { openLog } = await import(${JSON.stringify(logger)});
+    const { log } = openLog('info');
+    for (let count = 0; count < 20; count++) log.forRequest('r').info('line', { count });
+    setInterval(() => {
+      if (lines < 20) return;
+      log.info('last', { count: writes });
+      process.exit(3);
+    }, 1);`;
+  const child = spawn(process.execPath, ['--input-type=module', '-e', program], {
+    stdio: ['ignore', 'pipe', 'inherit'],
+  });
+  const exited = once(child, 'exit');
+  const lines = (await text(child.stdout)).trimEnd().split('\n');
+  await exited;
+  t.equal(child.exitCode, 3);
+  t.equal(lines.length, 21);
+  t.match(JSON.parse(lines.at(-1)!), { event: 'last', count: 1 });
+});
+
 t.test('on stdout: a closed reader does not keep the process running', async (t) => {
   const logger = new URL('../../../sidecar/telemetry/logger.js', import.meta.url).href;
   const program = `
