@@ -175,22 +175,13 @@ export class LentShares {
     for (const { ready } of this.#ready.front(most)) if (ready.first !== undefined) yield ready.first;
   }
 
-  /** The place of a request; undefined if it does not wait. `hold`: as of {@link placeOf}. */
-  place(lent: LentRequest, hold: HoldTime): QueuePlace | undefined {
-    const { account, phase } = lent;
-    if (phase === 'unready') return this.placeOf(account, hold, account.ready.length);
-    if (phase !== 'ready') return undefined;
-    let own = 0;
-    for (let other = lent.prev; other !== undefined && own < MOST_COUNTED; other = other.prev) own += 1;
-    return this.placeOf(account, hold, own);
-  }
-
   /**
-   * The place of one more request of this account, after `own` of its requests. Before it are as many of each other account as have their
-   * turns until then (forecast.ts); it is expected to wait for as many of each, on as many seats as are lent now. `hold`: the time of lent
-   * seats that were used to a request's end. O(MOST_COUNTED).
+   * The place of one more request of this account. Before it are as many of each other account as have their turns until then (forecast.ts);
+   * it is expected to wait for as many of each, on as many seats as are lent now. `hold`: the time of lent seats that were used to a request's
+   * end. O(MOST_COUNTED).
    */
-  placeOf(account: LentAccount, { meanMs }: HoldTime, own = account.waiting): QueuePlace {
+  placeOf(account: LentAccount, { meanMs }: HoldTime): QueuePlace {
+    const own = account.waiting;
     const each = meanMs ?? FIRST_GUESS_MS;
     const startMs = ({ virtualMs, seats }: LentAccount): number => virtualMs + LEFT_SHARE * seats * each;
     const turnMs = startMs(account) + own * each;

@@ -136,7 +136,8 @@ export class LentSeats {
     this.#arm(lent);
     return {
       outcome: lent.outcome,
-      place: () => (lent.phase === 'queued' ? lent.ticket?.place() : this.#shares.place(lent, this.#hold)),
+      // It is told to those who stream.
+      place: () => undefined,
       ready: (needs) => {
         if (lent.phase === 'unready') this.#queue.turn(() => this.#becomesReady(lent, needs));
       },
