@@ -1,7 +1,8 @@
 /**
  * Who waits for lent seats and who holds them (lent.ts): requests, and their accounts with a virtual time of seats held x time. The account
  * with the lowest is given the next lent seat. One that begins to wait is lifted to the others', so that it gains nothing by having been
- * idle (state.ts has the theory). All accounts have the same weight, that of class `batch`.
+ * idle (state.ts has the theory), but keeps what it was owed before: all its requests may be refused at once, and return. All accounts
+ * have the same weight, that of class `batch`.
  */
 import { Heap, HeapNode } from '../lib/heap.js';
 import { FIRST_GUESS_MS, LEFT_SHARE } from './forecast.js';
@@ -19,6 +20,8 @@ const MAX_ACCOUNTS = 10_000;
 export class LentAccount {
   readonly name: string;
   virtualMs = 0;
+  /** When it became idle: by how much its virtual time was below that of each other account. It keeps that claim. */
+  owedMs = 0;
   /** Time of lent seats since it was first seen. */
   seatMs = 0;
   seats = 0;
@@ -140,7 +143,8 @@ export class LentShares {
 
   /** A request arrives and waits. */
   enter(request: QueueRequest, account: LentAccount): LentRequest {
-    if (account.waiting + account.seats === 0) account.virtualMs = Math.max(account.virtualMs, this.#floorMs);
+    if (account.waiting + account.seats === 0)
+      account.virtualMs = Math.max(account.virtualMs, this.#floorMs - account.owedMs);
     const lent = new LentRequest(request, (this.#entered += 1), account);
     this.waits(lent);
     return lent;
@@ -230,9 +234,13 @@ export class LentShares {
       account.seatMs += ms;
       this.charge(account, ms);
     }
-    let lowest = this.#ready.first?.virtualMs ?? Infinity;
-    for (const { account } of this.#running) lowest = Math.min(lowest, account.virtualMs);
-    if (this.#running.size > 0) this.#floorMs = Math.max(this.#floorMs, lowest);
+    if (this.#running.size > 0) this.#floorMs = Math.max(this.#floorMs, this.#lowestMs);
+  }
+
+  /** The lowest virtual time of those that hold a seat or could be given one. Infinity: there are none. */
+  get #lowestMs(): number {
+    const all = [...this.#running].map(({ account }) => account.virtualMs);
+    return Math.min(this.#ready.first?.virtualMs ?? Infinity, ...all);
   }
 
   charge(account: LentAccount, ms: number): void {
@@ -244,6 +252,8 @@ export class LentShares {
   #becomesIdle(account: LentAccount): void {
     if (account.waiting + account.seats > 0 || !this.#accounts.delete(account.name)) return;
     this.#accounts.set(account.name, account);
+    const lowestMs = this.#lowestMs;
+    account.owedMs = lowestMs === Infinity ? 0 : Math.max(0, lowestMs - account.virtualMs);
   }
 
   #forgetOne(): void {

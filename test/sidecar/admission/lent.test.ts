@@ -302,6 +302,26 @@ t.test('an account that was idle while others held seats has no claim to that ti
   t.match(await outcomeNow(next), { kind: 'seated' });
 });
 
+t.test('an account keeps what it was owed while all its requests are away', async (t) => {
+  const desk = new Desk({ seats: 1 });
+  const first = await desk.lend('ahead');
+  const [away, second] = [desk.batch('owed'), desk.batch('ahead')];
+  desk.clock.advance(1000);
+  away.cancel();
+  first.lease.release('done');
+  const lease = await desk.seat(second);
+  const other = desk.batch('other');
+  desk.clock.advance(100);
+  const back = [desk.batch('owed'), desk.batch('owed')];
+  lease.release('done');
+  for (const each of back) {
+    const seat = await desk.seat(each);
+    desk.clock.advance(100);
+    seat.release('done');
+  }
+  t.equal((await desk.seat(other)).waitedMs, 300);
+});
+
 t.test('why a request for a lent seat is refused', async (t) => {
   const desk = new Desk({ seats: 1, waitingPerSeat: 2, waitingBytes: 100 });
   const lease = await desk.seat(desk.batch('a'));
