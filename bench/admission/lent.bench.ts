@@ -20,8 +20,10 @@ const WAYS: readonly (readonly [string, Pick<Beside, 'way' | 'headroom'>])[] = [
   ['no batch', { way: 'none', headroom: 0.5 }],
   ['class `batch` in the queue', { way: 'queue', headroom: 0.5 }],
   ['lent, 2 stay idle', { way: 'lent', headroom: 1 / 8 }],
+  ['lent, 2 stay idle, begun again', { way: 'again', headroom: 1 / 8 }],
   ['lent, 2 stay idle, nothing lost', { way: 'ideal', headroom: 1 / 8 }],
   ['lent, 8 stay idle', { way: 'lent', headroom: 1 / 2 }],
+  ['lent, 8 stay idle, begun again', { way: 'again', headroom: 1 / 2 }],
   ['lent, 8 stay idle, nothing lost', { way: 'ideal', headroom: 1 / 2 }],
 ];
 
@@ -86,7 +88,7 @@ if (only === '') {
     title: 'People beside an endless batch on lent seats',
     simulated: true,
     about: [
-      `The product's seat queue, and a stand-in engine with the times of 8 B weights on a GPU and ${SEATS} seats, on a simulated clock; ${minutes} minutes with each of ${SEEDS.length} seeds, which are the same people in each row of a cell. People of four accounts of class \`standard\` stream replies of 60 to 440 tokens to prompts of 200 to 1,000. Three accounts of class \`batch\` have 16 requests each at any time, of 100 to 900 tokens after 200 to 1,800. Wait: from a request to its sequence, so up to a step (${step.toFixed(1)} ms) with a chunk of a prompt (up to ${(GPU.chunk * GPU.tokenMs).toFixed(0)} ms) also where no request waits in the queue. Where people leave a seat: of requests that come while people have fewer than ${SEATS - 1}, since one request of the batch may have a seat in the queue; without a batch each has a seat at once. Shares: of the batch accounts, of the time of all their seats. Nothing lost: a stopped request goes on later where it was, at no cost, which is the most that a headroom allows.`,
+      `The product's seat queue, and a stand-in engine with the times of 8 B weights on a GPU and ${SEATS} seats, on a simulated clock; ${minutes} minutes with each of ${SEEDS.length} seeds, which are the same people in each row of a cell. People of four accounts of class \`standard\` stream replies of 60 to 440 tokens to prompts of 200 to 1,000. Three accounts of class \`batch\` have 16 requests each at any time, of 100 to 900 tokens after 200 to 1,800. Wait: from a request to its sequence, so up to a step (${step.toFixed(1)} ms) with a chunk of a prompt (up to ${(GPU.chunk * GPU.tokenMs).toFixed(0)} ms) also where no request waits in the queue. Where people leave a seat: of requests that come while people have fewer than ${SEATS - 1}, since one request of the batch may have a seat in the queue; without a batch each has a seat at once. Shares: of the batch accounts, of the time of all their seats. A request that is stopped goes on later after the tokens that it had, once these and its prompt are evaluated again. Begun again: where it may not go on. Nothing lost: it goes on at no cost, which is the most that a headroom allows.`,
     ],
     rows,
   });

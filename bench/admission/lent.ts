@@ -10,10 +10,10 @@ import { Agenda } from './agenda.js';
 import { GPU, StandInEngine } from './sessions/stand-in-engine.js';
 
 /**
- * How the batch gets seats: `none`: there is none; `queue`: as class `batch` in the queue; `lent`: lent seats; `ideal`: the same, where a
- * stopped request goes on later where it was, at no cost.
+ * How the batch gets seats: `none`: there is none; `queue`: as class `batch` in the queue; `lent`: lent seats; `again`: the same, where a
+ * stopped request begins again, as one that may not vary does; `ideal`: where it goes on later where it was, at no cost.
  */
-export type Way = 'none' | 'queue' | 'lent' | 'ideal';
+export type Way = 'none' | 'queue' | 'lent' | 'again' | 'ideal';
 
 export interface Beside {
   readonly way: Way;
@@ -226,7 +226,8 @@ class Simulation {
 
   #work(item: Item, lease: Lease, next: () => void): void {
     const { account, replyTokens } = item;
-    const prompt = Math.max(1, item.promptTokens - item.hadPrompt);
+    const evaluated = this.#load.way === 'ideal' ? 0 : item.hadReply;
+    const prompt = Math.max(1, item.promptTokens - item.hadPrompt) + evaluated;
     const from = this.agenda.now();
     const charge = (): void => {
       this.#seatMs[account] = (this.#seatMs[account] ?? 0) + this.agenda.now() - from;
@@ -249,10 +250,9 @@ class Simulation {
     lease.whenRecalled(() => {
       const { at, made } = cancel();
       charge();
-      if (this.#load.way === 'ideal') {
-        item.hadPrompt += at;
-        item.hadReply += made;
-      } else this.#wasted += made;
+      if (this.#load.way === 'ideal') item.hadPrompt += at;
+      if (this.#load.way === 'again') this.#wasted += made;
+      else item.hadReply += made;
       queueMicrotask(() => {
         void lease.giveBack().then((outcome) => {
           if (outcome.kind === 'seated') this.#work(item, outcome.lease, next);

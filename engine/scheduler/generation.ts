@@ -1,9 +1,10 @@
 import type { Decoder, StepPart, PartResult } from './decoder.js';
 import { chatPoints, PromptPlan, PromptProgress } from './prompt-plan.js';
 import type { GenerateJob, Output, ReplyLimit, StateJob } from '../protocol/jobs.js';
-import { promptLength, type PlacedImage } from '../protocol/prompt.js';
+import { promptLength, tokenPrompt, type PlacedImage } from '../protocol/prompt.js';
 import { Reply } from './reply.js';
 import type { Branch, EndedReply, ModelTokens, TokensAhead, Work, WorkLimits } from './job.js';
+import type { StoppedReplies } from './stopped-replies.js';
 
 const ONE_AHEAD: TokensAhead = { tokens: 1, moves: false };
 
@@ -33,24 +34,37 @@ export class Generation implements Work {
   readonly #embeddings: Embeddings;
   /** Its replies that have begun and whose sequences are not taken back. */
   readonly #running = new Set<Reply>();
+  readonly #stopped: StoppedReplies;
+  /** Tokens of its reply when it was stopped. */
+  readonly #had: Uint32Array;
   /** Absent: that of the job. */
   #limit: ReplyLimit | undefined;
   /** Images that started items lack. */
   #needed: readonly number[] = [];
 
-  constructor(id: number, job: GenerateJob, limits: WorkLimits, model: ModelTokens, decoder: Decoder) {
+  constructor(
+    id: number,
+    job: GenerateJob,
+    limits: WorkLimits,
+    model: ModelTokens,
+    decoder: Decoder,
+    stopped: StoppedReplies,
+  ) {
     this.terms = job;
     this.items = job.n;
     const { grammar, calls } = job.format ?? {};
     this.intermittent = decoder.isExpensive(Math.max(grammar?.stacks ?? 0, calls?.stacks ?? 0));
     this.#id = id;
     this.#job = job;
-    const length = promptLength(job.prompt);
+    this.#stopped = stopped;
+    this.#had = stopped.take(job);
+    const prompt = this.#had.length > 0 ? [...job.prompt, ...tokenPrompt(this.#had)] : job.prompt;
+    const length = promptLength(prompt);
     const worth = job.n > 1 || length > LEAST_SAVED_TOKENS;
     this.#appendOnly = !decoder.states.truncatable && decoder.states.save !== undefined;
     const saving = this.#appendOnly && worth ? chatPoints(length, model, job.n > 1) : undefined;
     const key = { scope: job.scope, ...limits.origin };
-    this.#plan = new PromptPlan(job.prompt, limits.prefillTokensPerStep, key, saving);
+    this.#plan = new PromptPlan(prompt, limits.prefillTokensPerStep, key, saving);
     this.#embeddings = new Embeddings(this.#plan.images, job.n === 1);
     this.#ownsPrompt = limits.ownsPrompts === true;
     this.#speculates = limits.speculation === 'auto' && decoder.states.truncatable;
@@ -78,7 +92,7 @@ export class Generation implements Work {
   }
 
   branch(item: number, sequence: number, keep: number): Branch {
-    const reply = new Reply(this.#id, item, this.#job, this.#model, this.#decoder, this.#draftFrom);
+    const reply = new Reply(this.#id, item, this.#job, this.#model, this.#decoder, this.#draftFrom, this.#had);
     if (this.#limit) reply.limit(this.#limit);
     this.#running.add(reply);
     this.#needed = [...this.#needed, ...this.#plan.images.flatMap(({ at }, index) => (at < keep ? [] : [index]))];
@@ -91,7 +105,8 @@ export class Generation implements Work {
   /** Where the reply begins in its sequence; undefined if no next prompt is evaluated ahead of it. */
   get #replyStart(): number | undefined {
     const { tokens, images } = this.#plan;
-    return this.#appendOnly && this.items === 1 && images.length === 0 ? tokens.length : undefined;
+    const isOne = this.items === 1 && images.length === 0;
+    return this.#appendOnly && isOne ? tokens.length - this.#had.length : undefined;
   }
 
   /** Images take places that are no tokens. */
@@ -105,7 +120,13 @@ export class Generation implements Work {
     return progress.left <= (this.#appendOnly ? 1 : 0);
   }
 
+  stop(): void {
+    const [reply] = this.#running;
+    if (reply?.over !== true) this.#stopped.keep(this.#job, reply?.all ?? this.#had);
+  }
+
   wipe(): void {
+    this.#had.fill(0);
     if (!this.#ownsPrompt) return;
     this.#plan.tokens.fill(0);
     for (const { tokens } of this.#job.prompt) tokens.fill(0);

@@ -77,6 +77,8 @@ export interface Work {
   branch(item: number, sequence: number, keep: number): Branch;
   /** Whether another item can start from a branch's state. */
   shareable(branch: Branch): boolean;
+  /** It is cancelled, and may be sent again. Absent: it then begins again. */
+  stop?(): void;
   /** Overwrites its prompt's memory with zeros, if that is its own. It is not used any more. */
   wipe?(): void;
 }

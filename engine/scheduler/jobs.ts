@@ -84,7 +84,9 @@ export class Jobs {
   /** Takes effect at the next clean-up; outputs until then must not be sent, see {@link reports}. */
   cancel(id: number): void {
     // Also for a job that has just ended: its outputs may not be sent yet.
-    this.#waiting.get(id)?.work.wipe?.();
+    const { work } = this.#waiting.get(id) ?? {};
+    work?.stop?.();
+    work?.wipe?.();
     if (!this.#waiting.delete(id)) this.#cancelled.add(id);
     this.#running = undefined;
   }
@@ -127,6 +129,7 @@ export class Jobs {
   cleanUp(): void {
     for (const id of this.#cancelled) {
       const job = this.#started.get(id);
+      job?.work.stop?.();
       if (job) this.#retire(job);
     }
     this.#cancelled.clear();

@@ -20,6 +20,8 @@ interface End {
 /** One reply of a chat completion: its sampler, its text so far, and its end. Does not know its sequence. */
 export class Reply {
   readonly sampler: Sampler;
+  /** Its tokens, until it is disposed. */
+  readonly all: number[] = [];
   readonly #id: number;
   readonly #maxTokens: number;
   readonly #speculates: boolean;
@@ -41,6 +43,7 @@ export class Reply {
   #drafted = 0;
   #accepted = 0;
   #last = 0;
+  readonly #before: Output[] = [];
   #over = false;
   #limit: ReplyLimit;
   /** It has asked for more than its limit. */
@@ -49,7 +52,7 @@ export class Reply {
   #raised: Promise<void> | undefined;
   #settle = (): void => undefined;
 
-  /** `draftFrom`: as {@link Sampling} has it. */
+  /** `draftFrom`: as {@link Sampling} has it. `had`: tokens that it goes on after, whose outputs come with those of the next one. */
   constructor(
     id: number,
     choice: number,
@@ -57,11 +60,13 @@ export class Reply {
     model: ModelTokens,
     decoder: Pick<Decoder, 'sampler'>,
     draftFrom?: Uint32Array,
+    had: Uint32Array = new Uint32Array(0),
   ) {
     const { seed, ...asked } = job;
     const markers = job.format && { markers: job.format.markers };
     this.sampler = decoder.sampler({
-      seed: (seed + choice) >>> 0,
+      // Not the random numbers of those that it had.
+      seed: (seed + choice + had.length) >>> 0,
       ...asked,
       ...markers,
       ...(draftFrom && { draftFrom }),
@@ -70,7 +75,7 @@ export class Reply {
     if (grammar) {
       this.sampler.constrain(
         grammar.after === undefined ? grammar.gbnf : grammarAfter(grammar.after, grammar.gbnf),
-        [],
+        [...had],
         grammar.stacks,
       );
     }
@@ -86,6 +91,7 @@ export class Reply {
     this.#recent = format?.calls?.gbnf === undefined ? undefined : new RecentTokens();
     this.#thoughtBound = format?.thoughtLimit && new ThoughtBound(format.thoughtLimit, this.sampler);
     this.#text = new ReplyText(job.stops, format, format?.calls && this.#callConstraint(format.calls));
+    for (const token of had) this.accept(token, this.#before);
   }
 
   /** The token sampled last: the next one to be evaluated. */
@@ -185,6 +191,7 @@ export class Reply {
   accept(sampled: number, out: Output[], late?: { readonly tokens: number; readonly text: string }): void {
     const token = this.#thoughtBound?.next(sampled) ?? sampled;
     this.#last = token;
+    this.all.push(token);
     this.#tokens += 1 + (late?.tokens ?? 0);
     let end: End | undefined;
     let piece = NOTHING;
@@ -218,6 +225,7 @@ export class Reply {
   }
 
   #add(parsed: ReplyParts, ended: End | undefined, out: Output[]): void {
+    if (out !== this.#before) out.push(...this.#before.splice(0));
     let piece = parsed;
     let end = ended;
     if (end) {
@@ -270,6 +278,7 @@ export class Reply {
 
   /** Disposes the sampler. Idempotent. */
   dispose(): void {
+    this.all.fill(0);
     this.sampler.dispose();
   }
 }

@@ -5,6 +5,7 @@ import type { EndedReply, Work } from './job.js';
 import type { PromptPlan } from './prompt-plan.js';
 import { type KeepLimits, type Overwritten, SavedStates } from './saved-states.js';
 import type { Held, Reuse, SequenceTokens } from './state-store.js';
+import { StoppedReplies } from './stopped-replies.js';
 import { ClosedScopes, prefixHashes, type CacheKey, type CacheScope } from '../protocol/cache-key.js';
 import { processClock, type Clock } from '../protocol/clock.js';
 import type { CacheCounts, HeldPrefix, HeldTokens } from '../protocol/messages.js';
@@ -69,6 +70,8 @@ export class Sequences {
   readonly #forgotten = new Set<CacheScope>();
   /** Scopes of which nothing is to be kept: an account may be closed while a request of it waits. */
   readonly closed = new ClosedScopes();
+  /** As old as the states of sequences become, and forgotten with them. */
+  readonly stopped: StoppedReplies;
   #live = 0;
   #uses = 0;
 
@@ -83,6 +86,7 @@ export class Sequences {
     this.#states = states;
     this.#reusable = states.truncatable || states.save !== undefined;
     this.#clock = clock;
+    this.stopped = new StoppedReplies(seats, clock);
     this.#times = new CopyTimes(clock, costs);
     const saved = new SavedStates(states, limits, this.#times, clock);
     this.#saved = saved;
@@ -239,6 +243,7 @@ export class Sequences {
     this.#saved.expire();
     for (const scope of this.#forgotten) this.#saved.forget(scope);
     const before = this.#clock.now() - this.#saved.maxAgeMs;
+    this.stopped.tidy(before, this.#forgotten);
     for (const [sequence, slot] of this.#all.entries()) {
       const { key } = slot.tokens;
       if (slot.live || key === undefined || !(slot.movedAt < before || this.#forgotten.has(key.scope))) continue;

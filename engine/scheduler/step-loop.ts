@@ -92,8 +92,8 @@ export class StepLoop {
 
   /** Adds a job; its outputs are passed to `emit`. A job that cannot fit fails at once. */
   generate(id: number, job: GenerateJob): void {
-    const fits = generationFits(job, this.#limits);
-    this.#enqueue(id, job.seats, fits && new Generation(id, job, this.#limits, this.#model, this.#decoder));
+    const make = (): Work => new Generation(id, job, this.#limits, this.#model, this.#decoder, this.#sequences.stopped);
+    this.#enqueue(id, job.seats, generationFits(job, this.#limits) && make());
   }
 
   /** As {@link generate}. */

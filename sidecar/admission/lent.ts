@@ -10,7 +10,8 @@
  *
  * **Recalled** is the youngest lent seat of a replica when more of its seats are taken than it has: it has done the least work. Its holder
  * stops the job, and another request has the seat at once, since an engine runs a cancel before later jobs, or once the engine confirms the
- * cancel. The recalled request waits here again, before all later ones of its account.
+ * cancel. The recalled request waits here again, before all later ones of its account. For its holder it then begins again; the engine goes
+ * on after the tokens that it had (engine/scheduler/stopped-replies.ts).
  *
  *     enter -> unready --ready()--> ready --a seat--> granted --next microtask--> leased --release()--> over
  *                                    ^ |                                            | recall

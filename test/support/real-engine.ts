@@ -71,21 +71,10 @@ export class RealEngine {
   }
 
   /** Greedy, with a reward for repetition, so that no end token is sampled. */
-  generate(
-    id: number,
-    {
-      prompt,
-      maxTokens,
-      scope = ALL_ACCOUNTS,
-    }: Pick<GenerateJob, 'prompt' | 'maxTokens'> & Partial<Pick<GenerateJob, 'scope'>>,
-  ): void {
+  generate(id: number, asked: Pick<GenerateJob, 'prompt' | 'maxTokens'> & Partial<GenerateJob>): void {
     const sampling = { temperature: 0, topP: 1, frequencyPenalty: -2, presencePenalty: 0, seed: 1 };
-    this.#send({
-      v,
-      kind: 'generate',
-      id,
-      job: { prompt, maxTokens, n: 1, seats: 1, stops: [], scope, ...sampling },
-    });
+    const job = { n: 1, seats: 1, stops: [], scope: ALL_ACCOUNTS, ...sampling, ...asked };
+    this.#send({ v, kind: 'generate', id, job });
   }
 
   cancel(id: number): void {
