@@ -77,10 +77,8 @@ function start(setup: EngineSetup): void {
     () => send({ v, kind: 'heartbeat', step, live: live.size, tokens: heldTokens(), cache: heldCache() }),
     setup.heartbeatMs,
   );
-  setInterval(tick, 5);
   if (setup.kind === 'embedding') width = script.width ?? STUB_WIDTH;
   if (setup.kind === 'rerank') width = 1;
-  void beat();
   const facts: EngineFacts = {
     model: 'stub',
     seats: setup.seats,
@@ -144,7 +142,14 @@ function triesGpu(
   return true;
 }
 
+/** Empty steps and those of floods, while there are jobs: without any it takes no processor time. */
+let ticking: NodeJS.Timeout | undefined;
+
 function tick(): void {
+  if (live.size + late.size === 0) {
+    clearInterval(ticking);
+    ticking = undefined;
+  }
   const moving = [...live.values()].some((how) => how !== 'stuck');
   const served = [...floods].slice(0, FLOODS_A_TICK);
   for (const id of served) {
@@ -155,9 +160,12 @@ function tick(): void {
   if (moving || outputs.length > 0) emit(...outputs);
 }
 
-/** One step of all steady jobs at each multiple of STEADY_MS, however late a timer is. */
-async function beat(): Promise<never> {
-  for (let due = performance.now(); ; due += STEADY_MS) {
+let beating = false;
+
+/** While there are steady jobs, one step of all of them at each multiple of STEADY_MS, however late a timer is. */
+async function beat(): Promise<void> {
+  beating = true;
+  for (let due = performance.now() + STEADY_MS; steadies.size > 0; due += STEADY_MS) {
     await new Promise((next) => setTimeout(next, Math.max(0, due - performance.now())));
     const outputs = [...steadies].flatMap(([id, job]): Output[] => {
       job.made += 1;
@@ -169,6 +177,7 @@ async function beat(): Promise<never> {
     });
     if (outputs.length > 0) emit(...outputs);
   }
+  beating = false;
 }
 
 function piece(id: number, choice: number, text: string, tokens: number): Output {
@@ -447,7 +456,14 @@ function generate(id: number, job: GenerateJob): void {
   }
 }
 
-const link = Link.toParent({ message: (raw) => obey(raw as ToEngine), closed: () => process.exit(0) });
+const link = Link.toParent({
+  message: (raw) => {
+    obey(raw as ToEngine);
+    if (live.size > 0) ticking ??= setInterval(tick, 5);
+    if (steadies.size > 0 && !beating) void beat();
+  },
+  closed: () => process.exit(0),
+});
 
 function obey(message: ToEngine): void {
   switch (message.kind) {
