@@ -227,12 +227,14 @@ size_t StepCosts::bucket_of(size_t sequences) {
     return std::min<size_t>(EXACT + static_cast<size_t>(over), BUCKETS - 1);
 }
 
-// The cost of so many tokens in one sequence, by lines between those that are known and past the last of them.
+// The cost of so many tokens in one sequence, by lines between those that are known. Past the last of them each further token costs what
+// all known ones do on average: the last ones of them cost little because one sequence has them all, which more tokens are only of several.
 double StepCosts::shape(double tokens) const {
     size_t to = 1;
     while (to + 1 < DRAFT_CHOICES && tokens > DRAFT_LENGTHS[to] + 1) to++;
     const double from = DRAFT_LENGTHS[to - 1] + 1;
     const double share = (tokens - from) / (DRAFT_LENGTHS[to] - DRAFT_LENGTHS[to - 1]);
+    if (share > 1) return alone[to] + (tokens - DRAFT_LENGTHS[to] - 1) * (alone[to] - alone[0]) / DRAFT_LENGTHS[to];
     return alone[to - 1] + share * (alone[to] - alone[to - 1]);
 }
 
@@ -249,7 +251,7 @@ size_t StepCosts::choose(size_t sequences, const ByDraftLength & expected, size_
     // As estimated, where `ms` is as hoped.
     double likely_ms = ms;
     size_t best = 0;
-    double rate = LEAST_GAIN * expected[0] / ms;
+    double rate = (sequences > 1 ? LEAST_GAIN_OF_SEVERAL : LEAST_GAIN) * expected[0] / ms;
     for (size_t choice = 1; choice <= most; choice++) {
         // A number that is not known is estimated from the one before it, which may be: so it is tried where its estimate over a step
         // without drafts would be too high for that.

@@ -192,8 +192,10 @@ class StepCosts {
         // The weight of the newest step in an average; one step counts for at most so many times the average.
         static constexpr double NEWEST = 1.0 / 8;
         static constexpr double MOST_CHANGE = 2;
-        // Drafts must promise so much more than steps without them: expectations are rough.
+        // Drafts must promise so much more than steps without them: expectations are rough. Several replies that draft also end in
+        // different steps, the last of which take more for each token.
         static constexpr double LEAST_GAIN = 1.05;
+        static constexpr double LEAST_GAIN_OF_SEVERAL = 1.1;
         // After so many steps of as many sequences the time without drafts is measured again.
         static constexpr uint32_t RENEW_PLAIN = 128;
         // For each DOUBT steps without a number of drafts its time counts as this part.
