@@ -36,7 +36,7 @@ const NOVEL = [
 /** Of replies that are partly as in the prompt: callers, tokens of each reply, and rounds, of which every other one is in the opposite order. */
 const CHOSEN = [
   [1, 128, 8],
-  [8, 48, 4],
+  [8, 48, 12],
 ] as const;
 const SHARES = [0, 0.5, 0.8, 0.95, 1] as const;
 /** A number of drafts with less than this part of the best rate of a first run, of a quarter of the tokens, cannot be the best: it has that run's figure. */
