@@ -143,9 +143,9 @@ export class Forecast {
       for (const slot of active) {
         // Most accounts end here, before their objects are read: the turn of an only class comes later than this one.
         if (classes[slot] === 1 && (virtualMs[slot] ?? 0) > turnMs && slot !== account.slot) continue;
-        if (position >= MOST_COUNTED || (looked += 1) > MOST_COUNTED) break;
         const other = columns.accountAt(slot);
         if (other.seatable.at < 0) continue;
+        if (position >= MOST_COUNTED || (looked += 1) > MOST_COUNTED) break;
         const isFirst = other.seatable.at < account.seatable.at;
         for (const known of other.classes) {
           if (known === accountClass || known.waiting === 0) continue;

@@ -151,13 +151,15 @@ export class CacheScopes {
   /** The scope of an account's requests. */
   of(account: string): CacheScope {
     if (this.#sharing === 'all') return ALL_ACCOUNTS;
-    const known = this.#known.get(account);
-    if (known !== undefined) return known;
-    const closed = this.#closed.get(account) ?? 0;
-    const hmac = createHmac('sha256', this.#secret).update(`${closed} ${account}`);
-    const scope = hmac.digest('base64url').slice(0, SCOPE_LENGTH);
+    const scope = this.#known.get(account) ?? this.#made(account);
     setNewest(this.#known, account, scope, MOST_KNOWN);
     return scope;
+  }
+
+  #made(account: string): CacheScope {
+    const closed = this.#closed.get(account) ?? 0;
+    const hmac = createHmac('sha256', this.#secret).update(`${closed} ${account}`);
+    return hmac.digest('base64url').slice(0, SCOPE_LENGTH);
   }
 
   /** An account was frozen or deleted. Returns the scope of its requests so far; if the account returns, it gets another one. */

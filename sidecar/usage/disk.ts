@@ -86,8 +86,8 @@ async function openFile(path: string, how: keyof typeof FLAGS): Promise<DiskFile
   };
 }
 
-/** Bytes per read and write when files are copied. */
-const COPY_BYTES = 256 * 1024;
+/** Bytes per read and write when files are copied: each write waits for the disk. */
+const COPY_BYTES = 2 * 1024 * 1024;
 
 /**
  * Copies bytes of an open file to a new one, fewer if it ends before, and makes them durable; an existing file with this
