@@ -154,12 +154,8 @@ export class BatchDecoder implements Decoder {
       let steps = 0;
       let failed: readonly PartResult[] | undefined;
       try {
-        const { running, rows } = this.#begin(
-          parts,
-          choices,
-          given,
-          goesOn && mayFollow ? this.#tools.costs : this.#costs,
-        );
+        const costs = goesOn && mayFollow ? this.#tools.costs : this.#costs;
+        const { running, rows } = this.#begin(parts, choices, given, costs);
         this.#running = running;
         if (run.once === true || this.#halted) running.halt();
         const endsWithin = endOrTime(running.ended);
@@ -167,9 +163,10 @@ export class BatchDecoder implements Decoder {
         // One at most, beside the step.
         parts.some((part) => samplerOf(part).constraint.foresee());
         const polls = new StepPolls(from, this.#stepMs, run.everyMs);
-        for (let isOver = false; !isOver;) {
+        for (let [isOver, hasMore] = [false, true]; !isOver || hasMore;) {
           isOver = await endsWithin(goesOn ? polls.nextMs : Infinity);
           const taken = picksOf(running.take(), parts.length);
+          hasMore = taken.steps > 0;
           polls.polled(performance.now(), taken.steps);
           if (taken.steps === 0) continue;
           this.#stepMs = polls.stepMs;
@@ -325,7 +322,7 @@ function endOrTime(end: Promise<void>): (ms: number) => Promise<boolean> {
 
 type Picks = ReturnType<typeof picksOf>;
 
-/** What a run's `take` returns (addon.ts), by part. */
+/** What a run's `take` returns (addon.ts), by part. The step in which a pick is not a number, the last one, comes by itself. */
 function picksOf(numbers: Int32Array, parts: number) {
   const picks = Array.from({ length: parts }, () => ({ tokens: [] as number[], drafted: 0, accepted: 0 }));
   let steps = 0;

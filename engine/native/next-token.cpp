@@ -552,7 +552,10 @@ class Picks {
             const size_t token = (rows[i] - first) * (more + 1);
             const int32_t last = std::min<int32_t>(more, left[i] - 1);
             for (int32_t j = 0; j <= last && logits[j] != nullptr; j++) {
-                made.push_back(pickers[i]->pick(logits[j], n, allowed[i], again[i]));
+                const int32_t pick = pickers[i]->pick(logits[j], n, allowed[i], again[i]);
+                // After a draft: the next step finds the same, and its picks are apart.
+                if (j > 0 && pick == NOT_A_NUMBER) break;
+                made.push_back(pick);
                 if (j == last || made.back() != wide.tokens[token + j + 1] || llama_vocab_is_eog(vocabulary(), made.back())) break;
             }
             return made;
@@ -607,12 +610,15 @@ class Made {
     public:
         void add(const std::vector<int32_t> & picks) {
             const std::lock_guard<std::mutex> lock(mutex);
-            numbers.insert(numbers.end(), picks.begin(), picks.end());
+            const bool is_apart = !numbers.empty() && std::find(picks.begin(), picks.end(), NOT_A_NUMBER) != picks.end();
+            auto & into = is_apart ? last : numbers;
+            into.insert(into.end(), picks.begin(), picks.end());
         }
-        // What Picks::picked gave of the steps that were not polled yet.
+        // What Picks::picked gave of the steps that were not polled yet. The last one is left to the next call where it has NOT_A_NUMBER: a
+        // part that fails there has its tokens of those before.
         std::vector<int32_t> take() {
             const std::lock_guard<std::mutex> lock(mutex);
-            return std::exchange(numbers, {});
+            return std::exchange(numbers, std::exchange(last, {}));
         }
         // Of the first step, by part; set before it ends.
         std::vector<std::vector<double>> scores;
@@ -622,6 +628,7 @@ class Made {
     private:
         std::mutex mutex;
         std::vector<int32_t> numbers;
+        std::vector<int32_t> last;
 };
 
 // The thread for all decodes, one for the process. It stays on its core, with its data in that core's cache. Threads of the

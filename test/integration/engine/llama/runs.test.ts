@@ -5,7 +5,7 @@ import { readGgufFileInfo } from 'node-llama-cpp';
 import t, { type Test } from 'tap';
 import { decodeRun } from '../../../support/decode-run.js';
 import { BatchDecoder } from '../../../../engine/llama/batch-decoder.js';
-import { samplerOf } from '../../../../engine/llama/batch-sampler.js';
+import { BatchSampler, samplerOf } from '../../../../engine/llama/batch-sampler.js';
 import {
   decodeOnce,
   type StepPart,
@@ -395,6 +395,27 @@ t.test(
     }
   },
 );
+
+t.test('a reply whose logits are not numbers in a later step of a run has the tokens before', async (t) => {
+  const file = join(t.testdir(), 'overflow.gguf');
+  await writeFile(file, await withoutEmbedding(SPOILT));
+  const { decoder } = await bench(t, 1, undefined, file);
+  const plain = await (await Replies.begin(decoder)).until(20);
+  const replies = await Replies.begin(decoder);
+  // All steps of a run are reported together.
+  replies.everyMs = 1e6;
+  const sampler = replies.sampler(1);
+  if (!(sampler instanceof BatchSampler)) throw new Error('another sampler');
+  const text = [101, 102, 103, SPOILT];
+  sampler.freely.picker.follow(Int32Array.from(text));
+  await replies.until(20, 20);
+  t.equal(replies.fault, 'its logits are not numbers');
+  t.same(replies.said[1]?.slice(1), text);
+  for (const i of [0, 2])
+    t.same(replies.said[i], plain.said[i]?.slice(0, 2 + text.length), 'and so have its neighbours');
+  const again = await (await Replies.begin(decoder)).until(20);
+  t.same([again.fault, again.said], [undefined, plain.said], 'its cells spoil nothing that comes after');
+});
 
 t.test('where no sequence holds numbers alone, all are cleared', async (t) => {
   const file = join(t.testdir(), 'overflow.gguf');
