@@ -10,7 +10,6 @@
 #include <cstring>
 #include <limits>
 #include <random>
-#include <unordered_map>
 #include <utility>
 #include <vector>
 
@@ -112,7 +111,7 @@ RA_WIDE double weigh(const float * logits, int n, float most, float scale) {
 
 // The weights relative to the highest logit, `most`, of those that are at least `least`; 0 for the others. Returns their
 // sum.
-RA_WIDE double weigh_into(float * weights, const float * logits, int n, float most, float scale, float least) {
+RA_WIDE double weigh_into(float * __restrict weights, const float * __restrict logits, int n, float most, float scale, float least) {
     double sum = 0;
     for (int from = 0; from < n; from += LONG_BLOCK) {
         const int to = n - from < LONG_BLOCK ? n : from + LONG_BLOCK;
@@ -181,17 +180,29 @@ std::vector<double> log_probabilities(const float * logits, int n, const std::ve
     return scores;
 }
 
-// The tokens whose logits are above `low` and at most `high`, in their order. Few groups of LANES have one where few tokens are found.
-RA_WIDE void find_between(std::vector<int32_t> & into, const float * logits, int n, float low, float high) {
+// A bit for each lane. Written with them, a word of comparisons is vectorized.
+struct LaneBits {
+    uint32_t of[LANES];
+    constexpr LaneBits() : of() {
+        for (int j = 0; j < LANES; j++) of[j] = 1u << j;
+    }
+};
+constexpr LaneBits LANE_BITS;
+
+// The tokens whose logits are above `low` and at most `high`, in their order; false, and only the first of them, where they are more than
+// `many`.
+RA_WIDE bool find_between(std::vector<int32_t> & into, const float * logits, int n, float low, float high, size_t many) {
     into.clear();
     int from = 0;
     for (; from + LANES <= n; from += LANES) {
-        int32_t any = 0;
-        for (int j = 0; j < LANES; j++) any |= (logits[from + j] > low ? 1 : 0) & (logits[from + j] <= high ? 1 : 0);
-        if (any == 0) continue;
-        for (int i = from; i < from + LANES; i++) if (logits[i] > low && logits[i] <= high) into.push_back(i);
+        uint32_t word = 0;
+        for (int j = 0; j < LANES; j++) word |= (logits[from + j] > low) & (logits[from + j] <= high) ? LANE_BITS.of[j] : 0;
+        if (word == 0) continue;
+        for (; word != 0; word &= word - 1) into.push_back(from + __builtin_ctz(word));
+        if (into.size() > many) return false;
     }
     for (; from < n; from++) if (logits[from] > low && logits[from] <= high) into.push_back(from);
+    return into.size() <= many;
 }
 
 inline bool has(const uint32_t * allowed, int token) {
@@ -264,7 +275,7 @@ class RaPicker : public Napi::ObjectWrap<RaPicker> {
             const int32_t only = allowed == nullptr ? -1 : only_of(allowed, n);
             if (only >= 0) return count(only);
             for (const auto & [token, count] : counts) {
-                if (token < n) logits[token] -= static_cast<float>(count) * frequency + presence;
+                if (count > 0 && token < n) logits[token] -= static_cast<float>(count) * frequency + presence;
             }
             const int32_t chosen = choose_allowed(logits, n, allowed);
             const int32_t token = count(told < script.size() ? script[told++] : chosen);
@@ -273,8 +284,7 @@ class RaPicker : public Napi::ObjectWrap<RaPicker> {
 
         // In place of the token that was picked last, from the same logits.
         int32_t pick_again(float * logits, int n, const uint32_t * allowed) {
-            const auto last = counts.find(counted);
-            if (last != counts.end() && --last->second == 0) counts.erase(last);
+            if (counted >= 0) count_of(counted)--;
             return count(choose_allowed(logits, n, allowed));
         }
 
@@ -288,7 +298,7 @@ class RaPicker : public Napi::ObjectWrap<RaPicker> {
         // What picks change, to pick again as if none had been.
         struct State {
             std::mt19937 random;
-            std::unordered_map<int32_t, int32_t> counts;
+            std::vector<std::pair<int32_t, int32_t>> counts;
             int32_t counted;
             size_t told;
         };
@@ -316,7 +326,7 @@ class RaPicker : public Napi::ObjectWrap<RaPicker> {
 
         // The memory of a penalized completion of 2,000 tokens, reported to JavaScript's garbage collector, which does not
         // see it.
-        static constexpr int64_t PENALIZED_BYTES = 1 << 16;
+        static constexpr int64_t PENALIZED_BYTES = 1 << 14;
         // Up to this many candidates are sorted: that takes as long as one pass more.
         static constexpr int FEW = 192;
         // This far below the highest logit the weight is 0.
@@ -335,8 +345,8 @@ class RaPicker : public Napi::ObjectWrap<RaPicker> {
         const float minP;
         std::mt19937 random;
         std::vector<Block> blocks;
-        // Where there are penalties: the count of each token in the completion, and its last one.
-        std::unordered_map<int32_t, int32_t> counts;
+        // Where there are penalties: tokens of the completion, ascending, each with its count, and the last one.
+        std::vector<std::pair<int32_t, int32_t>> counts;
         int32_t counted = -1;
         std::vector<int32_t> script;
         size_t told = 0;
@@ -345,8 +355,13 @@ class RaPicker : public Napi::ObjectWrap<RaPicker> {
 
         int32_t count(int32_t token) {
             if (!penalizes() || token == NOT_A_NUMBER) return token;
-            counts[token]++;
+            count_of(token)++;
             return counted = token;
+        }
+
+        int32_t & count_of(int32_t token) {
+            const auto at = std::lower_bound(counts.begin(), counts.end(), std::make_pair(token, INT32_MIN));
+            return (at != counts.end() && at->first == token ? at : counts.emplace(at, token, 0))->second;
         }
 
         // Where few tokens may come, or few may not, hardly more than these are touched.
@@ -377,8 +392,8 @@ class RaPicker : public Napi::ObjectWrap<RaPicker> {
             const float scale = std::fmin(1.0f / temperature, std::numeric_limits<float>::max());
             const double share = std::uniform_real_distribution<double>(0.0, 1.0)(random);
             if (topK > 0 && topK < of) return draw_highest(logits, n, scale, share);
-            if (minP > 0.0f) return draw_probable(logits, n, scale, share);
-            return topP < 1.0f ? draw_top(logits, n, scale, share) : draw(logits, n, scale, share);
+            if (topP < 1.0f) return draw_top(logits, n, scale, share);
+            return minP > 0.0f ? draw_probable(logits, n, scale, share) : draw(logits, n, scale, share);
         }
 
         // Among the top_k highest. Where min_p leaves fewer, it is the smaller of the two, since both keep the highest.
@@ -412,21 +427,14 @@ class RaPicker : public Napi::ObjectWrap<RaPicker> {
             return draw_among(few, most, scale, share, total);
         }
 
-        // Those that are at least min_p times as probable as the highest; without top_p in the order of the tokens, as in llama.cpp.
+        // Those that are at least min_p times as probable as the highest, in the order of the tokens, as in llama.cpp.
         int32_t draw_probable(const float * logits, int n, float scale, double share) {
             static thread_local std::vector<float> probable;
             const float most = highest(logits, n);
             if (!is_number(most)) return NOT_A_NUMBER;
-            const float least = most + std::log(minP);
             probable.resize(n);
-            if (topP >= 1.0f) {
-                hold_above(probable.data(), logits, n, least);
-                return draw(probable.data(), n, scale, share);
-            }
-            static thread_local std::vector<Candidate> few;
-            const double total = weigh_into(probable.data(), logits, n, most, 1.0f, -INFINITY);
-            between(few, probable.data(), logits, n, std::nextafter(least, -INFINITY), most);
-            return draw_among(few, most, scale, share, total);
+            hold_above(probable.data(), logits, n, most + std::log(minP));
+            return draw(probable.data(), n, scale, share);
         }
 
         // `few`: highest first, with their weights before the temperature. `total`: of all that top_p counts over.
@@ -474,29 +482,34 @@ class RaPicker : public Napi::ObjectWrap<RaPicker> {
             return last;
         }
 
-        // Highest first, among the fewest that together have a probability of top_p. The temperature is applied afterwards,
-        // as in llama.cpp.
+        // Highest first, among the fewest that together have a probability of top_p, without those that min_p leaves out. The temperature is
+        // applied afterwards, as in llama.cpp.
         int32_t draw_top(const float * logits, int n, float scale, double share) const {
             const float most = highest(logits, n);
             if (!is_number(most)) return NOT_A_NUMBER;
             static thread_local std::vector<float> weights;
+            static thread_local std::vector<int32_t> found;
             static thread_local std::vector<Candidate> few;
             weights.resize(n);
             const double total = weigh_into(weights.data(), logits, n, most, 1.0f, -INFINITY);
             const double target = topP * total;
+            const float probable = minP > 0.0f ? most + std::log(minP) : -INFINITY;
             for (const float below : NEARBY) {
-                const Above near = above(weights.data(), logits, n, most - below);
-                if (near.count > MANY) break;
-                if (near.sum < target) continue;
+                if (!find_between(found, logits, n, most - below, most, MANY)) break;
+                double near = 0;
+                for (const int32_t token : found) near += weights[token];
+                if (near < target && most - below >= probable) continue;
                 between(few, weights.data(), logits, n, most - below, most);
-                few.resize(reached(few, 0, target) + 1);
-                double kept = 0;
-                for (auto & each : few) kept += each.weight = weight_of(each.logit, most, scale);
-                return few[reached(few, 0, kept * share)].token;
+                return draw_among(few, most, scale, share, total);
             }
             const Reached end = reach(few, weights.data(), logits, n, most, most - NO_WEIGHT, {n, total}, target);
-            const float least = few[end.at].logit;
+            float least = few[end.at].logit;
             Above kept{end.count, end.sum};
+            if (probable > least) {
+                least = probable;
+                kept = above(weights.data(), logits, n, std::nextafter(least, -INFINITY));
+                few.clear();
+            }
             if (scale != 1.0f) kept.sum = weigh_into(weights.data(), logits, n, most, scale, least);
             // Equal logits after the last one are not kept.
             for (size_t i = end.at + 1; i < few.size() && few[i].logit == least; i++) {
@@ -584,7 +597,7 @@ class RaPicker : public Napi::ObjectWrap<RaPicker> {
             std::vector<Candidate> & few, const float * weights, const float * logits, int n, float low, float high
         ) {
             static thread_local std::vector<int32_t> found;
-            find_between(found, logits, n, low, high);
+            find_between(found, logits, n, low, high, n);
             few.clear();
             for (const int32_t i : found) if (weights[i] > 0.0f) few.push_back({logits[i], weights[i], i});
             if (few.empty()) {
