@@ -136,6 +136,28 @@ t.test('within a text a token is sampled first, and sampled again if the grammar
   t.end();
 });
 
+t.test('the time of a mask that is made beside a step counts as that of the next tokens', (t) => {
+  for (const ms of [0, 100]) {
+    const { known } = grammars();
+    const gbnf = 'root ::= [^"]* "\\""';
+    const grammar = grammarsOf().grammar(gbnf);
+    if (!grammar) throw new Error('unreadable');
+    const mask = grammar.mask.bind(grammar);
+    grammar.mask = (standing) => {
+      for (const from = performance.now(); performance.now() < from + ms;);
+      return mask(standing);
+    };
+    const constraint = new GrammarConstraint({ ...known, grammar: () => grammar });
+    constraint.constrain(gbnf, []);
+    accept(constraint, id('x'));
+    t.equal(constraint.foresee(), true);
+    t.equal(constraint.foresee(), false, 'it is known');
+    accept(constraint, id('x'));
+    t.equal(constraint.masked, ms > 0);
+  }
+  t.end();
+});
+
 t.test('a control token that is a marker counts as its name', (t) => {
   const gbnf = 'root ::= "<c>" "a"';
   t.same(texts(constrained(gbnf, [], ['<c>']).constraint.limit().first), ['<c', '<c>']);
