@@ -36,11 +36,12 @@ export interface AddonPlaces {
   readonly know: (at: number, may: Uint32Array, isNarrow: boolean, leaves: Int32Array) => void;
 }
 
-/** Where a reply stands in its grammar (engine/native/places.h). `text`: all that a grammar may allow. */
+/** Where a reply stands in its grammar (engine/native/places.h). `text`: all that a grammar may allow; `drafts`: a run ends if its drafts pay. */
 export interface AddonStanding {
   readonly places: AddonPlaces;
   readonly at: number;
   readonly text: Uint32Array;
+  readonly drafts: boolean;
 }
 
 /** Numbers of drafts that each sequence of a step may have, as in engine/native/speculation.h. */

@@ -149,9 +149,8 @@ export class BatchDecoder implements Decoder {
       const given = goesOn ? Object.assign({}, run, { most: run.most.map((each) => each - all) }) : undefined;
       // Before the first pick: each sequence then lacks its last token.
       const lengths = parts.map((part, i) => (before[i] ?? 0) + part.tokens.length - 1);
-      // What the sequences hold before the tokens of `parts`.
-      let held = before;
-      let steps = 0;
+      // What the sequences hold before the tokens of `parts`, and the steps until then.
+      let [held, steps] = [before, 0];
       let failed: readonly PartResult[] | undefined;
       try {
         const costs = goesOn && mayFollow ? this.#tools.costs : this.#costs;

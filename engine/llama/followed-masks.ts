@@ -31,7 +31,7 @@ export class FollowedMasks {
   }
 
   /** From where a run may follow a reply that stands where this was made; undefined where it may not. */
-  from(made: MadeMask): Omit<AddonStanding, 'text'> | undefined {
+  from(made: MadeMask): Pick<AddonStanding, 'places' | 'at'> | undefined {
     const { mask, isNarrow, place } = made;
     if (!place || !this.#newPlaces) return undefined;
     const { of, at, leaves } = place;

@@ -79,7 +79,7 @@ export class GrammarConstraint {
     const may = made && this.#textTokens.of(made.mask);
     const { all: text } = this.#textTokens;
     const stands = made && this.#grammars.followed.from(made);
-    const from = stands && { text, ...stands };
+    const from = stands && { text, drafts: !this.masked, ...stands };
     return made?.isNarrow === true && may
       ? { first: may, checked: false, from }
       : { first: text, then: may, checked: may === undefined, from };

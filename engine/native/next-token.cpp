@@ -346,6 +346,8 @@ class Picks {
             int32_t at = 0;
             // Tokens that are texts, which is all that a grammar allows.
             const uint32_t * text = nullptr;
+            // Whether JavaScript may draft for it, so that a run ends where drafts would pay.
+            bool drafts = true;
             std::shared_ptr<const Place> place;
             // What may come, without what is no text.
             std::vector<uint32_t> may;
@@ -361,6 +363,7 @@ class Picks {
             made.at = standing.Get("at").As<Napi::Number>().Int32Value();
             made.text = bits_of(env, standing.Get("text"), llama_vocab_n_tokens(vocabulary()));
             if (made.text == nullptr) throw Napi::RangeError::New(env, "text");
+            made.drafts = standing.Get("drafts").ToBoolean();
             return made;
         }
 
@@ -436,7 +439,7 @@ class Picks {
             ByDraftLength expected{};
             for (size_t i = 0; i < rows.size(); i++) {
                 ByDraftLength tokens_of;
-                if (drafts[i] == nullptr) tokens_of.fill(1);
+                if (drafts[i] == nullptr || !held[i].drafts) tokens_of.fill(1);
                 else tokens_of = drafts[i]->expected(may_vary || fed.size() > 1);
                 for (size_t choice = 0; choice <= last; choice++) expected[choice] += std::min<double>(tokens_of[choice], left[i]);
             }

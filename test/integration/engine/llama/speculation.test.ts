@@ -2,6 +2,7 @@
 import t, { type Test } from 'tap';
 import { callRules } from '../../../../engine/grammar/calls.js';
 import { DRAFT_LENGTHS, engineAddon, type EngineAddon } from '../../../../engine/llama/addon.js';
+import { BatchSequences } from '../../../../engine/llama/batch-sequences.js';
 import { loadRuntime } from '../../../../engine/llama/runtime.js';
 import { ALL_ACCOUNTS } from '../../../../engine/protocol/cache-key.js';
 import type { GenerateJob, Output, ScoreJob } from '../../../../engine/protocol/jobs.js';
@@ -507,6 +508,29 @@ t.test('a reply whose masks come from another thread has its drafts dropped unti
   );
   t.ok(both[1]!.drafted > 0, 'it shared steps with drafts');
 });
+
+t.test(
+  'a reply that masks of the thread hold is not drafted for, and runs follow it though drafts would pay',
+  async (t) => {
+    const text = [...model.tokenize('the cat and the dog and the bird and the fish '.repeat(4))].map(Number);
+    known(t, text);
+    const made = await loop(t);
+    const format = { markers: [], grammar: { gbnf: 'root ::= [a-z ]+', stacks: 10_000 } };
+    const job = generateJob(text, { maxTokens: text.length, seed: 0, format });
+    await made.run(job);
+    const { states } = made.decoder;
+    if (!(states instanceof BatchSequences)) throw new Error('other states');
+    const extend = states.extend.bind(states);
+    let runs = 0;
+    states.extend = (part) => {
+      runs += 1;
+      return extend(part);
+    };
+    const ran = await made.run(job);
+    t.same([ran.tokens, ran.drafted], [[text], 0]);
+    t.ok(runs < text.length / 4, `${runs} runs for ${text.length} tokens`);
+  },
+);
 
 t.test('a call that begins within the drafts constrains the tokens after it', async (t) => {
   const syntax = { mark: 'e', open: 'e{"name": "', between: '", "arguments": ', next: '}e{"name": "', close: '}' };
