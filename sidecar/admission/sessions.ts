@@ -24,7 +24,7 @@
  * **Promised** is a seat to a newcomer that was refused for want of seats that are not kept, at the time at which it was told to return
  * (retry.ts), and to one of an account that is owed a seat (judge.ts). If it has found none by the end of its longest wait, it takes the
  * kept one that is idle longest: that of a session that has most likely ended, since no session says that it has. Where none is kept at
- * that moment, as where a host cache makes keeps short, it waits as long again, before all others.
+ * that moment, as where a host cache makes keeps short, it waits as long again, before all others, and takes any that is kept briefly.
  *
  * Bounds: MAX_SESSIONS are known, those not used for longest are forgotten first; MAX_NAMESAKES of one id. All is in memory: a restart
  * costs each session one computed prompt.
@@ -61,7 +61,7 @@ const SHARE_ALPHA = 0.1;
 /** A seat is kept for at most so many times the account's long pauses: a session that is silent for longer has most likely ended. */
 const MOST_PAUSES = 16;
 
-/** It is kept for at most this share of the longest keep, or, if longer, so many medians of the account's pauses, of which each changes it by a factor. */
+/** It is kept for at most this share of the longest keep, or for so many medians of the account's pauses; a pause changes the median by a factor. */
 const USUAL_SHARE = 0.4;
 const MEDIAN_PAUSES = 5;
 const MEDIAN_STEP = 1.1;
@@ -297,16 +297,23 @@ export class Sessions {
 
   /**
    * A promised request takes the kept seat that is idle longest, of an account with at least as many seats for its weight as its own. Returns
-   * whether there is one; it is then free, and `queued.replica` is its replica.
+   * whether there is one; it is then free, and `queued.replica` is its replica. `mostMs`: for which it is kept at most.
    */
-  takesPromised(queued: QueuedRequest): boolean {
+  takesPromised(queued: QueuedRequest, mostMs = Infinity): boolean {
     const account = this.#state.accountOf(queued);
     const own = (account.running + account.kept) / account.weight;
     let found: Session | undefined;
     for (const { session, has } of this.#keptFor(queued.seatTokens))
-      if (has >= own && (session.endedAt ?? 0) < (found?.endedAt ?? Infinity)) found = session;
+      if (has >= own && (session.endedAt ?? 0) < (found?.endedAt ?? Infinity))
+        if (session.keptUntil - (session.endedAt ?? 0) <= mostMs) found = session;
     if (found !== undefined) this.taken(found, queued);
     return found !== undefined;
+  }
+
+  /** The same at any time of its second wait, of the seats that are kept for no longer than that: where a cache has what is lost then. */
+  takesCheap(queued: QueuedRequest): boolean {
+    const takes = this.#settings?.hasCache === true && this.isPromised(queued);
+    return takes && this.takesPromised(queued, this.#forecast.maxWaitMs);
   }
 
   /** The sessions whose kept seats hold so many tokens, each with its account, and the seats that this has for its weight. */

@@ -477,6 +477,29 @@ t.test('a promised request that finds no kept seat to take gets the next free on
   t.match(desk.report, { kept: 1, waiting: 1 });
 });
 
+t.test(
+  'in its second wait it takes a seat that is kept for less than a wait, where a cache has what is lost',
+  async (t) => {
+    for (const hasCache of [true, false]) {
+      const desk = new Desk(4, { maxWaitMs: 5000, hasCache });
+      for (let turn = 0; turn < 10; turn += 1) {
+        const lease = await desk.seat(desk.turn('b', 1, { tokens: FIRST_TOKENS }));
+        // Nothing was restored.
+        lease.prefilled(FIRST_TOKENS * TOKEN_MS, 0);
+        lease.release('done');
+      }
+      const running = await desk.seat(desk.turn('b', 1, { tokens: FIRST_TOKENS }));
+      for (let i = 0; i < 3; i += 1) await desk.seat(desk.single('a'));
+      const owed = desk.turn('b', 2);
+      desk.clock.advance(6000);
+      t.notOk(await desk.isSeated(owed));
+      running.release('done');
+      t.equal(await desk.isSeated(owed), hasCache);
+      t.match(desk.report, { kept: hasCache ? 0 : 1 });
+    }
+  },
+);
+
 t.test('a promised request that loses its replica after its wait waits as long again for another', async (t) => {
   for (const losesBy of ['giveBack', 'pause'] as const) {
     for (const isFreed of [true, false]) {
