@@ -1,13 +1,12 @@
 /**
  * One account's part of the queue. Its requests are of one service class or of several, by the keys that sent them.
  *
- * The classes share inside an account as accounts do among each other, and an account gains nothing over others by spreading
- * its requests over classes. Each class has a counter that is charged for its own requests' seat time and for that of
- * all lighter classes, over its own weight. A request is ranked by the highest counter of its class and of the heavier
- * ones. So batch requests get no more than weight 1, standard and batch requests together no more than 4, and all
- * together no more than 16: what the account would get if all its requests were of its heaviest class. Requests of a
- * heavier class do not pay for what the lighter ones took at the lighter one's price, so a batch backlog costs an
- * interactive request a sixteenth of its seat time.
+ * The classes share inside an account as accounts do among each other, and an account gains nothing over others by spreading its requests
+ * over classes. Each class has a counter that is charged for its own requests' seat time and for that of all lighter classes, over its own
+ * weight. A request is ranked by the highest counter of its class and of the heavier ones. So batch requests get no more than weight 1,
+ * standard and batch requests together no more than 4, and all together no more than 16: what the account would get if all its requests
+ * were of its heaviest class. Requests of a heavier class do not pay for what the lighter ones took at the lighter one's price, so a batch
+ * backlog costs an interactive request a sixteenth of its seat time.
  *
  * Among classes of equal rank the lowest counter goes first, then the heavier class. Where all three always wait, the
  * seat time is shared 12 : 3 : 1.
@@ -242,6 +241,8 @@ export class Account {
   continuedShare = FIRST_CONTINUED_SHARE;
   /** Of the pauses before its sessions' turns about one in ten is longer; undefined if none was seen. */
   pauseMs: number | undefined;
+  /** About half of them are longer; a second at first, ms. */
+  medianPauseMs = 1000;
   /** Seat-milliseconds in all, without weights. */
   seatMs = 0;
   /** Seat-milliseconds over weight since the fairness window began. */

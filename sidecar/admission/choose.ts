@@ -66,8 +66,10 @@ export class SeatChoice {
     return this.#longRequestBefore(queued) ?? queued;
   }
 
-  /** The next request of the account with the lowest virtual time, if it takes a seat that is kept for another account's session. */
+  /** The next request of the account with the lowest virtual time, or a promised one before it, if it takes a kept seat. */
   #takesKept(): QueuedRequest | undefined {
+    const again = this.#state.returned.first;
+    if (again !== undefined && this.#sessions.takesCheap(again)) return again;
     const lowest = this.#state.seatable.first;
     const head = lowest?.next?.next;
     const session = lowest && head && this.#sessions.takeable(lowest, head.seatTokens);
@@ -155,9 +157,8 @@ export interface PlacementNeeds {
 }
 
 /**
- * The index of the replica, or -1 if no free seat is long enough. `reusableTokens`: tokens of the prompt that a
- * replica need not evaluate; it is not asked where there is no choice. `freeOf`: the seats of a replica that may be given; absent: its free
- * ones.
+ * The index of the replica, or -1 if no free seat is long enough. `reusableTokens`: tokens of the prompt that a replica need not evaluate;
+ * it is not asked where there is no choice. `freeOf`: the seats of a replica that may be given; absent: its free ones.
  */
 export function place(
   replicas: readonly ReplicaState[],

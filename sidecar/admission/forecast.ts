@@ -169,8 +169,7 @@ export class Forecast {
   }
 
   /**
-   * How long a request may wait and still meet its deadline (B), ms. With `accountClass` it has to end by then, otherwise to
-   * begin.
+   * How long a request may wait and still meet its deadline (B), ms. With `accountClass` it has to end by then, otherwise to begin.
    */
   budgetMs(accountClass: AccountClass | undefined, deadlineAt = Infinity): number {
     const durationMs = accountClass === undefined ? 0 : (accountClass.duration.meanMs ?? this.#duration.meanMs ?? 0);

@@ -59,7 +59,7 @@ export class LossCost {
   }
 }
 
-/** A low quantile, moved by one more observation; a high one, if all three are negated. */
+/** A low quantile, moved by one more observation. */
 export function low(known: number, seen: number): number {
   return known + (seen < known ? LOWER_ALPHA : HIGHER_ALPHA) * (seen - known);
 }

@@ -81,9 +81,8 @@ export class Demand {
   }
 
   /**
-   * Requests that arrive for each that is seated; 1 before anything was counted. The `waiting` ones do not count: they
-   * will be seated. Otherwise ten callers that each send a request once the previous one is answered would look like
-   * many times the load at their start.
+   * Requests that arrive for each that is seated; 1 before anything was counted. The `waiting` ones do not count: they will be seated.
+   * Otherwise ten callers that each send a request once the previous one is answered would look like many times the load at their start.
    */
   load(waiting: number): number {
     return (Math.max(0, this.#arrivals - waiting) + 1) / (this.#seatings + 1);

@@ -22,10 +22,9 @@
  * - reservations of times to return (retry.ts) and "seat time" (make-room.ts).
  *
  * How long callers stay is learned from those who left before they had what they waited for, and from those who did not (patience.ts). A
- * caller counts as having left if it disconnects before the first token of a stream or before the end of a whole reply. It does not if
- * it stops a stream midway, or disconnects when the answer to a copy of its request arrives (`Hedges`). The patience of an account's
- * callers applies to its own requests; in the patience of all callers each account counts alike, and the one of which the most left is
- * left out.
+ * caller counts as having left if it disconnects before the first token of a stream or before the end of a whole reply. It does not if it
+ * stops a stream midway, or disconnects when the answer to a copy of its request arrives (`Hedges`). The patience of an account's callers
+ * applies to its own requests; in the patience of all callers each account counts alike, and the one of which the most left is left out.
  */
 import type { Account, AccountClass } from './accounts.js';
 import { Demand } from './measures.js';
@@ -280,9 +279,8 @@ const FEW_EMPTY_TURNS = 0.01;
 const LEAST_LOAD = 1.02;
 
 /**
- * How many requests may wait so that one is waiting at almost every turn, where `load` requests arrive for each that is
- * seated: the smallest K for which M/M/1/K is empty for at most that share of the time, (r - 1) / (r^(K+1) - 1). 32 at
- * a load of 1.2, 10 at 2, 4 at 10.
+ * How many requests may wait so that one is waiting at almost every turn, where `load` requests arrive for each that is seated: the
+ * smallest K for which M/M/1/K is empty for at most that share of the time, (r - 1) / (r^(K+1) - 1). 32 at a load of 1.2, 10 at 2, 4 at 10.
  */
 export function roomFor(load: number, emptyTurns = EMPTY_TURNS): number {
   const r = Math.max(load, LEAST_LOAD);
@@ -349,8 +347,7 @@ export class Standing {
 }
 
 /**
- * A caller that hedges sends a request and one or two copies of it. A larger number of equal requests is a load test or
- * a batch.
+ * A caller that hedges sends a request and one or two copies of it. A larger number of equal requests is a load test or a batch.
  */
 const MOST_COPIES = 3;
 

@@ -19,10 +19,9 @@
  *                                     ^                  | pause()                   |
  *                                     +---- returned <---+-------- giveBack() -------+  (before all others)
  *
- * Only ready requests are given seats, so one whose checks take long, or that turns out too large, blocks no other. The
- * state changes at once; outcomes are delivered one microtask later, and a cancel or a lost engine in between takes the
- * seat back. From delivery on, the code that awaits the outcome owns the lease and must end it: it awaits the outcome itself
- * and never races it, since cancel() settles it.
+ * Only ready requests are given seats, so one whose checks take long, or that turns out too large, blocks no other. The state changes at
+ * once; outcomes are delivered one microtask later, and a cancel or a lost engine in between takes the seat back. From delivery on, the
+ * code that awaits the outcome owns the lease and must end it: it awaits the outcome itself and never races it, since cancel() settles it.
  *
  * Bounds: `waitingPerSeat` times seats requests and `waitingBytes` bytes wait (returned ones, at most one a lease, may exceed both; a
  * body over the cap may wait if no other does); one timer a waiting request; MAX_ACCOUNTS accounts; one recall a lease of several seats.

@@ -2,9 +2,8 @@
  * The seats of all replicas of a model, and how fast the replicas are beside each other.
  *
  * The more seats are busy, the longer a token takes on every device, so its time is taken as a product of two factors, which are learned
- * together as moving averages of logarithms: the time with so many busy seats, of all replicas, and how many times as long it takes on
- * this replica. Busy seats are all that is known of the load. Long prompts or long contexts that one replica has for a while count as
- * slowness.
+ * together as moving averages of logarithms: the time with so many busy seats, of all replicas, and how many times as long it takes on this
+ * replica. Busy seats are all that is known of the load. Long prompts or long contexts that one replica has for a while count as slowness.
  */
 
 /** The queue's counts of one replica of the model's engine. */

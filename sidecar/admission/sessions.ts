@@ -11,8 +11,8 @@
  *
  * **Kept** is the seat of a turn that is done, for as long as an idle seat costs less than what it saves: one seat is idle, and all
  * seats of the replica wait while a lost prompt is computed again. So it is kept for (seats of the replica) x (what the loss of the
- * state costs), at most `keepMaxMs` and MOST_PAUSES. That cost is measured (loss-cost.ts): with a host cache that restores cheaply it is
- * little, and no seat is kept. At most KEPT_SHARE of the seats are kept for long, none for an account of which few turns are continued.
+ * state costs), at most `keepMaxMs`, MEDIAN_PAUSES and MOST_PAUSES. That cost is measured (loss-cost.ts): with a host cache that restores
+ * cheaply it is little, and no seat is kept; nor is one for an account of which few turns are continued, nor one of UNKEPT_SEATS for long.
  *
  * For all other requests a kept seat is taken: it counts as busy where free seats count (seats.ts), and is charged to its account
  * while requests wait (state.ts). A turn whose seat is kept gets it at once, before and beside the order of all others. To the
@@ -24,7 +24,7 @@
  * **Promised** is a seat to a newcomer that was refused for want of seats that are not kept, at the time at which it was told to return
  * (retry.ts), and to one of an account that is owed a seat (judge.ts). If it has found none by the end of its longest wait, it takes the
  * kept one that is idle longest: that of a session that has most likely ended, since no session says that it has. Where none is kept at
- * that moment, as where a host cache makes keeps short, it waits as long again, before all others.
+ * that moment, as where a host cache makes keeps short, it waits as long again, before all others, and takes any that is kept briefly.
  *
  * Bounds: MAX_SESSIONS are known, those not used for longest are forgotten first; MAX_NAMESAKES of one id. All is in memory: a restart
  * costs each session one computed prompt.
@@ -43,8 +43,8 @@ const MAX_SESSIONS = 4096;
 /** Sessions that are known at most by one id of a client: subagents have the id of their session. */
 const MAX_NAMESAKES = 16;
 
-/** The share of the seats that may be kept for long: the others serve single requests, and new sessions one by one. */
-const KEPT_SHARE = 7 / 8;
+/** So many seats are not kept for long: they serve single requests, and new sessions one by one. */
+const UNKEPT_SEATS = 1;
 
 /** Any seat may be kept for this time, ms: many clients send the next turn at once, and often several together. */
 const BRIEF_KEEP_MS = 250;
@@ -61,11 +61,16 @@ const SHARE_ALPHA = 0.1;
 /** A seat is kept for at most so many times the account's long pauses: a session that is silent for longer has most likely ended. */
 const MOST_PAUSES = 16;
 
+/** It is kept for at most this share of the longest keep, or for so many medians of the account's pauses; a pause changes the median by a factor. */
+const USUAL_SHARE = 0.4;
+const MEDIAN_PAUSES = 5;
+const MEDIAN_STEP = 1.1;
+
 /** An account takes a kept seat of one that has this many times as many seats, for its weight, as it would have itself. */
 const TAKE_RATIO = 2;
 
 /** It also takes one of an account that is ahead of it by this many times the longest keep, in seat time: no session lasts for ever. */
-const TAKE_LEAD = 10;
+const TAKE_LEAD = 5;
 
 export interface SessionSettings {
   /** The longest time for which a seat is kept, ms; 0: none is. */
@@ -145,6 +150,8 @@ export class Sessions {
     account.continuedShare += SHARE_ALPHA * (1 - account.continuedShare);
     const pauseMs = this.#state.now - (session.endedAt ?? 0);
     account.pauseMs = -low(-(account.pauseMs ?? pauseMs), -pauseMs);
+    const median = account.medianPauseMs * (pauseMs > account.medianPauseMs ? MEDIAN_STEP : 1 / MEDIAN_STEP);
+    account.medianPauseMs = Math.min(Math.max(median, LEAST_KEEP_MS), this.#settings?.keepMaxMs ?? 0);
     const replica = this.#state.replicas.all[session.replica];
     if (session.phase === 'kept' && (replica?.contextPerSeat ?? 0) >= queued.seatTokens) {
       queued.replica = session.replica;
@@ -290,16 +297,23 @@ export class Sessions {
 
   /**
    * A promised request takes the kept seat that is idle longest, of an account with at least as many seats for its weight as its own. Returns
-   * whether there is one; it is then free, and `queued.replica` is its replica.
+   * whether there is one; it is then free, and `queued.replica` is its replica. `mostMs`: for which it is kept at most.
    */
-  takesPromised(queued: QueuedRequest): boolean {
+  takesPromised(queued: QueuedRequest, mostMs = Infinity): boolean {
     const account = this.#state.accountOf(queued);
     const own = (account.running + account.kept) / account.weight;
     let found: Session | undefined;
     for (const { session, has } of this.#keptFor(queued.seatTokens))
-      if (has >= own && (session.endedAt ?? 0) < (found?.endedAt ?? Infinity)) found = session;
+      if (has >= own && (session.endedAt ?? 0) < (found?.endedAt ?? Infinity))
+        if (session.keptUntil - (session.endedAt ?? 0) <= mostMs) found = session;
     if (found !== undefined) this.taken(found, queued);
     return found !== undefined;
+  }
+
+  /** The same at any time of its second wait, of the seats that are kept for no longer than that: where a cache has what is lost then. */
+  takesCheap(queued: QueuedRequest): boolean {
+    const takes = this.#settings?.hasCache === true && this.isPromised(queued);
+    return takes && this.takesPromised(queued, this.#forecast.maxWaitMs);
   }
 
   /** The sessions whose kept seats hold so many tokens, each with its account, and the seats that this has for its weight. */
@@ -414,12 +428,14 @@ export class Sessions {
   /** Keeps the seat of a session whose turn is done, if that is worth it. */
   #keep(session: Session, keepMaxMs: number): boolean {
     const { replicas, seats, now } = this.#state;
-    const { continuedShare = 0, pauseMs = Infinity } = this.#state.accountNamed(session.account) ?? {};
-    if (continuedShare < CONTINUED_SHARE || replicas.freeSeatsAt(session.replica) === 0) return false;
-    const isLong = replicas.kept + 1 <= KEPT_SHARE * seats;
-    const silentMs = Math.max(BRIEF_KEEP_MS, isLong ? MOST_PAUSES * pauseMs : 0);
-    const lossMs = this.#cost.msOf(session.promptTokens);
-    const ms = Math.min(keepMaxMs, silentMs, lossMs * (replicas.all[session.replica]?.seats ?? 0));
+    const account = this.#state.accountNamed(session.account);
+    if (account === undefined || account.continuedShare < CONTINUED_SHARE) return false;
+    if (replicas.freeSeatsAt(session.replica) === 0) return false;
+    const { pauseMs = Infinity, medianPauseMs } = account;
+    const silentMs = Math.max(BRIEF_KEEP_MS, replicas.kept + UNKEPT_SEATS < seats ? MOST_PAUSES * pauseMs : 0);
+    const usualMs = Math.max(USUAL_SHARE * keepMaxMs, MEDIAN_PAUSES * medianPauseMs);
+    const lossMs = this.#cost.msOf(session.promptTokens) * (replicas.all[session.replica]?.seats ?? 0);
+    const ms = Math.min(keepMaxMs, usualMs, silentMs, lossMs);
     if (ms < LEAST_KEEP_MS || seats === 1) return false;
     session.phase = 'kept';
     session.keptUntil = now + ms;

@@ -1,7 +1,6 @@
 /**
- * The command line without its process: selects the command, loads its configuration and returns the exit code.
- * command-table.ts describes each command. Commands are loaded when they run: `doctor` must work, and report the cause,
- * even if `serve` cannot be loaded.
+ * The command line without its process: selects the command, loads its configuration and returns the exit code. command-table.ts describes
+ * each command. Commands are loaded when they run: `doctor` must work, and report the cause, even if `serve` cannot be loaded.
  */
 import { join } from 'node:path';
 import type { Writable } from 'node:stream';

@@ -102,8 +102,7 @@ export interface SizingOptions {
   /** Bytes of a GPU's memory to check against, which this machine may lack; absent: the free memory of its GPUs, if it has any. */
   readonly gpuMemory?: number;
   /**
-   * A sidecar runs on the same data folder and has its models loaded: a model that does not fit is then reported, not
-   * refused.
+   * A sidecar runs on the same data folder and has its models loaded: a model that does not fit is then reported, not refused.
    */
   readonly running?: boolean;
   /** Another inspector, for tests. */
@@ -116,8 +115,7 @@ export interface SizingOptions {
 const HELD = '(a sidecar that runs on this data folder uses a part of it now)';
 
 /**
- * Weights that two models share count once. A model that is not loaded, or does not fit, takes nothing from those after
- * it.
+ * Weights that two models share count once. A model that is not loaded, or does not fit, takes nothing from those after it.
  */
 export async function sizeModels(
   models: readonly ToSize[],

@@ -260,7 +260,7 @@ export const configSchema = section({
   sessions: section({
     keepMaxMs: milliseconds(
       'How long a seat may stay with its session after a turn (docs/admission.md#agents-sessions). 0: no session is recognised.',
-      { default: 60_000, maximum: 600_000 },
+      { default: 120_000, maximum: 600_000 },
     ),
   }),
   batch: section({

@@ -22,8 +22,7 @@ export class AbortHandle implements Signal {
   }
 
   /**
-   * Calls the listeners in order. An exception of one does not stop the others and is rethrown to the process.
-   * Idempotent.
+   * Calls the listeners in order. An exception of one does not stop the others and is rethrown to the process. Idempotent.
    */
   abort(): void {
     this.#aborted = true;

@@ -2,11 +2,10 @@
  * Chooses the next item of a worker that several accounts use, such as a prompt host or a vision process: start-time fair
  * queuing (P. Goyal et al., 1996) of the worker's time between accounts.
  *
- * Each account has a virtual time: the time that its items took, in ms, over its weight. The waiting account with the
- * lowest one is next, with its oldest item. An item's time is known only when it is done, so the account is charged in
- * advance by its recent average, and the difference afterwards. An account without waiting items starts at the virtual
- * time of the last item that was taken, so that idle accounts save up no time, and an account with occasional items waits
- * only for items that are taken, however many another account has waiting.
+ * Each account has a virtual time: the time that its items took, in ms, over its weight. The waiting account with the lowest one is next,
+ * with its oldest item. An item's time is known only when it is done, so the account is charged in advance by its recent average, and the
+ * difference afterwards. An account without waiting items starts at the virtual time of the last item that was taken, so that idle accounts
+ * save up no time, and an account with occasional items waits only for items that are taken, however many another account has waiting.
  *
  * An idle account is removed once the others have caught up with it, and all are when no item is left.
  */
@@ -26,8 +25,7 @@ export interface WeightedAccount {
 const NEW_MS = 0.5;
 
 /**
- * The share of the difference by which the expected cost falls after a cheaper item; after a more expensive one it
- * rises at once.
+ * The share of the difference by which the expected cost falls after a cheaper item; after a more expensive one it rises at once.
  */
 const FALL = 1 / 8;
 

@@ -172,8 +172,7 @@ export class FollowedFile<T> {
   }
 
   /**
-   * Watches the folder, since the file itself is replaced. Does nothing if the folder does not exist or cannot be
-   * watched.
+   * Watches the folder, since the file itself is replaced. Does nothing if the folder does not exist or cannot be watched.
    */
   #follow(): void {
     const name = basename(this.#options.file);

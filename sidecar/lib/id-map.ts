@@ -1,11 +1,9 @@
 /**
- * A map by number for entries that come and go with requests. V8's Map and Set are unsuitable: after every few
- * insertions and deletions the table is rebuilt, and the old table keeps a link to the new one and its own entries.
- * Once a full collection has moved one of these tables out of the young generation, all later tables and all their
- * former entries stay alive until the next full collection. Young collections then copy all of them and pause the
- * process for milliseconds each (test/sidecar/lib/id-map.test.ts shows it). A plain object with numeric keys has no
- * such links.
- * Node 24 still has that fault (bench/results/v8.md).
+ * A map by number for entries that come and go with requests. V8's Map and Set are unsuitable: after every few insertions and deletions the
+ * table is rebuilt, and the old table keeps a link to the new one and its own entries. Once a full collection has moved one of these tables
+ * out of the young generation, all later tables and all their former entries stay alive until the next full collection. Young collections
+ * then copy all of them and pause the process for milliseconds each (test/sidecar/lib/id-map.test.ts shows it). A plain object with numeric
+ * keys has no such links. Node 24 still has that fault (bench/results/v8.md).
  */
 export class IdMap<T> {
   #entries: Record<number, T> = {};

@@ -14,8 +14,7 @@ import { ifPresent } from './missing.js';
 
 export interface Replacing {
   /**
-   * No other process replaces this file, so each draft may overwrite one that a crash left. Otherwise every draft has a
-   * unique name.
+   * No other process replaces this file, so each draft may overwrite one that a crash left. Otherwise every draft has a unique name.
    */
   readonly soleWriter?: boolean;
   /** Called when the draft is durable and before the rename. If it rejects, the old file stays. */
@@ -23,9 +22,8 @@ export interface Replacing {
 }
 
 /**
- * Replaces `file` by the content that `write` writes to its file handle. Creates the folder; both are accessible to
- * their owner only. The file is durable once the promise resolves. Rejects with the error of `write` or of the system;
- * the old file is then unchanged.
+ * Replaces `file` by the content that `write` writes to its file handle. Creates the folder; both are accessible to their owner only. The
+ * file is durable once the promise resolves. Rejects with the error of `write` or of the system; the old file is then unchanged.
  */
 export async function replaceFile(
   file: string,

@@ -1,7 +1,6 @@
 /**
- * Shared secrets in a file of the operator, one per line. There may be several, so that a secret can be rotated while
- * both sides still accept the old one. The file is watched; if it becomes invalid, the last valid secrets stay in
- * force.
+ * Shared secrets in a file of the operator, one per line. There may be several, so that a secret can be rotated while both sides still
+ * accept the old one. The file is watched; if it becomes invalid, the last valid secrets stay in force.
  */
 import { createHash, createHmac, randomBytes, timingSafeEqual } from 'node:crypto';
 import { FileProblem, readChecked, readText } from './checked-file.js';
@@ -32,8 +31,7 @@ export interface SecretFileHooks {
 /** The secrets of one file. Owned by the code that opens it, which must close it. */
 export class SecretFile {
   /**
-   * Guesses and secrets are compared as HMACs with this key, so that they have equal lengths and a caller cannot
-   * influence the comparison.
+   * Guesses and secrets are compared as HMACs with this key, so that they have equal lengths and a caller cannot influence the comparison.
    */
   readonly #salt = randomBytes(32);
   #secrets: readonly string[] = [];
@@ -136,8 +134,7 @@ const MAX_TOKEN_BYTES = 4096;
 const TOKEN = /^[A-Za-z0-9._~+/-]+=*$/;
 
 /**
- * The single bearer token in a file, without surrounding space. Rejects with a {@link FileProblem}, which never quotes
- * it.
+ * The single bearer token in a file, without surrounding space. Rejects with a {@link FileProblem}, which never quotes it.
  */
 export async function readBearerToken(file: string): Promise<string> {
   const token = (await readText(TOKEN_FILE, file, MAX_TOKEN_BYTES))?.trim();

@@ -127,7 +127,7 @@ export function queueMetrics(
   section.gauge('ra_sidecar_seats_kept', 'seats', {
     labels: ['model'],
     help: 'Idle seats that are kept for sessions between two turns.',
-    advice: 'Near 7/8 of the seats for long: more agents work than there are seats.',
+    advice: 'Near all seats for long: more agents work than there are seats.',
     collect: byModel(({ kept }) => kept),
   });
   section.gauge('ra_sidecar_session_turns', 'requests', {

@@ -44,7 +44,7 @@ t.test('without settings: every default', async (t) => {
     },
     store: { connections: 8, timeoutMs: 250, leaseMs: 10_000, pollMs: 1000, staleMs: 3_600_000, whenDown: 'refuse' },
     queue: { maxWaitMs: 10_000, waitingPerSeat: 8, waitingBytes: 67_108_864, waitForLoad: true },
-    sessions: { keepMaxMs: 60_000 },
+    sessions: { keepMaxMs: 120_000 },
     batch: { store: 'off', maxBytes: 8 * 1024 ** 3, headroomPercent: 50 },
     bodies: { chatBytes: 83_886_080, totalBytes: 536_870_912, shortBytes: 67_108_864, inlineBytes: 16_384 },
     stream: {
