@@ -41,7 +41,7 @@ export class Link {
 
   /** The end of a child that was started with this link. Throws if it was not. */
   static toParent(events: LinkEvents): Link {
-    const reader = new FrameReader((raw) => events.message(raw), true);
+    const reader = new FrameReader((raw) => events.message(raw));
     // One buffer for all reads, since the reader keeps no reference to it.
     const callback = (bytes: number, buffer: Uint8Array): boolean => {
       reader.push(buffer.subarray(0, bytes));
@@ -163,10 +163,9 @@ class Arrays {
   }
 }
 
-/** Reassembles frames from chunks of any size. It keeps no reference to a chunk. */
+/** Reassembles frames from chunks of any size. It keeps no reference to a chunk, and overwrites with zeros what it has read, chunks too. */
 export class FrameReader {
   readonly #message: (raw: unknown) => void;
-  readonly #wipes: boolean;
   /** The beginning of a frame, `#have` bytes of it. */
   #partial = Buffer.alloc(0);
   #have = 0;
@@ -174,10 +173,8 @@ export class FrameReader {
   #large: LargeFrame | undefined;
   #broken = false;
 
-  /** `wipes`: what was read is overwritten with zeros, the chunks that it was given included. */
-  constructor(message: (raw: unknown) => void, wipes = false) {
+  constructor(message: (raw: unknown) => void) {
     this.#message = message;
-    this.#wipes = wipes;
   }
 
   push(chunk: Uint8Array): void {
@@ -189,7 +186,7 @@ export class FrameReader {
           ? this.#complete(piece)
           : this.#whole(piece);
     }
-    if (this.#wipes) chunk.fill(0);
+    chunk.fill(0);
   }
 
   /** Reads a frame that is completely in the piece, or stores its beginning. Returns the rest. */
@@ -210,7 +207,7 @@ export class FrameReader {
     if (this.#have === bytes) this.#read(frame, bytes);
     else this.#begin(frame, bytes);
     this.#have = 0;
-    if (this.#wipes) frame.fill(0);
+    frame.fill(0);
     return rest;
   }
 
@@ -225,7 +222,7 @@ export class FrameReader {
     if (this.#partial.length < stored) {
       const longer = Buffer.allocUnsafeSlow(stored);
       this.#partial.copy(longer, 0, 0, this.#have);
-      if (this.#wipes) this.#partial.fill(0);
+      this.#partial.fill(0);
       this.#partial = longer;
     }
     const taken = Math.min(piece.length, stored - this.#have);

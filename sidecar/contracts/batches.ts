@@ -47,6 +47,7 @@ export function parseBatchLine(bytes: Uint8Array): Parsed<BatchLine> {
   const { from, to } = placeIn(line, 'body') ?? { from: 0, to: 0 };
   const others = to === 0 ? line : Buffer.concat([line.subarray(0, from), EMPTY_OBJECT, line.subarray(to)]);
   const read = readJson(others, { replaceSurrogates: true });
+  if (others !== line) others.fill(0);
   if (!read.ok) return refuseJson(read, BATCH_LINE);
   const checked = checkLine(read.value);
   if (!checked.ok) return refuseAt(placeOf(checked.segments, NO_MAPS), checked.message);
@@ -61,6 +62,7 @@ export function parseBatchLine(bytes: Uint8Array): Parsed<BatchLine> {
 }
 
 const EMPTY_OBJECT = Buffer.from('{}');
+const [QUOTE, COMMA, COLON, BACKSLASH] = [0x22, 0x2c, 0x3a, 0x5c];
 
 /** Where the value of the first member of this name is in an object's JSON, with the space around it. Syntax is not checked. */
 function placeIn(json: Buffer, name: string): Span | undefined {
@@ -85,11 +87,6 @@ function placeIn(json: Buffer, name: string): Span | undefined {
   }
   return undefined;
 }
-
-const QUOTE = 0x22;
-const COMMA = 0x2c;
-const COLON = 0x3a;
-const BACKSLASH = 0x5c;
 
 /** Index after the closing quote of the string that opens at `at`. */
 function endOfString(json: Buffer, at: number): number {

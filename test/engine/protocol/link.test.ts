@@ -30,7 +30,14 @@ const message = fc.record({ v: fc.integer(), kind: fc.string(), rest: json }, { 
 function read(...pieces: readonly Uint8Array[]): unknown[] {
   const heard: unknown[] = [];
   const reader = new FrameReader((raw) => heard.push(raw));
-  for (const piece of pieces) reader.push(piece);
+  for (const piece of pieces) {
+    const own = Uint8Array.from(piece);
+    reader.push(own);
+    assert(
+      own.every((byte) => byte === 0),
+      'what was read is overwritten',
+    );
+  }
   return heard;
 }
 
@@ -103,14 +110,10 @@ t.test('long arrays are put into place as they come, however their bytes are cut
   const short = { kind: 'short', tokens: Uint32Array.of(1, 2) };
   const bytes = bytesOf(short, long, short, long);
   for (const size of [997, 65_536, 200_000, bytes.length]) {
-    const heard: unknown[] = [];
-    const reader = new FrameReader((raw) => heard.push(raw), true);
-    for (let at = 0; at < bytes.length; at += size) {
-      const piece = Uint8Array.from(bytes.subarray(at, at + size));
-      reader.push(piece);
-      if (piece.some((byte) => byte !== 0)) t.fail('what was read is overwritten');
-    }
-    t.strictSame(heard, [short, long, short, long], `${size} bytes at a time`);
+    const pieces = Array.from({ length: Math.ceil(bytes.length / size) }, (_, i) =>
+      bytes.subarray(i * size, (i + 1) * size),
+    );
+    t.strictSame(read(...pieces), [short, long, short, long], `${size} bytes at a time`);
   }
 });
 
