@@ -30,9 +30,10 @@ export class ItemExchange implements Exchange {
   readonly gone: Signal;
   readonly #body: Uint8Array;
   readonly #receivedAt: number;
+  /** The body of the 200; undefined if there is none. */
+  answer: string | undefined;
+  error: ContractError | undefined;
   #pieces = '';
-  #answer: string | undefined;
-  #error: ContractError | undefined;
 
   /** `gone`: it is to stop. `receivedAt`: clock reading. */
   constructor(path: string, body: Uint8Array, gone: Signal, receivedAt: number) {
@@ -51,15 +52,6 @@ export class ItemExchange implements Exchange {
     this.#receivedAt = receivedAt;
   }
 
-  /** The body of the 200; undefined if there is none. */
-  get answer(): string | undefined {
-    return this.#answer;
-  }
-
-  get error(): ContractError | undefined {
-    return this.#error;
-  }
-
   body(): Promise<BodyResult> {
     return Promise.resolve(new Body(this.#body, this.#body.length, this.#receivedAt));
   }
@@ -69,11 +61,11 @@ export class ItemExchange implements Exchange {
   }
 
   reply({ body = '' }: Reply): void {
-    this.#answer = typeof body === 'string' ? body : Buffer.from(body).toString('utf8');
+    this.answer = typeof body === 'string' ? body : Buffer.from(body).toString('utf8');
   }
 
   fail(error: ContractError): void {
-    this.#error = error;
+    this.error = error;
   }
 
   file(): Promise<never> {
@@ -86,12 +78,10 @@ export class ItemExchange implements Exchange {
 
   pieces(): BodyPieces {
     return {
-      write: (text) => {
-        this.#pieces += text;
-      },
+      write: (text) => (this.#pieces += text),
       drained: () => undefined,
       end: (text) => {
-        this.#answer ??= this.#pieces + text;
+        this.answer ??= this.#pieces + text;
       },
       abort: () => undefined,
     };

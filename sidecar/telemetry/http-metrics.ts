@@ -39,8 +39,6 @@ export interface AnsweredRequest extends ArrivedRequest {
   readonly code?: ErrorCode;
 }
 
-export type HttpMetrics = ReturnType<typeof httpMetrics>;
-
 export function httpMetrics(section: Section) {
   const durations = section.histogram('http_server_request_duration_seconds', 'seconds', {
     convention: { name: 'http.server.request.duration', unit: 's' },

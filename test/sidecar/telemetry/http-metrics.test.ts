@@ -1,5 +1,5 @@
 import t from 'tap';
-import type { AnsweredRequest, HttpMetrics } from '../../../sidecar/telemetry/http-metrics.js';
+import type { AnsweredRequest } from '../../../sidecar/telemetry/http-metrics.js';
 import { Metrics } from '../../../sidecar/telemetry/metrics.js';
 
 const ANSWERED: AnsweredRequest = {
@@ -12,7 +12,7 @@ const ANSWERED: AnsweredRequest = {
 };
 
 /** Metrics, and their samples that begin with `name`. */
-function harness(): { http: HttpMetrics; samples: (name: string) => Promise<string[]> } {
+function harness(): { http: Metrics['http']; samples: (name: string) => Promise<string[]> } {
   const metrics = new Metrics([]);
   return {
     http: metrics.http,
