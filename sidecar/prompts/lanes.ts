@@ -8,6 +8,7 @@
  * While a model's weights are replaced there are two sets of hosts, since replicas with the old weights and with the new
  * ones may want prompts made by different tokenizers.
  */
+import { overwriteGarbage } from '../../engine/protocol/process-settings.js';
 import type { BodyForm } from '../contracts/requests.js';
 import type { WeightedAccount } from '../lib/fair-share.js';
 import {
@@ -107,14 +108,15 @@ export class PromptLanes implements PromptMaker {
   };
 
   /**
-   * The hosts that have read lines of batches end once they have no body any more, and further lines get another one. Returns false, and
-   * does nothing, while those of the last call have not ended.
+   * Garbage of this process is overwritten; then the hosts that have read lines of batches end once they have no body, and further lines get
+   * another one. Returns false, and does nothing, while the hosts of the last call have not ended.
    */
   forgetBatches(): boolean {
     if (this.#forgotten.some((host) => this.#retired.has(host))) return false;
     const sets = [this.#present, ...this.#others];
     this.#forgotten = sets.flatMap(({ batch }) => batch ?? []);
     for (const set of sets) set.batch = undefined;
+    overwriteGarbage();
     this.#retire(this.#forgotten);
     return true;
   }
