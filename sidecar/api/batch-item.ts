@@ -80,9 +80,7 @@ export class ItemExchange implements Exchange {
     return {
       write: (text) => (this.#pieces += text),
       drained: () => undefined,
-      end: (text) => {
-        this.answer ??= this.#pieces + text;
-      },
+      end: (text) => (this.answer ??= this.#pieces + text),
       abort: () => undefined,
     };
   }
