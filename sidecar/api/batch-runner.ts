@@ -22,6 +22,9 @@ const FAULT_PAUSE_MS = 30_000;
 /** How often batches are forgotten, ms: their lines once they have ended, for which a process ends, and records that are too old. */
 const FORGET_MS = 10_000;
 
+/** The least time from forgetting lines to the next time, ms: the sidecar pauses for it, some 0.1 s. */
+const FORGET_AGAIN_MS = 60_000;
+
 const NO_SUMS = { completed: 0, failed: 0, used: NO_TOKENS, picodollars: '0' } as const;
 
 export class BatchRunner implements BatchControl {
@@ -35,6 +38,7 @@ export class BatchRunner implements BatchControl {
   readonly #cancelForgetting: () => void;
   /** A batch has ended whose lines are not forgotten. */
   #remembers = false;
+  #forgottenAt = -Infinity;
   #closed = false;
 
   constructor(options: BatchRunOptions) {
@@ -42,7 +46,10 @@ export class BatchRunner implements BatchControl {
     this.#slots = new BatchSlots(options.clock, (model) => PREPARED + this.#lendable(model));
     this.#cancelForgetting = every(options.clock, FORGET_MS, () => {
       void options.store.sweep();
-      if (this.#remembers) this.#remembers = !options.forget();
+      const now = options.clock.now();
+      if (!this.#remembers || now - this.#forgottenAt < FORGET_AGAIN_MS || !options.forget()) return;
+      this.#remembers = false;
+      this.#forgottenAt = now;
     });
   }
 

@@ -208,6 +208,12 @@ t.test('what read the lines of a batch forgets them after its end', async (t) =>
   harness.clock.advance(MINUTE_MS);
   harness.clock.advance(MINUTE_MS);
   t.equal(harness.forgotten, 4, 'until it can be done');
+  await harness.has(await harness.submit(lines(3)), 'completed');
+  await harness.until(() => harness.forgotten === 5, 'another batch', 500);
+  const at = harness.clock.now();
+  await harness.has(await harness.submit(lines(3)), 'completed');
+  await harness.until(() => harness.forgotten === 6, 'the next one', 500);
+  t.ok(harness.clock.now() - at >= MINUTE_MS, 'a minute later');
 });
 
 t.test('a batch keeps nothing of its lines that have ended', async (t) => {
