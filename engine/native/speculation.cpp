@@ -227,14 +227,16 @@ size_t StepCosts::bucket_of(size_t sequences) {
     return std::min<size_t>(EXACT + static_cast<size_t>(over), BUCKETS - 1);
 }
 
-// The cost of so many tokens in one sequence, by lines between those that are known. Past the last of them each further token costs what
-// all known ones do on average: the last ones of them cost little because one sequence has them all, which more tokens are only of several.
+// The cost of so many tokens in one sequence, by lines between those that are known. Past the last of them
+// by the line through it and the one before the one before it: the last tokens cost little only where one sequence has them all.
 double StepCosts::shape(double tokens) const {
     size_t to = 1;
     while (to + 1 < DRAFT_CHOICES && tokens > DRAFT_LENGTHS[to] + 1) to++;
     const double from = DRAFT_LENGTHS[to - 1] + 1;
     const double share = (tokens - from) / (DRAFT_LENGTHS[to] - DRAFT_LENGTHS[to - 1]);
-    if (share > 1) return alone[to] + (tokens - DRAFT_LENGTHS[to] - 1) * (alone[to] - alone[0]) / DRAFT_LENGTHS[to];
+    if (share > 1) {
+        return alone[to] + (tokens - DRAFT_LENGTHS[to] - 1) * (alone[to] - alone[to - 2]) / (DRAFT_LENGTHS[to] - DRAFT_LENGTHS[to - 2]);
+    }
     return alone[to - 1] + share * (alone[to] - alone[to - 1]);
 }
 
