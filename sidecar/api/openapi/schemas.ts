@@ -35,7 +35,7 @@ const message = at(request, 'properties', 'messages', 'items');
 const userMessage = at(message, 'oneOf', '1');
 const part = at(userMessage, 'properties', 'content', 'items');
 const tool = at(request, 'properties', 'tools', 'items');
-const question = at(DECISIONS_SCHEMA as Schema, 'properties', 'questions', 'items');
+const question = at(DECISIONS_SCHEMA, 'properties', 'questions', 'items');
 const systemOneQuestion = at(SYSTEMONE_SCHEMA, 'properties', 'questions', 'additionalProperties');
 const choice = at(answer('ChatCompletion'), 'properties', 'choices', 'items');
 const decision = at(answer('Decisions'), 'properties', 'answers', 'additionalProperties');
@@ -69,13 +69,13 @@ const PARTS: readonly (readonly [name: string, schema: Schema])[] = [
   ...answers('PricedUsageChunk', 'CountedChunk', 'TieredChunk', 'ModelList'),
   ['Model', at(answer('ModelList'), 'properties', 'data', 'items')],
   ...answers('DescribedModelList', 'DescribedModel', 'UsagePage'),
-  ['UsageBucket', USAGE_BUCKET as Schema],
-  ['UsageResult', USAGE_RESULT as Schema],
+  ['UsageBucket', USAGE_BUCKET],
+  ['UsageResult', USAGE_RESULT],
   ...answers('Account'),
-  ['AccountLimit', ACCOUNT_LIMIT as Schema],
-  ['AccountBalance', ACCOUNT_BALANCE as Schema],
+  ['AccountLimit', ACCOUNT_LIMIT],
+  ['AccountBalance', ACCOUNT_BALANCE],
   ...answers('Response', 'ResponseEvent', 'MessageObject', 'MessageEvent', 'MessageError', 'TokenCount'),
-  ['DecisionsRequest', DECISIONS_SCHEMA as Schema],
+  ['DecisionsRequest', DECISIONS_SCHEMA],
   ['Question', question],
   ['YesNoQuestion', at(question, 'oneOf', '0')],
   ['ChoiceQuestion', at(question, 'oneOf', '1')],
@@ -95,16 +95,16 @@ const PARTS: readonly (readonly [name: string, schema: Schema])[] = [
   ['NoulAnswer', at(systemOneAnswer, 'oneOf', '0')],
   ['SystemOneChoiceAnswer', at(systemOneAnswer, 'oneOf', '1')],
   ['SystemOneScoreAnswer', at(systemOneAnswer, 'oneOf', '2')],
-  ['EmbeddingsRequest', EMBEDDINGS_SCHEMA as Schema],
+  ['EmbeddingsRequest', EMBEDDINGS_SCHEMA],
   ...answers('Embeddings'),
   ['Embedding', at(answer('Embeddings'), 'properties', 'data', 'items')],
-  ['RerankRequest', RERANK_SCHEMA as Schema],
+  ['RerankRequest', RERANK_SCHEMA],
   ...answers('Ranking'),
   ['RankedDocument', at(answer('Ranking'), 'properties', 'results', 'items')],
   ...answers('File', 'FileList', 'DeletedFile'),
-  ['BatchRequest', BATCH_REQUEST as Schema],
+  ['BatchRequest', BATCH_REQUEST],
   ...answers('Batch'),
-  ['BatchProblem', BATCH_PROBLEM as Schema],
+  ['BatchProblem', BATCH_PROBLEM],
   ...answers('BatchList', 'Error', 'Health', 'HealthState', 'Readiness'),
 ];
 
