@@ -61,10 +61,10 @@ interface Taken {
   readonly running: number;
 }
 
-/** What a key had used when the store last answered for it. */
+/** What a key had used when the store last answered for it; of `running` without those that have ended here since. */
 interface Seen {
   readonly used: number;
-  readonly running: number;
+  running: number;
   /** Clock reading at which the oldest stamp leaves the minute. */
   readonly resetAt: number;
   /** The last of its requests that has ended here. */
@@ -171,8 +171,8 @@ export class StoreLimits implements KeyLimiter {
       over = true;
       own?.end(ran);
       const seen = this.#seen.get(id);
-      if (seen) seen.ended = counted.request;
       const isRoomy = (seen?.running ?? 0) * 2 < limit.inFlight;
+      if (seen) Object.assign(seen, { ended: counted.request, running: Math.max(0, seen.running - 1) });
       if (ran && limit.inFlight === 0) this.#ends.none(counted.request);
       else this.#ends.end(counted.request, ran, ran && isRoomy ? LATER_MS : 0);
     };

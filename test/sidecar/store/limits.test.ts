@@ -121,6 +121,7 @@ t.test('32 of 96 at once; the places of one that ends, or is gone, return', asyn
   );
   t.equal(members[0]?.limits.inFlightLeft(KEY, 'decisions')?.remaining, 0);
   permits[0]?.end(true);
+  t.equal(members[0]?.limits.inFlightLeft(KEY, 'decisions')?.remaining, 1);
   await until(t, 'the place is free', async () => (await count('flight')) === 31);
   t.equal((await members[1]?.take())?.kind, 'taken');
   t.equal((await members[1]?.take())?.kind, 'limited');
