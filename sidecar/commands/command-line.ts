@@ -2,8 +2,8 @@
  * The command line without its process: selects the command, loads its configuration and returns the exit code. command-table.ts describes
  * each command. Commands are loaded when they run: `doctor` must work, and report the cause, even if `serve` cannot be loaded.
  */
-import { join } from 'node:path';
 import type { Writable } from 'node:stream';
+import { fileURLToPath } from 'node:url';
 import { loadConfig, type LoadedConfig, type Config } from '../config/config.js';
 import { VERSION } from '../lib/version.js';
 import { EXIT, parsed, UsageError, type Io, type Output, type Command, type Group } from './command.js';
@@ -127,14 +127,14 @@ function withoutQuery<T extends { readonly url?: string }>(section: T): T {
 const NAME = 'ra-sidecar';
 
 /** The folder of the pages, in a clone and in the installed package. */
-const DOCS = join(import.meta.dirname, '..', '..', '..', 'docs');
+const DOCS = fileURLToPath(new URL('../../../docs', import.meta.url));
 
 /** Characters of a line; a terminal has 80. */
 const WIDTH = 100;
 
 /** How the program is configured. */
 export const CONFIGURATION =
-  'Settings come from the JSON or JSONC file that RA_CONFIG names and from RA_ variables; docs/config.md lists them.';
+  'Settings come from the JSON or JSONC file that RA_CONFIG names and from RA_ variables; docs/config.md says which.';
 
 /** The help text of a command or group (`keys create`, `keys`), or the general one for any other `path`. */
 export function helpOf(path: string): string {

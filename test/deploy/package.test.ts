@@ -20,6 +20,7 @@ const WANTED: readonly RegExp[] = [
   /^dist\/(sidecar|sidecar\/prompts|engine)\/parts\/[\w-]+\.js$/,
   /^dist\/sidecar\/(LICENSES\.txt|contracts\/written-code\.txt|api\/openapi-(strict|compatible)(-batch)?\.json)$/,
   /^deploy\/systemd\/ra-sidecar[\w-]*\.(service|env|sysusers|jsonc)$/,
+  /^deploy\/(docker|envoy|grafana|haproxy|kubernetes|nginx|prometheus)\/([\w-]+\/)?[\w-]+(\.(cfg|conf|json|jsonc|md|yaml|yml|sh))?$/,
   /^docs\/([\w-]+\.(md|png)|operators-openapi\.json)$/,
   /^engine\/assets\/seedling\.gguf$/,
   /^engine\/native\/bin\/(LICENSES\.txt|ra-(engine|vision)\.linux-(x64|arm64)\.node)$/,

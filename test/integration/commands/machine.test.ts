@@ -2,6 +2,7 @@
  * `ra-sidecar check-config`, `doctor` and `bench` as an operator runs them, some in this process, and the command line.
  */
 import { execFile } from 'node:child_process';
+import { existsSync } from 'node:fs';
 import { readdir, readFile, writeFile } from 'node:fs/promises';
 import { usableCores } from '../../../engine/protocol/usable-cores.js';
 import { join } from 'node:path';
@@ -54,6 +55,9 @@ t.test('help goes to stdout, and needs no valid configuration', async (t) => {
     const ran = await runCli([...path.split(' '), '--help'], { RA_NONSENSE: '1' });
     t.match(ran, { code: 0, stdout: new RegExp(`^usage: ra-sidecar ${path}\\b`), stderr: '' }, path);
   }
+  const { stdout } = await runCli(['--help'], {});
+  const [, pages = ''] = /^The pages are in (.*)$/m.exec(stdout) ?? [];
+  t.ok(existsSync(join(pages, 'README.md')), pages);
   const wrongLines = [
     [[], /^ra-sidecar: a command is required\n\nusage: ra-sidecar COMMAND\n/],
     [['foo'], /^ra-sidecar: unknown command\n\nusage: ra-sidecar COMMAND\n/],
