@@ -48,7 +48,7 @@ export const ACCOUNT: PlainRoute = {
     id: 'showAccount',
     tag: 'service',
     summary: 'The limits of the key, and what is left of them',
-    description: 'Under `contract: compatible`. The key’s limits.',
+    description: 'Under `contract: compatible`. The key’s limits and quotas; with `usage: account` also the balance.',
     key: true,
     answer: 'Account',
     errors: [...ANY_ERRORS, ...KEY_ERRORS],

@@ -36,7 +36,7 @@ export const limitsSchema = section({
   // docs/accounts.md#limits has these numbers.
   decisions: limit(' at both decision routes together', 32, 600),
   chat: limit('', 0, 0),
-  embeddings: limit(', with rerank,', 0, 0),
+  embeddings: limit(', with rerank', 0, 0),
   models: limit('', 0, 0),
 });
 

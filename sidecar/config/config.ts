@@ -223,7 +223,7 @@ const DROPPED: Readonly<Record<string, string>> = {
   'delivery.nats.window': FIXED,
   'engine.fileSilenceMs': FIXED,
   'engine.heartbeatMs': FIXED,
-  'stream.intervalMs': FIXED,
+  'stream.intervalMs': 'was dropped, pieces of a stream are no longer joined: remove it',
   'telemetry.otlp.batchMs': FIXED,
   'telemetry.otlp.batchRequests': FIXED,
   'delivery.kafka':

@@ -53,11 +53,11 @@ function mainPage(text: string): string {
 \`RA_CONFIG\` names one JSON file; comments and trailing commas are allowed in it. Every setting here and in
 [config-accounts.md](config-accounts.md), not those [of each model](config-models.md), can also be given as an environment variable, which wins over the file: \`RA_QUEUE_MAX_WAIT_MS=5000\` sets \`queue.maxWaitMs\`. Lists are given as JSON.
 
-An unknown key, a key twice in one object, an unknown \`RA_\` variable or a bad value stops the start with one line:
+An unknown setting, a key twice in one object, an unknown \`RA_\` variable or a bad value stops the start with one line:
 
     config: queue.maxWaitMs must be at least 0 (file /etc/ra.json)
 
-\`ra-sidecar check-config\` prints all of them, with each rule between settings that is broken, or the whole configuration as it is in
+\`ra-sidecar check-config\` prints all problems, with each rule between settings that is broken, or the whole configuration as it is in
 force.
 
 Each setting is followed by its default, its unit and what is allowed. One without bounds takes any text, \`true\` or \`false\`, any
@@ -91,7 +91,7 @@ function items(
 }
 
 function factsOf(schema: SettingSchema, required: boolean): string {
-  const unit = schema.unit === undefined ? '' : ` ${schema.unit}`;
+  const unit = schema.unit === undefined || schema.defaultText?.includes('GiB') === true ? '' : ` ${schema.unit}`;
   const facts = [`${required ? 'required' : standard(schema)}${unit}`, allowed(schema)].filter((fact) => fact !== '');
   return `(${facts.join('; ')}): ${schema.description ?? ''}`;
 }

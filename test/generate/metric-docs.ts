@@ -10,7 +10,8 @@ export const LABELS: Readonly<Record<string, string>> = {
   class: '`interactive`, `standard`, `batch`',
   end: 'of `session_keeps`: `continued`: by the next turn; `expired`: its time was over; `taken`: by another account; `lost`: with the engine; of `lent_seats_ended`: `ended`: with its request; `recalled`: for another request; `queued`: none was given',
   error_type: 'a code of [errors.md](errors.md), also of a stream that ended early after its 200',
-  function: 'of the store: `take`, `claim`, `release`, `finish`, `beat`, `draw`, `return_escrow`, `post`',
+  function:
+    'of the store: `take`, `take_tokens`, `claim`, `release`, `settle_tokens`, `finish`, `beat`, `draw`, `return_escrow`, `post`',
   gen_ai_operation_name: '`chat`, `decisions`, `embeddings` (with rerank)',
   gen_ai_provider_name: '`ra-sidecar`',
   gen_ai_request_model: 'a configured model’s id',
@@ -28,7 +29,7 @@ export const LABELS: Readonly<Record<string, string>> = {
   phase: '`waiting`, `prefilling`, `decoding`',
   quantile: '`0.1`, `0.5`, `0.9`',
   reason:
-    'of `refusals_total`: `full`, `bytes`, `predicted`, `sessions`, `standing`, `patience`, `named`, `hopeless`, `dropped`, `wait`, `deadline`, `drain`, `engine-lost`; of `readers_cut_total`: `stream`, `total`; of `credit_refusals_total`: `insufficient`, `unavailable`; of `otlp_traces_dropped_total`: `queue_full`, `export_failed`',
+    'of `refusals_total`: `full`, `bytes`, `predicted`, `sessions`, `standing`, `patience`, `named`, `hopeless`, `dropped`, `wait`, `deadline`, `drain`, `engine-lost`, `no-engine`; of `readers_cut_total`: `stream`, `total`; of `credit_refusals_total`: `insufficient`, `unavailable`; of `otlp_traces_dropped_total`: `queue_full`, `export_failed`',
   replica: 'which of the model’s engine processes, from 0',
   rest: '`true` on the line of all other accounts',
   result: '`cached`, `joined`, `asked`, `left_alone`',
@@ -79,7 +80,7 @@ host listens on 9090 itself: \`deploy/systemd\` sets \`RA_OPERATORS_PORT\` to 90
 Metrics of OpenTelemetry’s semantic conventions have their names, in Prometheus’ spelling. Keys, end users and texts are never labels. \`gen_ai_*\`
 stands for the four labels ${GEN_AI.map((label) => `\`${label}\``).join(', ')}. Metrics of an authorizer, a store or its credit are absent
 without one. A metric is followed by its type (a counter, if its name ends in \`_total\`), its unit, if the name does not end in it, and its [labels](metric-labels.md). Behind
-the arrow: what to do when the value is high.
+the arrow: what to do about it.
 
 ${new Metrics([]).sections.map(({ title, metrics }) => section(title, metrics)).join('\n')}
 ## The process

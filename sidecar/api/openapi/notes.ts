@@ -72,7 +72,7 @@ const DECISION_NOTES: Notes = {
   DecisionsRequest: {
     model: REQUESTED_MODEL,
     input: 'What all questions are about. Not blank.',
-    questions: 'The questions. With the input and the template each must fit in 8,185 tokens.',
+    questions: 'With the input and the template each must fit in 8,185 tokens and the model’s context.',
     temperature: 'Divides the labels’ log-probabilities (docs/decisions.md#what-the-probability-is).',
     prompt_format_version: 'Pins the served template: any other version is refused.',
   },
@@ -272,8 +272,8 @@ const ACCOUNT_NOTES: Notes = {
     input_file_id: 'The file that it reads.',
     completion_window: 'The time for all lines.',
     status: 'How far it is.',
-    output_file_id: 'Answers, once it has ended.',
-    error_file_id: 'Errors of lines, once it has ended.',
+    output_file_id: 'Answers, once it has ended; null if no line has one.',
+    error_file_id: 'Errors of lines, once it has ended; null if no line has one.',
     expires_at: 'The end of its window, Unix time in seconds.',
     ...each(
       'Unix time in seconds at which it got this status.',
