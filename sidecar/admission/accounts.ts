@@ -134,7 +134,10 @@ export class AccountColumns {
   waiting = new Int32Array(FIRST_SLOTS);
   /** Kept seats among them. */
   leases = new Int32Array(FIRST_SLOTS);
+  rate = new Float64Array(FIRST_SLOTS);
   classes = new Uint8Array(FIRST_SLOTS);
+  /** 1: a request of it can be seated. The queue's state writes it. */
+  seatable = new Uint8Array(FIRST_SLOTS);
   /** The slots of the accounts that wait, run or have kept seats, in no order. */
   readonly active: number[] = [];
   readonly #accounts: Account[] = [];
@@ -194,7 +197,9 @@ export class AccountColumns {
     this.holdMs = doubled(this.holdMs);
     this.waiting = doubled(this.waiting);
     this.leases = doubled(this.leases);
+    this.rate = doubled(this.rate);
     this.classes = doubled(this.classes);
+    this.seatable = doubled(this.seatable);
   }
 }
 
@@ -366,12 +371,13 @@ export class Account {
   /** Copies its numbers to the columns. Called after each change but that of `waiting`, `leases` and `kept`, which `rank` follows. */
   #copy(): void {
     const { slot } = this;
-    const { virtualMs, weight, holdMs, waiting, leases, classes } = this.#columns;
+    const { virtualMs, weight, holdMs, waiting, leases, rate, classes } = this.#columns;
     virtualMs[slot] = this.virtualMs;
     weight[slot] = this.weight;
     holdMs[slot] = this.#hold.meanMs ?? NaN;
     waiting[slot] = this.waiting;
     leases[slot] = this.leases + this.kept;
+    rate[slot] = this.rate;
     classes[slot] = this.#classes.length;
   }
 

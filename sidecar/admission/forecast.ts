@@ -122,7 +122,7 @@ export class Forecast {
   place(account: Account, accountClass: AccountClass, queued: Turn & Partial<QueuedRequest>): QueuePlace {
     const { usualMs } = this;
     const { returned, replicas, columns } = this.#state;
-    const { active, virtualMs, classes } = columns;
+    const { active, virtualMs, weight, holdMs, waiting, rate, classes, seatable } = columns;
     let position = 0;
     let beforeMs = 0;
     const count = (requests: number, holdMs: number): void => {
@@ -141,11 +141,21 @@ export class Forecast {
       const ownTurnMs = account.turnOf(accountClass) + (own * hold) / accountClass.weight;
       let looked = 0;
       for (const slot of active) {
-        // Most accounts end here, before their objects are read: the turn of an only class comes later than this one.
-        if (classes[slot] === 1 && (virtualMs[slot] ?? 0) > turnMs && slot !== account.slot) continue;
-        const other = columns.accountAt(slot);
-        if (other.seatable.at < 0) continue;
+        const hasOne = classes[slot] === 1 && slot !== account.slot;
+        // Most accounts end here: the turn of an only class comes later than this one.
+        if ((hasOne && (virtualMs[slot] ?? 0) > turnMs) || seatable[slot] !== 1) continue;
         if (position >= MOST_COUNTED || (looked += 1) > MOST_COUNTED) break;
+        if (hasOne) {
+          // Others here, before their objects are read.
+          const each = Number.isNaN(holdMs[slot]) ? usualMs : (holdMs[slot] ?? usualMs);
+          const startsMs = (virtualMs[slot] ?? 0) + (rate[slot] ?? 0) * LEFT_SHARE * each;
+          const turns = ((turnMs - startsMs) * (weight[slot] ?? 0)) / each;
+          if (!Number.isInteger(turns)) {
+            count(Math.min(waiting[slot] ?? 0, Math.max(0, Math.ceil(turns))), each);
+            continue;
+          }
+        }
+        const other = columns.accountAt(slot);
         const isFirst = other.seatable.at < account.seatable.at;
         for (const known of other.classes) {
           if (known === accountClass || known.waiting === 0) continue;

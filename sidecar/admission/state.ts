@@ -364,10 +364,12 @@ export class QueueState {
     const seatable = account.next !== undefined;
     if (seatable && account.seatable.at < 0) {
       this.seatable.add(account.seatable);
+      this.columns.seatable[account.slot] = 1;
       if (!this.#isPressed(account)) account.backloggedSince = this.#now;
       account.backloggedSince ??= this.#now;
     } else if (!seatable && account.seatable.at >= 0) {
       this.seatable.remove(account.seatable);
+      this.columns.seatable[account.slot] = 0;
       account.emptyAt = this.#now;
       if (!this.#isPressed(account)) account.backloggedSince = undefined;
     }
