@@ -132,18 +132,23 @@ function headerRows(headers: Readonly<Record<string, { readonly description: str
 }
 
 function routeText(route: RouteReference): string {
-  const { description, request, answer, frames } = route;
+  const { description, request, answer, frames, compatibleFrames = [] } = route;
   const parts = [
     ...(route.key ? [] : ['No key is needed.']),
-    ...(request === undefined ? [] : [`Body: ${link(request)}.`]),
-    ...(['OpenApi', 'Content'].includes(answer) ? [] : [`200: ${link(answer)}.`]),
-    ...(frames === undefined ? [] : [`200, streamed: ${frames.map(link).join(', ')}.`]),
+    ...(request === undefined ? [] : [`Body: ${either(request, route.compatibleRequest)}.`]),
+    ...(['OpenApi', 'Content'].includes(answer) ? [] : [`200: ${either(answer, route.compatibleAnswer)}.`]),
+    ...(frames === undefined ? [] : [`200, streamed: ${[...frames, ...compatibleFrames].map(link).join(', ')}.`]),
     ...(route.messageErrors === true
       ? [`Errors: ${link('MessageError')}, some with [another status](compatible.md#messages-api).`]
       : []),
     ...(route.other === undefined ? [] : [`${route.other[0]}: ${link(route.other[1])}.`]),
   ];
   return `### ${titleOf(route)}\n\n${description}\n${parts.length === 0 ? '' : `\n${parts.join(' ')}\n`}`;
+}
+
+/** The shape under the strict contract, and the one under the other where that differs. */
+function either(strict: string, compatible = strict): string {
+  return compatible === strict ? link(strict) : `${link(strict)}, under \`contract: compatible\` ${link(compatible)}`;
 }
 
 /** A row of at least this many words is written in the first shape that has it; later ones refer to that shape. */
@@ -310,11 +315,12 @@ function fieldRows(schema: Schema, prefix: string, bounded: boolean): FieldRow[]
     ];
     const kind = [...('const' in rule ? [] : [typeOf(rule)]), ...bounds].filter((each) => each !== '');
     const type = description === WITHOUT_EFFECT ? 'any' : asText(kind.join('; '));
-    const { items, else: otherwise = {} } = rule as { items?: Schema; else?: Schema };
+    const { items, then = {}, else: otherwise = {} } = rule as { items?: Schema; then?: Schema; else?: Schema };
     return [
       // Of a field with one value, that value says all.
       { paths: [path], type, meaning: 'const' in rule ? '' : description },
       ...fieldRows(rule, `${path}.`, bounded),
+      ...fieldRows(then, `${path}.`, bounded),
       ...fieldRows(otherwise, `${path}.`, bounded),
       ...(items ? fieldRows(fullest(items), `${path}[].`, bounded) : []),
     ];
