@@ -555,10 +555,7 @@ class Picks {
             const size_t token = (rows[i] - first) * (more + 1);
             const int32_t last = std::min<int32_t>(more, left[i] - 1);
             for (int32_t j = 0; j <= last && logits[j] != nullptr; j++) {
-                const int32_t pick = pickers[i]->pick(logits[j], n, allowed[i], again[i]);
-                // After a draft: the next step finds the same, and its picks are apart.
-                if (j > 0 && pick == NOT_A_NUMBER) break;
-                made.push_back(pick);
+                made.push_back(pickers[i]->pick(logits[j], n, allowed[i], again[i]));
                 if (j == last || made.back() != wide.tokens[token + j + 1] || llama_vocab_is_eog(vocabulary(), made.back())) break;
             }
             return made;

@@ -23,8 +23,8 @@ export class StoppedReplies {
   }
 
   /** Keeps a copy of the tokens that a job's reply has, if it can go on after them. */
-  keep(job: GenerateJob, tokens: Iterable<number>): void {
-    const name = nameOf(job);
+  keep(job: GenerateJob, tokens: ArrayLike<number>): void {
+    const name = tokens.length > 0 ? nameOf(job) : undefined;
     if (name === undefined) return;
     this.#take(name);
     this.#replies.set(name, { scope: job.scope, tokens: Uint32Array.from(tokens), at: this.#clock.now() });
