@@ -16,6 +16,9 @@ export const CANDIDATES = 16;
 /** The most accounts that are remembered: past it the one that has been idle longest is forgotten. */
 const MAX_ACCOUNTS = 10_000;
 
+/** The most that an account is owed while it is idle, ms of a lent seat: what it could not take for hours is not made up for at once. */
+const MOST_OWED_MS = 60_000;
+
 /** One account. Plain state: only LentShares changes it. Times in ms. */
 export class LentAccount {
   readonly name: string;
@@ -253,7 +256,7 @@ export class LentShares {
     if (account.waiting + account.seats > 0 || !this.#accounts.delete(account.name)) return;
     this.#accounts.set(account.name, account);
     const lowestMs = this.#lowestMs;
-    account.owedMs = lowestMs === Infinity ? 0 : Math.max(0, lowestMs - account.virtualMs);
+    account.owedMs = lowestMs === Infinity ? 0 : Math.min(MOST_OWED_MS, Math.max(0, lowestMs - account.virtualMs));
   }
 
   #forgetOne(): void {

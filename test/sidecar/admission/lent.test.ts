@@ -322,6 +322,24 @@ t.test('an account keeps what it was owed while all its requests are away', asyn
   t.equal((await desk.seat(other)).waitedMs, 300);
 });
 
+t.test('an account that could not take a seat is owed a minute at most', async (t) => {
+  const desk = new Desk({ seats: 1, maxWaitMs: 1e9, waitingPerSeat: 50 });
+  const { lease } = await desk.lend('ahead');
+  const away = desk.enter('owed', { weight: 1, lent: true });
+  desk.clock.advance(200_000);
+  if (!('kind' in away)) away.cancel();
+  const other = desk.batch('other');
+  const owed = Array.from({ length: 30 }, () => desk.batch('owed'));
+  lease.release('done');
+  let turns = 0;
+  for (; (await outcomeNow(other)) === undefined; turns += 1) {
+    const seat = await desk.seat(owed[turns]!);
+    desk.clock.advance(10_000);
+    seat.release('done');
+  }
+  t.equal(turns, 7, 'of ten seconds each, the last one at equal times');
+});
+
 t.test('why a request for a lent seat is refused', async (t) => {
   const desk = new Desk({ seats: 1, waitingPerSeat: 2, waitingBytes: 100 });
   const lease = await desk.seat(desk.batch('a'));
