@@ -2,6 +2,7 @@
  * The command line without its process: selects the command, loads its configuration and returns the exit code. command-table.ts describes
  * each command. Commands are loaded when they run: `doctor` must work, and report the cause, even if `serve` cannot be loaded.
  */
+import { join } from 'node:path';
 import type { Writable } from 'node:stream';
 import { fileURLToPath } from 'node:url';
 import { loadConfig, type LoadedConfig, type Config } from '../config/config.js';
@@ -127,7 +128,7 @@ function withoutQuery<T extends { readonly url?: string }>(section: T): T {
 const NAME = 'ra-sidecar';
 
 /** The folder of the pages, in a clone and in the installed package. */
-const DOCS = fileURLToPath(new URL('../../../docs', import.meta.url));
+const DOCS = join(fileURLToPath(new URL('../../../package.json', import.meta.url)), '..', 'docs');
 
 /** Characters of a line; a terminal has 80. */
 const WIDTH = 100;

@@ -36,7 +36,7 @@ t.test('each setting of 0.1 is still one, or is refused with what to do', async 
     return file;
   };
   const says =
-    /^config: (\S+) was dropped(, its value is fixed: remove it|: set \S+ or \S+ to .+) \((environment|file .+)\)$/;
+    /^config: (\S+) was dropped(, (?:its value is fixed|.+ no longer joined): remove it|: set \S+ or \S+ to .+) \((environment|file .+)\)$/;
   const dropped = Object.entries(before.settings).filter(([path, variable]) => now.get(path) !== variable);
   for (const [path, variable] of dropped) {
     t.match(linesOf({ [variable]: '1' })[0], says, variable);
