@@ -1,6 +1,6 @@
 /**
  * What the memory of the sidecar and of the processes that it has started has of a batch: of its input nothing while it is stored, nor once
- * its lines have run; of its answers and the names of its lines nothing in the sidecar's own memory within ten seconds of its end.
+ * its lines have run; of its answers and the names of its lines nothing in the sidecar's own memory within ten seconds of the first one's end.
  */
 import { join } from 'node:path';
 import OpenAI, { toFile } from 'openai';
