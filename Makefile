@@ -37,7 +37,7 @@ TAP_BUILT := node_modules/.tap-built
 RUN_TESTS := node dist/test/support/run-tests.js
 
 test: build $(TAP_BUILT)
-	@echo 'make test: runs all tests; takes ten minutes or more on two cores' >&2
+	@echo 'make test: runs all tests; takes five to ten minutes on two cores' >&2
 	@$(RUN_TESTS)
 
 # All cases and many rounds where `make test` runs the short form of a promise. A release needs it; 40 minutes on 2 cores.
