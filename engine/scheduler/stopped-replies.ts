@@ -52,8 +52,8 @@ export class StoppedReplies {
 }
 
 /**
- * A digest by which a job is known when it is sent again. Undefined if its reply then begins again: its random numbers are to be the same, its
- * sampler remembers what it had (penalties, calls, bounds of thoughts), it has several replies, or images; or somebody waits for it.
+ * A digest by which a job is known when it is sent again. Undefined if its reply then begins again: the caller fixed its random numbers, its
+ * sampler has state besides the tokens (penalties, calls, bounds of thoughts), it has several replies or images, or it runs on no lent seat.
  */
 function nameOf(job: GenerateJob): string | undefined {
   const { background, scope, prompt, n, maxTokens, temperature, topP, topK, minP, seed, mayVary, stops, format } = job;

@@ -137,7 +137,7 @@ export class LentSeats {
     this.#arm(lent);
     return {
       outcome: lent.outcome,
-      // It is told to those who stream.
+      // Only streams report their place to the caller, and a lent request never streams.
       place: () => undefined,
       ready: (needs) => {
         if (lent.phase === 'unready') this.#queue.turn(() => this.#becomesReady(lent, needs));

@@ -124,7 +124,7 @@ t.test('only the same job goes on, and only one that need not begin again', asyn
     { format: { ...format, thoughtLimit: {} } as never },
   ];
   for (const more of begun) t.notOk(goesOn(background(more), background(more)), JSON.stringify(more));
-  t.notOk(goesOn(job(3), job(3)), 'of a request that somebody waits for');
+  t.notOk(goesOn(job(3), job(3)), 'a reply that runs on no lent seat begins again');
 });
 
 t.test('the tokens of few are kept, for as long as states are', async (t) => {
