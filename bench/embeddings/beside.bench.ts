@@ -92,13 +92,9 @@ interface PostOptions {
   readonly signal?: AbortSignal;
 }
 
-/** Posts inputs, and settles once the whole answer is read. */
-function post(
-  port: number,
-  key: string,
-  input: unknown,
-  { model = MODEL, reads = () => undefined, signal }: PostOptions = {},
-): Promise<void> {
+/** Posts inputs, and settles once the whole answer is read. Sent again where the server had closed the connection that was to be used again. */
+function post(port: number, key: string, input: unknown, options: PostOptions = {}): Promise<void> {
+  const { model = MODEL, reads = () => undefined, signal } = options;
   const body = JSON.stringify({ model, input, encoding_format: 'base64' });
   return new Promise((resolve, reject) => {
     const sent = request(
@@ -116,7 +112,11 @@ function post(
         response.once('error', reject);
       },
     );
-    sent.once('error', reject).end(body);
+    const failed = (fault: Error & { readonly code?: string }): void => {
+      if (sent.reusedSocket && fault.code === 'ECONNRESET') post(port, key, input, options).then(resolve, reject);
+      else reject(fault);
+    };
+    sent.once('error', failed).end(body);
   });
 }
 
