@@ -649,10 +649,10 @@ t.test('sampled tokens come as often as without drafts', async (t) => {
             }
         }
       }
-      // Of several at once few are drafted at temperature 1.
+      // Several at once have drafts only where the measured times say that these pay.
       const least = together === 1 || drafts ? tokens / 100 : 0;
       const what = `${JSON.stringify(sampling)}, ${together} at once, ${drafts ?? 'chosen'} drafts`;
-      t.ok(accepted > least, `${what}: ${accepted} of ${tokens} drafted`);
+      t.ok(accepted >= least, `${what}: ${accepted} of ${tokens} drafted`);
     }
     for (const [place, counts] of places) {
       const p = sameDistribution([...counts.values()]);
