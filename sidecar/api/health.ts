@@ -1,3 +1,4 @@
+import type { EngineState } from '../engine-client/engine.js';
 import type { Exchange } from '../http/exchange.js';
 import { ANY_ERRORS, type PlainRoute } from './route.js';
 import type { HostedModel, Services } from './services.js';
@@ -74,12 +75,12 @@ type Parts = Pick<
   'leaving' | 'spool' | 'credit' | 'fenced' | 'staleKeys' | 'models' | 'promptHosts' | 'promptsReady'
 >;
 
-/** ready: takes work; starting: will take work without an operator; unhealthy: does not, and may need an operator. */
-type PartState = 'ready' | 'starting' | 'unhealthy';
+/** ready: takes work; starting: will take work without an operator; unhealthy: does not, and may need an operator; draining: has been ended. */
+type PartState = 'ready' | 'starting' | 'unhealthy' | 'draining';
 
 interface State {
   /** The worst state of its parts, or `draining`. */
-  readonly status: PartState | 'draining';
+  readonly status: PartState;
   readonly parts: Readonly<Record<string, PartState>>;
 }
 
@@ -110,13 +111,10 @@ function replyReadiness(exchange: Exchange, state: State): void {
 }
 
 function stateOf(services: Parts): State {
-  const engines = awaited(services).map(({ engine }) => engine.state);
+  const engines = awaited(services).map((model) => shownState(model, services));
+  const started = modelsReady(services) && promptsReady(services) ? 'ready' : 'starting';
   const parts: State['parts'] = {
-    models: engines.includes('lost')
-      ? 'unhealthy'
-      : modelsReady(services) && promptsReady(services)
-        ? 'ready'
-        : 'starting',
+    models: engines.includes('lost') ? 'unhealthy' : engines.includes('draining') ? 'draining' : started,
     usage: services.spool.health.ok ? 'ready' : 'unhealthy',
     ...(services.credit && { credit: services.credit.known ? 'ready' : 'starting' }),
     // Another process has its place for good: what needs the store is refused until an operator stops one of them.
@@ -143,10 +141,15 @@ function reasonsOf(services: Parts): string[] {
     ...promptProblems(services),
     ...awaited(services)
       .filter(({ engine }) => engine.state !== 'ready')
-      .map(({ id, engine }) => `${engine.state}: ${id}${why(engine)}`),
+      .map((model) => `${shownState(model, services)}: ${model.id}${why(model.engine)}`),
     ...[...services.models.values()].flatMap(onDemandProblem),
     ...[...services.models.values()].flatMap(replicaProblems),
   ];
+}
+
+/** An engine that a drain has ended is lost without a problem. */
+function shownState({ engine: { state, problem } }: HostedModel, { leaving }: Parts): EngineState | 'draining' {
+  return state === 'lost' && problem === undefined && leaving() ? 'draining' : state;
 }
 
 /** A model that is loaded when a request needs it, and last could not be. */

@@ -284,13 +284,12 @@ const ERROR = exactly({
 
 const HEALTH = exactly({ status: { const: 'ok' } });
 
-const PART_STATES = ['ready', 'starting', 'unhealthy'] as const;
-const PART_STATE = { enum: PART_STATES } as const;
+const PART_STATE = { enum: ['ready', 'starting', 'unhealthy', 'draining'] } as const;
 
 const HEALTH_STATE = exactly({ status: { enum: ['ok', 'starting', 'unhealthy', 'draining'] } });
 
 const READINESS = exactly({
-  status: { enum: [...PART_STATES, 'draining'] },
+  status: PART_STATE,
   parts: closed(['models', 'usage'], {
     models: PART_STATE,
     usage: PART_STATE,

@@ -51,6 +51,17 @@ function model(id: string, state: EngineState, onDemand = false): [string, Hoste
   return [id, { id, engine } as HostedModel];
 }
 
+/** A model whose engine was ended, as a drain does. */
+function ended(id: string): [string, HostedModel] {
+  const engine = {
+    state: 'lost',
+    onDemand: false,
+    problem: undefined,
+    replicas: [],
+  } as unknown as HostedModel['engine'];
+  return [id, { id, engine } as HostedModel];
+}
+
 /** A model of which some replicas do not serve. */
 function replicated(id: string): [string, HostedModel] {
   const replicas = [
@@ -131,6 +142,17 @@ t.test('each state: for callers without a reason, for operators with it', (t) =>
       { leaving: () => true, spool: ill },
       state('draining', 'ready', 'unhealthy'),
       ['draining', 'spool_unhealthy: late'],
+    ],
+    [
+      { leaving: () => true, models: new Map([ended('secret-model'), model('m', 'ready')]) },
+      state('draining', 'draining', 'ready'),
+      ['draining', 'draining: secret-model'],
+    ],
+    // Given up before.
+    [
+      { leaving: () => true, models: new Map([ended('m'), model('secret-model', 'lost')]) },
+      state('draining', 'unhealthy', 'ready'),
+      ['draining', 'draining: m', `lost: secret-model: ${WHY}`],
     ],
   ] as const satisfies readonly (readonly [Partial<Parts>, object, readonly string[]])[]) {
     t.strictSame(reported(changes), [publicState, reasons]);
