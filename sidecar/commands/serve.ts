@@ -198,20 +198,34 @@ function welcome(config: Config, source: string, app: App, key: string | undefin
   ];
   if (key === undefined) return [...lines, ''].join('\n');
   const where = tcp ? base : `--unix-socket '${socket ?? ''}' ${base}`;
-  const chatModel = config.models.find(({ kind }) => kind === 'chat');
-  const chat = chatModel?.id;
+  const chat = config.models.find(({ kind }) => kind === 'chat')?.id;
   const decision = config.models.find(({ kind }) => kind === 'decision')?.id;
   lines.push(`development key:      ${key}   (new at every start; only its hash is stored)`);
   if (chat !== undefined) lines.push('', curl(where, 'chat/completions', key, chatExample(chat)));
   if (decision !== undefined) lines.push('', curl(where, 'decisions', key, decisionExample(decision)));
-  if (chatModel && tcp) lines.push('', ...clientLines(config, base, key, chatModel));
+  if (chat !== undefined && tcp) lines.push('', ...clientLines(config, base, key));
   return [...lines, ''].join('\n');
 }
 
+/** An agent's first prompt has some 16,000 tokens, and its conversation grows (docs/clients.md). */
+const AGENT_CONTEXT = 32_768;
+
 /** Commands that point clients at this sidecar. None of them asks a server for the length of a context. */
-function clientLines({ contract }: Config, base: string, key: string, { id, contextPerSeat }: ModelConfig): string[] {
+export function clientLines(
+  { contract, models }: Pick<Config, 'contract' | 'models'>,
+  base: string,
+  key: string,
+): string[] {
   const openai = `export OPENAI_BASE_URL=${base} OPENAI_API_KEY=${key}   # OpenAI clients`;
   if (contract === 'strict') return [openai];
+  const model = models.find(({ kind, contextPerSeat }) => kind === 'chat' && contextPerSeat >= AGENT_CONTEXT);
+  if (!model)
+    return [
+      openai,
+      '',
+      `# coding agents need a chat model with a contextPerSeat of ${AGENT_CONTEXT} or more: docs/clients.md`,
+    ];
+  const { id, contextPerSeat } = model;
   const provider = `model_providers.ra={name="ra",base_url="${base}",env_key="OPENAI_API_KEY",wire_api="responses"}`;
   const codex =
     `OPENAI_API_KEY=${key} codex -m ${id} -c '${provider}' -c model_provider=ra ` +

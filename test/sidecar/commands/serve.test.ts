@@ -16,7 +16,7 @@ import { createServer, type AddressInfo } from 'node:net';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import t from 'tap';
-import { serve } from '../../../sidecar/commands/serve.js';
+import { clientLines, serve } from '../../../sidecar/commands/serve.js';
 import { loadConfig, type Config } from '../../../sidecar/config/config.js';
 import { segmentPath } from '../../../sidecar/usage/spool-format.js';
 import { RecordingLog } from '../../support/in-process.js';
@@ -134,4 +134,23 @@ t.test('whatever ends a start, nothing of it remains, and another one in the sam
   t.equal(await served, 0);
   t.match(printed, 'ra-sidecar is ready');
   await nothingRemains('a drain');
+});
+
+t.test('lines that connect clients: those of agents for a model with room for them', async (t) => {
+  const linesOf = (contract: Config['contract'], ...contexts: number[]): string[] => {
+    const models = contexts.map((contextPerSeat, i) => ({ id: `m${i}`, kind: 'chat', contextPerSeat }));
+    return clientLines({ contract, models } as unknown as Config, 'http://127.0.0.1:8080/v1', 'k');
+  };
+  const openai = 'export OPENAI_BASE_URL=http://127.0.0.1:8080/v1 OPENAI_API_KEY=k   # OpenAI clients';
+  const provider =
+    'model_providers.ra={name="ra",base_url="http://127.0.0.1:8080/v1",env_key="OPENAI_API_KEY",wire_api="responses"}';
+  t.strictSame(linesOf('strict', 65_536), [openai]);
+  t.strictSame(linesOf('compatible', 2048, 65_536), [
+    ...[openai, ''],
+    `OPENAI_API_KEY=k codex -m m1 -c '${provider}' -c model_provider=ra -c model_context_window=65536`,
+    '',
+    'ANTHROPIC_BASE_URL=http://127.0.0.1:8080 ANTHROPIC_AUTH_TOKEN=k ANTHROPIC_MODEL=m1 CLAUDE_CODE_MAX_CONTEXT_TOKENS=65536 claude',
+  ]);
+  const short = '# coding agents need a chat model with a contextPerSeat of 32768 or more: docs/clients.md';
+  t.strictSame(linesOf('compatible', 2048, 32_767), [openai, '', short]);
 });
