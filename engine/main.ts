@@ -143,6 +143,7 @@ function weightsOf({ file, weights, weightsFollow }: EngineSetup): LoadedWeights
 function facts(setup: EngineSetup, loaded: Runtime, weightVersion: string): EngineFacts {
   return Object.assign(commonFacts(setup, loaded, weightVersion), {
     prefixCacheBytes: loaded.prefixCacheBytes,
+    warnings: loaded.warnings,
     states: [weightVersion, loaded.kv, loaded.shape].join(' '),
   });
 }

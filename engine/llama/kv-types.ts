@@ -14,6 +14,9 @@ export interface HeadWidths {
 
 export const F16_KV: KvTypes = { keys: 'f16', values: 'f16' };
 
+/** About half as much memory (docs/sizing.md#memory-by-hand). */
+export const Q8_KV: KvTypes = { keys: 'q8_0', values: 'q8_0' };
+
 /** llama.cpp's names for the types. */
 export function ggmlTypes({ keys, values }: KvTypes): { readonly keys: GgmlType; readonly values: GgmlType } {
   return { keys: GGML_TYPES[keys], values: GGML_TYPES[values] };

@@ -25,7 +25,7 @@ import { checkModelFile } from './model-file.js';
 import { usesOf } from './model-uses.js';
 import { promptVersionOf } from '../prompt/prompt-parts.js';
 import { tokenizerHash } from './vocabulary.js';
-import { modelTokens, vocabularyTexts } from './model-tokens.js';
+import { beyondTrained, modelTokens, vocabularyTexts } from './model-tokens.js';
 import { GgufInsights, readGgufFileInfo } from './package.js';
 import type { EngineSetup, GpuBackend } from '../protocol/setup.js';
 import type { ModelTokens } from '../scheduler/job.js';
@@ -49,6 +49,7 @@ export interface Runtime {
   readonly prefixCacheBytes: number;
   /** Sequences beside the seats. */
   readonly parked: number;
+  readonly warnings: readonly string[];
   /** As EngineFacts has it. */
   readonly promptVersion: string;
   readonly kv: CacheOrigin['kv'];
@@ -93,6 +94,7 @@ export async function loadRuntime(setup: EngineSetup, tries?: (backend: GpuBacke
     checkpointBytes: checkpointsOf(!decoder.states.truncatable),
     prefixCacheBytes,
     parked: decoder.states.truncatable ? parked : 0,
+    warnings: beyondTrained(setup.contextPerSeat, info.architectureMetadata.context_length),
     promptVersion: promptVersionOf(tokenizerHash(info.metadata), setup.template),
     // What node-llama-cpp makes unless it is given types.
     kv: `${plan.kv.keys}, ${plan.kv.values}`,

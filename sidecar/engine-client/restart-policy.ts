@@ -138,8 +138,7 @@ export function reportReady(
 ): void {
   const { seats, gpu, prefixCacheBytes } = facts;
   log.info('engine ready', { ...names, seats, backend: gpu || 'cpu', durationMs: Math.round(loadMs) });
-  for (const reason of facts.warnings ?? [])
-    log.warn('external server should be started otherwise', { ...names, reason });
+  for (const reason of facts.warnings ?? []) log.warn('engine should be set up otherwise', { ...names, reason });
   const asked = prefixReuse === 'off' ? 0 : (prefixCache?.bytes ?? 0);
   if (prefixCacheBytes === undefined || prefixCacheBytes >= asked) return;
   const reason = 'prefixCache.bytes is more than /dev/shm can hold';

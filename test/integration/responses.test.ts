@@ -17,6 +17,8 @@ const [mistral, qwen] = ['mistral', 'qwen'].map((id) => ({
   ...chat,
   id,
   load: 'lazy',
+  // More than it was trained for.
+  contextPerSeat: 8448,
   chatTemplate: join(folder, `${id}.jinja`),
 }));
 const sidecar = await Sidecar.start(t, { config: { models: [chat, mistral, qwen], contract: 'compatible' } });
@@ -406,6 +408,15 @@ t.test('the Messages API: a call that max_tokens has cut can be sent back as its
     for (const model of [CHAT, 'mistral'])
       t.equal((await sidecar.post('/messages', { model, max_tokens: 1, messages })).status, 200, JSON.stringify(input));
   }
+});
+
+t.test('an engine that has loaded says that its context is longer than what the model was trained for', async (t) => {
+  const { model, reason } = await sidecar.logged('engine should be set up otherwise');
+  t.match(model, /^(?:mistral|qwen)$/);
+  t.equal(
+    reason,
+    'contextPerSeat is 8,448 tokens, and the model was trained for 8,192: replies past these may be useless',
+  );
 });
 
 t.test('a line that connects OpenAI’s clients is printed, and why there is none for coding agents', (t) => {

@@ -1,4 +1,5 @@
 /** What a model file is, what it can be used for, and what of it fits on this machine: as an engine would find it. */
+import { isDeepStrictEqual } from 'node:util';
 import type { GgufFileInfo, Llama } from 'node-llama-cpp';
 import type {
   Finding,
@@ -17,6 +18,7 @@ import { binariesOf } from './machine.js';
 import { LlamaLog } from '../llama-log.js';
 import { fileTemplates } from '../vocabulary.js';
 import { computeThreads, coresProblem } from '../cores.js';
+import { F16_KV, Q8_KV } from '../kv-types.js';
 import { planLoad, WITHOUT_ITS_CHECKS } from '../load-plan.js';
 import { beyondTrained } from '../model-tokens.js';
 import { usesOf } from '../model-uses.js';
@@ -68,7 +70,8 @@ export async function inspectModel(
   if (isPooling(setup.kind)) findings.push(poolingFinding(info, setup.kind, setup.contextPerSeat));
   if (setup.cores !== undefined) findings.push(coresFinding(setup, setup.cores, memory === undefined));
   try {
-    const plan = await planLoad(elsewhere ? { gpu: 'cuda' } : llama, insights, setup);
+    const planOf = (own: SizingSetup) => planLoad(elsewhere ? { gpu: 'cuda' } : llama, insights, own);
+    const plan = await planOf(setup);
     const { gpuLayers, flashAttention } = plan;
     const loading = {
       ...binariesOf(llama),
@@ -114,7 +117,6 @@ export async function inspectModel(
     const saving = withCheckpoints(estimated, plan.seats, !plan.truncatable, setup.checkpoints?.bytes, free.cpuRam);
     const room = savesToPages(gpuLayers, setup) ? Infinity : roomForMemoryFiles()?.total;
     const needs = withPrefixCache(saving, setup, free.cpuRam, room);
-    findings.push(memoryFinding(needs, plan, free));
     // Of the caches those alone whose bytes are set: others take what the seats leave.
     const { checkpoints, prefixCache } = setup;
     const withCaches = (bare: Needs): Needs => {
@@ -124,6 +126,13 @@ export async function inspectModel(
       if (prefixCache?.bytes === undefined) return saved;
       return withPrefixCache(saved, setup, free.cpuRam, room);
     };
+    const fit = memoryFinding(needs, plan, free);
+    const half =
+      !fit.ok && setup.kind === 'chat' && isDeepStrictEqual(plan.kv, F16_KV)
+        ? await planOf({ ...setup, kv: Q8_KV }).catch(() => undefined)
+        : undefined;
+    const helps = half && memoryFinding(withCaches(await estimate(half)), half, free).ok;
+    findings.push(helps ? { ...fit, says: `${fit.says}; or set kv.keys and kv.values to q8_0: then it fits` } : fit);
     return {
       head,
       load: loading,

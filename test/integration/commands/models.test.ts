@@ -211,6 +211,21 @@ t.test(
     const less = ['models', 'verify', 'one', '--memory', '512MiB', '--seats', '8'];
     t.match(await runHere(less, environment), { code: 0, stdout: /8 seats of 8,192 tokens fit/ });
 
+    // With half of the past state all seats fit.
+    const [fits] = json(await runHere(['models', 'verify', 'one', '--memory', '8GiB', '--json'], environment)) as [
+      Found,
+    ];
+    const { total: all, prefixCache = 0 } = fits.memory;
+    const lacking = [
+      'models',
+      'verify',
+      'one',
+      '--memory',
+      `${((all - prefixCache + RESERVE) / 2 ** 20 - 128).toFixed(0)}MiB`,
+    ];
+    const halved = /Fewer seats .* fit: .*; or set kv\.keys and kv\.values to q8_0: then it fits$/m;
+    t.match(await runHere(lacking, environment), { code: 1, stdout: halved });
+
     const together = await runHere(['models', 'verify', '--memory', '2.5GiB', '--json'], environment);
     t.equal(together.code, 1);
     t.match(json(together), [{ serves: true }, { serves: false }], 'each would fit alone, both do not');

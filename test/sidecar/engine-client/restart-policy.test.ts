@@ -103,7 +103,7 @@ t.test('what a ready engine could not have is a warning', async (t) => {
   t.same(logged(100, 100), [ready]);
   t.same(logged(100), [ready], 'none is set');
   t.same(logged(undefined, 100), [ready], 'of an engine that does not say');
-  const slots = ['external server should be started otherwise', { model: 'chat', reason: 'with --slots 4' }];
+  const slots = ['engine should be set up otherwise', { model: 'chat', reason: 'with --slots 4' }];
   t.same(logged(undefined, undefined, 'off', ['with --slots 4']), [ready, slots]);
   t.same(logged(0, 100, 'off'), [ready], 'nothing is reused');
   t.match(logged(64, 100), [
