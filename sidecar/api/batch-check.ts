@@ -12,7 +12,7 @@ import type { ContractError, ErrorCode } from '../domain/errors.js';
 import { CLASS_WEIGHTS } from '../domain/service-class.js';
 import type { Signal } from '../lib/abort.js';
 import { pause } from './batch-slots.js';
-import { unentitled } from './preflight.js';
+import { entitledModel } from './preflight.js';
 import * as refusals from './refusals.js';
 import type { WorkRoute } from './route.js';
 import type { Services } from './services.js';
@@ -163,10 +163,10 @@ export class LineCheck {
   }
 
   #paramsError(params: Params): ContractError | undefined {
-    const model = this.#batch.services.models.get(params.model);
-    const denied = unentitled(this.#batch.caller, this.#batch.route, model);
-    if (denied ?? !model) return denied ?? refusals.notEntitled();
-    if (model.kind !== this.#batch.route.kind) return refusals.wrongEndpoint(model.kind);
+    const { caller, route, services } = this.#batch;
+    const model = entitledModel(caller, route, services, params.model);
+    if ('code' in model) return model;
+    if (model.kind !== route.kind) return refusals.wrongEndpoint(model.kind);
     const streams = 'stream' in params && params.stream;
     return streams ? refusals.badQuery('stream', 'must be false or absent in a batch') : undefined;
   }

@@ -208,7 +208,7 @@ async function change(
   return { body: Object.assign({}, await answerOf(end, task, services()), problem !== undefined && { problem }) };
 }
 
-const BUSY = contractError('capacity_exceeded', 'Another change of this file is being made. Try again shortly.');
+const BUSY = contractError('capacity_exceeded', 'Another change of this file is being made.');
 
 /** Undefined: the task is done. */
 function refusalOf(end: KeyTaskEnd, task: KeyTask): ContractError | undefined {

@@ -42,8 +42,9 @@ const MODEL_PATH = '/v1/models/{id}';
 export const SHOW_MODEL: PlainRoute = {
   serve: (exchange, services) =>
     answerCaller(exchange, services, (context, caller) => {
-      const model = services.models.get(idOf(exchange.head.path));
-      if (!model || !isListed(model, caller)) context.stop(failed(refusals.notEntitled()));
+      const id = idOf(exchange.head.path);
+      const model = services.models.get(id);
+      if (!model || !isListed(model, caller)) context.stop(failed(refusals.notEntitled(id, 'chat')));
       else {
         const description = descriptionOf(model, services);
         const shown = exchange.answerForm ? anthropicModel(description) : describedModel(description);

@@ -176,9 +176,8 @@ async function checkModel<P extends Params>(
   if (checked.kind === 'aborted') return { kind: 'cancelled' };
   if (checked.kind === 'failed') return promptFailed(context, checked);
   if (checked.kind === 'refused') return failed(checked.error);
-  const model = services.models.get(checked.params.model);
-  const denied = unentitled(caller, route, model);
-  if (!model || denied) return failed(denied ?? refusals.notEntitled());
+  const model = entitledModel(caller, route, services, checked.params.model);
+  if ('code' in model) return failed(model);
   // From here on the request counts in the model's metrics, however it ends.
   context.model = model.id;
   const error = modelProblem(route, model);
@@ -186,15 +185,17 @@ async function checkModel<P extends Params>(
   return error ? failed(error) : { model, params: checked.params as P };
 }
 
-/** Why a caller may not use a model, undefined if it may. */
-export function unentitled(
+/** The model of this id, or why the caller may not use it by this route. */
+export function entitledModel(
   caller: Caller,
-  { entitlement }: Pick<RouteChecks, 'entitlement'>,
-  model: HostedModel | undefined,
-): ContractError | undefined {
-  if (!model || !mayCall(caller.models, model.id)) return refusals.notEntitled();
+  { entitlement, kind }: Pick<RouteChecks, 'entitlement' | 'kind'>,
+  { models }: Pick<Services, 'models'>,
+  id: string,
+): HostedModel | ContractError {
+  const model = models.get(id);
+  if (!model || !mayCall(caller.models, id)) return refusals.notEntitled(id, kind);
   if (!inCohort(caller, model.cohort)) return refusals.notInCohort();
-  return mayUse(caller, entitlement) ? undefined : refusals.routeNotEntitled();
+  return mayUse(caller, entitlement) ? model : refusals.routeNotEntitled();
 }
 
 function modelProblem({ kind }: RouteChecks, model: HostedModel): ContractError | undefined {

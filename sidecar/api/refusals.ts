@@ -11,6 +11,7 @@ import { contractError, imageError, overContextError, type ContractError, type E
 import { REFUSALS } from '../domain/refusal-reasons.js';
 import type { Engine, JobFault, ModelKind } from '../engine-client/engine.js';
 import type { BodyEnd } from '../http/body.js';
+import { scrub } from '../telemetry/scrub.js';
 
 /** A refusal whose message is always the same. */
 function always(...refusal: Parameters<typeof contractError>): () => ContractError {
@@ -18,11 +19,8 @@ function always(...refusal: Parameters<typeof contractError>): () => ContractErr
 }
 
 const INSUFFICIENT = 'The balance of the account cannot cover this request. Add credit, then send it again.';
-const CREDIT_UNKNOWN = 'The credit of the account cannot be checked now. Try again shortly.';
+const CREDIT_UNKNOWN = 'The credit of the account cannot be checked now.';
 
-const NOT_ENTITLED =
-  'This key may not call this model here. GET /v1/models lists the models it may call; ' +
-  'ask the operator for the id of a decision model.';
 const NOT_IN_COHORT =
   'The model is open to a cohort that this key is not part of. Ask the operator for access, or use another model.';
 
@@ -34,13 +32,13 @@ const DENIALS: Partial<Record<ErrorCode, string>> = {
   account_frozen: 'The account is frozen. Contact the operator of this service.',
   unattributed_key: 'The API key belongs to no account. Contact the operator of this service.',
   insufficient_credit: INSUFFICIENT,
-  model_not_entitled: NOT_ENTITLED,
+  model_not_entitled: 'This key may call no model in this environment. Have it entitled, or use another key.',
   not_in_cohort: NOT_IN_COHORT,
-  user_rate_limited: 'Too many requests, or too many with keys that fail. Try again after the time given.',
-  quota_exceeded: 'The quota of this entitlement is used up. Try again after the time given.',
+  user_rate_limited: 'Too many requests, or too many with keys that fail.',
+  quota_exceeded: 'The quota of this entitlement is used up.',
   proxy_retired: 'This route or version was retired. See the documentation for what took its place.',
-  gateway_unavailable: 'The identity source cannot answer now. Try again shortly.',
-  control_plane_overloaded: 'The identity source is overloaded. Try again shortly.',
+  gateway_unavailable: 'The identity source cannot answer now.',
+  control_plane_overloaded: 'The identity source is overloaded.',
   credit_gate_unavailable: CREDIT_UNKNOWN,
 };
 
@@ -50,8 +48,8 @@ export function denied({ code, retryAfterMs }: Denied): ContractError {
 }
 
 const LIMITED: Record<keyof Limit, string> = {
-  inFlight: 'This key has too many requests in flight. Wait for one of them to end, then send it again.',
-  perMinute: 'This key has sent too many requests within 60 seconds. Try again after the time given.',
+  inFlight: 'This key has too many requests in flight: one of them has to end first.',
+  perMinute: 'This key has sent too many requests within 60 seconds.',
 };
 
 /** A limit of the key is reached. */
@@ -61,7 +59,7 @@ export function limited(by: keyof Limit, retryAfterMs: number): ContractError {
 
 /** The store of a fleet does not answer. */
 function unknown(what: string): (retryAfterMs?: number) => ContractError {
-  const message = `${what} now. Send it again after the time given.`;
+  const message = `${what} now.`;
   return (retryAfterMs = USAGE_RETRY_MS) => contractError('control_plane_overloaded', message, { retryAfterMs });
 }
 
@@ -72,8 +70,8 @@ export const sumsUnknown = unknown('What other sidecars have counted cannot be r
 const SCOPES: Record<QuotaScope, string> = { key: 'this key', account: 'the account of this key' };
 const TIMES: Record<keyof TokenLimits, readonly [time: string, renewed: string]> = {
   tokensPerMinute: ['60 seconds', ''],
-  tokensPerDay: ['a day', 'A new day begins at 00:00 UTC. '],
-  tokensPerMonth: ['a month', 'A new month begins on its first day at 00:00 UTC. '],
+  tokensPerDay: ['a day', ' A new day begins at 00:00 UTC.'],
+  tokensPerMonth: ['a month', ' A new month begins on its first day at 00:00 UTC.'],
 };
 
 /** A quota lacks tokens that a request needs, or is not known. */
@@ -88,7 +86,7 @@ export function quotaExceeded(problem: TokensRefused): ContractError {
       'bad_request',
       `The request needs more tokens than ${quota}. Shorten it, or have the quota raised.`,
     );
-  const message = `Of ${quota}, too few are left for this request. ${renewed}Try again after the time given.`;
+  const message = `Of ${quota}, too few are left for this request.${renewed}`;
   return contractError('quota_exceeded', message, { retryAfterMs: problem.retryAfterMs });
 }
 
@@ -107,7 +105,7 @@ export function draining(retryAfterMs: number): ContractError {
 
 export const spoolUnhealthy = always(
   'spool_unhealthy',
-  'Usage cannot be recorded durably now, so no new work is taken. Try again shortly.',
+  'Usage cannot be recorded durably now, so no new work is taken.',
 );
 
 export const wrongContentType = always('bad_request', 'The content type must be application/json.', { status: 415 });
@@ -118,7 +116,7 @@ export const encodedBody = always('bad_request', 'Send the body without Content-
 
 export const compatibleOnly = always(
   'not_found',
-  'This path is served under `contract: compatible` alone. Send messages to /v1/chat/completions; GET /v1/models lists the models.',
+  'This path is served where the operator has set `contract` to `compatible` (RA_CONTRACT=compatible), and here it is `strict`. Chat is at POST /v1/chat/completions; GET /v1/models lists the models.',
 );
 
 /** `served`: method and path of each route that asks for a key. `slash`: the path would be one of theirs without a slash too many. */
@@ -134,11 +132,11 @@ export const batchesOff = always(
 
 export const tooManyUploads = always(
   'user_rate_limited',
-  'Too many files are being uploaded at once. Wait for one of them to end, then send it again.',
+  'Too many files are being uploaded at once: one of them has to end first.',
 );
 
 export function tooManyBatches(most: number): ContractError {
-  const message = `The account has ${most} batches that have not ended. Wait for one of them to end, or cancel one.`;
+  const message = `The account has ${most} batches that have not ended: one of them has to end, or to be cancelled, first.`;
   return contractError('capacity_exceeded', message, { retryAfterMs: FILE_RETRY_MS });
 }
 
@@ -147,7 +145,7 @@ const NO_FILE_ROOM = {
     'bad_request',
     'The account has as many files, or as many bytes in files, as it may. Delete some, then send it again.',
   ],
-  store: ['capacity_exceeded', 'There is no room for the file now. Send it again later, or ask the operator.'],
+  store: ['capacity_exceeded', 'There is no room for the file now.'],
 } as const;
 
 /** A file is not stored: the bound of its account, or of all, is reached. */
@@ -173,7 +171,7 @@ export function tooLarge(limitBytes: number): ContractError {
   );
 }
 
-export const noRoom = always('capacity_exceeded', 'Too many request bytes are being held at once. Try again shortly.');
+export const noRoom = always('capacity_exceeded', 'Too many request bytes are being held at once.');
 
 /** Why there is no body. */
 export function noBody(kind: Exclude<BodyEnd['kind'], 'gone'>, limitBytes: number): ContractError {
@@ -185,8 +183,15 @@ export function noBody(kind: Exclude<BodyEnd['kind'], 'gone'>, limitBytes: numbe
   );
 }
 
-/** The same for models that are not hosted and not entitled, so that a caller cannot find out which models exist. */
-export const notEntitled = always('model_not_entitled', NOT_ENTITLED, { param: 'model' });
+/** The same for models that are not hosted and not entitled, so that a caller cannot find out which models exist. `id`: as the caller sent it. */
+export function notEntitled(id: string, kind: ModelKind): ContractError {
+  const hint =
+    kind === 'decision'
+      ? 'The operator knows the ids of decision models.'
+      : 'GET /v1/models lists those that it may call.';
+  const message = `The model \`${scrub(id)}\` is not served here, or this key may not call it. ${hint}`;
+  return contractError('model_not_entitled', message, { param: 'model' });
+}
 
 export const notInCohort = always('not_in_cohort', NOT_IN_COHORT, { param: 'model' });
 
@@ -210,13 +215,13 @@ const ENDPOINTS: Readonly<Record<ModelKind, string>> = {
 const LOST_RETRY_MS = 60_000;
 
 const LOST =
-  'What this request needs of the model cannot be served at present; the operator has to act. Try again after the time given, or use another model.';
+  'What this request needs of the model cannot be served until the operator acts. Use another model meanwhile.';
 
 /** The model is starting, or was given up. */
 export function starting({ state, readyInMs }: Pick<Engine, 'state' | 'readyInMs'>): ContractError {
   return state === 'lost'
     ? contractError('cold', LOST, { retryAfterMs: LOST_RETRY_MS })
-    : contractError('cold', 'The model is still loading. Try again after the time given.', { retryAfterMs: readyInMs });
+    : contractError('cold', 'The model is still loading.', { retryAfterMs: readyInMs });
 }
 
 export const malformedIdempotencyKey = always(
@@ -303,7 +308,7 @@ export function badQuery(name: string, predicate: string): ContractError {
 }
 
 /** The sums of earlier usage are not known yet. */
-export const usageUnknown = always('cold', 'The usage records are still being read. Try again shortly.', {
+export const usageUnknown = always('cold', 'The usage records are still being read.', {
   retryAfterMs: USAGE_RETRY_MS,
 });
 

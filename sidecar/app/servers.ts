@@ -262,9 +262,7 @@ function secretRefusals(countWrong: (head: RequestHead) => number): Handler {
     const error =
       waitMs === 0
         ? contractError('invalid_api_key', 'Send one of the operators’ keys as the bearer token.')
-        : contractError('user_rate_limited', 'Too many wrong secrets. Try again after the time given.', {
-            retryAfterMs: waitMs,
-          });
+        : contractError('user_rate_limited', 'Too many wrong secrets.', { retryAfterMs: waitMs });
     exchange.fail(error, { ...(waitMs === 0 && { 'WWW-Authenticate': 'Bearer' }), 'Cache-Control': 'no-store' });
   };
 }

@@ -137,11 +137,9 @@ const FAILURES: Partial<Record<ErrorCode, string>> = {
   user_rate_limited: 'rate_limit_exceeded',
 };
 
-/** The error of a failed response. A stream has no Retry-After, so that its clients read the time in the message. */
-function failureOf({ code, message, retryAfterMs }: ContractError): object {
-  const waits = retryAfterMs !== undefined && FAILURES[code] === 'rate_limit_exceeded';
-  const wait = waits ? ` Please try again in ${retryAfterMs}ms.` : '';
-  return { code: FAILURES[code] ?? 'server_error', message: `${message}${wait}` };
+/** The error of a failed response. */
+function failureOf({ code, message }: ContractError): object {
+  return { code: FAILURES[code] ?? 'server_error', message };
 }
 
 /**

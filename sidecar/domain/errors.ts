@@ -61,7 +61,7 @@ export const CATALOGUE = {
   ),
   unsupported_endpoint: row(
     invalid(400),
-    'A decision model was asked to chat or to complete text, or a chat model to decide.',
+    'The model is of another kind than the endpoint serves, for example a chat model was asked to decide.',
     'Send it to the endpoint that serves this kind of model.',
   ),
   not_found: row(
@@ -95,7 +95,7 @@ export const CATALOGUE = {
   model_not_entitled: row(
     FORBIDDEN,
     'The key may not call this model or this route in this environment, or the model is not hosted.',
-    'Chat: use a model of GET /v1/models. Decisions: ask the operator for the id. Or have the key entitled.',
+    'Use a model of GET /v1/models, or have the key entitled. Decision models are not listed: the operator knows their ids.',
   ),
   not_in_cohort: row(
     FORBIDDEN,
@@ -221,7 +221,15 @@ export interface ContractError {
   readonly image?: true;
 }
 
-/** Builds an error from its catalogue row. `status` picks one of the row's other statuses; anything else throws (a bug). */
+/** What Retry-After says, and the message: whole seconds. */
+export function retrySeconds(retryAfterMs: number): number {
+  return Math.max(0, Math.ceil(retryAfterMs / 1000));
+}
+
+/**
+ * Builds an error from its catalogue row. `status` picks one of the row's other statuses; anything else throws (a bug). A message whose
+ * status carries Retry-After ends with that time, in the words of OpenAI's API: a stream has no header, so that clients read it there.
+ */
 export function contractError(
   code: ErrorCode,
   message: string,
@@ -231,11 +239,12 @@ export function contractError(
   const status = options.status ?? row.status;
   if (status !== row.status && !row.also?.includes(status)) throw new RangeError(`${code} has no status ${status}`);
   const retryAfterMs = WAIT_STATUSES.has(status) ? (options.retryAfterMs ?? DEFAULT_RETRY_AFTER_MS) : undefined;
+  const wait = retryAfterMs === undefined ? '' : ` Please try again in ${retrySeconds(retryAfterMs)}s.`;
   return {
     code,
     status,
     type: row.type,
-    message: message.length > MAX_MESSAGE ? message.slice(0, MAX_MESSAGE) : message,
+    message: `${message}${wait}`.slice(0, MAX_MESSAGE),
     param: options.param ?? null,
     retryable: row.retryable && (retryAfterMs ?? 0) <= MAX_RETRY_WAIT_MS,
     ...(retryAfterMs !== undefined && { retryAfterMs }),

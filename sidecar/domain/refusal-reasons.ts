@@ -18,7 +18,7 @@ interface RefusalRow {
 
 /** It may be served later. */
 function busy(message: string, retryAfter: RefusalRow['retryAfter'], reserves: boolean): RefusalRow {
-  return { code: 'capacity_exceeded', message: `${message} Try again after the time given.`, retryAfter, reserves };
+  return { code: 'capacity_exceeded', message, retryAfter, reserves };
 }
 
 export const REFUSALS = {
@@ -46,15 +46,13 @@ export const REFUSALS = {
   deadline: {
     code: 'timeout',
     message:
-      'The deadline of the request passed while it waited for a seat. Send it again, with a later deadline if it named one.',
+      'The deadline of the request passed while it waited for a seat. Name a later one if the request named one.',
     retryAfter: 'wait',
     reserves: false,
   },
   drain: {
     code: 'draining',
-    message:
-      'This server is shutting down. Send the request again after the time given: another server, or this one once it has ' +
-      'restarted, will take it.',
+    message: 'This server is shutting down. Another server, or this one once it has restarted, will take the request.',
     retryAfter: 'soon',
     reserves: false,
   },

@@ -1,6 +1,6 @@
 /** The header fields of responses; docs/contract.md#response-headers. */
 import { STATUS_CODES } from 'node:http';
-import type { ContractError } from '../domain/errors.js';
+import { retrySeconds, type ContractError } from '../domain/errors.js';
 import type { LimitsLeft } from '../domain/limit-left.js';
 import type { RequestHead } from './exchange.js';
 
@@ -17,9 +17,8 @@ export function statusLine(status: number): string {
 export function errorFields(error: ContractError): Record<string, string> {
   const fields: Record<string, string> = {};
   if (error.retryAfterMs !== undefined) {
-    const ms = Math.max(0, Math.ceil(error.retryAfterMs));
-    fields['Retry-After'] = String(Math.ceil(ms / 1000));
-    fields['retry-after-ms'] = String(ms);
+    fields['Retry-After'] = String(retrySeconds(error.retryAfterMs));
+    fields['retry-after-ms'] = String(Math.max(0, Math.ceil(error.retryAfterMs)));
   }
   if (!error.retryable) fields['x-should-retry'] = 'false';
   return fields;

@@ -420,13 +420,9 @@ export function longestSilenceMs(silenceMs: number, bytes: number): number {
 }
 
 const ABORTED: NoResult = { kind: 'aborted' };
-const FULL = refused(
-  contractError('capacity_exceeded', 'Too many requests are waiting to be read. Retry after the time given.'),
-);
+const FULL = refused(contractError('capacity_exceeded', 'Too many requests are waiting to be read.'));
 
 /** The host cannot be started; it is tried again in `retryAfterMs`. */
 function unavailable(retryAfterMs: number): Refusal {
-  return refused(
-    contractError('cold', 'Prompts cannot be read now. Try again after the time given.', { retryAfterMs }),
-  );
+  return refused(contractError('cold', 'Prompts cannot be read now.', { retryAfterMs }));
 }

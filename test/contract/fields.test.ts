@@ -44,10 +44,11 @@ interface Case {
   readonly refusal?: Refusal | undefined;
 }
 
+/** The end of the message about a model that is not hosted, after the model's id. */
+const NOT_SERVED = ' is not served here, or this key may not call it. ';
 const NOT_HOSTED = {
   status: 403,
-  message:
-    'This key may not call this model here. GET /v1/models lists the models it may call; ask the operator for the id of a decision model.',
+  message: `${NOT_SERVED}GET /v1/models lists those that it may call.`,
   type: 'permission_error',
   code: 'model_not_entitled',
   param: 'model',
@@ -61,8 +62,10 @@ const TOO_LARGE = {
 };
 
 function expected({ path, refusal }: Case, bytes: number): typeof TOO_LARGE | (typeof NOT_HOSTED & Refusal) {
-  if (/decisions|systemone/.test(path) && bytes > DECISION_BYTES) return TOO_LARGE;
-  if (refusal === undefined) return NOT_HOSTED;
+  const decides = /decisions|systemone/.test(path);
+  if (decides && bytes > DECISION_BYTES) return TOO_LARGE;
+  const message = `${NOT_SERVED}The operator knows the ids of decision models.`;
+  if (refusal === undefined) return decides ? { ...NOT_HOSTED, message } : NOT_HOSTED;
   const code = refusal.param === 'thread' ? 'thread_unsupported_request' : 'bad_request';
   return { status: 400, type: 'invalid_request_error', code, ...refusal };
 }
@@ -72,7 +75,8 @@ function complaints({ name, path }: Case, wanted: ReturnType<typeof expected>, r
   const ofMessages = path.startsWith(PATHS.messages);
   const error = errorOf(response);
   // The Messages API has types of its own (messages.test.ts).
-  const found = { status: response.status, ...error, ...(ofMessages && { type: wanted.type }) };
+  const message = error.message.replace(/^The model `[A-Za-z0-9._:/-]{1,128}`/, '');
+  const found = { status: response.status, ...error, message, ...(ofMessages && { type: wanted.type }) };
   const fits = validateAnswer(ofMessages ? 'MessageError' : 'Error', JSON.parse(response.body)).ok;
   const wrong = [
     ...(isDeepStrictEqual(found, wanted) ? [] : [{ found, wanted }]),

@@ -22,7 +22,7 @@ const MODELS = [
   { id: 'gated-decide', kind: 'decision', cohort: 'pilots' },
 ] as const;
 
-/** Complete bodies, written by hand. */
+/** Complete bodies, written by hand; `SECONDS` stands for those of Retry-After. */
 const BODIES = {
   invalid_api_key:
     '{"error":{"message":"The API key is missing, malformed or unknown. Send it as `Authorization: Bearer <API_KEY>`.","type":"authentication_error","code":"invalid_api_key","param":null}}',
@@ -35,15 +35,17 @@ const BODIES = {
   account_frozen:
     '{"error":{"message":"The account is frozen. Contact the operator of this service.","type":"permission_error","code":"account_frozen","param":null}}',
   model_not_entitled:
-    '{"error":{"message":"This key may not call this model here. GET /v1/models lists the models it may call; ask the operator for the id of a decision model.","type":"permission_error","code":"model_not_entitled","param":"model"}}',
+    '{"error":{"message":"The model `none` is not served here, or this key may not call it. GET /v1/models lists those that it may call.","type":"permission_error","code":"model_not_entitled","param":"model"}}',
+  decision_not_entitled:
+    '{"error":{"message":"The model `none` is not served here, or this key may not call it. The operator knows the ids of decision models.","type":"permission_error","code":"model_not_entitled","param":"model"}}',
   route_not_entitled:
     '{"error":{"message":"This key may not call this route. Use another key, or have this one entitled.","type":"permission_error","code":"model_not_entitled","param":null}}',
   not_in_cohort:
     '{"error":{"message":"The model is open to a cohort that this key is not part of. Ask the operator for access, or use another model.","type":"permission_error","code":"not_in_cohort","param":"model"}}',
   quota_exceeded:
-    '{"error":{"message":"Of the quota of this key, 1000 tokens in a day, too few are left for this request. A new day begins at 00:00 UTC. Try again after the time given.","type":"quota","code":"quota_exceeded","param":null}}',
+    '{"error":{"message":"Of the quota of this key, 1000 tokens in a day, too few are left for this request. A new day begins at 00:00 UTC. Please try again in SECONDSs.","type":"quota","code":"quota_exceeded","param":null}}',
   user_rate_limited:
-    '{"error":{"message":"Too many requests, or too many with keys that fail. Try again after the time given.","type":"rate_limit_error","code":"user_rate_limited","param":null}}',
+    '{"error":{"message":"Too many requests, or too many with keys that fail. Please try again in SECONDSs.","type":"rate_limit_error","code":"user_rate_limited","param":null}}',
 } as const;
 
 /** A key that may call everything in `development`, except for `changes` of its entitlement there. */
@@ -118,11 +120,19 @@ function headersOf(who: Who): { readonly Authorization: string } {
   return { Authorization: `Bearer ${KEYS[who].key}` };
 }
 
-/** Checks an answer: its whole body, and the headers that belong to its code. */
-function hold(t: Test, name: string, response: RawResponse, status: number, body: keyof typeof BODIES): void {
+/** Checks an answer: its whole body, and the headers that belong to its code. `model`: that the request named. */
+function hold(
+  t: Test,
+  name: string,
+  response: RawResponse,
+  status: number,
+  body: keyof typeof BODIES,
+  model = 'none',
+): void {
   const { type, code, param } = (JSON.parse(BODIES[body]) as { error: { type: string; code: string; param: null } })
     .error;
-  t.equal(response.body, BODIES[body], name);
+  const seconds = response.field('retry-after') ?? '';
+  t.equal(response.body, BODIES[body].replace('`none`', `\`${model}\``).replace('SECONDS', seconds), name);
   holdError(t, name, response, { status, type, code, param, retry: status === 429 });
 }
 
@@ -195,11 +205,15 @@ t.test('entitlement by model, route and environment; the model list shows it', a
   t.strictSame(await harness.list('some'), ['open'], 'entitled to more than is hosted');
   for (const model of ['gated', 'none-such', 'never-heard-of', 'decide']) {
     const answer = await harness.post('some', CHAT, chatBody(model, 'echo'));
-    hold(t, `not entitled to ${model}, or there is none`, answer, 403, 'model_not_entitled');
+    hold(t, `not entitled to ${model}, or there is none`, answer, 403, 'model_not_entitled', model);
   }
-  hold(t, 'decisions', await harness.post('some', DECISIONS, decisionBody('decide')), 403, 'model_not_entitled');
+  const decided = await harness.post('some', DECISIONS, decisionBody('decide'));
+  hold(t, 'decisions', decided, 403, 'decision_not_entitled', 'decide');
+  const named = await harness.post('some', CHAT, chatBody(KEYS.good.key, 'echo'));
+  hold(t, 'a key in place of the model is not repeated', named, 403, 'model_not_entitled', '[redacted]');
 
-  hold(t, 'elsewhere', await harness.post('elsewhere', CHAT, chatBody('open', 'echo')), 403, 'model_not_entitled');
+  const elsewhere = await harness.post('elsewhere', CHAT, chatBody('open', 'echo'));
+  hold(t, 'elsewhere', elsewhere, 403, 'model_not_entitled', 'open');
   t.strictSame(await harness.list('elsewhere'), [], 'an entitlement for production does not apply here');
 
   t.equal((await harness.post('talker', CHAT, chatBody('open', 'echo'))).status, 200);
@@ -226,7 +240,7 @@ t.test('a model of a cohort is listed for keys in it', async (t) => {
   t.equal((await harness.post('pilot', DECISIONS, decisionBody('gated-decide'))).status, 200);
   t.strictSame(await harness.list('pilot'), ['open', 'gated']);
   const answer = await harness.post('somePilot', CHAT, chatBody('gated', 'echo'));
-  hold(t, 'of the cohort, but not entitled', answer, 403, 'model_not_entitled');
+  hold(t, 'of the cohort, but not entitled', answer, 403, 'model_not_entitled', 'gated');
   t.strictSame(await harness.list('somePilot'), ['open']);
 });
 

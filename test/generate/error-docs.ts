@@ -21,7 +21,7 @@ After 429 or 503 the request did not run. After 500, 502 or 504 it may have run;
 error before its first text, unless that is \`timeout\`. After 504, and after a stream that had text, what was computed is billed
 ([accounts.md](accounts.md#what-is-billed-by-outcome)). A retry is billed as a new request.
 
-Every error carries \`x-request-id\`. Those with status ${[...WAIT_STATUSES].join(', ')} carry \`Retry-After\` (whole seconds) and
+Every error carries \`x-request-id\`. Those with status ${[...WAIT_STATUSES].join(', ')} carry \`Retry-After\` (whole seconds, which their \`message\` ends with) and
 \`retry-after-ms\`. Those that the same request cannot get past, and waits of more than a minute, carry \`x-should-retry: false\`.
 
 Each code is followed by its statuses, its type, and whether the same request may be sent again. Behind the arrow: what to do, unless it is

@@ -125,7 +125,7 @@ t.test('an early end is response.failed with the code by which clients decide wh
     [
       contractError('capacity_exceeded', 'Full.', { retryAfterMs: 1500 }),
       'rate_limit_exceeded',
-      'Full. Please try again in 1500ms.',
+      'Full. Please try again in 2s.',
     ],
   ] as const) {
     const written = new Written();
