@@ -3,7 +3,7 @@
  * picker uses the first series of a name without summing; so these metrics are over all models, and only the cache
  * information has labels, with the names that it expects. Load reports for load balancers have the same load.
  */
-import type { Instruments, Section } from './instruments.js';
+import type { Instruments } from './instruments.js';
 
 /** The load of one model. */
 export interface ModelLoad {
@@ -28,34 +28,36 @@ export interface EndpointLoad {
   readonly capacityTokens: number;
 }
 
+/** What their names begin with. */
+export const ENDPOINT = 'ra_sidecar_endpoint_';
+
 /** Declares the metrics of the process as one endpoint, which are read from the models' loads. */
 export function endpointMetrics(
-  section: Section,
   instruments: Instruments,
   models: ReadonlyMap<string, { readonly load: () => ModelLoad }>,
 ): void {
   const now = instruments.onceAScrape(() => endpointLoad(models));
-  section.gauge('ra_sidecar_endpoint_waiting_requests', 'requests', {
+  instruments.gauge('ra_sidecar_endpoint_waiting_requests', 'requests', {
     help: 'Requests in the queues of all models (TotalQueuedRequests).',
     advice: 'Above 0 for long on all sidecars: add sidecars.',
     collect: () => now().waiting,
   });
-  section.gauge('ra_sidecar_endpoint_running_requests', 'requests', {
+  instruments.gauge('ra_sidecar_endpoint_running_requests', 'requests', {
     help: 'Seats held over all models (TotalRunningRequests).',
     advice: 'As `ra_sidecar_seats_busy`.',
     collect: () => now().running,
   });
-  section.gauge('ra_sidecar_endpoint_kv_usage_ratio', 'ratio', {
+  instruments.gauge('ra_sidecar_endpoint_kv_usage_ratio', 'ratio', {
     help: 'Tokens of running requests over what the KV memory of the ready engines can hold.',
     advice: 'Near 1: conversations are as long as their seats allow.',
     collect: () => now().kvUsage,
   });
-  section.gauge('ra_sidecar_endpoint_seat_usage_ratio', 'ratio', {
+  instruments.gauge('ra_sidecar_endpoint_seat_usage_ratio', 'ratio', {
     help: 'Seats held over all seats (KVCacheUtilization).',
     advice: 'At 1 the next request waits: docs/kubernetes.md.',
     collect: () => now().seatUsage,
   });
-  section.gauge('ra_sidecar_endpoint_cache_info', '1', {
+  instruments.gauge('ra_sidecar_endpoint_cache_info', '1', {
     labels: ['block_size', 'num_gpu_blocks'],
     help: 'Its labels describe prefix reuse (CacheInfo).',
     advice: 'It is the configuration.',

@@ -1,6 +1,6 @@
 /** HTTP: every request of both listeners, by OpenTelemetry's semantic conventions for servers, and the buffers of streams. */
 import type { ErrorCode } from '../domain/errors.js';
-import type { Section } from './instruments.js';
+import type { Instruments } from './instruments.js';
 
 /**
  * The conventions' bounds for http.server.request.duration, in seconds, and longer ones, since a streamed reply runs
@@ -39,41 +39,41 @@ export interface AnsweredRequest extends ArrivedRequest {
   readonly code?: ErrorCode;
 }
 
-export function httpMetrics(section: Section) {
-  const durations = section.histogram('http_server_request_duration_seconds', 'seconds', {
+export function httpMetrics(instruments: Instruments) {
+  const durations = instruments.histogram('http_server_request_duration_seconds', 'seconds', {
     convention: { name: 'http.server.request.duration', unit: 's' },
     labels: ['http_request_method', 'url_scheme', 'http_route', 'http_response_status_code', 'error_type'],
     help: 'Time from the head of a request to the last byte of its response, on both listeners.',
     advice: 'Above `gen_ai_server_request_duration_seconds`: slow readers. docs/incidents.md has each `error_type`.',
     buckets: HTTP_SECONDS,
   });
-  const active = section.gauge('http_server_active_requests', 'requests', {
+  const active = instruments.gauge('http_server_active_requests', 'requests', {
     convention: { name: 'http.server.active_requests', unit: '{request}' },
     labels: ['http_request_method', 'url_scheme'],
     help: 'HTTP requests whose response is not complete.',
     advice: 'More than seats and queue together: callers send or read slowly.',
   });
-  const streams = section.gauge('ra_sidecar_streams_running', 'streams', {
+  const streams = instruments.gauge('ra_sidecar_streams_running', 'streams', {
     help: 'Open event streams.',
     advice: 'No action; a drain waits for these.',
   });
-  section.gauge('ra_sidecar_stream_buffered_bytes', 'bytes', {
+  instruments.gauge('ra_sidecar_stream_buffered_bytes', 'bytes', {
     help: 'Bytes that wait for slow readers, at most.',
     advice: 'Near `stream.totalBufferedBytes`: look for a slow network or proxy.',
     collect: () => http.bufferedBytes(),
   });
-  const cuts = section.counter('ra_sidecar_readers_cut_total', 'readers', {
+  const cuts = instruments.counter('ra_sidecar_readers_cut_total', 'readers', {
     labels: { reason: ['stream', 'total'] },
     help: 'Connections closed because too many bytes waited.',
     advice: '`stream`: that caller reads too slowly. `total`: raise `stream.totalBufferedBytes`.',
   });
-  section.gauge('ra_sidecar_connections', 'connections', {
+  instruments.gauge('ra_sidecar_connections', 'connections', {
     labels: { listener: LISTENERS },
     help: 'Open connections, idle ones included.',
     advice: 'Near `listen.maxConnections`: docs/operating.md#open-files.',
     collect: () => Array.from(http.connections, ([listener, open]) => [{ listener }, open()]),
   });
-  const refused = section.counter('ra_sidecar_connections_refused_total', 'connections', {
+  const refused = instruments.counter('ra_sidecar_connections_refused_total', 'connections', {
     labels: { listener: LISTENERS },
     help: 'Connections closed at once at that limit.',
     advice: 'Raise the limit of open files.',

@@ -73,16 +73,47 @@ export interface MetricDefinition extends Omit<Declaration<string>, 'labels'> {
   readonly buckets?: readonly number[];
 }
 
-/** The metrics of one subject, in the order of the reference. */
-export class Section {
-  readonly title: string;
-  readonly metrics: MetricDefinition[] = [];
-  readonly #registers: Registry[];
+function isList<T>(labels: readonly T[] | object | undefined): labels is readonly T[] {
+  return Array.isArray(labels);
+}
 
-  constructor(title: string, registry: Registry) {
-    this.title = title;
-    this.#registers = [registry];
+function each<L extends string>(samples: Samples<L>): Iterable<Sample<L>> {
+  if (samples === undefined) return [];
+  return typeof samples === 'number' ? [[{}, samples]] : samples;
+}
+
+/** The label of a model: its id, or `other` if it is not configured, since callers choose what they ask for. */
+export function modelLabel(configured: readonly string[]): (id: string) => string {
+  const ids = new Set(configured);
+  return (id) => (ids.has(id) ? id : 'other');
+}
+
+/** A sample for each of `states`: 1 for the one that is, 0 for the others. */
+export function stateSamples<S extends string, L extends string>(
+  states: readonly S[],
+  now: S,
+  labels?: Record<L, string>,
+): Sample<L | 'state'>[] {
+  return states.map((state) => [Object.assign({}, labels, { state }), state === now ? 1 : 0]);
+}
+
+/** Each combination of the labels' known values; none of labels without. */
+function combinations<L extends string>(labels: Declaration<L>['labels']): Record<L, string>[] {
+  if (labels === undefined || isList(labels)) return [];
+  let made = [{}];
+  for (const [label, values] of Object.entries<readonly string[]>(labels)) {
+    made = made.flatMap((begun) => values.map((value) => ({ ...begun, [label]: value })));
   }
+  return made as Record<L, string>[];
+}
+
+/** A separate registry, so that two in one process (tests) do not interfere. */
+export class Instruments {
+  /** In the order in which they were declared. */
+  readonly definitions: MetricDefinition[] = [];
+  readonly #registry = new Registry();
+  /** Number of the last scrape. */
+  #scrape = 0;
 
   /** Values that only increase. `collect` runs before they are read, and returns by how much they increase. */
   counter<const L extends string = never>(
@@ -145,57 +176,8 @@ export class Section {
   ) {
     const { labels, ...about } = declared;
     const labelNames = (isList(labels) ? labels : Object.keys(labels ?? {})) as readonly L[];
-    this.metrics.push({ name, unit, ...about, type, labels: labelNames });
-    return { name, help: about.help, labelNames, registers: this.#registers };
-  }
-}
-
-function isList<T>(labels: readonly T[] | object | undefined): labels is readonly T[] {
-  return Array.isArray(labels);
-}
-
-function each<L extends string>(samples: Samples<L>): Iterable<Sample<L>> {
-  if (samples === undefined) return [];
-  return typeof samples === 'number' ? [[{}, samples]] : samples;
-}
-
-/** The label of a model: its id, or `other` if it is not configured, since callers choose what they ask for. */
-export function modelLabel(configured: readonly string[]): (id: string) => string {
-  const ids = new Set(configured);
-  return (id) => (ids.has(id) ? id : 'other');
-}
-
-/** A sample for each of `states`: 1 for the one that is, 0 for the others. */
-export function stateSamples<S extends string, L extends string>(
-  states: readonly S[],
-  now: S,
-  labels?: Record<L, string>,
-): Sample<L | 'state'>[] {
-  return states.map((state) => [Object.assign({}, labels, { state }), state === now ? 1 : 0]);
-}
-
-/** Each combination of the labels' known values; none of labels without. */
-function combinations<L extends string>(labels: Declaration<L>['labels']): Record<L, string>[] {
-  if (labels === undefined || isList(labels)) return [];
-  let made = [{}];
-  for (const [label, values] of Object.entries<readonly string[]>(labels)) {
-    made = made.flatMap((begun) => values.map((value) => ({ ...begun, [label]: value })));
-  }
-  return made as Record<L, string>[];
-}
-
-/** A separate registry, so that two in one process (tests) do not interfere. */
-export class Instruments {
-  readonly sections: Section[] = [];
-  readonly #registry = new Registry();
-  /** Number of the last scrape. */
-  #scrape = 0;
-
-  /** A subject of the reference, after those before. */
-  section(title: string): Section {
-    const section = new Section(title, this.#registry);
-    this.sections.push(section);
-    return section;
+    this.definitions.push({ name, unit, ...about, type, labels: labelNames });
+    return { name, help: about.help, labelNames, registers: [this.#registry] };
   }
 
   /** Adds the process's own metrics, with prom-client's names. */
@@ -229,9 +211,7 @@ export class Instruments {
       names === undefined
         ? await this.#registry.getMetricsAsJSON()
         : await Promise.all(names.map((name) => this.#existing(name).get()));
-    const definitions = new Map(
-      this.sections.flatMap(({ metrics }) => metrics.map((definition) => [definition.name, definition])),
-    );
+    const definitions = new Map(this.definitions.map((definition) => [definition.name, definition]));
     return listed.flatMap((metric) => readingOf(metric as ListedMetric, definitions.get(metric.name)) ?? []);
   }
 

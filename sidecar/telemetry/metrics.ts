@@ -1,8 +1,8 @@
 import { VERSION } from '../lib/version.js';
 import { authorizerMetrics, creditMetrics, keysMetrics, storeMetrics } from './access-metrics.js';
-import { endpointLoad, endpointMetrics, type EndpointLoad, type ModelLoad } from './endpoint-metrics.js';
+import { ENDPOINT, endpointLoad, endpointMetrics, type EndpointLoad, type ModelLoad } from './endpoint-metrics.js';
 import { httpMetrics } from './http-metrics.js';
-import { Instruments, Reading, type MetricReading, type Section } from './instruments.js';
+import { Instruments, Reading, type MetricDefinition, type MetricReading } from './instruments.js';
 import { modelMetrics } from './model-metrics.js';
 import {
   cacheMetrics,
@@ -25,12 +25,11 @@ export interface ModelSources {
   readonly load: () => ModelLoad;
 }
 
-/** The metrics of this process, which the operators' listener serves at /metrics, by subject, in the order of the reference. */
+/** The metrics of this process, which the operators' listener serves at /metrics. */
 export class Metrics {
   /** What is read of each configured model, by id; a model that is not in it has no samples of these. */
   readonly sources = new Map<string, ModelSources>();
   readonly #instruments = new Instruments();
-  readonly #endpoint: Section;
   /** Requests to models. */
   readonly requests: ReturnType<typeof modelMetrics>;
   readonly queues: ReturnType<typeof queueMetrics>;
@@ -52,23 +51,20 @@ export class Metrics {
   /** `models`: the configured ids; any other is counted as `other`. */
   constructor(models: readonly string[]) {
     const made = this.#instruments;
-    this.requests = modelMetrics(made.section('Requests to models'), models);
-    this.queues = queueMetrics(made.section('Seats and the queue'), made, models, this.sources);
-    this.#endpoint = made.section('The whole process, for endpoint pickers');
-    endpointMetrics(this.#endpoint, made, this.sources);
-    this.processes = processMetrics(made.section('Engines and the prompt host'), made, models, this.sources);
-    cacheMetrics(made.section('Prefixes in host memory'), made, models, this.sources);
-    this.http = httpMetrics(made.section('HTTP'));
-    const access = made.section('Keys, authorizer, store, credit');
-    this.keys = keysMetrics(access);
-    this.authorizer = authorizerMetrics(access);
-    this.store = storeMetrics(access);
-    this.credit = creditMetrics(access);
-    const usage = made.section('Usage');
-    this.spool = spoolMetrics(usage);
-    this.delivery = deliveryMetrics(usage);
-    programMetrics(made.section('The program'));
-    this.otlp = otlpMetrics(made.section('Export by OTLP'));
+    this.requests = modelMetrics(made, models);
+    this.queues = queueMetrics(made, models, this.sources);
+    endpointMetrics(made, this.sources);
+    this.processes = processMetrics(made, models, this.sources);
+    cacheMetrics(made, models, this.sources);
+    this.http = httpMetrics(made);
+    this.keys = keysMetrics(made);
+    this.authorizer = authorizerMetrics(made);
+    this.store = storeMetrics(made);
+    this.credit = creditMetrics(made);
+    this.spool = spoolMetrics(made);
+    this.delivery = deliveryMetrics(made);
+    programMetrics(made);
+    this.otlp = otlpMetrics(made);
     made.addProcess();
   }
 
@@ -77,9 +73,9 @@ export class Metrics {
     return endpointLoad(this.sources);
   }
 
-  /** The declarations of all metrics by subject, in the order of the reference. */
-  get sections(): readonly Pick<Section, 'title' | 'metrics'>[] {
-    return this.#instruments.sections;
+  /** The declarations of all metrics but those of prom-client. */
+  get definitions(): readonly MetricDefinition[] {
+    return this.#instruments.definitions;
   }
 
   /** The page, in Prometheus' text format, or only the metrics in `names`; a name that no metric has is ignored. */
@@ -89,7 +85,7 @@ export class Metrics {
 
   /** The part of the page without model, account or caller names, for endpoint pickers. Cheap. */
   renderEndpoint(): Promise<{ readonly contentType: string; readonly text: string }> {
-    return this.#instruments.page(this.#endpoint.metrics.map(({ name }) => name));
+    return this.#instruments.page(this.definitions.map(({ name }) => name).filter((name) => name.startsWith(ENDPOINT)));
   }
 
   /** The page's content as values. */
@@ -103,8 +99,8 @@ export class Metrics {
   }
 }
 
-function programMetrics(section: Section): void {
-  const build = section.gauge('ra_sidecar_build_info', '1', {
+function programMetrics(instruments: Instruments): void {
+  const build = instruments.gauge('ra_sidecar_build_info', '1', {
     labels: ['version'],
     help: 'Its label is the version of the sidecar.',
     advice: 'Several for long: an upgrade has not reached all hosts.',
@@ -113,13 +109,13 @@ function programMetrics(section: Section): void {
 }
 
 /** Exports to an OTLP endpoint, and traces lost on the way. */
-function otlpMetrics(section: Section) {
-  const exports = section.counter('ra_sidecar_otlp_exports_total', 'exports', {
+function otlpMetrics(instruments: Instruments) {
+  const exports = instruments.counter('ra_sidecar_otlp_exports_total', 'exports', {
     labels: { signal: ['traces', 'metrics'], outcome: ['ok', 'failed'] },
     help: 'Exports to the OTLP endpoint, by outcome.',
     advice: '`failed`: the log’s `otlp export fails` has the reason.',
   });
-  const dropped = section.counter('ra_sidecar_otlp_traces_dropped_total', 'traces', {
+  const dropped = instruments.counter('ra_sidecar_otlp_traces_dropped_total', 'traces', {
     labels: { reason: ['queue_full', 'export_failed'] },
     help: 'Traces that were not delivered.',
     advice: '`queue_full`: lower `telemetry.otlp.samplePercent`. `export_failed`: see `ra_sidecar_otlp_exports_total`.',

@@ -3,7 +3,7 @@
  * metrics that the conventions do not define.
  */
 import type { ErrorCode } from '../domain/errors.js';
-import { modelLabel, type Section } from './instruments.js';
+import { modelLabel, type Instruments } from './instruments.js';
 
 /** The conventions' bounds for durations, in seconds, and further ones: a long reply on a CPU takes minutes. */
 const DURATION_SECONDS = [
@@ -49,15 +49,15 @@ interface UsedTokens {
 }
 
 /** Declares the metrics of requests to models. `ids`: of the configured models. */
-export function modelMetrics(section: Section, ids: readonly string[]) {
-  const durations = section.histogram('gen_ai_server_request_duration_seconds', 'seconds', {
+export function modelMetrics(instruments: Instruments, ids: readonly string[]) {
+  const durations = instruments.histogram('gen_ai_server_request_duration_seconds', 'seconds', {
     convention: { name: 'gen_ai.server.request.duration', unit: 's' },
     labels: [...ABOUT_MODEL, 'error_type'],
     help: 'Time from the head of a request for a model to the end of its answer, most refusals included.',
     advice: 'Find the part that grew: queue, first token or time per token.',
     buckets: DURATION_SECONDS,
   });
-  const firstToken = section.histogram('gen_ai_server_time_to_first_token_seconds', 'seconds', {
+  const firstToken = instruments.histogram('gen_ai_server_time_to_first_token_seconds', 'seconds', {
     convention: { name: 'gen_ai.server.time_to_first_token', unit: 's' },
     labels: ABOUT_MODEL,
     help: 'Time from the last byte of a chat request to the first token of its reply.',
@@ -65,42 +65,42 @@ export function modelMetrics(section: Section, ids: readonly string[]) {
       'If `ra_sidecar_queue_wait_seconds` is high too: more seats or machines. Else prompts are long: a larger `stepMs` (GPU) or `prefillShare` (CPU).',
     buckets: FIRST_TOKEN_SECONDS,
   });
-  const perToken = section.histogram('gen_ai_server_time_per_output_token_seconds', 'seconds', {
+  const perToken = instruments.histogram('gen_ai_server_time_per_output_token_seconds', 'seconds', {
     convention: { name: 'gen_ai.server.time_per_output_token', unit: 's' },
     labels: ABOUT_MODEL,
     help: 'Time per token of a finished reply, after its first.',
     advice: 'Fewer seats, a smaller `stepMs` or `prefillShare`, a smaller model or a faster machine.',
     buckets: PER_TOKEN_SECONDS,
   });
-  const usage = section.histogram('gen_ai_client_token_usage', 'tokens', {
+  const usage = instruments.histogram('gen_ai_client_token_usage', 'tokens', {
     convention: { name: 'gen_ai.client.token.usage', unit: '{token}' },
     labels: [...ABOUT_MODEL, 'gen_ai_token_type'],
     help: 'Tokens of a request that an engine started.',
     advice: 'If inputs are near `contextPerSeat`, give seats more context.',
     buckets: TOKENS,
   });
-  const gaps = section.histogram('ra_sidecar_inter_token_seconds', 'seconds', {
+  const gaps = instruments.histogram('ra_sidecar_inter_token_seconds', 'seconds', {
     labels: ['model'],
     help: 'Time between two chunks of one reply as the engine delivers them.',
     advice: 'High tail with a low mean: long prompts delay replies; lower `stepMs` or `prefillShare`.',
     buckets: PER_TOKEN_SECONDS,
   });
-  const cached = section.counter('ra_sidecar_cached_tokens_total', 'tokens', {
+  const cached = instruments.counter('ra_sidecar_cached_tokens_total', 'tokens', {
     labels: { model: ids },
     help: 'Prompt tokens whose state was reused, a part of the input tokens.',
     advice: 'A low share although prompts share prefixes: more seats, `prefixReuse`, `prefixCache.scope`.',
   });
-  const drafted = section.counter('ra_sidecar_drafted_tokens_total', 'tokens', {
+  const drafted = instruments.counter('ra_sidecar_drafted_tokens_total', 'tokens', {
     labels: { model: ids },
     help: 'Tokens that engines drafted for finished replies (`speculation`). Drafts are not billed.',
     advice: 'Many beside few accepted ones: compare with `speculation: off`.',
   });
-  const accepted = section.counter('ra_sidecar_accepted_tokens_total', 'tokens', {
+  const accepted = instruments.counter('ra_sidecar_accepted_tokens_total', 'tokens', {
     labels: { model: ids },
     help: 'Drafted tokens that replies have, each of which spared a decode.',
     advice: 'None: replies repeat nothing of their prompts.',
   });
-  const cancels = section.counter('ra_sidecar_cancels_total', 'requests', {
+  const cancels = instruments.counter('ra_sidecar_cancels_total', 'requests', {
     labels: { model: ids, phase: PHASES },
     help: 'Requests whose caller disconnected before the answer was complete.',
     advice: '`waiting` or `prefilling`: compare callers’ timeouts with the waits.',

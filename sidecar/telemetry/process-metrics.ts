@@ -1,5 +1,5 @@
 /** The engines and the prompt hosts, which are separate processes, and the engines' prefix caches in host memory. */
-import { stateSamples, type Instruments, type Section } from './instruments.js';
+import { stateSamples, type Instruments } from './instruments.js';
 
 /** An engine's states, as in engine-client/engine.ts. */
 const ENGINE_STATES = ['unloaded', 'cold', 'ready', 'lost'] as const;
@@ -28,7 +28,6 @@ export interface ReplicaReading {
 
 /** Declares the metrics of engines and prompt hosts. `ids`: of the configured models; `models`: their engines. */
 export function processMetrics(
-  section: Section,
   instruments: Instruments,
   ids: readonly string[],
   models: ReadonlyMap<
@@ -42,31 +41,31 @@ export function processMetrics(
       read().map((reading, index) => ({ labels: { model, replica: String(index) }, ...reading })),
     ),
   );
-  section.gauge('ra_sidecar_engine_state', '0 or 1', {
+  instruments.gauge('ra_sidecar_engine_state', '0 or 1', {
     labels: ['model', 'state'],
     help: '1 for the current state of the engine, of several replicas the best one.',
     advice: '`lost`: its model cannot be served; the log and the operators’ `/readyz` have the reason.',
     collect: () => engines().flatMap(({ model, state }) => stateSamples(ENGINE_STATES, state, { model })),
   });
-  section.gauge('ra_sidecar_replica_state', '0 or 1', {
+  instruments.gauge('ra_sidecar_replica_state', '0 or 1', {
     labels: ['model', 'replica', 'state'],
     help: '1 for the current state of each engine process.',
     advice: '`lost`, or `cold` for long: the operators’ `/readyz` has the reason.',
     collect: () => replicas().flatMap(({ labels, state }) => stateSamples(ENGINE_STATES, state, labels)),
   });
-  section.gauge('ra_sidecar_replica_seats', 'seats', {
+  instruments.gauge('ra_sidecar_replica_seats', 'seats', {
     labels: ['model', 'replica'],
     help: 'Seats of each engine process; 0 while it is not ready.',
     advice: 'As `ra_sidecar_seats`.',
     collect: () => replicas().map(({ labels, seats }) => [labels, seats]),
   });
-  section.gauge('ra_sidecar_replica_seats_busy', 'seats', {
+  instruments.gauge('ra_sidecar_replica_seats_busy', 'seats', {
     labels: ['model', 'replica'],
     help: 'Seats held of each engine process.',
     advice: 'Uneven: conversations stay where their past turns are.',
     collect: () => replicas().map(({ labels, busy }) => [labels, busy]),
   });
-  section.gauge('ra_sidecar_replica_token_time_ratio', 'ratio', {
+  instruments.gauge('ra_sidecar_replica_token_time_ratio', 'ratio', {
     labels: ['model', 'replica'],
     help: 'How many times as long a token takes on each engine process as on the average one with as many busy seats.',
     advice: 'One far above the others: a slower device, or other work on it.',
@@ -76,24 +75,24 @@ export function processMetrics(
       }
     },
   });
-  const replicaRestarts = section.counter('ra_sidecar_replica_restarts_total', 'restarts', {
+  const replicaRestarts = instruments.counter('ra_sidecar_replica_restarts_total', 'restarts', {
     labels: ['model', 'replica'],
     help: 'The same of each engine process.',
     advice: 'One far above the others: its device, or its cores.',
     // Their number is not known before.
     collect: () => replicas().map(({ labels }) => [labels, 0]),
   });
-  const restarts = section.counter('ra_sidecar_engine_restarts_total', 'restarts', {
+  const restarts = instruments.counter('ra_sidecar_engine_restarts_total', 'restarts', {
     labels: { model: ids },
     help: 'Restarts of engine processes, failed loads included.',
     advice: 'The log’s `engine lost` has the reason.',
   });
-  const unconfirmed = section.counter('ra_sidecar_engine_unconfirmed_cancels_total', 'replies', {
+  const unconfirmed = instruments.counter('ra_sidecar_engine_unconfirmed_cancels_total', 'replies', {
     labels: { model: ids },
     help: 'Cancelled replies whose end an external server did not confirm in `engine.cancelWaitMs`.',
     advice: 'More than a few: the server computes on, or has other clients (docs/engines.md).',
   });
-  section.gauge('ra_sidecar_kv_tokens', 'tokens', {
+  instruments.gauge('ra_sidecar_kv_tokens', 'tokens', {
     labels: ['model', 'use'],
     help: 'Tokens in the KV memory of the ready replicas.',
     advice: '`running` near the capacity: conversations are as long as their seats allow.',
@@ -104,13 +103,13 @@ export function processMetrics(
       }
     },
   });
-  section.gauge('ra_sidecar_kv_capacity_tokens', 'tokens', {
+  instruments.gauge('ra_sidecar_kv_capacity_tokens', 'tokens', {
     labels: ['model'],
     help: 'Tokens that the KV memory of the ready replicas can hold.',
     advice: 'It is the configuration.',
     collect: () => engines().map(({ model, capacity }) => [{ model }, capacity]),
   });
-  const promptRestarts = section.counter('ra_sidecar_prompt_host_restarts_total', 'restarts', {
+  const promptRestarts = instruments.counter('ra_sidecar_prompt_host_restarts_total', 'restarts', {
     help: 'Restarts of prompt hosts.',
     advice: 'The log’s `prompt host restarts` has the reason; the requests got `internal`.',
   });
@@ -137,7 +136,6 @@ export interface CacheReading {
 
 /** Declares the metrics of prefix caches, as of the engines' last heartbeats. `models`: the caches of each, always in one order. */
 export function cacheMetrics(
-  section: Section,
   instruments: Instruments,
   ids: readonly string[],
   models: ReadonlyMap<string, { readonly caches: () => readonly CacheReading[] }>,
@@ -150,26 +148,26 @@ export function cacheMetrics(
     return () => readings().map(({ model, caches }) => [{ model }, by(model, caches.map(count))] as const);
   };
   const evicted = growth();
-  section.counter('ra_sidecar_prefix_cache_hits_total', 'requests', {
+  instruments.counter('ra_sidecar_prefix_cache_hits_total', 'requests', {
     labels: { model: ids },
     help: 'Requests whose prefix was restored from host memory.',
     advice: 'Few, with many evictions for `room`: docs/sizing.md#memory-by-hand.',
     collect: grown(({ hits }) => hits),
   });
-  section.counter('ra_sidecar_prefix_cache_restored_tokens_total', 'tokens', {
+  instruments.counter('ra_sidecar_prefix_cache_restored_tokens_total', 'tokens', {
     labels: { model: ids },
     help: 'Prompt tokens restored from host memory, a part of `ra_sidecar_cached_tokens_total`.',
     advice: 'What the cache saves.',
     collect: grown(({ restoredTokens }) => restoredTokens),
   });
-  section.gauge('ra_sidecar_prefix_cache_bytes', 'bytes', {
+  instruments.gauge('ra_sidecar_prefix_cache_bytes', 'bytes', {
     labels: ['model'],
     help: 'Host memory of saved prefixes; one that replicas share counts in each.',
     advice: 'Far below `prefixCache.bytes`: a smaller bound would do.',
     collect: () =>
       readings().map(({ model, caches }) => [{ model }, caches.reduce((sum, { bytes }) => sum + bytes, 0)]),
   });
-  section.counter('ra_sidecar_prefix_cache_evictions_total', 'prefixes', {
+  instruments.counter('ra_sidecar_prefix_cache_evictions_total', 'prefixes', {
     labels: { model: ids, reason: EVICTION_REASONS },
     help: 'Saved prefixes that were dropped: for `room`, `replaced` by one that contains them, for `age`, `forgotten` with their account, `failed` to be restored.',
     advice: '`failed`: check the machine’s memory.',

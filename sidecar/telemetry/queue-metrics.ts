@@ -4,7 +4,7 @@
  */
 import { REFUSAL_REASONS, type RefusalReason } from '../domain/refusal-reasons.js';
 import { SERVICE_CLASSES, type ServiceClass } from '../domain/service-class.js';
-import { modelLabel, type Instruments, type Section } from './instruments.js';
+import { modelLabel, type Instruments } from './instruments.js';
 
 /** The longest are of classes that wait for minutes (`queue.maxWaitMs`). */
 const WAIT_SECONDS = [0.001, 0.005, 0.025, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 120, 300, 600] as const;
@@ -83,7 +83,6 @@ const ACCOUNT = ['model', 'account', 'rest'] as const;
 
 /** Declares the metrics of the seat queues. `ids`: of the configured models; `models`: their queues. */
 export function queueMetrics(
-  section: Section,
   instruments: Instruments,
   ids: readonly string[],
   models: ReadonlyMap<string, { readonly queue: (named: number) => QueueReading }>,
@@ -111,56 +110,56 @@ export function queueMetrics(
           (value) => [{ model, [label]: value } as Record<L | 'model', string>, counts(reading)[value]] as const,
         ),
       );
-  section.gauge('ra_sidecar_seats', 'seats', {
+  instruments.gauge('ra_sidecar_seats', 'seats', {
     labels: ['model'],
     help: 'Seats of the replicas that are ready; of all while none is.',
     advice:
       'Below what is configured: a replica is not ready (`ra_sidecar_replica_state`), or is an external server that has too much (docs/engines.md).',
     collect: byModel(({ seats }) => seats),
   });
-  section.gauge('ra_sidecar_seats_busy', 'seats', {
+  instruments.gauge('ra_sidecar_seats_busy', 'seats', {
     labels: ['model'],
     help: 'Seats that requests hold.',
     advice: 'All for long, with waiting requests: the machine is full.',
     collect: byModel(({ busy }) => busy),
   });
-  section.gauge('ra_sidecar_seats_kept', 'seats', {
+  instruments.gauge('ra_sidecar_seats_kept', 'seats', {
     labels: ['model'],
     help: 'Idle seats that are kept for sessions between two turns.',
     advice: 'Near all seats for long: more agents work than there are seats.',
     collect: byModel(({ kept }) => kept),
   });
-  section.gauge('ra_sidecar_session_turns', 'requests', {
+  instruments.gauge('ra_sidecar_session_turns', 'requests', {
     labels: ['model', 'seat'],
     help: 'Turns of sessions since the start, by the seat that they got.',
     advice: 'Many `cold` beside `kept`: more seats, or a longer `sessions.keepMaxMs`.',
     collect: byModelAnd('seat', TURNS, ({ sessions }) => sessions.turns),
   });
-  section.gauge('ra_sidecar_session_keeps', 'seats', {
+  instruments.gauge('ra_sidecar_session_keeps', 'seats', {
     labels: ['model', 'end'],
     help: 'Kept seats since the start, by how that ended.',
     advice: 'Mostly `expired`: clients pause for longer than a prompt takes to compute; no fault.',
     collect: byModelAnd('end', KEEPS, ({ sessions }) => sessions.keeps),
   });
-  section.gauge('ra_sidecar_seats_lent', 'seats', {
+  instruments.gauge('ra_sidecar_seats_lent', 'seats', {
     labels: ['model'],
     help: 'Seats lent to requests of class `batch`, which do not count as busy.',
     advice: '0 for long while requests wait for them: other requests use the seats.',
     collect: byModel(({ lent }) => lent.seats),
   });
-  section.gauge('ra_sidecar_lent_waiting_requests', 'requests', {
+  instruments.gauge('ra_sidecar_lent_waiting_requests', 'requests', {
     labels: ['model'],
     help: 'Requests of class `batch` that wait for a lent seat, not in `ra_sidecar_waiting_requests`.',
     advice: 'No action.',
     collect: byModel(({ lent }) => lent.waiting),
   });
-  section.gauge('ra_sidecar_lent_seats_ended', 'seats', {
+  instruments.gauge('ra_sidecar_lent_seats_ended', 'seats', {
     labels: ['model', 'end'],
     help: 'Lent seats since the start, by how that ended, and requests that entered the queue.',
     advice: 'Many `recalled` beside `ended`: raise `batch.headroomPercent`, or send shorter requests.',
     collect: byModelAnd('end', LENT_ENDS, ({ lent }) => lent.ends),
   });
-  section.gauge('ra_sidecar_lent_seat_seconds', 'seconds', {
+  instruments.gauge('ra_sidecar_lent_seat_seconds', 'seconds', {
     labels: ['model', 'attempt'],
     help: 'Seat time of lent seats so far.',
     advice: 'As `ra_sidecar_lent_seats_ended`.',
@@ -171,42 +170,42 @@ export function queueMetrics(
       }
     },
   });
-  section.gauge('ra_sidecar_waiting_requests', 'requests', {
+  instruments.gauge('ra_sidecar_waiting_requests', 'requests', {
     labels: { model: ids, class: SERVICE_CLASSES },
     help: 'Requests in the queue.',
     advice: 'At `queue.waitingPerSeat` for each seat the account with the longest queue loses its newest one.',
     collect: byModelAnd('class', SERVICE_CLASSES, ({ waitingBy }) => waitingBy),
   });
-  section.gauge('ra_sidecar_waiting_bytes', 'bytes', {
+  instruments.gauge('ra_sidecar_waiting_bytes', 'bytes', {
     labels: ['model'],
     help: 'Body bytes of waiting requests.',
     advice: 'Near `queue.waitingBytes`: raise it if memory allows.',
     collect: byModel(({ waitingBytes }) => waitingBytes),
   });
-  const waits = section.histogram('ra_sidecar_queue_wait_seconds', 'seconds', {
+  const waits = instruments.histogram('ra_sidecar_queue_wait_seconds', 'seconds', {
     // From the start, so that a rate does not miss the first values.
     labels: { model: ids, class: SERVICE_CLASSES },
     help: 'Wait for the first seat, of requests that got one.',
     advice: 'High for all classes: too few seats. For `batch` only: expected.',
     buckets: WAIT_SECONDS,
   });
-  const errors = section.histogram('ra_sidecar_queue_wait_error_seconds', 'seconds', {
+  const errors = instruments.histogram('ra_sidecar_queue_wait_error_seconds', 'seconds', {
     labels: ['model'],
     help: 'The actual wait for the first seat less the predicted one, where one of them is above 0.',
     advice: 'Far above 0: Retry-After is too short; far below: requests are refused needlessly.',
     buckets: ERROR_SECONDS,
   });
-  const refusals = section.counter('ra_sidecar_refusals_total', 'requests', {
+  const refusals = instruments.counter('ra_sidecar_refusals_total', 'requests', {
     labels: { model: ids, reason: REFUSAL_REASONS },
     help: 'Requests that the seat queue refused.',
     advice: 'By reason: docs/admission.md#what-a-429-means. `engine-lost`, `no-engine`: see the log.',
   });
-  const retries = section.counter('ra_sidecar_retry_times_total', 'requests', {
+  const retries = instruments.counter('ra_sidecar_retry_times_total', 'requests', {
     labels: { model: ids, time: RETRY_KINDS },
     help: 'Refusals of the seat queue by where Retry-After came from.',
     advice: '`none` growing for long: add seats or machines.',
   });
-  section.gauge('ra_sidecar_patience_seconds', 'seconds', {
+  instruments.gauge('ra_sidecar_patience_seconds', 'seconds', {
     labels: ['model', 'awaits', 'quantile'],
     help: 'The time by which this share of callers has left unserved.',
     advice: 'No action. Absent if fewer leave.',
@@ -221,19 +220,19 @@ export function queueMetrics(
       }
     },
   });
-  section.gauge('ra_sidecar_left_seat_seconds', 'seconds', {
+  instruments.gauge('ra_sidecar_left_seat_seconds', 'seconds', {
     labels: ['model'],
     help: 'Seat time so far of requests whose callers left unserved.',
     advice: 'Growing fast: callers are less patient than replies are long.',
     collect: byModel(({ overload }) => overload.leftMs / 1000),
   });
-  section.gauge('ra_sidecar_queue_standing', '0 or 1', {
+  instruments.gauge('ra_sidecar_queue_standing', '0 or 1', {
     labels: ['model'],
     help: '1: more requests arrive than the seats can serve.',
     advice: '1 for long: add seats or machines.',
     collect: byModel(({ overload }) => (overload.standing ? 1 : 0)),
   });
-  section.gauge('ra_sidecar_fairness_index', 'ratio', {
+  instruments.gauge('ra_sidecar_fairness_index', 'ratio', {
     labels: ['model'],
     help: 'Jain’s index of seat time in the last minute, over accounts with a backlog.',
     advice: 'Below 0.9 for long with equal weights: report it, with `/admission`. Absent below two accounts.',
@@ -246,19 +245,19 @@ export function queueMetrics(
         yield [{ model, account: '', rest: 'true' }, value(others)] as const;
       }
     };
-  section.gauge('ra_sidecar_account_waiting_requests', 'requests', {
+  instruments.gauge('ra_sidecar_account_waiting_requests', 'requests', {
     labels: ACCOUNT,
     help: 'Requests in the queue, by account.',
     advice: 'One far above the others delays only itself.',
     collect: byAccount(({ waiting }) => waiting),
   });
-  section.gauge('ra_sidecar_account_seats_busy', 'seats', {
+  instruments.gauge('ra_sidecar_account_seats_busy', 'seats', {
     labels: ACCOUNT,
     help: 'Seats held, by account.',
     advice: 'As `ra_sidecar_account_waiting_requests`.',
     collect: byAccount(({ running }) => running),
   });
-  section.gauge('ra_sidecar_account_seat_seconds', 'seconds', {
+  instruments.gauge('ra_sidecar_account_seat_seconds', 'seconds', {
     labels: ACCOUNT,
     help: 'Seat time held so far, by account.',
     advice: 'Shows how the machine is shared.',

@@ -6,8 +6,8 @@ import { holdError } from '../support/error-answer.js';
 import { chatBody, decisionBody, InProcess } from '../support/in-process.js';
 import type { RawResponse } from '../support/raw-http.js';
 
-const ENDPOINT_NAMES = new Metrics([]).sections
-  .flatMap(({ metrics }) => metrics.map(({ name }) => name))
+const ENDPOINT_NAMES = new Metrics([]).definitions
+  .map(({ name }) => name)
   .filter((name) => name.startsWith('ra_sidecar_endpoint_'));
 
 const CHAT = '/v1/chat/completions';

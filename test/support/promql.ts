@@ -18,7 +18,7 @@ export async function knownSeries(): Promise<ReadonlyMap<string, readonly string
   for (const [, name = ''] of (await metrics.render()).text.matchAll(/^# TYPE ((?:process|nodejs)_\w+) /gm)) {
     known.set(name, SCRAPE_LABELS);
   }
-  for (const { name, type, labels } of metrics.sections.flatMap(({ metrics: each }) => each)) {
+  for (const { name, type, labels } of metrics.definitions) {
     const all = [...labels, ...SCRAPE_LABELS];
     if (type !== 'histogram') known.set(name, all);
     else {

@@ -11,7 +11,7 @@ metrics.requests.meter('chat', 'm').ended(1e9, 'internal');
 metrics.http.began({ method: 'GET', scheme: 'http' });
 const readings = await metrics.readings();
 const sent = readings.flatMap((reading) => metricOf(reading, [1, 0], [2, 0]) ?? []);
-const defined = metrics.sections.flatMap(({ metrics: each }) => each);
+const defined = metrics.definitions;
 const named = (name: string) => sent.find(({ descriptor }) => descriptor.name === name);
 
 t.test('every defined metric is sent, and no name twice', async (t) => {
