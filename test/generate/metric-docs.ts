@@ -82,15 +82,39 @@ stands for the four labels ${GEN_AI.map((label) => `\`${label}\``).join(', ')}. 
 without one. A metric is followed by its type (a counter, if its name ends in \`_total\`), its unit, if the name does not end in it, and its [labels](metric-labels.md). Behind
 the arrow: what to do about it.
 
-${new Metrics([]).sections.map(({ title, metrics }) => section(title, metrics)).join('\n')}
-## The process
-
-prom-client’s own metrics, among them:
+${groups().join('\n')}
+Of prom-client’s own metrics:
 
 - \`process_resident_memory_bytes\`: of the sidecar, not its engines. → Report growth over days as a leak.
 - \`nodejs_eventloop_lag_p99_seconds\`: above 0.05 it delays every request. → More sidecars.
 - \`process_cpu_seconds_total\`: near one core it delays every request.
 `;
+}
+
+/** What an operator asks, in this order, and the metrics that answer it: each is in the first group that its name fits. */
+const GROUPS: readonly (readonly [question: string, names: RegExp])[] = [
+  [
+    'Traffic: what is asked, and how fast is it answered?',
+    /^(gen_ai|http_server)_|^ra_sidecar_(inter_token_seconds|cancels_total)$/,
+  ],
+  [
+    'Waiting: seats and the queue',
+    /^ra_sidecar_(seats|session|lent|waiting|queue|refusals|retry|patience|left|fairness|account)(_|$)/,
+  ],
+  ['Engines and their memory', /^ra_sidecar_(engine|replica|kv|prefix_cache|cached|drafted|accepted|prompt_host)_/],
+  ['Money: usage, its spool and its delivery', /^ra_sidecar_(usage|spool)_/],
+  ['Money: keys, authorizer, store, credit', /^ra_sidecar_(keys|authorizer|store|credit)_/],
+  ['The whole process, for endpoint pickers', /^ra_sidecar_endpoint_/],
+  ['The process: connections, readers, exports', /./],
+];
+
+function groups(): string[] {
+  const left = new Set(new Metrics([]).definitions);
+  return GROUPS.map(([question, names]) => {
+    const found = [...left].filter(({ name }) => names.test(name));
+    for (const metric of found) left.delete(metric);
+    return section(question, found);
+  });
 }
 
 /** Labels of all metrics of requests to models. */
