@@ -13,7 +13,8 @@ const CALLERS_OWN = [
 const PARTS = ['Seen', 'Why', 'Look at', 'Do'];
 
 const page = readFileSync(join(sourceRoot, 'docs/incidents.md'), 'utf8');
-const sections = page
+const [errors = ''] = page.split('\n## Alerts\n');
+const sections = errors
   .split('\n## ')
   .slice(1)
   .map((text) => {

@@ -1,6 +1,7 @@
 /** The files of deploy/ for Grafana and Prometheus use metrics that exist. promtool runs the rules in `make e2e`. */
 import { readFileSync } from 'node:fs';
 import t from 'tap';
+import { alertRules, withAlerts } from './alert-docs.js';
 import { dashboard } from './dashboard.js';
 import { LABELS } from './metric-docs.js';
 import { Metrics } from '../../sidecar/telemetry/metrics.js';
@@ -21,8 +22,7 @@ interface Board {
 const known = await knownSeries();
 const board = JSON.parse(dashboard()) as Board;
 const alerts = readFileSync(`${sourceRoot}/deploy/prometheus/alerts.yml`, 'utf8');
-/** Each rule's text, from its name to the next. */
-const rules = alerts.split(/^ {6}- alert: /m).slice(1);
+const rules = alertRules();
 const expressions = board.panels.flatMap(({ title, targets = [] }) => targets.map(({ expr }) => ({ title, expr })));
 
 t.test('unknown names in an expression are found', async (t) => {
@@ -41,6 +41,12 @@ t.test('unknown names in an expression are found', async (t) => {
 
 t.test('deploy/grafana/ra-sidecar.json equals what the code generates (`make docs` writes it)', async (t) => {
   t.equal(readFileSync(`${sourceRoot}/deploy/grafana/ra-sidecar.json`, 'utf8'), dashboard());
+});
+
+t.test('docs/incidents.md lists every alert (`make docs` writes the list)', async (t) => {
+  const page = readFileSync(`${sourceRoot}/docs/incidents.md`, 'utf8');
+  t.equal(page, withAlerts(page));
+  for (const rule of rules) t.ok(page.includes(`\n- \`${rule.slice(0, rule.indexOf('\n'))}\`: `), rule);
 });
 
 t.test('every panel uses existing metrics and labels', async (t) => {
@@ -84,9 +90,7 @@ t.test('metrics whose names other services have too are limited to this job', as
 
 t.test('every metric that can show a fault is on the dashboard or in a rule', async (t) => {
   const shown = [...expressions.map(({ expr }) => expr), alerts].join('\n');
-  const absent = new Metrics([]).sections
-    .flatMap(({ metrics }) => metrics.map(({ name }) => name))
-    .filter((name) => !shown.includes(name));
+  const absent = new Metrics([]).definitions.map(({ name }) => name).filter((name) => !shown.includes(name));
   // Covered by others: configured values, logged faults, causes of what is shown.
   t.strictSame(absent, [
     'ra_sidecar_drafted_tokens_total',

@@ -1,6 +1,7 @@
 /** `make docs`: writes the pages that are generated from the code, and copies figures into pages. */
 import { mkdirSync, readFileSync, writeFileSync } from 'node:fs';
 import { configDocs } from './config-docs.js';
+import { withAlerts } from './alert-docs.js';
 import { apiDocs } from './api-docs.js';
 import { cliDocs } from './cli-docs.js';
 import { withDifferences } from './difference-docs.js';
@@ -26,6 +27,8 @@ writeFileSync(`${sourceRoot}/docs/cli.md`, cliDocs());
 writeFileSync(`${sourceRoot}/docs/operators-openapi.json`, operatorsOpenApiText());
 writeFileSync(`${sourceRoot}/bench/results/README.md`, resultsPage());
 writeFileSync(`${sourceRoot}/deploy/grafana/ra-sidecar.json`, dashboard());
+const incidents = `${sourceRoot}/docs/incidents.md`;
+writeFileSync(incidents, withAlerts(readFileSync(incidents, 'utf8')));
 const { templates } = await readGoldens();
 const goldens = `${sourceRoot}/test/goldens/README.md`;
 const differing = withDifferences(readFileSync(goldens, 'utf8'), Object.keys(templates).length);
