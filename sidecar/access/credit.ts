@@ -45,7 +45,7 @@ export interface Credit {
   ): ReadonlyMap<string, Balance> | Promise<ReadonlyMap<string, Balance>>;
 }
 
-/** One account's money. In a store, `reserved` is what its sidecars have drawn and not posted yet. */
+/** One account's money. In a store, `reserved` is what its sidecars hold: drawn and not posted yet. */
 export interface Balance extends Readonly<Spending> {
   readonly granted: bigint;
   /** So long ago a store was asked, ms; absent: it is the present balance. */

@@ -46,7 +46,7 @@ export class AccountClass {
   virtualMs = 0;
   /** The same over {@link weight} in any case, and lifted to the other classes of its account alone: their order (`Account.turnOf`). */
   turnMs = 0;
-  /** Seats held, and seats kept for its sessions. */
+  /** Busy seats, and seats kept for its sessions. */
   running = 0;
   kept = 0;
   /** All that wait, seatable or not, in the order of entering, except those whose engine was lost. */
@@ -237,7 +237,7 @@ export class Account {
   /** Places that its requests take: those that wait, without the ones whose engine was lost; and the body bytes of these. */
   places = 0;
   bytes = 0;
-  /** Seats held, and seats kept for its sessions. */
+  /** Busy seats, and seats kept for its sessions. */
   running = 0;
   kept = 0;
   /** Requests whose prompts are not known yet that may be turns of sessions whose seats are kept. */

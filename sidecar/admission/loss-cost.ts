@@ -1,6 +1,6 @@
 /**
  * What it costs to have a session's state again once its seat is lost, learned from the turns of all sessions of a queue: the tokens that
- * the engine's host cache does not have are computed, the others restored.
+ * the engine's prefix cache does not have are computed, the others restored.
  */
 
 /** A prompt of which fewer tokens are computed, or reused, does not show what a token costs. */

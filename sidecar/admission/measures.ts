@@ -7,7 +7,7 @@ const HOLD_ALPHA = 0.1;
 const MOST_TURNS = 20;
 
 /**
- * A moving average of how long a seat is in use until it is free for others. Where it stays with a session (sessions.ts) that is the time
+ * A moving average of how long a seat is busy until it is free for others. Where it stays with a session (sessions.ts) that is the time
  * of several turns: the mean time of a turn, over the share of the turns after which the seat was free.
  */
 export class HoldTime {

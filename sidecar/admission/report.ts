@@ -11,7 +11,7 @@ import type { Awaited, LentCounts, SessionCounts } from './types.js';
 export interface QueueSnapshot {
   readonly seats: number;
   readonly busy: number;
-  /** Seats that are kept for sessions, and not held. */
+  /** Seats that are kept for sessions, and not busy. */
   readonly kept: number;
   readonly waiting: number;
   /** The same by class. An account may have requests of several classes. */
@@ -28,7 +28,7 @@ export interface QueueSnapshot {
 interface ClassReport {
   readonly class: ServiceClass;
   readonly waiting: number;
-  /** Seats held, and seats kept for sessions. */
+  /** Busy seats, and seats kept for sessions. */
   readonly running: number;
   readonly kept: number;
   /** Mean seat time of one of these requests; null: none has ended. */

@@ -84,7 +84,7 @@ export class ReplicaSeats {
     return this.#freeSeats;
   }
 
-  /** Seats held, also those of replicas that are not available. */
+  /** Busy seats, also those of replicas that are not available. */
   get busy(): number {
     return this.#busy;
   }
@@ -245,7 +245,7 @@ export class ReplicaSpeeds {
     return ratio === undefined ? undefined : Math.exp(ratio - this.#mean());
   }
 
-  /** The mean time of a token of a reply was `ms`, more than 0, with `busy` seats in use on this replica. */
+  /** The mean time of a token of a reply was `ms`, more than 0, with `busy` seats on this replica. */
   observe(replica: number, busy: number, ms: number): void {
     const seen = Math.log(ms);
     const own = this.#byReplica[replica] ?? this.#mean();

@@ -11,7 +11,7 @@
  *
  * **Kept** is the seat of a turn that is done, for as long as an idle seat costs less than what it saves: one seat is idle, and all
  * seats of the replica wait while a lost prompt is computed again. So it is kept for (seats of the replica) x (what the loss of the
- * state costs), at most `keepMaxMs`, MEDIAN_PAUSES and MOST_PAUSES. That cost is measured (loss-cost.ts): with a host cache that restores
+ * state costs), at most `keepMaxMs`, MEDIAN_PAUSES and MOST_PAUSES. That cost is measured (loss-cost.ts): with a prefix cache that restores
  * cheaply it is little, and no seat is kept; nor is one for an account of which few turns are continued, nor one of UNKEPT_SEATS for long.
  *
  * For all other requests a kept seat is taken: it counts as busy where free seats count (seats.ts), and is charged to its account
@@ -24,7 +24,7 @@
  * **Promised** is a seat to a newcomer that was refused for want of seats that are not kept, at the time at which it was told to return
  * (retry.ts), and to one of an account that is owed a seat (judge.ts). If it has found none by the end of its longest wait, it takes the
  * kept one that is idle longest: that of a session that has most likely ended, since no session says that it has. Where none is kept at
- * that moment, as where a host cache makes keeps short, it waits as long again, before all others, and takes any that is kept briefly.
+ * that moment, as where a prefix cache makes keeps short, it waits as long again, before all others, and takes any that is kept briefly.
  *
  * Bounds: MAX_SESSIONS are known, those not used for longest are forgotten first; MAX_NAMESAKES of one id. All is in memory: a restart
  * costs each session one computed prompt.
@@ -284,7 +284,7 @@ export class Sessions {
     return found;
   }
 
-  /** Whether `account` would take a kept seat of another one, by TAKE_RATIO, if that had one more, and no host cache has what is lost then. */
+  /** Whether `account` would take a kept seat of another one, by TAKE_RATIO, if that had one more, and no prefix cache has what is lost then. */
   wouldTake(account: Account, { running, kept, weight }: Account): boolean {
     if (this.#settings?.hasCache !== false) return false;
     return (TAKE_RATIO * (account.running + account.kept + 1)) / account.weight <= (running + kept + 1) / weight;

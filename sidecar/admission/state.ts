@@ -71,7 +71,7 @@ export class QueueState {
     return this.replicas.seats;
   }
 
-  /** Seats held. */
+  /** Busy seats. */
   get busy(): number {
     return this.replicas.busy;
   }

@@ -1,6 +1,6 @@
 /**
- * What the seat queue and its callers exchange. A seat is one parallel sequence of one replica of a model's engine; one queue serves
- * the seats of all replicas of one model.
+ * What the seat queue and its callers exchange. A seat is one of the sequences that an engine computes at once; one queue serves the
+ * seats of all replicas of one model.
  *
  * A request takes a place with `enter`, before anything costly is done for it. It is given no seat until `ready` is called after the
  * last check. The outcome settles exactly once.

@@ -58,7 +58,6 @@ export const HEALTH: PlainRoute = {
   },
 };
 
-/** GET /healthz. */
 export function healthz(exchange: Exchange): void {
   exchange.reply({ status: 200, body: JSON.stringify({ status: 'ok' }) });
 }
@@ -90,7 +89,6 @@ export interface ReasonedState extends State {
   readonly reasons: readonly string[];
 }
 
-/** GET /readyz. */
 export function readyz(exchange: Exchange, services: Parts): void {
   replyReadiness(exchange, stateOf(services));
 }

@@ -73,7 +73,6 @@ export interface Serving {
   readonly batch: boolean;
 }
 
-/** The routes of a sidecar. */
 export function routesOf(serving: Serving): readonly (WorkRoute | PlainRoute)[] {
   documentOf(serving);
   return ROUTES.filter(({ reference }) => isServed(reference, serving));

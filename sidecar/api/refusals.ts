@@ -52,7 +52,6 @@ const LIMITED: Record<keyof Limit, string> = {
   perMinute: 'This key has sent too many requests within 60 seconds.',
 };
 
-/** A limit of the key is reached. */
 export function limited(by: keyof Limit, retryAfterMs: number): ContractError {
   return contractError('user_rate_limited', LIMITED[by], { retryAfterMs });
 }
@@ -173,7 +172,6 @@ export function tooLarge(limitBytes: number): ContractError {
 
 export const noRoom = always('capacity_exceeded', 'Too many request bytes are being held at once.');
 
-/** Why there is no body. */
 export function noBody(kind: Exclude<BodyEnd['kind'], 'gone'>, limitBytes: number): ContractError {
   if (kind === 'too-large') return tooLarge(limitBytes);
   if (kind === 'no-room') return noRoom();
@@ -243,7 +241,6 @@ export function keyReused(kind: keyof typeof REUSED): ContractError {
   return contractError('idempotency_key_reused', REUSED[kind], kind === 'other-body' ? { status: 422 } : {});
 }
 
-/** What the queue refused. */
 export function refused({ reason, retryAfterMs }: Pick<Refused, 'reason' | 'retryAfterMs'>): ContractError {
   const { code, message } = REFUSALS[reason];
   return contractError(code, message, { retryAfterMs });

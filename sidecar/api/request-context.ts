@@ -72,10 +72,8 @@ export class RequestContext {
   #permit: Permit | undefined;
   #holding: (SeatHolder & { readonly lease: Lease }) | undefined;
   #phase: RequestPhase = 'waiting';
-  /** Why the queue refused. */
   #reason: Refused['reason'] | undefined;
 
-  /** The times of its phases. */
   readonly times: Timeline;
   /** Undefined if it is not traced. */
   readonly trace: RequestTrace | undefined;
@@ -442,7 +440,6 @@ function placeFields({ position, expectedWaitMs: ms }: QueuePlace): Readonly<Rec
   return { 'x-queue-position': `${position}`, ...(ms !== undefined && { 'x-expected-wait-ms': `${Math.ceil(ms)}` }) };
 }
 
-/** How a request ended. */
 interface RequestEnd {
   /** 499: the caller disconnected. */
   readonly status: number;

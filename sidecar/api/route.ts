@@ -131,7 +131,6 @@ export interface WorkRequest<P extends Params> {
   readonly services: Services;
 }
 
-/** A prompt in tokens. */
 export type Tokens = Exclude<Tokenized, Refusal | NoResult>;
 export type ChatTokens = Extract<Tokens, { readonly kind: 'chat' }>;
 export type DecisionTokens = Extract<Tokens, { readonly kind: 'decision' }>;
@@ -147,7 +146,6 @@ export interface Work<T extends Tokens = Tokens> {
    * again for a prompt that was made again. `contexts`: tokens of each seat length that the request may get, shortest first.
    */
   plan(tokens: T, contexts: readonly number[]): Plan | Stop | Promise<Plan | Stop>;
-  /** Receives the job's results. */
   readonly results: Results;
   /** The engine has begun the job, with these weights. */
   started?(weightVersion: string): void;
@@ -160,7 +158,6 @@ export interface Work<T extends Tokens = Tokens> {
   answer(): void;
 }
 
-/** A job without its seats. */
 export type Job = Omit<GenerateJob, 'seats'> | Omit<ScoreJob, 'seats'> | Omit<EmbedJob, 'seats'>;
 
 /** One of the parts of a request's work, after the first one. */

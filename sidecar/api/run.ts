@@ -48,10 +48,8 @@ import { UsageSession } from './usage-session.js';
  */
 const MAX_REMAKES = 4;
 
-/** How a request ends. */
 type End = { readonly kind: 'done' } | Stop;
 
-/** How one attempt to run a job ends. */
 type AttemptEnd =
   | { readonly kind: 'done' }
   /**

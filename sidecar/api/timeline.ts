@@ -95,7 +95,6 @@ export class Timeline {
     return this.#waitedMs + (now - (this.#waitingSince ?? now));
   }
 
-  /** The check of the key. */
   get authorization(): { readonly from: number; readonly until: number } | undefined {
     return this.#authorizedUntil === undefined
       ? undefined

@@ -221,7 +221,7 @@ const credit = {
     balance: {
       about: 'print what accounts were granted, have spent and have left',
       details:
-        'HELD is what sidecars have drawn and not posted. UNCOVERED is what was charged and the store had not held, after a failover that lost draws.',
+        'HELD is what sidecars hold: drawn, and neither charged nor returned. UNCOVERED is what was charged and not held, after a failover of the store.',
       operand: { name: 'ACCOUNT', about: 'one account; default: all', optional: true },
       options: { json: JSON_OPTION },
       failed: 'the store does not answer, or has no such account',

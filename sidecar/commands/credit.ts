@@ -169,7 +169,7 @@ async function reconcile(
     await replica.close();
     await database.close();
   }
-  say(`${id} is reconciled: ${formatUsd(released)} USD that it had drawn and not spent are given back\n`);
+  say(`${id} is reconciled: ${formatUsd(released)} USD that it held and had not spent are given back\n`);
   return EXIT.done;
 }
 

@@ -170,7 +170,7 @@ export async function grantCredit(database: Database, operator: string, { accoun
 
 /**
  * A thousand sidecars that the store knows, those that hold credit first; or the one with this id. `leaseMs`: until its lease ends, below 0
- * if it has. `held`: the credit that it has drawn and not posted, USD. Rejects with {@link StoreRefusal}.
+ * if it has. `held`: the credit that it holds, USD. Rejects with {@link StoreRefusal}.
  */
 export async function readReplicas(database: Database, id?: string) {
   type Row = Readonly<

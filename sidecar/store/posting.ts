@@ -82,7 +82,7 @@ export interface PostingOptions {
   readonly opened: (released: bigint) => void;
   /** Who has the store note what is given back in its audit. Absent: a start of a sidecar, which is not noted. */
   readonly operator?: string;
-  /** Charges exceeded the escrow: the store had lost draws. */
+  /** Charges exceeded the escrow: the store had lost what was held. */
   readonly uncovered: () => void;
   /** The store will not open this run, since records are missing: a line for the operator. It may come after {@link Posting.begin}. */
   readonly lost: (line: string) => void;
@@ -321,7 +321,7 @@ export class Posting {
       if (row.uncovered !== '0') {
         uncovered();
         log.error('credit was charged that the store does not hold', {
-          reason: 'a failover or a restored backup of the store has lost what was drawn; balances may be below 0',
+          reason: 'a failover or a restored backup of the store has lost what sidecars held; balances may be below 0',
         });
       }
       await this.#keep(to);

@@ -102,7 +102,7 @@ export function storeMetrics(instruments: Instruments) {
     labels: ['state'],
     help: '1 for the current state of this sidecar in its fleet.',
     advice:
-      '`apart`: the store does not answer. `fenced`: another process has this one’s place (docs/store.md#replicas).',
+      '`apart`: the store does not answer. `fenced`: another process has this one’s place (docs/store.md#sidecars-of-the-store).',
     collect() {
       const now = store.fleet();
       return now && stateSamples(FLEET_STATES, now.state);

@@ -43,7 +43,7 @@ export function endpointMetrics(
     collect: () => now().waiting,
   });
   instruments.gauge('ra_sidecar_endpoint_running_requests', 'requests', {
-    help: 'Seats held over all models (TotalRunningRequests).',
+    help: 'Busy seats of all models (TotalRunningRequests).',
     advice: 'As `ra_sidecar_seats_busy`.',
     collect: () => now().running,
   });
@@ -53,7 +53,7 @@ export function endpointMetrics(
     collect: () => now().kvUsage,
   });
   instruments.gauge('ra_sidecar_endpoint_seat_usage_ratio', 'ratio', {
-    help: 'Seats held over all seats (KVCacheUtilization).',
+    help: 'Busy seats over all seats (KVCacheUtilization).',
     advice: 'At 1 the next request waits: docs/kubernetes.md.',
     collect: () => now().seatUsage,
   });

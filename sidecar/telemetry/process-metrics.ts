@@ -20,7 +20,7 @@ export interface ReplicaReading {
   readonly state: EngineState;
   /** Seats that the queue may give; 0 while it is not ready. */
   readonly seats: number;
-  /** Seats that requests hold. */
+  /** Busy seats. */
   readonly busy: number;
   /** As the queue's (`Replica`); undefined if it is not known. */
   readonly tokenTimeRatio: number | undefined;
@@ -61,7 +61,7 @@ export function processMetrics(
   });
   instruments.gauge('ra_sidecar_replica_seats_busy', 'seats', {
     labels: ['model', 'replica'],
-    help: 'Seats held of each engine process.',
+    help: 'Busy seats of each engine process.',
     advice: 'Uneven: conversations stay where their past turns are.',
     collect: () => replicas().map(({ labels, busy }) => [labels, busy]),
   });
@@ -77,7 +77,7 @@ export function processMetrics(
   });
   const replicaRestarts = instruments.counter('ra_sidecar_replica_restarts_total', 'restarts', {
     labels: ['model', 'replica'],
-    help: 'The same of each engine process.',
+    help: 'Restarts of each engine process, failed loads included.',
     advice: 'One far above the others: its device, or its cores.',
     // Their number is not known before.
     collect: () => replicas().map(({ labels }) => [labels, 0]),

@@ -253,7 +253,7 @@ export function queueMetrics(
   });
   instruments.gauge('ra_sidecar_account_seats_busy', 'seats', {
     labels: ACCOUNT,
-    help: 'Seats held, by account.',
+    help: 'Busy seats, by account.',
     advice: 'As `ra_sidecar_account_waiting_requests`.',
     collect: byAccount(({ running }) => running),
   });

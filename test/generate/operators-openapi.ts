@@ -168,7 +168,7 @@ const replicaFields = {
   epoch: { type: 'integer' },
   joined: { type: 'string', format: 'date-time' },
   leaseMs: { type: 'integer', description: 'Until its lease ends; below 0: it has ended.' },
-  held: { ...USD, description: 'USD that it has drawn and not posted.' },
+  held: { ...USD, description: 'USD that it holds: drawn, and neither charged nor returned.' },
 };
 
 /** Named ones. */

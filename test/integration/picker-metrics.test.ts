@@ -60,7 +60,7 @@ t.test('each metric of the model server protocol', async (t) => {
     t.strictSame(flagSpecs(), specs, 'the same metrics by its flags and by its configuration');
   });
 
-  await t.test('with all seats in use and requests waiting', async (t) => {
+  await t.test('with all seats busy and requests waiting', async (t) => {
     const leave = new AbortController();
     const endless = { messages: [{ role: 'user', content: 'Hi' }], stream: true };
     const streams = [0, 1, 2, 3, 4].map((i) =>

@@ -82,7 +82,7 @@ t.test('requests of several replies and single ones leave a kept sequence to its
   t.ok(cached > 0.8 * prompt, `${cached} of ${prompt} tokens`);
 });
 
-t.test('twelve agents on four seats, without a host cache: their turns reuse most of their prompts', async (t) => {
+t.test('twelve agents on four seats, without a prefix cache: their turns reuse most of their prompts', async (t) => {
   const sums = { prompt: 0, cached: 0 };
   await Promise.all(
     Array.from({ length: AGENTS }, async (_, agent) => {

@@ -311,8 +311,7 @@ const ACCOUNT_NOTES: Notes = {
     currency: 'Of all amounts, which are exact text.',
     granted: 'The sum of the account’s grants.',
     settled: 'What its requests have cost.',
-    reserved:
-      'The most that its running requests can cost; of a fleet’s balance: what sidecars have drawn and not charged.',
+    reserved: 'The most that its running requests can cost; of a fleet’s balance: what its sidecars hold.',
     available: 'What is left for further requests.',
     age_ms: 'Of a fleet’s balance: how long ago its store was asked, ms.',
   },

@@ -124,7 +124,6 @@ export function componentSchemas(): Readonly<Record<string, Schema>> {
   return Object.fromEntries(PARTS.map(([name, schema]) => [name, described(name, copied(schema))]));
 }
 
-/** A reference to a named part. */
 export function reference(name: string): Schema {
   return { $ref: `#/components/schemas/${name}` };
 }

@@ -25,7 +25,7 @@ const firstTokens = (/** @type {Snapshot} */ snapshot) =>
 
 /** For each: its name, its current value as text, and a point of its curve. */
 const SUMS = /** @type {const} */ ([
-  ['Seats held', (/** @type {Snapshot} */ now) => [count(busy(now)), `of ${count(seats(now))}`], busy],
+  ['Busy seats', (/** @type {Snapshot} */ now) => [count(busy(now)), `of ${count(seats(now))}`], busy],
   [
     'Waiting',
     (/** @type {Snapshot} */ now) => [count(waiting(now)), waiting(now) === 1 ? 'request' : 'requests'],

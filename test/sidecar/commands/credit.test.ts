@@ -145,7 +145,7 @@ t.test('reconcile posts what the folder of a dead replica has', async (t) => {
   await server.sql(`update ra_sidecar.replica set lease_until = now() - interval '1 hour'`, name);
   const { code, err } = await ran('reconcile');
   t.equal(code, 0, err);
-  t.match(err, / is reconciled: 1\.499999999993 USD that it had drawn and not spent are given back\n$/);
+  t.match(err, / is reconciled: 1\.499999999993 USD that it held and had not spent are given back\n$/);
   t.match(JSON.parse((await ran('balance', '--json')).out), { accounts: [{ settled: '0.500000000007', held: '0' }] });
   // Its lease has ended now, but not its longest request.
   const again = await ran('reconcile', '--longest', '1');
