@@ -257,7 +257,6 @@ export class MaskGrammar {
   }
 }
 
-/** Bytes that it takes. */
 export function madeBytes({ mask, place }: MadeMask): number {
   return maskBytes(32 * mask.length) + (place?.leaves.byteLength ?? 0);
 }

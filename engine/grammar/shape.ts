@@ -283,7 +283,6 @@ export class SchemaIds {
     return id;
   }
 
-  /** By the numbers of what is in it. */
   #text(value: object, depth: number): string {
     if (Array.isArray(value)) return `[${value.map((each) => this.#id(each, depth + 1)).join()}]`;
     const entries = Object.entries(value).map(([key, each]) => `${JSON.stringify(key)}:${this.#id(each, depth + 1)}`);

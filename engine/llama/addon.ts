@@ -235,7 +235,6 @@ export interface EngineAddon {
   readonly RaStatePages: new (context: AddonContext, plain: boolean) => AddonPages;
   /** Bytes of all that a sequence holds, or only of what cannot be truncated. Not during a decode. */
   readonly raStateSize: (context: AddonContext, sequence: number, partial: boolean) => number;
-  /** Numbers of an embedding. */
   readonly raEmbeddingWidth: (context: AddonContext) => number;
   /** No step starts any more: at the end of the process, while the data of decodes still exists. */
   readonly raLeave: () => void;
@@ -260,7 +259,6 @@ export interface AddonVision {
   ): Promise<readonly Float32Array[]>;
 }
 
-/** The exports of ra-vision. */
 export interface VisionAddon {
   readonly RaVision: new (
     model: string,

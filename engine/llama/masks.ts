@@ -26,7 +26,6 @@ export type MaskAnswer =
 /** The functions of the thread that are used here. */
 export type MaskThread = Pick<Worker, 'postMessage' | 'on' | 'ref' | 'unref'>;
 
-/** One reply that masks constrain. */
 export interface MaskConstraint {
   /** Settles when the next token can be sampled; never rejects. Undefined if it can, and {@link made} has the allowed tokens. */
   readonly pending: Promise<void> | undefined;

@@ -27,7 +27,6 @@ export interface PageLimits {
 
 const WORD = Uint32Array.BYTES_PER_ELEMENT;
 
-/** What copies states. */
 export type StateCopies = Pick<EngineAddon, 'raSaveState' | 'raRestoreState'>;
 
 /**

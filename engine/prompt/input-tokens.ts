@@ -51,7 +51,6 @@ export class InputTokenizer {
     this.#specials = new SpecialTexts(vocabulary.specialTexts);
   }
 
-  /** Of texts. */
   ofTexts(texts: readonly string[], limits: InputLimits): InputTokens | NoInputTokens {
     const { before, after } = this.#vocabulary.marks;
     return this.#collected(texts, limits, NONE, (text) => [concatTokens([before, this.#bodyOf(text)]), after]);

@@ -99,7 +99,6 @@ const LAST_WORDS =
 /** Marks that are control tokens. */
 const CONTROL = /^<[|｜]/;
 
-/** The thoughts of one model. */
 export class Thoughts {
   /** Whether the model thinks if the request does not mention it. */
   readonly unasked: boolean;

@@ -1,7 +1,6 @@
 /** How an engine is set up, and its properties once it is ready. */
 import type { HashedFile } from './file-key.js';
 
-/** What computes on a GPU. */
 export type GpuBackend = 'cuda' | 'vulkan' | 'metal';
 
 /** Sequences that one engine can have at most. */

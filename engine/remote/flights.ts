@@ -38,7 +38,6 @@ export interface FlightEvents {
 /** A request that was sent this long ago has reached the server, ms. */
 const REACHED_MS = 250;
 
-/** As in `RemoteSetup`. */
 export type StallLimits = Pick<RemoteSetup, 'silentMs' | 'tokenMs'>;
 
 interface Sent {

@@ -83,7 +83,6 @@ export interface Work {
   wipe?(): void;
 }
 
-/** A job that waits for a sequence. */
 export interface WaitingJob {
   readonly id: number;
   readonly work: Work;
@@ -92,7 +91,6 @@ export interface WaitingJob {
   readonly limit: number;
 }
 
-/** One running item, and its job. */
 export interface RunningItem {
   readonly job: RunningJob;
   readonly branch: Branch;

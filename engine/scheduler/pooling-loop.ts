@@ -51,11 +51,9 @@ export interface Pooling {
 export interface PoolingLimits {
   /** Tokens of a step, unless it has one input alone. */
   readonly stepTokens: number;
-  /** Inputs of a step. */
   readonly stepInputs: number;
   /** Tokens of one input. */
   readonly contextPerSeat: number;
-  /** Tokens of the vocabulary. */
   readonly vocabulary: number;
 }
 

@@ -11,7 +11,6 @@ import type { ModelTokens, TokensAhead } from './job.js';
 
 const NOTHING: ReplyParts = { reasoning: '', content: '', calls: [] };
 
-/** What ended a reply. */
 interface End {
   readonly reason: FinishReason;
   readonly matchedStop?: string | number;

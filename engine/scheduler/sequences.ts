@@ -99,7 +99,6 @@ export class Sequences {
     return this.#live;
   }
 
-  /** The tokens in all of them. */
   get tokens(): HeldTokens {
     let running = 0;
     let kept = 0;

@@ -9,7 +9,6 @@ import { sameCache, type CacheKey } from '../protocol/cache-key.js';
 import type { Eviction } from '../protocol/messages.js';
 import type { ImageSegment, PlacedImage } from '../protocol/prompt.js';
 
-/** A state, as its store sees it. */
 export interface StoredState {
   readonly bytes: number;
   /** Tokens that it spares a prompt. */
@@ -37,7 +36,6 @@ export class StateStore<State extends StoredState> {
     this.#evicted = evicted;
   }
 
-  /** Bytes of all of them. */
   get bytes(): number {
     return this.#bytes;
   }

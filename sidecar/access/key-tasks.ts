@@ -39,7 +39,6 @@ export type KeyTask =
 
 export type GrantTask = Extract<KeyTask, { readonly kind: 'grant' }>;
 
-/** A task that changes keys or accounts. */
 export type KeyChangeTask = Exclude<KeyTask, { readonly kind: 'list' | 'grant' }>;
 
 /** Some of the keys, in the order of their accounts and then of the file. */
@@ -108,7 +107,6 @@ export interface FollowedPrices {
   ): Promise<{ readonly kind: 'invalid'; readonly why: string } | NotDone | undefined>;
 }
 
-/** A task with all that it needs. */
 export interface OperatorsTask {
   /** The keys file, or of a grant the credit file. */
   readonly file: string;

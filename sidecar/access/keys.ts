@@ -17,10 +17,8 @@ import {
 /** Random bytes in a key: 43 characters of base64url. */
 const KEY_BYTES = 32;
 
-/** Prefix of keys for callers. */
 const PREFIX = 'ra-key-';
 
-/** The account of the development key. */
 const DEVELOPMENT_ACCOUNT = 'development';
 
 /** A new key, for example `ra-dev-` and 43 characters, and the two fields of its entry that depend on it. */

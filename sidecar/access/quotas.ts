@@ -52,7 +52,6 @@ export type TokensReserved<R = TokenReservation> =
 /** What a store of a fleet's counts answers: it may not answer. */
 export type FleetTokensReserved = TokensReserved | { readonly kind: 'unavailable'; readonly retryAfterMs: number };
 
-/** Why tokens are not reserved. */
 export type TokensRefused = Exclude<FleetTokensReserved, { readonly kind: 'reserved' }>;
 
 /** Quotas of tokens: of this process ({@link QuotaLedger}), or of a fleet (store/quotas.ts). Never throws or rejects. */
@@ -216,7 +215,6 @@ export class QuotaLedger implements TokenQuotas {
     );
   }
 
-  /** The meters of the quotas of a caller. */
   #metered(caller: LimitedCaller): readonly Metered[] | 'unknown' {
     const metered: Metered[] = [];
     for (const scope of SCOPES) {
@@ -365,7 +363,6 @@ export const SCOPES = ['key', 'account'] as const satisfies readonly QuotaScope[
 const NO_QUOTAS: TokenLimits = {};
 const NOTHING: EarlierTokens = () => 0;
 
-/** The quotas of one scope. */
 export function limitsIn(caller: LimitedCaller, scope: QuotaScope): TokenLimits {
   return scope === 'key' ? caller : (caller.accountTokens ?? NO_QUOTAS);
 }

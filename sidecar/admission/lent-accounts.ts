@@ -167,7 +167,6 @@ export class LentShares {
     if (account.node.at < 0) this.#ready.add(account.node);
   }
 
-  /** It waits no more. */
   stopsWaiting(lent: LentRequest): void {
     const { account } = lent;
     account.ready.remove(lent);

@@ -11,7 +11,6 @@ import type { QueuedRequest } from './request.js';
 import type { QueueState } from './state.js';
 import type { TicketOutcome } from './types.js';
 
-/** What the queue does for it. */
 interface Queue {
   readonly clock: Clock;
   readonly isServed: () => boolean;

@@ -69,7 +69,6 @@ interface OverloadReport {
   readonly retries: { readonly reserved: number; readonly none: number; readonly kept: number };
 }
 
-/** The queue in full. */
 export interface QueueReport extends Omit<QueueSnapshot, 'accounts'> {
   /** `tokenTimeRatio`: null where it is not known. */
   readonly replicas: readonly (Pick<ReplicaState, 'seats' | 'busy' | 'kept' | 'lent' | 'up'> & {

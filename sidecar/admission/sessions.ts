@@ -79,7 +79,6 @@ export interface SessionSettings {
   readonly hasCache: boolean;
 }
 
-/** The sessions of one queue. */
 export class Sessions {
   readonly #clock: Clock;
   readonly #expired: () => void;

@@ -147,7 +147,6 @@ function rowsOf(
     : [...own, ...theirs].sort((a, b) => (a.keyId < b.keyId ? -1 : Number(a.keyId > b.keyId)));
 }
 
-/** The sum of one result. */
 interface Sum {
   readonly row: TotalsRow;
   /** Undefined if the rates of some requests are not known any more. */

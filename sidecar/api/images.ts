@@ -16,7 +16,6 @@ export interface ImageFailure {
   readonly error: ContractError;
 }
 
-/** The embeddings of a job's images. */
 export type JobImages = Pick<Encodings, 'embeddings' | 'close'>;
 
 export type ImagePrompt =

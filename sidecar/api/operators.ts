@@ -89,7 +89,6 @@ function rounded(value: unknown, field: string): unknown {
 /** A model's id and a path. */
 const MAX_BYTES = 8192;
 
-/** How a reload ended. */
 export type Reloaded =
   | {
       readonly kind: 'reloaded';

@@ -23,7 +23,6 @@ import type { RequestContext, Stop } from './request-context.js';
 import type { HostedModel, Services } from './services.js';
 import type { Replies, UsageSession } from './usage-session.js';
 
-/** The setting `contract`. */
 export type Contract = Services['contract'];
 
 /** A route as the documentation describes it. */

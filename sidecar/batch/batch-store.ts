@@ -16,7 +16,6 @@ import type { BatchSums } from './answers.js';
 import type { FileStore, NoRoom } from './file-store.js';
 import { Records, type StoredRecord, type Vault } from './records.js';
 
-/** Lines of one batch. */
 export const BATCH_LINES = 100_000;
 
 /** Batches of one account that have not ended, and all of them; a new one takes the place of the oldest that has ended. */

@@ -61,7 +61,6 @@ export interface Piece {
   readonly facts?: PieceFacts;
 }
 
-/** A piece in its file. */
 export interface PieceHead extends PieceFacts {
   readonly offset: number;
   readonly state: PieceState;

@@ -55,7 +55,6 @@ export class Vault {
   }
 }
 
-/** What each record has. */
 export interface StoredRecord {
   readonly id: string;
   readonly account: string;

@@ -86,7 +86,6 @@ function endsOf(progress: JobProgress) {
   };
 }
 
-/** Starts job number `i`. */
 type StartJob = (i: number, progress: JobProgress) => JobHandle;
 
 interface Phase {

@@ -85,7 +85,6 @@ export type Values<Options extends Command['options']> = {
   readonly [Name in keyof Options]?: Options[Name]['type'] extends 'string' ? string : boolean;
 };
 
-/** What a command was given. */
 export interface Given<Options extends Command['options']> {
   readonly values: Values<Options>;
   readonly operands: readonly string[];

@@ -9,7 +9,6 @@ export const accessSchema = section({
   ),
 });
 
-/** The keys file: `keys`. */
 export const keysSchema = section({
   source: text('Where keys are kept: in `keys.file`, or in the store (docs/store.md#keys-and-prices).', {
     enum: ['file', 'store'],

@@ -10,7 +10,6 @@ import { NotRegularFile, readRegularSync } from '../lib/checked-file.js';
 export type { ModelConfig } from './model-schema.js';
 export type { Config } from './schema.js';
 
-/** A valid configuration. */
 export interface LoadedConfig {
   readonly kind: 'config';
   readonly config: Config;

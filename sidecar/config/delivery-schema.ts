@@ -5,7 +5,6 @@ import { bytes, flag, integer, KIB, list, MIB, milliseconds, path, section, text
 /** More addresses of one cluster than this are a mistake; clients discover the others or do not need them. */
 const MAX_ADDRESSES = 16;
 
-/** The section `delivery.nats`. */
 const natsSchema = section({
   servers: list(
     'NATS servers of one cluster, each as `nats://host:port`.',

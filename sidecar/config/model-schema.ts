@@ -67,7 +67,6 @@ const DEVICE = {
   'x-message': 'must be the index of a GPU, or the UUID of one or of a MIG instance',
 } as const satisfies SettingSchema;
 
-/** `models[].replicas`. */
 const replicasSchema = {
   type: ['integer', 'string', 'array'],
   description:
@@ -148,7 +147,6 @@ const engineSchema = section({
   }),
 });
 
-/** `models[].vision`. */
 const visionSchema = {
   type: 'object',
   description:
@@ -188,7 +186,6 @@ const visionSchema = {
   },
 } as const satisfies SettingSchema;
 
-/** One item of `models`. */
 export const modelSchema = {
   type: 'object',
   additionalProperties: false,
@@ -341,7 +338,6 @@ export const modelSchema = {
   },
 } as const satisfies SettingSchema;
 
-/** One model that is served. */
 export type ModelConfig = ValueOf<typeof modelSchema>;
 
 /** A GPU by its index, its UUID or the UUID of a MIG instance. */

@@ -55,7 +55,6 @@ const tlsSchema = section({
   }),
 });
 
-/** The operators' listener: `operators`. */
 const operatorsSchema = section({
   host: host('Address of the operators’ listener. Loopback, unless `operators.secretFile` is set.', '127.0.0.1'),
   port: port('Port of the operators’ listener. 0: any free port.', 9090),
@@ -65,7 +64,6 @@ const operatorsSchema = section({
   ),
 });
 
-/** The operators' console: `console`. */
 const consoleSchema = section({
   viewers: integer('Browsers that may show the console at once; a further one gets 429. 0: no console.', {
     default: 8,
@@ -82,7 +80,6 @@ const consoleSchema = section({
   }),
 });
 
-/** The section `pricing`. */
 const pricingSchema = section({
   source: text('Where prices are kept: in `pricing.file`, or in the store (docs/store.md#keys-and-prices).', {
     enum: ['file', 'store'],
@@ -93,7 +90,6 @@ const pricingSchema = section({
   }),
 });
 
-/** The section `credit`. */
 const creditSchema = section({
   source: text(
     'Where prepaid credit is kept: in this sidecar, with the grants of `credit.file`, or in the store (docs/store.md#prepaid-credit).',
@@ -202,7 +198,6 @@ export function isEnvironment(name: string): boolean {
   return name.length <= ENVIRONMENT_NAME.maxLength && new RegExp(ENVIRONMENT_NAME.pattern).test(name);
 }
 
-/** The whole configuration. */
 export const configSchema = section({
   listen: listenSchema,
   tls: tlsSchema,

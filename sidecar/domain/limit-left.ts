@@ -1,4 +1,3 @@
-/** What is left of a limit. */
 export interface LimitLeft {
   readonly limit: number;
   readonly remaining: number;

@@ -26,7 +26,6 @@ export const REFUSALS = {
   full: busy('All seats are busy and the queue is full.', 'place', true),
   /** The bodies of the waiting requests leave no room for this one. */
   bytes: busy('All seats are busy and the queue holds too many bytes.', 'place', false),
-  /** The wait would be too long. */
   predicted: busy('All seats are busy and the wait would be too long.', 'wait', true),
   /** The same, while seats are kept for sessions that go on (admission/sessions.ts). */
   sessions: busy('All seats are taken by sessions in progress and the wait would be too long.', 'wait', true),

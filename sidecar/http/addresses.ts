@@ -63,7 +63,6 @@ export interface SocketFile {
   remove(): void;
 }
 
-/** What is at the path of a socket. */
 export type SocketPathState =
   /** `free`: nothing. `stale`: a socket file on which no process listens. */
   | { readonly kind: 'free' | 'stale' }

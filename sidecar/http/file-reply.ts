@@ -19,7 +19,6 @@ export interface PiecesOwner extends ReaderOwner {
 export class FileReply extends BoundedReply<PiecesOwner> {
   readonly #res: FileResponse;
   readonly #length: number;
-  /** The most bytes of one call. */
   readonly #callBytes: number;
   #headWritten = false;
   #over = false;

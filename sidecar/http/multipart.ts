@@ -15,7 +15,6 @@ const FIELD_BYTES = 1024;
 const NAME_BYTES = 200;
 const ENVELOPE_BYTES = 64 * 1024;
 
-/** Takes a file. */
 export interface FileTaker<Refusal> {
   /** The next piece, at most a mebibyte, which is valid during the call. Returns why no more is wanted, or undefined. */
   append(piece: Uint8Array): Refusal | undefined;

@@ -60,7 +60,6 @@ export class WholeReply extends BoundedReply<WholeOwner> {
   readonly #length: number;
   /** Bytes of memory that only this reply keeps. */
   readonly #owned: number;
-  /** The most bytes of one call. */
   readonly #callBytes: number;
   /** What was not passed to uWS yet, unless it is in the buffer. */
   #unsent: string | Uint8Array;

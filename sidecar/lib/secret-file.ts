@@ -106,7 +106,6 @@ export async function readSecrets(file: string): Promise<readonly string[]> {
   return parseSecrets(text, file);
 }
 
-/** The first one of them. */
 export async function readFirstSecret(file: string): Promise<string> {
   return (await readSecrets(file))[0] ?? '';
 }

@@ -34,7 +34,6 @@ export class ItemQueue<T> {
   readonly #again: Item<T>[] = [];
   /** Sent items without an answer, in order; bounded by `width` and {@link MAX_AHEAD}. */
   readonly #sent: Item<T>[] = [];
-  /** The one that compiles. */
   #compiling: Item<T> | undefined;
   /** The running item that runs alone, for the second time. */
   #alone: Item<T> | undefined;

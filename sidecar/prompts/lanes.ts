@@ -38,7 +38,6 @@ export interface PromptHostState extends PromptHostStats {
  */
 export type PromptLanesOptions = Omit<PromptHostOptions, 'name'>;
 
-/** One lane's host. */
 export type LaneHost = Pick<PromptHostClient, 'ready' | 'models' | 'stats' | 'open' | 'retire' | 'gone' | 'close'>;
 
 /** The hosts of one set of model files, the one for batches from its first body on. */

@@ -64,7 +64,6 @@ export type Tokenized =
   | Refusal
   | NoResult;
 
-/** An image of a request, as its file. */
 export interface RequestImage {
   /** PNG or JPEG. */
   readonly bytes: Uint8Array;

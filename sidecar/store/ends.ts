@@ -35,7 +35,6 @@ const VOID_AFTER_BEATS = 2;
  */
 const HOLD_MS = 600_000;
 
-/** What is held for one request. */
 interface Held {
   /** What it is held by: 128 bits in hexadecimal each. */
   readonly keys: readonly string[];

@@ -203,7 +203,6 @@ export async function askAll<Row>(database: Database, fn: string, args: readonly
   throw new StoreRefusal(answer.why, answer.sent === true && !READS.includes(fn));
 }
 
-/** The row of a call. */
 async function ask<Row>(...call: Parameters<typeof askAll>): Promise<Row> {
   const [row] = await askAll<Row>(...call);
   if (row === undefined) throw new Error(`${call[1]} without a row`);

@@ -135,7 +135,6 @@ export async function openStore(
   return { keyLimits, claims, quotas, usage, credit, keys, prices, grants, fleet, replica, begin, close };
 }
 
-/** The prices of a fleet, and the list that follows them. */
 type FleetPrices = FollowedPrices & { readonly list: PriceList };
 
 type Following = Pick<SnapshotOptions, 'clock' | 'log' | 'database' | 'pollMs'>;

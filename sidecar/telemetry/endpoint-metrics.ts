@@ -5,7 +5,6 @@
  */
 import type { Instruments } from './instruments.js';
 
-/** The load of one model. */
 export interface ModelLoad {
   readonly seats: number;
   readonly busy: number;

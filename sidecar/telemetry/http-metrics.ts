@@ -26,7 +26,6 @@ export interface ArrivedRequest {
   readonly scheme: 'http' | 'https';
 }
 
-/** How a request ended. */
 export interface AnsweredRequest extends ArrivedRequest {
   /** The matched path of the route table; undefined, and the label is omitted, for an unknown path, whose text is the caller's. */
   readonly route: string | undefined;

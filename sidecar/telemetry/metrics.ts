@@ -30,7 +30,6 @@ export class Metrics {
   /** What is read of each configured model, by id; a model that is not in it has no samples of these. */
   readonly sources = new Map<string, ModelSources>();
   readonly #instruments = new Instruments();
-  /** Requests to models. */
   readonly requests: ReturnType<typeof modelMetrics>;
   readonly queues: ReturnType<typeof queueMetrics>;
   /** Engines and prompt hosts. */
@@ -39,7 +38,6 @@ export class Metrics {
   readonly http: ReturnType<typeof httpMetrics>;
   readonly keys: ReturnType<typeof keysMetrics>;
   readonly authorizer: ReturnType<typeof authorizerMetrics>;
-  /** The store of a fleet. */
   readonly store: ReturnType<typeof storeMetrics>;
   readonly credit: ReturnType<typeof creditMetrics>;
   readonly spool: ReturnType<typeof spoolMetrics>;

@@ -15,7 +15,6 @@ export interface EngineReading {
   readonly capacity: number;
 }
 
-/** One replica at a scrape. */
 export interface ReplicaReading {
   readonly state: EngineState;
   /** Seats that the queue may give; 0 while it is not ready. */

@@ -56,7 +56,6 @@ export interface RequestRecord extends ArrivedRequest, TokenCounts {
    * whose lent seat was recalled (admission/lent.ts).
    */
   readonly lost: readonly Attempt[];
-  /** The last attempt. */
   readonly last: Attempt | undefined;
   readonly endedAt: number;
   /** The status that the caller got; 499: it disconnected before. */

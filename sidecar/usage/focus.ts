@@ -12,7 +12,6 @@ export interface FocusNames {
   readonly provider: string;
   /** What is sold. */
   readonly service: string;
-  /** Whose bill it is. */
   readonly billingAccount: string;
 }
 

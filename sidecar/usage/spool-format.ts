@@ -89,7 +89,6 @@ export const MAX_HEADER_BYTES = String(MAX_JSON_BYTES).length + 1 + CRC_DIGITS +
 const TEXT = { type: 'string', maxLength: 1024 };
 const TOKENS = { type: 'integer', minimum: 0, maximum: Number.MAX_SAFE_INTEGER };
 
-/** What each record has. */
 const RECORD = {
   id: { ...TEXT, minLength: 1 },
   requestId: TEXT,

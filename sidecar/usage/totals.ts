@@ -182,7 +182,6 @@ export class Totals {
     return by === 'keys' ? rowsOfKeys(found) : allOf(found);
   }
 
-  /** The rows of one key in a day. */
   rowsOfKey(day: string, account: string, keyId: string): readonly TotalsRow[] {
     return this.#days.get(day)?.accounts.get(account)?.keys.get(keyId) ?? [];
   }

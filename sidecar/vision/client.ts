@@ -308,7 +308,6 @@ export class VisionClient {
     this.#cancelStart = clock.after(waitMs, () => void process?.child.exited.then(() => this.#fork()));
   }
 
-  /** What waits fails. */
   #failWaiting(): void {
     for (const { task } of this.#waiting.clear()) task.settle({ kind: 'failed' });
     for (const { settle, unwatch } of this.#queries.splice(0)) {

@@ -31,7 +31,6 @@ function fixedOf({ weights, compute, checkpoints = 0, prefixCache = 0, grammars,
   return weights + compute + checkpoints + prefixCache + (grammars?.stores ?? 0) + (drafts?.logits ?? 0);
 }
 
-/** Of one seat. */
 function eachOf({ perSeat, grammars, drafts }: Need): number {
   return perSeat + (grammars?.perSeat ?? 0) + (drafts?.perSeat ?? 0);
 }

@@ -318,7 +318,6 @@ export class PossibleWays<Member extends ValueTypes> {
   /** What was read of the member's JSON, up to where it is too long to be compared. */
   #json = '';
 
-  /** All ways there are. */
   constructor(ways: readonly Way<Member>[]) {
     this.#ways = ways;
   }
