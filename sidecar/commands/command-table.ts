@@ -163,6 +163,7 @@ const usage = {
         from: takes('TIME', 'from then on'),
         to: takes('TIME', 'before then'),
         account: takes('A', 'only this account'),
+        fleet: { type: 'boolean', about: 'with focus: of all sidecars that share the store, by day' },
         format: takes('F', 'default: jsonl', { choices: ['jsonl', 'csv', 'focus'] }),
         provider: takes('NAME', 'with focus: provider, publisher and issuer; default: ra-sidecar'),
         service: takes('NAME', 'with focus: the name of what is sold; default: Model inference'),
@@ -206,7 +207,7 @@ const LONGEST_OPTION = takes(
 );
 
 const credit = {
-  about: 'prepaid credit in the store of a fleet (docs/store.md)',
+  about: 'prepaid credit, in the store of a fleet (docs/store.md) but for balance',
   commands: {
     grant: {
       about: 'grant an account credit; a negative amount (--usd=-5.00) is a correction',
@@ -220,11 +221,13 @@ const credit = {
     },
     balance: {
       about: 'print what accounts were granted, have spent and have left',
-      details:
+      details: [
         'HELD is what sidecars hold: drawn, and neither charged nor returned. UNCOVERED is what was charged and not held, after a failover of the store.',
+        'With credit.file: asks the sidecar that runs, for accounts with keys. The first key of operators.secretFile is sent.',
+      ],
       operand: { name: 'ACCOUNT', about: 'one account; default: all', optional: true },
       options: { json: JSON_OPTION },
-      failed: 'the store does not answer, or has no such account',
+      failed: 'the store or the sidecar does not answer, or there is no such account',
     },
     reconcile: {
       about: 'post what the data folder of a dead sidecar still has, and give back what that sidecar held',

@@ -1,4 +1,4 @@
-/** `ra-sidecar credit`: prepaid credit in the store of a fleet. Each change leaves a row in the table `audit` in the same transaction. */
+/** `ra-sidecar credit`: prepaid credit, mostly in the store of a fleet. Each change there leaves a row in the table `audit` in the same transaction. */
 import { readFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
@@ -15,6 +15,8 @@ import type { Log } from '../telemetry/logger.js';
 import { postedFile } from '../usage/delivery/files.js';
 import { lockDir } from '../usage/lock.js';
 import { Spool } from '../usage/spool.js';
+import type { KeysView } from '../api/keys-page.js';
+import { askSidecar } from './ask-sidecar.js';
 import { EXIT, failedWith, runOf, UsageError, type Output } from './command.js';
 import { COMMANDS } from './command-table.js';
 import { CONNECT_MS, operatorHere, storeConnection, withDatabase } from './store.js';
@@ -27,7 +29,7 @@ const LEASE_MS = 30_000;
 const SILENCE_MS = 30_000;
 const LOOK_MS = 100;
 
-type Settings = Pick<Config, 'store' | 'dataDir' | 'usage' | 'credit' | 'request'>;
+type Settings = Pick<Config, 'store' | 'dataDir' | 'usage' | 'credit' | 'request' | 'operators'>;
 
 /** Runs `credit` with these arguments. Resolves with the exit code; rejects with one line if the store refuses or cannot be reached. */
 export function credit(settings: Settings, args: readonly string[], output: Output): Promise<number> {
@@ -37,7 +39,8 @@ export function credit(settings: Settings, args: readonly string[], output: Outp
       if (usd === undefined || id === undefined) throw new UsageError('credit grant: --usd and --id are needed');
       return grant(settings, { account, usd, id }, output);
     },
-    balance: ({ values, operands: [account] }) => balance(settings, account, values.json === true, output),
+    balance: ({ values, operands: [account] }) =>
+      (settings.credit.file === undefined ? balance : balanceHere)(settings, account, values.json === true, output),
     reconcile: ({ values }) => {
       const dataDir = values['data-dir'] ?? settings.dataDir;
       return reconcile({ ...settings, dataDir }, longestMs(settings, values.longest), output);
@@ -102,6 +105,37 @@ async function balance(
     out(columns([['ACCOUNT', 'GRANTED', 'SETTLED', 'HELD', 'AVAILABLE', 'UNCOVERED'], ...accounts.map(Object.values)]));
   if (account === undefined || accounts.length > 0) return EXIT.done;
   return failedWith(say, 'the store has no such account');
+}
+
+/** Keys of one answer, so that it is short enough. */
+const PAGE = 50;
+
+/** The balances of `credit.file`, as the sidecar that runs knows them: of accounts that have keys. */
+async function balanceHere(
+  { operators }: Settings,
+  account: string | undefined,
+  json: boolean,
+  { out, err: say }: Output,
+): Promise<number> {
+  const found = new Map<string, object>();
+  const query = new URLSearchParams({ limit: `${PAGE}`, ...(account !== undefined && { account }) });
+  let more: boolean;
+  do {
+    const path = `/keys?${query.toString()}`;
+    const asked = await askSidecar<KeysView>(operators, { method: 'GET', path, silenceMs: SILENCE_MS });
+    if (asked.kind === 'none') return failedWith(say, asked.why);
+    const { data, accounts = [], hasMore, error } = asked.body;
+    if (!data) return failedWith(say, error?.message ?? 'operators.secretFile has to be set');
+    for (const { account: name, balance } of accounts)
+      found.set(name, { account: name, granted: balance?.granted ?? '-', available: balance?.available ?? '-' });
+    more = hasMore === true;
+    query.set('after', data.at(-1)?.id ?? '');
+  } while (more);
+  const rows = [...found.values()];
+  if (json) out(`${JSON.stringify({ accounts: rows })}\n`);
+  else out(columns([['ACCOUNT', 'GRANTED', 'AVAILABLE'], ...rows.map((row) => Object.values(row) as string[])]));
+  if (account === undefined || rows.length > 0) return EXIT.done;
+  return failedWith(say, 'no key is of this account');
 }
 
 /** Posts what the spool of a dead replica has, and gives back what it held. */

@@ -3,11 +3,12 @@ import { hostname } from 'node:os';
 import type { Config } from '../config/config.js';
 import { storeAddressOf, type StoreAddress } from '../config/store-schema.js';
 import { systemClock } from '../lib/clock.js';
-import { changePrices, readDocument, readReplicas } from '../store/keys.js';
+import { askAll, changePrices, readDocument, readReplicas } from '../store/keys.js';
 import { connectOnce, Database, reasonOf, type ConnectionOptions } from '../store/database.js';
 import { migrate, SCHEMA_VERSION } from '../store/migrate.js';
 import { sha256 } from '../usage/durable-sums.js';
 import { parsePrices, readPriceText } from '../usage/prices.js';
+import { rowsOfText, type TotalsRow } from '../usage/totals-files.js';
 import { EXIT, failedWith, parsed, runOf, UsageError, type Output, type Values } from './command.js';
 import { COMMANDS } from './command-table.js';
 import { columns } from './terminal.js';
@@ -41,6 +42,12 @@ export async function replicas(
   if (values.json) out(`${JSON.stringify({ replicas: all })}\n`);
   else out(columns([['REPLICA', 'HOST', 'RELEASE', 'EPOCH', 'JOINED', 'STATE', 'HELD'], ...cells]));
   return EXIT.done;
+}
+
+/** What the sidecars of the store have put of a day, of one account or of all. */
+export async function usageOn(database: Database, day: string, account: string | undefined): Promise<TotalsRow[]> {
+  const all = await askAll<{ sums: string }>(database, 'usage_on', [day, account ?? null]);
+  return all.flatMap(({ sums }) => rowsOfText(sums));
 }
 
 /** Runs `prices` with these arguments. Resolves with the exit code; rejects with one line if the file is invalid or the store refuses. */

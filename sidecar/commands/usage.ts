@@ -11,8 +11,8 @@ import { lockOwner } from '../usage/lock.js';
 import { BUILT_IN_PRICES, readPriceFile } from '../usage/prices.js';
 import { oldestPosition, readFrom, verify, type SpoolFault } from '../usage/reader.js';
 import { START, type Position } from '../usage/spool-format.js';
-import { isHour, totalsDir } from '../usage/totals-files.js';
-import { Totals } from '../usage/totals.js';
+import { isHour, periodsOf, totalsDir, type TotalsRow } from '../usage/totals-files.js';
+import { MOST_DAYS, Totals } from '../usage/totals.js';
 import { EXIT, failedWith, runOf, UsageError, type Values } from './command.js';
 import { COMMANDS } from './command-table.js';
 
@@ -48,19 +48,28 @@ interface UsageStreams {
  * `ra-sidecar usage verify|export`. Resolves with the exit code; rejects where no sidecar has ever had a spool, or if the disk fails.
  */
 export function usage(
-  config: Pick<Config, 'dataDir' | 'pricing' | 'models'>,
+  config: Pick<Config, 'dataDir' | 'pricing' | 'models' | 'store'>,
   args: readonly string[],
   streams: UsageStreams,
 ): Promise<number> {
   const dir = spoolDir(config);
   return runOf('usage', COMMANDS.usage, args, {
     verify: ({ values }) => report(dir, values.json === true, streams.out),
-    export: ({ values }) => {
+    export: async ({ values }) => {
       const options = exportOptions(values);
+      if (values.fleet === true) {
+        if (options.format !== 'focus')
+          throw new UsageError('usage export: the store has sums alone: --fleet needs --format focus');
+        const { usageOn, withDatabase } = await import('./store.js');
+        return await withDatabase(config.store, (database) => {
+          const sums = fleetSums((day) => usageOn(database, day, options.account));
+          return exportFocus(sums, config, options, streams);
+        });
+      }
       needSpool(dir);
       return options.format === 'focus'
-        ? exportFocus(dir, config, options, streams)
-        : exportCloses(dir, options, streams);
+        ? await exportFocus(await spoolSums(dir), config, options, streams)
+        : await exportCloses(dir, options, streams);
     },
   });
 }
@@ -136,15 +145,20 @@ async function streamed(lines: () => AsyncGenerator<string>, out: Writable): Pro
 /** Beyond every record. */
 const NEWEST: Position = { segment: Number.MAX_SAFE_INTEGER, offset: 0 };
 
-/** Writes the sums in the columns of FOCUS, by hour as far as they are known. They include days whose segments are deleted. */
-async function exportFocus(
-  dir: string,
-  config: Pick<Config, 'dataDir' | 'pricing' | 'models'>,
-  options: ExportOptions,
-  { out, err: say }: UsageStreams,
-): Promise<number> {
-  const file = priceFileOf(config);
-  const prices = file === undefined ? BUILT_IN_PRICES : await readPriceFile(file, config.models, Date.now());
+/** Sums by day, and of a day by hour as far as they are known. `problems`: why some are missing. */
+type Sums = Pick<Totals, 'days' | 'byHour'> & { readonly problems: readonly string[] };
+
+/** What the sidecars of a store have put there: of each day that one of them keeps, in rows of its own. */
+function fleetSums(rowsOn: (day: string) => Promise<readonly TotalsRow[]>): Sums {
+  const days = Array.from(
+    { length: MOST_DAYS + 1 },
+    (_, ago) => periodsOf(new Date(Date.now() - ago * DAY_MS).toISOString())[0],
+  );
+  return { days, byHour: async (day) => new Map([[day, await rowsOn(day)]]), problems: [] };
+}
+
+/** Those of a spool. They include days whose segments are deleted. */
+async function spoolSums(dir: string): Promise<Sums> {
   const problems: string[] = [];
   const totals = await Totals.read({
     clock: systemClock,
@@ -162,12 +176,24 @@ async function exportFocus(
       unwritten: () => undefined,
     },
   });
+  return { days: totals.days, byHour: (day) => totals.byHour(day), problems };
+}
+
+/** Writes sums in the columns of FOCUS. */
+async function exportFocus(
+  sums: Sums,
+  config: Pick<Config, 'dataDir' | 'pricing' | 'models'>,
+  options: ExportOptions,
+  { out, err: say }: UsageStreams,
+): Promise<number> {
+  const file = priceFileOf(config);
+  const prices = file === undefined ? BUILT_IN_PRICES : await readPriceFile(file, config.models, Date.now());
   const { from, to, account } = options;
-  const days = [...totals.days].filter((day) => startOf(day) + DAY_MS > from && startOf(day) < to).sort();
+  const days = [...sums.days].filter((day) => startOf(day) + DAY_MS > from && startOf(day) < to).sort();
   const lines = async function* (): AsyncGenerator<string> {
     yield `${FOCUS_COLUMNS.join()}\n`;
     for (const day of days) {
-      for (const [period, all] of await totals.byHour(day)) {
+      for (const [period, all] of await sums.byHour(day)) {
         // A day's row is complete at its end, so it comes with the last part of the day, or with a day that the export has from its start.
         const isOver = isHour(period) || startOf(day) + DAY_MS <= Date.now() || startOf(day) >= from;
         if (!isOver || !isWithin(isHour(period) ? startOf(period) : startOf(day) + DAY_MS - 1, options)) continue;
@@ -177,8 +203,8 @@ async function exportFocus(
     }
   };
   if (!(await streamed(lines, out))) return EXIT.failed;
-  for (const problem of problems) say(`ra-sidecar: ${problem}\n`);
-  return problems.length === 0 ? EXIT.done : EXIT.failed;
+  for (const problem of sums.problems) say(`ra-sidecar: ${problem}\n`);
+  return sums.problems.length === 0 ? EXIT.done : EXIT.failed;
 }
 
 interface ExportOptions extends FocusNames {

@@ -38,7 +38,7 @@ export const DOCUMENT_MS = 10_000;
 const CALL_MS = 2000;
 
 /** Functions that change nothing. */
-const READS = ['document', 'keys_part', 'balances', 'replicas'];
+const READS = ['document', 'keys_part', 'balances', 'replicas', 'usage_on'];
 
 /** Changes of others that may come first, each of which a change is made again after. */
 const MOST_TRIES = 20;

@@ -308,6 +308,12 @@ begin
     where u.account = p_account and u.day >= p_from and u.day < p_to and u.replica <> v_replica order by u.day, u.replica;
 end $$;
 
+-- What all replicas have put of a day; p_account null: of all accounts.
+create function ra_sidecar.usage_on(p_day date, p_account text) returns table (sums text)
+language sql security definer set search_path = ra_sidecar, pg_temp as $$
+  select u.sums from usage_day u where u.day = p_day and (p_account is null or u.account = p_account) order by u.account, u.replica;
+$$;
+
 -- Removes days that no replica keeps any more; more: there are others.
 create function ra_sidecar.sweep_usage() returns table (more bool)
 language sql security definer set search_path = ra_sidecar, pg_temp set lock_timeout = '200ms' as $$

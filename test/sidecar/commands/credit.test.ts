@@ -1,6 +1,9 @@
-/** `ra-sidecar credit` on a real PostgreSQL. */
+/** `ra-sidecar credit` on a real PostgreSQL, and what of it needs none. */
 import { randomUUID } from 'node:crypto';
+import { once } from 'node:events';
 import { mkdirSync, writeFileSync } from 'node:fs';
+import { createServer } from 'node:http';
+import type { AddressInfo } from 'node:net';
 import { join } from 'node:path';
 import t, { type Test } from 'tap';
 import { credit } from '../../../sidecar/commands/credit.js';
@@ -160,4 +163,50 @@ t.test('a folder that cannot be used', async (t) => {
   const without: Pick<Config, 'store'> & Config = { ...config, store: {} as Config['store'] };
   const output = { out: () => undefined, err: () => undefined };
   await t.rejects(credit(without, ['balance'], output), /store.url is not set/);
+});
+
+t.test('with credit.file: balances as the sidecar that runs knows them, from all its pages of keys', async (t) => {
+  const balance = (available: string): object => ({ granted: '20', available });
+  const pages: Readonly<Record<string, object>> = {
+    first: {
+      data: [{ id: 'key-1' }],
+      accounts: [{ account: 'acme', balance: balance('12.5') }],
+      hasMore: true,
+    },
+    'key-1': {
+      data: [{ id: 'key-2' }, { id: 'key-3' }],
+      accounts: [
+        { account: 'acme', balance: balance('12.5') },
+        { account: 'free', balance: null },
+      ],
+      hasMore: false,
+    },
+  };
+  let answer = (query: URLSearchParams): object => pages[query.get('after') ?? 'first'] ?? {};
+  const server = createServer((request, response) => {
+    response.end(JSON.stringify(answer(new URL(request.url ?? '', 'http://localhost').searchParams)));
+  }).listen(0, '127.0.0.1');
+  await once(server, 'listening');
+  t.teardown(() => server.close());
+  const { port } = server.address() as AddressInfo;
+  const file = { RA_CREDIT_FILE: join(t.testdir(), 'credit.json'), RA_OPERATORS_PORT: `${port}` };
+  const loaded = loadConfig(file);
+  if (loaded.kind === 'invalid') throw new Error(loaded.line);
+  const ran = async (...args: string[]) => {
+    const texts = { out: '', err: '' };
+    const output = { out: (text: string) => (texts.out += text), err: (text: string) => (texts.err += text) };
+    return { code: await credit(loaded.config, ['balance', ...args], output), ...texts };
+  };
+  const accounts = [
+    { account: 'acme', granted: '20', available: '12.5' },
+    { account: 'free', granted: '-', available: '-' },
+  ];
+  t.strictSame(await ran('--json'), { code: 0, out: `${JSON.stringify({ accounts })}\n`, err: '' });
+  t.match((await ran()).out, /^ACCOUNT +GRANTED +AVAILABLE\nacme +20 +12\.5\nfree +- +-\n$/);
+  answer = (query) => ({ data: [], accounts: [], hasMore: query.get('account') !== 'nobody' && !query.has('after') });
+  t.match(await ran('nobody'), { code: 1, err: /no key is of this account/ });
+  answer = () => ({ keys: 2 });
+  t.match(await ran(), { code: 1, err: /operators\.secretFile has to be set/ });
+  server.close();
+  t.match(await ran(), { code: 1, err: /no sidecar answers/ });
 });

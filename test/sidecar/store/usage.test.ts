@@ -2,8 +2,11 @@
 import { mkdtemp, rm } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
+import { Writable } from 'node:stream';
 import fc from 'fast-check';
 import t, { type Test } from 'tap';
+import { usage } from '../../../sidecar/commands/usage.js';
+import { loadConfig } from '../../../sidecar/config/config.js';
 import type { Database } from '../../../sidecar/store/database.js';
 import type { Replica } from '../../../sidecar/store/replica.js';
 import { StoreUsage } from '../../../sidecar/store/usage.js';
@@ -124,6 +127,46 @@ t.test('each sidecar answers for all: exact, once, by day and key, with all that
   await b.replica.close();
   await b.database.close();
   t.strictSame(await requests(a, 'acme'), { [`${DAY} key-1`]: 6, [`${NEXT} key-2`]: 1 });
+});
+
+t.test('usage export --fleet: the sums that all sidecars have put, by day', async (t) => {
+  const { url } = await (await sharedPostgres()).database();
+  const [a, b] = await Promise.all(['a', 'b'].map(async (id) => start(t, url, await folder(t, id))));
+  if (!a || !b) throw new Error('not started');
+  // The days are those up to the present one.
+  const at = new Date().toISOString();
+  bill(a, 'acme', { at });
+  bill(b, 'acme', { at });
+  bill(b, 'other', { at });
+  for (const each of [a, b]) {
+    await each.totals.sums.readOn();
+    await each.usage.close();
+  }
+  const loaded = loadConfig({ RA_STORE_URL: url, RA_DATA_DIR: join(a.dir, 'none') });
+  if (loaded.kind === 'invalid') throw new Error(loaded.line);
+  const { config } = loaded;
+  const err = (said: string): void => void t.fail(said);
+  const exported = async (...more: string[]): Promise<(string | undefined)[][]> => {
+    let text = '';
+    const out = new Writable({
+      write: (part, _, done) => {
+        text += String(part);
+        done();
+      },
+    });
+    t.equal(await usage(config, ['export', '--fleet', '--format', 'focus', ...more], { out, err }), 0);
+    const [head = '', ...lines] = text.trimEnd().split('\n');
+    const names = head.split(',');
+    const wanted = ['SubAccountId', 'BilledCost', 'ChargePeriodStart'].map((name) => names.indexOf(name));
+    return lines.map((line) => wanted.map((i) => line.split(',')[i]));
+  };
+  const row = (account: string): string[] => [account, '0.000000000007', `${at.slice(0, 10)}T00:00:00Z`];
+  t.strictSame(await exported(), [row('acme'), row('acme'), row('other')]);
+  t.strictSame(await exported('--account', 'other'), [row('other')]);
+  t.strictSame(await exported('--to', at.slice(0, 10)), []);
+  await t.rejects(usage(config, ['export', '--fleet'], { out: new Writable(), err }), {
+    message: /needs --format focus/,
+  });
 });
 
 t.test('kills, lost answers and restores of the store change no sum', async (t) => {
