@@ -1,4 +1,4 @@
-/** The requests to a server: those that it is to compute, and those whose connections were closed. */
+/** The jobs of a server and their requests: those that it is to compute, and those whose connections were closed. Does no I/O. */
 import type { Clock } from '../protocol/clock.js';
 import type { Output, ReplyLimit } from '../protocol/jobs.js';
 import type { RemoteSetup } from '../protocol/setup.js';
@@ -35,166 +35,257 @@ export interface FlightEvents {
   failed(why: string): void;
 }
 
+/** What a job consists of: items (replies, questions), each of which is a request of its own. */
+export interface RemoteWork {
+  readonly items: number;
+  readonly seats: number;
+  /** Each item's prompt counts by itself, and so does what of it was not computed again. Absent: the prompt counts once. */
+  readonly countsEach?: boolean;
+  /** Tokens that an item may take of the server's memory: prompt and reply. */
+  tokens(item: number): number;
+  /** Sends an item, by this name. */
+  begin(item: number, name: string, events: FlightEvents): Flight;
+  /** Of its replies, those that begin from now on. Absent: it has none. */
+  limit?(limit: ReplyLimit): void;
+}
+
+/** How often an item that the server did not take is tried again, once others of its job run. */
+const MAX_TRIES = 3;
+
+/** One job's items: which run, and how many seats it still needs. */
+export class RemoteJob {
+  readonly id: number;
+  readonly work: RemoteWork;
+  readonly flights = new Set<Flight>();
+  /** Requests of it that were closed and are not confirmed. */
+  leaving = 0;
+  started = false;
+  /** `cancelled` is to be sent once the server computes nothing of it. */
+  cancelled = false;
+  /** Prompt tokens of all items that the server did not compute again, as far as it told them at their beginning. */
+  cached = 0;
+  /** The sidecar counts its seats as in use: it has not ended, or was cancelled and is not confirmed. */
+  leased = true;
+  #seats: number;
+  #limit: number;
+  #next = 0;
+  #ended = 0;
+  /** Items to be tried again, and how often each was tried. */
+  readonly #again: number[] = [];
+  readonly #tries = new Map<number, number>();
+
+  constructor(id: number, work: RemoteWork) {
+    this.id = id;
+    this.work = work;
+    this.#seats = this.#limit = Math.min(work.seats, work.items);
+  }
+
+  get seats(): number {
+    return this.#seats;
+  }
+
+  get done(): boolean {
+    return this.#ended === this.work.items;
+  }
+
+  /** The outputs that the engine process sends to the sidecar once the job is {@link done}. */
+  lastOutputs(): Output[] {
+    const { id } = this;
+    const done: Output = { id, kind: 'done' };
+    return this.work.countsEach === true ? [{ id, kind: 'cached', tokens: this.cached }, done] : [done];
+  }
+
+  /** The item that may start beside those that run; undefined if none may now. */
+  get next(): number | undefined {
+    if (this.#busy >= this.#limit) return undefined;
+    return this.#again[0] ?? (this.#next < this.work.items ? this.#next : undefined);
+  }
+
+  /** Starts {@link next}. */
+  take(): number {
+    const again = this.#again.shift();
+    return again ?? this.#next++;
+  }
+
+  /** The server did not take it. Returns whether it is tried again. */
+  retry(item: number): boolean {
+    const tries = (this.#tries.get(item) ?? 0) + 1;
+    this.#tries.set(item, tries);
+    if (tries >= MAX_TRIES) return false;
+    this.#again.push(item);
+    return true;
+  }
+
+  /** One item is complete. The server may still compute it, as one that leaves. */
+  end(): void {
+    this.#ended += 1;
+  }
+
+  /** The job continues with one seat less, its last one excepted. */
+  reduceSeats(): void {
+    this.#limit = Math.max(1, this.#limit - 1);
+  }
+
+  /** Frees the seats that it will not need again and returns their number. Not if it is done, which frees all. */
+  releaseSpare(): number {
+    const needed = Math.max(1, this.#busy, Math.min(this.work.items - this.#ended, this.#limit));
+    const spare = Math.max(0, this.#seats - needed);
+    this.#seats -= spare;
+    return spare;
+  }
+
+  /** Seats that requests of it take. */
+  get #busy(): number {
+    return this.flights.size + this.leaving;
+  }
+}
+
 /** A request that was sent this long ago has reached the server, ms. */
 const REACHED_MS = 250;
 
-export type StallLimits = Pick<RemoteSetup, 'silentMs' | 'tokenMs'>;
+/** As in `RemoteSetup`; a closed request that is unconfirmed for `cancelWaitMs` is given up, and counted. */
+export type FlightLimits = Pick<RemoteSetup, 'silentMs' | 'tokenMs' | 'cancelWaitMs'>;
 
-interface Sent {
+/** A request, from when it is sent until the server is known not to compute it any more. */
+export interface Sent {
+  readonly flight: Flight;
+  readonly job: RemoteJob;
+  /** Tokens that it may take of the server's memory. */
   readonly tokens: number;
   readonly sentAt: number;
   /** When the server had last computed more of it, and how long the next time may take, ms. */
   movedAt: number;
   limitMs: number;
-  /** Fails its job. */
-  readonly silent: () => void;
+  /** When its connection was closed. */
+  closedAt: number;
 }
 
-/** The requests that the server is to compute, with their tokens and when they were sent. At most as many as seats. */
-export class InFlight {
+/**
+ * The requests that the server is to compute, and those whose connections were closed: a closed connection does not prove that a server's
+ * sequence is free. They are gone once the server runs no more requests than are still wanted, or is at rest. Together at most as many
+ * as seats.
+ */
+export class Flights {
   readonly #clock: Clock;
-  readonly #limits: StallLimits;
-  readonly #flights = new Map<Flight, Sent>();
-  #tokens = 0;
+  readonly #limits: FlightLimits;
+  readonly #inFlight = new Map<Flight, Sent>();
+  /** In the order in which they were closed. */
+  readonly #leaving = new Set<Sent>();
+  #unconfirmed = 0;
 
-  constructor(clock: Clock, limits: StallLimits) {
+  constructor(clock: Clock, limits: FlightLimits) {
     this.#clock = clock;
     this.#limits = limits;
   }
 
-  get size(): number {
-    return this.#flights.size;
+  /** Requests that the server is to compute, those of them that have reached it, and closed ones. */
+  get counts(): { readonly flights: number; readonly reached: number; readonly leaving: number } {
+    const now = this.#clock.now();
+    const reached = [...this.#inFlight.values()].filter((sent) => reachedAt(sent) <= now).length;
+    return { flights: this.#inFlight.size, reached, leaving: this.#leaving.size };
   }
 
+  /** All that the server may be computing. */
+  get live(): number {
+    return this.#inFlight.size + this.#leaving.size;
+  }
+
+  /** Tokens of the requests that the server is to compute. */
   get tokens(): number {
-    return this.#tokens;
+    return sumOf(this.#inFlight.values());
   }
 
-  /** Those that have reached the server. */
-  get reached(): number {
+  get leavingTokens(): number {
+    return sumOf(this.#leaving);
+  }
+
+  /** Closed requests whose seats the sidecar counts as free. */
+  get unleased(): number {
+    return [...this.#leaving].filter(({ job }) => !job.leased).length;
+  }
+
+  /** Closed requests so far that were given up. */
+  get unconfirmed(): number {
+    return this.#unconfirmed;
+  }
+
+  add(flight: Flight, job: RemoteJob, tokens: number): void {
     const now = this.#clock.now();
-    let reached = 0;
-    for (const flight of this.#flights.keys()) if (this.reachedAt(flight) <= now) reached += 1;
-    return reached;
+    const { silentMs: limitMs } = this.#limits;
+    this.#inFlight.set(flight, { flight, job, tokens, sentAt: now, movedAt: now, limitMs, closedAt: Infinity });
   }
 
-  keys(): Iterable<Flight> {
-    return this.#flights.keys();
-  }
-
-  /** `silent`: called when the server has not computed more of it for too long. */
-  add(flight: Flight, tokens: number, silent: () => void): void {
-    const now = this.#clock.now();
-    this.#flights.set(flight, { tokens, sentAt: now, movedAt: now, limitMs: this.#limits.silentMs, silent });
-    this.#tokens += tokens;
-  }
-
+  /** The server has ended it, or did not take it. */
   land(flight: Flight): void {
-    this.#tokens -= this.#flights.get(flight)?.tokens ?? 0;
-    this.#flights.delete(flight);
+    this.#inFlight.delete(flight);
+  }
+
+  /** Its connection was closed, and the server may continue computing it. */
+  leave(flight: Flight): void {
+    const sent = this.#inFlight.get(flight);
+    if (!sent) return;
+    this.#inFlight.delete(flight);
+    sent.closedAt = this.#clock.now();
+    this.#leaving.add(sent);
   }
 
   moved(flight: Flight, what: 'prompt' | 'token'): void {
-    const sent = this.#flights.get(flight);
+    const sent = this.#inFlight.get(flight);
     if (!sent) return;
     sent.movedAt = this.#clock.now();
     if (what === 'token') sent.limitMs = this.#limits.tokenMs;
   }
 
-  /** Clock reading from which on the server is known to have got it. */
-  reachedAt(flight: Flight): number {
-    return flight.begun ? 0 : (this.#flights.get(flight)?.sentAt ?? 0) + REACHED_MS;
-  }
-
-  /** Ends the requests of which the server has not computed more for too long. */
-  endSilent(): void {
+  /** Those of which the server has not computed more for too long. */
+  silent(): readonly Sent[] {
     const now = this.#clock.now();
-    for (const { movedAt, limitMs, silent } of [...this.#flights.values()]) if (now - movedAt > limitMs) silent();
-  }
-}
-
-/** A request whose connection was closed, and which the server may continue computing. */
-export interface Leaver {
-  /** Tokens that it may take of the server's memory. */
-  readonly tokens: number;
-  /** Clock reading from which on the server is known to have got the request: until then it may still come to run it. */
-  readonly reachedAt: number;
-  /** The sidecar counts its seat as in use: its job has not ended, or was cancelled and is not confirmed. */
-  leased(): boolean;
-  /** The server no longer computes it, or did not confirm that in time. Called once. */
-  gone(): void;
-}
-
-/**
- * The requests whose connections were closed: a closed connection does not prove that a server's sequence is free. They
- * are gone once the server runs no more requests than are still wanted, or is at rest. At most as many as seats.
- */
-export class Leaving {
-  readonly #clock: Clock;
-  readonly #waitMs: number;
-  readonly #leavers = new Map<Leaver, number>();
-  #unconfirmed = 0;
-
-  /** `waitMs`: a request that is unconfirmed for longer is given up, and counted. */
-  constructor(clock: Clock, waitMs: number) {
-    this.#clock = clock;
-    this.#waitMs = waitMs;
-  }
-
-  get size(): number {
-    return this.#leavers.size;
-  }
-
-  get tokens(): number {
-    let tokens = 0;
-    for (const leaver of this.#leavers.keys()) tokens += leaver.tokens;
-    return tokens;
-  }
-
-  /** Those whose seats the sidecar counts as free. */
-  get unleased(): number {
-    return [...this.#leavers.keys()].filter((leaver) => !leaver.leased()).length;
-  }
-
-  /** Requests so far that were given up. */
-  get unconfirmed(): number {
-    return this.#unconfirmed;
-  }
-
-  add(leaver: Leaver): void {
-    this.#leavers.set(leaver, this.#clock.now());
+    return [...this.#inFlight.values()].filter(({ movedAt, limitMs }) => now - movedAt > limitMs);
   }
 
   /**
    * The server computed or queued `running` requests at the clock reading `at` or later, of which at least `wanted` had
-   * reached it and are still wanted. The oldest ones are gone first.
+   * reached it and are still wanted. The oldest closed ones are gone first. Returns those that are gone, each once.
    */
-  confirm(running: number, wanted: number, at: number): void {
-    const reached = [...this.#leavers.keys()].filter(({ reachedAt }) => reachedAt <= at);
+  confirm(running: number, wanted: number, at: number): readonly Sent[] {
+    // One that has not reached the server may still come to run.
+    const reached = [...this.#leaving].filter((sent) => reachedAt(sent) <= at);
     const still = Math.max(0, running - wanted);
-    for (const leaver of reached.slice(0, Math.max(0, reached.length - still))) this.#end(leaver);
+    return this.#gone(reached.slice(0, Math.max(0, reached.length - still)));
   }
 
   /** The server computes nothing, whatever it counts: those that were closed before this clock reading are gone. */
-  rested(before: number): void {
-    this.#endBefore(before, () => undefined);
+  rested(before: number): readonly Sent[] {
+    return this.#gone(this.#closedBefore(before));
   }
 
-  /** Gives up what has been awaited for too long. */
-  expire(): void {
-    this.#endBefore(this.#clock.now() - this.#waitMs, () => (this.#unconfirmed += 1));
+  /** Gives up what has been awaited for too long: it counts as gone. */
+  expire(): readonly Sent[] {
+    const expired = this.#closedBefore(this.#clock.now() - this.#limits.cancelWaitMs);
+    this.#unconfirmed += expired.length;
+    return this.#gone(expired);
   }
 
-  #endBefore(before: number, each: () => void): void {
-    for (const [leaver, since] of this.#leavers) {
-      if (since > before) return;
-      each();
-      this.#end(leaver);
-    }
+  close(): void {
+    for (const flight of this.#inFlight.keys()) flight.close();
   }
 
-  #end(leaver: Leaver): void {
-    this.#leavers.delete(leaver);
-    leaver.gone();
+  #closedBefore(before: number): readonly Sent[] {
+    return [...this.#leaving].filter(({ closedAt }) => closedAt <= before);
   }
+
+  #gone(all: readonly Sent[]): readonly Sent[] {
+    for (const sent of all) this.#leaving.delete(sent);
+    return all;
+  }
+}
+
+/** Clock reading from which on the server is known to have got it. */
+function reachedAt({ flight, sentAt }: Sent): number {
+  return flight.begun ? 0 : sentAt + REACHED_MS;
+}
+
+function sumOf(all: Iterable<Sent>): number {
+  let sum = 0;
+  for (const { tokens } of all) sum += tokens;
+  return sum;
 }

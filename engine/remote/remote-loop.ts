@@ -12,10 +12,16 @@
 import { randomUUID } from 'node:crypto';
 import type { GenerateJob, Output, ReplyLimit, ScoreJob } from '../protocol/jobs.js';
 import type { HeldTokens } from '../protocol/messages.js';
-import type { RemoteSetup } from '../protocol/setup.js';
-import { InFlight, Leaving, type Flight, type FlightEvents, type Leaver } from './flights.js';
+import {
+  Flights,
+  RemoteJob,
+  type Flight,
+  type FlightEvents,
+  type FlightLimits,
+  type RemoteWork,
+  type Sent,
+} from './flights.js';
 import { LoadWatch } from './load-watch.js';
-import { RemoteJob, type RemoteWork } from './remote-job.js';
 import { type ReplyFlightParts, ReplyFlight } from './reply-flight.js';
 import { Outbox, type Emit } from '../scheduler/outbox.js';
 import { promptLength } from '../protocol/prompt.js';
@@ -31,7 +37,7 @@ interface ReportOptions {
   readonly capacity: (seats: number, unconfirmed: number) => void;
 }
 
-export interface RemoteLoopOptions extends ReportOptions, Pick<RemoteSetup, 'cancelWaitMs' | 'silentMs' | 'tokenMs'> {
+export interface RemoteLoopOptions extends ReportOptions, FlightLimits {
   /** Tokens that may be in flight. */
   readonly tokens: number;
   /** Asks whether the server is still the same. Once it is not, the process ends. */
@@ -42,11 +48,11 @@ export class RemoteLoop {
   readonly #parts: ReplyFlightParts;
   readonly #options: RemoteLoopOptions;
   readonly #limit: SeatLimit;
-  readonly #leaving: Leaving;
   readonly #watch: LoadWatch;
   readonly #reports: Reports;
-  readonly #jobs: RemoteJobs<FlightWork>;
-  readonly #flights: InFlight;
+  /** Those that have not ended, in the order of their arrival: at most as many as the sidecar has leases. */
+  readonly #jobs = new Map<number, RemoteJob>();
+  readonly #flights: Flights;
   #steps = 0;
 
   constructor(parts: ReplyFlightParts, options: RemoteLoopOptions) {
@@ -54,15 +60,13 @@ export class RemoteLoop {
     this.#parts = parts;
     this.#options = options;
     this.#limit = new SeatLimit(clock, options.seats);
-    this.#flights = new InFlight(clock, options);
-    this.#leaving = new Leaving(clock, options.cancelWaitMs);
+    this.#flights = new Flights(clock, options);
     this.#reports = new Reports(options, clock, () => this.#steps);
-    this.#jobs = new RemoteJobs(this.#reports);
     this.#watch = new LoadWatch(clock, adapter, {
-      counts: () => ({ flights: this.#flights.size, reached: this.#flights.reached, leaving: this.#leaving.size }),
-      running: (count, wanted, at) => this.#leaving.confirm(count, wanted, at),
+      counts: () => this.#flights.counts,
+      running: (count, wanted, at) => this.#gone(this.#flights.confirm(count, wanted, at)),
       rested: (before) => {
-        if (adapter.countLags) this.#leaving.rested(before);
+        if (adapter.countLags) this.#gone(this.#flights.rested(before));
       },
       looked: () => this.#looked(),
       short: () => this.#limit.short(),
@@ -78,7 +82,7 @@ export class RemoteLoop {
   }
 
   get live(): number {
-    return this.#flights.size + this.#leaving.size;
+    return this.#flights.live;
   }
 
   /** The most that running requests may need; the server decides what it keeps. */
@@ -96,45 +100,47 @@ export class RemoteLoop {
 
   /** Closes its connections. `cancelled` follows once the server computes nothing of it. */
   cancel(id: number): void {
-    const job = this.#jobs.byId.get(id);
+    const job = this.#jobs.get(id);
     if (!job) return;
     // The sidecar takes its seats back with `cancelled`.
-    this.#jobs.byId.delete(id);
+    this.#jobs.delete(id);
+    job.cancelled = true;
     this.#closeAll(job);
-    job.whenGone(() => this.#reports.push([{ id, kind: 'cancelled' }]));
+    if (job.leaving === 0) this.#reports.push([{ id, kind: 'cancelled' }]);
     this.#pump();
   }
 
   /** Sets how many tokens each reply of a job may have. */
   limit(id: number, limit: ReplyLimit): void {
-    const job = this.#jobs.byId.get(id);
+    const job = this.#jobs.get(id);
     job?.work.limit?.(limit);
-    for (const flight of [...(job?.flights.keys() ?? [])]) flight.limit?.(limit);
+    for (const flight of [...(job?.flights ?? [])]) flight.limit?.(limit);
   }
 
   reduceSeats(id: number): void {
-    this.#jobs.byId.get(id)?.reduceSeats();
+    this.#jobs.get(id)?.reduceSeats();
     this.#pump();
   }
 
   close(): void {
     this.#watch.stop();
-    for (const flight of this.#flights.keys()) flight.close();
+    this.#flights.close();
   }
 
-  #add(job: RemoteJob<FlightWork>): void {
-    this.#jobs.byId.set(job.id, job);
+  #add(job: RemoteJob): void {
+    this.#jobs.set(job.id, job);
     this.#pump();
   }
 
   /** Sends what there is room for, in the order of arrival: a long request is not passed by shorter ones. */
   #pump(): void {
     let blocked = false;
-    for (const job of this.#jobs.byId.values()) {
+    for (const job of this.#jobs.values()) {
       for (let item = job.next; item !== undefined && !blocked; item = job.next) {
         if (this.live >= this.#limit.value) break;
         const tokens = job.work.tokens(item);
-        blocked = this.live > 0 && this.#flights.tokens + this.#leaving.tokens + tokens > this.#options.tokens;
+        const { tokens: sent, leavingTokens: leaving } = this.#flights;
+        blocked = this.live > 0 && sent + leaving + tokens > this.#options.tokens;
         if (!blocked) this.#launch(job, job.take(), tokens);
       }
       if (blocked) break;
@@ -143,8 +149,11 @@ export class RemoteLoop {
     this.#watch.schedule();
   }
 
-  #launch(job: RemoteJob<FlightWork>, item: number, tokens: number): void {
-    const land = (): void => this.#land(job, flight);
+  #launch(job: RemoteJob, item: number, tokens: number): void {
+    const land = (): void => {
+      job.flights.delete(flight);
+      this.#flights.land(flight);
+    };
     const flight: Flight = job.work.begin(item, `ra-${randomUUID()}`, {
       begun: (cached) => this.#begun(job, cached),
       outputs: (outputs) => this.#reports.push(outputs),
@@ -160,9 +169,7 @@ export class RemoteLoop {
         this.#itemEnded(job);
       },
       complete: () => {
-        const reachedAt = this.#flights.reachedAt(flight);
-        land();
-        this.#leave(job, flight, { tokens, reachedAt });
+        this.#leave(job, flight);
         this.#itemEnded(job);
       },
       busy: () => {
@@ -183,8 +190,8 @@ export class RemoteLoop {
         this.#fail(job, why);
       },
     });
-    job.begin(item, flight);
-    this.#flights.add(flight, tokens, () => this.#fail(job, 'the server makes no progress'));
+    job.flights.add(flight);
+    this.#flights.add(flight, job, tokens);
   }
 
   #begun(job: RemoteJob, cached = 0): void {
@@ -194,10 +201,10 @@ export class RemoteLoop {
     this.#reports.push([{ id: job.id, kind: 'started', cachedTokens: cached }]);
   }
 
-  #itemEnded(job: RemoteJob<FlightWork>): void {
+  #itemEnded(job: RemoteJob): void {
     job.end();
-    if (job.done) this.#jobs.end(job, ...job.lastOutputs());
-    else this.#jobs.freeSpare(job);
+    if (job.done) this.#end(job, ...job.lastOutputs());
+    else this.#freeSpare(job);
     this.#pump();
   }
 
@@ -205,48 +212,61 @@ export class RemoteLoop {
    * The server did not take an item. A job of which nothing has begun goes back to the queue; another one tries again at the
    * next reading of the server's metrics.
    */
-  #refused(job: RemoteJob<FlightWork>, item: number): void {
-    if (!this.#jobs.byId.has(job.id)) return;
+  #refused(job: RemoteJob, item: number): void {
+    if (!this.#jobs.has(job.id)) return;
     if (!job.started && job.flights.size === 0) {
-      this.#jobs.end(job, { id: job.id, kind: 'returned' });
+      this.#end(job, { id: job.id, kind: 'returned' });
       this.#pump();
     } else if (!job.retry(item)) this.#fail(job, 'the server takes no further reply');
   }
 
-  #fail(job: RemoteJob<FlightWork>, reason: string): void {
-    if (!this.#jobs.end(job, { id: job.id, kind: 'failed', reason })) return;
+  #fail(job: RemoteJob, reason: string): void {
+    if (!this.#end(job, { id: job.id, kind: 'failed', reason })) return;
     this.#closeAll(job);
     this.#pump();
   }
 
-  #closeAll(job: RemoteJob<FlightWork>): void {
-    for (const [flight, item] of [...job.flights]) {
+  /** Ends it with these outputs, with the last of which the sidecar takes its seats back. False: it had ended before. */
+  #end(job: RemoteJob, ...outputs: readonly Output[]): boolean {
+    if (!this.#jobs.delete(job.id)) return false;
+    job.leased = false;
+    this.#reports.push(outputs);
+    return true;
+  }
+
+  /** Frees the seats that it does not need any more, if it has not ended. */
+  #freeSpare(job: RemoteJob): void {
+    if (!this.#jobs.has(job.id)) return;
+    for (let n = job.releaseSpare(); n > 0; n--) this.#reports.push([{ id: job.id, kind: 'seatFreed' }]);
+  }
+
+  #closeAll(job: RemoteJob): void {
+    for (const flight of [...job.flights]) {
       flight.close();
-      const reachedAt = this.#flights.reachedAt(flight);
-      this.#land(job, flight);
-      this.#leave(job, flight, { tokens: job.work.tokens(item), reachedAt });
+      this.#leave(job, flight);
     }
   }
 
-  #leave(job: RemoteJob<FlightWork>, { name }: Flight, leaver: Pick<Leaver, 'tokens' | 'reachedAt'>): void {
-    this.#parts.adapter.abort?.(name);
-    job.leave();
-    const gone = (): void => {
-      job.left();
-      this.#jobs.freeSpare(job);
-    };
-    this.#leaving.add({ ...leaver, leased: () => job.leased, gone });
+  #leave(job: RemoteJob, flight: Flight): void {
+    job.flights.delete(flight);
+    this.#flights.leave(flight);
+    this.#parts.adapter.abort?.(flight.name);
+    job.leaving += 1;
     this.#watch.schedule();
   }
 
-  #land(job: RemoteJob, flight: Flight): void {
-    job.flights.delete(flight);
-    this.#flights.land(flight);
+  /** The server computes nothing more of these. */
+  #gone(all: readonly Sent[]): void {
+    for (const { job } of all) {
+      job.leaving -= 1;
+      if (job.leaving === 0 && job.cancelled) this.#reports.push([{ id: job.id, kind: 'cancelled' }]);
+      this.#freeSpare(job);
+    }
   }
 
   #looked(): void {
-    this.#flights.endSilent();
-    this.#leaving.expire();
+    for (const { job } of this.#flights.silent()) this.#fail(job, 'the server makes no progress');
+    this.#gone(this.#flights.expire());
     this.#pump();
   }
 
@@ -255,21 +275,18 @@ export class RemoteLoop {
    * The sidecar takes one seat as the least: its job then waits here.
    */
   #reportSeats(blocked: boolean): void {
-    const { size, unleased, unconfirmed } = this.#leaving;
+    const { counts, unleased, unconfirmed } = this.#flights;
     let seats = this.#limit.value - unleased;
-    if (blocked) seats = Math.min(seats, this.#jobs.seats + size - unleased);
+    if (blocked) {
+      // Those of jobs, without those of requests that were closed.
+      const taken = [...this.#jobs.values()].reduce((sum, job) => sum + job.seats - job.leaving, 0);
+      seats = Math.min(seats, taken + counts.leaving - unleased);
+    }
     this.#reports.capacity(Math.max(1, seats), unconfirmed);
   }
 }
 
-/** A job's items, each of which can be sent. */
-interface FlightWork extends RemoteWork {
-  begin(item: number, name: string, events: FlightEvents): Flight;
-  /** Of its replies, those that begin from now on. Absent: it has none. */
-  limit?(limit: ReplyLimit): void;
-}
-
-function replies(id: number, job: GenerateJob, parts: ReplyFlightParts): FlightWork {
+function replies(id: number, job: GenerateJob, parts: ReplyFlightParts): RemoteWork {
   const tokens = promptLength(job.prompt) + job.maxTokens;
   let latest: ReplyLimit | undefined;
   return {
@@ -285,7 +302,7 @@ function replies(id: number, job: GenerateJob, parts: ReplyFlightParts): FlightW
   };
 }
 
-function questions(id: number, job: ScoreJob, adapter: Adapter): FlightWork {
+function questions(id: number, job: ScoreJob, adapter: Adapter): RemoteWork {
   return {
     countsEach: true,
     items: job.questions.length,
@@ -359,40 +376,6 @@ class Reports {
     if (report === this.#reported) return;
     this.#reported = report;
     this.#options.capacity(seats, unconfirmed);
-  }
-}
-
-/**
- * The jobs that have not ended, in the order of their arrival: at most as many as the sidecar has leases. Reports to the sidecar
- * which of their seats are free.
- */
-class RemoteJobs<W extends RemoteWork> {
-  readonly byId = new Map<number, RemoteJob<W>>();
-  readonly #reports: Pick<Reports, 'push'>;
-
-  constructor(reports: Pick<Reports, 'push'>) {
-    this.#reports = reports;
-  }
-
-  /** Ends it with these outputs, with the last of which the sidecar takes its seats back. False: it had ended before. */
-  end(job: RemoteJob<W>, ...outputs: readonly Output[]): boolean {
-    if (!this.byId.delete(job.id)) return false;
-    job.leased = false;
-    this.#reports.push(outputs);
-    return true;
-  }
-
-  /** Frees the seats that it does not need any more, if it has not ended. */
-  freeSpare(job: RemoteJob<W>): void {
-    if (!this.byId.has(job.id)) return;
-    for (let n = job.releaseSpare(); n > 0; n--) this.#reports.push([{ id: job.id, kind: 'seatFreed' }]);
-  }
-
-  /** Their seats, without those of requests that were closed. */
-  get seats(): number {
-    let seats = 0;
-    for (const job of this.byId.values()) seats += job.seats - job.leaving;
-    return seats;
   }
 }
 

@@ -3,7 +3,7 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import t from 'tap';
 import { adapterFor } from '../../../engine/remote/start.js';
-import { InFlight } from '../../../engine/remote/flights.js';
+import { Flights, RemoteJob } from '../../../engine/remote/flights.js';
 import { ServerClient } from '../../../engine/remote/server-client.js';
 import { testPair } from '../../support/certificates.js';
 import { FakeClock } from '../../support/fake-clock.js';
@@ -49,19 +49,18 @@ t.test('a certificate that is not trusted, or none, is named and not waited for'
 
 t.test('a request whose prompt or reply makes no progress within its bound is ended', (t) => {
   const clock = new FakeClock();
-  const flights = new InFlight(clock, { silentMs: 180_000, tokenMs: 60_000 });
-  const ended: string[] = [];
+  const flights = new Flights(clock, { silentMs: 180_000, tokenMs: 60_000, cancelWaitMs: 1000 });
   const flight = (name: string) => ({ name, begun: true, close: () => undefined });
   const [silent, prompt, token] = [flight('silent'), flight('prompt'), flight('token')];
-  for (const one of [silent, prompt, token]) flights.add(one, 10, () => ended.push(one.name));
+  const job = new RemoteJob(1, { items: 1, seats: 1, tokens: () => 10, begin: () => silent });
+  for (const one of [silent, prompt, token]) flights.add(one, job, 10);
+  const ended = (): string[] => flights.silent().map(({ flight: { name } }) => name);
   clock.advance(120_000);
   flights.moved(prompt, 'prompt');
   flights.moved(token, 'token');
   clock.advance(60_000);
-  flights.endSilent();
-  t.strictSame(ended, []);
+  t.strictSame(ended(), []);
   clock.advance(1);
-  flights.endSilent();
-  t.strictSame(ended, ['silent', 'token']);
+  t.strictSame(ended(), ['silent', 'token']);
   t.end();
 });
