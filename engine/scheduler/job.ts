@@ -83,20 +83,13 @@ export interface Work {
   wipe?(): void;
 }
 
-export interface WaitingJob {
-  readonly id: number;
-  readonly work: Work;
-  readonly seats: number;
-  /** The number of these seats that it may still use. */
-  readonly limit: number;
-}
-
+/** One running item, and its job. */
 export interface RunningItem {
   readonly job: RunningJob;
   readonly branch: Branch;
 }
 
-/** One job: its running items, their sequences, and how many sequences it may use. Does not use the decoder. */
+/** One job, from its arrival on: its running items, their sequences, and how many sequences it may use. Does not use the decoder. */
 export class RunningJob {
   readonly id: number;
   readonly work: Work;
@@ -104,18 +97,15 @@ export class RunningJob {
   #seats: number;
   /** Sequences that it may use at once; fewer, once others wait for its seats. */
   #limit: number;
-  /** The first item that was not started, and its plan. */
+  /** The first item that was not started. */
   #item = 0;
-  #next: PromptPlan | undefined;
   #ended = 0;
   #kept = 0;
 
-  constructor(id: number, work: Work, seats: number, limit = seats) {
+  constructor(id: number, work: Work, seats: number) {
     this.id = id;
     this.work = work;
-    this.#seats = Math.min(seats, work.items);
-    this.#limit = Math.min(limit, work.items);
-    this.#next = work.plan(0);
+    this.#seats = this.#limit = Math.min(seats, work.items);
   }
 
   /** The job's seats. */
@@ -130,7 +120,7 @@ export class RunningJob {
 
   /** The prompt of the next item; undefined if all are started. */
   get next(): PromptPlan | undefined {
-    return this.#next;
+    return this.#item < this.work.items ? this.work.plan(this.#item) : undefined;
   }
 
   /** Prompt tokens of all items that were not computed again. */
@@ -152,7 +142,7 @@ export class RunningJob {
   get spreads(): boolean {
     const { work } = this;
     return (
-      this.#next !== undefined &&
+      this.#item < work.items &&
       this.#branches.length < this.#limit &&
       this.#branches.some((branch) => work.shareable(branch))
     );
@@ -173,7 +163,6 @@ export class RunningJob {
     this.#branches.push(this.work.branch(this.#item, sequence, keep));
     this.#kept += keep;
     this.#item += 1;
-    this.#next = this.#item < this.work.items ? this.work.plan(this.#item) : undefined;
   }
 
   /** A branch has ended. Its sequence belongs to the loop again. */

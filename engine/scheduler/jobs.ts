@@ -6,7 +6,7 @@ import type { CacheScope } from '../protocol/cache-key.js';
 import type { Output, ReplyLimit } from '../protocol/jobs.js';
 import type { PrefixReuse } from '../protocol/setup.js';
 import type { Sequences } from './sequences.js';
-import { RunningJob, type RunningItem, type WaitingJob, type Work } from './job.js';
+import type { RunningItem, RunningJob, Work } from './job.js';
 
 const NOTHING = new Uint32Array(0);
 
@@ -29,7 +29,7 @@ export class Jobs {
   readonly #sequenceCount: number;
   readonly #prefixReuse: PrefixReuse;
   /** Jobs that wait for a sequence; the sidecar grants no more leases than seats, so this stays short. */
-  readonly #waiting = new Map<number, WaitingJob>();
+  readonly #waiting = new Map<number, RunningJob>();
   readonly #started = new Map<number, RunningJob>();
   /** Since the last clean-up. */
   readonly #cancelled = new Set<number>();
@@ -54,8 +54,7 @@ export class Jobs {
   /** Seats that jobs have, those that wait for a sequence included. */
   get seats(): number {
     let seats = 0;
-    for (const job of this.#started.values()) seats += job.seats;
-    for (const waiting of this.#waiting.values()) seats += waiting.seats;
+    for (const jobs of [this.#started, this.#waiting]) for (const job of jobs.values()) seats += job.seats;
     return seats;
   }
 
@@ -77,8 +76,8 @@ export class Jobs {
     return this.#started.has(id) && !this.#cancelled.has(id);
   }
 
-  add(waiting: WaitingJob): void {
-    this.#waiting.set(waiting.id, waiting);
+  add(job: RunningJob): void {
+    this.#waiting.set(job.id, job);
   }
 
   /** Takes effect at the next clean-up; outputs until then must not be sent, see {@link reports}. */
@@ -93,12 +92,7 @@ export class Jobs {
 
   /** A job uses one sequence less from now on, except its last; the seat is freed once nothing runs there. */
   reduceSeats(id: number): void {
-    const waiting = this.#waiting.get(id);
-    if (waiting) {
-      const { work, seats, limit } = waiting;
-      this.#waiting.set(id, { id, work, seats, limit: Math.max(1, limit - 1) });
-    }
-    this.#started.get(id)?.reduceSeats();
+    (this.#waiting.get(id) ?? this.#started.get(id))?.reduceSeats();
   }
 
   /** How many tokens each reply of a job may have. Returns whether a reply waited for that. */
@@ -153,11 +147,10 @@ export class Jobs {
       if (this.hasPutOff) this.#putOff.add(job);
       else await this.#start(job, out);
     }
-    for (const { id, work, seats, limit } of this.#waiting.values()) {
+    for (const job of this.#waiting.values()) {
       if (this.hasPutOff || this.#sequences.live === this.#sequenceCount) break;
-      this.#waiting.delete(id);
-      const job = new RunningJob(id, work, seats, limit);
-      this.#started.set(id, job);
+      this.#waiting.delete(job.id);
+      this.#started.set(job.id, job);
       await this.#start(job, out);
     }
   }

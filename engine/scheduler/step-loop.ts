@@ -33,7 +33,15 @@ import { StepPlanner } from './step-planner.js';
 import type { GenerateJob, ReplyLimit, ScoreJob } from '../protocol/jobs.js';
 import type { EngineReport } from '../protocol/messages.js';
 import { Sequences } from './sequences.js';
-import { generationFits, scoringFits, type ModelTokens, type RunningItem, type StepLimits, type Work } from './job.js';
+import {
+  generationFits,
+  RunningJob,
+  scoringFits,
+  type ModelTokens,
+  type RunningItem,
+  type StepLimits,
+  type Work,
+} from './job.js';
 import { Generation } from './generation.js';
 import { Scoring } from './scoring.js';
 
@@ -155,7 +163,7 @@ export class StepLoop {
       return;
     }
     this.#prefillAhead.stop();
-    this.#jobs.add({ id, seats, limit: seats, work });
+    this.#jobs.add(new RunningJob(id, work, seats));
     this.#refillWait.arrived(seats);
     if (this.#sequences.closed.has(work.terms.scope)) void this.forget(work.terms.scope);
     this.#halt();
