@@ -150,14 +150,11 @@ function facts(setup: EngineSetup, loaded: Runtime, weightVersion: string): Engi
 
 function commonFacts(setup: EngineSetup, loaded: Runtime | PoolingRuntime, weightVersion: string): EngineFacts {
   return {
-    model: loaded.name,
     seats: setup.seats,
     contextPerSeat: setup.contextPerSeat,
     vocabulary: loaded.vocabulary,
     weightVersion,
     promptVersion: loaded.promptVersion,
-    // loadRuntime has verified the labels; otherwise this line is not reached.
-    labelsVerified: setup.kind === 'decision',
     threads: loaded.threads,
     gpu: loaded.gpu,
     repackedBytes: loaded.repackedBytes,

@@ -294,8 +294,6 @@ export interface SortedTokens {
   readonly common: Uint32Array;
   /** For each in `order`, the next one that has fewer bytes in common with the one before it; the number of them: none. */
   readonly leaps: Uint32Array;
-  /** Ids of those that have none, but for `ends`. */
-  readonly empty: Uint32Array;
   /** End tokens, whatever their bytes. */
   readonly ends: Uint32Array;
   readonly longest: number;
@@ -321,7 +319,7 @@ export function sortedTokens(bytes: Uint8Array, starts: Uint32Array, ends: Uint3
     while (same < before.length && one[same] === before[same]) same += 1;
     return same;
   });
-  return { bytes, starts, order, common, leaps: leapsOf(common), empty: ids.filter(isEmpty), ends, longest };
+  return { bytes, starts, order, common, leaps: leapsOf(common), ends, longest };
 }
 
 /** The first four bytes as a number. */

@@ -157,12 +157,6 @@ export class RuleMaker {
     return `${this.#prefix}-${this.#made++}`;
   }
 
-  /** Gives a name of {@link newName} its alternatives. */
-  set(name: string, alternatives: readonly Alternative[]): void {
-    this.work.spend(RULE_STEPS * (1 + alternatives.length));
-    this.rules.set(name, alternatives);
-  }
-
   /** A rule that is shared with other schemas. */
   shared(rule: OptionalRule): Item {
     this.rules.setWritten(rule.name, [rule]);

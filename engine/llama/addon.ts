@@ -248,7 +248,6 @@ export interface EngineAddon {
 /** A projector without its model's weights (engine/native/vision.cpp). */
 export interface AddonVision {
   readonly nonCausal: boolean;
-  readonly width: number;
   layout(width: number, height: number): (Int32Array | { tokens: number; positions: number; columns: number })[];
   encode(
     file: Uint8Array,

@@ -10,8 +10,6 @@ import { loadTokenizerModel, valueAt, vocabularyOf } from './vocabulary.js';
 export interface TokenFile {
   readonly tokens: ModelTokens;
   readonly vocabulary: Vocabulary;
-  /** `general.name`, or the architecture if the file has no name. */
-  readonly name: string;
   /** What llama.cpp makes of a pair, if the model is a reranker. */
   readonly scores: ScoreScale;
   /** Tokens that the model was trained for; absent: not in the file. */
@@ -29,7 +27,6 @@ export async function loadTokenFile(file: string): Promise<TokenFile> {
   return {
     tokens: modelTokens(texts, (token) => model.isEogToken(token)),
     vocabulary: vocabularyOf(model),
-    name: metadata.general.name ?? metadata.general.architecture,
     scores: scoresOf(metadata.general.architecture),
     ...(typeof trained === 'number' && { trainedContext: trained }),
   };

@@ -26,7 +26,7 @@ const FLASH_ATTENTION = { auto: -1, false: 0, true: 1 } as const;
 /** A loaded model. The code that made it disposes it. */
 export interface PoolingRuntime extends Pick<
   Runtime,
-  'name' | 'vocabulary' | 'promptVersion' | 'threads' | 'gpu' | 'repackedBytes' | 'log' | 'dispose'
+  'vocabulary' | 'promptVersion' | 'threads' | 'gpu' | 'repackedBytes' | 'log' | 'dispose'
 > {
   readonly pooling: Pooling;
   readonly limits: PoolingLimits;
@@ -45,12 +45,10 @@ export async function loadPooling(
     throw await log.failure(error);
   });
   if (setup.cores !== undefined) keepOnCores(setup.cores);
-  const { architecture, name = architecture } = info.metadata.general;
   return {
     pooling: addon,
     limits,
-    scores: setup.kind === 'rerank' ? scoresOf(architecture) : undefined,
-    name,
+    scores: setup.kind === 'rerank' ? scoresOf(info.metadata.general.architecture) : undefined,
     vocabulary: limits.vocabulary,
     promptVersion: promptVersionOf(tokenizerHash(info.metadata)),
     threads,

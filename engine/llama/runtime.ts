@@ -38,8 +38,6 @@ import { fileKey, partsOf, type HashedFile } from '../protocol/file-key.js';
 export interface Runtime {
   readonly decoder: Decoder;
   readonly tokens: ModelTokens;
-  /** `general.name`, or the architecture if the file has no name. */
-  readonly name: string;
   readonly vocabulary: number;
   /** As set up, or by the backend. */
   readonly prefillTokensPerStep: number;
@@ -88,7 +86,6 @@ export async function loadRuntime(setup: EngineSetup, tries?: (backend: GpuBacke
       (token) => model.isEogToken(token as Token),
       (text) => model.tokenize(text),
     ),
-    name: info.metadata.general.name ?? info.metadata.general.architecture,
     vocabulary: texts.tokens.length,
     prefillTokensPerStep: plan.prefillTokensPerStep,
     checkpointBytes: checkpointsOf(!decoder.states.truncatable),

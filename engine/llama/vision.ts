@@ -20,8 +20,6 @@ const OWN_BOUND = -1;
 export interface Vision {
   /** Embeddings of an image attend to each other. */
   readonly whole: boolean;
-  /** Numbers of an embedding. */
-  readonly width: number;
   /** Throws where the projector takes no image of this size. */
   layout(size: Size): readonly LayoutPart[];
   /** For each part of the layout with embeddings, these. Rejects with `undecodable` where the file is not what its head says. */
@@ -49,7 +47,6 @@ export async function openVision(setup: VisionSetup): Promise<Vision> {
     );
     return {
       whole: made.nonCausal,
-      width: made.width,
       layout: ({ width, height }) => made.layout(width, height).map(partOf),
       encode: ({ bytes, size, shrunk }) => made.encode(bytes, size.width, size.height, shrunk.width, shrunk.height),
       confine: sandbox,

@@ -142,8 +142,6 @@ export type Speculation = 'auto' | 'off';
 
 /** The engine's properties once it is ready. */
 export interface EngineFacts {
-  /** `general.name` of the GGUF. */
-  readonly model: string;
   readonly seats: number;
   readonly contextPerSeat: number;
   /** What the server that computes holds of all seats together. Absent: a context for each seat. */
@@ -160,8 +158,6 @@ export interface EngineFacts {
   readonly width?: number;
   /** What a score is; absent: it makes none. */
   readonly scores?: ScoreScale;
-  /** Every decision label is one distinct token after the rendered template. Always true for a decision engine. */
-  readonly labelsVerified: boolean;
   readonly threads: number;
   /** Backend in use; false: CPU. Of an external server, its kind. */
   readonly gpu: string | false;

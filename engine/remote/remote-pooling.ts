@@ -60,7 +60,7 @@ export async function startRemotePooling(
   const { client, adapter } = connect(remote);
   const opened = await (waits ? waitForServer(adapter, remote, clock, waits) : adapter.open());
   const server = factsOfOpened(remote, opened);
-  const { vocabulary, name, scores: fileScores } = await loadTokenFile(setup.file);
+  const { vocabulary, scores: fileScores } = await loadTokenFile(setup.file);
   const unfit = (why: string): LoadFailure => new LoadFailure(aboutServer(remote, why), true);
   const { contextPerSeat, seats, kind } = setup;
   const { contextPerSlot = Infinity } = server;
@@ -79,13 +79,11 @@ export async function startRemotePooling(
     pooling,
     limits: { stepTokens: STEP_TOKENS, stepInputs: STEP_INPUTS, contextPerSeat, vocabulary: vocabulary.size },
     facts: {
-      model: name,
       seats,
       contextPerSeat,
       vocabulary: vocabulary.size,
       weightVersion: createHash('sha256').update(`${remote.kind}\n${server.identity}`).digest('hex'),
       promptVersion: promptVersionOf(vocabulary.hash),
-      labelsVerified: false,
       threads: 0,
       gpu: remote.kind,
       width: pooling.width,

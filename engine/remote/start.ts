@@ -141,14 +141,12 @@ async function checked(
   if (parity.kind === 'different') throw unfit(parity.how);
   const warnings = warningsOf(setup, remote, server, file);
   const facts: EngineFacts = {
-    model: file.name,
     seats: setup.seats,
     contextPerSeat: setup.contextPerSeat,
     ...(remote.tokens !== undefined && { tokens: remote.tokens }),
     vocabulary,
     weightVersion: createHash('sha256').update(`${remote.kind}\n${server.identity}`).digest('hex'),
     promptVersion: promptVersionOf(file.vocabulary.hash, setup.template),
-    labelsVerified: setup.kind === 'decision',
     threads: 0,
     gpu: remote.kind,
     confirmsCancels: true,

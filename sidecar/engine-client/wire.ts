@@ -85,7 +85,6 @@ function isOutput(raw: unknown): boolean {
 const MESSAGE = oneOf<FromEngine>({
   ready: {
     facts: fields<EngineFacts>({
-      model: isText,
       seats: isPositive,
       contextPerSeat: isPositive,
       tokens: optional(isPositive),
@@ -94,7 +93,6 @@ const MESSAGE = oneOf<FromEngine>({
       promptVersion: optional(isText),
       width: optional(isPositive),
       scores: among(undefined, 'logit', 'probability'),
-      labelsVerified: isBoolean,
       threads: isCount,
       gpu: (raw) => isText(raw) || raw === false,
       confirmsCancels: isFlag,

@@ -80,12 +80,10 @@ function start(setup: EngineSetup): void {
   if (setup.kind === 'embedding') width = script.width ?? STUB_WIDTH;
   if (setup.kind === 'rerank') width = 1;
   const facts: EngineFacts = {
-    model: 'stub',
     seats: setup.seats,
     contextPerSeat: setup.contextPerSeat,
     vocabulary: 256,
     weightVersion: setup.weights?.version ?? 'stub',
-    labelsVerified: true,
     threads: 1,
     gpu: false,
     ...(script.confirmsCancels && { confirmsCancels: true }),

@@ -14,12 +14,10 @@ import type {
 import { NO_PREFIXES, type PrefixIndex } from '../../sidecar/engine-client/prefixes.js';
 
 const FAKE_FACTS: EngineFacts = {
-  model: 'fake',
   seats: 4,
   contextPerSeat: 1024,
   vocabulary: 256,
   weightVersion: '0'.repeat(64),
-  labelsVerified: true,
   threads: 1,
   gpu: false,
 };

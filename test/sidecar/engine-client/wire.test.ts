@@ -4,12 +4,10 @@ import { NO_CACHE, PROTOCOL_VERSION as v } from '../../../engine/protocol/messag
 import { readMessage } from '../../../sidecar/engine-client/wire.js';
 
 const facts = {
-  model: 'm',
   seats: 1,
   contextPerSeat: 8,
   vocabulary: 2,
   weightVersion: 'w',
-  labelsVerified: true,
   threads: 1,
   gpu: false,
 };
