@@ -15,7 +15,7 @@ export function usableCores(root = '/') {
   const status = systemText(join(root, 'proc/self/status'));
   const [, list] = /^Cpus_allowed_list:\s*(\S+)$/m.exec(status) ?? [];
   const present = list === undefined ? availableParallelism() : Math.max(1, coresIn(list).length);
-  const quotas = groupFolders(root).flatMap((folder) => quotaOf(root, folder) ?? []);
+  const quotas = groupFolders(root, 'cpu').flatMap((folder) => quotaOf(root, folder) ?? []);
   const quota = quotas.length === 0 ? undefined : Math.min(...quotas);
   return { cores: quota === undefined ? present : Math.max(1, Math.min(present, Math.ceil(quota))), present, quota };
 }
@@ -28,18 +28,19 @@ export function coresIn(list: string): number[] {
   });
 }
 
-/** The folders of the process's own control groups of the CPU, of both versions, and of their parents: each may have a quota. */
-function groupFolders(root: string): string[] {
+/** The folders of the process's own control groups of a controller, of both versions, and of their parents: each may have a limit. */
+export function groupFolders(root: string, controller: 'cpu' | 'memory'): string[] {
   const groups = systemText(join(root, 'proc/self/cgroup')).split('\n');
   const folders: string[] = [];
   // Mount id, parent, device, root in its hierarchy, mount point, options, optional fields, a dash, type, source, own options.
   const mounts = systemText(join(root, 'proc/self/mountinfo'));
   const mount = /^\S+ \S+ \S+ (\S+) (\S+) .*? - (cgroup2?) \S+ (\S+)$/gm;
   for (const [, mounted = '/', point = '', type, options = ''] of mounts.matchAll(mount)) {
-    if (type === 'cgroup' && !options.split(',').includes('cpu')) continue;
-    const own = groups.find((line) =>
-      type === 'cgroup2' ? line.startsWith('0::') : /^\d+:(?:.*,)?cpu(?:,.*)?:/.test(line),
-    );
+    if (type === 'cgroup' && !options.split(',').includes(controller)) continue;
+    const own = groups.find((line) => {
+      const [id, names = ''] = line.split(':');
+      return type === 'cgroup2' ? id === '0' && names === '' : names.split(',').includes(controller);
+    });
     if (own === undefined) continue;
     const path = own.slice(own.indexOf(':', own.indexOf(':') + 1) + 1);
     const below = mounted !== '/' && path.startsWith(mounted) ? path.slice(mounted.length) : path;

@@ -1,20 +1,19 @@
 import { statfsSync } from 'node:fs';
-import { dirname, join } from 'node:path';
+import { join } from 'node:path';
 import type { GgufInsights, Llama } from 'node-llama-cpp';
 import { MEMORY_FILES } from '../../protocol/cache-key.js';
-import { systemText } from '../../protocol/usable-cores.js';
-
-/** A file's text; empty or undefined when it cannot be read. */
-export type ReadText = (path: string) => string | undefined;
+import { groupFolders, systemText } from '../../protocol/usable-cores.js';
 
 /**
  * Bytes of memory that this process may still use on Linux: what the kernel reports as available (including reclaimable
- * page cache), or what the control groups above this process leave if that is less. Undefined on other systems.
+ * page cache), or what the control groups above this process leave if that is less. Undefined on other systems. `root`: the folder
+ * that has `proc` and `sys`.
  */
-export function availableMemory(read: ReadText = systemText): number | undefined {
-  const available = /^MemAvailable:\s+(\d+) kB$/m.exec(read('/proc/meminfo') ?? '')?.[1];
+export function availableMemory(root = '/'): number | undefined {
+  const available = /^MemAvailable:\s+(\d+) kB$/m.exec(systemText(join(root, 'proc/meminfo')))?.[1];
   if (available === undefined) return undefined;
-  return Math.max(0, Math.min(Number(available) * 1024, ...groupRooms(read)));
+  const rooms = groupFolders(root, 'memory').flatMap((folder) => roomIn(join(root, folder)));
+  return Math.max(0, Math.min(Number(available) * 1024, ...rooms));
 }
 
 /** Bytes of each kind of memory. */
@@ -38,50 +37,23 @@ export function roomForMemoryFiles(): { readonly total: number; readonly free: n
   }
 }
 
-/** Files of one version of control groups: where it is mounted, and what holds limit, use and page cache. */
-interface Version {
-  readonly root: string;
-  readonly limit: string;
-  readonly usage: string;
-  /** Names in memory.stat. */
-  readonly cache: readonly string[];
-}
+/** Of both versions of control groups: the files that hold the limit and the use, and what names in memory.stat begin with. */
+const VERSIONS = [
+  ['memory.max', 'memory.current', ''],
+  ['memory.limit_in_bytes', 'memory.usage_in_bytes', 'total_'],
+] as const;
 
-const V2: Version = {
-  root: '/sys/fs/cgroup',
-  limit: 'memory.max',
-  usage: 'memory.current',
-  cache: ['inactive_file', 'active_file'],
-};
-const V1: Version = {
-  root: '/sys/fs/cgroup/memory',
-  limit: 'memory.limit_in_bytes',
-  usage: 'memory.usage_in_bytes',
-  cache: ['total_inactive_file', 'total_active_file'],
-};
-
-/** What each limited group from ours up to the root leaves. In a container the path may not exist: then its root is ours. */
-function groupRooms(read: ReadText): number[] {
-  return (read('/proc/self/cgroup') ?? '').split('\n').flatMap((line) => {
-    const [, controllers, path] = /^\d+:([^:]*):(\/.*)$/.exec(line) ?? [];
-    if (path === undefined) return [];
-    if (controllers === '') return ancestors(path).flatMap((group) => roomIn(V2, group, read));
-    if (controllers?.split(',').includes('memory')) return ancestors(path).flatMap((group) => roomIn(V1, group, read));
-    return [];
+/** What the group of this folder leaves, its page cache counted as free. None: it has no limit. */
+function roomIn(folder: string): number[] {
+  const number = (name: string): number => Number.parseInt(systemText(join(folder, name)), 10);
+  return VERSIONS.flatMap(([limit, usage, lead]) => {
+    // `max` and a missing file are both no number.
+    const [most, used] = [number(limit), number(usage)];
+    if (!Number.isFinite(most) || !Number.isFinite(used)) return [];
+    const stat = systemText(join(folder, 'memory.stat'));
+    const cached = [...stat.matchAll(new RegExp(`^${lead}(?:in)?active_file (\\d+)$`, 'gm'))].map(([, bytes]) =>
+      Number(bytes),
+    );
+    return [most - used + cached.reduce((sum, bytes) => sum + bytes, 0)];
   });
-}
-
-/** `/a/b`, `/a`, `/`. */
-function ancestors(path: string): string[] {
-  return path === '/' ? ['/'] : [path, ...ancestors(dirname(path))];
-}
-
-function roomIn({ root, limit, usage, cache }: Version, group: string, read: ReadText): number[] {
-  const number = (name: string): number => Number.parseInt(read(join(root, group, name)) ?? '', 10);
-  // `max` and a missing file are both no number.
-  const [most, used] = [number(limit), number(usage)];
-  if (!Number.isFinite(most) || !Number.isFinite(used)) return [];
-  const stat = read(join(root, group, 'memory.stat')) ?? '';
-  const cached = cache.map((name) => Number(new RegExp(`^${name} (\\d+)$`, 'm').exec(stat)?.[1] ?? 0));
-  return [most - used + cached.reduce((sum, bytes) => sum + bytes, 0)];
 }
