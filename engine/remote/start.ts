@@ -134,11 +134,8 @@ async function checked(
   const unfit = (why: string): LoadFailure => new LoadFailure(aboutServer(remote, why), true);
   const server = factsOfOpened(remote, opened);
   const vocabulary = file.vocabulary.size;
-  const problem = problemOf(setup, server, vocabulary);
+  const problem = problemOf(setup, server, vocabulary) ?? (await differenceOf(prompts, adapter));
   if (problem !== undefined) throw unfit(problem);
-  const parity = await compare(prompts, adapter);
-  if (parity.kind === 'unknown') throw unfit('it does not tokenize the probes');
-  if (parity.kind === 'different') throw unfit(parity.how);
   const warnings = warningsOf(setup, remote, server, file);
   const facts: EngineFacts = {
     seats: setup.seats,
@@ -241,33 +238,28 @@ const PROBES: Readonly<Record<string, readonly ProbeMessage[]>> = {
   ],
 };
 
-type Parity =
-  { readonly kind: 'equal' } | { readonly kind: 'unknown' } | { readonly kind: 'different'; readonly how: string };
+const NO_TOKENS = 'it does not tokenize the probes';
 
-/** `how`: one line for the operator. A conversation that neither side's template expresses is no difference. */
-async function compare(parts: PromptParts, adapter: Pick<Adapter, 'promptIds'>): Promise<Parity> {
+/** One line for the operator; undefined where there is none. A conversation that neither side's template expresses is no difference. */
+async function differenceOf(parts: PromptParts, adapter: Pick<Adapter, 'promptIds'>): Promise<string | undefined> {
   let compared = 0;
   for (const [name, messages] of Object.entries(PROBES)) {
     const made = chatPrompt(parts, { messages }, { addGenerationPrompt: true }, Infinity);
     const text = textOf(parts, messages);
     const theirs = await adapter.promptIds({ messages, text });
     if (made.kind !== 'prompt' && theirs === undefined) continue;
-    if (theirs === undefined) return { kind: 'unknown' };
-    if (made.kind !== 'prompt')
-      return { kind: 'different', how: `our template does not express ${name}, the server's does` };
+    if (theirs === undefined) return NO_TOKENS;
+    if (made.kind !== 'prompt') return `our template does not express ${name}, the server's does`;
     const ours = promptIds(made.prompt);
     const at = ours.findIndex((token, i) => token !== theirs[i]);
     if (at >= 0 || ours.length !== theirs.length) {
       const where = at >= 0 ? at : ours.length;
       const lengths = `${ours.length} tokens here, ${theirs.length} there`;
-      return {
-        kind: 'different',
-        how: `the prompt of ${name} has ${lengths}, and differs from token ${where} on (${ours[where] ?? 'end'} here, ${theirs[where] ?? 'end'} there)`,
-      };
+      return `the prompt of ${name} has ${lengths}, and differs from token ${where} on (${ours[where] ?? 'end'} here, ${theirs[where] ?? 'end'} there)`;
     }
     compared += 1;
   }
-  return compared > 0 ? { kind: 'equal' } : { kind: 'unknown' };
+  return compared > 0 ? undefined : NO_TOKENS;
 }
 
 /** As tokenizePrompt has it: a first token that the vocabulary wants is there once. */
