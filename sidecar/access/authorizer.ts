@@ -34,10 +34,7 @@ import { callerWith, hashKey, limitsSchema, tokenLimitFields } from './key-file.
 /** Signed tokens are longer than keys; all headers of a request have 4 KiB together. */
 const MAX_CREDENTIAL = 3072;
 
-/**
- * After a failed lookup its key is not looked up for this long, ms; the breaker counts consecutive failures of one key
- * as one.
- */
+/** After a failed lookup its key is not looked up for this long, ms; the breaker counts consecutive failures of one key as one. */
 const AGAIN_MS = 1000;
 
 /** Callbacks for the metrics. */
@@ -68,9 +65,7 @@ export interface AuthorizerOptions {
   readonly events?: AuthorizerEvents;
 }
 
-/**
- * Uses an {@link AuthorizerClient}. Never rejects: failures become `gateway_unavailable` or `control_plane_overloaded`.
- */
+/** Uses an {@link AuthorizerClient}. Never rejects: failures become `gateway_unavailable` or `control_plane_overloaded`. */
 export class AuthorizerIdentity implements Identity {
   readonly #clock: Clock;
   readonly #options: AuthorizerOptions;
@@ -78,10 +73,7 @@ export class AuthorizerIdentity implements Identity {
   readonly #breaker: Breaker;
   /** Lookups in flight; further requests with the same key wait for the same answer. */
   readonly #asking = new Map<string, Promise<Caller | Denied>>();
-  /**
-   * The cache is indexed by an HMAC with this random key: no API key is stored, and guesses cannot be tested on the
-   * index.
-   */
+  /** The cache is indexed by an HMAC with this random key: no API key is stored, and guesses cannot be tested on the index. */
   readonly #secret = randomBytes(32);
 
   constructor(clock: Clock, options: AuthorizerOptions) {
@@ -300,10 +292,7 @@ export class AnswerCache {
     return retryAfterMs === undefined ? said : { ...said, retryAfterMs: Math.ceil(retryAfterMs - (now - denial.at)) };
   }
 
-  /**
-   * The last known caller, for use while the authorizer fails. It counts as fresh for `holdMs`, so that its next
-   * request causes no lookup at once, but never beyond the bound.
-   */
+  /** The last known caller, while the authorizer fails. It counts as fresh for `holdMs`, within its bound, to spare lookups. */
   stale(index: string, holdMs: number): Caller | undefined {
     const kept = this.#callers.get(index);
     if (!kept) return undefined;
@@ -322,10 +311,7 @@ export class AnswerCache {
     return (this.#callers.get(index) ?? this.#denials.get(index))?.answer;
   }
 
-  /**
-   * Stores an answer in place of the previous one, a denial for at most `atMostMs`. It expires no later than a wait
-   * that it names.
-   */
+  /** Stores an answer in place of the previous one, a denial for at most `atMostMs`. It expires no later than a wait that it names. */
   keep(index: string, answer: Caller | Denied, atMostMs = Infinity): void {
     const { entries, ttlMs, deniedTtlMs, staleMs } = this.#options;
     this.#callers.delete(index);

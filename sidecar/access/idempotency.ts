@@ -19,10 +19,7 @@ const SLICE_BYTES = 1024 * 1024;
 /** A bare token: visible ASCII without the quote that starts the other form. */
 const BARE = /^[\x21\x23-\x7e]{1,255}$/;
 
-/**
- * The draft's structured-field string: in quotes, with `\"` and `\\` as escapes. No spaces, which would cause
- * confusion.
- */
+/** The draft's structured-field string: in quotes, with `\"` and `\\` as escapes. No spaces, which would cause confusion. */
 const QUOTED = /^"((?:[\x21\x23-\x5b\x5d-\x7e]|\\["\\]){1,255})"$/;
 
 /** The key in a header's value, the same from both its forms; undefined if it is malformed. */

@@ -237,10 +237,7 @@ const MAX_FILE_BYTES = 64 * 1024 * 1024;
 /** The content of a file that does not exist. */
 export const NO_KEYS: KeyFile = { version: 1, keys: [] };
 
-/**
- * Reads and checks the file; one that does not exist has no keys. Throws {@link FileProblem}, of which {@link
- * KeyFileError} is one.
- */
+/** Reads and checks the file; one that does not exist has no keys. Throws {@link FileProblem}, of which {@link KeyFileError} is one. */
 export async function readKeyFile(file: string): Promise<KeyFile> {
   const text = await readText(WHAT, file, MAX_FILE_BYTES);
   return text === undefined ? NO_KEYS : parseKeyFile(text, file);

@@ -184,10 +184,7 @@ export interface WatchHooks {
   readonly refused: (problem: string) => void;
 }
 
-/**
- * Authenticates by the current keys file. A resolved caller is an immutable object, so running requests keep theirs,
- * whatever happens to their keys. Owned by the code that opens it, which must close it.
- */
+/** Authenticates by the current keys file. Running requests keep their callers, whatever happens to their keys. Its opener closes it. */
 export class WatchedKeys implements Identity {
   /** Whether callers may still be judged by this content; of a fleet's keys, whether the store has confirmed them lately. */
   isCurrent = (): boolean => true;

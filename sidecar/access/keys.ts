@@ -90,10 +90,7 @@ export interface KeysPlace {
 
 export interface KeyStoreOptions {
   readonly date?: () => Date;
-  /**
-   * Of a file: called once for each change, when the new file is durable and before it replaces the old one. If it rejects, nothing
-   * changes.
-   */
+  /** Of a file: called for each change, when the new file is durable and not yet in place. If it rejects, nothing changes. */
   readonly note?: (note: ChangeNote) => Promise<void>;
 }
 

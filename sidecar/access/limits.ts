@@ -80,9 +80,7 @@ export type LimitResult =
   | {
       readonly kind: 'limited';
       readonly by: keyof Limit;
-      /**
-       * When a request would be admitted if no other of the key comes before it; an estimate for the limit in flight.
-       */
+      /** When a request would be admitted if no other of the key comes before it; an estimate for the limit in flight. */
       readonly retryAfterMs: number;
     };
 
@@ -277,10 +275,7 @@ export class SlidingWindow {
     this.#count -= stamp.events;
   }
 
-  /**
-   * Milliseconds from `now` until fewer than `limit` count, if none is added; `limit` is at least 1. Iterates over those that must expire
-   * before.
-   */
+  /** Milliseconds from `now` until fewer than `limit` (at least 1) count, if none is added. O(those that must expire before). */
   waitUntilBelow(limit: number, now: number): number {
     let over = this.countAt(now) - limit;
     let last = over < 0 ? undefined : limit === 1 ? this.#newest : this.#oldest;

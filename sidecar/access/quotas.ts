@@ -29,10 +29,7 @@ export interface QuotaLeft extends LimitLeft {
 export interface TokenReservation<Extended = number | Promise<number>> {
   /** What the store of a fleet knows it by; the request's records have it as `quota`. Absent: it is counted in no store. */
   readonly request?: number;
-  /**
-   * Changes it to `tokens` in all, more or fewer, of which `used` are used by now. Returns how many are reserved then: fewer than `tokens` if
-   * a quota has no more.
-   */
+  /** Changes it to `tokens` in all, of which `used` are used by now. Returns how many are reserved: fewer if a quota has no more. */
   extend(tokens: number, used: number): Extended;
   /** Settles the tokens that are billed; the rest is released. */
   settle(tokens: number): void;
@@ -68,10 +65,7 @@ export interface QuotaExceeded {
   readonly kind: 'exceeded';
   /** Of those that lack tokens, the quota that has them last. */
   readonly quota: Pick<QuotaLeft, 'scope' | 'name' | 'limit'>;
-  /**
-   * When the quota has as many tokens again, if nothing else is reserved; an estimate where running requests have reserved them. Infinity:
-   * never, since the whole quota has fewer.
-   */
+  /** When the quota has as many again; an estimate where running requests reserve them. Infinity: never, the whole quota has fewer. */
   readonly retryAfterMs: number;
 }
 

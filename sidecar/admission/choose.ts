@@ -35,10 +35,7 @@ const MOST_SLOWNESS = 0.75;
 /** Seats given elsewhere after which a slower replica counts as fast until it gets one: only its replies show that it is no longer slow. */
 const PROBE_AFTER_GRANTS = 100;
 
-/**
- * Tokens of a prompt, given by the hashes of its chunks, that this replica need not evaluate: a free sequence of it holds them, or
- * a prefix cache that it can restore from.
- */
+/** Tokens of a prompt, by its chunks' hashes, that this replica can take from a free sequence or restore from a prefix cache. */
 export type ReusableTokens = (prefix: Uint32Array, replica: number) => number;
 
 export class SeatChoice {

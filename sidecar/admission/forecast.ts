@@ -178,9 +178,7 @@ export class Forecast {
     return { position, expectedWaitMs: isFree ? 0 : (beforeMs + usualMs) / Math.max(1, seats) };
   }
 
-  /**
-   * How long a request may wait and still meet its deadline (B), ms. With `accountClass` it has to end by then, otherwise to begin.
-   */
+  /** How long a request may wait and still meet its deadline (B), ms. With `accountClass` it has to end by then, otherwise to begin. */
   budgetMs(accountClass: AccountClass | undefined, deadlineAt = Infinity): number {
     const durationMs = accountClass === undefined ? 0 : (accountClass.duration.meanMs ?? this.#duration.meanMs ?? 0);
     return Math.max(0, Math.min(this.maxWaitMs, deadlineAt - this.#state.now - durationMs));

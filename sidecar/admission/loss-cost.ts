@@ -29,10 +29,7 @@ export class LossCost {
     this.#reused = hasCache ? 1 : 0;
   }
 
-  /**
-   * A turn's first token came after `ms`. `computed`, `cached`: of its prompt's tokens. `before`: tokens of the last prompt of its session,
-   * if it lost its seat.
-   */
+  /** A turn's first token came after `ms`. `computed`, `cached`: of its prompt. `before`: of its session's last, if the seat was lost. */
   observe(turn: {
     readonly ms: number;
     readonly computed: number;

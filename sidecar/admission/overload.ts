@@ -50,17 +50,11 @@ const CONTINUING_LOAD = 1.5;
 /** A full room's longest waits, over their mean: one request in ten waits twice as long, and it is these whose callers leave. */
 const WAIT_SPREAD = 2;
 
-/**
- * Of a class that is served newest first no further request is admitted while ENOUGH wait and the last one arrived within this part of
- * the longest wait that wastes no seat time.
- */
+/** Newest first: none is admitted while ENOUGH wait and the last came within this part of the longest wait that wastes no seat time. */
 const ENOUGH = 2;
 const FRESH_PART = 0.25;
 
-/**
- * Bounds of all waiting requests while the queue stands: PLACES_EACH for each class of an account, at most the larger of PLACES and
- * PLACES_A_SEAT for each seat.
- */
+/** Bounds of waiting requests while the queue stands: PLACES_EACH a class, at most the larger of PLACES and PLACES_A_SEAT a seat. */
 const PLACES_EACH = 10;
 const PLACES = 32;
 const PLACES_A_SEAT = 4;
@@ -325,10 +319,7 @@ export class Standing {
     return (this.#fullHolds.at(at) ?? 0) >= STANDING_HOLDS;
   }
 
-  /**
-   * For `ms` the seats were held as they are now, where a request takes `holdMs`. Time in which no replica with seats of a length was
-   * available does not count for that length.
-   */
+  /** For `ms` the seats were held as now; a request takes `holdMs`. Time without an available replica of a length does not count for it. */
   advance(ms: number, replicas: Pick<ReplicaSeats, 'freeShareFor'>, holdMs: number): void {
     if (ms <= 0) return;
     const holds = ms / Math.max(holdMs, 1);
@@ -346,9 +337,7 @@ export class Standing {
   }
 }
 
-/**
- * A caller that hedges sends a request and one or two copies of it. A larger number of equal requests is a load test or a batch.
- */
+/** A caller that hedges sends a request and one or two copies of it. A larger number of equal requests is a load test or a batch. */
 const MOST_COPIES = 3;
 
 /** A caller that disconnected so soon after a copy was answered did so because of that, ms. */

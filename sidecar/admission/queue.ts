@@ -59,9 +59,7 @@ export interface QueueOptions {
   /** From 0 to 1, for the spread of retries. */
   readonly random: () => number;
   readonly config: QueueConfig;
-  /**
-   * Seats to begin with, of an engine that is one process, or of each replica; `pause` each at once that is not there yet.
-   */
+  /** Seats to begin with, of an engine that is one process, or of each replica; `pause` each at once that is not there yet. */
   readonly seats: number | readonly ReplicaSize[];
   /** What the free sequences and the prefix cache of each replica hold of a prompt, which decides between replicas; absent: it plays no part. */
   readonly reusableTokens?: ReusableTokens;
@@ -161,10 +159,7 @@ export class SeatQueue {
     });
   }
 
-  /**
-   * A replica of the engine became unavailable: none of its seats is granted until `resume`. Waiting requests keep their
-   * places and timers. `replica`: its index; absent: the only one.
-   */
+  /** A replica (absent: the only one) became unavailable: no seat of it is granted until `resume`. Waiting requests keep their places. */
   pause(replica = 0): void {
     this.#turn(() => {
       this.#sessions.lost(replica);
@@ -211,10 +206,7 @@ export class SeatQueue {
     return reportOf(this.#state, this.#judge, this.#overload, parts, most);
   }
 
-  /**
-   * One operation: brings the state to the present, changes it, and gives the free seats out. All of it happens at one time. Only
-   * here is state changed.
-   */
+  /** One operation: brings the state to the present, changes it, gives free seats out, all at one time. Only here is state changed. */
   #turn<T>(change: () => T): T {
     this.#advance();
     const result = change();

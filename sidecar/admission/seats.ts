@@ -31,10 +31,7 @@ export type ReplicaSize = Pick<ReplicaState, 'seats' | 'contextPerSeat'>;
 
 type Counted = { -readonly [Field in keyof ReplicaState]: ReplicaState[Field] };
 
-/**
- * The seats of all replicas of one model. The sums are brought up to date when a count changes, since they are read more
- * often than that. O(replicas) a change.
- */
+/** The seats of all replicas of one model. Sums are updated at each change, since they are read more often. O(replicas) a change. */
 export class ReplicaSeats {
   readonly #replicas: readonly Counted[];
   readonly #speeds: ReplicaSpeeds;

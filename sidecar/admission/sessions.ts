@@ -126,20 +126,14 @@ export class Sessions {
     return this.#settings !== undefined && this.#state.now - this.#keptAt < this.#settings.keepMaxMs;
   }
 
-  /**
-   * Whether a newcomer may turn out to be the next turn of a session whose seat is kept. It is then admitted as if a seat was free,
-   * and judged again when its prompt is known and it is not.
-   */
+  /** Whether a newcomer may be a turn of a session with a kept seat: admitted as if a seat was free, and judged again if it is not. */
   mayHaveSeat({ session }: QueueRequest, account: Account): boolean {
     if (session === undefined || account.kept <= account.claiming) return false;
     if (session.name === undefined) return true;
     return this.#byName.get(session.name)?.some(({ phase }) => phase === 'kept') === true;
   }
 
-  /**
-   * Finds the session of a request whose prompt is known. Returns true if its seat is kept and long enough; `queued.replica` is then
-   * that seat's.
-   */
+  /** Finds the session of a request with a known prompt. True: its seat is kept and long enough, on the replica in `queued.replica`. */
   recognise(queued: QueuedRequest): boolean {
     const session = this.#sessionOf(queued);
     if (session === undefined) return false;
@@ -178,10 +172,7 @@ export class Sessions {
     return false;
   }
 
-  /**
-   * For the engine of a replica that gets a job, a turn of `session` if given: every job may overwrite a sequence. Undefined if it is no turn
-   * and no seat is kept there.
-   */
+  /** For the engine that gets a job, a turn of `session` if given. Undefined if it is no turn and no seat is kept on its replica. */
   claimsAt(replica: number, session?: Session): SequenceClaims | undefined {
     const kept: number[] = [];
     for (const other of this.#kept) if (other.replica === replica) kept.push(other.id);
@@ -208,10 +199,7 @@ export class Sessions {
     if (session !== undefined) session.phase = 'waits';
   }
 
-  /**
-   * A lease ended whose seats were returned. Keeps the seat if that is worth it. Returns whether it did; if not, the seat is free. `mayKeep`:
-   * false during a drain.
-   */
+  /** A lease ended, its seats were returned. Keeps the seat if that is worth it, and returns whether. `mayKeep`: false during a drain. */
   ended(queued: QueuedRequest, reason: ReleaseReason, mayKeep: boolean): boolean {
     const { session, needs, replica } = queued;
     if (this.#settings === undefined || session === undefined || needs?.prefix === undefined) return false;
@@ -263,10 +251,7 @@ export class Sessions {
     }
   }
 
-  /**
-   * The kept session whose seat the next request of `account` takes, by TAKE_RATIO and TAKE_LEAD; undefined if it takes none. `seatTokens`:
-   * that its seat has to hold. O(kept).
-   */
+  /** The kept session whose seat the next request of `account` takes, by TAKE_RATIO and TAKE_LEAD, if it is long enough. O(kept). */
   takeable(account: Account, seatTokens: number, waiting = 0): Session | undefined {
     if (this.#settings === undefined) return undefined;
     const own = (TAKE_RATIO * (account.running + account.kept + waiting + 1)) / account.weight;

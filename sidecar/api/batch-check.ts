@@ -1,6 +1,4 @@
-/**
- * The lines of a batch's input, and their check before any of them runs: each by the contract of its route, as the route's own requests are.
- */
+/** The lines of a batch's input, and their check before any of them runs: each by its route's contract, as a request is. */
 import type { Caller } from '../access/identity.js';
 import type { BatchProblem, BatchRecord } from '../batch/batch-store.js';
 import type { FileStore } from '../batch/file-store.js';

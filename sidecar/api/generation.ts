@@ -1,7 +1,4 @@
-/**
- * Work of the routes that generate replies, whatever the form of their answers: the engine's job, and how its results are
- * counted and passed to the route's writer.
- */
+/** Work of the routes that generate replies in any form: the engine's job, and how its results are counted and given to the writer. */
 import type { ChatParams } from '../contracts/requests.js';
 import { promptLength, type GenerateJob, type Prompt } from '../engine-client/engine.js';
 import { prefixOf } from '../engine-client/prefixes.js';
@@ -167,10 +164,7 @@ interface Progress {
   windowAt: number;
 }
 
-/**
- * Completion tokens over all replies of one request, finished and running, and the time between them.
- * Called for each piece, so it allocates only for a new reply.
- */
+/** Completion tokens over all replies of a request, and the time between them. Called for each piece: allocates only for a new reply. */
 export class ReplyCounts {
   readonly #clock: Clock;
   readonly #context: RequestContext;

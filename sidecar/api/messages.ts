@@ -1,7 +1,4 @@
-/**
- * Anthropic's Messages API: POST /v1/messages, whole or streamed, a chat in another form, and POST /v1/messages/count_tokens. Nothing is
- * stored.
- */
+/** Anthropic's Messages API, a chat in another form: POST /v1/messages, and /v1/messages/count_tokens. Nothing is stored. */
 import { randomUUID } from 'node:crypto';
 import type { CompletionUsage } from '../contracts/answers.js';
 import {

@@ -10,10 +10,7 @@ import { failed, RequestContext } from './request-context.js';
 import { ANY_ERRORS, KEY_ERRORS, type PlainRoute } from './route.js';
 import type { HostedModel, Services } from './services.js';
 
-/**
- * The models that this key may call by a route that it may use. Decision models are never listed
- * (docs/contract.md#model-list).
- */
+/** The models that this key may call by a route that it may use. Decision models are never listed (docs/contract.md#model-list). */
 export const LIST_MODELS: PlainRoute = {
   serve: (exchange, services) =>
     answerCaller(exchange, services, (context, caller) => {

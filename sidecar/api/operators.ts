@@ -105,10 +105,7 @@ export type Reloaded =
 /** Loads other weights of a model. Without `file`, those at its present path. */
 export type Reload = (model: string, file: string | undefined) => Promise<Reloaded>;
 
-/**
- * POST /models/reload on the operators' listener, answered when the reload has ended: `{"model", "file"?}`. `reload`: undefined while
- * the sidecar starts.
- */
+/** POST /models/reload for operators, `{"model", "file"?}`, answered at the reload's end. `reload`: undefined during the start. */
 export async function reloadModel(exchange: Exchange, reload: Reload | undefined): Promise<void> {
   const read = await objectBody(exchange);
   if (read === undefined) return;

@@ -40,10 +40,7 @@ export interface PreparedRequest<P extends Params> {
   readonly claim: Claim;
 }
 
-/**
- * Runs all checks up to the place in the queue. Returns the prepared request, or why there is none. What it reserves for the
- * request is released when the context closes.
- */
+/** Runs all checks up to the place in the queue. Returns the prepared request, or why there is none. The context's close releases all. */
 export async function preflight<P extends Params>(
   context: RequestContext,
   route: RouteChecks,
@@ -103,10 +100,7 @@ export async function identify(context: RequestContext, services: Services): Pro
   return found;
 }
 
-/**
- * Checks the key and then the key's limits; the request holds a permit of them until it ends. A gateway has already checked
- * its callers' limits.
- */
+/** Checks the key, then its limits, of which the request holds a permit until it ends. A gateway has checked its callers' itself. */
 export async function authorize(
   context: RequestContext,
   group: LimitGroup,
@@ -206,10 +200,7 @@ function modelProblem({ kind }: RouteChecks, model: HostedModel): ContractError 
   return state === 'cold' && readyInMs <= (model.loadWaitMs ?? -1) ? undefined : refusals.starting(model.engine);
 }
 
-/**
- * Claims the Idempotency-Key, last before the place in the queue: a request that fails a check never uses up its key, and a repeated
- * request is refused as such however full the queue is.
- */
+/** Claims the Idempotency-Key, last: a request that fails a check keeps its key, and a repeated one is told so at a full queue too. */
 async function claimKey(
   context: RequestContext,
   { name }: RouteChecks,

@@ -1,7 +1,4 @@
-/**
- * The refusals that routes make themselves; those of bodies and images are made where these are read. Each message says what the
- * caller can do.
- */
+/** The refusals that routes make; those of bodies and images are made where these are read. Each says what the caller can do. */
 import type { Claimed } from '../access/idempotency.js';
 import type { Denied } from '../access/identity.js';
 import type { Limit, TokenLimits } from '../access/limits.js';

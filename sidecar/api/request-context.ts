@@ -54,10 +54,7 @@ interface ContextRoute {
   readonly takesApiKey?: true;
 }
 
-/**
- * One request from its head to its last byte: its times, and how it ended. Every end of a request is reported here, so that
- * each is counted and logged exactly once.
- */
+/** One request from its head to its last byte. Every end is reported here, so that each is counted and logged exactly once. */
 export class RequestContext {
   readonly exchange: Exchange;
   readonly log: Log;
@@ -148,10 +145,7 @@ export class RequestContext {
     return this.#services.metrics.requests.meter(operation, this.model);
   }
 
-  /**
-   * Calls `fn` when the caller disconnects or the deadline passes: at once if the caller has disconnected. Returns what takes it
-   * back.
-   */
+  /** Calls `fn` when the caller disconnects or the deadline passes: at once if the caller has disconnected. Returns what takes it back. */
   onInterruption(fn: (kind: 'cancelled' | 'deadline') => void): () => void {
     const { gone } = this.exchange;
     const { clock } = this.#services;
@@ -263,10 +257,7 @@ export class RequestContext {
     return this.#stream;
   }
 
-  /**
-   * Sends the place of a request that waits as a comment of its stream, and returns whether it waits. Undefined if its caller does not ask
-   * for it.
-   */
+  /** Sends a waiting request's place as a comment of its stream; returns whether it waits. Undefined if the caller does not ask. */
   get tellPlace(): (() => boolean) | undefined {
     if (this.exchange.head.header('x-ra-queue') !== '1') return undefined;
     return () => {

@@ -172,10 +172,7 @@ export interface Plan {
   readonly needs: SeatNeeds & { readonly prefix: Uint32Array };
   /** Absent: nothing is generated. */
   readonly replies?: Replies;
-  /**
-   * With the prompt's tokens and grammars. Undefined once an engine has begun it, since a reply may take minutes, but for one on a lent
-   * seat: it may be sent again.
-   */
+  /** With tokens and grammars. Undefined once an engine has begun it; on a lent seat it stays, since it may be sent again. */
   job: Job | undefined;
   /** Embeddings of its prompt's images. Absent: it has none. */
   readonly images?: JobImages;

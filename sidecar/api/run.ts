@@ -42,20 +42,14 @@ import type { NextPart, Plan, RunEvents, Tokens, Work, WorkRoute } from './route
 import type { Services } from './services.js';
 import { UsageSession } from './usage-session.js';
 
-/**
- * How often a prompt is made again: while weights are replaced, a request may meet a replica of the other version, and that may change
- * before it has the new prompt.
- */
+/** How often a prompt is made again: while weights are replaced, a request may meet a replica of the other version more than once. */
 const MAX_REMAKES = 4;
 
 type End = { readonly kind: 'done' } | Stop;
 
 type AttemptEnd =
   | { readonly kind: 'done' }
-  /**
-   * The caller disconnected, or the deadline passed. `engineStopped`: settles when the engine no longer computes the job; absent: it has
-   * stopped.
-   */
+  /** The caller disconnected, or the deadline passed. `engineStopped`: settles when the engine has stopped the job; absent: it has. */
   | { readonly kind: 'cancelled' | 'deadline'; readonly engineStopped?: Promise<void> }
   /** Its lent seat was needed for another request. */
   | { readonly kind: 'recalled' }

@@ -146,10 +146,7 @@ export interface SeatHolder {
   readonly context: { readonly phase: RequestPhase };
 }
 
-/**
- * The requests that hold seats, with account and phase, for the operators' console. It contains running requests only, since
- * each is removed when it ends, and no content of a request or reply.
- */
+/** The running requests that hold seats, with account and phase and without content, for the operators' console. */
 export class SeatBoard {
   readonly #holders = new Set<SeatHolder>();
 

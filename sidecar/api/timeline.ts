@@ -3,10 +3,7 @@ import type { Attempt } from '../telemetry/tracing.js';
 
 const NONE: readonly Attempt[] = [];
 
-/**
- * The times of one request's phases, as clock readings, and its Server-Timing. A mark is one number, since most marks are never
- * read.
- */
+/** The times of one request's phases, as clock readings, and its Server-Timing. A mark is one number, since most marks are never read. */
 export class Timeline {
   readonly #clock: Clock;
   /** The head was read. */

@@ -13,10 +13,7 @@ import type { BatchAttempt } from './batch-item.js';
 import type { RequestContext } from './request-context.js';
 import type { HostedModel, Services } from './services.js';
 
-/**
- * A progress line is written after so many further completion tokens, or so many ms, whichever is first. It bounds what is lost if
- * the process ends. Both are in docs/usage.md.
- */
+/** A progress line follows so many completion tokens or ms, whichever is first: what a crash may lose. Both are in docs/usage.md. */
 export const PROGRESS_TOKENS = 256;
 export const PROGRESS_MS = 5000;
 
@@ -171,10 +168,7 @@ export class UsageSession {
     return this.#limit < this.#replies.maxTokens ? this.#limit : undefined;
   }
 
-  /**
-   * A reply has `tokens` and has nearly used what it may have: reserves the next part of all that run, or if there are too few tokens, those
-   * that are left.
-   */
+  /** A reply has nearly used its `tokens`: reserves the next part of all that run, or what is left if that is less. */
   extend(tokens: number): ReplyLimit | Promise<ReplyLimit> {
     const { maxTokens } = this.#replies;
     if (this.#extending) return this.#extending;
@@ -223,10 +217,7 @@ export class UsageSession {
     if (this.#isCut && tokens >= this.#limit) this.#cutAt = tokens;
   }
 
-  /**
-   * Appends the opening record, once, and once more after each recall. Returns a refusal if the spool has become unhealthy while the
-   * request waited.
-   */
+  /** Appends the opening record, once, and again after each recall. Returns a refusal if the spool has become unhealthy meanwhile. */
   open(): ContractError | undefined {
     // A request that runs already ends as it would have, also between two parts of its work.
     if (this.#state !== 'new') return undefined;
@@ -238,10 +229,7 @@ export class UsageSession {
     return undefined;
   }
 
-  /**
-   * Its attempt was stopped because its lent seat was needed. It is closed, with what it used, and costs nothing; the next `open` begins
-   * another one. What is reserved stays so.
-   */
+  /** Its lent seat was recalled: the attempt is closed and costs nothing, the next `open` begins another. What is reserved stays so. */
   recalled(): void {
     if (this.#state !== 'open') return;
     this.#cancelTimer();
@@ -435,10 +423,7 @@ class Bill {
     return { version: this.#tariff.version, picodollars: String(this.#cost(state)) };
   }
 
-  /**
-   * Reserves so many tokens in all, and with `price` their price. `used`: those that are used by now. Returns how many tokens of replies are
-   * reserved then: fewer than wanted if there are too few.
-   */
+  /** Reserves so many tokens, with `price` also their price; `used` by now. Returns how many are reserved for replies: perhaps fewer. */
   extend(wanted: TokenCounts, used: TokenCounts, price: boolean): number | Promise<number> {
     const { tokens, credit } = this.#reserved ?? {};
     const { promptTokens } = wanted;

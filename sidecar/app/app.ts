@@ -175,10 +175,7 @@ export async function forkChildren(
   return { models, prompts, promptModels, weights, readiness, closing };
 }
 
-/**
- * Starts everything. Rejects if an address or a file cannot be used, or with StartEnded if the parts were closed meanwhile; then
- * all that was open is closed.
- */
+/** Starts everything. Rejects, and closes what was open, if an address or file cannot be used or the parts were closed meanwhile. */
 export async function startApp(config: Config, identity: Identity, log: Log, overrides: Overrides = {}): Promise<App> {
   const { closers = new Closers(systemClock, log) } = overrides;
   try {

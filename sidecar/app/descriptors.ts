@@ -11,10 +11,7 @@ import type { Log } from '../telemetry/logger.js';
 import type { Closers } from './closers.js';
 import { MOST_DEVICES } from './replica-plans.js';
 
-/**
- * For the process itself: 24 for Node and the listeners, 8 per prompt host, and the rest for the spool, delivery, an
- * OTLP endpoint and watched files.
- */
+/** For the process itself: 24 for Node and listeners, 8 per prompt host, the rest for spool, delivery, OTLP and watched files. */
 const OWN = 96;
 
 /** An engine has two pipes; twice that while it is replaced, and as much again for libuv during a fork. */

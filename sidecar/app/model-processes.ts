@@ -1,7 +1,4 @@
-/**
- * The processes of one model, none started yet: an engine for each replica, one that reads images, and what each is started
- * with. The one place that chooses an engine's kind.
- */
+/** The processes of one model, not started: an engine for each replica, and one that reads images. Engines' kinds are chosen here. */
 import { resolve } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { isPooling, type RemoteSetup, type TemplateSettings } from '../../engine/protocol/setup.js';
@@ -132,10 +129,7 @@ export function constrainsWholeReplies(kind: ModelConfig['engine']['kind']): boo
   return kind === 'vllm' || kind === 'sglang';
 }
 
-/**
- * What reads a model's images: a supervised process, not started yet. `model`: with the path of its file. `entry`: of its process' module,
- * absent: our own. Undefined if it takes no images.
- */
+/** What reads a model's images: a supervised process, not started. `model`: with its path. `entry`: of the module. Undefined: none. */
 export function composeVision(
   { engine }: Pick<Config, 'engine'>,
   model: ModelConfig,
@@ -183,10 +177,7 @@ export function visionSetupOf({
 /** The longest chat template, bytes: some ten times the longest template in use. */
 const MAX_TEMPLATE = 1024 * 1024;
 
-/**
- * The model's template settings from the configuration. Throws an error with a line for the operator if its template
- * cannot be read.
- */
+/** The model's template settings from the configuration. Throws an error with a line for the operator if its template cannot be read. */
 export function templateOf({
   id,
   chatTemplate,

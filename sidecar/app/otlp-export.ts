@@ -76,10 +76,7 @@ const LINE = /^([!#$%&'*+.^_`|~0-9A-Za-z-]{1,128}):[ \t]*([\x20-\x7e]{1,4096})$/
 /** Headers that the exporter sets itself. */
 const RESERVED: ReadonlySet<string> = new Set(['content-type', 'content-length', 'content-encoding', 'host']);
 
-/**
- * The headers in a file's text, one `name: value` per line; empty lines and those that begin with `#` are ignored. A
- * string is an error message, which does not quote the file.
- */
+/** The headers in a file's text, one `name: value` a line; `#` begins a comment. A string is an error without the file's text. */
 export function parseHeaders(text: string): Readonly<Record<string, string>> | string {
   const headers: Record<string, string> = {};
   for (const [i, line] of text.split('\n').entries()) {

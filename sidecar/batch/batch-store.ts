@@ -99,10 +99,7 @@ export class BatchStore {
     this.#records = records;
   }
 
-  /**
-   * Reads the records, and removes answers' files that no batch writes to. Batches whose content was lost with the memory of an earlier
-   * process have failed.
-   */
+  /** Reads the records, and removes answers' files of no batch. Batches fail whose content was in an earlier process's memory. */
   static async open(options: BatchStoreOptions): Promise<BatchStore> {
     const store = new BatchStore(options, await Records.open<BatchRecord>(options.dir));
     for (const record of store.unfinished()) {

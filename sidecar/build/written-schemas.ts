@@ -24,10 +24,7 @@ async function loadAll(): Promise<void> {
 
 let found: Promise<readonly KnownSchema[]> | undefined;
 
-/**
- * The schemas of requests, answers, settings, and of each file that operators write or the sidecar keeps. Must be called before
- * the modules that have them are loaded.
- */
+/** The schemas of requests, answers, settings and kept files. Must be called before the modules that have them are loaded. */
 export function allSchemas(): Promise<readonly KnownSchema[]> {
   return (found ??= find());
 }
@@ -44,10 +41,7 @@ const CODE_FILE = 'written-code.txt';
 /** In two pieces: the bundle of this module replaces the whole (.ci/bundle.mjs). */
 const OWN_URL = ['import.meta', 'url'].join('.');
 
-/**
- * The module contracts/written-code.ts with the code of these schemas: its text, and the file that it reads. Throws if two of them have
- * one name.
- */
+/** The module contracts/written-code.ts with these schemas' code: its text, and the file it reads. Throws on two of one name. */
 export function writtenFiles(schemas: readonly KnownSchema[]): { readonly module: string; readonly code: string } {
   const places = new Map<string, string>();
   const texts: string[] = [];

@@ -1,6 +1,4 @@
-/**
- * Drives one engine process for `ra-sidecar bench`: each figure takes a bounded time, with all measured seats busy throughout.
- */
+/** Drives one engine process for `ra-sidecar bench`: each figure takes a bounded time, with all measured seats busy throughout. */
 import type { Clock } from '../lib/clock.js';
 import type { EngineFacts, EngineJob, JobHandle, ModelKind } from '../engine-client/engine.js';
 import { ALL_ACCOUNTS, tokenPrompt } from '../engine-client/engine.js';
@@ -97,9 +95,7 @@ interface Phase {
   readonly share: (part: number) => void;
 }
 
-/**
- * Work per second, from the first start to the last reported work, measured for at least `ms` and until something was done.
- */
+/** Work per second, from the first start to the last reported work, measured for at least `ms` and until something was done. */
 function rateOf({ clock, ms, width, start, share }: Phase): Promise<number> {
   return new Promise((resolve, reject) => {
     const from = clock.now();

@@ -92,9 +92,7 @@ async function runServe(loaded: LoadedConfig, args: Args, caller: CommandCaller)
   return EXIT.failed;
 }
 
-/**
- * `ra-sidecar check-config [FILE]`: prints the effective configuration, or all its errors. Resolves with the exit code.
- */
+/** `ra-sidecar check-config [FILE]`: prints the effective configuration, or all its errors. Resolves with the exit code. */
 function checkConfig(args: readonly string[], { out, err: say }: Output): Promise<number> {
   const { values, operands } = parsed(COMMANDS['check-config'], args);
   const [file] = operands;

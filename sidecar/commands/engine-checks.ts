@@ -204,10 +204,7 @@ export async function cacheCheck(engines: readonly CacheSettings[]): Promise<Che
   return cacheRoomCheck(room, process.availableMemory(), engines);
 }
 
-/**
- * `room`: bytes that files in memory can take, and still now; undefined if this system has none. `free`: bytes of memory.
- * `engines`: as in {@link cacheCheck}.
- */
+/** `room`: bytes for files in memory, in all and now; undefined: none here. `free`: bytes of memory. `engines`: of {@link cacheCheck}. */
 export function cacheRoomCheck(
   room: { readonly total: number; readonly free: number } | undefined,
   free: number,

@@ -1,7 +1,4 @@
-/**
- * SIGHUP has two meanings. A service manager or an operator sends it to have files read again; the kernel and the shell
- * send it when the terminal is closed that a process was started from.
- */
+/** SIGHUP has two meanings: an operator or service manager has files read again; the shell says that the terminal was closed. */
 import { closeSync } from 'node:fs';
 import { isatty } from 'node:tty';
 

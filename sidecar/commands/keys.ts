@@ -84,10 +84,7 @@ async function importFile({ store }: Settings, path: string, output: Output): Pr
   return EXIT.done;
 }
 
-/**
- * Makes a change with its line in the audit, as over HTTP. A revocation is made also where the line cannot be written, with a warning: a
- * full disk must not keep a stolen key in force.
- */
+/** Makes a change with its line in the audit. A revocation is made even without the line: a full disk must not keep a stolen key. */
 async function noted<T>(
   { dataDir, keys: { source, file }, store: settings }: Settings,
   action: string,
@@ -200,10 +197,7 @@ type Change =
   /** No sidecar said what it has in force. */
   | { readonly kind: 'unseen'; readonly why: string };
 
-/**
- * Waits, for {@link IN_FORCE_MS} at most, until the sidecar of this configuration has the keys file in force as it is
- * now, so with the change that this command made before.
- */
+/** Waits, at most {@link IN_FORCE_MS}, until the sidecar of this configuration has the keys file of now in force. */
 async function untilInForce({ keys: { file }, operators }: Settings, { clock }: KeysIo): Promise<Change> {
   if (operators.port === 0) return { kind: 'unseen', why: 'operators.port is 0, which names no sidecar' };
   const until = clock.now() + IN_FORCE_MS;

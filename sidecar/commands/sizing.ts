@@ -1,7 +1,4 @@
-/**
- * What `doctor` and `models verify` find of the configured models. An inspector is asked about one replica after another, each given
- * the memory that the previous ones will take.
- */
+/** What `doctor` and `models verify` find of the models. Replicas are inspected in turn, each with the memory that the last ones left. */
 import { sharesCacheRoom, visionSetupOf, templateOf } from '../app/model-processes.js';
 import { planReplicas, nameOf, setupOf, type Sized } from '../app/replica-plans.js';
 import type { ModelConfig } from '../config/config.js';
@@ -101,9 +98,7 @@ export interface SizingOptions {
   readonly memory?: number;
   /** Bytes of a GPU's memory to check against, which this machine may lack; absent: the free memory of its GPUs, if it has any. */
   readonly gpuMemory?: number;
-  /**
-   * A sidecar runs on the same data folder and has its models loaded: a model that does not fit is then reported, not refused.
-   */
+  /** A sidecar runs on the same data folder and has its models loaded: a model that does not fit is then reported, not refused. */
   readonly running?: boolean;
   /** Another inspector, for tests. */
   readonly entry?: string;
@@ -114,9 +109,7 @@ export interface SizingOptions {
 /** Added to the reason why a model does not fit. */
 const HELD = '(a sidecar that runs on this data folder uses a part of it now)';
 
-/**
- * Weights that two models share count once. A model that is not loaded, or does not fit, takes nothing from those after it.
- */
+/** Weights that two models share count once. A model that is not loaded, or does not fit, takes nothing from those after it. */
 export async function sizeModels(
   models: readonly ToSize[],
   { load, memory, gpuMemory, running, entry, visionEntry }: SizingOptions,
@@ -190,9 +183,7 @@ class Taken {
   /** Memory-mapped weights by file. On a GPU each engine has its own copy. */
   readonly #weights = new Map<string, number>();
 
-  /**
-   * Memory that is taken from a model with this file, which shares mapped weights of the same file. `own`: bytes of its vision process.
-   */
+  /** Memory that is taken from a model with this file, which shares mapped weights of the same file. `own`: bytes of its vision process. */
   beside(file: string, devices: readonly string[], own = 0): Question['model']['taken'] {
     const others = [...this.#weights].filter(([other]) => other !== file);
     return {
@@ -237,9 +228,7 @@ function besideRunning(sizing: Sizing): Sizing {
   return { ...sizing, inspected: { kind: 'answer', answer: { ...inspected.answer, findings } } };
 }
 
-/**
- * Why a model does not fit into the memory that is free now, although it is not refused for that; undefined if it fits.
- */
+/** Why a model does not fit into the memory that is free now, although it is not refused for that; undefined if it fits. */
 export function shortOfMemory({ inspected }: Sizing): string | undefined {
   if (inspected.kind === 'failed') return undefined;
   return inspected.answer.findings.find(({ what, ok, needed }) => what === 'memory' && !ok && !needed)?.says;

@@ -44,9 +44,7 @@ interface UsageStreams {
   readonly err: (text: string) => void;
 }
 
-/**
- * `ra-sidecar usage verify|export`. Resolves with the exit code; rejects where no sidecar has ever had a spool, or if the disk fails.
- */
+/** `ra-sidecar usage verify|export`. Resolves with the exit code; rejects where no sidecar has ever had a spool, or if the disk fails. */
 export function usage(
   config: Pick<Config, 'dataDir' | 'pricing' | 'models' | 'store'>,
   args: readonly string[],

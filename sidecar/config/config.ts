@@ -23,9 +23,7 @@ export interface LoadedConfig {
 
 export type Loaded =
   | LoadedConfig
-  /**
-   * `line` names one invalid setting, the problem and where it was set; `lines` has all of them. They contain no value.
-   */
+  /** `line` names one invalid setting, the problem and where it was set; `lines` has all of them. They contain no value. */
   | { readonly kind: 'invalid'; readonly line: string; readonly lines: readonly string[] };
 
 /** The keys file that a sidecar follows: that of `keys.file`, or its copy of the store's keys. */
@@ -112,10 +110,7 @@ export function isNotified(environment: Environment = process.env): boolean {
   return (environment['NOTIFY_SOCKET'] ?? '') !== '';
 }
 
-/**
- * Removes OpenTelemetry's own variables from the process's environment, since its SDK reads them and would override the
- * settings. Returns how many there were.
- */
+/** Removes OpenTelemetry's variables from the environment, which its SDK would prefer to the settings. Returns how many. */
 export function forgetOtelVariables(environment: Record<string, string | undefined> = process.env): number {
   const names = Object.keys(environment).filter((name) => name.startsWith('OTEL_'));
   for (const name of names) Reflect.deleteProperty(environment, name);
@@ -266,9 +261,7 @@ function repeatAt(text: string): number | undefined {
   return found;
 }
 
-/**
- * Lists are parsed as JSON, numbers as decimal, switches as true or false; other text is left for the schema to reject.
- */
+/** Lists are parsed as JSON, numbers as decimal, switches as true or false; other text is left for the schema to reject. */
 function fromText({ schema }: Setting, text = ''): unknown {
   if (schema.type === 'integer') return /^-?\d{1,16}$/.test(text) ? Number(text) : text;
   if (schema.type === 'boolean') return text === 'true' || (text === 'false' ? false : text);
@@ -297,10 +290,7 @@ function origin(problem: string, set: readonly Setting[], file: string | undefin
   return file === undefined ? '' : ` (file ${file})`;
 }
 
-/**
- * Makes the paths of a valid section absolute, and takes the brackets from its IPv6 addresses, which a URL has and a socket
- * does not. Changes the section.
- */
+/** Makes the paths of a valid section absolute, and takes the brackets from its IPv6 addresses. Changes the section. */
 function normalize(section: object, { properties = {} }: SettingSchema, dataDir: string): void {
   const values = section as Record<string, unknown>;
   for (const [name, schema] of Object.entries(properties)) {

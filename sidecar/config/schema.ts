@@ -1,7 +1,4 @@
-/**
- * The settings, from which their types and docs/config.md are made. Rules between settings are in checks.ts. Sections with many
- * settings have files of their own.
- */
+/** The settings, from which types and docs/config.md are made. Rules between settings: checks.ts. Large sections have own files. */
 import type { ValueOf } from '../contracts/validator.js';
 import { accessSchema, authorizerSchema, gatewaySchema, keysSchema, limitsSchema } from './access-schema.js';
 import { deliverySchema } from './delivery-schema.js';
@@ -126,10 +123,7 @@ const usageSchema = section({
   }),
 });
 
-/**
- * One sidecar among several (docs/kubernetes.md). Off by default, since it shows the load to everyone who can reach the
- * public listener.
- */
+/** One sidecar among several (docs/kubernetes.md). Off by default: it shows the load to all who reach the public listener. */
 const fleetSchema = section({
   pickerMetrics: flag(
     'Answer `/metrics` on the public listener, without a key, with the load for an endpoint picker (docs/kubernetes.md#metrics-on-the-public-listener).',

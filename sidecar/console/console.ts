@@ -103,10 +103,7 @@ export interface FeedOptions {
   readonly viewers: number;
 }
 
-/**
- * The feed. The code that makes it closes it; the code that opens a viewer's stream owns the viewer and reports when it
- * has left.
- */
+/** The feed. The code that makes it closes it; the code that opens a viewer's stream owns the viewer and reports when it has left. */
 export class ConsoleFeed {
   readonly #clock: Clock;
   readonly #options: FeedOptions;
@@ -212,10 +209,7 @@ const TYPES: Readonly<Record<string, string>> = {
   svg: 'image/svg+xml',
 };
 
-/**
- * The browser's restrictions for the page: only its own files, no inline script or style, no request to another host,
- * no text parsed as markup, no frame around it.
- */
+/** The page may load only its own files and contact only its own host, with no inline script or style, no markup, no frame. */
 const GUARDS = {
   'Content-Security-Policy': [
     "default-src 'none'",
@@ -242,9 +236,7 @@ interface Loaded {
   readonly fields: Readonly<Record<string, string>>;
 }
 
-/**
- * The page's files, read at the first request and kept: they change only with the version, that is, in a new process.
- */
+/** The page's files, read at the first request and kept: they change only with the version, that is, in a new process. */
 export class PageFiles {
   readonly #read: (file: URL) => Promise<Uint8Array>;
   readonly #loaded = new Map<string, Promise<Loaded>>();

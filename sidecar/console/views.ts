@@ -1,7 +1,4 @@
-/**
- * The content of one frame of the console's feed. The page's script is checked against these types
- * (page/tsconfig.json), so they import as little of the sidecar as possible.
- */
+/** One frame of the console's feed. The page's script is checked against it (page/tsconfig.json), so it imports little. */
 import type { AdmissionPage } from '../api/admission-page.js';
 
 /** As in telemetry/instruments.ts: cumulative since the start. */

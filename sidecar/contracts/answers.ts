@@ -89,10 +89,7 @@ function usageObject(usage: CompletionUsage): object {
   };
 }
 
-/**
- * The cost in USD, as OpenRouter's clients read it. `kinds`: what its API calls input and output. There is no `upstream_inference_cost`,
- * which clients add to the cost.
- */
+/** The cost in USD as OpenRouter's clients read it, without `upstream_inference_cost`, which they add. `kinds`: names of its parts. */
 export function costFields({ input, cachedInput, output }: Costs, kinds: readonly [string, string]): object {
   const prompt = input + cachedInput;
   return {
@@ -212,10 +209,7 @@ const PARAMETERS = [
 const TOOL_PARAMETERS = ['parallel_tool_calls', 'tool_choice', 'tools'];
 const THOUGHT_PARAMETERS = ['reasoning', 'reasoning_effort'];
 
-/**
- * GET /models/{id}, which exists under `contract: compatible` alone. Clients look for a model's context under different names; the
- * reply may be as long as what the prompt leaves of it.
- */
+/** GET /models/{id}, under `contract: compatible` alone. Clients look for the context under several names. */
 export function describedModel(model: ModelDescription): object {
   const { id, kind, context, takesImages, template, rates } = model;
   return {

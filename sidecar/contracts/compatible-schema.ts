@@ -106,10 +106,7 @@ const KEYWORDS = {
   writeOnly: FLAG,
 } as const;
 
-/**
- * Keywords that limit no value: of vocabularies for documentation, forms, editors and generated code. Any value is accepted, as
- * of every keyword that begins with `x-`.
- */
+/** Keywords of documentation, forms, editors and generated code that limit no value. Any value is accepted, as of each `x-` keyword. */
 const ANNOTATIONS = [
   ...['markdownDescription', 'enumNames', 'enumDescriptions', 'markdownEnumDescriptions', 'enumTitles', 'tsEnumNames'],
   ...['deprecationMessage', 'defaultSnippets', 'propertyOrdering', 'propertyOrder', 'order', 'errorMessage', 'tsType'],

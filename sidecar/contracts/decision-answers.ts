@@ -1,7 +1,4 @@
-/**
- * What both decision routes answer, as JSON text from ordered entries: a JavaScript object would move integer-like ids and
- * option names to the front and lose `__proto__`.
- */
+/** What both decision routes answer, as JSON text: an object would move integer-like names to the front and lose `__proto__`. */
 import { PROMPT_FORMAT_VERSION } from './common-schema.js';
 import type { DecisionParams, QuestionParams } from './requests.js';
 

@@ -1,7 +1,4 @@
-/**
- * Tests of texts that schemas ask for: URLs, and lengths in code points. No URL is ever fetched. Each test is linear in its text,
- * whatever the text.
- */
+/** Tests of texts that schemas ask for: URLs, which are never fetched, and lengths in code points. Each is linear in its text. */
 
 /** Longest scheme-to-path part that is handed to the URL parser, in characters; a host name has at most 253. */
 const MAX_AUTHORITY = 512;
@@ -68,10 +65,7 @@ export const FORMATS: Readonly<Record<string, { validate: (text: string) => bool
   uri: { validate: isUri, message: 'must be a URI' },
 };
 
-/**
- * Whether a text has at most `limit` code points. Their number lies between half the UTF-16 length and all of it, so most
- * texts are decided without a look at their characters.
- */
+/** Whether a text has at most `limit` code points: at least half its UTF-16 length, at most all of it, so most are decided at once. */
 export function hasAtMost(text: string, limit: number): boolean {
   if (text.length <= limit) return true;
   if (text.length > 2 * limit) return false;

@@ -26,10 +26,7 @@ export type ReplyBlock =
   | { readonly type: 'text' | 'thinking'; readonly text: string }
   | { readonly type: 'tool_use'; readonly id: string; readonly name: string; readonly input: string };
 
-/**
- * The signature of each thought. Clients send a thought back only with one. Nothing is read from it: a thought that comes back is used as
- * its text says.
- */
+/** The signature of each thought, without which clients send none back. Nothing is read from it. */
 export const SIGNATURE = 'unsigned';
 
 /** The message object as JSON. Inputs of calls are in it as they were written, so that no number is rounded and no key moves. */
@@ -187,10 +184,7 @@ type AnthropicType =
   | 'timeout_error'
   | 'overloaded_error';
 
-/**
- * Each code's type, and its status where that is another than in the catalogue. What a later try can mend is an `overloaded_error`: agents
- * try again after one and end at an `api_error`.
- */
+/** Each code's type, and its status where not the catalogue's. Agents retry an `overloaded_error` and end at an `api_error`. */
 export const MESSAGE_ERRORS: Readonly<Record<ErrorCode, readonly [type: AnthropicType, status?: number]>> = {
   bad_request: ['invalid_request_error'],
   context_length_exceeded: ['invalid_request_error'],
@@ -232,9 +226,7 @@ export function messageErrorStatus({ code, status }: Pick<ContractError, 'code' 
 /** In `details` of a request with `thread`: clients send it again without. */
 export const THREAD_CODE = 'thread_unsupported_request';
 
-/**
- * The error object, of an answer and of a stream's last event. `details` has the catalogue's code and the place.
- */
+/** The error object, of an answer and of a stream's last event. `details` has the catalogue's code and the place. */
 export function messageErrorText(error: ContractError, requestId: string): string {
   const { code, param } = error;
   const errorCode = param === 'thread' ? THREAD_CODE : code;
@@ -249,10 +241,7 @@ export function messageErrorText(error: ContractError, requestId: string): strin
   });
 }
 
-/**
- * Clients shorten a conversation when they find these words, and no others, in an error about its length; and Claude Code takes an image
- * out of it, and asks again, by those about one.
- */
+/** Words by which clients shorten a conversation, or Claude Code takes an image out of it and asks again; no others will do. */
 function messageOf({ message, lengths, image }: ContractError): string {
   if (image) return `could not process image: ${message}`;
   if (lengths === undefined) return message;

@@ -63,10 +63,7 @@ export type ResponseEnd =
   | { readonly output: readonly ResponseItem[]; readonly usage: CompletionUsage; readonly incomplete: boolean }
   | { readonly output: readonly ResponseItem[]; readonly error: ContractError };
 
-/**
- * The response object. What the caller sent as content (instructions, tools, schema) is not repeated: the
- * sidecar does not keep it once the body was parsed.
- */
+/** The response object, without the caller's own content (instructions, tools, schema), which the sidecar no longer keeps. */
 export function responseObject({ id, created, model, params, tier, now }: ResponseHead, end?: ResponseEnd): object {
   const { maxTokens, temperature, topP, calls, reasoningEffort, jsonObject } = params;
   const incomplete = end !== undefined && 'incomplete' in end && end.incomplete;
@@ -122,10 +119,7 @@ export function responseEvent(type: string, number: number, fields: object): str
   return JSON.stringify({ type, sequence_number: number, ...fields });
 }
 
-/**
- * The codes of failed responses at OpenAI, by which its clients decide whether they try again. Absent: `server_error`, after which they
- * do.
- */
+/** OpenAI's codes of failed responses, by which clients decide whether to try again. Absent: `server_error`, where they do. */
 const FAILURES: Partial<Record<ErrorCode, string>> = {
   context_length_exceeded: 'context_length_exceeded',
   bad_request: 'invalid_prompt',

@@ -92,10 +92,7 @@ const TOOL = closed(['type', 'name'], {
 
 export type FunctionTool = ValueOf<typeof TOOL>;
 
-/**
- * A tool of another type: it is not looked at, since it is left out. `name`: a constant of the API, so of lower case, digits and
- * underscores.
- */
+/** A tool of another type, which is left out and not looked at. `name`: a constant of the API: lower case, digits, underscores. */
 const FOREIGN_TOOL = {
   type: 'object',
   required: ['type'],

@@ -17,9 +17,7 @@ import { WRITTEN } from './written-code.js';
 
 export type { ErrorObject, ValidateFunction } from 'ajv';
 
-/**
- * What a schema's function does: it only checks, or fills in defaults, or fills them in and continues after a problem.
- */
+/** What a schema's function does: it only checks, or fills in defaults, or fills them in and continues after a problem. */
 export type Flavour = 'checking' | 'filling' | 'filling-all';
 
 export interface KnownSchema {

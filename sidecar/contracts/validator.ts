@@ -20,10 +20,7 @@ export type Outcome<T> =
       readonly all?: readonly string[];
     };
 
-/**
- * The type of the values that a schema allows, once defaults are filled in. `form`, `word` and `inDataDir` are keywords of settings
- * (config/setting.ts).
- */
+/** The type of a schema's values, with defaults filled in. `form`, `word`, `inDataDir`: keywords of settings (config/setting.ts). */
 export type ValueOf<S> = S extends { readonly const: infer Value }
   ? Value
   : S extends { readonly enum: readonly (infer Value)[] }
@@ -95,10 +92,7 @@ export interface CompileOptions {
   readonly allProblems?: boolean;
 }
 
-/**
- * A schema's check, whose function is made at the first call: most processes check values against few of the schemas that they know.
- * The check stops at the first problem unless asked otherwise.
- */
+/** A schema's check, compiled at the first call: most processes use few schemas. It stops at the first problem unless asked otherwise. */
 export function compile<T>(schema: object, options: CompileOptions = {}): Check<T> {
   const { written, useDefaults = false, nameUnknownFields = false, allProblems = false, names } = options;
   const flavour = allProblems ? 'filling-all' : useDefaults ? 'filling' : 'checking';

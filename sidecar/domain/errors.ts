@@ -1,7 +1,4 @@
-/**
- * Errors that callers can get: the catalogue, and the responses that are built from its rows. docs/errors.md and the OpenAPI
- * document are generated from it.
- */
+/** Errors that callers can get: the catalogue, and responses made from its rows, as are docs/errors.md and the OpenAPI document. */
 
 /** `error.type` on the wire. */
 export type ErrorType =
@@ -285,10 +282,7 @@ export function imageError(message: string, param: string): ContractError {
   return { ...contractError('bad_request', message, { param }), image: true };
 }
 
-/**
- * The error object (docs/contract.md#error-object) as JSON: the body of an error response, and the payload of an error
- * frame.
- */
+/** The error object (docs/contract.md#error-object) as JSON: the body of an error response, and the payload of an error frame. */
 export function errorBody(error: ContractError): string {
   return JSON.stringify({
     error: { message: error.message, type: error.type, code: error.code, param: error.param },

@@ -71,19 +71,13 @@ export function worstCostOf(rates: Rates, promptTokens: number, completionTokens
   return costOf({ ...rates, input }, { promptTokens, cachedTokens: 0, completionTokens });
 }
 
-/**
- * Picodollars a token, from USD per million tokens as decimal text (`0.042`). Undefined if it is not a decimal number
- * of at least 0, or not a whole number of picodollars a token.
- */
+/** Picodollars a token, from USD per million as decimal text (`0.042`). Undefined: not decimal, below 0, or no whole number. */
 export function parseRate(usdPerMillion: string): bigint | undefined {
   const rate = parseDecimal(usdPerMillion, RATE_DIGITS);
   return rate === undefined || rate < 0n ? undefined : rate;
 }
 
-/**
- * Picodollars from USD as decimal text (`25.00`, `-3.5`). Undefined if it is not a decimal number, or finer than a
- * picodollar.
- */
+/** Picodollars from USD as decimal text (`25.00`, `-3.5`). Undefined if it is not a decimal number, or finer than a picodollar. */
 export function parseUsd(usd: string): bigint | undefined {
   return parseDecimal(usd, PICO_DIGITS);
 }
@@ -105,9 +99,7 @@ export function parsePicodollars(text: string): bigint | undefined {
   return INTEGER.test(text) ? BigInt(text) : undefined;
 }
 
-/**
- * The number in units of its `places`th decimal place. Further zeros are allowed, since they do not change the value.
- */
+/** The number in units of its `places`th decimal place. Further zeros are allowed, since they do not change the value. */
 function parseDecimal(text: string, places: number): bigint | undefined {
   const [, sign, whole, fraction = ''] = DECIMAL.exec(text) ?? [];
   if (whole === undefined || /[1-9]/.test(fraction.slice(places))) return undefined;

@@ -59,10 +59,7 @@ export interface EngineChildEvents {
   opens?(key: string | undefined): Promise<HashedFile | undefined>;
   /** At most once. */
   ready(facts: EngineFacts): void;
-  /**
-   * Exactly once unless close() came first; also if it had to be killed, then without waiting for its exit. Jobs are
-   * still in the mux: the listener must fail them.
-   */
+  /** Once, unless close() came first; if it had to be killed, before its exit. Jobs are still in the mux: the listener fails them. */
   ended(end: ChildEnd): void;
   /** The external server that computes for it cannot be used now. `reason`: one line. */
   serverProblem(reason: string): void;
@@ -174,10 +171,7 @@ export class EngineChild {
     return { jobsEnded, keep };
   }
 
-  /**
-   * Ends the child without a report: `shutdown`, then SIGKILL after `graceMs`, or at once while it loads. Settles when
-   * it has ended, or 2 s after SIGKILL. Fail the mux's jobs first.
-   */
+  /** Ends the child without a report: `shutdown`, then SIGKILL after `graceMs`. Settles at its end, or 2 s after SIGKILL. */
   close(graceMs: number): Promise<void> {
     this.#over = true;
     this.mux.letHold(false);
@@ -281,9 +275,7 @@ export class EngineChild {
   }
 }
 
-/**
- * Threads of the engine's libuv pool, on which a step's tokens are sampled in parallel: one per core, within bounds.
- */
+/** Threads of the engine's libuv pool, on which a step's tokens are sampled in parallel: one per core, within bounds. */
 export function poolThreads(cores: number): number {
   return Math.min(MAX_POOL_THREADS, Math.max(MIN_POOL_THREADS, cores));
 }

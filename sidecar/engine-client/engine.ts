@@ -107,9 +107,7 @@ export interface ReplicaStatus {
   readonly facts: EngineFacts | undefined;
 }
 
-/**
- * Computes one model's replies, as routes see it. The route that calls `run` holds a lease of seats of one replica.
- */
+/** Computes one model's replies, as routes see it. The route that calls `run` holds a lease of seats of one replica. */
 export interface Engine {
   /**
    * unloaded: no process runs until the engine is woken; cold: loading, or between two processes; ready: takes jobs; lost: given up for
@@ -137,10 +135,7 @@ export interface Engine {
    * which it is a part; the job runs there if the replica has other weights by now.
    */
   run(job: EngineJob, replica: number, prefix: Uint32Array, hold?: ProcessHold): JobHandle;
-  /**
-   * The prefixes from which a job of this replica can start: in its free sequences, its prefix cache and the caches that it can
-   * restore from; by the last reports.
-   */
+  /** The prefixes a job of this replica can start from, by the last reports: in free sequences, and in caches that it can restore. */
   heldPrefixes(replica: number): PrefixIndex;
 }
 
@@ -151,10 +146,7 @@ export type Changes = Pick<EngineSetup, 'file' | 'weights'>;
 export type Replaced =
   { readonly kind: 'replaced' } | { readonly kind: 'kept'; readonly why: string; readonly lacksMemory: boolean };
 
-/**
- * Reports of one replica of an engine. Called on the event loop, never from inside start() or run(). They must not
- * throw.
- */
+/** Reports of one replica of an engine. Called on the event loop, never from inside start() or run(). They must not throw. */
 export interface EngineEvents {
   /**
    * From now on this many jobs of one sequence each can run at once; 0: none. The queue grants this many seats. If the number
@@ -166,10 +158,7 @@ export interface EngineEvents {
    * the engine reported this itself, so the configuration or the file has to change; otherwise its starts crashed.
    */
   unservable(why: string, unfit: boolean): void;
-  /**
-   * Its process ended. It is loaded again so many ms after it is gone; where no request needs it now, not before that and only when
-   * one does.
-   */
+  /** Its process ended. It is loaded again so many ms after it is gone; where no request needs it, then with the next that does. */
   restarting(inMs: number): void;
   /** An external server did not confirm the end of this many more cancelled replies in time. */
   unconfirmed(count: number): void;

@@ -27,10 +27,7 @@ export type {
 
 const ENTRY = fileURLToPath(new URL('../../engine/inspect.js', import.meta.url));
 
-/**
- * An inspector without messages for this long is killed, ms. Reading a large model from a slow disk reports progress;
- * only the start of a GPU's driver and the last steps of a load do not.
- */
+/** An inspector that is silent for so long is killed, ms. Reading reports progress; a driver's start and a load's end do not. */
 const SILENCE_MS = 300_000;
 
 /** Those that make requests. */
@@ -52,10 +49,7 @@ export interface InspectOptions {
   readonly inspectHere?: InspectHere;
 }
 
-/**
- * Answers in this process, for tests that run many commands: a process takes most of a second. Undefined: a process answers this kind.
- * Rejects as an inspector fails.
- */
+/** Answers in this process, for tests of many commands. Undefined: a process answers this kind. Rejects as an inspector fails. */
 export type InspectHere = <Kind extends Asked>(
   kind: Kind,
   question: Question[Kind],

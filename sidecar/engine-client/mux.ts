@@ -1,7 +1,4 @@
-/**
- * Many jobs over one channel: assigns ids, forwards results to the jobs' receivers, and checks their order
- * (`misplaced`). It does not know the process. One mux per engine process.
- */
+/** Many jobs over one engine's channel: gives ids, passes results to receivers, checks their order (`misplaced`). */
 import { PROTOCOL_VERSION, type ToEngine } from '../../engine/protocol/messages.js';
 import type { Output, ReplyLimit } from '../../engine/protocol/jobs.js';
 import { IdMap } from '../lib/id-map.js';
@@ -70,10 +67,7 @@ export class Mux {
   confirmsCancels = false;
   weightVersion = '';
 
-  /**
-   * `onThrow` is called if a receiver throws: a bug of its owner, whose job ends as failed while the others continue.
-   * `onFailed` is called with the engine's reason for a failed job.
-   */
+  /** `onThrow`: a receiver threw, a bug of its owner; its job fails, others continue. `onFailed`: the engine's reason for a failed job. */
   constructor(
     send: (message: ToEngine) => void,
     onThrow: OnThrow,
@@ -157,10 +151,7 @@ export class Mux {
     return undefined;
   }
 
-  /**
-   * The engine has ended: every job fails. After a protocol violation the started ones fail as `protocol`; one that had
-   * not started is `lost` in both cases and may return to the queue.
-   */
+  /** The engine has ended: every job fails; after a protocol violation as `protocol`. One that had not started is `lost`. */
   lost(kind: 'lost' | 'protocol'): void {
     const jobs = this.#jobs.values();
     this.#letsHold = false;

@@ -1,7 +1,4 @@
-/**
- * Which prompts' prefixes an engine has, and for whom: the scopes in which requests reuse each other's state, and the prefixes that one
- * engine process reported.
- */
+/** Which prompts' prefixes an engine has, and for whom: scopes of reuse, and the prefixes that one engine process reported. */
 import { createHmac, randomBytes } from 'node:crypto';
 import {
   ALL_ACCOUNTS,
@@ -22,14 +19,9 @@ export function prefixOf(prompt: Prompt, scope: CacheScope): Uint32Array {
   return prefixHashes(promptIds(prompt), scope);
 }
 
-/**
- * How much of a prompt the engine's free sequences, and its prefix cache, contain. A hint: the state may differ once the request has its seat.
- */
+/** How much of a prompt the free sequences and the prefix cache contain. A hint: it may differ once the request has its seat. */
 export interface PrefixIndex {
-  /**
-   * Leading tokens, in whole chunks of {@link PREFIX_CHUNK}, that the fittest free sequence or saved prefix has of a prompt with these chain
-   * hashes (engine/protocol/cache-key.ts).
-   */
+  /** Leading tokens, in chunks of {@link PREFIX_CHUNK}, that the fittest sequence or saved prefix has of a prompt with these hashes. */
   longestOf(hashes: Uint32Array): number;
 }
 
@@ -131,10 +123,7 @@ const MOST_CLOSED = 100_000;
 /** Accounts whose scopes are kept, at most; those of others are computed again. */
 const MOST_KNOWN = 4096;
 
-/**
- * The scopes in which requests to one model reuse each other's prefixes. An account's scope is an HMAC under a secret of this
- * object: an engine compares it and never learns the account.
- */
+/** The scopes in which requests to a model reuse prefixes: HMACs of accounts under an own secret, so that engines learn no account. */
 export class CacheScopes {
   readonly #secret = randomBytes(32);
   readonly #sharing: 'account' | 'all';

@@ -21,10 +21,7 @@ export type ReplicaPort = Readonly<Pick<EngineReplica, keyof EngineReplica>>;
 /** In order of precedence: the engine's state is the first of these that one of its replicas has. */
 const STATES: readonly EngineState[] = ['ready', 'cold', 'unloaded'];
 
-/**
- * A model's engine, with its start, its end and its memory: one process or several with the same weights, each with seats of its own. The
- * queue chooses among them.
- */
+/** A model's engine: one process or several with the same weights, each with seats of its own, among which the queue chooses. */
 export class ReplicatedEngine implements Engine {
   readonly replicas: readonly ReplicaPort[];
   readonly contexts: readonly number[];
@@ -84,10 +81,7 @@ export class ReplicatedEngine implements Engine {
     return this.replicas.map(({ setup }) => setup);
   }
 
-  /**
-   * A replica loads other weights and gives new jobs to them: beside the present ones, or after these have ended their jobs, while
-   * other replicas serve. At most one call at a time. Never rejects.
-   */
+  /** A replica loads other weights for new jobs, beside the present ones or after their jobs. One call at a time. Never rejects. */
   replace(replica: number, changes: Changes, how: 'beside' | 'after'): Promise<Replaced> {
     return this.#at(replica).replace(changes, how);
   }

@@ -24,9 +24,7 @@ export type Next =
   | { readonly kind: 'again'; readonly waitMs: number };
 
 export interface RestartTiming {
-  /**
-   * The wait before a restart, from the first to the longest; a process that was ready for the longest wait resets it.
-   */
+  /** The wait before a restart, from the first to the longest; a process that was ready for the longest wait resets it. */
   readonly backoffMinMs: number;
   readonly backoffMaxMs: number;
 }

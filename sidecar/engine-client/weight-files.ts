@@ -12,10 +12,7 @@ import type { EngineSetup } from '../../engine/protocol/setup.js';
 import { systemClock, withTimeout, type Clock } from '../lib/clock.js';
 import { replaceFile } from '../lib/replace-file.js';
 
-/**
- * Path of the bundled model, the seedling, which the configuration calls `embedded`. It is beside the sources, not in
- * dist/. Read-only; engines map it.
- */
+/** Path of the bundled model, the seedling (`embedded`). Beside the sources, not in dist/. Read-only; engines map it. */
 export const EMBEDDED_MODEL = fileURLToPath(new URL('../../../engine/assets/seedling.gguf', import.meta.url));
 
 /** The module of the thread that reads a file. */
@@ -71,10 +68,7 @@ export class WeightFiles {
   readonly #waiting: (() => void)[] = [];
   #rate = FIRST_RATE;
 
-  /**
-   * `silenceMs`: a file of which nothing can be read for so long is given up. `keptIn`: the file in which hashes are kept, and read
-   * now. `read`: tests pass their own.
-   */
+  /** `silenceMs`: a file of which nothing is read for so long is given up. `keptIn`: the file of hashes, read now. `read`: for tests. */
   constructor(silenceMs: number, clock: Clock = systemClock, read?: (file: string) => WeightReader, keptIn?: string) {
     this.#keptIn = keptIn;
     this.#kept = keptIn === undefined ? new Map<string, string>() : keptHashes(keptIn);

@@ -28,10 +28,7 @@ export interface Violation {
   readonly violation: string;
 }
 
-/**
- * Checks the shape of one message from an engine: version, kind, every field. Returns the message itself, not a copy.
- * The mux checks whether it is allowed now.
- */
+/** Checks one message from an engine: version, kind, every field. Returns it, not a copy. The mux checks whether it is allowed now. */
 export function readMessage(raw: unknown): FromEngine | Violation {
   if (!isFields(raw)) return { violation: 'not-a-message' };
   if (raw['v'] !== PROTOCOL_VERSION) return { violation: 'version' };

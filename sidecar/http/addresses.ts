@@ -56,10 +56,7 @@ export async function socketProblem(path: string): Promise<string | undefined> {
 
 /** A socket file that this process made. */
 export interface SocketFile {
-  /**
-   * Removes it, unless another process has replaced it. If it cannot be removed it stays, since the next start replaces
-   * a stale socket. Idempotent, never throws.
-   */
+  /** Removes it unless another process replaced it. If that fails it stays: the next start replaces it. Idempotent, never throws. */
   remove(): void;
 }
 
@@ -88,10 +85,7 @@ export async function clearSocketPath(path: string): Promise<void> {
   if (state.kind === 'stale') unlinkSync(path);
 }
 
-/**
- * Runs `bind`, which creates the file synchronously for its owner only, and then sets `mode`, so that no other user can
- * connect in between. Undefined if it could not be bound.
- */
+/** Runs `bind`, which creates the file for its owner only, then sets `mode`: nobody can connect before. Undefined: not bound. */
 export function bindSocketFile(path: string, mode: number, bind: () => boolean): SocketFile | undefined {
   const before = process.umask(0o177);
   let bound: boolean;

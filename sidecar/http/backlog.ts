@@ -64,10 +64,7 @@ export class Backlog {
     return ++this.#lastId;
   }
 
-  /**
-   * `stream.buffered` changed by `delta`. May begin backpressure on streams or cut them off, including this one. Must not be called while
-   * a write is corked.
-   */
+  /** `stream.buffered` changed by `delta`. May begin backpressure or cut streams off, this one too. Must not be called in a cork. */
   changed(stream: Backlogged, delta: number): void {
     this.#bytes += delta;
     if (stream.buffered === 0) this.#streams.delete(stream.id);
@@ -142,10 +139,7 @@ const CHARACTER_BYTES = 4;
 
 const encoder = new TextEncoder();
 
-/**
- * Memory blocks for the unread data of one server's readers, lent and returned. Separate buffers for each piece of text
- * would double the memory by their objects, and would be collected late.
- */
+/** Blocks for readers' unread data, lent and returned: a buffer for each text would double the memory, and be collected late. */
 export class Blocks {
   readonly #spare: Uint8Array[] = [];
 

@@ -84,10 +84,7 @@ export class BodyWriter implements Backlogged {
     return this.#usesBackpressure;
   }
 
-  /**
-   * Writes chunks, in one packet if all are short, and keeps no reference to the array. The first call, which may have no chunks,
-   * writes the head too.
-   */
+  /** Writes chunks, in one packet if all are short; keeps no reference to them. The first call, even without chunks, writes the head. */
   send(chunks: readonly Chunk[]): void {
     if (this.#over) return;
     this.#useBackpressureIfLong(chunks);
@@ -96,9 +93,7 @@ export class BodyWriter implements Backlogged {
     this.#recount();
   }
 
-  /**
-   * Writes chunks and ends the body, now or once the reader has read the buffered data.
-   */
+  /** Writes chunks and ends the body, now or once the reader has read the buffered data. */
   end(chunks: readonly Chunk[], trailer?: Trailer): void {
     if (this.#over || this.#last) return;
     this.#useBackpressureIfLong(chunks);
@@ -133,10 +128,7 @@ export class BodyWriter implements Backlogged {
     else this.#endLater(waiting);
   }
 
-  /**
-   * Bytes that wait for the reader. Switches to writing with backpressure, since otherwise only an upper bound is
-   * known.
-   */
+  /** Bytes that wait for the reader. Switches to writing with backpressure, since otherwise only an upper bound is known. */
   unread(): number {
     // Before the head nothing was written.
     if (this.#headWritten) this.useBackpressure();

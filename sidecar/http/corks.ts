@@ -10,10 +10,7 @@ import { headBytes, type Field } from './fields.js';
 /** Size of uWS's cork buffer. */
 const CORK_BYTES = 16 * 1024;
 
-/**
- * Runs tasks after the current callbacks of the event loop. Replies are written there and not inside uWS's parser. At most one
- * task per exchange waits.
- */
+/** Runs tasks after the loop's current callbacks. Replies are written there, outside uWS's parser. At most one per exchange waits. */
 export class NextTurn {
   #tasks: (() => void)[] = [];
 

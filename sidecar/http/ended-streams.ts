@@ -54,10 +54,7 @@ export class EndedStreams {
     return this.#bytes;
   }
 
-  /**
-   * An exchange of this address begins. `probe`: makes it find out whether its connection has sent everything, if it can.
-   * Returns undefined if no connection of the address has unread bytes.
-   */
+  /** An exchange of this address begins. `probe`: asks whether its connection has sent all. Undefined: nothing there is unread. */
   follow(address: string, probe: () => void): FollowedExchange | undefined {
     const found = this.#find(address);
     if (found === undefined) return undefined;

@@ -55,9 +55,7 @@ export interface Exchange {
   reply(reply: Reply): void;
   /** Answers with an error of the catalogue and its headers. `headers` adds to them. */
   fail(error: ContractError, headers?: Readonly<Record<string, string>>): void;
-  /**
-   * Answers 200 with server-sent events. `Trailer: Server-Timing` is announced if the stream may end with it.
-   */
+  /** Answers 200 with server-sent events. `Trailer: Server-Timing` is announced if the stream may end with it. */
   stream(headers?: Readonly<Record<string, string>>, frames?: FrameOptions): EventStream;
   /** Answers 200 with a file, which is read as the caller takes it. Resolves once that has ended; rejects if it cannot be read. */
   file(file: FileBody): Promise<void>;
@@ -109,10 +107,7 @@ export interface FrameOptions {
 
 /** An open stream of server-sent events. After the caller disconnected, all methods do nothing. */
 export interface EventStream {
-  /**
-   * `data: <text>` and a blank line; the text is JSON without a line break. `name`, of a stream with {@link FrameOptions.named}: the
-   * line before it.
-   */
+  /** `data: <text>` and a blank line; the text is JSON in one line. `name`: the line before, with {@link FrameOptions.named}. */
   event(text: string, name?: string): void;
   /** `: <text>`. A blank line follows it between frames without names. */
   comment(text: string): void;
@@ -122,9 +117,6 @@ export interface EventStream {
   fail(error: ContractError, serverTiming?: string): void;
   /** Bytes written so far, framing included. */
   readonly bytes: number;
-  /**
-   * Bytes that wait for the reader: 0 means that everything written so far is sent. For senders that drop data rather
-   * than let it wait. The first call switches the stream to writing with backpressure.
-   */
+  /** Bytes that wait for the reader; 0: all is sent. The first call switches the stream to writing with backpressure. */
   unread(): number;
 }

@@ -49,10 +49,7 @@ function durationOf(ms: number): string {
   return hours === 0 ? `${minutes}m${rest}` : `${hours}h${minutes % 60}m${rest}`;
 }
 
-/**
- * The fields of one response in order: `Content-Type` first, unless `own` has another or there is no body. Throws on a
- * value with a line break, which is a fault of the calling code.
- */
+/** A response's fields in order: `Content-Type` first, unless `own` has one or there is no body. Throws on a line break in a value. */
 export function responseFields(
   contentType: string | undefined,
   own: Readonly<Record<string, string>>,
@@ -115,10 +112,7 @@ const READABLE = [
   ...LIMITS.flatMap((limit) => ['limit', 'remaining', 'reset'].map((what) => `anthropic-ratelimit-${limit}-${what}`)),
 ].map((name) => ({ name, key: name.toLowerCase() }));
 
-/**
- * Headers that a cross-origin request may have, besides the SDKs' `x-stainless-…`. OpenAI's client and the AI SDK set
- * `user-agent`: Chromium drops it, Firefox and Safari ask for it.
- */
+/** Headers a cross-origin request may have besides `x-stainless-…`. Clients set `user-agent`: Firefox and Safari ask for it. */
 const SENDABLE: ReadonlySet<string> = new Set([
   'anthropic-beta',
   'anthropic-dangerous-direct-browser-access',
@@ -136,9 +130,7 @@ const SENDABLE_BY_SDK = /^x-stainless-[a-z0-9-]{1,64}$/;
 /** Two hours, the longest time that Chromium caches a preflight's answer. */
 const PREFLIGHT_MAX_AGE_S = 7200;
 
-/**
- * Which web pages may send requests. Keys are in a header and never in cookies, so credentials mode is not supported.
- */
+/** Which web pages may send requests. Keys are in a header and never in cookies, so credentials mode is not supported. */
 export class Cors {
   readonly #any: boolean;
   readonly #origins: ReadonlySet<string>;

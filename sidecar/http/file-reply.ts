@@ -43,10 +43,7 @@ export class FileReply extends BoundedReply<PiecesOwner> {
     });
   }
 
-  /**
-   * Sends the pieces, which together have the reply's length. Resolves once uWS has all, or the caller has disconnected. Rejects, after
-   * closing the connection, if a piece cannot be read.
-   */
+  /** Sends the pieces, of the reply's length in all. Resolves once sent or abandoned. Rejects if one cannot be read, and closes. */
   async send(pieces: AsyncIterable<Uint8Array>): Promise<void> {
     try {
       for await (const piece of pieces) {

@@ -19,9 +19,7 @@ const REQUEST_ID = /^[A-Za-z0-9._:-]{1,128}$/;
 /** 15 digits are below Number.MAX_SAFE_INTEGER. */
 const CONTENT_LENGTH = /^[0-9]{1,15}$/;
 
-/**
- * Fields that frame the body or identify the caller, which must not be repeated. The same holds for all `x-ra-` fields.
- */
+/** Fields that frame the body or identify the caller, which must not be repeated. The same holds for all `x-ra-` fields. */
 const SINGLE: ReadonlySet<string> = new Set([
   'authorization',
   'content-length',
@@ -56,10 +54,7 @@ type Request = Pick<HttpRequest, 'getCaseSensitiveMethod' | 'getUrl' | 'forEach'
 /** Whom a request came from, how, and the path of the route that serves it. */
 export type Connection = Pick<RequestHead, 'address' | 'scheme' | 'route'>;
 
-/**
- * Copies a request's head from uWS, whose `req` is only valid until the first await. Repeated fields are joined by `,
- * `. uWS bounds them: 4 KiB and about 100 fields.
- */
+/** Copies a head from uWS, whose `req` is valid until the first await. uWS bounds it: 4 KiB, 100 fields; it joins repeated ones. */
 export function snapshot(req: Request, connection: Connection): Snapshot {
   const fields = new Map<string, string>();
   let refusal: string | undefined;

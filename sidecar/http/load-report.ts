@@ -37,10 +37,7 @@ export class LoadReport {
     this.#errors = new Rate(options.clock);
   }
 
-  /**
-   * The header of one response, whose head is about to be written; undefined if none is requested. Call it once per
-   * response.
-   */
+  /** The header of one response, whose head is about to be written; undefined if none is requested. Call it once per response. */
   field(head: RequestHead, status: number): Field | undefined {
     const { when, counted } = this.#options;
     if (head.method === 'POST' && counted.has(head.path)) {

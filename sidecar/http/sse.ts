@@ -11,10 +11,7 @@ export interface StreamOptions extends FrameOptions {
 
 const LINE_BREAK = /[\r\n]/;
 
-/**
- * {@link LINE_BREAK}, and what Python's `str.splitlines` takes for one too: clients that use it on the stream would cut the line. One
- * expression for both, since most frames have none of them.
- */
+/** {@link LINE_BREAK}, and what clients that use Python's `str.splitlines` take for one. One expression: most frames have none. */
 const ANY_BREAK = /[\r\n\u0085\u2028\u2029]/;
 const OTHER_BREAKS = /[\u0085\u2028\u2029]/g;
 

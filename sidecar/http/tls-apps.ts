@@ -7,10 +7,7 @@ export interface TlsFiles {
   readonly certFile: string;
 }
 
-/**
- * How long an app that was replaced lives without connections, ms. uWS hands it those that it accepted before in the same
- * turn of the loop; this is longer by far.
- */
+/** How long a replaced app lives without connections, ms: longer by far than until uWS has handed it those it accepted before. */
 const GRACE_MS = 1000;
 
 /** The app of one certificate. */

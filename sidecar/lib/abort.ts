@@ -21,9 +21,7 @@ export class AbortHandle implements Signal {
     return this.#aborted;
   }
 
-  /**
-   * Calls the listeners in order. An exception of one does not stop the others and is rethrown to the process. Idempotent.
-   */
+  /** Calls the listeners in order. An exception of one does not stop the others and is rethrown to the process. Idempotent. */
   abort(): void {
     this.#aborted = true;
     for (const fn of this.#listeners.splice(0)) {

@@ -1,7 +1,4 @@
-/**
- * A private key and its certificate in two files of the operator. Both files are watched: a pair that fits replaces the
- * previous one, and one that does not is ignored.
- */
+/** A private key and its certificate in two watched files: a pair that fits replaces the last one, others are ignored. */
 import { createPrivateKey, X509Certificate } from 'node:crypto';
 import { createSecureContext } from 'node:tls';
 import { FileProblem, readChecked } from './checked-file.js';

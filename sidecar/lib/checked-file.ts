@@ -92,9 +92,7 @@ export async function readChecked<T>(file: string, { what, maxBytes, parse }: Fi
   }
 }
 
-/**
- * The file's text, or undefined if it does not exist. Throws {@link FileProblem} if it cannot be read or is longer than `maxBytes`.
- */
+/** The file's text, or undefined if it does not exist. Throws {@link FileProblem} if it cannot be read or is longer than `maxBytes`. */
 export async function readText(what: string, file: string, maxBytes: number): Promise<string | undefined> {
   try {
     const handle = await open(file, HOW);

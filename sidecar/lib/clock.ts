@@ -16,10 +16,7 @@ export const systemClock: Clock = {
   },
 };
 
-/**
- * Waits for `work` for at most `ms`. Returns false on a timeout; the work then continues, and its result is ignored.
- * Rejects if `work` rejects in time.
- */
+/** Waits for `work` at most `ms`. False: timeout; the work continues, its result is ignored. Rejects if it rejects in time. */
 export async function withTimeout(clock: Clock, ms: number, work: Promise<unknown>): Promise<boolean> {
   let cancel = (): void => undefined;
   const timedOut = new Promise<false>((resolve) => {
@@ -79,10 +76,7 @@ export class Backoff {
 /** The length of `2026-06-30`. */
 const DAY = 10;
 
-/**
- * Epoch ms of a day or time that begins with its year, month and day, as `Date.parse` reads it; NaN too if there is no
- * such day, where `Date.parse` takes 31 June for 1 July.
- */
+/** Epoch ms of a day or time, as `Date.parse` reads it; NaN if there is no such day, where that takes 31 June for 1 July. */
 export function exactTime(text: string): number {
   const day = text.slice(0, DAY);
   const midnight = Date.parse(`${day}T00:00:00Z`);

@@ -18,15 +18,10 @@ export interface WeightedAccount {
   readonly weight: number;
 }
 
-/**
- * The expected cost of an item of a new account, in ms: several times that of a usual short prompt. It matters only where
- * several items are taken at once.
- */
+/** The expected ms of a new account's item: several usual short prompts. It matters only where several are taken at once. */
 const NEW_MS = 0.5;
 
-/**
- * The share of the difference by which the expected cost falls after a cheaper item; after a more expensive one it rises at once.
- */
+/** The share of the difference by which the expected cost falls after a cheaper item; after a more expensive one it rises at once. */
 const FALL = 1 / 8;
 
 /** Accounts that are remembered at once. Past it the idle account with the lowest virtual time is removed. */

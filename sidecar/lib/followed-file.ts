@@ -171,9 +171,7 @@ export class FollowedFile<T> {
     this.#reportsUnchanged = false;
   }
 
-  /**
-   * Watches the folder, since the file itself is replaced. Does nothing if the folder does not exist or cannot be watched.
-   */
+  /** Watches the folder, since the file itself is replaced. Does nothing if the folder does not exist or cannot be watched. */
   #follow(): void {
     const name = basename(this.#options.file);
     this.#watcher?.close();

@@ -9,10 +9,7 @@ export class HeapNode<T> {
   }
 }
 
-/**
- * A binary heap whose members know their positions, so that a member whose rank changed is moved without a search.
- * Adding, removing and moving take O(log n); reading the first takes O(1).
- */
+/** A binary heap whose members know their positions. Adding, removing and moving: O(log n); reading the first: O(1). */
 export class Heap<T> {
   readonly #nodes: HeapNode<T>[] = [];
   readonly #before: (a: T, b: T) => boolean;

@@ -13,9 +13,7 @@ import { setTimeout as sleep } from 'node:timers/promises';
 import { ifPresent } from './missing.js';
 
 export interface Replacing {
-  /**
-   * No other process replaces this file, so each draft may overwrite one that a crash left. Otherwise every draft has a unique name.
-   */
+  /** No other process replaces this file, so each draft may overwrite one that a crash left. Otherwise every draft has a unique name. */
   readonly soleWriter?: boolean;
   /** Called when the draft is durable and before the rename. If it rejects, the old file stays. */
   readonly mayReplace?: () => Promise<void>;

@@ -30,9 +30,7 @@ export interface SecretFileHooks {
 
 /** The secrets of one file. Owned by the code that opens it, which must close it. */
 export class SecretFile {
-  /**
-   * Guesses and secrets are compared as HMACs with this key, so that they have equal lengths and a caller cannot influence the comparison.
-   */
+  /** Guesses and secrets are compared as HMACs with this key: equal lengths, and no caller can influence the comparison. */
   readonly #salt = randomBytes(32);
   #secrets: readonly string[] = [];
   #digests: readonly Buffer[] = [];
@@ -132,9 +130,7 @@ const MAX_TOKEN_BYTES = 4096;
 /** RFC 6750's b68token, all of whose characters are allowed in a header. */
 const TOKEN = /^[A-Za-z0-9._~+/-]+=*$/;
 
-/**
- * The single bearer token in a file, without surrounding space. Rejects with a {@link FileProblem}, which never quotes it.
- */
+/** The single bearer token in a file, without surrounding space. Rejects with a {@link FileProblem}, which never quotes it. */
 export async function readBearerToken(file: string): Promise<string> {
   const token = (await readText(TOKEN_FILE, file, MAX_TOKEN_BYTES))?.trim();
   if (token === undefined) throw new FileProblem(TOKEN_FILE, 'does not exist', file);

@@ -34,10 +34,7 @@ const RESTART_MAX_MS = 10_000;
 /** Loading many large vocabularies on a busy machine takes seconds; after this time a host is considered hung, ms. */
 const START_TIMEOUT_MS = 60_000;
 
-/**
- * The host's own thread tokenizes too, and its stack is set when it starts, usually 8 MB; the shell that becomes the
- * host raises it as far as this machine allows.
- */
+/** The host tokenizes in its own thread too, whose stack is usually 8 MB; its shell raises it as far as this machine allows. */
 const RAISE_STACK = `ulimit -S -s ${STACK_MB * 1024} 2>/dev/null || ulimit -S -s "$(ulimit -H -s)"`;
 
 /** node-llama-cpp does not load without a home folder. This one does not exist, so nothing in it can change what the host does. */
@@ -135,9 +132,7 @@ export class PromptHostClient implements PromptMaker {
   /** The present host accepts items. */
   #isUp = false;
   #models: readonly ModelReport[] = [];
-  /**
-   * The account of the item that caused the end of the last host, and when: it is also charged for the time until the next host is ready.
-   */
+  /** The account whose item ended the last host, and when: it is also charged for the time until the next host is ready. */
   #cause: { readonly owner: WeightedAccount; readonly at: number } | undefined;
   /** This machine restarts no other host at that time, so the waits need no jitter. */
   readonly #backoff = new Backoff(RESTART_MIN_MS, RESTART_MAX_MS, () => 1);

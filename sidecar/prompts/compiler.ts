@@ -1,7 +1,4 @@
-/**
- * The prompt host's compiler thread: compiles the grammars of one request, if that takes more work than the threads do that
- * other requests wait for. Loads no model.
- */
+/** The prompt host's compiler thread: compiles a request's grammars, if they take more work than other threads do. Loads no model. */
 import { setPriority } from 'node:os';
 import { constraintOf } from '../../engine/prompt/chat-prompt.js';
 import { compileConstraintInFull } from '../../engine/prompt/reply-constraint.js';

@@ -155,10 +155,7 @@ function take(item: Item): void {
   begin();
 }
 
-/**
- * In this process's own thread an item begins when the previous answer has left the process: if the item ends the process, no
- * answer is lost, and the sidecar knows which item ran.
- */
+/** An item begins when the previous answer has left the process: if it ends the process, no answer is lost, and the item is known. */
 function begin(): void {
   if (isBusy) return;
   const next = waiting.shift();

@@ -100,10 +100,7 @@ export class ItemQueue<T> {
     return this.#sent.reduce((sum, { advanceMs }) => sum + advanceMs, expectedMs) <= this.#aheadMs * this.#width;
   }
 
-  /**
-   * A sent item was answered after `ms` of host time; undefined if it was never started. Returns undefined if there is no
-   * such item.
-   */
+  /** A sent item was answered after `ms` of host time; undefined if it was never started. Returns undefined if there is no such item. */
   finish(id: number, ms: number | undefined): Item<T> | undefined {
     const item = this.#compiling?.id === id ? this.#compiling : this.#sent.find((each) => each.id === id);
     if (item === undefined) return undefined;
@@ -114,10 +111,7 @@ export class ItemQueue<T> {
     return item;
   }
 
-  /**
-   * The result is not needed any more. A waiting item is removed. A sent one continues and counts as sent; true: it may
-   * not have started, so the host may be asked to skip it.
-   */
+  /** The result is not needed. A waiting item is removed; a sent one continues. True: the host may be asked to skip it. */
   abandon(item: Item<T>): boolean {
     if (item.abandoned) return false;
     item.abandoned = true;

@@ -37,10 +37,7 @@ type LoadedModel = { readonly report: ModelReport; readonly model: PromptModel }
   | { readonly kind: 'broken' }
 );
 
-/**
- * Loads the models' tokenizers, one per file, and their templates, each once per file. A model that cannot be served is reported, not
- * thrown: the others continue.
- */
+/** Loads models' tokenizers and templates, each once per file. A model that cannot be served is reported, others continue. */
 function loadModels(models: readonly PromptModel[]): Promise<LoadedModel[]> {
   const files = new Map<string, Promise<Vocabulary>>();
   const templates = new Map<string, MadeParts>();

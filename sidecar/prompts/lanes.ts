@@ -32,10 +32,7 @@ export interface PromptHostState extends PromptHostStats {
   readonly lane: Lane;
 }
 
-/**
- * {@link PromptHostOptions}, except that `workers` applies to the long lane, and `inlineBytes` is the longest short
- * body.
- */
+/** {@link PromptHostOptions}, except that `workers` applies to the long lane, and `inlineBytes` is the longest short body. */
 export type PromptLanesOptions = Omit<PromptHostOptions, 'name'>;
 
 export type LaneHost = Pick<PromptHostClient, 'ready' | 'models' | 'stats' | 'open' | 'retire' | 'gone' | 'close'>;
@@ -124,10 +121,7 @@ export class PromptLanes implements PromptMaker {
     return (wanted && [this.#present, ...this.#others].find(({ short }) => makes(short, wanted))) ?? this.#present;
   }
 
-  /**
-   * Starts hosts for these models beside the present ones, once those of earlier calls have ended but for a few. Settles as
-   * {@link ready} does.
-   */
+  /** Starts hosts for these models beside the present ones, once those of earlier calls have ended but for a few. As {@link ready}. */
   async startNext(models: readonly PromptModel[]): Promise<FirstStart> {
     while (this.#retired.size > MOST_RETIRED) await Promise.race(this.#retired.values());
     if (this.#closed) return { kind: 'unable' };

@@ -54,9 +54,7 @@ export interface HostSetup {
   readonly models: readonly PromptModel[];
   /** Worker threads; 0: the host's own thread processes the items in turn. */
   readonly workers: number;
-  /**
-   * Path of the module that processes items: its default export, imported once its `setup` is in the environment data. Absent: worker.ts.
-   */
+  /** The module that processes items: its default export, imported once its `setup` is in the environment data. Absent: worker.ts. */
   readonly workerFile?: string;
 }
 
@@ -84,9 +82,7 @@ export type Answer =
   | { readonly kind: 'needs-compiler'; readonly syntax?: CallSyntax }
   | { readonly kind: 'compiled'; readonly compiled: CompiledConstraint };
 
-/**
- * Sidecar to host, which processes the items in order. `cancel`: an item that has not started is not needed any more.
- */
+/** Sidecar to host, which processes the items in order. `cancel`: an item that has not started is not needed any more. */
 export type ToHost =
   | { readonly kind: 'start'; readonly v: number; readonly setup: HostSetup }
   | {

@@ -89,9 +89,7 @@ export interface BodyBytes {
 export interface OpenBody {
   /** Parses and validates: inline if the body is small and not `apart`, otherwise in the prompt host. */
   check(signal: Signal, apart?: boolean): Promise<Checked>;
-  /**
-   * Renders and tokenizes for the model named in the body, always in the prompt host. Call it after `check` succeeded.
-   */
+  /** Renders and tokenizes for the model named in the body, always in the prompt host. Call it after `check` succeeded. */
   tokenize(signal: Signal): Promise<Tokenized>;
   /** The body is not needed any more, here and in the host. Its owner frees it. Idempotent. */
   close(): void;
@@ -127,10 +125,7 @@ export function failed(reason: string, fault?: Fault): Failed {
   return { kind: 'failed', reason, ...(fault && { fault }) };
 }
 
-/**
- * The tools' parameters, or the schema for the reply, cannot be enforced. The place is named as in the refusals of a
- * contract: the tool, and of the path the names that are not the caller's.
- */
+/** Tools' parameters or a reply's schema cannot be enforced. Names the place as contracts do: without the caller's names. */
 export function unservable(
   { of, at, why, path = [] }: CompiledConstraint & { kind: 'unservable' },
   form: BodyForm,

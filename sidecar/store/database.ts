@@ -200,10 +200,7 @@ export class Database {
     });
   }
 
-  /**
-   * Closes a connection whose call is too late, at once unless the server can be asked to cancel it first: one at a time, so that a
-   * store which does not answer is not asked for each.
-   */
+  /** Closes a late call's connection, after asking the server to cancel it: one at a time, since the store may not answer. */
   #abandon(client: pg.PoolClient): void {
     const { processID, secretKey } = client as pg.PoolClient & { processID?: number | null; secretKey?: number | null };
     if (this.#cancelling || typeof processID !== 'number' || typeof secretKey !== 'number') {

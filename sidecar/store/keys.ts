@@ -72,9 +72,7 @@ export class StoreRefusal extends Error {
   }
 }
 
-/**
- * The keys in the store, for the changes of one operator. `action`: as in the audit. Its method rejects with {@link StoreRefusal}.
- */
+/** The keys in the store, for the changes of one operator. `action`: as in the audit. Its method rejects with {@link StoreRefusal}. */
 export function storeKeys(database: Database, operator: string, action: string): KeysPlace {
   const changed = async <T>(about: About, change: (before: KeyFile) => Changed<T>): Promise<T> => {
     const asked = 'key' in about ? [about.key, null] : [null, about.account];
@@ -144,10 +142,7 @@ export async function importKeys(
   return await ask(database, 'import_keys', [JSON.stringify(given), JSON.stringify(accounts), operator]);
 }
 
-/**
- * Puts the text of a price file, which is valid, in the place of that with this revision: the SHA-256 of its text, hex; '': there is none.
- * Rejects with {@link StoreRefusal}.
- */
+/** Puts a valid price file in the place of that with this revision: its text's SHA-256; '': none. Rejects with {@link StoreRefusal}. */
 export async function changePrices(
   database: Database,
   text: string,
@@ -181,10 +176,7 @@ export async function readReplicas(database: Database, id?: string) {
   });
 }
 
-/**
- * Gives back what a sidecar holds that is gone, if its lease ended `longestMs` ago: the longest that its requests may last. Returns how
- * much, USD. Rejects with {@link StoreRefusal}.
- */
+/** Gives back what a gone sidecar holds, if its lease ended `longestMs` ago. Returns USD. Rejects with {@link StoreRefusal}. */
 export async function writeOff(database: Database, operator: string, id: string, longestMs: number): Promise<string> {
   type Row = Readonly<Record<'outcome' | 'wait_ms' | 'released', string>>;
   const row = await ask<Row>(database, 'write_off', [id, longestMs, operator]);

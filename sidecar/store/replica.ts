@@ -178,10 +178,7 @@ export class Replica {
     return this.#lastNumber;
   }
 
-  /**
-   * Joins, once, and then goes on in the background. Returns why the store will not do as it is set up, in one line; undefined if it
-   * does, or does not answer yet.
-   */
+  /** Joins, once, and goes on in the background. Returns why the store will not do, in one line; undefined also without an answer. */
   async begin(): Promise<string | undefined> {
     const why = await this.#join();
     if (why !== undefined && UNPREPARED[why] === undefined) return undefined;

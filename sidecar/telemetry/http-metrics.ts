@@ -2,10 +2,7 @@
 import type { ErrorCode } from '../domain/errors.js';
 import type { Instruments } from './instruments.js';
 
-/**
- * The conventions' bounds for http.server.request.duration, in seconds, and longer ones, since a streamed reply runs
- * for minutes.
- */
+/** The conventions' bounds for http.server.request.duration, in seconds, and longer ones, since a streamed reply runs for minutes. */
 const HTTP_SECONDS = [
   0.005, 0.01, 0.025, 0.05, 0.075, 0.1, 0.25, 0.5, 0.75, 1, 2.5, 5, 7.5, 10, 30, 60, 120, 300, 600,
 ] as const;

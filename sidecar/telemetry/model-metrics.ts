@@ -1,7 +1,4 @@
-/**
- * Requests to models, by OpenTelemetry's semantic conventions for generative AI (status: development, as of 1.37), and
- * metrics that the conventions do not define.
- */
+/** Requests to models, by OpenTelemetry's conventions for generative AI (in development, as of 1.37), and our own metrics. */
 import type { ErrorCode } from '../domain/errors.js';
 import { modelLabel, type Instruments } from './instruments.js';
 

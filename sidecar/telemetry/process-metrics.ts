@@ -181,10 +181,7 @@ export function cacheMetrics(
   });
 }
 
-/**
- * Returns by how much the counts of a series have grown, in sum, since it was last asked for that series. A process whose count fell
- * was started again, and has counted from 0.
- */
+/** By how much a series' counts have grown since they were last asked for. A count that fell is of a new process, from 0. */
 function growth(): (series: string, counts: readonly number[]) => number {
   const last = new Map<string, readonly number[]>();
   return (series, counts) => {

@@ -24,10 +24,7 @@ export interface Fault {
 /** Call sites that are kept. */
 const MAX_FRAMES = 12;
 
-/**
- * Describes a thrown value. A message is dropped unless a system call failed: JSON.parse, for example, quotes its
- * input.
- */
+/** Describes a thrown value. A message is dropped unless a system call failed: JSON.parse, for example, quotes its input. */
 export function describeFault(thrown: unknown): Fault {
   if (!(thrown instanceof Error)) return { name: typeof thrown };
   const { code, syscall } = thrown as NodeJS.ErrnoException;

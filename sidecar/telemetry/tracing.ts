@@ -1,7 +1,4 @@
-/**
- * The interface between requests and their traces. A request takes times while it runs and passes one record when it
- * has ended (otlp/traces.ts). With tracing off, nothing is recorded.
- */
+/** Between requests and their traces: a request takes times and passes one record at its end (otlp/traces.ts). Off: nothing. */
 import type { ErrorCode } from '../domain/errors.js';
 import type { TokenCounts } from '../domain/money.js';
 import type { ArrivedRequest } from './http-metrics.js';
@@ -9,10 +6,7 @@ import type { Operation } from './model-metrics.js';
 
 /** Keeps traces of requests. */
 export interface Tracing {
-  /**
-   * Called when a request's head has arrived, at `startedAt` on the clock. A valid `traceparent` makes its trace a part
-   * of the caller's. Never throws.
-   */
+  /** A request's head arrived, at `startedAt` on the clock. A valid `traceparent` makes its trace part of the caller's. Never throws. */
   begin(head: { header(name: string): string | undefined }, startedAt: number): RequestTrace;
 }
 
@@ -51,19 +45,13 @@ export interface RequestRecord extends ArrivedRequest, TokenCounts {
   readonly authorized: { readonly from: number; readonly until: number } | undefined;
   /** The body's last byte. */
   readonly receivedAt: number | undefined;
-  /**
-   * Attempts before the last one: those whose engine was lost before it started, at most one more than the model has replicas, and those
-   * whose lent seat was recalled (admission/lent.ts).
-   */
+  /** Earlier attempts: of engines that were lost before they started it, and of recalled lent seats (admission/lent.ts). */
   readonly lost: readonly Attempt[];
   readonly last: Attempt | undefined;
   readonly endedAt: number;
   /** The status that the caller got; 499: it disconnected before. */
   readonly status: number;
-  /**
-   * cancelled: the caller disconnected; refused: because of the request or for lack of room; failed: by a fault of the
-   * service.
-   */
+  /** cancelled: the caller disconnected; refused: because of the request or for lack of room; failed: by a fault of the service. */
   readonly outcome: 'done' | 'cancelled' | 'refused' | 'failed';
   readonly code: ErrorCode | undefined;
   /** Why the seat queue refused. */

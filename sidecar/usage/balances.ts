@@ -12,10 +12,7 @@ import type { Clock } from '../lib/clock.js';
 import { DurableSums, readSealed, writeSealed, type CountedSpool, type SumsListener } from './durable-sums.js';
 import { comparePositions, POSITION, START, type Position } from './spool-format.js';
 
-/**
- * A snapshot is written after this time, ms, if the spool has grown, and after this many settled requests: a start has to read no more
- * of the spool than that, which takes milliseconds.
- */
+/** A snapshot follows after so many ms of growth, or settled requests: a start reads no more of the spool, some milliseconds. */
 const SNAPSHOT_MS = 10_000;
 const SNAPSHOT_CLOSES = 1000;
 
@@ -78,10 +75,7 @@ export async function rebuildBalances(options: BalancesOptions): Promise<Rebuilt
   return { kind: 'rebuilt', balances: sums, settled };
 }
 
-/**
- * Why records from `from` on are incomplete, as the predicate of a sentence about the snapshot; undefined if they are
- * complete.
- */
+/** Why records from `from` on are incomplete, as the predicate of a sentence about the snapshot; undefined if they are complete. */
 function gap(
   found: Snapshot | 'missing' | 'damaged',
   from: Position,

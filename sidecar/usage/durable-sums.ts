@@ -152,10 +152,7 @@ export function sha256(text: string): string {
   return createHash('sha256').update(text).digest('hex');
 }
 
-/**
- * Reads a file that {@link writeSealed} wrote. `missing`: there is no file; `damaged`: it cannot be read, does not pass `check`, or its
- * checksum is wrong.
- */
+/** Reads what {@link writeSealed} wrote. `damaged`: it cannot be read, does not pass `check`, or its checksum is wrong. */
 export async function readSealed<T extends { readonly checksum: string }>(
   file: string,
   check: Check<T>,

@@ -152,10 +152,7 @@ async function writeOwner(dir: string): Promise<string> {
   return text;
 }
 
-/**
- * By device and inode: two paths to one folder give one name, and two folders with the same path in two containers give
- * two.
- */
+/** By device and inode: two paths to one folder give one name, and two folders with the same path in two containers give two. */
 async function nameOf(dir: string): Promise<string> {
   const { dev, ino } = await stat(dir, { bigint: true });
   return `ra-sidecar/usage/${dev}/${ino}`;

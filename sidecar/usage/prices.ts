@@ -64,9 +64,7 @@ export class PriceList {
   #versions: readonly PriceVersion[];
   #unlisted: Rates | undefined;
 
-  /**
-   * `versions`: at least one. `unlisted`: the rates of models that a version does not name; undefined if such a model is an error.
-   */
+  /** `versions`: at least one. `unlisted`: the rates of models that a version does not name; undefined if such a model is an error. */
   constructor(versions: readonly PriceVersion[], unlisted?: Rates) {
     this.#versions = [...versions].sort((a, b) => b.effective - a.effective);
     this.#unlisted = unlisted;
@@ -187,10 +185,7 @@ type StoredRates = ValueOf<typeof tierRates>;
 
 const check = compile<PriceFile>(PRICE_SCHEMA, { written: 'prices', nameUnknownFields: true });
 
-/**
- * Reads and checks the file, which must price each of `models` in the version in force now (epoch ms) and in all later
- * ones. Throws {@link FileProblem}.
- */
+/** Reads and checks the file: it must price `models` in the version in force now (epoch ms) and later. Throws {@link FileProblem}. */
 export async function readPriceFile(file: string, models: readonly PricedModel[], now: number): Promise<PriceList> {
   return parsePrices(await readPriceText(file), file, models, now);
 }

@@ -28,10 +28,7 @@ export type Read =
   | { readonly kind: 'damage'; readonly segment: number; readonly offset: number; readonly bytes: number };
 
 export interface ReadOptions {
-  /**
-   * Reads up to this position: for a spool that is being written, its `position`. Without it: up to the last complete
-   * line.
-   */
+  /** Reads up to this position: for a spool that is being written, its `position`. Without it: up to the last complete line. */
   readonly until?: Position;
   readonly disk?: Disk;
 }
@@ -83,16 +80,10 @@ export type SpoolFault =
   | { readonly kind: 'damage'; readonly segment: number; readonly offset: number; readonly bytes: number }
   /** A missing segment, although a later one exists. */
   | { readonly kind: 'missing'; readonly segment: number }
-  /**
-   * The end mark is missing: a sidecar was killed and none was started since, or the end was lost. `bytes`: of an
-   * incomplete line.
-   */
+  /** The end mark is missing: a sidecar was killed and none was started since, or the end was lost. `bytes`: of an incomplete line. */
   | { readonly kind: 'unfinished'; readonly segment: number; readonly offset: number; readonly bytes: number };
 
-/**
- * Reads a whole spool and reports damage. Changes nothing. `live`: a sidecar writes it now, so it has no end mark. Rejects
- * if it cannot be read.
- */
+/** Reads a whole spool, reports damage, changes nothing. `live`: a sidecar writes it, so it has no end. Rejects if unreadable. */
 export async function verify(dir: string, live: boolean, disk: Disk = systemDisk) {
   const segments = await listSegments(dir, disk);
   const findings: SpoolFault[] = [];
@@ -150,10 +141,7 @@ async function* openSegments(
   }
 }
 
-/**
- * The end of a segment's valid part, from the next valid head: segments without one were never used, or are damaged.
- * Undefined if it is unknown.
- */
+/** The end of a segment's valid part, from the next valid head: those without were never used, or are damaged. Undefined: unknown. */
 export async function endOf(
   dir: string,
   segments: readonly number[],
@@ -204,10 +192,7 @@ export type Scanned =
 const CHUNK_BYTES = 256 * 1024;
 const NEWLINE = 0x0a;
 
-/**
- * The lines from `from`, where a line begins, up to `end`, or up to the present end of the file if that is undefined. Keeps little
- * more than one chunk in memory.
- */
+/** The lines from `from`, where one begins, up to `end`, or the file's present end. Keeps little more than a chunk in memory. */
 export async function* scan(file: DiskFile, from: number, end: number | undefined): AsyncGenerator<Scanned> {
   const window = new Window(file, from, Math.min(await file.size(), end ?? Infinity));
   /** Start of the current damage. */

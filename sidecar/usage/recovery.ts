@@ -25,10 +25,7 @@ export interface Recovered {
   readonly quarantined: readonly Quarantined[];
   /** Closes to append for requests that have none. Their time is that of the request's last record. */
   readonly estimated: readonly UsageRecord[];
-  /**
-   * Requests whose close is damaged. None is estimated for them, since the damaged one may have been delivered with
-   * other values.
-   */
+  /** Requests whose close is damaged. None is estimated for them, since the damaged one may have been delivered with other values. */
   readonly closesLost: number;
   /** For each request to be closed, the segment in which it begins. */
   readonly open: ReadonlyMap<string, number>;
@@ -126,10 +123,7 @@ function note(unclosed: Map<string, Unclosed>, record: UsageRecord, segment: num
   else unclosed.set(record.id, { last: record, segment: unclosed.get(record.id)?.segment ?? segment });
 }
 
-/**
- * Removes the requests of which a close is among damaged bytes, since it was counted, and perhaps delivered, before the damage: a
- * second one would bill them twice. Returns how many.
- */
+/** Removes requests with a close among damaged bytes, which was counted: a second one would bill them twice. Returns how many. */
 async function forgetClosed(
   unclosed: Map<string, Unclosed>,
   { offset, bytes }: { readonly offset: number; readonly bytes: number },

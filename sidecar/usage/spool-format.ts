@@ -59,10 +59,7 @@ export function segmentOf(file: string): number | undefined {
 
 /** Lines for the spool itself, which readers of records do not get. */
 export type Mark =
-  /**
-   * The first line of a segment. `after`: the end of the valid part of the previous segments; null: it is the first
-   * segment. Later bytes were never acknowledged and are repeated here.
-   */
+  /** A segment's first line. `after`: the end of the earlier segments' valid part, null in the first. What follows that is repeated. */
   | { readonly kind: 'head'; readonly after: Position | null }
   /** The last line of a spool that was closed in order: every request before it has its close. */
   | { readonly kind: 'end' }
@@ -103,10 +100,7 @@ const RECORD = {
   completionTokens: TOKENS,
 };
 
-/**
- * Whether a value is a usage record. Unknown fields are accepted: a spool survives upgrades, and a newer sidecar's
- * records must not be damage for an older one.
- */
+/** Whether a value is a usage record. Unknown fields are accepted: a newer sidecar's records must not be damage for an older one. */
 const checkRecord = compile<UsageRecord>(
   {
     type: 'object',
@@ -143,10 +137,7 @@ function lineOf(json: string): Buffer {
   return Buffer.concat([Buffer.from(`${body.length} ${crc} `), body, Buffer.of(NEWLINE)]);
 }
 
-/**
- * Decodes the line at `at`. Its own length determines its end, so a line with a damaged newline is kept. The caller
- * must check the byte after it.
- */
+/** Decodes the line at `at`, which ends by its own length, so that a damaged newline is no loss: the caller checks the byte after. */
 export function decodeAt(buffer: Buffer, at: number): Line {
   const header = headerAt(buffer, at);
   if (header === 'bad' || header === 'short') return { kind: header };

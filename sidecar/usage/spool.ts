@@ -166,10 +166,7 @@ export class Spool {
     for (const record of this.estimated) this.append(record);
   }
 
-  /**
-   * Opens the spool in `dir`, which is created if needed, and recovers it. Rejects with the system's error if the
-   * folder cannot be read or written; then nothing is left open.
-   */
+  /** Opens and recovers the spool in `dir`, which it creates. Rejects with the system's error, and then leaves nothing open. */
   static async open(dir: string, options: SpoolOptions, parts: SpoolParts): Promise<Opened> {
     const { disk = systemDisk, lock = lockDir } = parts;
     await disk.makeDir(dir);

@@ -36,9 +36,7 @@ const MAX_WAITING = 4096;
 /** Sizes whose layouts are remembered; when there are more, all are dropped. */
 const MAX_LAYOUTS = 4096;
 
-/**
- * cold: loading, or between two processes; ready: takes images; lost: the projector cannot be used, or it was closed.
- */
+/** cold: loading, or between two processes; ready: takes images; lost: the projector cannot be used, or it was closed. */
 export type VisionState = 'cold' | 'ready' | 'lost';
 
 export type Layout =

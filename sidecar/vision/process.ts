@@ -82,10 +82,7 @@ export class VisionProcess {
     else if (message.kind !== 'heartbeat') this.#events.message(message);
   }
 
-  /**
-   * It answers `start` once, and then everything else. The reason of a later `unable` would be logged, and could be made of
-   * callers' images.
-   */
+  /** It answers `start` once, then everything else. A later `unable` would be logged, and could be made of callers' images. */
   #expects({ kind }: FromVision): boolean {
     if (kind === 'heartbeat') return true;
     const answered = this.#answered;

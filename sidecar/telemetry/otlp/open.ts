@@ -248,10 +248,7 @@ const ATTRIBUTES: ReadonlyMap<string, string> = new Map(
 /** Counts that can decrease, which the conventions treat as sums. */
 const UP_DOWN: ReadonlySet<string> = new Set(['http.server.active_requests']);
 
-/**
- * Converts the metrics of /metrics to OpenTelemetry's form when an export is due, so that nothing is counted twice and
- * requests are not delayed. All counts begin with the process.
- */
+/** Converts the metrics of /metrics when an export is due: nothing is counted twice. All counts begin with the process. */
 async function collected(
   read: OtlpOptions['read'],
   resource: Resource,

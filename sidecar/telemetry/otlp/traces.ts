@@ -146,10 +146,7 @@ function setUnlessEmpty(carrier: Record<string, string>, name: string, value: st
 /** Prefix of attributes that no convention defines. */
 const OWN = 'ra_sidecar';
 
-/**
- * Ends `server`, the request's own span, and makes one for each phase. `offsetMs` converts a clock reading to ms since
- * 1970.
- */
+/** Ends `server`, the request's own span, and makes one for each phase. `offsetMs` converts a clock reading to ms since 1970. */
 export function finish(tracer: Tracer, server: Span, record: RequestRecord, offsetMs: number): void {
   const phases = phasesOf(record);
   const within = trace.setSpan(ROOT_CONTEXT, server);
@@ -222,10 +219,7 @@ export interface Phase {
   readonly lost?: true;
 }
 
-/**
- * The phases of a request; the last one is where it ended. In Server-Timing, `prepare` is `ra-admit`, `queue` is
- * `ra-queue`, and both with `prefill` are `ra-ttft`.
- */
+/** A request's phases; it ended in the last. In Server-Timing: `prepare`: `ra-admit`, `queue`: `ra-queue`, with `prefill`: `ra-ttft`. */
 export function phasesOf({
   operation,
   startedAt,

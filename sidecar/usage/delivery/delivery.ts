@@ -111,10 +111,7 @@ export class Delivery {
     this.#nudge();
   }
 
-  /**
-   * Deletes segments that are delivered and not needed by other readers, which may have read on since the last attempt.
-   * Never rejects.
-   */
+  /** Deletes segments that are delivered and not needed by other readers, which may have read on since the last attempt. Never rejects. */
   prune(): Promise<void> {
     this.#pruning ??= this.#prune().finally(() => (this.#pruning = undefined));
     return this.#pruning;
@@ -198,9 +195,7 @@ export class Delivery {
     }
   }
 
-  /**
-   * Settles a batch as far as the sink accepts it, and moves the cursor that far. Returns the reason if a part remains.
-   */
+  /** Settles a batch as far as the sink accepts it, and moves the cursor that far. Returns the reason if a part remains. */
   async #send({ billed, after }: Batch): Promise<Later | undefined> {
     const { sink, counts } = this.#options;
     this.#oldestAt = timeOf(billed[0]?.event) ?? this.#oldestAt;
@@ -346,10 +341,7 @@ type Later = Extract<SinkAnswer, { kind: 'later' }>;
 export interface Settled {
   /** Events from the start of the batch, without a gap, that the sink accepted or rejected. */
   readonly settled: number;
-  /**
-   * Events that the sink accepted. Those after an event that it did not accept are not settled: they will be sent
-   * again.
-   */
+  /** Events that the sink accepted. Those after an event that it did not accept are not settled: they will be sent again. */
   readonly accepted: number;
   /** Present: a part is not settled and must be sent again. */
   readonly later?: Later;

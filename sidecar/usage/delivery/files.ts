@@ -61,9 +61,7 @@ export interface DeadLetter {
   readonly event: UsageEvent;
 }
 
-/**
- * Appends dead letters as JSON lines. True: they are durable. False: there is no room, and nothing was written. Rejects if the disk fails.
- */
+/** Appends dead letters as JSON lines. True: durable. False: no room, nothing was written. Rejects if the disk fails. */
 export type Bury = (letters: readonly DeadLetter[]) => Promise<boolean>;
 
 export function buryIn(file: string, maxBytes: number): Bury {

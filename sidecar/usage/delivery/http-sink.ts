@@ -4,9 +4,7 @@ import { reasonOf, type DeliverySink, type SinkAnswer, type UsageEvent } from '.
 /** CloudEvents 1.0, HTTP protocol binding, section 3.3: batched content mode with the JSON batch format. */
 const BATCH_TYPE = 'application/cloudevents-batch+json';
 
-/**
- * Bytes of a response body that are read and discarded, so that its connection can be reused; a longer one closes it.
- */
+/** Bytes of a response body that are read and discarded, so that its connection can be reused; a longer one closes it. */
 const MAX_ANSWER_BYTES = 16 * 1024;
 
 /** The longest Retry-After that is followed, ms. */
@@ -33,9 +31,7 @@ export interface HttpSinkOptions {
   readonly secret?: () => Promise<string>;
 }
 
-/**
- * Posts batches to one URL. It follows no redirects, so that usage and its secret are sent only to the configured URL.
- */
+/** Posts batches to one URL. It follows no redirects, so that usage and its secret are sent only to the configured URL. */
 export class HttpSink implements DeliverySink {
   readonly #options: HttpSinkOptions;
 
@@ -98,9 +94,7 @@ async function discard({ body }: Response): Promise<void> {
   }
 }
 
-/**
- * A Retry-After in seconds or as a date, in ms from `now` and within its bound; undefined if it is missing or invalid.
- */
+/** A Retry-After in seconds or as a date, in ms from `now` and within its bound; undefined if it is missing or invalid. */
 export function retryAfter(header: string | null, now: number): number | undefined {
   if (header === null) return undefined;
   const ms = /^\d{1,9}$/.test(header) ? Number(header) * 1000 : Date.parse(header) - now;

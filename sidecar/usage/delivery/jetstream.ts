@@ -23,10 +23,7 @@ const EVENT_TYPE = 'application/cloudevents+json; charset=UTF-8';
 /** JetStream's number for a message that exceeds the limit of the stream or the server. */
 const TOO_LONG = 10_054;
 
-/**
- * JetStream's numbers about a message itself: too long, headers too long. All others are about the stream, its limits,
- * the account or the cluster, and are retried.
- */
+/** JetStream's numbers about a message itself: too long, headers too long. The others, about stream or account, are retried. */
 const THE_EVENTS: ReadonlySet<number> = new Set([TOO_LONG, 10_097]);
 
 /** How the sidecar authenticates: with what its file contained when it was read. */
@@ -87,10 +84,7 @@ export async function connectJetStream(options: JetStreamOptions): Promise<JetSt
   };
 }
 
-/**
- * Whether an answer is the stream's acknowledgement. Whatever else subscribes to the subject may answer too, and the
- * client takes any JSON without `error`.
- */
+/** Whether an answer is the stream's: other subscribers may answer too, and the client takes any JSON without `error`. */
 function isOfStream(answer: PubAck, stream: string): boolean {
   return answer.stream === stream && Number.isSafeInteger(answer.seq) && answer.seq > 0;
 }

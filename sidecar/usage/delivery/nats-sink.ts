@@ -174,9 +174,7 @@ function escaped(character: string): string {
   return [...Buffer.from(character)].map((byte) => `%${byte.toString(16).toUpperCase().padStart(2, '0')}`).join('');
 }
 
-/**
- * Waits for `work` until `signal` is aborted, then rejects with its reason; `work` continues and its result is ignored.
- */
+/** Waits for `work` until `signal` is aborted, then rejects with its reason; `work` continues and its result is ignored. */
 async function untilAborted<T>(work: Promise<T>, signal: AbortSignal): Promise<T> {
   let leave = (): void => undefined;
   const aborted = new Promise<never>((_, reject) => {

@@ -21,10 +21,7 @@ export interface RetentionOptions {
   readonly log: Log;
 }
 
-/**
- * Bounds a spool without a sink. Segments are checked when a new one begins, since only then can there be too many, and
- * when prune() is called; the newest always stays.
- */
+/** Bounds a spool without a sink. Segments are checked when one begins, and by prune(); the newest always stays. */
 export class Retention {
   readonly #options: RetentionOptions;
   /** Readings of both clocks when this was made. */
@@ -74,10 +71,7 @@ export class Retention {
     }
   }
 
-  /**
-   * The date, limited to the start plus the elapsed time: a wall clock that jumps ahead must not age usage that was not
-   * exported yet.
-   */
+  /** The date, limited to the start plus the elapsed time: a wall clock that jumps ahead must not age usage that was not exported yet. */
   #date(): number {
     const { date, clock } = this.#options;
     return Math.min(date(), this.#began.date + (clock.now() - this.#began.now));

@@ -62,15 +62,9 @@ export type SinkAnswer =
       readonly why: string;
     };
 
-/**
- * The destination of usage events: an HTTP endpoint or a JetStream stream. Batches are sent one after another, in the
- * order of the spool. A sink must store the events of one account in order.
- */
+/** The destination of usage events, HTTP or JetStream. Batches come in the spool's order; it must store each account's in order. */
 export interface DeliverySink {
-  /**
-   * Sends a batch, which is never empty, and returns the result. Never rejects. Once `signal` is aborted it settles
-   * soon, as `later` unless the response has already arrived.
-   */
+  /** Sends a batch, never an empty one. Never rejects. Once `signal` is aborted it settles soon, as `later` unless it was answered. */
   deliver(batch: readonly UsageEvent[], signal: AbortSignal): Promise<SinkAnswer>;
   /** Releases connections. Nothing is sent from then on. Never rejects. Idempotent. */
   close(): Promise<void>;
@@ -79,10 +73,7 @@ export interface DeliverySink {
 /** Bound of the chain of wrapped errors. */
 const MAX_DEPTH = 5;
 
-/**
- * The cause of a failure in a word that may be logged: the operating system's code or else the name of the innermost
- * error. Never a message, which may quote a header or an address.
- */
+/** A failure in a word that may be logged: the system's code or the innermost error's name, never a message, which may quote a header. */
 export function reasonOf(error: unknown): string {
   let name = 'unknown';
   let thrown = error;

@@ -20,10 +20,7 @@ const SEED = /^SU[A-Z2-7]{56}$/;
 const TOKEN = /^[\x21-\x7e]+$/;
 const CREDS = /BEGIN NATS USER JWT[^]+BEGIN USER NKEY SEED/;
 
-/**
- * The configured sink, which connects with its first batch; undefined if there is none. Rejects with a FileProblem if
- * one of its files is invalid, so that this is reported at the start.
- */
+/** The configured sink, which connects with its first batch; undefined: none. Rejects with a FileProblem if a file is invalid. */
 export async function openSink(
   delivery: DeliveryConfig,
   { clock, date }: { readonly clock: Clock; readonly date: () => number },
