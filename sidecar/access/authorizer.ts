@@ -58,7 +58,6 @@ export interface AuthorizerOptions {
   readonly environment: string;
   /** What is sent: the key's SHA-256, hex, or the key. */
   readonly send: 'hash' | 'key';
-  /** Lookups at once. */
   readonly concurrency: number;
   readonly cache: CacheOptions;
   readonly breaker: BreakerOptions;

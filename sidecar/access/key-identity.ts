@@ -83,7 +83,6 @@ export class KeyFileIdentity implements Identity, Gathering<KeyFile> {
     }
   }
 
-  /** Number of keys. */
   get count(): number {
     return this.#filed.size;
   }
@@ -169,7 +168,6 @@ export interface KeysInForce {
   readonly file: string;
   /** SHA-256 of that content, hex; `none`: the file did not exist. */
   readonly sha256: string;
-  /** Number of keys in force. */
   readonly keys: number;
   /** Why the file cannot be used as it is now; absent: its content is in force. */
   readonly problem?: string;

@@ -259,7 +259,6 @@ type KeyChange<T> =
   | { readonly entry?: undefined; readonly result: T }
   | {
       readonly entry: StoredKey;
-      /** A further key. */
       readonly added?: StoredKey;
       readonly changes: ChangeNote['changes'];
       readonly result: (after: KeyFile) => T;

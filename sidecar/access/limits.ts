@@ -24,7 +24,6 @@ export type LimitGroup = (typeof LIMIT_GROUPS)[number];
 
 /** 0: no limit. */
 export interface Limit {
-  /** Requests in flight at once. */
   readonly inFlight: number;
   /** Requests in any 60 seconds. */
   readonly perMinute: number;

@@ -81,7 +81,6 @@ export const RUNNING_RETRY_MS = 1000;
 /** Meters that are checked for one that can be forgotten; those of running requests cannot. */
 const FORGET_TRIES = 16;
 
-/** What a key or an account uses. */
 class Meter {
   /** Absent: no quota asks for it so far. */
   minute: SlidingWindow | undefined;

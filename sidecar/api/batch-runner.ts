@@ -9,7 +9,6 @@ import { BatchSlots, PREPARED } from './batch-slots.js';
 import { RunningBatch, type BatchRunOptions } from './running-batch.js';
 import type { BatchControl } from './services.js';
 
-/** Batches that run at once. */
 const MOST_RUNNING = 16;
 const ACCOUNT_RUNNING = 2;
 

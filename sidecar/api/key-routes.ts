@@ -167,7 +167,6 @@ function send(exchange: Exchange, answer: Answered | ContractError | undefined, 
   else exchange.reply({ status, headers: NO_STORE, body: JSON.stringify(answer.body) });
 }
 
-/** A body that is answered. */
 interface Answered {
   readonly body: object;
 }

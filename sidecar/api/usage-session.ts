@@ -23,7 +23,6 @@ export const PROGRESS_MS = 5000;
  */
 export const PART_TOKENS = 256;
 
-/** The replies of a request. */
 export interface Replies {
   readonly count: number;
   readonly maxTokens: number;

@@ -8,7 +8,6 @@ export const EXIT = { done: 0, failed: 1, usage: 2, interrupted: 130 } as const;
 
 interface Argument {
   readonly about: string;
-  /** The only allowed values. */
   readonly choices?: readonly string[];
 }
 
@@ -21,9 +20,7 @@ export interface Option extends Argument {
 export interface Operand extends Argument {
   /** As in a help text. */
   readonly name: string;
-  /** May be left out. */
   readonly optional?: true;
-  /** May be given several times. */
   readonly many?: true;
 }
 

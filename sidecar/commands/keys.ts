@@ -285,7 +285,6 @@ const UNIT_MS = { d: 86_400_000, h: 3_600_000, m: 60_000, s: 1000 } as const;
 /** The longest life of a key, ms; more is a mistake. */
 const MAX_MS = 3650 * UNIT_MS.d;
 
-/** The properties that the options set. */
 type NewKeyProperties = Omit<StoredKey, 'id' | 'hash' | 'created'>;
 
 /** A key's properties. `now`: epoch ms. */

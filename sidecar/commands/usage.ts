@@ -38,7 +38,6 @@ const COLUMNS: readonly Column[] = [
   ['tier', ({ tier }) => tier],
 ];
 
-/** Streams for results and messages. */
 interface UsageStreams {
   readonly out: Writable;
   readonly err: (text: string) => void;

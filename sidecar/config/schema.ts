@@ -184,7 +184,6 @@ const telemetrySchema = section({
   }),
 });
 
-/** What `environment` may be. */
 const ENVIRONMENT_NAME = { maxLength: 64, pattern: '^[a-z0-9][a-z0-9_-]*$' } as const;
 
 /** Whether a configuration may have this environment. */

@@ -31,7 +31,6 @@ import type {
 /** As long as in `system_fingerprint`. */
 const SHOWN_OF_A_HASH = 12;
 
-/** The metrics that a snapshot reads. */
 const READ = {
   cachedTokens: 'ra_sidecar_cached_tokens_total',
   draftedTokens: 'ra_sidecar_drafted_tokens_total',
@@ -72,7 +71,6 @@ const READ = {
   residentBytes: 'process_resident_memory_bytes',
 } as const;
 
-/** The sources of a snapshot. */
 export type WatchedServices = Pick<
   Services,
   'leaving' | 'spool' | 'credit' | 'models' | 'board' | 'totals' | 'batch'

@@ -3,7 +3,6 @@ import type { AdmissionPage } from '../api/admission-page.js';
 
 /** As in telemetry/instruments.ts: cumulative since the start. */
 export interface HistogramView {
-  /** Upper bounds. */
   readonly bounds: readonly number[];
   /** Number of values up to each bound; the last element counts all values. */
   readonly counts: readonly number[];
@@ -140,7 +139,6 @@ export interface UsageView {
   readonly day: string;
   /** Those that cost most, first. */
   readonly accounts: readonly (UsageSumView & { readonly account: string })[];
-  /** All others together. */
   readonly others: UsageSumView & { readonly accounts: number };
 }
 

@@ -29,7 +29,6 @@ export interface CompletionUsage extends TokenCounts {
   readonly costs?: Costs;
 }
 
-/** One whole reply. */
 export interface CompletionChoice {
   readonly content: string | null;
   readonly reasoning?: string;

@@ -76,7 +76,6 @@ export class ReplicatedEngine implements Engine {
     return held;
   }
 
-  /** The setup of each of its processes. */
   get setups(): readonly EngineSetup[] {
     return this.replicas.map(({ setup }) => setup);
   }

@@ -9,7 +9,6 @@ export type CutReason = 'stream' | 'total';
 
 /** Bounds of the bytes that wait for readers, as on the wire. */
 export interface BacklogLimits {
-  /** Of one stream. */
   readonly streamBytes: number;
   /** Of all streams together. */
   readonly totalBytes: number;

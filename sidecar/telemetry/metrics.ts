@@ -32,18 +32,14 @@ export class Metrics {
   readonly #instruments = new Instruments();
   readonly requests: ReturnType<typeof modelMetrics>;
   readonly queues: ReturnType<typeof queueMetrics>;
-  /** Engines and prompt hosts. */
   readonly processes: ReturnType<typeof processMetrics>;
-  /** Both listeners, and streams. */
   readonly http: ReturnType<typeof httpMetrics>;
   readonly keys: ReturnType<typeof keysMetrics>;
   readonly authorizer: ReturnType<typeof authorizerMetrics>;
   readonly store: ReturnType<typeof storeMetrics>;
   readonly credit: ReturnType<typeof creditMetrics>;
   readonly spool: ReturnType<typeof spoolMetrics>;
-  /** Delivery of usage to its sink. */
   readonly delivery: ReturnType<typeof deliveryMetrics>;
-  /** Exports to an OTLP endpoint. */
   readonly otlp: ReturnType<typeof otlpMetrics>;
 
   /** `models`: the configured ids; any other is counted as `other`. */

@@ -5,13 +5,11 @@ import { stateSamples, type Instruments } from './instruments.js';
 const ENGINE_STATES = ['unloaded', 'cold', 'ready', 'lost'] as const;
 type EngineState = (typeof ENGINE_STATES)[number];
 
-/** The engine of one model at a scrape. */
 export interface EngineReading {
   readonly state: EngineState;
   /** Tokens of running requests, and tokens kept for reuse. */
   readonly running: number;
   readonly kept: number;
-  /** Its capacity in tokens. */
   readonly capacity: number;
 }
 

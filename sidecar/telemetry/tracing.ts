@@ -4,7 +4,6 @@ import type { TokenCounts } from '../domain/money.js';
 import type { ArrivedRequest } from './http-metrics.js';
 import type { Operation } from './model-metrics.js';
 
-/** Keeps traces of requests. */
 export interface Tracing {
   /** A request's head arrived, at `startedAt` on the clock. A valid `traceparent` makes its trace part of the caller's. Never throws. */
   begin(head: { header(name: string): string | undefined }, startedAt: number): RequestTrace;

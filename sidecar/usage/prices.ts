@@ -33,7 +33,6 @@ export interface ChatRates extends Rates {
   readonly tiers?: Readonly<Partial<Record<ServiceTier, Rates>>>;
 }
 
-/** Which model is asked for. */
 export interface PricedModel {
   readonly id: string;
   readonly kind: 'chat' | 'decision' | 'embedding' | 'rerank';

@@ -48,7 +48,6 @@ interface TotalsListener extends SumsListener {
 
 export interface TotalsPlace {
   readonly spool: CountedSpool;
-  /** The folder of the files. */
   readonly dir: string;
   readonly listener: TotalsListener;
 }

@@ -57,7 +57,6 @@ export interface DaySum {
   readonly picodollars: bigint;
 }
 
-/** The sums of a day or of an hour. */
 class PeriodSums {
   readonly accounts = new Map<string, AccountDay>();
   rows = 0;
