@@ -44,30 +44,15 @@ export const CHAT_NOTES: Notes = {
       '`none`: the model is not shown the tools; `required`: it must call one. A function that is named here is called once.',
     tools:
       'Functions that the model may call, whose `parameters` constrain the arguments (docs/compatible.md#json-schema). 422 from a model that is served without tools, and for tools whose grammar would be too large: past some 1,200 properties, 2,048 values of one enum, 256 alternatives of one value, or combinations of alternatives that multiply.',
-    user: 'The end user: those of an account take turns. Never logged in clear.',
   },
-  SystemMessage: {
-    role: 'Who speaks.',
-    content: 'The text.',
-    name: 'The speaker’s name.',
-  },
-  UserMessage: {
-    role: 'Who speaks.',
-    content: 'A text, or parts.',
-    name: 'The speaker’s name.',
-  },
+  SystemMessage: { content: 'The text.' },
+  UserMessage: { content: 'A text, or parts.' },
   AssistantMessage: {
-    role: 'Who speaks.',
     content: 'The text. This or `tool_calls` must be there.',
-    name: 'The speaker’s name.',
     reasoning_content: 'Thought text.',
     tool_calls: 'Calls that were made.',
   },
-  ToolMessage: {
-    role: 'Who speaks.',
-    content: 'What the tool answered.',
-    tool_call_id: 'The call that it answers.',
-  },
+  ToolMessage: { content: 'What the tool answered.', tool_call_id: 'The call that it answers.' },
   TextPart: { type: 'Which part.', text: 'The text.' },
   ImagePart: {
     type: 'Which part.',
@@ -81,10 +66,7 @@ export const CHAT_NOTES: Notes = {
       'Its name, and its arguments as text. Under the strict contract 422 where they are not JSON, nest over 64 levels deep, or have over 131,072 values in all calls together.',
     index: 'As in the answer; ignored.',
   },
-  Tool: {
-    type: 'Which tool.',
-    function: 'Its name, what it does and what it takes.',
-  },
+  Tool: { type: 'Which tool.', function: 'Its name, what it does and what it takes.' },
   ToolParameters: {
     type: 'An object.',
     properties: 'Parameters by name; `__proto__` is no name.',
@@ -116,7 +98,6 @@ export const CHAT_NOTES: Notes = {
     created: 'Unix time in seconds.',
     model: MODEL,
     choices: 'The replies, in order.',
-    system_fingerprint: 'Names the weights.',
     usage: 'Tokens.',
     metadata: 'The weights, and which completion tokens each version of them produced.',
   },
@@ -141,18 +122,9 @@ export const CHAT_NOTES: Notes = {
     completion_tokens_details: 'What the completion tokens were.',
     prompt_tokens_details: '`cached_tokens`: prompt tokens whose state was reused.',
   },
-  ChatCompletionChunk: {
-    ...CHUNK,
-    choices: 'One reply’s next piece (docs/contract.md#stream-frames).',
-  },
-  UsageChunk: {
-    ...CHUNK,
-    choices: 'None.',
-    usage: 'Tokens.',
-  },
-  ModelList: {
-    data: '`id` is what requests name in `model`; `created` is Unix time in seconds.',
-  },
+  ChatCompletionChunk: { ...CHUNK, choices: 'One reply’s next piece (docs/contract.md#stream-frames).' },
+  UsageChunk: { ...CHUNK, choices: 'None.', usage: 'Tokens.' },
+  ModelList: { data: '`id` is what requests name in `model`; `created` is Unix time in seconds.' },
 };
 
 /** What the named parts of the compatible contract are. */
@@ -226,14 +198,12 @@ export const COMPATIBLE_NOTES: Notes = {
     min_p: 'The least probability of a sampled token, as a part of the most probable one’s.',
     chat_template_kwargs: 'Values that the model’s chat template reads, such as `enable_thinking`.',
     logprobs: 'Only false: log probabilities are not served.',
-    top_logprobs: 'Only 0: log probabilities are not served.',
     logit_bias: 'Only empty: token biases are not served.',
     modalities: 'Only `text`.',
     audio: 'Only null: not served.',
     functions: 'Only null: `tools` took its place.',
     function_call: 'Only null: `tool_choice` took its place.',
     web_search_options: 'Only null: not served.',
-    moderation: 'Only null: not served.',
     ...UNREAD,
     ...each(IGNORED, ['verbosity', 'prediction']),
   },
@@ -251,13 +221,11 @@ export const COMPATIBLE_NOTES: Notes = {
     reasoning:
       '`effort` as `reasoning_effort` in chat; `max_tokens`: the most tokens of thought. No summaries are made.',
     text: '`format` holds the reply to a JSON object or a JSON schema; `verbosity` has no effect.',
-    top_logprobs: 'Only 0: log probabilities are not served.',
     background: 'Only false.',
     previous_response_id: 'Only null: nothing is stored.',
     conversation: 'Only null: nothing is stored.',
     prompt: 'Only null: nothing is stored.',
     context_management: 'Only null: no input is left out.',
-    moderation: 'Only null: not served.',
     store: 'Accepted; nothing is stored.',
     ...UNREAD,
     ...each(IGNORED, ['include', 'max_tool_calls', 'truncation']),

@@ -58,14 +58,9 @@ const PAGE = {
   has_more: 'Whether there is a next page.',
 } as const;
 const MODEL = 'The model’s id.';
-const INSTRUCTIONS = 'The question; what is not a string is rendered as compact JSON.';
 const IDENTIFIER = 'The question’s id: the answer’s key. Ids differ.';
-const WORDING = 'The question. Not blank.';
-const LABEL_MASS = 'The share of the whole next-token distribution that fell on the labels.';
-const PROBABILITIES = 'By option name, or by level index from `"0"` on. They sum to 1.';
 const SCORE = 'The probability-weighted level index.';
 const CHOSEN = 'The most probable option, the first of equals.';
-const CONFIDENCE = 'How far the answer stands out: 0 when the probabilities are even, 1 when certain.';
 
 /** What each field of both decision routes means. */
 const DECISION_NOTES: Notes = {
@@ -79,45 +74,24 @@ const DECISION_NOTES: Notes = {
   YesNoQuestion: {
     id: IDENTIFIER,
     type: 'Which question.',
-    question: WORDING,
     yes: 'What yes means.',
     no: 'What no means.',
   },
   ChoiceQuestion: {
     id: IDENTIFIER,
     type: 'Which question.',
-    question: WORDING,
     options: 'Names are single lines and differ, ignoring case and surrounding space.',
   },
-  ScoreQuestion: {
-    id: IDENTIFIER,
-    type: 'Which question.',
-    question: WORDING,
-    levels: 'From low to high. Not blank.',
-  },
+  ScoreQuestion: { id: IDENTIFIER, type: 'Which question.', levels: 'From low to high. Not blank.' },
   Decisions: {
     model: MODEL,
     prompt_format_version: 'The template that was used.',
     answers: 'By the questions’ ids.',
     usage: 'The input is counted once per question; nothing is generated.',
   },
-  YesNoAnswer: {
-    type: 'Which question.',
-    probabilities: 'They sum to 1.',
-    label_mass: LABEL_MASS,
-  },
-  ChoiceAnswer: {
-    type: 'Which question.',
-    probabilities: PROBABILITIES,
-    label_mass: LABEL_MASS,
-    choice: CHOSEN,
-  },
-  ScoreAnswer: {
-    type: 'Which question.',
-    probabilities: PROBABILITIES,
-    label_mass: LABEL_MASS,
-    score: SCORE,
-  },
+  YesNoAnswer: { type: 'Which question.', probabilities: 'They sum to 1.' },
+  ChoiceAnswer: { type: 'Which question.', choice: CHOSEN },
+  ScoreAnswer: { type: 'Which question.', score: SCORE },
   SystemOneRequest: {
     model: REQUESTED_MODEL,
     state:
@@ -130,49 +104,22 @@ const DECISION_NOTES: Notes = {
       'chat_template_kwargs',
     ]),
   },
-  NoulQuestion: {
-    type: 'Which question: yes or no.',
-    instructions: INSTRUCTIONS,
-    criteria: 'What each answer means.',
-  },
+  NoulQuestion: { type: 'Which question: yes or no.', criteria: 'What each answer means.' },
   SystemOneChoiceQuestion: {
     type: 'Which question.',
-    instructions: INSTRUCTIONS,
     criteria: 'Labels and what each means, in order. Labels differ, ignoring case and surrounding space.',
   },
-  SystemOneScoreQuestion: {
-    type: 'Which question.',
-    instructions: INSTRUCTIONS,
-    criteria: 'Levels, from low to high.',
-  },
+  SystemOneScoreQuestion: { type: 'Which question.', criteria: 'Levels, from low to high.' },
   SystemOne: {
     id: 'A fresh UUID.',
     model: MODEL,
     answers: 'By the questions’ names.',
     usage: 'The state is counted once per question; nothing is generated.',
   },
-  NoulAnswer: {
-    type: 'Which question.',
-    noul: 'The probability of yes.',
-  },
-  SystemOneChoiceAnswer: {
-    type: 'Which question.',
-    choice: CHOSEN,
-    confidence: CONFIDENCE,
-    probabilities: PROBABILITIES,
-  },
-  SystemOneScoreAnswer: {
-    type: 'Which question.',
-    score: SCORE,
-    confidence: CONFIDENCE,
-    probabilities: PROBABILITIES,
-    legend: 'The levels as they were given, by index.',
-  },
+  NoulAnswer: { type: 'Which question.', noul: 'The probability of yes.' },
+  SystemOneChoiceAnswer: { type: 'Which question.', choice: CHOSEN },
+  SystemOneScoreAnswer: { type: 'Which question.', score: SCORE, legend: 'The levels as they were given, by index.' },
 };
-
-const USER = 'The end user: those of an account take turns. Never logged in clear.';
-const TRUNCATE = 'Cuts off the end of an input of too many tokens, which is refused otherwise.';
-const TRUNCATED = 'Indexes of inputs whose ends were cut off.';
 
 /** What each field of embeddings and rankings means. */
 const INPUT_NOTES: Notes = {
@@ -182,33 +129,20 @@ const INPUT_NOTES: Notes = {
     encoding_format: '`float`: numbers with ten decimals. `base64`: the 32-bit numbers, least significant byte first.',
     dimensions:
       'Cuts each vector to as many numbers, and makes it a unit again, if the model’s `minDimensions` allows it.',
-    user: USER,
-    truncate: TRUNCATE,
   },
-  Embeddings: {
-    data: 'In the order of the inputs.',
-    model: MODEL,
-    truncated: TRUNCATED,
-    usage: 'Tokens of all inputs.',
-  },
-  Embedding: {
-    index: 'Of the input.',
-    embedding: 'The vector, of length 1, in the format that was asked for.',
-  },
+  Embeddings: { data: 'In the order of the inputs.', model: MODEL, usage: 'Tokens of all inputs.' },
+  Embedding: { index: 'Of the input.', embedding: 'The vector, of length 1, in the format that was asked for.' },
   RerankRequest: {
     model: REQUESTED_MODEL,
     query: 'What the documents are scored by.',
     documents: 'Texts, or objects with a `text`; at most 2,048.',
     top_n: 'How many documents are in the answer; absent: all.',
     return_documents: 'The answer repeats the texts.',
-    user: USER,
-    truncate: TRUNCATE,
   },
   Ranking: {
     model: MODEL,
     score_type: '`logit`: any number; `probability`: 0 to 1. More is better.',
     results: 'The best first, of equal scores the first document.',
-    truncated: TRUNCATED,
     usage: 'Tokens of all pairs: the query counts with each document.',
     meta: 'The same number where Cohere’s clients look for it.',
   },
@@ -254,23 +188,16 @@ const ACCOUNT_NOTES: Notes = {
     status: 'For clients that ask for it.',
   },
   FileList: PAGE,
-  DeletedFile: {
-    id: 'The id that it had.',
-    deleted: 'It is.',
-  },
+  DeletedFile: { id: 'The id that it had.', deleted: 'It is.' },
   BatchRequest: {
     input_file_id: 'A file of the account with purpose `batch`: one request a line.',
-    endpoint: 'The route of all lines.',
-    completion_window: 'The time for all lines.',
     metadata: 'Up to 16 texts of the caller’s, returned with the batch.',
     output_expires_after: 'When the files of answers are deleted. Absent: after 30 days.',
   },
   Batch: {
     id: 'The batch’s id.',
-    endpoint: 'The route of all lines.',
     errors: 'Why it failed, or why it waits.',
     input_file_id: 'The file that it reads.',
-    completion_window: 'The time for all lines.',
     status: 'How far it is.',
     output_file_id: 'Answers, once it has ended; null if no line has one.',
     error_file_id: 'Errors of lines, once it has ended; null if no line has one.',
@@ -321,6 +248,21 @@ const ACCOUNT_NOTES: Notes = {
 export const COMMON_NOTES: Readonly<Record<string, string>> = {
   object: 'The kind of object.',
   created_at: 'Unix time in seconds.',
+  system_fingerprint: 'Names the weights.',
+  role: 'Who speaks.',
+  name: 'The speaker’s name.',
+  user: 'The end user: those of an account take turns. Never logged in clear.',
+  moderation: 'Only null: not served.',
+  top_logprobs: 'Only 0: log probabilities are not served.',
+  question: 'The question. Not blank.',
+  instructions: 'The question; what is not a string is rendered as compact JSON.',
+  label_mass: 'The share of the whole next-token distribution that fell on the labels.',
+  probabilities: 'By option name, or by level index from `"0"` on. They sum to 1.',
+  confidence: 'How far the answer stands out: 0 when the probabilities are even, 1 when certain.',
+  truncate: 'Cuts off the end of an input of too many tokens, which is refused otherwise.',
+  truncated: 'Indexes of inputs whose ends were cut off.',
+  endpoint: 'The route of all lines.',
+  completion_window: 'The time for all lines.',
 };
 
 const CHAT_DEFAULTS = {
@@ -350,9 +292,7 @@ export const NOTES: Notes = {
   ...DECISION_NOTES,
   ...INPUT_NOTES,
   ...ACCOUNT_NOTES,
-  Error: {
-    error: '`message` is for people; `param` is a path into the request, or null (docs/errors.md).',
-  },
+  Error: { error: '`message` is for people; `param` is a path into the request, or null (docs/errors.md).' },
   Health: { status: 'Always `ok`.' },
   HealthState: { status: '`ok` with 200, all others with 503.' },
   Readiness: {
