@@ -156,11 +156,7 @@ export class KeyStore {
       if (old.revoked !== undefined) return { result: { kind: 'already', entry: this.#described(old, before) } };
       const revoked = this.#date().toISOString();
       const entry = { ...old, revoked };
-      return {
-        entry,
-        changes: { revoked },
-        result: (file) => ({ kind: 'done', entry: this.#described(entry, file) }),
-      };
+      return { entry, changes: { revoked }, result: (file) => ({ kind: 'done', entry: this.#described(entry, file) }) };
     });
   }
 

@@ -207,11 +207,7 @@ abstract class BlockWriter implements ReplyWriter {
   }
 }
 
-const STOPS = {
-  stop: 'end_turn',
-  length: 'max_tokens',
-  tool_calls: 'tool_use',
-} as const;
+const STOPS = { stop: 'end_turn', length: 'max_tokens', tool_calls: 'tool_use' } as const;
 
 /** One JSON body at the end. */
 export class WholeMessageWriter extends BlockWriter {

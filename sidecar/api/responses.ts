@@ -25,11 +25,7 @@ export const RESPONSES: WorkRoute<ChatParams, ChatTokens> = {
   kind: 'chat',
   maxBytes: ({ chatBytes }) => chatBytes,
   form: () => 'responses',
-  fieldNames: {
-    messages: 'input',
-    max_completion_tokens: 'max_output_tokens',
-    response_format: 'text.format',
-  },
+  fieldNames: { messages: 'input', max_completion_tokens: 'max_output_tokens', response_format: 'text.format' },
   begin: (request) => generation(request, makeWriter),
   reference: {
     compatibleOnly: true,

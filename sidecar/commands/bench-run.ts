@@ -187,10 +187,7 @@ function embedding({ facts, run }: Bench, tokens: number): StartJob {
         tokens: someTokens(i, tokens, facts.vocabulary),
         lengths: Uint32Array.of(tokens),
       },
-      receiver: {
-        vectors: () => progress.worked(tokens),
-        ...endsOf(progress),
-      },
+      receiver: { vectors: () => progress.worked(tokens), ...endsOf(progress) },
     });
 }
 
@@ -207,10 +204,7 @@ function scoring({ facts, run }: Bench, input: number, tail: number, worth: numb
         questions: [{ tail: someTokens(i + 1, tail, facts.vocabulary), labels: Uint32Array.of(0, 1), temperature: 1 }],
         temperature: 1,
       },
-      receiver: {
-        answer: () => progress.worked(worth),
-        ...endsOf(progress),
-      },
+      receiver: { answer: () => progress.worked(worth), ...endsOf(progress) },
     });
 }
 

@@ -41,9 +41,7 @@ const CONFIGURED: Readonly<Record<string, Configured>> = {
 };
 
 /** Runs without one. */
-const BARE: Readonly<Record<string, (args: Args, io: Io) => Promise<number>>> = {
-  'check-config': checkConfig,
-};
+const BARE: Readonly<Record<string, (args: Args, io: Io) => Promise<number>>> = { 'check-config': checkConfig };
 
 /** Runs the command that `args` name. Resolves with the exit code and never rejects. */
 export async function runCommand(args: Args, caller: CommandCaller): Promise<number> {

@@ -73,9 +73,7 @@ const keys = {
     rotate: {
       about: 'create a new key with the rights of the old one; the old one is revoked, now or after the grace',
       operand: { name: 'ID', about: 'id of the old key' },
-      options: {
-        grace: takes('24h', 'how long the old key still works; default: not at all'),
-      },
+      options: { grace: takes('24h', 'how long the old key still works; default: not at all') },
       failed: 'there is no such valid key, or the keys file is invalid',
     },
     import: {
@@ -233,10 +231,7 @@ const credit = {
       about: 'post what the data folder of a dead sidecar still has, and give back what that sidecar held',
       details:
         'For a sidecar that will not be started again; a start with the same data folder does this by itself. It waits until the lease of the sidecar and its longest request have ended (docs/store.md#prepaid-credit).',
-      options: {
-        'data-dir': takes('F', 'the data folder; default: dataDir'),
-        longest: LONGEST_OPTION,
-      },
+      options: { 'data-dir': takes('F', 'the data folder; default: dataDir'), longest: LONGEST_OPTION },
       failed: 'a sidecar uses the folder, it cannot be read, or the store does not answer',
     },
     'write-off': {
@@ -262,10 +257,7 @@ const models = {
       details:
         'The URI: hf:USER/MODEL:QUANT, hf:USER/MODEL/FILE, https://... A file of the same name and size is assumed to be the same; a different one is never overwritten. A local file is verified in place.',
       operand: { name: 'URI', about: 'URI of the model, or a path' },
-      options: {
-        dir: takes('FOLDER', 'default: models in dataDir'),
-        json: JSON_OPTION,
-      },
+      options: { dir: takes('FOLDER', 'default: models in dataDir'), json: JSON_OPTION },
       failed: 'it cannot be downloaded, or the file cannot be served',
     },
     verify: {
@@ -292,10 +284,7 @@ const models = {
       details:
         'Replica by replica (docs/operating.md#new-weights-without-a-restart). Without --file the present path is read again, to which a new file was renamed. The first key of operators.secretFile is sent where one is set.',
       operand: { name: 'ID', about: 'a configured model' },
-      options: {
-        file: takes('F', 'a GGUF file; default: the present path'),
-        json: JSON_OPTION,
-      },
+      options: { file: takes('F', 'a GGUF file; default: the present path'), json: JSON_OPTION },
       failed: 'no sidecar runs, or a replica keeps its present weights; the line has the reason',
     },
     vocabulary: {
@@ -338,10 +327,7 @@ const bench = {
   details:
     'For a chat model: prompt tokens a second, and reply tokens a second with one seat busy and with all. For a decision model: prompt tokens and decisions a second. Of equal replicas one is measured. First stop a sidecar that serves.',
   operand: { name: 'ID', about: 'a configured model; default: all', optional: true, many: true },
-  options: {
-    seconds: takes('N', 'how long each figure is measured, 1 to 60; default: 3'),
-    json: JSON_OPTION,
-  },
+  options: { seconds: takes('N', 'how long each figure is measured, 1 to 60; default: 3'), json: JSON_OPTION },
   failed: 'a model cannot be loaded or does not answer',
 } as const satisfies Command;
 

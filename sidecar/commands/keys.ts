@@ -313,9 +313,7 @@ export function propertiesOf(options: CreateOptions, environment: string, now: n
   return {
     account,
     ...(expires !== undefined && { expires: endOf(expires, now) }),
-    ...(options.class !== undefined && {
-      class: oneOf('--class', options.class, SERVICE_CLASSES),
-    }),
+    ...(options.class !== undefined && { class: oneOf('--class', options.class, SERVICE_CLASSES) }),
     ...(limits !== undefined && { limits: limitsFrom(limits) }),
     entitlements: { [options.environment ?? environment]: entitlement },
   };

@@ -14,10 +14,7 @@ export const keysSchema = section({
     enum: ['file', 'store'],
     default: 'file',
   }),
-  file: path('The keys file.', {
-    inDataDir: 'keys.json',
-    defaultText: '`keys.json` in `dataDir`',
-  }),
+  file: path('The keys file.', { inDataDir: 'keys.json', defaultText: '`keys.json` in `dataDir`' }),
   pollMs: milliseconds(
     'How often the file is checked for changes without a file system event, as on network file systems.',
     { default: 2000, minimum: 100 },
@@ -42,14 +39,8 @@ export const limitsSchema = section({
 function limit(what: string, inFlight: number, perMinute: number) {
   const most = { minimum: 0, maximum: 100_000, unit: 'requests' } as const;
   return section({
-    inFlight: integer(`Requests that one key may have in flight${what}. 0: no limit.`, {
-      default: inFlight,
-      ...most,
-    }),
-    perMinute: integer('The same in any 60 seconds. 0: no limit.', {
-      default: perMinute,
-      ...most,
-    }),
+    inFlight: integer(`Requests that one key may have in flight${what}. 0: no limit.`, { default: inFlight, ...most }),
+    perMinute: integer('The same in any 60 seconds. 0: no limit.', { default: perMinute, ...most }),
   });
 }
 
@@ -78,13 +69,8 @@ export const authorizerSchema = section({
     defaultText: 'none',
     maxLength: 107,
   }),
-  send: text('What is sent: the key’s SHA-256, or the key itself.', {
-    enum: ['hash', 'key'],
-    default: 'hash',
-  }),
-  secretFile: path('File of secrets; the first one is sent as `Authorization: Bearer`.', {
-    defaultText: 'none',
-  }),
+  send: text('What is sent: the key’s SHA-256, or the key itself.', { enum: ['hash', 'key'], default: 'hash' }),
+  secretFile: path('File of secrets; the first one is sent as `Authorization: Bearer`.', { defaultText: 'none' }),
   timeoutMs: milliseconds('The longest time for a complete answer.', { default: 2000, minimum: 10 }),
   concurrency: integer('Lookups in flight at once.', {
     default: 64,

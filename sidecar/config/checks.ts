@@ -120,9 +120,7 @@ function modelProblems(model: ModelConfig, { models, decisions }: Config, at: nu
   const isPooling = ['embedding', 'rerank'].includes(kind);
   const ofServers = Object.entries({ url, socket, model: name, secretFile, tokens });
   return [
-    ...brokenOf({
-      'id must differ from every other model’s id': models.findIndex((other) => other.id === id) < at,
-    }),
+    ...brokenOf({ 'id must differ from every other model’s id': models.findIndex((other) => other.id === id) < at }),
     ...deviceProblems(model),
     ...brokenOf({
       [`toolFormat must not be set for ${A_MODEL[kind]}, which is offered no tools`]:

@@ -46,16 +46,9 @@ export const deliverySchema = section({
     defaultText: 'none: no secret is sent',
   }),
   nats: natsSchema,
-  source: text('`source` of the events.', {
-    default: '/ra-sidecar',
-    pattern: '^[\\x21-\\x7e]+$',
-    maxLength: 256,
-  }),
+  source: text('`source` of the events.', { default: '/ra-sidecar', pattern: '^[\\x21-\\x7e]+$', maxLength: 256 }),
   maxEvents: integer('The most events in one batch.', { default: 500, minimum: 1, maximum: 10_000, unit: 'events' }),
-  maxBytes: bytes('The most bytes in one batch.', {
-    default: MIB,
-    minimum: 4 * KIB,
-  }),
+  maxBytes: bytes('The most bytes in one batch.', { default: MIB, minimum: 4 * KIB }),
   maxAgeMs: milliseconds('How long an event may wait for its batch to fill.', { default: 1000 }),
   // Node's own limit for a response head is five minutes.
   timeoutMs: integer('How long the sink may take for one batch, with NATS for one event.', {

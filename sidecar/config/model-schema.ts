@@ -120,10 +120,7 @@ const engineSchema = section({
     maxItems: 64,
     items: { type: 'string', maxLength: 2048, pattern: URL_PATTERN },
   },
-  socket: path('Path of the server’s Unix socket, in place of `url`.', {
-    defaultText: 'none',
-    maxLength: 107,
-  }),
+  socket: path('Path of the server’s Unix socket, in place of `url`.', { defaultText: 'none', maxLength: 107 }),
   model: text('What the server calls the model.', { defaultText: 'the first one that it lists', maxLength: 1024 }),
   secretFile: path(
     'File whose first line is sent as `Authorization: Bearer`; read whenever an engine process starts.',
@@ -155,9 +152,7 @@ const visionSchema = {
   additionalProperties: false,
   required: ['projector'],
   properties: {
-    projector: path('Path of the model’s projector, a GGUF file (`mmproj`).', {
-      defaultText: 'none: it must be set',
-    }),
+    projector: path('Path of the model’s projector, a GGUF file (`mmproj`).', { defaultText: 'none: it must be set' }),
     maxImages: integer('Images of one request.', { default: 16, minimum: 1, maximum: 1024 }),
     maxPixels: integer('Pixels of one image. The decoder takes up to 32 bytes for each.', {
       default: 16_777_216,
@@ -179,10 +174,7 @@ const visionSchema = {
       description: 'The GPU that the encoder computes on: its index, or a UUID.',
       defaultText: 'none: it computes on the CPU',
     },
-    cacheBytes: bytes('Embeddings of images that are kept. 0: none.', {
-      default: 256 * MIB,
-      maximum: 2 ** 40,
-    }),
+    cacheBytes: bytes('Embeddings of images that are kept. 0: none.', { default: 256 * MIB, maximum: 2 ** 40 }),
   },
 } as const satisfies SettingSchema;
 
@@ -193,9 +185,7 @@ export const modelSchema = {
   properties: {
     id: text('The id that callers send in `model`.', { maxLength: 128, pattern: '^[A-Za-z0-9][A-Za-z0-9._:/-]*$' }),
     kind: text('What the model does.', { enum: MODEL_KINDS }),
-    file: path('Path of a GGUF file, or `embedded` for the sidecar’s small model.', {
-      word: 'embedded',
-    }),
+    file: path('Path of a GGUF file, or `embedded` for the sidecar’s small model.', { word: 'embedded' }),
     engine: engineSchema,
     chatTemplate: path(
       'Path of a Jinja file in place of the chat template in `file` (docs/tool-formats.md#settings).',
@@ -327,9 +317,7 @@ export const modelSchema = {
       'Whether it is loaded at the start or at the first request for it (docs/models.md#lazy-and-unloaded-when-idle).',
       { enum: ['eager', 'lazy'], default: 'eager' },
     ),
-    idleUnloadMs: milliseconds('Unloaded after this long without a request, and then lazy. 0: never.', {
-      default: 0,
-    }),
+    idleUnloadMs: milliseconds('Unloaded after this long without a request, and then lazy. 0: never.', { default: 0 }),
     cohort: text('Only keys of this cohort may call the model and see it in the list.', {
       maxLength: 256,
       defaultText: 'open to all',

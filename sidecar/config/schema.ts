@@ -25,10 +25,7 @@ const listenSchema = section({
   host: host('Address of the public listener. `::`: all addresses, IPv6 and IPv4.', '127.0.0.1'),
   port: port('Port of the public listener. 0: any free port.', 8080),
   tcp: flag('Listen on `host` and `port`. `false`: only on `socket`.', true),
-  socket: path('Path of a Unix socket to listen on, at most 107 bytes.', {
-    defaultText: 'none',
-    maxLength: 107,
-  }),
+  socket: path('Path of a Unix socket to listen on, at most 107 bytes.', { defaultText: 'none', maxLength: 107 }),
   socketMode: text('File mode of the socket, octal: which users may connect.', {
     default: '0660',
     pattern: '^0?[0-7]{3}$',
@@ -108,10 +105,7 @@ const creditSchema = section({
 
 /** The section `usage`: the spool of usage records (docs/usage.md). */
 const usageSchema = section({
-  segmentBytes: bytes('Size of a segment of the spool.', {
-    default: 16 * MIB,
-    minimum: KIB,
-  }),
+  segmentBytes: bytes('Size of a segment of the spool.', { default: 16 * MIB, minimum: KIB }),
   maxUnsyncedMs: milliseconds('A record that is not durable after this long makes the spool unhealthy.', {
     default: 2000,
     minimum: 10,

@@ -74,9 +74,7 @@ const READ = {
 export type WatchedServices = Pick<
   Services,
   'leaving' | 'spool' | 'credit' | 'models' | 'board' | 'totals' | 'batch'
-> & {
-  readonly promptHosts: () => readonly PromptHostState[];
-};
+> & { readonly promptHosts: () => readonly PromptHostState[] };
 
 export interface SnapshotParts {
   readonly clock: Clock;

@@ -29,11 +29,7 @@ const DESCRIPTION_FIELDS = {
     input_modalities: { type: 'array', items: { enum: ['text', 'image'] } },
     output_modalities: { type: 'array', items: { enum: ['text', 'embeddings', 'rerank'] } },
   }),
-  pricing: exactly({
-    prompt: TOKEN_PRICE,
-    completion: TOKEN_PRICE,
-    input_cache_read: TOKEN_PRICE,
-  }),
+  pricing: exactly({ prompt: TOKEN_PRICE, completion: TOKEN_PRICE, input_cache_read: TOKEN_PRICE }),
 } as const;
 
 /** One model under `contract: compatible`. */

@@ -104,11 +104,7 @@ const COMPLETION_FIELDS = {
   usage: USAGE,
   metadata: closed([], {
     weight_version: VERSION,
-    weight_versions: {
-      type: 'array',
-      maxItems: 64,
-      items: exactly({ version: VERSION, start: COUNT, end: COUNT }),
-    },
+    weight_versions: { type: 'array', maxItems: 64, items: exactly({ version: VERSION, start: COUNT, end: COUNT }) },
   }),
 } as const;
 
@@ -192,11 +188,7 @@ function tagged(type: string, fields: Readonly<Record<string, object>>): object 
 }
 
 function answersBy(branches: readonly object[]): object {
-  return {
-    type: 'object',
-    minProperties: 1,
-    additionalProperties: oneOfBy('type', branches),
-  };
+  return { type: 'object', minProperties: 1, additionalProperties: oneOfBy('type', branches) };
 }
 
 const DECISIONS = exactly({
@@ -204,18 +196,11 @@ const DECISIONS = exactly({
   model: MODEL,
   prompt_format_version: { const: PROMPT_FORMAT_VERSION },
   answers: answersBy([
-    tagged('yes_no', {
-      probabilities: exactly({ yes: PROBABILITY, no: PROBABILITY }),
-      label_mass: PROBABILITY,
-    }),
+    tagged('yes_no', { probabilities: exactly({ yes: PROBABILITY, no: PROBABILITY }), label_mass: PROBABILITY }),
     tagged('choice', { probabilities: PROBABILITIES, label_mass: PROBABILITY, choice: { type: 'string' } }),
     tagged('score', { probabilities: PROBABILITIES, label_mass: PROBABILITY, score: { type: 'number', minimum: 0 } }),
   ]),
-  usage: exactly({
-    prompt_tokens: COUNT,
-    completion_tokens: { const: 0 },
-    total_tokens: COUNT,
-  }),
+  usage: exactly({ prompt_tokens: COUNT, completion_tokens: { const: 0 }, total_tokens: COUNT }),
 });
 
 const SYSTEMONE = exactly({

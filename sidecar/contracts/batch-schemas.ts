@@ -78,11 +78,7 @@ function pageOf(items: object): object {
 
 export const FILE_LIST = pageOf(FILE);
 
-export const FILE_DELETED = exactly({
-  id: FILE_ID,
-  object: { const: 'file' },
-  deleted: { const: true },
-});
+export const FILE_DELETED = exactly({ id: FILE_ID, object: { const: 'file' }, deleted: { const: true } });
 
 export const BATCH_PROBLEM = exactly({
   code: { type: 'string' },

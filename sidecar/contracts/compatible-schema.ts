@@ -239,10 +239,7 @@ const RESULT_IMAGE = open(
   ['type', 'image_url'],
   {
     type: { const: 'image_url' },
-    image_url: open(['url'], {
-      url: TEXT,
-      detail: { type: ['string', 'null'], maxLength: 256 },
-    }),
+    image_url: open(['url'], { url: TEXT, detail: { type: ['string', 'null'], maxLength: 256 } }),
   },
   PART_FIELDS,
 );

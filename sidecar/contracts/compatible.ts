@@ -31,11 +31,7 @@ type WideMessage =
       readonly refusal?: string | null;
       readonly tool_calls?: readonly ToolCall[] | null;
     }
-  | {
-      readonly role: 'tool';
-      readonly content?: string | null | readonly ContentPart[];
-      readonly tool_call_id: string;
-    };
+  | { readonly role: 'tool'; readonly content?: string | null | readonly ContentPart[]; readonly tool_call_id: string };
 
 type Body = ValueOf<typeof COMPATIBLE_SCHEMA>;
 
@@ -229,10 +225,7 @@ function spoken(content: string | null | readonly ReplyPart[]): { readonly text?
     else if (type !== 'redacted_thinking') texts.push(text ?? refusal ?? '');
   }
   const silent = content === null || (texts.length === 0 && content.length > 0);
-  return {
-    ...(!silent && { text: texts.join('\n') }),
-    ...(thoughts.length > 0 && { thought: thoughts.join('\n') }),
-  };
+  return { ...(!silent && { text: texts.join('\n') }), ...(thoughts.length > 0 && { thought: thoughts.join('\n') }) };
 }
 
 /** The parts by their own fields alone: others are ignored. */

@@ -34,10 +34,7 @@ export const MESSAGE = exactly({
   content: { type: 'array', items: BLOCK },
   stop_reason: STOP_REASON,
   stop_sequence: { type: ['string', 'null'], maxLength: MAX_TEXT },
-  usage: closed(Object.keys(MESSAGE_USAGE), {
-    ...MESSAGE_USAGE,
-    service_tier: { enum: Object.values(MESSAGE_TIERS) },
-  }),
+  usage: closed(Object.keys(MESSAGE_USAGE), { ...MESSAGE_USAGE, service_tier: { enum: Object.values(MESSAGE_TIERS) } }),
 });
 
 /** One event of a stream: which fields it has besides depends on its type. */

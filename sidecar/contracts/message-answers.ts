@@ -120,10 +120,7 @@ export function messageDelta({ reason, sequence }: MessageStop, usage: Completio
   return JSON.stringify({
     type: 'message_delta',
     delta: { stop_reason: reason, stop_sequence: sequence },
-    usage: {
-      output_tokens: usage.completionTokens,
-      output_tokens_details: { thinking_tokens: usage.reasoningTokens },
-    },
+    usage: { output_tokens: usage.completionTokens, output_tokens_details: { thinking_tokens: usage.reasoningTokens } },
   });
 }
 
@@ -232,11 +229,7 @@ export function messageErrorText(error: ContractError, requestId: string): strin
   const errorCode = param === 'thread' ? THREAD_CODE : code;
   return JSON.stringify({
     type: 'error',
-    error: {
-      type: MESSAGE_ERRORS[code][0],
-      message: messageOf(error),
-      details: { error_code: errorCode, param },
-    },
+    error: { type: MESSAGE_ERRORS[code][0], message: messageOf(error), details: { error_code: errorCode, param } },
     request_id: requestId,
   });
 }

@@ -38,9 +38,7 @@ function blocks(branches: Schemas): object {
     then: others.length === 0 ? first : { discriminator: { propertyName: 'type' }, oneOf: [first, ...others] },
     else: {
       maxProperties: 32,
-      properties: {
-        type: { type: 'string', pattern: ELSEWHERE, 'x-message': `must be one of ${types.join(', ')}` },
-      },
+      properties: { type: { type: 'string', pattern: ELSEWHERE, 'x-message': `must be one of ${types.join(', ')}` } },
     },
   };
 }
@@ -129,10 +127,7 @@ const SAID: Schemas = {
 };
 
 const MESSAGE = oneOfBy('role', [
-  open(['role', 'content'], {
-    role: { const: 'user' },
-    content: textOrBlocks({ ...SHOWN, tool_result: TOOL_RESULT }),
-  }),
+  open(['role', 'content'], { role: { const: 'user' }, content: textOrBlocks({ ...SHOWN, tool_result: TOOL_RESULT }) }),
   open(['role', 'content'], { role: { const: 'assistant' }, content: textOrBlocks(SAID) }),
   open(['role', 'content'], { role: { const: 'system' }, content: textOrBlocks(TEXTS) }),
 ]);
@@ -199,11 +194,7 @@ export const MESSAGES_SCHEMA = {
     messages: { type: 'array', minItems: 1, maxItems: MAX_MESSAGES, items: MESSAGE },
     system: textOrBlocks(TEXTS, ['string', 'array', 'null']),
     max_tokens: orNull(CHAT.max_tokens),
-    stop_sequences: orNull({
-      type: 'array',
-      maxItems: 16,
-      items: { type: 'string', minLength: 1, maxLength: 4096 },
-    }),
+    stop_sequences: orNull({ type: 'array', maxItems: 16, items: { type: 'string', minLength: 1, maxLength: 4096 } }),
     stream: { type: ['boolean', 'null'] },
     temperature: orNull(CHAT.temperature),
     top_p: orNull(CHAT.top_p),

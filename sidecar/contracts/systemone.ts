@@ -47,11 +47,7 @@ const QUESTION = oneOfBy('type', [
   closed(['type', 'instructions'], {
     type: { const: 'noul' },
     instructions: INSTRUCTIONS,
-    criteria: {
-      type: ['object', 'null'],
-      additionalProperties: false,
-      properties: { true: ENTRY, false: ENTRY },
-    },
+    criteria: { type: ['object', 'null'], additionalProperties: false, properties: { true: ENTRY, false: ENTRY } },
   }),
   exactly({
     type: { const: 'choice' },

@@ -284,9 +284,7 @@ export function imageError(message: string, param: string): ContractError {
 
 /** The error object (docs/contract.md#error-object) as JSON: the body of an error response, and the payload of an error frame. */
 export function errorBody(error: ContractError): string {
-  return JSON.stringify({
-    error: { message: error.message, type: error.type, code: error.code, param: error.param },
-  });
+  return JSON.stringify({ error: { message: error.message, type: error.type, code: error.code, param: error.param } });
 }
 
 /** Codes of a denial: those of the catalogue with 401, 402, 403 and 429 that are about the caller. */

@@ -122,10 +122,7 @@ export class ChildProcess {
       return;
     }
     this.#process = child;
-    this.#link = Link.toChild(child, {
-      message: (raw) => this.#received(raw),
-      closed: () => this.#linkEnded(),
-    });
+    this.#link = Link.toChild(child, { message: (raw) => this.#received(raw), closed: () => this.#linkEnded() });
     child.stderr?.setEncoding('utf8').on('data', (chunk: string) => this.#stderr.add(chunk));
     this.exited = new Promise((resolve) => {
       child.once('exit', (code, signal) => {

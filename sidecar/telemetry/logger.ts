@@ -122,10 +122,7 @@ export function openLog(
     if (first) unwritable(code);
   });
   const out = pino({ level, base: null, timestamp: stdTimeFunctions.isoTime, messageKey: 'event' }, target);
-  return {
-    log: logOf(out),
-    close: () => closed(target, problem === NO_READER),
-  };
+  return { log: logOf(out), close: () => closed(target, problem === NO_READER) };
 }
 
 /** The code for a pipe without a reader: no later write can succeed. */

@@ -180,11 +180,7 @@ function tuple(items: readonly object[]): object {
   return { type: 'array', minItems: items.length, maxItems: items.length, items };
 }
 
-const FIELDS = {
-  version: { const: 1 },
-  position: POSITION,
-  checksum: { type: 'string' },
-} as const;
+const FIELDS = { version: { const: 1 }, position: POSITION, checksum: { type: 'string' } } as const;
 
 const POSITION_SCHEMA = exactly(FIELDS);
 type StoredPosition = ValueOf<typeof POSITION_SCHEMA>;
