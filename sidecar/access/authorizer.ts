@@ -1,8 +1,4 @@
-/**
- * Authenticates callers by an HTTP service of the operator (docs/authorizer.md). At most one lookup per key is in
- * flight, answers are cached for a short time, and no lookups are made while the service fails; cached callers are then
- * accepted for a bounded time.
- */
+/** Authenticates callers by the operator's HTTP service (docs/authorizer.md): one lookup a key at once, cached, none while it fails. */
 import { createHmac, randomBytes } from 'node:crypto';
 import type { Clock } from '../lib/clock.js';
 import { setNewest } from '../lib/id-map.js';
@@ -39,10 +35,7 @@ const AGAIN_MS = 1000;
 
 /** Callbacks for the metrics. */
 export interface AuthorizerEvents {
-  /**
-   * A request with a key. cached: the answer was known; joined: it waits for another request's lookup; asked: it causes
-   * a lookup; left_alone: no lookup, since the authorizer fails or too many lookups are in flight.
-   */
+  /** A request with a key. cached: known; joined: it waits for another lookup; asked: it causes one; left_alone: none is made now. */
   lookedUp(result: 'cached' | 'joined' | 'asked' | 'left_alone'): void;
   /** A caller was accepted from an expired cache entry. */
   stale(): void;

@@ -1,8 +1,4 @@
-/**
- * Callers that a gateway in front names (docs/contract.md#who-is-calling). The gateway authenticates with its own
- * secret as the bearer token; the sidecar then trusts its `x-ra-` headers and checks no key, limit or credit. Without
- * the secret these headers are never read. docs/gateway.md has the table of headers.
- */
+/** Callers that a gateway in front names by `x-ra-` headers, which are read only with its secret as the bearer token (docs/gateway.md). */
 import { CLASS_WEIGHTS, type ServiceClass } from '../domain/service-class.js';
 import {
   bearerOf,

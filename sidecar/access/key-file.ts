@@ -1,7 +1,4 @@
-/**
- * The keys file: JSON, readable by its owner only, replaced atomically. It contains the SHA-256 of each key and never a
- * key. SHA-256 without salt suffices, since keys are 256 random bits and not chosen by people.
- */
+/** The keys file: JSON of its owner alone, replaced atomically. It has SHA-256s; keys are 256 random bits, so no salt is needed. */
 import { createHash } from 'node:crypto';
 import { KEY_ROUTES } from '../contracts/requests.js';
 import { closed, UTC_TIME } from '../contracts/common-schema.js';

@@ -119,10 +119,7 @@ export class KeyStore {
     });
   }
 
-  /**
-   * Changes properties of a key as RFC 7396 (JSON Merge Patch) says: objects are merged, null removes a property. `patch` names none
-   * but those that may be changed. A class replaces the weight of an older entry.
-   */
+  /** Changes properties of a key by RFC 7396 (JSON Merge Patch). `patch` names changeable ones alone. A class replaces an older weight. */
   async change(id: string, patch: Patch): Promise<PropertiesChanged> {
     return this.#changeKey<PropertiesChanged>(id, (old) => {
       const problemOfEnd = laterEnd(old, patch.expires);

@@ -6,10 +6,7 @@
 /** A prompt of which fewer tokens are computed, or reused, does not show what a token costs. */
 const LEAST_TOKENS = 256;
 
-/**
- * The weights of a lower and of a higher observation in the costs of a token: what others do at the same time only makes them higher, so
- * about a tenth of the observations is below the estimate.
- */
+/** Weights of a lower and a higher observation of a token's cost: load only raises it, so about a tenth is below the estimate. */
 const LOWER_ALPHA = 0.3;
 const HIGHER_ALPHA = 0.03;
 

@@ -343,10 +343,7 @@ const MOST_COPIES = 3;
 /** A caller that disconnected so soon after a copy was answered did so because of that, ms. */
 const AFTER_ANSWER_MS = 1000;
 
-/**
- * Requests of one account with the same body that are in progress at once. A caller who ends such a request early may
- * have the answer of its copy, so the end shows no patience. Bounded by the requests in progress.
- */
+/** Equal requests of an account in progress at once: who ends one early may have its copy's answer, which shows no patience. */
 export class Hedges {
   /** Not a Map, since entries come and go with requests (lib/id-map.ts). */
   readonly #copies: Record<string, { inProgress: number; answeredAt: number }> = {};

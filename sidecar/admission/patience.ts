@@ -349,10 +349,7 @@ const A_LEAVER = 0.25;
 const PRIOR_CALLERS = 2;
 const PRIOR_ACCOUNTS = 2;
 
-/**
- * The callers of all accounts. Each account counts as one caller at most, and the one of which the most left is left out: so one account
- * alone cannot make the pool look impatient, whatever its callers do.
- */
+/** The callers of all accounts, each at most as one, without the one of which most left: no account can make all look impatient. */
 class Pool extends Patience {
   /** The callers of all accounts, without leaving one out. */
   readonly all = new Survival();

@@ -12,10 +12,7 @@ export interface ListMember<T extends ListMember<T>> {
   next: T | undefined;
 }
 
-/**
- * An intrusive doubly linked list, ordered by `order`. Taking the first and removing any member are O(1). Inserting is
- * O(members with a higher order), which is 0 for a newcomer and few for one who was overtaken.
- */
+/** An intrusive doubly linked list by `order`. First and removal: O(1). Insertion: O(members with a higher order), mostly none. */
 export class OrderedList<T extends ListMember<T>> {
   #head: T | undefined;
   #tail: T | undefined;

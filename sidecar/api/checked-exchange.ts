@@ -28,10 +28,7 @@ const DONE = '[DONE]';
 /** Receives an answer that breaks its schema: which schema, where in it, and how. Holds no content. */
 type Report = (problem: string) => void;
 
-/**
- * With `development.validateAnswers`, every body and every frame is validated against its schema, and each violation is logged.
- * The caller's answer does not change. Tests run with it and fail when a violation was logged.
- */
+/** With `development.validateAnswers`, every body and frame is checked against its schema, and each violation logged. Tests use it. */
 export function checkAnswers(log: Log, contract: Contract): (exchange: Exchange) => Exchange {
   prepareAnswers();
   const kinds = kindsOf(contract);

@@ -1,7 +1,4 @@
-/**
- * /v1/files: the input of batches and their answers (batch/file-store.ts). A file belongs to the account of the key that stored it; for any
- * other account there is no such file. Only served where `batch.store` is set.
- */
+/** /v1/files, where `batch.store` is set: inputs and answers of batches (batch/file-store.ts), each of one account, unknown to others. */
 import { mayUse, type Caller } from '../access/identity.js';
 import { FILE_BYTES, type FileRecord, type FileStore, type NewFile } from '../batch/file-store.js';
 import { LEAST_LIFE_S, MOST_LIFE_S } from '../contracts/batch-schemas.js';

@@ -19,11 +19,7 @@ export const HEALTHZ: PlainRoute = {
   },
 };
 
-/**
- * 200 if this sidecar takes work, 503 otherwise. It does if it does not drain, usage can be recorded, balances are known where credit
- * is checked, keys of a store are confirmed, prompt hosts have started and can be started again, and a replica of each model is loaded,
- * except models that are loaded on demand. The route needs no key, so the answer has the state of each part and no model, file or reason.
- */
+/** 200 if this sidecar takes work, else 503 (docs/http.md#readiness). It needs no key, so it names no model, file or reason. */
 export const READYZ: PlainRoute = {
   serve: readyz,
   reference: {

@@ -262,10 +262,7 @@ async function answerOf(end: KeyTaskEnd, task: KeyTask, services: KeysServices):
   return accountView(task.account, end.kind === 'account' ? end.account : {}, balance);
 }
 
-/**
- * GET /keys: the keys file that this sidecar follows and which content of it is in force, so that a command that changed the file can
- * see when the change is. With an operator's secret also the keys, without their hashes.
- */
+/** GET /keys: the keys file and which content is in force, for commands that changed it. For an operator the keys too, without hashes. */
 async function list(
   exchange: Exchange,
   { config, services, operatorOf }: KeyRoutesParts,

@@ -1,8 +1,4 @@
-/**
- * The checks before a request enters a model's queue, the same for every route that uses a model: those of
- * docs/contract.md#order-of-checks, cheapest first. The place in the queue follows in run.ts. Nothing is answered here:
- * a refusal is returned, and what was reserved before it is released when the context closes.
- */
+/** The checks before a model's queue, the same for all routes (docs/contract.md#order-of-checks). A refusal is returned, not answered. */
 import { hash } from 'node:crypto';
 import { fingerprint, NO_CLAIM, parseIdempotencyKey, type Claim } from '../access/idempotency.js';
 import { inCohort, mayCall, mayUse, type Caller } from '../access/identity.js';
@@ -230,11 +226,7 @@ export function isJson(contentType: string | undefined): boolean {
 /** Whole milliseconds, at most a little over a day; 0 has passed already. */
 const MILLISECONDS = /^(?:0|[1-9][0-9]{0,7})$/;
 
-/**
- * How long a request may take from its body's last byte on, ms: the operator's limit, or that of a gateway in
- * `x-ra-deadline-ms` if it is shorter. Undefined if there is no limit. The header counts only on requests that come through a gateway, since a
- * request with a short deadline goes before others of its account.
- */
+/** How long a request may take from its body's last byte, ms: the operator's limit, or a gateway's shorter `x-ra-deadline-ms`. */
 export function timeAllowed(
   head: Pick<RequestHead, 'header'>,
   { vouched }: Pick<Caller, 'vouched'>,
@@ -254,11 +246,7 @@ export function namesDeadline(head: Pick<RequestHead, 'header'>, { vouched }: Pi
 /** Seconds, with or without a fraction, below 12 days. */
 const SECONDS = /^[0-9]{1,6}(?:\.[0-9]{1,6})?$/;
 
-/**
- * How long the caller's client waits for its answer, ms, from the header that OpenAI's clients send if a call has a timeout. It
- * is not checked and does not change the order: it only bounds the request's time in the queue. Undefined if there is no such
- * time, or it is less than a second, which the clients round to 0.
- */
+/** How long the caller's client waits, ms, as OpenAI's clients say: it bounds the time in the queue alone. Undefined below a second. */
 export function clientTimeoutMs(head: Pick<RequestHead, 'header'>): number | undefined {
   const value = head.header('x-stainless-timeout');
   const ms = value !== undefined && SECONDS.test(value) ? Number(value) * 1000 : 0;
@@ -271,10 +259,7 @@ const SESSION_HEADERS = ['x-claude-code-session-id', 'session-id', 'x-session-id
 /** Characters of base64url in a session's name: 132 bits, so that two of them never have the same one. */
 const SESSION_NAME_LENGTH = 22;
 
-/**
- * The name of the session that a request is a turn of, by the id that its client sends in the body or a header: the same for equal ids of one
- * account. The id itself is not kept. Undefined if it sends none.
- */
+/** The session that a request is a turn of, by an id of its client, which is not kept: equal for equal ids of one account. */
 export function sessionNameOf(
   head: Pick<RequestHead, 'header'>,
   params: { readonly sessionId?: string },
@@ -300,10 +285,7 @@ export function tierFor(
   return tariff && { name, tariff };
 }
 
-/**
- * Whether nobody waits for this request, so that it may run on a lent seat (admission/lent.ts): its class is `batch`. Not a stream, of which
- * its caller has a part when the seat is recalled.
- */
+/** Whether it may run on a lent seat (admission/lent.ts): of class `batch`, and no stream, since its caller has a part at a recall. */
 export function canUseLentSeat({ weight }: Pick<Caller, 'weight'>, streams: boolean): boolean {
   return classOf(weight) === 'batch' && !streams;
 }

@@ -1,8 +1,4 @@
-/**
- * What a route of the public listener is, as data. A new route is one file that exports a {@link WorkRoute} or a
- * {@link PlainRoute}, and its line in public-routes.ts. The server, the description of the API and the 404 of unknown paths read
- * it from there.
- */
+/** What a route of the public listener is, as data: its file exports a {@link WorkRoute} or a {@link PlainRoute} for public-routes.ts. */
 import type { AnswerKind } from '../contracts/answer-schemas.js';
 import type { BodyForm, ModelRoute, Params } from '../contracts/requests.js';
 import { CATALOGUE, DENIALS, type ErrorCode } from '../domain/errors.js';
@@ -148,10 +144,7 @@ export interface Work<T extends Tokens = Tokens> {
   readonly results: Results;
   /** The engine has begun the job, with these weights. */
   started?(weightVersion: string): void;
-  /**
-   * A part of the work is done. Returns the next one; undefined if there is none. `after`: it may begin once this settles, since the caller
-   * has not read enough of what was sent. Absent: the work has one part.
-   */
+  /** A part of the work is done. Returns the next; undefined: none. `after`: it may begin once this settles. Absent: one part. */
   next?(): NextPart | Stop | undefined;
   /** The job is done and its usage is recorded: writes the end of the answer. */
   answer(): void;

@@ -263,10 +263,7 @@ class Run {
     return outcome.lease;
   }
 
-  /**
-   * Runs the job on its seats, which it returns whatever happens. A job that the engine lost before it began it goes back to the
-   * head of the queue, for another replica if there is one; the queue bounds how often.
-   */
+  /** Runs the job on its seats and returns them. A job lost before it began goes to the queue's head again, which bounds how often. */
   async #runOn(granted: Lease): Promise<End> {
     const { times } = this.#begun.context;
     let lease = granted;

@@ -42,11 +42,7 @@ export type UsageDeps = Pick<
   'clock' | 'date' | 'spool' | 'pricing' | 'credit' | 'creditInParts' | 'quotas' | 'metrics'
 >;
 
-/**
- * One request's usage and its price. `reserve` is its last check, `open` is called before its dispatch, `close` at its end. Each attempt on
- * a lent seat has an id of its own. If it is still open when the context closes, it ends as failed, so that no reservation, timer or record
- * stays open.
- */
+/** One request's usage and price: `reserve` is its last check, `open` before dispatch, `close` at its end; otherwise it ends as failed. */
 export class UsageSession {
   readonly #deps: UsageDeps;
   readonly #context: RequestContext;

@@ -72,11 +72,7 @@ export interface App {
   reload(): Promise<void>;
   /** Nothing is kept in engines and vision processes that requests of this account left; where accounts share prefixes, nothing of any. */
   forget(account: string): void;
-  /**
-   * /readyz answers 503; after a notice new work is refused, and each answer to callers ends its connection; running
-   * requests may finish within the configured time, and are then ended with an error. Resolves when all parts are
-   * closed. Idempotent.
-   */
+  /** /readyz answers 503, after a notice new work is refused; running requests end in their time, or with an error. Idempotent. */
   drain(): Promise<void>;
 }
 

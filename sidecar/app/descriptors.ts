@@ -1,7 +1,4 @@
-/**
- * Divides the process's file descriptors. If accept() fails for lack of a descriptor, uWS retries in a busy loop, and
- * no child can be forked. So connections are bounded below the limit, and the rest is a reserve.
- */
+/** Divides the process's descriptors: without one uWS retries accept() in a busy loop. Connections are bounded, the rest is reserve. */
 import { closeSync, openSync } from 'node:fs';
 import type { Config } from '../config/config.js';
 import { serverUrls } from '../config/model-schema.js';
@@ -80,10 +77,7 @@ export interface Descriptors {
   close(descriptor: number): void;
 }
 
-/**
- * Descriptors kept for when the process has none left. uWS's loop then turns without rest for each connection that it cannot
- * accept; with these given up it can accept them, and they are closed at once.
- */
+/** Descriptors to give up when there is none left: uWS then accepts connections, which are closed, instead of turning without rest. */
 export class DescriptorReserve {
   readonly #changed: (refusing: boolean) => void;
   readonly #descriptors: Descriptors;

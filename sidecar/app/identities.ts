@@ -36,10 +36,7 @@ export interface Opening {
 
 type Counted = Pick<Metrics, 'keys' | 'authorizer'>;
 
-/**
- * Whether `serve` makes a development key, which may call everything: only in the development environment, and where no
- * other machine can reach the sidecar. Other sidecars use the keys of a store.
- */
+/** Whether `serve` makes a development key, which may call all: in development, not reachable from outside, without a store's keys. */
 export function makesDevelopmentKey({ access, environment, keys, listen }: Config): boolean {
   const reachedFromHere = !listen.tcp || isLoopback(listen.host);
   const isOwn = access.mode === 'keys' && keys.source === 'file';

@@ -13,11 +13,7 @@ const WHAT = 'telemetry.otlp.headersFile';
 /** Room for sixteen headers with tokens; a longer file was probably named by mistake. */
 const MAX_HEADER_BYTES = 64 * 1024;
 
-/**
- * Starts the export if an endpoint is configured; only then OpenTelemetry's SDK is loaded. When it is closed, it sends what is
- * waiting, within `telemetry.otlp.stopMs`. Resolves with undefined if tracing is off. Rejects with one line if the headers' file
- * is invalid.
- */
+/** Starts the export, and loads its SDK, if an endpoint is set. Undefined without tracing. Rejects if the headers' file is invalid. */
 export async function openOtlpExport(
   config: Config,
   metrics: Metrics,

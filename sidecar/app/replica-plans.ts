@@ -171,10 +171,7 @@ function namedTwice(replicas: readonly ReplicaPlan[], uuids: readonly string[] |
   return undefined;
 }
 
-/**
- * Names for the devices of a replica by which those of all replicas and models can be compared: UUIDs where they are known,
- * otherwise what CUDA's variable has. `uuids`: as {@link Inspectors} give them.
- */
+/** Names by which devices of all replicas compare: UUIDs if known, else as CUDA's variable has them. `uuids`: of {@link Inspectors}. */
 export function uniformNames(
   { devices, environment }: Pick<ReplicaPlan, 'devices' | 'environment'>,
   uuids: readonly string[] | undefined,

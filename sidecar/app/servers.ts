@@ -44,10 +44,7 @@ export interface ServerDeps extends Opening {
 /** Time between log lines about refused connections, ms: thousands may be refused per second. */
 const REFUSALS_LOGGED_MS = 60_000;
 
-/**
- * The public listener's server, not yet listening. `services` is called at each request. Requests that use a model are counted
- * in `inFlight`; `scrapers` may read all metrics; with `tls` the port speaks HTTPS.
- */
+/** The public listener, not yet listening. `services`: read at each request. `inFlight` counts those for models. `tls`: HTTPS. */
 export function openPublic(
   deps: ServerDeps,
   services: () => Services,

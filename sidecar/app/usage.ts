@@ -20,10 +20,7 @@ import { PART_MS, type Closer, type Closers } from './closers.js';
 /** Beyond every segment: only delivery reads the spool. */
 const NO_READER: Position = { segment: Number.MAX_SAFE_INTEGER, offset: 0 };
 
-/**
- * How much longer than `delivery.stopMs` delivery may take to end, ms: to save its cursor or delete a segment. Only a
- * hung disk takes longer. Interrupted events are sent again after the next start.
- */
+/** How much longer than `delivery.stopMs` delivery may take to save its cursor, ms: only a hung disk does. Events are sent again. */
 export const HUNG_DISK_MS = 2000;
 
 const DAY_MS = 86_400_000;

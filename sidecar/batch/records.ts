@@ -71,10 +71,7 @@ export class Records<T extends StoredRecord> {
     this.#dir = dir;
   }
 
-  /**
-   * Reads all records of a folder, which is created. A file that is overwritten, at least a block of a disk or its end, is of a record that was
-   * being removed. Rejects with one line if one cannot be read.
-   */
+  /** Reads all records of a folder, which it creates. Overwritten ones were being removed. Rejects with one line if one is unreadable. */
   static async open<T extends StoredRecord>(dir: string): Promise<Records<T>> {
     await mkdir(dir, { recursive: true, mode: 0o700 });
     const records = new Records<T>(dir);

@@ -1,7 +1,4 @@
-/**
- * Prints what the build writes, as an object of texts by path: the code of the schemas' checks, and the descriptions of the routes, which
- * take a tenth of a second to make. .ci/bundle.mjs runs it.
- */
+/** Prints what the build writes, as texts by path, for .ci/bundle.mjs: the code of the schemas' checks, and the routes' descriptions. */
 import { allSchemas, writtenFiles } from './written-schemas.js';
 
 const { module, code } = writtenFiles(await allSchemas());

@@ -1,8 +1,4 @@
-/**
- * `ra-sidecar keys`: creates, lists, revokes and rotates keys, in the keys file or the store of a fleet; `ra-sidecar accounts`: what holds
- * for all keys of an account. After a change of the file the command waits until the running sidecar has it in force, which it asks over the operators' listener. A new key is written to stdout
- * only; messages go to stderr.
- */
+/** `ra-sidecar keys` and `accounts`, of a file or a store. They wait until the sidecar has a change. A new key goes to stdout alone. */
 import { join } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { audited, AuditError } from '../access/audit.js';
@@ -119,10 +115,7 @@ function show({ key, id }: NewKey, what: string, output: Output): number {
   return 0;
 }
 
-/**
- * Warns about models that the configuration does not have. The key is created anyway: it may be for another sidecar, or
- * for a model that is added later. The given ids are not repeated, since they may be a key by mistake.
- */
+/** Warns about models that are not configured; another sidecar may have them. Ids are not repeated: they may be a key by mistake. */
 function warnOfModels({ entitlements }: NewKeyProperties, { models, source }: Settings, output: Output): void {
   const configured = models.map(({ id }) => id);
   const missing = Object.values(entitlements).reduce(

@@ -51,11 +51,7 @@ const check = compile<Config>(validationSchema(configSchema), {
   allProblems: true,
 });
 
-/**
- * Reads the file that `RA_CONFIG` names, if any, applies the `RA_` variables over it and validates the result. It is
- * the only reader of settings in the process's environment. Unknown keys and variables are errors like invalid values. `file`: a
- * file to read in place of the one that `RA_CONFIG` names.
- */
+/** Reads the file of `RA_CONFIG`, or `file`, applies the `RA_` variables and validates: the environment's only reader of settings. */
 export function loadConfig(environment: Environment = process.env, file = environment[FILE_VARIABLE]): Loaded {
   const set = SETTINGS.filter(({ variable }) => environment[variable] !== undefined);
   const variables = SETTINGS.map(({ variable }) => variable);
@@ -117,10 +113,7 @@ export function forgetOtelVariables(environment: Record<string, string | undefin
   return names.length;
 }
 
-/**
- * Kubernetes describes each Service of a namespace to the pods in it. A Service named `ra-sidecar` makes `RA_SIDECAR_SERVICE_HOST`,
- * `RA_SIDECAR_PORT_80_TCP` and the like, which are not meant as settings.
- */
+/** Kubernetes gives pods `RA_SIDECAR_SERVICE_HOST` and the like where a Service is named `ra-sidecar`: these are no settings. */
 function unknownVariablesOf(environment: Environment): string[] {
   const known = new Set(SETTINGS.map(({ variable }) => variable)).add(FILE_VARIABLE);
   const names = Object.keys(environment).filter((name) => name.startsWith('RA_') && !known.has(name));

@@ -1,8 +1,4 @@
-/**
- * The state that the console shows at one moment. Its numbers are from the same counters as /metrics and /admission; in
- * addition it has the holder of each seat. Names of models and accounts are the operator's own; it contains nothing of
- * a request or a key.
- */
+/** What the console shows at one moment, from the counters of /metrics and /admission; nothing of a request's content or a key. */
 import type { Clock } from '../lib/clock.js';
 import { readinessOf } from '../api/health.js';
 import type { AdmissionPage } from '../api/admission-page.js';
@@ -302,10 +298,7 @@ export interface PlacedHolder {
   readonly seats: readonly number[];
 }
 
-/**
- * Seat numbers for the display of one model. The sidecar counts seats without numbering them (the engine chooses the
- * sequences), so each request gets the lowest free numbers when it is first seen and keeps them.
- */
+/** Seat numbers for the display: the engine chooses sequences, so each request gets the lowest free numbers, and keeps them. */
 export class SeatPlan {
   /** Weak, so that finished requests are not kept in memory while there are no viewers. */
   #placed = new WeakMap<SeatHolder, { readonly id: number; readonly seats: number[] }>();

@@ -1,7 +1,4 @@
-/**
- * What chat and model listing answer, as JSON text. Written by hand where it is written per token: one JSON.stringify of
- * the new characters and a concatenation. Tests check every shape against `answer-schemas.ts`.
- */
+/** What chat and the model list answer, as JSON text, by hand where it is written per token. Tests check it by answer-schemas.ts. */
 import { formatUsd, usdNumber, type Costs, type Rates, type TokenCounts } from '../domain/money.js';
 import type { ServedTier } from '../domain/service-class.js';
 import type { ToolCall } from './requests.js';

@@ -79,10 +79,7 @@ function withoutBilling(messages: readonly WideMessage[]): readonly WideMessage[
   return [{ ...first, content: parts }, ...others];
 }
 
-/**
- * Checks a chat body against the compatible contract. A body that the strict contract takes makes the same request. `keepBilling`: the part
- * with Claude Code's billing line stays in the prompt.
- */
+/** Checks a chat body by the compatible contract, to which the strict one's are the same. `keepBilling`: Claude Code's line stays. */
 export function toCompatibleRequest(value: unknown, keepBilling = false): Parsed<ChatRequest> {
   const checked = check(value);
   if (checked.kind === 'invalid') return checked;

@@ -1,7 +1,4 @@
-/**
- * Fields of other servers' APIs that nothing here does, and the values with which they ask for nothing: load generators and clients
- * of those servers send them along. Any other value is refused, with the field's name.
- */
+/** Fields of other servers' APIs that do nothing here, with the values that ask for nothing. Any other value is refused by name. */
 
 /** The values that ask for nothing, beside null. Without one: an empty text, list or object. */
 const NOTHING: Readonly<Record<string, readonly unknown[]>> = {

@@ -136,10 +136,7 @@ function failureOf({ code, message }: ContractError): object {
   return { code: FAILURES[code] ?? 'server_error', message };
 }
 
-/**
- * The event of a stream that ends early; none follows it. Beside the response it has the error object: OpenAI's own clients throw a typed
- * error for an event that has one, and read past an event without.
- */
+/** The last event of a stream that ends early, with the error beside the response: OpenAI's clients throw for an event with one. */
 export function failedEvent(
   head: ResponseHead,
   output: readonly ResponseItem[],

@@ -1,7 +1,4 @@
-/**
- * Names of fields and keywords that an error may repeat, because they are the public API's and not the caller's: all that the
- * compatible contract knows, and more of what clients are known to send.
- */
+/** Names that an error may repeat, since they are the public API's: those of the compatible contract, and more that clients send. */
 import { COMPATIBLE_SCHEMA } from './compatible-schema.js';
 import { MESSAGES_SCHEMA } from './messages-schema.js';
 import { RESPONSES_SCHEMA } from './responses-schema.js';

@@ -1,7 +1,4 @@
-/**
- * Why the seat queue refuses a request: one row for each reason, with all that follows from it. Routes read `code` and `message`, the
- * queue reads `retryAfter` and `reserves`, metrics and pages show the reason's name.
- */
+/** Why the queue refuses, a row a reason: routes read `code` and `message`, the queue `retryAfter` and `reserves`, metrics its name. */
 import type { ErrorCode } from './errors.js';
 
 interface RefusalRow {

@@ -1,7 +1,4 @@
-/**
- * Service classes and their weights when seats are shared. Every class has a weight above 0, so none starves. Keys and
- * gateways name the class, the seat queue uses the weight, and metrics and pages name the class again.
- */
+/** Service classes and their weights, all above 0, so that none starves. Keys, gateways, metrics and pages name the class. */
 export const CLASS_WEIGHTS = { interactive: 16, standard: 4, batch: 1 } as const;
 export type ServiceClass = keyof typeof CLASS_WEIGHTS;
 

@@ -141,10 +141,7 @@ export class EngineChild {
     return this.#process.exited;
   }
 
-  /**
-   * The GPU's backend that failed in this child, which ended in this way: its library ended the process, or its first step failed.
-   * Undefined if the cause is another one, such as memory, or it was ready.
-   */
+  /** The GPU's backend that failed in this child: its library ended the process, or its first step failed. Undefined: another cause. */
   backendFailure(end: ChildEnd): GpuBackend | undefined {
     const { reason, hint, detail = '' } = end;
     if (this.#facts || hint === 'out-of-memory' || OF_MEMORY.test(detail)) return undefined;

@@ -131,10 +131,7 @@ export class Mux {
     };
   }
 
-  /**
-   * Forwards one step's outputs to their receivers, in order. Outputs of ended or cancelled jobs are dropped. Returns
-   * undefined, or the protocol violation; then the rest was not forwarded and the engine must be killed.
-   */
+  /** Forwards a step's outputs in order, but for ended or cancelled jobs. Returns the violation at which it stopped: kill the engine. */
   apply(outputs: readonly Output[]): string | undefined {
     for (const output of outputs) {
       if (output.id === 0 || output.id > this.#lastId) return 'unknown-job';

@@ -32,10 +32,7 @@ export interface ReplicaPrefixes extends PrefixIndex {
   sharedState(hashes: Uint32Array): SharedState | undefined;
 }
 
-/**
- * The prefixes of one life of an engine process, so of one file of weights and one KV type, by its reports: of its free sequences
- * and of its cache. Bounded by their number and the context of a seat.
- */
+/** The prefixes of one engine process, so of one file and KV type, by its reports. Bounded by their number and a seat's context. */
 export class HeldPrefixes implements ReplicaPrefixes {
   readonly #seats: number;
   readonly #longest: number;

@@ -179,10 +179,7 @@ function stateElsewhere(
   return found;
 }
 
-/**
- * Whether a replica can restore the states of another one: these have the same weights, KV type and shape, and fit its seats. A
- * state has at most as many tokens as a seat of the replica that saved it.
- */
+/** Whether a replica can restore another one's states: equal weights, KV type and shape, and seats that hold its longest. */
 function canRestore({ facts: own }: ReplicaPort, { facts: theirs }: ReplicaPort): boolean {
   if (own?.states === undefined || theirs?.states !== own.states) return false;
   return theirs.contextPerSeat <= own.contextPerSeat;

@@ -30,10 +30,7 @@ const MOST_STUCK = 4;
 /** Bytes that are hashed in a millisecond, until it has been measured. */
 const FIRST_RATE = 400_000;
 
-/**
- * A hash is kept for the next start if the file was not changed in so many ms before it was read: file systems have coarse clocks, so
- * a change right after another may leave its times as they were.
- */
+/** A hash is kept if the file was unchanged for so many ms before it was read: a change right after another may leave its times. */
 const SETTLED_MS = 2000;
 
 /** Hashes that take at least this long show how fast files are read, ms: a short one is mostly the start of its thread. */
@@ -79,10 +76,7 @@ export class WeightFiles {
     this.#silenceMs = silenceMs;
   }
 
-  /**
-   * The file as it is now. Never rejects; calls for one file at the same time share one reading. `key`: what it was a moment ago, if
-   * another process has looked: then nothing of a file that is known is read.
-   */
+  /** The file as it is now. Never rejects; calls for one file share a reading. `key`: by which a known file is not read again. */
   of(file: string, key?: string): Promise<Hashed> {
     const known = key === undefined ? undefined : this.#known.get(key);
     if (known !== undefined) return known;
@@ -115,10 +109,7 @@ export class WeightFiles {
     return hashed;
   }
 
-  /**
-   * Settles when the thread of a file that could not be read has ended, or when its path may be tried again: a read that does not
-   * end is not joined by others, but the path may lead to another file system by then.
-   */
+  /** Settles when the thread of an unreadable file has ended, or its path may be tried again: by then it may lead elsewhere. */
   async #untilRetry(thread: Promise<void>): Promise<void> {
     this.#stuck += 1;
     const ended = thread.then(() => void (this.#stuck -= 1));

@@ -1,7 +1,4 @@
-/**
- * Bytes that wait for slow readers: how many of each stream and of all ({@link Backlog}), and the memory that holds them
- * ({@link SendBuffer}, in {@link Blocks} that all readers of a server share).
- */
+/** Bytes that wait for slow readers: counts of each stream and of all ({@link Backlog}), and their memory ({@link SendBuffer}). */
 import { IdMap } from '../lib/id-map.js';
 
 /** Why a reader was cut off, its connection closed: the bound of its own stream, or that of all streams, was exceeded. */
@@ -36,11 +33,7 @@ export interface Backlogged {
   abandon(): void;
 }
 
-/**
- * Counts what all streams of a server buffer for slow readers. No connection is closed on an upper bound: a stream
- * whose backlog is not known exactly first switches to writing with backpressure, which usually shows that nothing
- * waits.
- */
+/** Counts what a server's streams buffer for slow readers. None is closed on an upper bound: with backpressure it is exact first. */
 export class Backlog {
   /** The memory for waiting data. */
   readonly blocks = new Blocks();

@@ -26,10 +26,7 @@ export interface RequestHead {
 export interface Reply {
   readonly status: number;
   readonly headers?: Readonly<Record<string, string>>;
-  /**
-   * Absent: no body. JSON unless `headers` has another type. Bytes are not copied: they must not change any more, and
-   * they do not count as memory of this reply, so use them only for data that is kept anyway.
-   */
+  /** Absent: no body. JSON unless `headers` has another type. Bytes are neither copied nor counted: only for data that is kept anyway. */
   readonly body?: string | Uint8Array;
 }
 

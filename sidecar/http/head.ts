@@ -7,10 +7,7 @@ export interface Snapshot {
   readonly head: RequestHead;
   /** Content-Length, or 0 if there is no body to read, or parsers may differ about where it ends; chunked: unknown until it ends. */
   readonly bodyLength: number | 'chunked';
-  /**
-   * Set if parsers could interpret this head differently, so that a proxy in front may have seen another request. It
-   * must be answered 400 and its connection closed. Describes the reason without values.
-   */
+  /** Set if parsers could read this head differently, so that a proxy saw another request: answer 400 and close. Without values. */
   readonly refusal?: string;
 }
 

@@ -34,11 +34,7 @@ export class SseStream implements EventStream {
   readonly #errorName: string;
   readonly #trailers: boolean;
   #waiting: Chunk[] = [];
-  /**
-   * The previous array of {@link #waiting}, emptied. Two arrays are reused in turn: a new one per packet would be in
-   * the old generation by the time it is filled, and a dead array there keeps its frames alive until the next full
-   * collection.
-   */
+  /** The previous array of {@link #waiting}, emptied: a new one per packet would be in the old generation, and keep its frames. */
   #spare: Chunk[] = [];
   #flushPlanned = false;
   /** Set if the stream ended before its head was sent. */

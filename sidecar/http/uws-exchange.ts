@@ -428,10 +428,7 @@ export function isBodyless(status: number, length: number): boolean {
   return status === 204 || status === 304 || length === 0;
 }
 
-/**
- * Closes the connection of a response that stays open for uWS, after {@link LINGER_MS}; usually its caller, who was sent
- * `Connection: close`, has closed it long before. Returns what cancels that.
- */
+/** Closes a response that stays open for uWS after {@link LINGER_MS}, if its caller has not. Returns what cancels that. */
 export function closeLater(res: Pick<HttpResponse, 'close'>, clock: Clock): () => void {
   return clock.after(LINGER_MS, () => res.close());
 }

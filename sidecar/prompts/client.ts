@@ -158,10 +158,7 @@ export class PromptHostClient implements PromptMaker {
     if (!this.#waits) this.#start();
   }
 
-  /**
-   * Settles once: the first host is ready, with its reports about the models, or it could not be started (and is
-   * retried). Of a host that is started on demand it settles after that start.
-   */
+  /** Settles once: the first host is ready, with reports of the models, or could not be started. One on demand: after its start. */
   ready(): Promise<FirstStart> {
     return this.#first;
   }

@@ -6,10 +6,7 @@ import { parseBody } from '../contracts/parse.js';
 import type { Answer, CompilerTask } from './messages.js';
 import { failed, refused, unservable } from './prompt-maker.js';
 
-/**
- * The nice value of this thread, on Linux, where each thread has its own. On busy cores it gets a third of the time of another
- * thread, so that it does not slow down requests that need no compiler.
- */
+/** This thread's nice value, on Linux: on busy cores it gets a third of another's time, so as not to slow requests that need none. */
 const NICE = 5;
 
 setPriority(NICE);

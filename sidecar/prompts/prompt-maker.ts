@@ -82,10 +82,7 @@ export interface BodyBytes {
   readonly length: number;
 }
 
-/**
- * One body that is converted to tokens. There are two steps because the request enters the model's queue in between:
- * after the model's name is known, and before templating and tokenizing cost time.
- */
+/** One body that is converted to tokens, in two steps: the request enters the model's queue in between, before templating costs time. */
 export interface OpenBody {
   /** Parses and validates: inline if the body is small and not `apart`, otherwise in the prompt host. */
   check(signal: Signal, apart?: boolean): Promise<Checked>;
@@ -97,10 +94,7 @@ export interface OpenBody {
 
 /** Turns bodies into tokens outside the sidecar's process: one prompt host, or several for bodies of different lengths. */
 export interface PromptMaker {
-  /**
-   * The body stays its owner's, who must not change it. `owner` is charged with the body's host time. `wanted`:
-   * the tokenizer and template for its prompt, if there is a choice; absent: those of new prompts.
-   */
+  /** The body stays its owner's, unchanged. `owner` pays its host time. `wanted`: tokenizer and template; absent: of new prompts. */
   open(form: BodyForm, body: BodyBytes, owner: WeightedAccount, wanted?: ModelPromptVersion): OpenBody;
 }
 

@@ -1,8 +1,4 @@
-/**
- * The request that the sidecar sends through its prompt host before it is ready. Code that has not run yet takes several times as
- * long, in the sidecar and in the host, and the first caller should not wait longer than the next. An engine makes a step of its own
- * before it is ready (engine/scheduler/warm-up.ts).
- */
+/** A request through the prompt host before the sidecar is ready: code that has not run takes longer, for which no caller waits. */
 import type { BodyForm } from '../contracts/requests.js';
 import { AbortHandle } from '../lib/abort.js';
 import type { ModelReport } from './messages.js';
@@ -11,10 +7,7 @@ import type { PromptMaker } from './prompt-maker.js';
 /** Charged for the host time; no caller's account is empty. */
 const NO_ACCOUNT = { account: '', weight: 1 };
 
-/**
- * Sends a short chat, with tools where a chat model takes them. Settles when its prompt is made or has failed; does nothing where there
- * is no chat model. `form`: of the chats that callers send.
- */
+/** Sends a short chat, with tools where the model takes them. Settles when its prompt is made or not; no chat model: nothing. */
 export async function warmUp(
   prompts: Pick<PromptMaker, 'open'>,
   models: readonly ModelReport[],

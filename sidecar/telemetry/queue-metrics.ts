@@ -1,7 +1,4 @@
-/**
- * The seat queues. Accounts are the only label without a closed list: they are the operator's own names for its
- * customers, never text of a caller, and only the busiest of a model have their own series.
- */
+/** The seat queues. Accounts, the operator's own names, are the only label without a closed list, and only the busiest are named. */
 import { REFUSAL_REASONS, type RefusalReason } from '../domain/refusal-reasons.js';
 import { SERVICE_CLASSES, type ServiceClass } from '../domain/service-class.js';
 import { modelLabel, type Instruments } from './instruments.js';

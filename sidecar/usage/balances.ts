@@ -89,10 +89,7 @@ function gap(
     : 'is older than the oldest segment of the spool';
 }
 
-/**
- * Adds the price of a `close` to its account, if it was paid from credit kept here and in no store. A free request adds no account: an
- * authorizer may report any number of them, while only those with a grant can pay.
- */
+/** Adds a close's price to its account, if paid from credit kept here. A free one adds none: their number would have no bound. */
 function add(sums: Map<string, bigint>, { account, prepaid, escrow, price }: UsageRecord): void {
   if (prepaid !== true || escrow === true || !price) return;
   const paid = parsePicodollars(price.picodollars) ?? 0n;

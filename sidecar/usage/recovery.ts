@@ -43,11 +43,7 @@ interface Unclosed {
   readonly segment: number;
 }
 
-/**
- * Reads the whole spool. Truncates an incomplete line at its end, copies damaged bytes to the folder `quarantine`, and finds
- * the requests to be closed. Repeating it has the same result. Rejects if the disk cannot be read, or cannot be
- * truncated.
- */
+/** Reads the whole spool: cuts a torn line, quarantines damage, finds the requests to close. Repeatable. Rejects if the disk fails. */
 export async function recover(dir: string, disk: Disk): Promise<Recovered> {
   const segments = await listSegments(dir, disk);
   const newest = await newestWithLines(dir, segments, disk);

@@ -57,10 +57,7 @@ export interface OtlpOptions {
   readonly log: Log;
 }
 
-/**
- * Starts the exports; without tracing `tracing` is undefined. Does not set any global of OpenTelemetry. `close` sends what is waiting, and
- * the metrics once more. The caller must bound its time. It never rejects.
- */
+/** Starts the exports; `tracing`: undefined without. Sets no global. `close` sends what waits, in the caller's time; never rejects. */
 export function openOtlp(options: OtlpOptions) {
   const resource = resourceFromAttributes({
     'service.name': options.serviceName,

@@ -45,10 +45,7 @@ export interface JetStreamOptions {
   readonly timeoutMs: number;
 }
 
-/**
- * Connects to one of the servers. The client does not reconnect: the sink connects again with its next batch, and
- * nothing is buffered until then. Rejects with the client's error once no server could be reached.
- */
+/** Connects to one of the servers. No reconnecting: the sink does with its next batch. Rejects if no server could be reached. */
 export async function connectJetStream(options: JetStreamOptions): Promise<JetStream> {
   const { servers, stream, login, tls, timeoutMs } = options;
   const authenticator = authenticatorOf(login);

@@ -36,10 +36,7 @@ export async function openSink(
   return new NatsSink({ ...nats, connect: () => connectNats(nats, timeoutMs) });
 }
 
-/**
- * Connects to the configured stream. Files are read now, so that credentials can be changed at any time, and NATS'
- * client is loaded only here. Rejects with a FileProblem, or as `connectJetStream` does.
- */
+/** Connects to the configured stream. Loads NATS' client, and reads the files anew. Rejects with a FileProblem or the client's error. */
 export async function connectNats(nats: NatsConfig, timeoutMs: number): Promise<JetStream> {
   const login = await readNatsLogin(nats);
   const tls = nats.tls ? await readTls(nats) : undefined;
