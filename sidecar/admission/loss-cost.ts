@@ -6,7 +6,10 @@
 /** A prompt of which fewer tokens are computed, or reused, does not show what a token costs. */
 const LEAST_TOKENS = 256;
 
-/** Weights of a lower and a higher observation of a token's cost: load only raises it, so about a tenth is below the estimate. */
+/**
+ * The weights of a lower and of a higher observation in the costs of a token: what others do at the same time only makes them higher, so
+ * about a tenth of the observations is below the estimate.
+ */
 const LOWER_ALPHA = 0.3;
 const HIGHER_ALPHA = 0.03;
 
@@ -26,7 +29,10 @@ export class LossCost {
     this.#reused = hasCache ? 1 : 0;
   }
 
-  /** A turn's first token came after `ms`. `computed`, `cached`: of its prompt. `before`: of its session's last, if the seat was lost. */
+  /**
+   * A turn's first token came after `ms`. `computed`, `cached`: of its prompt's tokens. `before`: tokens of the last prompt of its session,
+   * if it lost its seat.
+   */
   observe(turn: {
     readonly ms: number;
     readonly computed: number;
