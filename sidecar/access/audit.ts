@@ -1,7 +1,4 @@
-/**
- * The record of what operators changed, over HTTP and by command: `audit.jsonl` in the data folder, one JSON object a line, only ever
- * appended to. The line of a change is durable before the change is made, so that there is no change without its line.
- */
+/** The record of operators' changes: `audit.jsonl` in the data folder, a JSON object a line, durable before the change is made. */
 import { stat, type FileHandle } from 'node:fs/promises';
 import { dirname } from 'node:path';
 import { FileProblem } from '../lib/checked-file.js';

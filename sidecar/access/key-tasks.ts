@@ -1,7 +1,4 @@
-/**
- * What operators do to keys, accounts and grants over HTTP, with the functions of the `keys` command. Each change appends its line to
- * the audit file first. What concerns a large file runs in a thread, since to parse it takes up to a second.
- */
+/** What operators do to keys, accounts and grants over HTTP, each with a line in the audit first. Large files are parsed in a thread. */
 import { stat } from 'node:fs/promises';
 import { Worker } from 'node:worker_threads';
 import type { FileInForce } from '../lib/followed-file.js';

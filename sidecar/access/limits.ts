@@ -121,10 +121,7 @@ interface Usage {
   readonly minute: SlidingWindow;
 }
 
-/**
- * Requests of each key, in flight and in the last minute, by group. Past {@link MOST_KEYS} keys without a request in flight,
- * those that were checked longest ago are forgotten: their next request is the first of its minute.
- */
+/** Requests of each key, in flight and in the last minute, by group. Past {@link MOST_KEYS} idle keys the oldest are forgotten. */
 export class RequestLimits implements KeyLimiter {
   readonly #clock: Clock;
   readonly #defaults: Readonly<Record<LimitGroup, Limit>>;

@@ -116,10 +116,7 @@ interface Share {
   counted: number;
 }
 
-/**
- * The quotas of this process. At most {@link MOST_KEYS} keys and accounts without a running request are remembered: of further ones
- * that which ended a request longest ago is forgotten, and begins again at what the totals have.
- */
+/** The quotas of this process. Past {@link MOST_KEYS} idle keys and accounts the oldest are forgotten, and begin at the totals again. */
 export class QuotaLedger implements TokenQuotas {
   readonly #clock: Clock;
   readonly #date: () => Date;

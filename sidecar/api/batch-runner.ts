@@ -1,7 +1,4 @@
-/**
- * Which batches run: MOST_RUNNING at once and ACCOUNT_RUNNING of an account. Each is a machine of its own (running-batch.ts); they share the
- * slots of the models (batch-slots.ts). Where more are to run, they take turns of TURN_MS.
- */
+/** Which batches run: MOST_RUNNING, of an account ACCOUNT_RUNNING, in turns of TURN_MS (running-batch.ts, batch-slots.ts). */
 import { hasEnded, type BatchProblem, type BatchRecord } from '../batch/batch-store.js';
 import { NO_TOKENS } from '../domain/money.js';
 import { every } from '../lib/clock.js';

@@ -299,10 +299,7 @@ function askedFor(head: Pick<RequestHead, 'header'>): number | undefined {
 /** Bytes that are hashed at each end of a body; a shorter body is hashed whole. */
 const END_BYTES = 32 * 1024;
 
-/**
- * A request's body and the prompts that are made of it. The body is read until its prompt is made; until an engine has begun the prompt
- * it may be needed once more, for a replica whose tokenizer or template is another one.
- */
+/** A request's body and the prompts made of it. It is kept until an engine has begun one: another replica may want another prompt. */
 class RequestBody {
   readonly received: Body;
   readonly #form: BodyForm;

@@ -113,10 +113,7 @@ export interface Children {
   readonly closing: readonly Closer[];
 }
 
-/**
- * Forks the prompt host and the engines: what a start waits for longest, so that the rest is opened meanwhile. Rejects with one line if a
- * model's template cannot be read or its device is not there. What closes them is added to `closers`.
- */
+/** Forks prompt host and engines, for which a start waits longest. Rejects if a template or a device is missing. Adds to `closers`. */
 export async function forkChildren(
   config: Config,
   log: Log,

@@ -1,7 +1,4 @@
-/**
- * Records of stored files and of batches: one small JSON file each, replaced atomically. What is a caller's text in one, and the key of a
- * file's content, is sealed by the operator's key, so that the data folder has neither.
- */
+/** Records of stored files and batches: a small JSON file each, replaced atomically, callers' texts sealed by the operator's key. */
 import { createCipheriv, createDecipheriv, hkdfSync, randomBytes } from 'node:crypto';
 import { mkdir, open, readdir, readFile, rm, type FileHandle } from 'node:fs/promises';
 import { join } from 'node:path';
@@ -98,10 +95,7 @@ export class Records<T extends StoredRecord> {
     return this.#byId.values();
   }
 
-  /**
-   * Adds or replaces a record; durable once it resolves. The former file is overwritten after that, as when a record is removed. Rejects
-   * with the system's error; `get` then has the old one, or the new one if that is durable.
-   */
+  /** Adds or replaces a record, durably; then overwrites the former file. Rejects with the system's error: `get` has the durable one. */
   async put(record: T): Promise<void> {
     const path = this.#pathOf(record.id);
     const former = this.#byId.has(record.id) ? await open(path, 'r+').catch(unlessMissing) : undefined;
@@ -119,10 +113,7 @@ export class Records<T extends StoredRecord> {
     }
   }
 
-  /**
-   * Removes a record. Its file is overwritten before, so that what was sealed in it, such as a key, is gone. Rejects with the system's error
-   * if it cannot be; the record is then still there. Resolves with whether this call removed it.
-   */
+  /** Removes a record, whose file is overwritten first. Rejects with the system's error, and then keeps it. Returns whether it did. */
   async remove(id: string): Promise<boolean> {
     if (!this.#byId.has(id)) return false;
     await destroy(this.#pathOf(id));

@@ -1,7 +1,4 @@
-/**
- * How a setting is declared: a JSON schema with a default, bounds, a unit and a description. The type of its value is computed from
- * it (`ValueOf`), and so are its path, its environment variable, its check and docs/config.md.
- */
+/** How a setting is declared: a JSON schema, of which its type (`ValueOf`), path, variable, check and docs/config.md are made. */
 
 type SettingType = 'object' | 'array' | 'string' | 'integer' | 'boolean';
 

@@ -62,10 +62,7 @@ export function checkOf<T>(schema: object, written: string): (value: unknown) =>
 
 const check = checkOf<CompatibleBody>(COMPATIBLE_SCHEMA, 'compatible');
 
-/**
- * Claude Code's first block of system text. It names the client's version and how it was started, and older versions put a checksum of the
- * request into it, so that no two requests had a common beginning and no prefix could be reused.
- */
+/** Claude Code's first block of system text. Older versions put a checksum of the request in it, so that no prefix was reused. */
 export function isBilling({ text }: { readonly text?: string | undefined }): boolean {
   return text?.startsWith('x-anthropic-billing-header:') === true;
 }

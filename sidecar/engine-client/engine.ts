@@ -1,7 +1,4 @@
-/**
- * The engine port: the interface through which routes, admission, telemetry and the console use a model's engine. One or several
- * processes implement it (replicated-engine.ts). docs/architecture.md#ports describes what each side guarantees.
- */
+/** The engine port: what routes, admission, telemetry and console use of a model's engine (docs/architecture.md#ports). */
 import type { EmbedJob, Output, GenerateJob, ReplyLimit, ScoreJob } from '../../engine/protocol/jobs.js';
 import type { EngineFacts, EngineSetup } from '../../engine/protocol/setup.js';
 import type { PrefixIndex } from './prefixes.js';

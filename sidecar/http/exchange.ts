@@ -30,10 +30,7 @@ export interface Reply {
   readonly body?: string | Uint8Array;
 }
 
-/**
- * One request and its reply. It hides uWS's rules (read before the first await, cork every write, register the abort
- * first). Exactly one of reply, fail, stream, file and pieces is called; after the caller disconnected they do nothing.
- */
+/** One request and its reply; it hides uWS's rules. One of reply, fail, stream, file and pieces is called, of no effect if it is gone. */
 export interface Exchange {
   readonly head: RequestHead;
   /** Absent: its answers are like those of most routes. */

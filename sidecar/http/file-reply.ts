@@ -12,10 +12,7 @@ export interface PiecesOwner extends ReaderOwner {
   ended(bytes: number): void;
 }
 
-/**
- * A reply of known length that is read piece by piece while it is sent: the next piece is asked for once the socket has accepted the one
- * before, so that one piece is in memory. uWS closes a connection whose socket accepts nothing for 10 s.
- */
+/** A reply of known length, read piece by piece as the socket accepts it: one is in memory. uWS closes a full socket after 10 s. */
 export class FileReply extends BoundedReply<PiecesOwner> {
   readonly #res: FileResponse;
   readonly #length: number;

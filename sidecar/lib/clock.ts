@@ -43,10 +43,7 @@ export function every(clock: Clock, ms: number, fn: () => unknown): () => void {
   return () => cancel();
 }
 
-/**
- * Waits between attempts: doubling from `minMs` to `maxMs`, each drawn from the upper half of its step ("equal jitter",
- * M. Brooker, AWS Architecture Blog, 2015), so that clients that failed together do not retry at the same time.
- */
+/** Waits between attempts, doubling from `minMs` to `maxMs`, each with equal jitter (M. Brooker, AWS Architecture Blog, 2015). */
 export class Backoff {
   readonly #minMs: number;
   readonly #maxMs: number;

@@ -19,10 +19,7 @@ export interface Replacing {
   readonly mayReplace?: () => Promise<void>;
 }
 
-/**
- * Replaces `file` by the content that `write` writes to its file handle. Creates the folder; both are accessible to their owner only. The
- * file is durable once the promise resolves. Rejects with the error of `write` or of the system; the old file is then unchanged.
- */
+/** Replaces `file` durably by what `write` writes. File and new folder are their owner's only. Rejects, and then changes nothing. */
 export async function replaceFile(
   file: string,
   write: (draft: FileHandle) => Promise<void>,

@@ -1,7 +1,4 @@
-/**
- * Processes the prompt host's items, in a thread of its pool (worker.ts) or in its own: checks bodies, and turns them into tokens by the
- * templates and vocabularies of its models. Its models are loaded before the first item.
- */
+/** Processes the prompt host's items, in a pool's thread (worker.ts) or its own: checks bodies and makes tokens of them. */
 import { loadVocabulary } from '../../engine/llama/vocabulary.js';
 import { MAX_ARGUMENT_NESTING, MAX_ARGUMENT_VALUES } from '../../engine/prompt/call-arguments.js';
 import { callFormatText } from '../../engine/prompt/tool-use.js';

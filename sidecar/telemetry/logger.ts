@@ -148,10 +148,7 @@ async function closed(target: LogTarget, lost: boolean): Promise<void> {
   target.flushSync = () => undefined;
 }
 
-/**
- * Lines of level info that come within this time, ms, or up to so many characters, are written together: each write is a task for one of
- * libuv's threads, with what wakes it and its answer. Warnings and errors wait for no others.
- */
+/** Info lines within this time, ms, or so many characters are written together: each write is a task. Warnings and errors are not. */
 const TOGETHER_MS = 20;
 const TOGETHER_CHARACTERS = 16 * 1024;
 

@@ -126,10 +126,7 @@ export async function readSnapshot(file: string): Promise<Snapshot | 'missing' |
   return { position, settled: new Map(sums) };
 }
 
-/**
- * Rejects if it cannot be written; the old file is then unchanged. Resolves once it is durable; until then the sums
- * must not change. It is written in slices, since there may be many accounts and requests are served meanwhile.
- */
+/** Resolves once it is durable, until when the sums must not change. Written in slices. Rejects, and then the old file is unchanged. */
 export async function writeSnapshot(file: string, snapshot: Snapshot): Promise<void> {
   await writeSealed(file, slices(snapshot));
 }

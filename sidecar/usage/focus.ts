@@ -1,7 +1,4 @@
-/**
- * Usage in the columns of FOCUS 1.2 (FinOps Open Cost and Usage Specification), by which cost tools read what providers bill. One row
- * for each hour, key, model, tier, version of the price list and kind of tokens. Costs are exact: quantity times unit price, to the last digit.
- */
+/** Usage in columns of FOCUS 1.2 (FinOps): a row for each hour, key, model, tier, version and kind of tokens, with exact costs. */
 import { costsOf, formatUsd, type Costs, type Rates } from '../domain/money.js';
 import type { PriceList } from './prices.js';
 import { isHour, type TotalsRow } from './totals-files.js';

@@ -1,7 +1,4 @@
-/**
- * What the schemas cannot say: what a shape is and what its fields mean, with the defaults that parsing applies. A test
- * holds that every note is about a field that exists, that no field lacks one, and that the defaults are the real ones.
- */
+/** What schemas cannot say: what shapes and fields mean, with the defaults of parsing. A test holds that all exist and none lacks. */
 import { CHAT_NOTES, COMPATIBLE_NOTES, COMPATIBLE_SHAPES, each, REQUESTED_MODEL, type Notes } from './chat-notes.js';
 
 /** What each named part is. */

@@ -1,7 +1,4 @@
-/**
- * The contract's schemas as named parts of an OpenAPI document. They are the very objects that requests and answers are
- * checked against; what is added is names for their parts, and words. What only our validator reads is left out.
- */
+/** The contract's schemas, the very objects of the checks, as named parts of an OpenAPI document, with words. */
 import { ACCOUNT_BALANCE, ACCOUNT_LIMIT, USAGE_BUCKET, USAGE_RESULT } from '../../contracts/account-schemas.js';
 import { ANSWER_SCHEMAS, type AnswerKind } from '../../contracts/answer-schemas.js';
 import { BATCH_PROBLEM, BATCH_REQUEST } from '../../contracts/batch-schemas.js';
