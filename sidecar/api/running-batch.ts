@@ -14,8 +14,7 @@
  * Bounds: of each model as many lines as batch-slots.ts allows, each at most `LINE_BYTES` long; one more waits to begin, and some for a
  * quota.
  */
-import { mayUse } from '../access/identity.js';
-import type { Caller } from '../access/identity.js';
+import { mayUse, type Caller } from '../access/identity.js';
 import { Answers, type AnswersOptions, type BatchSums, type RecordedUsage } from '../batch/answers.js';
 import {
   BATCH_LINES,

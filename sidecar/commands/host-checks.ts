@@ -6,7 +6,7 @@ import { accountOf, readKeyFile, stateOfKey } from '../access/key-file.js';
 import { tokenLimitsOf } from '../access/limits.js';
 import { CREDIT } from '../access/credit.js';
 import { CertificateFiles } from '../lib/certificate-files.js';
-import { readBearerToken, readSecrets, SecretFile } from '../lib/secret-file.js';
+import { readBearerToken, readSecrets } from '../lib/secret-file.js';
 import { VERSION } from '../lib/version.js';
 import type { Clock } from '../lib/clock.js';
 import { keysFileOf, type Config } from '../config/config.js';
@@ -236,11 +236,6 @@ async function nearest(dir: string): Promise<string> {
 
 async function namedFileChecks(config: Config, clock: Clock): Promise<Check[]> {
   const { access: mode, operators, gateway, authorizer, pricing, credit, delivery, fleet, models, tls } = config;
-  const secret = (what: string, file: string | undefined): Promise<Check[]> =>
-    fileCheck(what, file, async (path) => {
-      const ignored = { changed: () => undefined, unusable: () => undefined };
-      (await SecretFile.open(path, clock, ignored)).close();
-    });
   const { keyFile = '', certFile } = tls;
   const certificate = async (file: string): Promise<void> => {
     const ignored = { changed: () => true, unusable: () => undefined };
@@ -252,10 +247,10 @@ async function namedFileChecks(config: Config, clock: Clock): Promise<Check[]> {
       return warn('secret files', `${file}: ${problem}`, `chmod o= ${file}`);
     }),
     ...(await fileCheck('certificate', certFile, certificate)),
-    ...(await secret('operators’ keys', operators.secretFile)),
-    ...(await secret('gateway’s secrets', gateway.secretFile)),
-    ...(await secret('authorizer’s secret', authorizer.secretFile)),
-    ...(await secret('scrapers’ secrets', fleet.scrapeSecretFile)),
+    ...(await fileCheck('operators’ keys', operators.secretFile, readSecrets)),
+    ...(await fileCheck('gateway’s secrets', gateway.secretFile, readSecrets)),
+    ...(await fileCheck('authorizer’s secret', authorizer.secretFile, readSecrets)),
+    ...(await fileCheck('scrapers’ secrets', fleet.scrapeSecretFile, readSecrets)),
     ...(await fileCheck('keys of stored files', config.batch.keyFile, readSecrets)),
     ...(await fileCheck('OTLP headers', config.telemetry.otlp.headersFile, readHeaders)),
     ...(await fileCheck('delivery’s secret', delivery.secretFile, readBearerToken)),

@@ -25,8 +25,9 @@ import {
   responseFields,
   statusLine,
   streamHeaders,
+  type Cors,
+  type Field,
 } from './fields.js';
-import type { Cors, Field } from './fields.js';
 import { FileReply, type PiecesOwner } from './file-reply.js';
 import type { Snapshot } from './head.js';
 import type { LoadReport } from './load-report.js';
