@@ -122,11 +122,7 @@ function addressOf(url: string | undefined, name: string): StoreAddress {
 
 /** As sidecars connect. Throws {@link UsageError} if `store.url` is missing. */
 export function storeConnection({ url, passwordFile, caFile }: Config['store']): ConnectionOptions {
-  return {
-    address: addressOf(url, 'store.url'),
-    ...(passwordFile !== undefined && { passwordFile }),
-    ...(caFile !== undefined && { caFile }),
-  };
+  return { address: addressOf(url, 'store.url'), passwordFile, caFile };
 }
 
 /** Who runs a command, as the store's audit has it. */
@@ -149,9 +145,6 @@ export async function withDatabase<T>(settings: Config['store'], use: (database:
 function ownersConnection(settings: Config['store'], options: MigrateOptions): ConnectionOptions {
   const { url, passwordFile, caFile } = settings;
   const file = options['password-file'] ?? (options.url === undefined ? passwordFile : undefined);
-  return {
-    address: options.url === undefined ? addressOf(url, 'store.url') : addressOf(options.url, '--url'),
-    ...(file !== undefined && { passwordFile: file }),
-    ...(caFile !== undefined && { caFile }),
-  };
+  const address = options.url === undefined ? addressOf(url, 'store.url') : addressOf(options.url, '--url');
+  return { address, passwordFile: file, caFile };
 }

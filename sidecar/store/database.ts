@@ -48,8 +48,8 @@ export const LOCK_NOT_AVAILABLE = '55P03';
 
 export interface ConnectionOptions {
   readonly address: StoreAddress;
-  readonly passwordFile?: string;
-  readonly caFile?: string;
+  readonly passwordFile?: string | undefined;
+  readonly caFile?: string | undefined;
 }
 
 export interface DatabaseOptions extends ConnectionOptions {

@@ -67,21 +67,21 @@ export async function openStore(
   lost: (line: string) => void,
 ): Promise<Store> {
   const { store, limits, idempotency, credit: settings, dataDir } = config;
+  const { connections, timeoutMs, passwordFile, caFile, whenDown } = store;
   const address = storeAddressOf(store.url ?? '');
   if (!address) throw new Error('store.url is no address of a store');
   const database = await Database.open(clock, {
     address,
-    connections: store.connections,
-    timeoutMs: store.timeoutMs,
-    ...(store.passwordFile !== undefined && { passwordFile: store.passwordFile }),
-    ...(store.caFile !== undefined && { caFile: store.caFile }),
+    connections,
+    timeoutMs,
+    passwordFile,
+    caFile,
     opened: (reason, retryAfterMs) => log.warn('store is left alone', { reason, retryAfterMs }),
     closed: () => log.info('store answers again'),
     called: metrics.store.called,
   });
   const replica = new Replica({ clock, log, database, place: await placeIn(dataDir), leaseMs: store.leaseMs });
   const parts = { clock, log, database, replica };
-  const { whenDown, timeoutMs } = store;
   const keyLimits = new StoreLimits({ ...parts, defaults: limits, whenDown, timeoutMs });
   const claims = new StoreClaims({ ...parts, keepMs: idempotency.keepMs });
   const quotas = new StoreQuotas({ ...parts, whenDown, timeoutMs });
