@@ -5,7 +5,6 @@ import { AuthorizerIdentity } from '../access/authorizer.js';
 import { GatewayIdentity } from '../access/gateway-identity.js';
 import type { Identity } from '../access/identity.js';
 import { WatchedKeys } from '../access/key-identity.js';
-import type { Scrapers } from '../api/operators.js';
 import { keysFileOf, type Config } from '../config/config.js';
 import { isLoopback } from '../config/checks.js';
 import { FileProblem, UnreadFile } from '../lib/checked-file.js';
@@ -15,17 +14,7 @@ import type { Log } from '../telemetry/logger.js';
 import type { Metrics } from '../telemetry/metrics.js';
 import type { Closers } from './closers.js';
 
-export interface Identities {
-  readonly identity: Identity;
-  /** Who may read all metrics on the public listener; undefined if no caller may. */
-  readonly scrapers: Scrapers | undefined;
-  /** Undefined if no keys file is used. */
-  readonly keysFile: WatchedKeys | undefined;
-  /** `closed` is called with each account that is frozen or has no key any more, from now on. One listener. */
-  follow(closed: (account: string) => void): void;
-  /** Reloads keys and secrets now. Problems are logged. */
-  reload(): Promise<void>;
-}
+export type Identities = Readonly<Awaited<ReturnType<typeof openIdentities>>>;
 
 /** What opened files and connections use. They are added to `closers`. */
 export interface Opening {
@@ -44,7 +33,7 @@ export function makesDevelopmentKey({ access, environment, keys, listen }: Confi
 }
 
 /** Opens and follows the configured files. Rejects with one line if a file is invalid. */
-export async function openIdentities(config: Config, metrics: Counted, opening: Opening): Promise<Identities> {
+export async function openIdentities(config: Config, metrics: Counted, opening: Opening) {
   const { access, gateway, environment, fleet, authorizer } = config;
   let closed: (account: string) => void = () => undefined;
   const reloads: (() => Promise<void>)[] = [];
@@ -65,13 +54,18 @@ export async function openIdentities(config: Config, metrics: Counted, opening: 
   }
   const known = await secretsIn(gateway.secretFile);
   const scrapers = await secretsIn(fleet.scrapeSecretFile);
+  const identity: Identity = known
+    ? new GatewayIdentity({ secrets: known, environment, class: gateway.class, ...(others && { others }) })
+    : (others ?? NO_IDENTITY);
   return {
+    identity,
+    /** Who may read all metrics on the public listener; undefined if no caller may. */
     scrapers,
+    /** Undefined if no keys file is used. */
     keysFile: keys,
-    follow: (listener) => (closed = listener),
-    identity: known
-      ? new GatewayIdentity({ secrets: known, environment, class: gateway.class, ...(others && { others }) })
-      : (others ?? NO_IDENTITY),
+    /** `listener` is called with each account that is frozen or has no key any more, from now on. One listener. */
+    follow: (listener: (account: string) => void) => (closed = listener),
+    /** Reloads keys and secrets now. Problems are logged. */
     reload: async () => {
       await Promise.all(reloads.map((reload) => reload()));
     },

@@ -15,7 +15,7 @@ import { comparePositions, segmentPath, START, type Position } from '../usage/sp
 import { Spool, type SpoolHooks } from '../usage/spool.js';
 import { totalsDir } from '../usage/totals-files.js';
 import { Totals } from '../usage/totals.js';
-import { PART_MS, type Closer, type Closers } from './closers.js';
+import { PART_MS, type Closers } from './closers.js';
 
 /** Beyond every segment: only delivery reads the spool. */
 const NO_READER: Position = { segment: Number.MAX_SAFE_INTEGER, offset: 0 };
@@ -28,14 +28,6 @@ const DAY_MS = 86_400_000;
 /** How long a close waits for the last snapshot of the totals, ms. Without it the next start reads more of the spool. */
 const TOTALS_CLOSE_MS = 5000;
 
-export interface Usage {
-  readonly spool: Spool;
-  /** What each key has used; undefined if earlier usage is being read, or cannot be. */
-  readonly totals: () => Totals | undefined;
-  /** Deletes segments that are not needed, after `keepFrom` has changed. Never rejects. */
-  readonly prune: () => Promise<void>;
-}
-
 /**
  * Opens the spool and starts delivery. When they are closed, waiting events are sent and remaining records are written, each
  * within a time limit, and the spool is released. Rejects with one line if another sidecar writes the spool, or if it cannot be
@@ -47,7 +39,7 @@ export async function openUsage(
   log: Log,
   closers: Closers,
   keepFrom: () => Position | undefined,
-): Promise<Usage> {
+) {
   const dir = spoolDir(config);
   const reading: { by?: Delivering } = {};
   const opened = await Spool.open(dir, config.usage, {
@@ -79,6 +71,7 @@ export async function openUsage(
   reading.by = delivering;
   // Records that became durable meanwhile.
   delivering.notify();
+  // `totals`: undefined while earlier usage is being read, or if it cannot be.
   return { spool, totals: totals.current, prune: delivering.prune };
 }
 
@@ -89,17 +82,7 @@ export function earliest(...positions: readonly (Position | undefined)[]): Posit
 }
 
 /** Begins to sum up the usage of each key. `saved`: records were written to a snapshot, and are not needed any more. */
-function startTotals(
-  dir: string,
-  spool: Spool,
-  log: Log,
-  saved: () => void,
-): {
-  readonly current: () => Totals | undefined;
-  /** The position from which the spool's records are still needed. */
-  readonly keepFrom: () => Position;
-  readonly closer: Closer;
-} {
+function startTotals(dir: string, spool: Spool, log: Log, saved: () => void) {
   let totals: Totals | undefined;
   let needed = START;
   const opened = Totals.open({

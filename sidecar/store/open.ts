@@ -2,7 +2,6 @@
 import { join } from 'node:path';
 import type { WatchedKeys } from '../access/key-identity.js';
 import type { FollowedFleet, FollowedGrants, FollowedKeys, FollowedPrices } from '../access/key-tasks.js';
-import type { KeyLimiter } from '../access/limits.js';
 import { keysFileOf, priceFileOf, type Config } from '../config/config.js';
 import { storeAddressOf } from '../config/store-schema.js';
 import { FileProblem } from '../lib/checked-file.js';
@@ -23,29 +22,8 @@ import { placeIn, Replica } from './replica.js';
 import { Snapshot, type SnapshotOptions } from './snapshot.js';
 import { StoreUsage } from './usage.js';
 
-export interface Store {
-  readonly keyLimits: KeyLimiter;
-  readonly claims: StoreClaims;
-  readonly quotas: StoreQuotas;
-  readonly usage: StoreUsage;
-  /** Undefined unless credit is in the store. It is closed before the spool, which it reads. */
-  readonly credit: StoreCredit | undefined;
-  /** Undefined unless keys are in the store. */
-  readonly keys: FollowedKeys | undefined;
-  /** Undefined unless prices are in the store. */
-  readonly prices: FleetPrices | undefined;
-  /** Undefined unless credit is in the store. */
-  readonly grants: FollowedGrants | undefined;
-  readonly fleet: FollowedFleet;
-  readonly replica: Pick<Replica, 'fenced'>;
-  /**
-   * Joins the fleet. Call it once, when nothing else can end the start: it takes the place of another process with this data folder.
-   * Rejects with one line if the store answers that it is not prepared; one that does not answer is tried again in the background.
-   */
-  begin(): Promise<void>;
-  /** Sends what the store is to know of this replica's end, and closes all connections. Never rejects. */
-  close(): Promise<void>;
-}
+/** `credit`, `keys`, `prices`, `grants`: undefined unless they are in the store. `credit` is closed before the spool, which it reads. */
+export type Store = Readonly<Awaited<ReturnType<typeof openStore>>>;
 
 type StoreSettings = Pick<
   Config,
@@ -65,7 +43,7 @@ export async function openStore(
   metrics: { readonly store: StoreMetrics; readonly credit: CreditMetrics },
   watched: WatchedKeys | undefined,
   lost: (line: string) => void,
-): Promise<Store> {
+) {
   const { store, limits, idempotency, credit: settings, dataDir } = config;
   const { connections, timeoutMs, passwordFile, caFile, whenDown } = store;
   const address = storeAddressOf(store.url ?? '');
@@ -111,12 +89,17 @@ export async function openStore(
       throw error;
     },
   );
+  /** Sends what the store is to know of this replica's end, and closes all connections. Never rejects. */
   const close = async (): Promise<void> => {
     const ends = [keyLimits.close(), claims.ends.close(), quotas.ends.close(), usage.close()];
     await Promise.all([documents.close(), ...ends, credit?.close()]);
     await replica.close();
     await database.close();
   };
+  /**
+   * Joins the fleet. Call it once, when nothing else can end the start: it takes the place of another process with this data folder.
+   * Rejects with one line if the store answers that it is not prepared; one that does not answer is tried again in the background.
+   */
   const begin = async (): Promise<void> => {
     const unprepared = await replica.begin();
     if (unprepared !== undefined) throw new Error(unprepared);
@@ -140,11 +123,7 @@ type FleetPrices = FollowedPrices & { readonly list: PriceList };
 type Following = Pick<SnapshotOptions, 'clock' | 'log' | 'database' | 'pollMs'>;
 
 /** The keys of the store, in the file that `watched` follows. */
-function keysOf(
-  parts: Following,
-  config: StoreSettings,
-  watched: WatchedKeys,
-): { readonly snapshot: Snapshot; readonly keys: FollowedKeys } {
+function keysOf(parts: Following, config: StoreSettings, watched: WatchedKeys) {
   const { staleMs } = config.store;
   const file = keysFileOf(config);
   const refused = async (): Promise<string | undefined> => (await watched.inForce()).problem;
@@ -162,10 +141,7 @@ function keysOf(
 }
 
 /** The prices of the store. `open` rejects with one line if there are none that this sidecar can use. */
-function pricesOf(
-  parts: Following,
-  config: StoreSettings,
-): { readonly snapshot: Snapshot; readonly open: () => Promise<FleetPrices> } {
+function pricesOf(parts: Following, config: StoreSettings) {
   const { log, database } = parts;
   const file = priceFileOf(config) ?? '';
   const read = (): Promise<PriceList> => readPriceFile(file, config.models, Date.now());
@@ -215,11 +191,7 @@ function pricesOf(
 }
 
 /** Follows the keys and prices of the store, as far as they are there. */
-async function openDocuments(
-  parts: Following,
-  config: StoreSettings,
-  watched: WatchedKeys | undefined,
-): Promise<Pick<Store, 'keys' | 'prices' | 'close'>> {
+async function openDocuments(parts: Following, config: StoreSettings, watched: WatchedKeys | undefined) {
   const keys = watched && config.keys.source === 'store' ? keysOf(parts, config, watched) : undefined;
   const prices = config.pricing.source === 'store' ? pricesOf(parts, config) : undefined;
   // Who may connect to the database may notify, of any name.

@@ -16,16 +16,8 @@ export interface ModelLoad {
   readonly blockTokens: number;
 }
 
-/** The process at one moment. */
-export interface EndpointLoad {
-  readonly seats: number;
-  readonly running: number;
-  readonly waiting: number;
-  /** Both from 0 to 1. */
-  readonly kvUsage: number;
-  readonly seatUsage: number;
-  readonly capacityTokens: number;
-}
+/** The process at one moment. Usages are from 0 to 1. */
+export type EndpointLoad = Readonly<ReturnType<typeof endpointLoad>>;
 
 /** What their names begin with. */
 export const ENDPOINT = 'ra_sidecar_endpoint_';
@@ -71,25 +63,15 @@ export function endpointMetrics(
 }
 
 /** The sum over all models, as one object. */
-export function endpointLoad(models: ReadonlyMap<string, { readonly load: () => ModelLoad }>): EndpointLoad {
-  let seats = 0;
-  let running = 0;
-  let waiting = 0;
-  let heldTokens = 0;
-  let capacityTokens = 0;
-  for (const model of models.values()) {
-    const load = model.load();
-    seats += load.seats;
-    running += load.busy;
-    waiting += load.waiting;
-    heldTokens += load.heldTokens;
-    capacityTokens += load.capacityTokens;
-  }
+export function endpointLoad(models: ReadonlyMap<string, { readonly load: () => ModelLoad }>) {
+  const loads = Array.from(models.values(), ({ load }) => load());
+  const sum = (of: keyof ModelLoad): number => loads.reduce((all, load) => all + load[of], 0);
+  const [seats, running, capacityTokens] = [sum('seats'), sum('busy'), sum('capacityTokens')];
   return {
     seats,
     running,
-    waiting,
-    kvUsage: share(heldTokens, capacityTokens),
+    waiting: sum('waiting'),
+    kvUsage: share(sum('heldTokens'), capacityTokens),
     seatUsage: share(running, seats),
     capacityTokens,
   };
