@@ -62,19 +62,7 @@ const FILE_SILENCE_MS = 120_000;
 const PROMPTS = 'prompt host';
 const CREDIT = 'prepaid credit';
 
-export interface App {
-  /** Ports in use; 0: the public listener is only a Unix socket. */
-  readonly publicPort: number;
-  readonly operatorsPort: number;
-  /** Resolves once every model is ready; rejects with one line if a model can never be. The caller then closes the parts. */
-  ready(): Promise<void>;
-  /** Reads the certificate's files now, if there are some. Problems are logged. */
-  reload(): Promise<void>;
-  /** Nothing is kept in engines and vision processes that requests of this account left; where accounts share prefixes, nothing of any. */
-  forget(account: string): void;
-  /** /readyz answers 503, after a notice new work is refused; running requests end in their time, or with an error. Idempotent. */
-  drain(): Promise<void>;
-}
+export type App = Readonly<Awaited<ReturnType<typeof openApp>>>;
 
 /** Parts that a caller replaces. */
 export interface Overrides {
@@ -193,13 +181,7 @@ async function openStoreOf(
   return store;
 }
 
-async function openApp(
-  config: Config,
-  identity: Identity,
-  log: Log,
-  overrides: Overrides,
-  closers: Closers,
-): Promise<App> {
+async function openApp(config: Config, identity: Identity, log: Log, overrides: Overrides, closers: Closers) {
   const clock = systemClock;
   const { metrics = metricsOf(config), spool: spoolStandIn, scrapers } = overrides;
   /** Each is set once and never reset. */
@@ -380,17 +362,22 @@ async function openApp(
   };
   let drained: Promise<void> | undefined;
   return {
+    /** Ports in use; 0: the public listener is only a Unix socket. */
     publicPort,
     operatorsPort: operatorsAt.port,
+    /** Resolves once every model is ready; rejects with one line if a model can never be. The caller then closes the parts. */
     ready: () => readiness.all(),
+    /** Reads the certificate's files now, if there are some. Problems are logged. */
     reload: async () => await tls?.reload(),
-    forget: (account) => {
+    /** Nothing is kept in engines and vision processes that requests of this account left; where accounts share prefixes, nothing of any. */
+    forget: (account: string) => {
       for (const { engine, vision, closeScope } of hosted) {
         const scope = closeScope(account);
         engine.forget(scope);
         vision?.forget(scope);
       }
     },
+    /** /readyz answers 503, after a notice new work is refused; running requests end in their time, or with an error. Idempotent. */
     drain: () => (drained ??= drain()),
   };
 }

@@ -6,7 +6,7 @@ import { spoolDir } from '../app/usage.js';
 import { priceFileOf, type Config } from '../config/config.js';
 import type { UsageRecord } from '../domain/usage-record.js';
 import { exactTime, systemClock } from '../lib/clock.js';
-import { DAY_MS, FOCUS_COLUMNS, focusRows, startOf, type FocusNames } from '../usage/focus.js';
+import { DAY_MS, FOCUS_COLUMNS, focusRows, startOf } from '../usage/focus.js';
 import { lockOwner } from '../usage/lock.js';
 import { BUILT_IN_PRICES, readPriceFile } from '../usage/prices.js';
 import { oldestPosition, readFrom, verify, type SpoolFault } from '../usage/reader.js';
@@ -204,15 +204,10 @@ async function exportFocus(
   return sums.problems.length === 0 ? EXIT.done : EXIT.failed;
 }
 
-interface ExportOptions extends FocusNames {
-  readonly from: number;
-  readonly to: number;
-  readonly account: string | undefined;
-  /** `jsonl`, `csv` or `focus`. */
-  readonly format: string;
-}
+type ExportOptions = Readonly<ReturnType<typeof exportOptions>>;
 
-function exportOptions(values: ExportValues): ExportOptions {
+/** `format`: `jsonl`, `csv` or `focus`. */
+function exportOptions(values: ExportValues) {
   return {
     from: timeOf('--from', values.from, -Infinity),
     to: timeOf('--to', values.to, Infinity),

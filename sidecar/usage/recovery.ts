@@ -19,23 +19,7 @@ export interface Quarantined {
   readonly known: boolean;
 }
 
-export interface Recovered {
-  /** Bytes of an incomplete line at the end, which were truncated; no complete record was lost. */
-  readonly cutBytes: number;
-  readonly quarantined: readonly Quarantined[];
-  /** Closes to append for requests that have none. Their time is that of the request's last record. */
-  readonly estimated: readonly UsageRecord[];
-  /** Requests whose close is damaged. None is estimated for them, since the damaged one may have been delivered with other values. */
-  readonly closesLost: number;
-  /** For each request to be closed, the segment in which it begins. */
-  readonly open: ReadonlyMap<string, number>;
-  /** The end of the valid part; undefined if there is none. */
-  readonly position: Position | undefined;
-  /** All segments and their bytes. */
-  readonly sizes: ReadonlyMap<number, number>;
-  /** The last run closed its spool. */
-  readonly ended: boolean;
-}
+export type Recovered = Readonly<Awaited<ReturnType<typeof recover>>>;
 
 /** A request without a close: its last record, and the segment of its first. */
 interface Unclosed {
@@ -44,7 +28,7 @@ interface Unclosed {
 }
 
 /** Reads the whole spool: cuts a torn line, quarantines damage, finds the requests to close. Repeatable. Rejects if the disk fails. */
-export async function recover(dir: string, disk: Disk): Promise<Recovered> {
+export async function recover(dir: string, disk: Disk) {
   const segments = await listSegments(dir, disk);
   const newest = await newestWithLines(dir, segments, disk);
   const unclosed = new Map<string, Unclosed>();
@@ -88,13 +72,20 @@ export async function recover(dir: string, disk: Disk): Promise<Recovered> {
   }
   if (segments.length > 0) await disk.syncDir(dir);
   return {
+    /** Bytes of an incomplete line at the end, which were truncated; no complete record was lost. */
     cutBytes,
     quarantined,
+    /** Requests whose close is damaged. None is estimated for them, since the damaged one may have been delivered with other values. */
     closesLost,
+    /** Closes to append for requests that have none. Their time is that of the request's last record. */
     estimated: [...unclosed.values()].map(({ last }) => estimate(last)),
+    /** For each request to be closed, the segment in which it begins. */
     open: new Map([...unclosed].map(([id, { segment }]) => [id, segment])),
+    /** The end of the valid part; undefined if there is none. */
     position,
+    /** All segments and their bytes. */
     sizes,
+    /** The last run closed its spool. */
     ended,
   };
 }
