@@ -6,10 +6,10 @@ export NODE_LLAMA_CPP_SKIP_DOWNLOAD := true
 SOURCES := $(sort $(shell find sidecar engine bench test -name .cache -prune -o -name '*.ts' -print 2>/dev/null))
 TESTS := $(filter %.test.ts,$(SOURCES))
 # Tests that fork engines or sidecars, load models or pack the package; that parse bodies of 16 MiB; that simulate hours of traffic
-# or of overload; that measure the memory of their process. All others are unit tests.
+# or of overload. All others are unit tests.
 SLOW := test/contract/% test/deploy/package.% test/docs/commands.% test/integration/% test/fault/% \
 	test/support/test-process.% test/sidecar/admission/fairness.% test/sidecar/admission/classes.% test/engine/grammar/mask-memory.% \
-	test/sidecar/contracts/long-cases.% test/sidecar/admission/simulated-patience.% test/bench/admission/simulate.% test/bench/soak/watch.% test/bench/models/% test/bench/support/pieces.%
+	test/sidecar/contracts/long-cases.% test/sidecar/admission/simulated-patience.% test/bench/admission/simulate.%
 # Tests that need Debian's packages: only `make e2e` runs them.
 E2E_TESTS := $(patsubst %.ts,dist/%.js,$(filter test/e2e/%.e2e.ts,$(SOURCES)))
 UNIT_TESTS := $(patsubst %.ts,dist/%.js,$(filter-out $(SLOW),$(TESTS)))
@@ -50,7 +50,7 @@ test-times: build $(TAP_BUILT)
 	@$(RUN_TESTS) --table $(TIMED)
 
 coverage: build $(TAP_BUILT)
-	@node dist/test/support/run-coverage.js
+	@npx --no tap --reporter=terse
 
 # Runs the unit tests whose code has changed since they passed, by what they import; `make test` runs all. Lints what has changed since
 # the last time; `make lint` lints all, since a rule that knows types may also find something in a file that uses a changed one.

@@ -1,7 +1,6 @@
 /** Tests the search for leaks itself: each form and each place is found. */
 import { spawn } from 'node:child_process';
 import { once } from 'node:events';
-import { readFileSync } from 'node:fs';
 import { mkdir, writeFile } from 'node:fs/promises';
 import { createServer } from 'node:http';
 import type { AddressInfo } from 'node:net';
@@ -9,7 +8,6 @@ import { join } from 'node:path';
 import t, { type Test } from 'tap';
 import { canary, MARK } from './canaries.js';
 import { LeakSearch, PIECE } from './leak-search.js';
-import { eventually } from './processes.js';
 import { PLACES, RetentionWatch, type Place } from './retention-watch.js';
 
 const KEY = 'ra-test-Zq3vT8_kLm0-WxY7bN2cD5fG9hJ1pR4sU6aE0iOtQzX';
@@ -102,23 +100,4 @@ t.test('each place is searched', async (t) => {
   const watch = await planted(t, 'stdout', 'nothing');
   t.strictSame(watch.leaks(search), []);
   t.strictSame(new RetentionWatch().places, [], 'a place without a text does not count as searched');
-});
-
-t.test('more of each kind: names of files, environments, children, error frames, phrases', async (t) => {
-  const dir = t.testdir({ [`${canary()}.jsonl`]: '' });
-  const watch = new RetentionWatch();
-  await watch.files(dir);
-  watch.streamed(`data: {"content":"the moonlit harbour sleeps"}\n\ndata: {"error":{"message":"${canary()}"}}\n\n`);
-  t.strictSame(watch.phrases, ['the moonlit harbour']);
-  const env = { ...process.env, PLANTED: canary() };
-  const child = spawn('sh', ['-c', 'sleep 1000 & wait'], { stdio: 'ignore', detached: true, env });
-  await once(child, 'spawn');
-  t.teardown(() => process.kill(-Number(child.pid), 'SIGKILL'));
-  const environment = (): string => readFileSync(`/proc/${child.pid}/environ`, 'latin1');
-  await eventually('the child has its environment', () => environment().includes('PLANTED'));
-  watch.processes(process.pid);
-  t.strictSame(
-    watch.leaks(search).map(({ place }) => place),
-    ['errors', 'files', 'processes'],
-  );
 });

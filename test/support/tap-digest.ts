@@ -1,7 +1,6 @@
 /**
  * The part of a run’s TAP that a reader needs: a line for each file as it ends (one that shares a process with others
- * is a test of their group), every failure in full, the coverage table, and a last line with the counts. Fed line by
- * line.
+ * is a test of their group), every failure in full, and a last line with the counts. Fed line by line.
  */
 export interface Verdict {
   readonly passed: number;
@@ -26,8 +25,7 @@ export class TapDigest {
     }
     this.#failure = /^( *)not ok \d/.exec(line)?.[1];
     if (line.startsWith('# { total: ')) this.#counts = line;
-    const coverage = line.split('|').length > 4 && /^ {0,3}\S/.test(line);
-    return this.#failure !== undefined || /^(ok| {4}ok) \d+ - dist\//.test(line) || coverage;
+    return this.#failure !== undefined || /^(ok| {4}ok) \d+ - dist\//.test(line);
   }
 
   /** Whether tap has counted, which it does when all tests have ended. */

@@ -10,7 +10,7 @@ const SHARING: readonly { readonly name: string; readonly files: RegExp; readonl
     // One sidecar on real engines (shared-sidecar.ts).
     name: 'models',
     files:
-      /^integration\/(ai|chat|decisions|decisions-isolation|json-mode|openai|sampling|seedling|stream-bytes|tools|typesafe)\./,
+      /^integration\/(ai|chat|decisions|decisions-isolation|openai|sampling|seedling|stream-bytes|tools|typesafe)\./,
     most: 12,
   },
   {
@@ -24,14 +24,14 @@ const SHARING: readonly { readonly name: string; readonly files: RegExp; readonl
     // Sidecars as separate processes, and nothing in this process.
     name: 'sidecars',
     files:
-      /^(contract\/http|fault\/(balances|batches-forgotten|batches-full|batches-killed|cancel|cold|descriptors|drain|embeddings|engine-hang|engine-jobs|engine-killed|engine-left|engine-load|forgotten|gpu-backends|key-change-killed|lock-claims|odd-files|parent-gone|prompt-host-killed|replica-killed|sidecar-killed|spool-full|spool-killed|spool-removed|unread-answers)|integration\/(access|batch-stores|batches|call-formats|cores|decisions-fairness|embeddings|first-run|images|keep-alive|keys-command|lazy-models|load|make-run|no-content|no-content-access|no-content-crash|no-content-secrets|no-content-usage|operations|otlp|otlp-loading|picker-metrics|prefill-ahead|prefix-cache|prompts-fairness|quotas|reload|replicas|responses|reuse|sessions|systemd|upgrade|usage-delivery))\./,
+      /^(contract\/http|fault\/(balances|batches-forgotten|batches-full|batches-killed|cancel|cold|descriptors|drain|engine-hang|engine-jobs|engine-killed|engine-left|engine-load|forgotten|gpu-backends|key-change-killed|lock-claims|odd-files|parent-gone|replica-killed|sidecar-killed|spool-full|spool-killed|spool-removed|unread-answers)|integration\/(access|batch-stores|batches|cores|decisions-fairness|embeddings|first-run|images|keep-alive|keys-command|lazy-models|load|make-run|no-content|no-content-access|no-content-crash|no-content-secrets|no-content-usage|otlp|otlp-loading|prefill-ahead|prefix-cache|prompts-fairness|quotas|reload|replicas|responses|reuse|sessions|systemd|upgrade|usage-delivery))\./,
     most: 10,
   },
   {
     // llama.cpp in their own process, and no other process.
     name: 'llama',
     files:
-      /^integration\/(engine\/(checkpoint-reuse|decode-faults|families|forced-calls|grammar|kv-types|masks|prefix-cache|reuse)|engine\/(llama\/(bare-vocabulary|checkpoints|decoders|drafts|gaps|paged-states|picker|runs|speculation|split-model)|scheduler\/warm-up)|bench\/models\/(embedded|random-model|vocabulary-own|vocabulary-copy))\./,
+      /^integration\/engine\/(checkpoint-reuse|decode-faults|families|forced-calls|grammar|kv-types|masks|prefix-cache|reuse|llama\/(bare-vocabulary|checkpoints|decoders|drafts|gaps|paged-states|picker|runs|speculation|split-model)|scheduler\/warm-up)\./,
     most: 12,
   },
   {
@@ -61,8 +61,6 @@ const PROCESSES = /^(contract|integration|fault|e2e)\/|^docs\/commands\./;
 export const ALONE: Readonly<Record<string, string>> = {
   'architecture.test.js': 'reads the whole tree, which takes as long as a group',
   'bench/admission/simulate.test.js': 'takes as long as a group',
-  'bench/models/random-weights.test.js': 'takes as long as a group',
-  'bench/soak/watch.test.js': 'measures the memory of its own process',
   'sidecar/commands/serve.test.js': 'looks for children and descriptors of its own process',
   'sidecar/contracts/schemas.test.js': 'must see each schema as its module loads, which happens once a process',
   'sidecar/usage/corruption.test.js': 'takes as long as a group',
@@ -71,12 +69,7 @@ export const ALONE: Readonly<Record<string, string>> = {
 
 /** Files that only `make test-long` runs, and why. */
 export const NIGHTLY: readonly { readonly files: RegExp; readonly why: string }[] = [
-  { files: /^bench\/(admission\/(patience|simulate)|soak\/watch|support\/pieces)\./, why: 'of benches, and long' },
-  {
-    files: /^(bench|integration\/bench)\/models\//,
-    why: 'of the makers of random models: every test that loads one uses them',
-  },
-  { files: /^integration\/engine\/grammar-stall\./, why: 'measures times, which other work of the machine changes' },
+  { files: /^bench\/admission\/simulate\./, why: 'of a bench, and long' },
   {
     files: /^contract\/minted-accounts\./,
     why: 'of 24,000 accounts; the tests of limits, quotas, credit and the queue have the bound of each map',

@@ -1,24 +1,19 @@
 import { join } from 'node:path';
-import { readFileSync } from 'node:fs';
 import t from 'tap';
-import { eventually, isRunning } from './processes.js';
 import { writeTapModule } from './tap-module.js';
 import { runTestProcess, type TestRun } from './test-process.js';
 
 const PATIENT_S = 60;
 
-/** Runs these sources as test files of one process: their outcome, and the folder that they are in. */
-async function run(
-  files: Readonly<Record<string, string>>,
-  { fileS = PATIENT_S, processS = PATIENT_S, leaveS = PATIENT_S } = {},
-): Promise<TestRun & { readonly dir: string }> {
+/** Runs these sources as test files of one process. */
+async function run(files: Readonly<Record<string, string>>, fileS = PATIENT_S): Promise<TestRun> {
   const sources = Object.entries(files).map(([name, text]) => [
     `${name}.test.js`,
     `import t from '${writeTapModule()}';\n${text}`,
   ]);
   const dir = t.testdir(Object.fromEntries(sources) as Record<string, string>);
   const listed = sources.map(([name = '']) => [join(dir, name), fileS] as const);
-  return { ...(await runTestProcess(listed, processS, { graceS: 0, leaveS })), dir };
+  return runTestProcess(listed, PATIENT_S);
 }
 
 t.test('files that pass', async (t) => {
@@ -74,7 +69,7 @@ t.test('what ends no test, or begins none, fails by its file, and the next file 
       teardown: `t.test('a', async (t) => { t.pass(); t.teardown(() => { throw new Error('left'); }); });`,
       next: `t.test('next', async (t) => { t.pass(); });`,
     },
-    { fileS: 2 },
+    2,
   );
   t.notOk(ok);
   const lines = shown
@@ -99,28 +94,4 @@ t.test('a process that ends early has failed', async (t) => {
     });
     t.same({ failed, ok }, { failed: 1, ok: false }, how);
   }
-});
-
-t.test('a process whose thread is stuck for too long is killed, with what it has started', async (t) => {
-  const { ok, dir } = await run(
-    {
-      spins: `
-        import { spawn } from 'node:child_process';
-        import { writeFileSync } from 'node:fs';
-        const { pid } = spawn('sh', ['-c', 'sleep 1000 & wait'], { stdio: 'ignore', detached: true });
-        writeFileSync(new URL('other', import.meta.url), String(pid));
-        Atomics.wait(new Int32Array(new SharedArrayBuffer(4)), 0, 0);`,
-    },
-    { processS: 10 },
-  );
-  t.notOk(ok);
-  const pid = Number(readFileSync(join(dir, 'other'), 'utf8'));
-  t.ok(pid > 0);
-  await eventually('the end of what it started', () => !isRunning(pid));
-});
-
-t.test('a process that something keeps alive after its tests is killed, and has failed', async (t) => {
-  const { passed, failed, shown } = await run({ stays: `t.pass(); setInterval(() => {}, 1000);` }, { leaveS: 1 });
-  t.same({ passed, failed }, { passed: 1, failed: 1 });
-  t.match(shown.join('\n'), /^killed: 1 s after its tests it had not ended$/m);
 });
