@@ -1,12 +1,11 @@
 import * as fc from 'fast-check';
-import type { LlamaContext, Token } from 'node-llama-cpp';
-import t, { type Test } from 'tap';
+import type { Token } from 'node-llama-cpp';
+import t from 'tap';
 import { BatchDecoder } from '../../../engine/llama/batch-decoder.js';
 import { decodeOnce, type Decoder, type Sampler, type Sampling } from '../../../engine/scheduler/decoder.js';
 import { grammarText, grammarAfter, MAX_GRAMMAR_CHARACTERS } from '../../../engine/grammar/gbnf.js';
 import { dataGrammar } from '../../../engine/grammar/notation.js';
 import { schemaGrammar } from '../../../engine/grammar/schema.js';
-import { IteratorDecoder, sequenceOrder } from '../../support/iterator-decoder.js';
 import { Gbnf, seeded } from '../../support/gbnf.js';
 import { schemas } from '../../support/json-schemas.js';
 import { testModel } from '../../support/models.js';
@@ -22,38 +21,12 @@ const llama = await cpuLlama(THREADS);
 const model = await llama.loadModel({ modelPath: await testModel() });
 t.teardown(() => llama.dispose());
 
-const CONTEXT = 512;
-type Make = (context: LlamaContext) => Promise<Decoder>;
-const DECODERS: Readonly<Record<string, Make>> = {
-  iterators: async (context) => new IteratorDecoder(context, true),
-  batches: (context) => BatchDecoder.create(context, THREADS),
-};
-
-/**
- * Runs a script on a new context of each decoder; returns the results. Under a grammar equal seeds give different
- * random numbers: one decoder samples again where the other computes beforehand what may follow.
- */
-async function each<T>(script: (decoder: Decoder) => Promise<T>): Promise<readonly T[]> {
-  const results: T[] = [];
-  for (const make of Object.values(DECODERS)) {
-    const context = await model.createContext({
-      sequences: 2,
-      contextSize: CONTEXT,
-      batchSize: 128,
-      threads: THREADS,
-      batching: { itemPrioritizationStrategy: sequenceOrder },
-    });
-    results.push(await script(await make(context)));
-    await context.dispose();
-  }
-  return results;
-}
-
-/** The same for a script without random numbers, whose results must be equal. */
-async function both<T>(t: Test, script: (decoder: Decoder) => Promise<T>): Promise<T> {
-  const results = await each(script);
-  t.same(results[1], results[0], 'both decoders have equal results');
-  return results[0]!;
+/** Runs a script on a new context, and returns its result. */
+async function run<T>(script: (decoder: Decoder) => Promise<T>): Promise<T> {
+  const context = await model.createContext({ sequences: 2, contextSize: 512, batchSize: 128, threads: THREADS });
+  const result = await script(await BatchDecoder.create(context, THREADS));
+  await context.dispose();
+  return result;
 }
 
 const PROMPT = Uint32Array.from({ length: 20 }, (_, i) => 60 + ((i * 7) % 90));
@@ -107,12 +80,11 @@ t.test('JSON mode: the reply is an object or the beginning of one', async (t) =>
   for (const temperature of [0, 1, 2]) {
     for (const seed of [1, 2, 3]) {
       const sampling = { ...GREEDY, temperature, seed };
-      for (const tokens of await each((decoder) => reply(decoder, sampling, 150, from(dataGrammar)))) {
-        const text = textOf(tokens);
-        const whole = isEnd(tokens.at(-1));
-        t.equal(grammar.reads(text), whole ? 'whole' : 'begun', `temperature ${temperature}, seed ${seed}`);
-        if (whole) ended.push(text);
-      }
+      const tokens = await run((decoder) => reply(decoder, sampling, 150, from(dataGrammar)));
+      const text = textOf(tokens);
+      const whole = isEnd(tokens.at(-1));
+      t.equal(grammar.reads(text), whole ? 'whole' : 'begun', `temperature ${temperature}, seed ${seed}`);
+      if (whole) ended.push(text);
     }
   }
   for (const text of ended) t.type(JSON.parse(text), 'object');
@@ -120,27 +92,26 @@ t.test('JSON mode: the reply is an object or the beginning of one', async (t) =>
 
 t.test('after a finished grammar the reply may only end', async (t) => {
   for (const sampling of [GREEDY, { ...GREEDY, temperature: 2 }, { ...GREEDY, frequencyPenalty: 2, temperature: 1 }]) {
-    for (const tokens of await each((decoder) => reply(decoder, sampling, 100, from(CHOICE)))) {
-      t.ok(isEnd(tokens.at(-1)));
-      t.match(textOf(tokens), /^\{"verdict":(true|false)\}$/);
-    }
+    const tokens = await run((decoder) => reply(decoder, sampling, 100, from(CHOICE)));
+    t.ok(isEnd(tokens.at(-1)));
+    t.match(textOf(tokens), /^\{"verdict":(true|false)\}$/);
   }
 });
 
 t.test('a reply is constrained after a given text, and free before it', async (t) => {
-  const plain = await both(t, (decoder) => reply(decoder, GREEDY, 30));
+  const plain = await run((decoder) => reply(decoder, GREEDY, 30));
   // Made of whole tokens, and not at the reply’s beginning: after a part of a token the constraint would apply already.
   const marker = textOf(plain.slice(0, 3));
-  const tokens = await both(t, (decoder) => reply(decoder, GREEDY, 100, from(grammarAfter(marker, CHOICE))));
+  const tokens = await run((decoder) => reply(decoder, GREEDY, 100, from(grammarAfter(marker, CHOICE))));
   t.ok(isEnd(tokens.at(-1)));
   t.same(tokens.slice(0, 3), plain.slice(0, 3), 'the same as without a constraint');
   t.match(textOf(tokens.slice(3)), /^[ \n]{0,2}\{"verdict":(true|false)\}$/);
-  const never = await both(t, (decoder) => reply(decoder, GREEDY, 30, from(grammarAfter('\u2028', CHOICE))));
+  const never = await run((decoder) => reply(decoder, GREEDY, 30, from(grammarAfter('\u2028', CHOICE))));
   t.same(never, plain, 'and without that text it is not constrained');
 });
 
 t.test('a grammar reads what was sampled before', async (t) => {
-  const plain = await both(t, (decoder) => reply(decoder, GREEDY, 40));
+  const plain = await run((decoder) => reply(decoder, GREEDY, 40));
   const begun = textOf(plain.slice(0, 10));
   const grammar = (text: string): string => `root ::= ${JSON.stringify(text)} "!"`;
   for (const [what, text, holds] of [
@@ -149,7 +120,7 @@ t.test('a grammar reads what was sampled before', async (t) => {
     ['not at all', 'x', false],
   ] as const) {
     let held: boolean | undefined;
-    const tokens = await both(t, (decoder) =>
+    const tokens = await run((decoder) =>
       reply(decoder, GREEDY, 40, (sampler, i) => {
         if (i === 10) held = sampler.constrain(grammar(text), plain.slice(0, 10) as number[]);
       }),
@@ -158,7 +129,7 @@ t.test('a grammar reads what was sampled before', async (t) => {
     if (holds) t.same([textOf(tokens), isEnd(tokens.at(-1))], [`${begun}!`, true]);
     else t.same(tokens, plain, 'and the reply continues without it');
   }
-  await both(t, async (decoder) => {
+  await run(async (decoder) => {
     const sampler = decoder.sampler(GREEDY);
     const end = [...model.iterateAllTokens()].find(isEnd) ?? -1;
     t.equal(sampler.constrain('root ::= ""', [end]), false, 'an end token is no text');
@@ -167,8 +138,8 @@ t.test('a grammar reads what was sampled before', async (t) => {
 });
 
 t.test('a released reply is free, and may be constrained again', async (t) => {
-  const plain = await both(t, (decoder) => reply(decoder, GREEDY, 20));
-  const tokens = await both(t, (decoder) =>
+  const plain = await run((decoder) => reply(decoder, GREEDY, 20));
+  const tokens = await run((decoder) =>
     reply(decoder, GREEDY, 20, (sampler, i) => {
       if (i === 0) sampler.constrain(CHOICE, []);
       if (i === 0) sampler.release();
@@ -188,8 +159,8 @@ t.test('penalties count over the whole reply, constrained for a while or not', a
   };
   for (const frequencyPenalty of [0.3, 1, -0.5]) {
     const penalized = { ...GREEDY, frequencyPenalty };
-    const free = await both(t, (decoder) => reply(decoder, penalized, 40, undefined, true));
-    const held = await both(t, (decoder) => reply(decoder, penalized, 40, constrain, true));
+    const free = await run((decoder) => reply(decoder, penalized, 40, undefined, true));
+    const held = await run((decoder) => reply(decoder, penalized, 40, constrain, true));
     t.same(held, free, `penalized by ${frequencyPenalty}`);
     t.equal(free.length, 40);
   }
@@ -197,7 +168,7 @@ t.test('penalties count over the whole reply, constrained for a while or not', a
 
 t.test('a constrained reply does not affect the next one', async (t) => {
   for (const sampling of [GREEDY, { ...GREEDY, temperature: 1 }, { ...GREEDY, frequencyPenalty: 1 }]) {
-    await each(async (decoder) => {
+    await run(async (decoder) => {
       const first = await reply(decoder, sampling, 20);
       await reply(decoder, sampling, 5, from(CHOICE));
       t.same(await reply(decoder, sampling, 20), first);
@@ -216,18 +187,16 @@ t.test('an invalid grammar fails its own reply only', async (t) => {
     `root ::= "${'x'.repeat(2 * MAX_GRAMMAR_CHARACTERS)}"`,
     `a ::= "x"{0,2000}\nroot ::= ${'a{0,2000} '.repeat(2000)}`,
   ]) {
-    const results = await each(async (decoder) => {
+    await run(async (decoder) => {
       const failed = await reply(decoder, GREEDY, 3, (sampler, i) => {
         if (i === 1) t.ok(sampler.constrain(bad, []));
       });
-      return { failed, next: await reply(decoder, GREEDY, 3) };
-    });
-    for (const { failed, next } of results) {
+      const next = await reply(decoder, GREEDY, 3);
       const [token, reason, ...more] = failed;
       t.same([token, more], [next[0], []], encodeURIComponent(bad.slice(0, 30)));
       t.match(reason, /^(GrammarError|the grammar takes too much work)$/);
       t.equal(next.length, 3);
-    }
+    });
   }
 });
 
@@ -240,7 +209,7 @@ t.test('a constrained reply has no tokens without text', async (t) => {
   const penalized = { ...GREEDY, frequencyPenalty: 2, presencePenalty: 2 };
   const times = 20;
   const gbnf = `root ::= ${JSON.stringify(text)}{${times}}`;
-  const tokens = await both(t, (decoder) => reply(decoder, penalized, 400, from(gbnf)));
+  const tokens = await run((decoder) => reply(decoder, penalized, 400, from(gbnf)));
   t.equal(textOf(tokens), text.repeat(times));
   t.notOk(tokens.includes(control as number));
 });

@@ -27,6 +27,7 @@ interface Setting {
 }
 
 const SETTINGS: Readonly<Record<string, Setting>> = {
+  'temperature 0': { temperature: 0 },
   'temperature 1': { temperature: 1 },
   top_p: { temperature: 1.3, topP: 0.8 },
   'top_p that keeps hundreds': { temperature: 3, topP: 0.999 },
