@@ -105,25 +105,3 @@ t.test('so does what each component makes of the StatefulSet', async (t) => {
   }
   t.not(problemsOf('Deployment', manifest('StatefulSet')).length, 0, 'a StatefulSet is no Deployment');
 });
-
-t.test('errors are found', async (t) => {
-  const text = JSON.stringify(manifest('StatefulSet'));
-  const broken = (from: string, to: string): string[] => {
-    t.ok(text.includes(from), from);
-    return problemsOf('StatefulSet', JSON.parse(text.replace(from, to)) as Node);
-  };
-  t.strictSame(broken('"livenessProbe"', '"livenesProbe"').slice(0, 1), [
-    '.spec.template.spec.containers.0.livenesProbe',
-  ]);
-  t.match(broken('"containerPort":8080', '"containerPort":"http"')[0], /containerPort must be integer/);
-  t.match(broken('"whenScaled":"Retain"', '"whenScaled":7')[0], /whenScaled/);
-  t.match(broken('"serviceName"', '"service"').join(' '), /\.spec\.service\b/);
-  const pool = JSON.stringify(manifest('InferencePool'));
-  t.match(problemsOf('InferencePool', JSON.parse(pool.replace('FailOpen', 'Open')) as Node)[0], /failureMode/);
-  t.match(
-    problemsOf('InferencePool', JSON.parse(pool.replace('"endpointPickerRef"', '"extensionRef"')) as Node)[0],
-    /Ref/,
-  );
-  const scaled = JSON.stringify(manifest('ScaledObject')).replace('"threshold":"2"', '"threshold":2');
-  t.match(problemsOf('ScaledObject', JSON.parse(scaled) as Node)[0], /threshold must be string/);
-});

@@ -53,26 +53,3 @@ function cells(results: string, column: string, where: Readonly<Record<string, s
 function rounded(value: number, like: string): string {
   return value.toFixed(like.split('.')[1]?.length ?? 0);
 }
-
-t.test('a table is selected by its headings and rows', async (t) => {
-  const results = 'x\n\n| a | b, c |\n| --- | ---: |\n| 1 | 2 |\n| 3 | 4 |\n\n| d |\n| - |\n| 5 |\n';
-  const page = (rows: string): string =>
-    `# T\n\n<!-- figures r.md\ncolumns: b, c\nwhere: a = 3 | 9\n-->\n${rows}\nText.\n`;
-  const made = page('\n| b, c |\n| ---- |\n| 4    |\n');
-  t.equal(await withFigures(page(''), () => results), made, 'filled in');
-  t.equal(await withFigures(made, () => results), made, 'and left unchanged');
-  t.equal(await withFigures(page('\n| b, c |\n| - |\n| 7 |\n| 8 |\n'), () => results), made, 'or replaced');
-  await t.rejects(
-    withFigures(page('').replace('b, c', 'e'), () => results),
-    /no table with e, a/,
-  );
-  await t.rejects(
-    withFigures(page('').replace('3 | 9', '9'), () => results),
-    /no such rows/,
-  );
-  await t.rejects(
-    withFigures('<!-- figures r.md -->\n', () => results),
-    /line break/,
-    'a comment in one line would leave out its table',
-  );
-});

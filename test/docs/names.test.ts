@@ -1,9 +1,8 @@
-import { readFileSync, readdirSync } from 'node:fs';
+import { readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import t from 'tap';
 import { configSchema } from '../../sidecar/config/schema.js';
 import { settings } from '../../sidecar/config/setting.js';
-import { allCommands } from '../generate/cli-docs.js';
 import { sourceRoot } from '../support/source-root.js';
 import { readPages } from './pages.js';
 
@@ -56,46 +55,6 @@ t.test('settings and variables that pages name exist', async (t) => {
   ]);
   t.strictSame(
     missing(named(/\b(RA_[A-Z][A-Z_]*[A-Z])\b/g), (name) => variables.has(name)),
-    [],
-  );
-});
-
-t.test('make targets that pages name exist', async (t) => {
-  const [, phony = ''] = /^\.PHONY: (.*)$/m.exec(read('Makefile')) ?? [];
-  const targets = new Set(phony.split(' '));
-  const all = named(/(?:`|^)(?:[A-Z_]+=\S+ )*make ([a-z0-9][a-z0-9-]*)/gm);
-  t.ok(all.length > 20);
-  t.strictSame(
-    missing(all, (name) => targets.has(name)),
-    [],
-  );
-});
-
-t.test('commands that pages name exist', async (t) => {
-  const commands = allCommands().map(([path]) => path);
-  const texts = pages.flatMap(({ path, spans, blocks }) => [
-    ...spans.map(({ target }) => ({ path, text: target })),
-    ...blocks.filter(({ info }) => info.startsWith('sh')).map(({ text }) => ({ path, text })),
-  ]);
-  const all = named(/(?:^|\()(?:ra-sidecar|node dist\/sidecar\/cli\.js) ([a-z][a-z-]+(?: [a-z]+)?)/gm, texts);
-  t.ok(all.length > 20);
-  t.strictSame(
-    // A group alone is a name too; what follows a complete command is its operand.
-    missing(all, (name) => commands.some((path) => path.startsWith(name) || name.startsWith(`${path} `))),
-    [],
-  );
-});
-
-t.test('log events that pages name exist', async (t) => {
-  const sources = readdirSync(join(sourceRoot, 'sidecar'), { recursive: true, encoding: 'utf8' })
-    .filter((name) => name.endsWith('.ts'))
-    .map((name) => read(`sidecar/${name}`))
-    .join('\n');
-  const flowing = pages.map(({ path, text }) => ({ path, text: text.replace(/\s+/g, ' ') }));
-  const all = named(/\blog(?:'s|s| \w+)? `([a-z][a-z ]+)`/g, flowing);
-  t.ok(all.length > 8);
-  t.strictSame(
-    missing(all, (name) => sources.includes(`'${name}`)),
     [],
   );
 });

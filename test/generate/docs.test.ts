@@ -1,6 +1,5 @@
 import { readdirSync, readFileSync } from 'node:fs';
 import t from 'tap';
-import { CATALOGUE } from '../../sidecar/domain/errors.js';
 import { apiDocs } from './api-docs.js';
 import { configDocs } from './config-docs.js';
 import { withDifferences } from './difference-docs.js';
@@ -12,7 +11,6 @@ import { readPages, type Page } from '../docs/pages.js';
 import { resultsPage } from './results-page.js';
 import { componentSchemas } from '../../sidecar/api/openapi/schemas.js';
 import { ROUTES } from '../../sidecar/api/public-routes.js';
-import { boundsOf, typeOf } from './schema-text.js';
 import { sourceRoot } from '../support/source-root.js';
 
 /** A quarter of an hour. */
@@ -68,13 +66,6 @@ t.test('a page of another command names a commit too', async (t) => {
     t.match(readFileSync(`${sourceRoot}/bench/results/${file}`, 'utf8'), /\b[0-9a-f]{7,8}\b/, file);
 });
 
-t.test('errors.md has one item for each code', async (t) => {
-  const codes = [...errorDocs().matchAll(/^- `(\w+)` \(\d{3}[\d, ]*; \w+; (?:no )?retry\): [A-Z]/gm)].map(
-    ([, code]) => code,
-  );
-  t.strictSame(codes, Object.keys(CATALOGUE));
-});
-
 t.test('the pages of the API have every route and shape', async (t) => {
   const text = Object.values(apiDocs()).join('\n');
   const anchors = new Set([...text.matchAll(/^#+ (.*)$/gm)].map(([, title = '']) => anchorOf(title)));
@@ -83,37 +74,6 @@ t.test('the pages of the API have every route and shape', async (t) => {
     t.ok(anchors.has(anchorOf(`${method} ${path}`)), path);
   }
   for (const name of Object.keys(componentSchemas())) t.ok(anchors.has(name.toLowerCase()), name);
-});
-
-t.test('schemas in words', async (t) => {
-  for (const [schema, type, bounds] of [
-    [{ type: 'string', minLength: 1, maxLength: 1 }, 'string', '1 to 1 character'],
-    [{ type: ['string', 'null'], maxLength: 120 }, 'string or null', 'at most 120 characters'],
-    [{ type: 'integer', minimum: 0 }, 'integer', 'at least 0'],
-    [{ type: 'number', exclusiveMinimum: 0, maximum: 100 }, 'number', 'above 0, at most 100'],
-    [{ enum: ['a', null] }, 'string or null', '`"a"`, `null`'],
-    [{ const: 1 }, 'integer', '`1`'],
-    [{}, 'any', ''],
-    [{ $ref: '#/components/schemas/Tool' }, '[Tool](#tool)', ''],
-    [
-      { type: 'array', minItems: 1, uniqueItems: true, items: { type: 'string', allOf: [{ pattern: '\\S' }] } },
-      'array of string',
-      'at least 1 item; no item twice; each: not blank',
-    ],
-    [
-      {
-        type: 'object',
-        maxProperties: 2,
-        propertyNames: { not: { const: '__proto__' } },
-        additionalProperties: { $ref: '#/components/schemas/PropertySchema' },
-      },
-      'map to [PropertySchema](#propertyschema)',
-      'at most 2 entries; names: not `"__proto__"`',
-    ],
-  ] as const) {
-    t.equal(typeOf(schema), type);
-    t.equal(boundsOf(schema), bounds);
-  }
 });
 
 function anchorOf(title: string): string {
