@@ -1,6 +1,6 @@
 /**
  * The files of deploy/kubernetes agree with each other and with the sidecar. schemas.test.ts checks that Kubernetes
- * accepts them; test/integration/picker-metrics.test.ts checks what a real sidecar reports to the endpoint picker.
+ * accepts them; test/contract/fleet.test.ts checks what a sidecar reports to the endpoint picker.
  */
 import { spawn, spawnSync } from 'node:child_process';
 import { once } from 'node:events';

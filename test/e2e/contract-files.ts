@@ -12,7 +12,6 @@ export const RUN: Readonly<Record<string, readonly string[]>> = {
   'integration/ai': [],
   'integration/chat': [],
   'integration/decisions': [],
-  'integration/json-mode': [],
   'integration/openai': [],
   'integration/sampling': [],
   'integration/seedling': [],

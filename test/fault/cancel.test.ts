@@ -1,52 +1,6 @@
 import t, { type Test } from 'tap';
-import { PATIENT_ENGINE, PATIENT_QUEUE } from '../support/config-parts.js';
-import { counted } from '../support/counted.js';
-import { ENDLESS, endsWell, OpenStream, SHORT } from '../support/open-stream.js';
 import { eventually } from '../support/processes.js';
-import { CHAT, chatOnly, Sidecar } from '../support/sidecar.js';
-import { STUB_JOB } from '../support/stub-script.js';
 import { RealEngine } from '../support/real-engine.js';
-
-t.test('a caller that disconnects gives its place or seat to the next', async (t) => {
-  const { models } = await chatOnly(2, 32_768);
-  const sidecar = await Sidecar.start(t, {
-    stub: true,
-    config: {
-      models,
-      stream: { keepAliveMs: 100 },
-      queue: PATIENT_QUEUE,
-      engine: PATIENT_ENGINE,
-    },
-  });
-
-  /** Asserts that a request gets the only seat when `leaver` disconnects, and how that is counted. */
-  const replaces = async (t: Test, leaver: OpenStream, phase: string): Promise<void> => {
-    const next = sidecar.chat(SHORT);
-    await counted(sidecar, 'waiting_requests', 1);
-    leaver.leave();
-    await counted(sidecar, 'cancels_total', 1, { phase });
-    t.equal((await next).status, 200, 'the next one is served');
-    await counted(sidecar, 'seats_busy', 1);
-    t.equal(await sidecar.metric('ra_sidecar_waiting_requests'), 0);
-  };
-
-  // The other seat is in use until the end.
-  const other = await OpenStream.begin(sidecar);
-  // It has begun, and no token comes.
-  const prefilling = await OpenStream.begin(sidecar, { ...ENDLESS, seed: STUB_JOB.hold }, ': keep-alive');
-  await counted(sidecar, 'seats_busy', 2);
-
-  await t.test('prefilling', (t) => replaces(t, prefilling, 'prefilling'));
-
-  await t.test('decoding', async (t) => {
-    await replaces(t, await OpenStream.begin(sidecar), 'decoding');
-  });
-
-  other.leave();
-  await counted(sidecar, 'seats_busy', 0);
-  endsWell(t, await (await OpenStream.begin(sidecar, SHORT)).response);
-  t.equal(await sidecar.metric('ra_sidecar_engine_restarts_total', { model: CHAT }), 0);
-});
 
 t.test('the engine gives a cancelled sequence to the next job within one step', async (t) => {
   const engine = await RealEngine.start(t, { seats: 2, contextPerSeat: 32_768, prefillTokensPerStep: 32 });

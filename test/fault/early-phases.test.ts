@@ -115,17 +115,3 @@ t.test('a drain begins while one body is half read and another’s prompt is tok
   goOn();
   t.strictSame(sidecar.spool.records, [], 'no engine got either');
 });
-
-t.test('an engine is lost while a prompt is tokenized, and the next one answers', async (t) => {
-  const sidecar = await start(t);
-  const goOn = hold('short');
-  const caller = await sidecar.begin(CHAT, SHORT);
-  await waiting(sidecar, 1);
-  const { pid } = await sidecar.seen('engine forked');
-  process.kill(pid ?? NaN, 'SIGKILL');
-  await sidecar.seen('engine lost');
-  t.equal((await sidecar.post(CHAT, SHORT)).status, 503, 'requests that arrive now are refused as cold');
-  goOn();
-  t.equal((await caller.response()).status, 200);
-  t.equal(await sidecar.metric('ra_sidecar_engine_restarts_total{model="chat"}'), 1);
-});

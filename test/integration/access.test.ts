@@ -1,6 +1,6 @@
 /**
  * The sources of callers as an operator configures them, in a process: a gateway over a Unix socket, an HTTP
- * authorizer, and that no secret or key of theirs leaves the sidecar.
+ * authorizer. no-content-access.test.ts shows that no secret or key of theirs leaves the sidecar.
  */
 import { spawnSync } from 'node:child_process';
 import { createServer } from 'node:http';
@@ -25,15 +25,6 @@ function as(secret: string, more: Readonly<Record<string, string>> = {}): Record
 
 function behind(secret: string, more: Readonly<Record<string, string>> = {}): Record<string, string> {
   return as(secret, { 'x-ra-account': 'globex', 'x-ra-key-id': 'key_g', 'x-ra-environment': 'development', ...more });
-}
-
-/** Every text that leaves a sidecar other than in a 200. */
-async function searched(sidecar: Sidecar, answers: readonly RawResponse[]): Promise<readonly string[]> {
-  const pages = ['/metrics', '/admission', '/readyz', '/healthz'].map(async (path) => {
-    return (await fetch(`http://127.0.0.1:${sidecar.operatorsPort}${path}`)).text();
-  });
-  const lines = sidecar.lines.map((line) => JSON.stringify(line));
-  return [...(await Promise.all(pages)), ...lines, sidecar.printed, ...answers.map(({ raw }) => raw)];
 }
 
 t.test('only a gateway over a Unix socket is served', async (t) => {
@@ -66,12 +57,10 @@ t.test('only a gateway over a Unix socket is served', async (t) => {
     'there is no port',
   );
   t.equal(sidecar.key, '', 'nor a development key, which would be useless');
-  const answers: RawResponse[] = [];
-  const ask = async (headers: Readonly<Record<string, string>>, method = 'POST', path = '/v1/chat/completions') => {
+  const ask = async (headers: Readonly<Record<string, string>>): Promise<RawResponse> => {
     const caller = await RawConnection.open(socket);
-    const answer = await caller.request(method, path, headers, method === 'POST' ? BODY : undefined).response();
+    const answer = await caller.request('POST', '/v1/chat/completions', headers, BODY).response();
     caller.close();
-    answers.push(answer);
     return answer;
   };
 
@@ -97,28 +86,6 @@ t.test('only a gateway over a Unix socket is served', async (t) => {
   t.match(await sidecar.logged(unusable), { level: 50 });
   t.equal((await ask(behind(secretOf('new')))).status, 200);
 
-  for (const [headers, status] of [
-    [{ 'x-ra-account': `${MARK} ${secretOf('name')}` }, 403],
-    [{ 'x-ra-environment': secretOf('environment') }, 403],
-    [{ 'x-ra-models': secretOf('models') }, 403],
-    [{ 'x-ra-deadline-ms': '0' }, 504],
-    [{ 'Content-Type': `text/${MARK}` }, 415],
-    [{ 'x-request-id': `a b ${MARK}` }, 200],
-  ] as const) {
-    t.equal((await ask(behind(secretOf('new'), headers))).status, status, JSON.stringify(headers));
-  }
-  t.equal((await ask(behind(secretOf('new')), 'GET', `/v1/${MARK}`)).status, 404);
-  t.equal((await ask(behind(secretOf('new')), 'PUT', '/v1/models')).status, 405);
-  t.equal((await ask(as(secretOf('new')), 'GET', '/v1/models')).status, 403);
-
-  // The log line of a request may follow its answer. Unknown paths and methods have none.
-  const routed = answers.filter(({ status }) => status !== 404 && status !== 405);
-  await sidecar.logged('request', routed.length);
-  const texts = await searched(sidecar, answers);
-  t.same(
-    texts.filter((text) => text.includes(MARK)),
-    [],
-  );
   sidecar.child.kill('SIGTERM');
   t.same(await sidecar.exited(), { code: 0, signal: null });
   t.notOk(existsSync(socket), 'a sidecar that ends removes its socket file');
@@ -165,12 +132,10 @@ t.test('an HTTP authorizer that is stopped and started', async (t) => {
       log: { level: 'trace' },
     },
   });
-  const answers: RawResponse[] = [];
   const ask = async (secret: string): Promise<RawResponse> => {
     const caller = await RawConnection.open(sidecar.port);
     const answer = await caller.request('POST', '/v1/chat/completions', as(secret), BODY).response();
     caller.close();
-    answers.push(answer);
     return answer;
   };
   const served = await ask(key);
@@ -197,11 +162,6 @@ t.test('an HTTP authorizer that is stopped and started', async (t) => {
   const before = asked;
   t.equal((await ask(key)).status, 503, 'it is not asked while the breaker is open');
   t.equal(asked, before);
-
-  t.same(
-    (await searched(sidecar, answers)).filter((text) => text.includes(MARK) || text.includes(hashKey(key))),
-    [],
-  );
 });
 
 t.test('an invalid configuration ends the start with one line that has no secret', async (t) => {

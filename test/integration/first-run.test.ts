@@ -87,6 +87,11 @@ t.test('the second start prints a new key that works; the old one does not', asy
     (await fetch(`${sidecar.base}/models`, { headers: { authorization: `Bearer ${key}` } })).status;
   t.equal(await status(sidecar.key), 200);
   t.equal(await status(firstKey), 401);
+
+  t.equal((await fetch(`http://127.0.0.1:${sidecar.port}/metrics`)).status, 404, 'only operators have the metrics');
+  t.equal((await fetch(`http://127.0.0.1:${sidecar.operatorsPort}/v1/models`)).status, 404, 'and no models');
+  const page = await (await fetch(`http://127.0.0.1:${sidecar.operatorsPort}/metrics`)).text();
+  t.ok(page.includes('ra_sidecar_seats') && !page.includes(sidecar.key));
 });
 
 interface Run {

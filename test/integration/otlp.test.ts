@@ -6,17 +6,15 @@ import { createServer, type IncomingHttpHeaders } from 'node:http';
 import { once } from 'node:events';
 import type { AddressInfo } from 'node:net';
 import t from 'tap';
-import { canary, chatBody } from '../support/canaries.js';
-import { ENDLESS, OpenStream } from '../support/open-stream.js';
+import { chatBody } from '../support/canaries.js';
 import { OtlpReceiver, type ReceivedTrace } from '../support/otlp-receiver.js';
 import { RawConnection } from '../support/raw-http.js';
 import { sampleName, samplesOf } from '../support/otlp-samples.js';
-import { CHAT, DECIDE, Sidecar, type LogLine } from '../support/sidecar.js';
-import { ENGINE, ProcessGate } from '../support/process-gate.js';
-import { isWhole, lasts, names, NEAR_MS, story, timings } from '../support/traces.js';
+import { CHAT, Sidecar, type LogLine } from '../support/sidecar.js';
+import { ProcessGate } from '../support/process-gate.js';
+import { isWhole, lasts, names, NEAR_MS, timings } from '../support/traces.js';
 
 const GOOD = 'a-key-that-the-authorizer-takes';
-const BAD = 'a-key-that-it-knows-nothing-of';
 const CHATS = '/chat/completions';
 /** Comparisons after the first one: an engine’s heartbeat comes twice a second, an export five times. */
 const MOST_TRIES = 5;
@@ -165,70 +163,6 @@ t.test(
   },
 );
 
-t.test('an invalid traceparent begins a new trace', async (t) => {
-  const bad = [
-    parent('01').toUpperCase(),
-    `ff-${TRACE}-${SPAN}-01`,
-    `00-${'0'.repeat(32)}-${SPAN}-01`,
-    `00-${TRACE}-${'0'.repeat(16)}-01`,
-    `${parent('01')}-more`,
-    `${parent('01')}, ${parent('01')}`,
-  ];
-  for (const [i, traceparent] of bad.entries()) {
-    const { trace } = await ask('/chat/completions', { bad: i }, `bad-${i}`, { traceparent, tracestate: 'a=b' });
-    t.equal(trace.server.parentId, '', traceparent);
-    t.not(trace.server.traceId, TRACE);
-    t.equal(trace.server.traceState, '', 'the trace state is not forwarded then');
-  }
-  const { trace } = await ask(CHATS, {}, 'newer', { traceparent: `cc-${TRACE}-${SPAN}-01-what-is-to-come` });
-  t.equal(trace.server.parentId, SPAN, 'a later version is read as far as it is known');
-});
-
-t.test('a refused request’s trace shows where it ended', async (t) => {
-  const big = { messages: [{ role: 'user', content: `${canary()} `.repeat(5000) }] };
-  for (const { id, path = CHATS, body, key = GOOD, name = `chat ${CHAT}`, phase, code } of [
-    {
-      id: 'key',
-      body: chatBody(),
-      key: BAD,
-      name: 'POST /v1/chat/completions',
-      phase: 'receive',
-      code: 'invalid_api_key',
-    },
-    { id: 'json', body: canary(), name: 'POST /v1/chat/completions', phase: 'prepare', code: 'bad_request' },
-    {
-      id: 'model',
-      body: chatBody({ model: canary() }),
-      name: 'POST /v1/chat/completions',
-      phase: 'prepare',
-      code: 'model_not_entitled',
-    },
-    {
-      id: 'endpoint',
-      body: chatBody({ model: DECIDE }),
-      name: `chat ${DECIDE}`,
-      phase: 'prepare',
-      code: 'unsupported_endpoint',
-    },
-    { id: 'context', body: chatBody(big), phase: 'prepare', code: 'bad_request' },
-    {
-      id: 'large',
-      path: '/decisions',
-      body: 'x'.repeat(1 << 21),
-      name: 'POST /v1/decisions',
-      phase: 'receive',
-      code: 'payload_too_large',
-    },
-  ]) {
-    const { response, trace } = await ask(path, body, id, {}, key);
-    isWhole(t, trace);
-    t.equal(names(trace).at(-1), phase, id);
-    const wanted = { 'error.type': code, 'ra_sidecar.phase': phase, 'http.response.status_code': response.status };
-    t.match(trace.server, { name, status: 0, attributes: wanted }, id);
-    t.match(story(trace).at(-1), { status: 0, attributes: { 'error.type': code } });
-  }
-});
-
 t.test('the metrics equal those of /metrics', async (t) => {
   // From now on only time passes: values that change by themselves are left out.
   const moving =
@@ -274,21 +208,4 @@ t.test('the metrics equal those of /metrics', async (t) => {
 t.test('variables of the environment are ignored', async (t) => {
   t.ok(receiver.requests.every(({ headers }) => headers['x-strange'] === undefined));
   t.match(await sidecar.logged('variables of OpenTelemetry are not read'), { count: 4 });
-});
-
-t.test('a lost engine is an error', async (t) => {
-  const cut = await OpenStream.begin(sidecar, ENDLESS);
-  // The next one is stopped, however long the first trace takes to come.
-  gate.close(ENGINE);
-  process.kill(sidecar.enginePid(CHAT), 'SIGKILL');
-  const { goOn } = await gate.stopped();
-  await cut.response;
-  const failed = await sidecar.logged('request', 1, ({ code }) => code === 'bad_gateway');
-  const lost = await receiver.trace(String(failed['span_id']));
-  isWhole(t, lost);
-  t.match(lost.server, { status: 2, attributes: { 'error.type': 'bad_gateway', 'http.response.status_code': 200 } });
-  t.match(story(lost).at(-1), { name: 'decode', status: 2, attributes: { 'error.type': 'bad_gateway' } });
-  const { trace } = await ask(CHATS, chatBody(), 'cold');
-  goOn();
-  t.match(trace.server, { status: 2, attributes: { 'error.type': 'cold', 'ra_sidecar.phase': 'prepare' } });
 });

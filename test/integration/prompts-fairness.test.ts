@@ -4,32 +4,54 @@
  * `node dist/test/integration/prompts-fairness.test.js 300`: the long form, with so many chats before and during the attack, whose
  * p99 is compared too. For a machine that does nothing else. Each part reports its figures as a comment.
  */
+import { writeFileSync } from 'node:fs';
+import { join } from 'node:path';
 import t from 'tap';
-import { asLong, chatWith, EXPENSIVE_SCHEMAS, INLINE_BYTES, SMALL_PRODUCTS } from '../support/expensive-schemas.js';
-import { ExpensiveSenders, REFUND, startForTwoAccounts, timesOf } from '../support/expensive-senders.js';
+import { asLong, chatWith, EXPENSIVE_SCHEMAS, INLINE_BYTES } from '../support/expensive-schemas.js';
+import { makeKey } from '../support/keys.js';
 import { rounds } from '../support/long-form.js';
 import { SHORT } from '../support/open-stream.js';
-import { childrenOf, usedCpuMs } from '../support/processes.js';
-import { RawConnection } from '../support/raw-http.js';
-import { CHAT } from '../support/sidecar.js';
+import { chatOnly, DECIDE, Sidecar } from '../support/sidecar.js';
 
 const SENDERS = 12;
 const CHATS = Number(process.argv[2] ?? rounds({ short: 4, long: 15 }));
 const EXPENSIVE = Object.values(EXPENSIVE_SCHEMAS).map((schema) => chatWith(schema));
-const MOST_EXPENSIVE = chatWith(EXPENSIVE_SCHEMAS[SMALL_PRODUCTS]);
+const REFUND = JSON.stringify({
+  model: DECIDE,
+  input: 'Please send the payment back.',
+  questions: [{ id: 'refund', type: 'yes_no', question: 'Does the customer ask for a refund?' }],
+});
 
-const sorted = (ms: readonly number[]): readonly number[] => [...ms].sort((a, b) => a - b);
 const quantile = (ms: readonly number[], part: number): number =>
-  sorted(ms)[Math.min(ms.length - 1, Math.floor(part * ms.length))] ?? 0;
-
-/** For all parts; each begins when the previous one’s requests are answered. */
-const { sidecar, hostile, visitor } = await startForTwoAccounts(t, {}, true);
+  [...ms].sort((a, b) => a - b)[Math.min(ms.length - 1, Math.floor(part * ms.length))] ?? 0;
 
 /** With so many requests their p99 is that of more than one. */
 const ENOUGH_FOR_P99 = 100;
 
-/** Requests of the other account, one after another. Returns the time of each, in ms. */
-const visits = (body: string, path?: string): Promise<number[]> => timesOf(sidecar, visitor, CHATS, body, path);
+const [hostile, visitor] = ['hostile', 'visitor'].map((account) => makeKey({ id: account, account }));
+const file = join(t.testdir(), 'keys.json');
+writeFileSync(file, JSON.stringify({ version: 1, keys: [hostile?.stored, visitor?.stored] }));
+const { models } = await chatOnly(4);
+const decide = { ...models[0], id: DECIDE, kind: 'decision', seats: 1 };
+const limits = { chat: { perMinute: 0 }, decisions: { perMinute: 0 } };
+/** For both parts; the second one begins when the first one’s requests are answered. */
+const sidecar = await Sidecar.start(t, {
+  stub: true,
+  config: { models: [...models, decide], keys: { file }, limits },
+});
+
+/** Requests of the other account, one after another. Returns the time of each until its head, ms. */
+async function visits(body: string, path = '/chat/completions'): Promise<number[]> {
+  const took: number[] = [];
+  for (let i = 0; i < CHATS; i++) {
+    const from = performance.now();
+    const response = await sidecar.post(path, body, { key: visitor?.key ?? '' });
+    took.push(performance.now() - from);
+    await response.arrayBuffer();
+    if (response.status !== 200) throw new Error(`the other account is answered ${response.status}`);
+  }
+  return took;
+}
 
 for (const lane of ['short', 'long'] as const) {
   const ofLane = (body: string): string => (lane === 'short' ? body : asLong(body));
@@ -42,11 +64,24 @@ for (const lane of ['short', 'long'] as const) {
     await visits(body);
     await visits(decision, '/decisions');
     const idle = { chat: await visits(body), decision: await visits(decision, '/decisions') };
-    const senders = new ExpensiveSenders(sidecar, hostile, SENDERS, expensive);
-    t.teardown(() => senders.stop());
+    let over = false;
+    const statuses = new Set<number>();
+    // Each sends one of the bodies as soon as its last one is answered.
+    const send = async (): Promise<void> => {
+      for (let i = 0; !over; i++) {
+        const response = await sidecar.post('/chat/completions', expensive[i % expensive.length], {
+          key: hostile?.key ?? '',
+        });
+        await response.arrayBuffer();
+        statuses.add(response.status);
+      }
+    };
+    const senders = Promise.all(Array.from({ length: SENDERS }, send));
     await sidecar.reaches('ra_sidecar_account_waiting_requests', (waiting) => waiting > 0, { account: 'hostile' });
     const beside = { chat: await visits(body), decision: await visits(decision, '/decisions') };
-    t.same([...(await senders.stop())], [422]);
+    over = true;
+    await senders;
+    t.same([...statuses], [422]);
     t.equal(await sidecar.metric('ra_sidecar_prompt_host_restarts_total'), 0);
     for (const what of ['chat', 'decision'] as const) {
       for (const [when, ms] of Object.entries({ idle: idle[what], beside: beside[what] })) {
@@ -63,40 +98,3 @@ for (const lane of ['short', 'long'] as const) {
     }
   });
 }
-
-t.test('another account’s expensive body is next, not behind all that were sent before', async (t) => {
-  const senders = new ExpensiveSenders(sidecar, hostile, SENDERS, [MOST_EXPENSIVE]);
-  t.teardown(() => senders.stop());
-  await sidecar.reaches('ra_sidecar_account_waiting_requests', (waiting) => waiting > 0, { account: 'hostile' });
-  const before: number[] = [];
-  for (let i = 0; i < CHATS; i++) {
-    const from = senders.answers;
-    const response = await sidecar.post('/chat/completions', MOST_EXPENSIVE, { key: visitor });
-    await response.arrayBuffer();
-    before.push(senders.answers - from);
-    t.equal(response.status, 422);
-  }
-  await senders.stop();
-  // Counted, not timed, so that it is true on a busy machine: in order of arrival all senders would be answered before
-  // each of these.
-  t.comment(`senders answered during a request: median ${quantile(before, 0.5)} of ${SENDERS}`);
-  t.ok(quantile(before, 0.5) <= SENDERS / 2, `${quantile(before, 0.5)}`);
-});
-
-t.test('requests of disconnected callers are not worked on', async (t) => {
-  const headers = { Authorization: `Bearer ${hostile}`, 'Content-Type': 'application/json' };
-  const connections = await Promise.all(Array.from({ length: 30 }, () => RawConnection.open(sidecar.port)));
-  for (const connection of connections) connection.request('POST', '/v1/chat/completions', headers, MOST_EXPENSIVE);
-  // Some are being worked on by then.
-  await sidecar.reaches('ra_sidecar_account_waiting_requests', (waiting) => waiting > 0, { account: 'hostile' });
-  for (const connection of connections) connection.close();
-  const hosts = childrenOf(sidecar.pid).filter(({ command }) => command.includes('prompts/host.js'));
-  const used = (): number => hosts.reduce((sum, { pid }) => sum + usedCpuMs(pid), 0);
-  const from = used();
-  t.equal((await sidecar.post('/chat/completions', SHORT, { key: visitor })).status, 200);
-  await sidecar.reaches('ra_sidecar_waiting_requests', 0, { model: CHAT });
-  // Processor time, so that it is true on a busy machine.
-  t.equal(hosts.length, 2);
-  t.ok(used() - from < 5000, `the hosts worked for ${used() - from} ms; it was 21 s when they worked on all`);
-  t.equal(await sidecar.metric('ra_sidecar_prompt_host_restarts_total'), 0);
-});

@@ -6,22 +6,19 @@ import t from 'tap';
 import { z } from 'zod';
 import { testModel } from '../support/models.js';
 import { bundleTemplate } from '../support/prompt-models.js';
-import { CHAT, Sidecar, type LogLine } from '../support/sidecar.js';
+import { CHAT, Sidecar } from '../support/sidecar.js';
 
 const chat = { id: CHAT, kind: 'chat', file: await testModel(), seats: 2, contextPerSeat: 4096 };
-const folder = t.testdir({
-  'mistral.jinja': await bundleTemplate('mistralai-Mistral-Nemo-Instruct-2407'),
-  'qwen.jinja': await bundleTemplate('Qwen3.5-4B'),
-});
-const [mistral, qwen] = ['mistral', 'qwen'].map((id) => ({
+const folder = t.testdir({ 'mistral.jinja': await bundleTemplate('mistralai-Mistral-Nemo-Instruct-2407') });
+// A seat has more than what it was trained for.
+const mistral = {
   ...chat,
-  id,
+  id: 'mistral',
   load: 'lazy',
-  // More than it was trained for.
   contextPerSeat: 8448,
-  chatTemplate: join(folder, `${id}.jinja`),
-}));
-const sidecar = await Sidecar.start(t, { config: { models: [chat, mistral, qwen], contract: 'compatible' } });
+  chatTemplate: join(folder, 'mistral.jinja'),
+};
+const sidecar = await Sidecar.start(t, { config: { models: [chat, mistral], contract: 'compatible' } });
 const client = new OpenAI({ apiKey: sidecar.key, baseURL: sidecar.base, maxRetries: 0 });
 const request = { model: CHAT, input: 'Hello', temperature: 0, max_output_tokens: 64 } as const;
 const LOOK = {
@@ -259,25 +256,6 @@ t.test('a conversation that ends with the assistant begins a new turn', async (t
   }
 });
 
-t.test(
-  'instructions and a later developer message are both in the prompt of a template that takes one at its beginning',
-  async (t) => {
-    const later = { role: 'developer', content: 'Speak French.' } as const;
-    const asked = { role: 'user', content: 'Hello' } as const;
-    const tokens = async (...input: readonly (typeof later | typeof asked)[]): Promise<number> =>
-      (
-        await client.responses.create({
-          model: 'qwen',
-          instructions: 'Be brief.',
-          input: [asked, ...input],
-          reasoning: { effort: 'none' },
-          max_output_tokens: 16,
-        })
-      ).usage?.input_tokens ?? NaN;
-    t.ok((await tokens(later, asked)) > (await tokens(asked)) + 4);
-  },
-);
-
 t.test('a thought ends at its budget by a sentence, and leaves room for an answer', async (t) => {
   // This model’s template begins the thought if an effort is named, and random weights never end it.
   const said = 'I have to give the solution based on the thinking directly now.';
@@ -380,39 +358,9 @@ t.test('the Messages API: whole and streamed are equal, and a call goes round', 
   t.ok((JSON.parse(await ask({ tools, messages })) as Message).stop_reason);
 });
 
-t.test('the Messages API: a call that max_tokens has cut can be sent back as its client has it', async (t) => {
-  const path = { type: 'string', minLength: 80 };
-  const asked = { role: 'user', content: 'Write.' };
-  const streamed = await sidecar.post('/messages', {
-    model: CHAT,
-    max_tokens: 60,
-    stream: true,
-    messages: [asked],
-    tools: [{ name: 'write_file', input_schema: { type: 'object', properties: { path }, required: ['path'] } }],
-    tool_choice: { type: 'any' },
-  });
-  const events = [...(await streamed.text()).matchAll(/^data: (.*)$/gm)].map(
-    ([, data = '']) =>
-      JSON.parse(data) as { content_block?: { type: string; id?: string }; delta?: { partial_json?: string } },
-  );
-  const id = events.find(({ content_block: block }) => block?.type === 'tool_use')?.content_block?.id;
-  const cut = events.map(({ delta }) => delta?.partial_json ?? '').join('');
-  t.throws(() => JSON.parse(cut) as unknown, SyntaxError);
-  // The text itself, what could be read of it, nothing.
-  for (const input of [cut, { path: 'a' }, {}, null]) {
-    const messages = [
-      asked,
-      { role: 'assistant', content: [{ type: 'tool_use', id, name: 'write_file', input }] },
-      { role: 'user', content: [{ type: 'tool_result', tool_use_id: id, is_error: true, content: 'It is cut.' }] },
-    ];
-    for (const model of [CHAT, 'mistral'])
-      t.equal((await sidecar.post('/messages', { model, max_tokens: 1, messages })).status, 200, JSON.stringify(input));
-  }
-});
-
 t.test('an engine that has loaded says that its context is longer than what the model was trained for', async (t) => {
   const { model, reason } = await sidecar.logged('engine should be set up otherwise');
-  t.match(model, /^(?:mistral|qwen)$/);
+  t.equal(model, 'mistral');
   t.equal(
     reason,
     'contextPerSeat is 8,448 tokens, and the model was trained for 8,192: replies past these may be useless',
@@ -424,37 +372,6 @@ t.test('a line that connects OpenAI’s clients is printed, and why there is non
   t.ok(lines.includes(`export OPENAI_BASE_URL=${sidecar.base} OPENAI_API_KEY=${sidecar.key}   # OpenAI clients`));
   t.ok(lines.includes('# coding agents need a chat model with a contextPerSeat of 32768 or more: docs/clients.md'));
   t.end();
-});
-
-t.test('one model by its id, and what is not served', async (t) => {
-  const model = await client.models.retrieve(CHAT);
-  t.equal(model.id, CHAT);
-  await t.rejects(client.models.retrieve('other'), { status: 403, code: 'model_not_entitled' });
-  await t.rejects(client.embeddings.create({ model: CHAT, input: 'x' }), { status: 400, code: 'unsupported_endpoint' });
-  await t.rejects(client.moderations.create({ input: 'x' }), {
-    status: 404,
-    message: /POST \/v1\/chat\/completions/,
-  });
-});
-
-t.test('a caller that disconnects cancels the response', async (t) => {
-  const isLeft = ({ event, status }: LogLine): boolean => event === 'request' && status === 499;
-  const left = sidecar.lines.filter(isLeft).length;
-  const abort = new AbortController();
-  // Longer than can be generated before the abort arrives.
-  const format = zodTextFormat(z.object({ all: z.array(z.number().int()).min(200) }), 'all');
-  const stream = await client.responses.create(
-    { ...request, text: { format }, max_output_tokens: 3000, stream: true },
-    { signal: abort.signal },
-  );
-  const seen: string[] = [];
-  for await (const { type } of stream) {
-    seen.push(type);
-    if (type === 'response.output_text.delta') abort.abort();
-  }
-  t.notOk(seen.includes('response.completed'));
-  await sidecar.logged('request', left + 1, isLeft);
-  t.equal(await sidecar.metric('ra_sidecar_seats_busy', { model: CHAT }), 0);
 });
 
 t.test('top_k and min_p leave only the most likely token', async (t) => {

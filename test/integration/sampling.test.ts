@@ -1,5 +1,5 @@
 import t from 'tap';
-import { complete, textOf } from '../support/replies.js';
+import { textOf } from '../support/replies.js';
 import { sharedSidecar } from '../support/shared-sidecar.js';
 
 const sidecar = await sharedSidecar();
@@ -53,32 +53,4 @@ t.test('frequency_penalty 2 breaks the loops of greedy replies', async (t) => {
     t.not(penalized, plain);
   }
   t.ok(looped > 0, 'without it one loops');
-});
-
-t.test('presence_penalty favours words that did not occur; negative ones favour those that did', async (t) => {
-  // Of each reply’s own words, since penalties count over it alone; as a share, since replies differ in length.
-  const distinct = async (options: Readonly<Record<string, unknown>>): Promise<number> => {
-    const texts = await Promise.all(
-      PROMPTS.map((prompt) => textOf(sidecar, prompt, { temperature: 0, max_tokens: 60, ...options })),
-    );
-    const words = texts.map((text) => text.split(/\s+/));
-    const sum = (counts: readonly number[]): number => counts.reduce((total, count) => total + count, 0);
-    return sum(words.map((each) => new Set(each).size)) / sum(words.map(({ length }) => length));
-  };
-  const plain = await distinct({});
-  const penalized = await distinct({ presence_penalty: 2 });
-  const rewarded = await distinct({ presence_penalty: -2 });
-  t.ok(penalized > plain && plain > rewarded, `${penalized} > ${plain} > ${rewarded}`);
-});
-
-t.test('a higher temperature spreads, a small top_p narrows', async (t) => {
-  const distinct = async (options: Readonly<Record<string, unknown>>): Promise<number> => {
-    const replies = await Promise.all(
-      Array.from({ length: 4 }, (_, seed) => complete(sidecar, 'Hello', { seed, max_tokens: 80, ...options })),
-    );
-    const words = replies.flatMap(({ choices }) => choices[0].message.content.split(/\s+/));
-    return new Set(words).size / words.length;
-  };
-  const [hot, narrow] = [await distinct({ temperature: 2 }), await distinct({ top_p: 0.05 })];
-  t.ok(hot > narrow, `${hot} > ${narrow}`);
 });

@@ -52,13 +52,6 @@ export function waitedForCoreMs(pid: number): number {
   return Number(readFileSync(`/proc/${pid}/schedstat`, 'utf8').split(' ')[1]) / 1e6;
 }
 
-/** The only process of a group whose command names this module. Throws if there is not exactly one. */
-export function memberNamed(group: number, module: string): number {
-  const found = groupMembers(group).filter(({ command }) => command.includes(module));
-  if (found.length !== 1 || !found[0]) throw new Error(`${found.length} processes run ${module}`);
-  return found[0].pid;
-}
-
 /** Signals every process of a group; does nothing if it has none. */
 export function signalGroup(group: number, signal: NodeJS.Signals): void {
   signalProcess(-group, signal);
@@ -75,12 +68,6 @@ export function signalProcess(pid: number, signal: NodeJS.Signals): void {
 
 export function isRunning(pid: number): boolean {
   return statusOf(pid) !== undefined;
-}
-
-/** Paths of the files that are mapped into a process, its libraries among them. */
-export function mappedFiles(pid: number): string[] {
-  const lines = readFileSync(`/proc/${pid}/maps`, 'utf8').split('\n');
-  return [...new Set(lines.map((line) => line.slice(line.indexOf('/'))).filter((path) => path.startsWith('/')))];
 }
 
 /** Where each thread of a process may run, as Linux writes it (`0-3,8`), the main one first. */

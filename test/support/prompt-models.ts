@@ -3,7 +3,6 @@ import { join } from 'node:path';
 import { ensureModel } from '../../bench/models/embedded.js';
 import { planFor } from '../../bench/models/recipes.js';
 import { ownVocabulary } from '../../bench/models/vocabulary-own.js';
-import { copyVocabulary } from '../../bench/models/vocabulary-copy.js';
 import type { PromptParts } from '../../engine/prompt/chat-prompt.js';
 import { makePromptParts } from '../../engine/prompt/prompt-parts.js';
 import type { Vocabulary } from '../../engine/prompt/tokens.js';
@@ -48,17 +47,6 @@ export function partsOf(vocabulary: Vocabulary, source: string): PromptParts {
   return made.parts;
 }
 
-/**
- * Path of a model small enough to serve in tests with one of the bundle’s vocabularies and a context long enough for
- * texts that end a tokenizer. Created on the first call, like testModel().
- */
-export async function modelWithVocabulary(name: string): Promise<string> {
-  const vocabulary = await copyVocabulary(await bundleVocabulary(name));
-  const plan = planFor('tiny', { vocabulary });
-  const shape = { ...plan.shape, context: 131_072 };
-  return ensureModel(join(CACHE, 'models'), { ...plan, name: `ra-${name}`, shape });
-}
-
 /** Of a token, as real vocabularies have: a text is refused before it is split if it has more such tokens than a seat. */
 const LONGEST_TOKEN = 'z'.repeat(256);
 
@@ -80,16 +68,4 @@ export async function recursingModel(): Promise<string> {
     name: 'ra-recursing',
     shape: { ...plan.shape, context: 131_072 },
   });
-}
-
-/**
- * Path of a model with the tests’ own vocabulary and one of the bundle’s templates; otherwise like {@link
- * modelWithVocabulary}.
- */
-export async function modelWithTemplate(name: string): Promise<string> {
-  const own = ownVocabulary();
-  const value = await bundleTemplate(name);
-  const metadata = new Map(own.metadata).set('tokenizer.chat_template', { type: 'string', value });
-  const plan = planFor('tiny', { vocabulary: { ...own, metadata } });
-  return ensureModel(join(CACHE, 'models'), { ...plan, name: `ra-${name}` });
 }

@@ -20,7 +20,7 @@ import { runCli, type CommandResult } from '../../support/cli.js';
 import { runHere } from '../../support/command-here.js';
 import { FileServer } from '../../support/file-server.js';
 import { freePort } from '../../support/free-port.js';
-import { cases, LONG } from '../../support/long-form.js';
+import { cases } from '../../support/long-form.js';
 import { bundleVocabulary } from '../../support/prompt-models.js';
 import { embeddedTestModel, testModel } from '../../support/models.js';
 import { childrenOf, eventually, isRunning } from '../../support/processes.js';
@@ -153,13 +153,6 @@ t.test('verify: another chat template, one for tools, a configured format, and a
   t.notMatch(ran.stdout, /m\.role/, 'the template itself is not printed');
   const served = await runCli(['serve'], environment);
   t.match(served, { code: 1, stderr: /model gone: chatTemplate cannot be read/ });
-  // An inspector for each model; test/sidecar/commands/host-checks.test.ts tests what doctor makes of its answer.
-  if (!LONG) return;
-  const seen = await runCli(['doctor'], environment);
-  t.match(seen.stdout, /^warn +tools of plain +calls by a JSON instruction/m);
-  t.match(seen.stdout, /^ok +tools of chosen +the format that toolFormat names/m);
-  t.match(seen.stdout, /^ok +tools of two +its own format: calls after <tool_call>/m);
-  t.match(seen.stdout, /^fail +model gone +model gone: chatTemplate cannot be read/m);
 });
 
 t.test('verify: flash attention on a CPU with wide heads or short seats', async (t) => {
@@ -237,32 +230,6 @@ t.test(
       code: 1,
       stderr: /model one cannot be served from .*: it needs [\d.,]+ GiB of memory \(weights/,
     });
-
-    // Six more inspectors for sums that test/sidecar/commands/sizing.test.ts tests without.
-    if (!LONG) return;
-    // Room for one and a half times the weights, and for everything else of both: enough, since they share a file.
-    const [found] = json(
-      await runHere(['models', 'verify', 'one', '--seats', '2', '--memory', '1GiB', '--json'], environment),
-    ) as [Found];
-    const { weights, total } = found.memory;
-    t.ok(weights > 100_000, 'or half of them could not be distinguished');
-    const kib = ((RESERVE + 2 * total - weights / 2) / 1024).toFixed(3);
-    const shared = await runHere(['models', 'verify', '--seats', '2', '--memory', `${kib}KiB`, '--json'], environment);
-    t.match(json(shared), [{ serves: true }, { serves: true }]);
-    t.equal(shared.code, 0);
-
-    // What is said to fit does, also beside a cache of a set size.
-    const kept = { id: 'one', kind: 'chat', file, seats: 2, contextPerSeat: 8192, prefixCache: { bytes: 2 ** 28 } };
-    const own = configured(t.testdir(), kept);
-    const verify = async (seats: number): Promise<Found> =>
-      (
-        json(await runHere(['models', 'verify', '--memory', '1GiB', '--seats', String(seats), '--json'], own)) as [
-          Found,
-        ]
-      )[0];
-    const row = (await verify(2)).sizes.find(({ contextPerSeat }) => contextPerSeat === 8192);
-    const most = row?.seats ?? 0;
-    t.match([await verify(most), await verify(most + 1)], [{ serves: true }, { serves: false }], `${most} seats`);
   },
 );
 

@@ -64,21 +64,6 @@ for (const name of ARCHITECTURES) {
     const model = await llama.loadModel({ modelPath: await architectureModel(name) });
     t.teardown(() => model.dispose());
 
-    await t.test('the turns of a chat, alone', async (t) => {
-      const loop = await RealLoop.make(model, ROOM);
-      let prompt = words(3 * CHUNK + 20);
-      const cached: number[] = [];
-      for (let turn = 0; turn < 4; turn += 1) {
-        const ran = await loop.run(chat(prompt));
-        t.same(ran.tokens, (await clean(model, chat(prompt))).tokens, `turn ${turn}`);
-        t.equal(ran.evaluated, prompt.length - ran.cached + REPLY - 1);
-        cached.push(ran.cached);
-        prompt = [...prompt, ...(ran.tokens[0] ?? []), ...words(30, turn + 1)];
-      }
-      t.same(cached, [0, 3 * CHUNK, 4 * CHUNK, 4 * CHUNK], 'whole chunks');
-      await loop.dispose();
-    });
-
     await t.test(
       'the turns of a chat whose template marks them: everything before the last prompt’s new text',
       async (t) => {
@@ -119,26 +104,6 @@ for (const name of ARCHITECTURES) {
         before = said.length - 1;
         prompt = [...said, ...words(30, turn + 1)];
       }
-      await loop.dispose();
-    });
-
-    await t.test('n: 3 evaluates the prompt once', async (t) => {
-      const loop = await RealLoop.make(model, ROOM);
-      const prompt = words(2 * CHUNK + 5);
-      const {
-        tokens: [alone],
-      } = await clean(model, chat(prompt));
-      for (const seats of [1, 3]) {
-        const fresh = words(2 * CHUNK + 5, seats);
-        const ran = await loop.run(chat(fresh, { n: 3, seats }));
-        t.equal(ran.evaluated, fresh.length + 2 + 3 * (REPLY - 1), `${seats} seats`);
-        t.same(
-          ran.tokens.map((each) => each.length),
-          [REPLY, REPLY, REPLY],
-        );
-      }
-      const ran = await loop.run(chat(prompt, { n: 3, seats: 1 }));
-      t.same(ran.tokens, [alone, alone, alone], 'one after the other they equal one alone');
       await loop.dispose();
     });
 

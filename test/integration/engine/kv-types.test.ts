@@ -1,6 +1,5 @@
 /** KV in other number formats, and sliding windows that keep all of it, as an engine loads them. */
 import t from 'tap';
-import { heldOutLoss } from '../../../bench/support/held-out-loss.js';
 import { inspectModel } from '../../../engine/llama/inspect/model.js';
 import type { KvTypes } from '../../../engine/protocol/setup.js';
 import { architectureModel } from '../../support/architectures.js';
@@ -67,13 +66,6 @@ t.test('swaFull can be truncated at any token, with the results of a new prefill
   t.equal(ran.tokens[0]?.[0], (await fresh.run(job(other, { maxTokens: 12 }))).tokens[0]?.[0]);
   await loop.dispose();
   await fresh.dispose();
-});
-
-t.test('q8_0 changes the loss of the embedded model on held-out replies by less than half a percent', async (t) => {
-  const exact = await heldOutLoss({ keys: 'f16', values: 'f16' }, 500);
-  const off = (await heldOutLoss(Q8, 500)) / exact - 1;
-  t.ok(Math.abs(off) < 0.005, String(off));
-  t.not(off, 0, 'the types were used');
 });
 
 t.test('with swaFull a saved state is gone on from at its end alone, and never lost for that', async (t) => {

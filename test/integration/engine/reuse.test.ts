@@ -42,23 +42,6 @@ async function clean(job: GenerateJob | ScoreJob, options: RealLoopOptions): Pro
   return ran;
 }
 
-t.test('the turns of a chat', async (t) => {
-  const loop = await RealLoop.make(model, {});
-  let prompt = words(3 * CHUNK + 20);
-  const cached: number[] = [];
-  for (let turn = 0; turn < 4; turn += 1) {
-    const ran = await loop.run(chat(prompt));
-    const { tokens } = await clean(chat(prompt), {});
-    t.same(ran.tokens, tokens, `turn ${turn}`);
-    t.equal(ran.evaluated, prompt.length - ran.cached + 23);
-    cached.push(ran.cached);
-    prompt = [...prompt, ...(ran.tokens[0] ?? []), ...words(30, turn + 1)];
-  }
-  // Whole chunks that were prefilled, and no generated token.
-  t.same(cached, [0, 3 * CHUNK, 4 * CHUNK, 4 * CHUNK]);
-  await loop.dispose();
-});
-
 t.test('a system prompt that requests share, on whatever sequence they run', async (t) => {
   const loop = await RealLoop.make(model, {});
   const system = words(2 * CHUNK + 30);
@@ -110,27 +93,6 @@ t.test('several replies to one prompt, each run the same', async (t) => {
     t.equal(first.evaluated, once, 'one prefill');
     await loop.dispose();
   }
-});
-
-t.test('questions together are close to isolated ones, and evaluate as few tokens', async (t) => {
-  const input = words(8 * CHUNK + 3);
-  const salts = [2, 4, 6, 8, 10, 12];
-  // Room for all tails in one decode.
-  const options = { seats: 6, prefillTokensPerStep: 4 * CHUNK };
-  const isolated = await clean(ask(input, salts), options);
-  const together = await clean(ask(input, salts, { scope: ALL_ACCOUNTS, isolate: false, seats: 6 }), options);
-  const tails = 6 * 40;
-  t.equal(isolated.evaluated, input.length + tails);
-  t.equal(together.evaluated, input.length + tails);
-  t.same([isolated.decodes, together.decodes], [3 + 6, 3 + 1]);
-  const spread = Math.max(
-    ...together.answers.flatMap(({ probabilities, labelMass }, i) => [
-      ...probabilities.map((p, j) => Math.abs(p - (isolated.answers[i]?.probabilities[j] ?? NaN))),
-      Math.abs(labelMass - (isolated.answers[i]?.labelMass ?? NaN)),
-    ]),
-  );
-  t.comment(`spread ${spread}`);
-  t.ok(spread < 0.05, `spread ${spread}`);
 });
 
 /** Equal texts are equal numbers. */
