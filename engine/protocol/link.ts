@@ -104,7 +104,7 @@ const COPY_BYTES = 64 * 1024;
 
 const HEAD = 12;
 
-/** A message as the bytes to write: one buffer, or the frame without its arrays and then these. */
+/** A message as the bytes to write: one buffer, or the frame without its arrays and then these. Throws as `kindOf` does. */
 export function pack(message: object): [Uint8Array, ...Uint8Array[]] {
   const arrays = new Arrays();
   const text = JSON.stringify(arrays.takenFrom(message));
@@ -334,11 +334,10 @@ function emptyArray({ $: kind, bytes }: Placeholder): Packed {
   return new KINDS[kind](bytes / KINDS[kind].BYTES_PER_ELEMENT);
 }
 
-/** How a placeholder names its kind. */
+/** How a placeholder names its kind. Throws a TypeError for an array that no message may have. */
 function kindOf(array: Packed): keyof typeof KINDS {
-  if (array instanceof Uint8Array) return 'u8';
-  if (array instanceof Uint32Array) return 'u32';
-  return array instanceof Float32Array ? 'f32' : 'f64';
+  for (const kind of ['u8', 'u32', 'f32', 'f64'] as const) if (array instanceof KINDS[kind]) return kind;
+  throw new TypeError('an array that no message may have');
 }
 
 /** A frame whose arrays are long: each of its bytes is copied into its array as it comes, so that no single step copies them all. */

@@ -92,6 +92,16 @@ t.test('a Buffer arrives as its bytes, and the sent message is unchanged', async
   t.strictSame(first, { tokens: Uint32Array.of(1) });
 });
 
+t.test('an array of a kind that the other side could not read is not sent', async (t) => {
+  const heard = [Uint8Array, Uint32Array, Float32Array, Float64Array].map((Kind) => read(bytesOf({ of: Kind.of(1) })));
+  t.strictSame(
+    heard.flat(),
+    [Uint8Array, Uint32Array, Float32Array, Float64Array].map((Kind) => ({ of: Kind.of(1) })),
+  );
+  for (const array of [Int32Array.of(1, -1), Uint16Array.of(1), BigInt64Array.of(1n), new DataView(new ArrayBuffer(8))])
+    t.throws(() => pack({ in: [{ array }] }), TypeError);
+});
+
 t.test('large arrays are not copied when sent', async (t) => {
   const bytes = new Uint8Array(200_000).fill(7);
   const parts = pack({ first: bytes, second: Uint32Array.of(1) });
