@@ -36,7 +36,7 @@ export interface AddonPlaces {
   readonly know: (at: number, may: Uint32Array, isNarrow: boolean, leaves: Int32Array) => void;
 }
 
-/** Where a reply stands in its grammar (engine/native/places.h). `text`: all that a grammar may allow; `drafts`: a run ends if its drafts pay. */
+/** Where a reply stands in its grammar (engine/native/places.h). `text`: all that a grammar may allow; `drafts`: a run ends if its drafts pay, and has none. */
 export interface AddonStanding {
   readonly places: AddonPlaces;
   readonly at: number;
@@ -157,7 +157,7 @@ export interface EngineAddon {
    * sampled. `allowed`: a bit for each token of the vocabulary where a part's pick is one of these, in the first step alone; where one
    * alone is, none is drawn. `again`: what is picked and is none of these is replaced by one of them. The masks are not to be changed. No other step
    * follows where a part has masks, except from one of `standings`: its steps go on while the places of all such parts are known, and with
-   * `costs` until drafts, which such a step has not, would pay. `drafts`: of parts whose next tokens may be drafted, and `costs` by which their number is chosen; absent:
+   * `costs` until drafts would pay that such a step has not, or with drafts as far as the places after them are known. `drafts`: of parts whose next tokens may be drafted, and `costs` by which their number is chosen; absent:
    * nothing is drafted. Drafts that are not picked are removed. `mostMs`: what a step of several sequences with drafts may take. Throws a RangeError for parts that do not fit the tokens.
    */
   readonly raDecodeRun: (

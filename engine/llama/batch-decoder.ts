@@ -117,8 +117,8 @@ export class BatchDecoder implements Decoder {
     if (!run) return await this.#step(parts);
     const samples = parts.filter((part) => part.kind === 'sample');
     if (samples.length < parts.length) return await this.#step(parts);
-    const isFree = (part: SamplePart): boolean => part.tokens.length === 1 && samplerOf(part).constraint.free;
-    if (run.checked !== true && samples.every(isFree)) return yield* this.#runs(samples, run);
+    const isOfAddon = (part: SamplePart): boolean => part.tokens.length === 1 && !samplerOf(part).constraint.inline;
+    if (run.checked !== true && samples.every(isOfAddon)) return yield* this.#runs(samples, run);
     return yield* draftedStep(this.#tools, samples, run);
   }
 

@@ -106,8 +106,8 @@ function chosenDrafts(
   for (const [i, part] of parts.entries()) {
     const { drafts, constraint } = samplerOf(part);
     drafts?.feed(before[i] ?? 0, part.tokens[0] ?? 0);
-    // With a mask for each of its tokens, computed beside the steps, no token can follow another one in a step.
-    const own = constraint.masked ? undefined : drafts?.expected(mayVary || sequences > 1);
+    // Which masks of the thread are known is not looked at here, as it is by the addon.
+    const own = constraint.free || constraint.inline ? drafts?.expected(mayVary || sequences > 1) : undefined;
     for (const choice of expected.keys())
       expected[choice] = (expected[choice] ?? 0) + Math.min(own?.[choice] ?? 1, most[i] ?? 1);
   }

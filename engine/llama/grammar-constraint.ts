@@ -65,9 +65,9 @@ export class GrammarConstraint {
     return this.#masks?.pending;
   }
 
-  /** Masks of the thread constrain the reply. */
-  get masked(): boolean {
-    return this.#masks !== undefined;
+  /** A grammar that is evaluated within the step constrains the reply. */
+  get inline(): boolean {
+    return this.#inline !== undefined;
   }
 
   /** How the next token is picked. Not while it is pending or free. Throws a fault. */
@@ -79,7 +79,7 @@ export class GrammarConstraint {
     const may = made && this.#textTokens.of(made.mask);
     const { all: text } = this.#textTokens;
     const stands = made && this.#grammars.followed.from(made);
-    const from = stands && { text, drafts: !this.masked, ...stands };
+    const from = stands && { text, drafts: this.inline, ...stands };
     return made?.isNarrow === true && may
       ? { first: may, checked: false, from }
       : { first: text, then: may, checked: may === undefined, from };

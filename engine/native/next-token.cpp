@@ -244,7 +244,7 @@ class Picks {
                 // Where its place is not known, its masks are those of this step alone.
                 if (held[i].places != nullptr && !stand(i)) held[i].places = nullptr;
                 holds = holds || held[i].places != nullptr;
-                speculates = speculates && pickers[i] != nullptr && allowed[i] == nullptr;
+                speculates = speculates && pickers[i] != nullptr && (allowed[i] == nullptr || drafts_here(i));
             }
         }
         Picks(const Picks &) = delete;
@@ -278,9 +278,9 @@ class Picks {
 
         // After `run`: the next step, whose tokens are its last picks. False: there is none, since a part picked nothing or an
         // end token, or may not have as many more as are reserved, or stands where its grammar's mask is not known, or drafts would pay in a
-        // step of held parts, which JavaScript makes; an error is then met by the next caller.
+        // step of held parts that JavaScript makes; an error is then met by the next caller.
         bool run_on() {
-            if (fed.size() != rows.size() + gaps.size()) return false;
+            if (lost || fed.size() != rows.size() + gaps.size()) return false;
             for (size_t i = 0; i < rows.size(); i++) {
                 if (picks[i].size() >= left[i] || left[i] - picks[i].size() < reserve) return false;
             }
@@ -288,14 +288,14 @@ class Picks {
                 if (each.back() < 0 || llama_vocab_is_eog(vocabulary(), each.back())) return false;
             }
             for (size_t i = 0; i < rows.size(); i++) {
-                if (held[i].places == nullptr ? allowed[i] != nullptr : !goes_on(i)) return false;
+                if (held[i].places == nullptr ? allowed[i] != nullptr : !goes_on(i, picks[i].back())) return false;
             }
             for (size_t i = 0; i < rows.size(); i++) {
                 fed.tokens[rows[i]] = picks[i].back();
                 fed.positions[rows[i]] += static_cast<llama_pos>(picks[i].size());
                 left[i] -= static_cast<uint32_t>(picks[i].size());
             }
-            if (holds && costs != nullptr && drafts_pay()) return false;
+            if (holds && !speculates && costs != nullptr && drafts_pay()) return false;
             try {
                 step();
             } catch (const std::exception &) {
@@ -346,7 +346,7 @@ class Picks {
             int32_t at = 0;
             // Tokens that are texts, which is all that a grammar allows.
             const uint32_t * text = nullptr;
-            // Whether JavaScript may draft for it, so that a run ends where drafts would pay.
+            // Whether JavaScript may draft for it, so that a run ends where drafts would pay; otherwise runs do, as far as masks are known.
             bool drafts = true;
             std::shared_ptr<const Place> place;
             // What may come, without what is no text.
@@ -379,13 +379,34 @@ class Picks {
             if (any == 0) return false;
             allowed[i] = each.place->narrow ? each.may.data() : each.text;
             again[i] = each.place->narrow ? nullptr : each.may.data();
+            if (drafts[i] != nullptr && !each.drafts) drafts[i]->stand(each.places, each.at);
             return true;
         }
 
-        // Moves a part to the place after its last pick.
-        bool goes_on(size_t i) {
-            held[i].at = held[i].place->after(held[i].at, picks[i].back());
+        // Moves a part to the place after this pick.
+        bool goes_on(size_t i, int32_t pick) {
+            held[i].at = held[i].place->after(held[i].at, pick);
             return stand(i);
+        }
+
+        // Whether the steps of a run may have drafts of a part that is held.
+        bool drafts_here(size_t i) const { return held[i].places != nullptr && !held[i].drafts; }
+
+        // Of a part's next drafts, up to `most`, those that may come and after which its masks are known. `repeats`: and where its reply has
+        // stood before, so that their number does not depend on what other replies made known.
+        int32_t followed(size_t i, int32_t most, bool repeats) const {
+            std::vector<llama_token> words(most);
+            const int32_t count = drafts[i]->draft(most, words.data());
+            int32_t at = held[i].at;
+            auto place = held[i].place;
+            int32_t known = 0;
+            for (; known < count && has(place->may.data(), words[known]) && has(held[i].text, words[known]); known++) {
+                at = place->after(at, words[known]);
+                place = held[i].places->find(at);
+                if (place == nullptr || (repeats && !drafts[i]->stood(held[i].places, at))) break;
+            }
+            explicit_bzero(words.data(), words.size() * sizeof(llama_token));
+            return known;
         }
 
         void feed_drafts() {
@@ -426,7 +447,8 @@ class Picks {
         }
 
         // The index of how many tokens each sequence drafts. A part that may have fewer gains less by them, and the others do not wait.
-        size_t choose() const {
+        size_t choose() {
+            follows.assign(rows.size(), DRAFT_LENGTHS.back());
             size_t last = 0;
             for (size_t choice = 1; choice < DRAFT_CHOICES; choice++) {
                 const auto length = static_cast<size_t>(DRAFT_LENGTHS[choice]);
@@ -439,9 +461,11 @@ class Picks {
             ByDraftLength expected{};
             for (size_t i = 0; i < rows.size(); i++) {
                 ByDraftLength tokens_of;
-                if (drafts[i] == nullptr || !held[i].drafts) tokens_of.fill(1);
+                if (drafts[i] == nullptr || (!speculates && !held[i].drafts)) tokens_of.fill(1);
                 else tokens_of = drafts[i]->expected(may_vary || fed.size() > 1);
-                for (size_t choice = 0; choice <= last; choice++) expected[choice] += std::min<double>(tokens_of[choice], left[i]);
+                if (drafts_here(i) && tokens_of[last] > 1) follows[i] = followed(i, DRAFT_LENGTHS[last], fed.size() == 1 && !may_vary);
+                const double most = std::min<double>(left[i], follows[i] + 1);
+                for (size_t choice = 0; choice <= last; choice++) expected[choice] += std::min(tokens_of[choice], most);
             }
             return costs->costs.choose(fed.size(), expected, last, most_ms, may_vary);
         }
@@ -470,7 +494,7 @@ class Picks {
                 const bool gap = part >= rows.size() || rows[part] != static_cast<int32_t>(at);
                 std::fill(words.begin(), words.end(), fed.tokens[at]);
                 if (!gap && drafts[part] != nullptr) {
-                    drafted[part] = drafts[part]->draft(std::min<int32_t>(more, left[part] - 1), words.data());
+                    drafted[part] = drafts[part]->draft(std::min<int32_t>({more, static_cast<int32_t>(left[part]) - 1, follows[part]}), words.data());
                 }
                 wide.add(fed.tokens[at], fed.positions[at], fed.sequences[at], !gap);
                 for (int32_t i = 0; i < more; i++) wide.add(words[i], fed.positions[at] + 1 + i, fed.sequences[at], !gap);
@@ -553,10 +577,14 @@ class Picks {
             }
             std::vector<int32_t> made;
             const size_t token = (rows[i] - first) * (more + 1);
-            const int32_t last = std::min<int32_t>(more, left[i] - 1);
+            // Of a held part no further than its masks are known.
+            const int32_t last = std::min<int32_t>(held[i].places == nullptr ? more : drafted[i], left[i] - 1);
             for (int32_t j = 0; j <= last && logits[j] != nullptr; j++) {
                 made.push_back(pickers[i]->pick(logits[j], n, allowed[i], again[i]));
                 if (j == last || made.back() != wide.tokens[token + j + 1] || llama_vocab_is_eog(vocabulary(), made.back())) break;
+                if (held[i].places == nullptr || goes_on(i, made.back())) continue;
+                lost = true;
+                break;
             }
             return made;
         }
@@ -590,6 +618,10 @@ class Picks {
         std::vector<Held> held;
         // Whether any part has places.
         bool holds = false;
+        // A part stands where nothing may come after a draft, which a next step finds out.
+        std::atomic<bool> lost = false;
+        // Of each part, the drafts that it may have in the present step.
+        std::vector<int32_t> follows;
         std::vector<std::vector<double>> scores;
         std::vector<std::vector<int32_t>> picks;
         // Drafts in the last step that were no padding.

@@ -273,7 +273,10 @@ class RaPicker : public Napi::ObjectWrap<RaPicker> {
         // of them; null: nothing is. Where one alone is allowed, none is drawn.
         int32_t pick(float * logits, int n, const uint32_t * allowed, const uint32_t * again) {
             const int32_t only = allowed == nullptr ? -1 : only_of(allowed, n);
-            if (only >= 0) return count(only);
+            if (only >= 0) {
+                if (told < script.size()) told++;
+                return count(only);
+            }
             for (const auto & [token, count] : counts) {
                 if (count > 0 && token < n) logits[token] -= static_cast<float>(count) * frequency + presence;
             }

@@ -323,6 +323,18 @@ int32_t RaDrafts::draft(int32_t count, llama_token * into) {
     return source->draft(count, into);
 }
 
+void RaDrafts::stand(const void * of, int32_t at) {
+    const std::lock_guard<std::mutex> lock(mutex);
+    if (of != numbering) places.clear();
+    numbering = of;
+    if (places.size() < MOST_PLACES) places.insert(at);
+}
+
+bool RaDrafts::stood(const void * of, int32_t at) {
+    const std::lock_guard<std::mutex> lock(mutex);
+    return of == numbering && places.count(at) > 0;
+}
+
 void RaDrafts::told(const Napi::CallbackInfo & info) {
     feed(info[0].As<Napi::Number>().Uint32Value(), info[1].As<Napi::Number>().Int32Value());
 }

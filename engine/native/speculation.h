@@ -11,6 +11,9 @@
  * A reply with a seed, or at temperature 0, that is alone in its steps is to be the same each time, and the number of drafts moves last
  * digits. So for it that number depends on counts alone: what was accepted of this reply's drafts, and fixed costs. Measured times decide
  * for any other reply, and where several sequences share a step, whose digits depend on the neighbours in any case.
+ *
+ * A reply that masks of a grammar's thread hold has drafts as far as the masks after them are known, one that is to repeat only where it
+ * stood before: at other places the masks may be known from other replies. Each pick has the mask that it has without drafts.
  */
 #pragma once
 
@@ -20,6 +23,7 @@
 #include <memory>
 #include <mutex>
 #include <optional>
+#include <unordered_set>
 #include <utility>
 #include <vector>
 
@@ -235,6 +239,11 @@ class RaDrafts : public Napi::ObjectWrap<RaDrafts> {
         ByDraftLength expected(bool shared);
         int32_t draft(int32_t count, llama_token * into);
 
+        // The reply stands at this place of a grammar; `of`: its numbering (places.h).
+        void stand(const void * of, int32_t at);
+        // Whether it stood there; of a numbering's places MOST_PLACES are kept.
+        bool stood(const void * of, int32_t at);
+
         // The same for JavaScript.
         void told(const Napi::CallbackInfo & info);
         Napi::Value expects(const Napi::CallbackInfo & info);
@@ -242,8 +251,12 @@ class RaDrafts : public Napi::ObjectWrap<RaDrafts> {
         void wipe(const Napi::CallbackInfo & info);
 
     private:
+        static constexpr size_t MOST_PLACES = 1 << 14;
+
         std::mutex mutex;
         const std::unique_ptr<DraftSource> source;
+        const void * numbering = nullptr;
+        std::unordered_set<int32_t> places;
 };
 
 // The costs of one context's steps, used by the thread of all decodes alone, and the hits of its replies' predictions.

@@ -42,11 +42,11 @@ t.test('a reply whose tokens take long switches to masks, with the text read so 
   const constraint = new GrammarConstraint(known);
   t.ok(constraint.constrain('root ::= "x"', []));
   for (const token of [5, 6, 7, 8, 9]) accept(constraint, token, 19);
-  t.same([constraint.free, constraint.masked], [false, false], 'each took less than the limit');
+  t.same([constraint.free, constraint.inline], [false, true], 'each took less than the limit');
   accept(constraint, 10, 45);
-  t.equal(constraint.masked, false, 'a single slow token may be chance');
+  t.equal(constraint.inline, true, 'a single slow token may be chance');
   accept(constraint, 11, 40);
-  t.same([constraint.free, constraint.masked], [false, true]);
+  t.same([constraint.free, constraint.inline], [false, false]);
   t.same(read, [[5, 6, 7, 8, 9, 10, 11]]);
   accept(constraint, 12, 500);
   accept(constraint, END, 500);
@@ -60,9 +60,9 @@ t.test('within a run a reply stays in the step, and goes over to masks with all 
   constraint.constrain('root ::= "x"', []);
   constraint.read([5, 6, 7], 150);
   constraint.read([8]);
-  t.same([constraint.masked, read], [false, []]);
+  t.same([constraint.inline, read], [true, []]);
   constraint.relieve();
-  t.same([constraint.masked, read], [true, [[5, 6, 7, 8]]]);
+  t.same([constraint.inline, read], [false, [[5, 6, 7, 8]]]);
   t.end();
 });
 
@@ -71,15 +71,15 @@ t.test('a reply that is quick in between, or gets a new grammar, stays in the st
   const constraint = new GrammarConstraint(known);
   constraint.constrain('root ::= "x"', []);
   for (let i = 0; i < 20; i++) accept(constraint, 1, i % 2 === 0 ? 70 : 0);
-  t.equal(constraint.masked, true, 'more than the quick ones compensate');
+  t.equal(constraint.inline, false, 'more than the quick ones compensate');
   constraint.release();
   t.ok(constraint.free);
   constraint.constrain('root ::= "x"', []);
   for (let i = 0; i < 20; i++) accept(constraint, 1, i % 4 === 0 ? 59 : 0);
-  t.equal(constraint.masked, false);
+  t.equal(constraint.inline, true);
   constraint.constrain('root ::= "y"', []);
   accept(constraint, 1, 55);
-  t.equal(constraint.masked, false);
+  t.equal(constraint.inline, true);
   t.equal(read.length, 1);
   t.end();
 });
@@ -153,7 +153,7 @@ t.test('the time of a mask that is made beside a step counts as that of the next
     t.equal(constraint.foresee(), true);
     t.equal(constraint.foresee(), false, 'it is known');
     accept(constraint, id('x'));
-    t.equal(constraint.masked, ms > 0);
+    t.equal(constraint.inline, ms === 0);
   }
   t.end();
 });

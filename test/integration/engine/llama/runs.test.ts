@@ -13,7 +13,7 @@ import {
   type Sampler,
   type Sampling,
 } from '../../../../engine/scheduler/decoder.js';
-import { keepThreads, type Spread } from '../../../../engine/llama/addon.js';
+import { engineAddon, keepThreads, type EngineAddon, type Spread } from '../../../../engine/llama/addon.js';
 import { FAMILIES } from '../../../support/families/families.js';
 import { testModel } from '../../../support/models.js';
 import { cases } from '../../../support/long-form.js';
@@ -33,6 +33,8 @@ const GREEDY: Sampling = {
   seed: 1,
   maxTokens: CELLS,
 };
+/** A grammar that allows every text. */
+const ANYTHING = 'root ::= [^\\x00]*';
 const SEEDED: readonly Sampling[] = SEQUENCES.map((seed) => ({ ...GREEDY, temperature: 1, seed }));
 const PENALIZED: readonly Sampling[] = SEEDED.map((seeded) => ({ ...seeded, topP: 0.9, frequencyPenalty: 0.8 }));
 
@@ -43,14 +45,14 @@ interface Bench {
   readonly isEnd: (token: number) => boolean;
 }
 
-async function bench(t: Test, threads = 1, spread?: Spread, file?: string): Promise<Bench> {
+async function bench(t: Test, threads = 1, spread?: Spread, file?: string, flashAttention = false): Promise<Bench> {
   const llama = await cpuLlama(threads);
   const model = await llama.loadModel({ modelPath: file ?? (await testModel()) });
   const context = await model.createContext({
     sequences: SEQUENCES.length,
     contextSize: CELLS,
     batchSize: CELLS,
-    ...(file !== undefined && { flashAttention: false }),
+    ...(file !== undefined && { flashAttention }),
   });
   t.teardown(async () => {
     await context.dispose();
@@ -207,7 +209,7 @@ t.test('a run follows replies through the places of their grammars, once these a
       if (masked) constraint.goToMasks();
       parts = 0;
       t.same((await again.until(60, 100)).said, said);
-      t.equal(constraint.masked, masked);
+      t.equal(constraint.inline, !masked);
       t.ok(parts <= most * SEQUENCES.length, `${parts / SEQUENCES.length} runs`);
     }
   }
@@ -232,7 +234,7 @@ t.test('a reply whose limit took long goes over to masks after its run, and lose
     return limit();
   };
   t.same((await again.until(40, 3)).said, said);
-  t.ok(constraint.masked);
+  t.notOk(constraint.inline);
 });
 
 t.test('tokens do not wait for a mask of the thread that their next step needs', async (t) => {
@@ -415,6 +417,58 @@ t.test('a reply whose logits are not numbers in a later step of a run has the to
     t.same(replies.said[i], plain.said[i]?.slice(0, 2 + text.length), 'and so have its neighbours');
   const again = await (await Replies.begin(decoder)).until(20);
   t.same([again.fault, again.said], [undefined, plain.said], 'its cells spoil nothing that comes after');
+});
+
+t.test('a reply whose logits are not numbers after a draft that came ends with a fault', async (t) => {
+  const file = join(t.testdir(), 'overflow.gguf');
+  await writeFile(file, await withoutEmbedding(SPOILT));
+  await cpuLlama(1);
+  const addon = engineAddon() as { RaStepCosts: EngineAddon['RaStepCosts'] };
+  const Own = addon.RaStepCosts;
+  t.teardown(() => (addon.RaStepCosts = Own));
+  // Three drafts in each step that may have some.
+  addon.RaStepCosts = class extends Own {
+    constructor(alone: Float64Array) {
+      super(alone, 1);
+    }
+  };
+  // With flash attention the rows before a token are not computed from its cells.
+  const { decoder } = await bench(t, 1, undefined, file, true);
+  const plain = await (await Replies.begin(decoder)).until(20);
+  const text = [101, 102, 103, SPOILT];
+  const draftFrom = Uint32Array.of(...text, ...Array.from({ length: PROMPT - text.length }, (_, i) => 200 + i));
+  for (const way of ['free', 'within the step', 'by the thread'] as const) {
+    const replies = await Replies.begin(decoder);
+    const sampler = decoder.sampler({ ...GREEDY, draftFrom });
+    if (way !== 'free') sampler.constrain(ANYTHING, []);
+    const part = (tokens: readonly number[]): Extract<StepPart, { kind: 'sample' }> => {
+      return { kind: 'sample', sequence: 1, tokens: Uint32Array.from(tokens), sampler };
+    };
+    const { constraint, freely } = samplerOf(part([]));
+    if (way === 'by the thread') constraint.goToMasks();
+    freely.picker.follow(Int32Array.from(text));
+    for (const tokens of [[100], [101]]) {
+      await sampler.pending;
+      await decodeOnce(decoder, [part(tokens)]);
+    }
+    await sampler.pending;
+    const parts = SEQUENCES.map((sequence): StepPart => {
+      const tokens = Uint32Array.from(replies.said[sequence]?.slice(-1) ?? []);
+      return sequence === 1 ? part([102]) : { kind: 'sample', sequence, tokens, sampler: replies.sampler(sequence) };
+    });
+    const heard: PartResult[][] = SEQUENCES.map(() => []);
+    const run = { most: SEQUENCES.map(() => 20), everyMs: 0, once: true };
+    for (let running = decoder.step(parts, run), isOver = false; !isOver;) {
+      const { done, value } = await running.next();
+      for (const [i, result] of value.entries()) if (result.kind !== 'none') heard[i]?.push(result);
+      isOver = done === true;
+    }
+    sampler.dispose();
+    t.match(heard[1]?.at(-1), { kind: 'fault', reason: 'its logits are not numbers' }, way);
+    for (const sequence of [0, 2]) t.match(heard[sequence], [{ token: plain.said[sequence]?.[1] }], 'its neighbours');
+    const again = await (await Replies.begin(decoder)).until(20);
+    t.same([again.fault, again.said], [undefined, plain.said], 'its cells spoil nothing that comes after');
+  }
 });
 
 t.test('where no sequence holds numbers alone, all are cleared', async (t) => {

@@ -1,8 +1,9 @@
 /** Speculation by prompt lookup: replies have the tokens that they have without it, in fewer decodes where text repeats. */
 import t, { type Test } from 'tap';
 import { callRules } from '../../../../engine/grammar/calls.js';
+import { grammarText } from '../../../../engine/grammar/gbnf.js';
+import { schemaGrammar } from '../../../../engine/grammar/schema.js';
 import { DRAFT_LENGTHS, engineAddon, type EngineAddon } from '../../../../engine/llama/addon.js';
-import { BatchSequences } from '../../../../engine/llama/batch-sequences.js';
 import { loadRuntime } from '../../../../engine/llama/runtime.js';
 import { ALL_ACCOUNTS } from '../../../../engine/protocol/cache-key.js';
 import type { GenerateJob, Output, ScoreJob } from '../../../../engine/protocol/jobs.js';
@@ -10,6 +11,7 @@ import type { Speculation } from '../../../../engine/protocol/setup.js';
 import { decodeOnce, type PartResult } from '../../../../engine/scheduler/decoder.js';
 import type { Emit } from '../../../../engine/scheduler/outbox.js';
 import { StepLoop } from '../../../../engine/scheduler/step-loop.js';
+import { EMBEDDED_MODEL } from '../../../../sidecar/engine-client/weight-files.js';
 import { sameDistribution } from '../../../support/chi-square.js';
 import { FAMILIES } from '../../../support/families/families.js';
 import { generateJob } from '../../../support/generate-job.js';
@@ -44,6 +46,8 @@ const EDITED = [
 /** For samples: tokens of a reply, and those of them that are compared. */
 const REPLY = 10;
 const PLACES = [2, 5, 9];
+/** For prompts and replies of some hundred tokens each. */
+const LONG = { contextPerSeat: 2048 } as const;
 const LETTERS = { markers: [], grammar: { gbnf: 'root ::= [a-z ]+' } };
 const SAMPLINGS = cases<Partial<GenerateJob>>(
   [
@@ -495,42 +499,129 @@ t.test('under a grammar the same tokens, and a draft that it forbids ends there'
 
 t.test('a reply whose masks come from another thread has its drafts dropped until its mask is there', async (t) => {
   const text = [...model.tokenize('the cat and the dog and the bird and the fish '.repeat(4))].map(Number);
-  known(t, EDITED, text);
+  known(t, text, text);
   // For one of two replies alone no drafts would be worth it.
   const made = await draftingLoop(t, 7);
-  // So many stacks that each mask is computed beside the steps.
-  const format = { markers: [], grammar: { gbnf: 'root ::= [a-z ]+', stacks: 10_000 } };
-  const masked = generateJob(text, { maxTokens: text.length, seed: 1, format });
-  const both = await Promise.all([edit(), masked].map((job) => made.run(job)));
+  // Its first places are new ones, while the other reply's grammar is looked at within the step.
+  const masked = { format: heldByThread('root ::= [a-z ]{40} [a-z ]+'), seed: 1 };
+  const both = await Promise.all(
+    [{ format: LETTERS, seed: 0 }, masked].map((more) =>
+      made.run(generateJob(text, { maxTokens: text.length, ...more })),
+    ),
+  );
   t.same(
     both.map(({ tokens }) => tokens[0]),
-    [EDITED, text],
+    [text, text],
   );
   t.ok(both[1]!.drafted > 0, 'it shared steps with drafts');
 });
 
 t.test(
-  'a reply that masks of the thread hold is not drafted for, and runs follow it though drafts would pay',
+  'a reply that masks of the thread hold has drafts as far as its masks are known, and the same tokens',
   async (t) => {
     const text = [...model.tokenize('the cat and the dog and the bird and the fish '.repeat(4))].map(Number);
-    known(t, text);
-    const made = await loop(t);
-    const format = { markers: [], grammar: { gbnf: 'root ::= [a-z ]+', stacks: 10_000 } };
-    const job = generateJob(text, { maxTokens: text.length, seed: 0, format });
-    await made.run(job);
-    const { states } = made.decoder;
-    if (!(states instanceof BatchSequences)) throw new Error('other states');
-    const extend = states.extend.bind(states);
-    let runs = 0;
-    states.extend = (part) => {
-      runs += 1;
-      return extend(part);
-    };
-    const ran = await made.run(job);
-    t.same([ran.tokens, ran.drafted], [[text], 0]);
-    t.ok(runs < text.length / 4, `${runs} runs for ${text.length} tokens`);
+    const forget = replyBySeed(new Map([[0, text]]));
+    const [plain, drafting] = [await loop(t, { speculation: 'off' }), await loop(t)];
+    const format = heldByThread('root ::= [a-z ]+');
+    const ran = await drafting.run(generateJob(text, { maxTokens: text.length, seed: 0, format }));
+    forget();
+    t.same(ran.tokens, [text]);
+    t.ok(ran.decodes < text.length / 3, `${ran.decodes} decodes for ${text.length} tokens`);
+    t.equal(ran.accepted, text.length - ran.decodes);
+    const forbidden = [...model.tokenize('the cat {and} the DOG and the 9 birds. '.repeat(4))].map(Number);
+    let accepted = 0;
+    for (const sampling of [
+      { temperature: 0 },
+      { temperature: 0.5 },
+      { temperature: 0.5, mayVary: true },
+      { temperature: 1, topP: 0.9, frequencyPenalty: 0.2 },
+    ]) {
+      const job = generateJob(forbidden, { maxTokens: 100, seed: 3, format, ...sampling });
+      const [one, other] = [await plain.run(job), await drafting.run(job)];
+      t.same(other.tokens, one.tokens, JSON.stringify(sampling));
+      accepted += other.accepted;
+    }
+    t.ok(accepted > 0, `${accepted} drafts came`);
   },
 );
+
+t.test(
+  'a reply in a JSON schema that quotes its prompt has the same tokens, by either way of holding it',
+  async (t) => {
+    const { prompt, reply, gbnf } = quoted();
+    known(t, reply, reply);
+    const job = (more: Partial<GenerateJob>): GenerateJob =>
+      generateJob(prompt, { maxTokens: reply.length, seed: 0, ...more });
+    const within = await (await loop(t, LONG)).run(job({ format: { markers: [], grammar: { gbnf } } }));
+    t.same(within.tokens, [reply]);
+    const made = await loop(t, LONG);
+    const format = heldByThread(gbnf);
+    const first = await made.run(job({ format }));
+    t.same(first.tokens, [reply]);
+    t.ok(first.decodes < 0.6 * reply.length, `${first.decodes} decodes for ${reply.length} tokens`);
+    t.equal(first.accepted, reply.length - first.decodes);
+    // By then the masks of all places are known.
+    const again = await made.run(job({ format }));
+    t.same([again.tokens, again.decodes, again.drafted], [[reply], first.decodes, first.drafted], 'it repeats');
+    const fixed = await draftingLoop(t, 7, LONG);
+    await fixed.run(job({ format }));
+    const [alone, other] = [job({ format, mayVary: true }), job({ format, seed: 1 })];
+    const varies = await fixed.run(alone);
+    t.same(varies.tokens, [reply]);
+    const repeats = await fixed.run(job({ format }));
+    t.ok(varies.drafted > repeats.drafted, `${varies.drafted} drafted, ${repeats.drafted} where it is to repeat`);
+    const both = await Promise.all([job({ format }), other].map((each) => fixed.run(each)));
+    t.same(
+      both.map(({ tokens }) => tokens[0]),
+      [reply, reply],
+    );
+    t.ok(both.every(({ accepted }) => accepted > reply.length / 3));
+  },
+);
+
+t.test('the embedded model repeats itself under a schema: the same tokens in fewer decodes', async (t) => {
+  const item = { type: 'object', properties: { name: { type: 'string' }, n: { type: 'integer' } } };
+  const gbnf = grammarOf({ type: 'array', items: { ...item, required: ['name', 'n'] }, minItems: 20 });
+  const own = await llama.loadModel({ modelPath: EMBEDDED_MODEL, vocabOnly: true });
+  const prompt = [...own.tokenize('[{"name": "red car", "n": 1}, {"name": "blue car", "n": 2}]\n')].map(Number);
+  await own.dispose();
+  const [off, auto] = [
+    await RealLoop.load(EMBEDDED_MODEL, { speculation: 'off' }),
+    await RealLoop.load(EMBEDDED_MODEL, { speculation: 'auto' }),
+  ];
+  t.teardown(() => Promise.all([off, auto].map((each) => each.dispose())));
+  for (const format of [heldByThread(gbnf), { markers: [], grammar: { gbnf } }]) {
+    const job = generateJob(prompt, { maxTokens: 200, temperature: 0, format });
+    const [one, other] = [await off.run(job), await auto.run(job)];
+    t.same(other.tokens, one.tokens);
+    t.ok(other.accepted > 20, `${other.accepted} drafts of ${other.drafted} came, ${other.decodes} decodes`);
+  }
+});
+
+/** Held by masks that a thread computes beside the steps, as where a grammar has so many stacks. */
+function heldByThread(gbnf: string) {
+  return { markers: [], grammar: { gbnf, stacks: 100_000 } };
+}
+
+function grammarOf(schema: unknown): string {
+  const made = schemaGrammar(schema);
+  const text = made.kind === 'ok' ? grammarText(made.rule, [made]) : made;
+  if (text.kind !== 'ok') throw new Error(text.why);
+  return text.gbnf;
+}
+
+/** Sentences, and the JSON of a schema in which most of them are quoted. */
+function quoted() {
+  const sentences = Array.from(
+    { length: 8 },
+    (_, i) => `Part ${i * 7} of the ${['red', 'green', 'blue'][i % 3]} pump is worn at its ${i}th bearing`,
+  );
+  const found = sentences.filter((_, i) => i % 4 !== 1).map((quote, line) => ({ quote, line }));
+  const item = { type: 'object', properties: { quote: { type: 'string' }, line: { type: 'integer' } } };
+  const gbnf = grammarOf({ type: 'array', items: { ...item, required: ['quote', 'line'] } });
+  const tokens = (text: string): number[] => [...model.tokenize(text)].map(Number);
+  return { prompt: tokens(sentences.join('. ')), reply: tokens(JSON.stringify(found)), gbnf };
+}
 
 t.test('a call that begins within the drafts constrains the tokens after it', async (t) => {
   const syntax = { mark: 'e', open: 'e{"name": "', between: '", "arguments": ', next: '}e{"name": "', close: '}' };
