@@ -168,7 +168,6 @@ export class BatchDecoder implements Decoder {
           hasMore = taken.steps > 0;
           polls.polled(performance.now(), taken.steps);
           if (taken.steps === 0) continue;
-          this.#stepMs = polls.stepMs;
           steps += taken.steps;
           for (const [i, { tokens }] of taken.picks.entries()) lengths[i] = (lengths[i] ?? 0) + tokens.length;
           this.states.ran(parts, lengths);
@@ -180,6 +179,8 @@ export class BatchDecoder implements Decoder {
             failed = results;
             continue;
           }
+          // Not of a step that failed: it is taken apart from those before, just after them.
+          this.#stepMs = polls.stepMs;
           parts = parts.map((part, i) => {
             const { token = 0, then = [] } = made[i] ?? {};
             return Object.assign({}, part, { tokens: Uint32Array.of(then.at(-1) ?? token) });

@@ -241,7 +241,9 @@ export class StepLoop {
       const now = this.#clock.now();
       const steps = stepsOf(results);
       this.#step += steps;
-      if (steps > 0) this.#planner.learn(counts, steps, depth, now - from);
+      // A step that failed may come just after those before it.
+      if (steps > 0 && !results.some(({ kind }) => kind === 'fault'))
+        this.#planner.learn(counts, steps, depth, now - from);
       from = now;
       if (this.#jobs.deliver(items, results, fed, this.#outbox.outputs)) this.#decoder.halt();
       if (done === true) break;

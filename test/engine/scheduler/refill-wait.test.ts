@@ -159,6 +159,23 @@ t.test('in the loop: it continues as soon as the job has arrived', async (t) => 
   await bench.loop.close();
 });
 
+t.test('in the loop: how long a step that failed took is not learned', async (t) => {
+  const clock = new FakeClock();
+  const bench = new Bench(2, undefined, { clock, contextPerSeat: 200 });
+  // So long that it waits, but not if shorter steps were among them.
+  const stepMs = 8;
+  bench.decoder.onStep = (step) => {
+    if (step === 10) bench.decoder.failing.add(1);
+    // The results of a run's last step, which failed, follow those of the steps before at once.
+    else clock.advance(stepMs);
+  };
+  bench.loop.generate(1, job(1, { maxTokens: 100 }));
+  bench.loop.generate(2, job(1, { maxTokens: 100 }));
+  await bench.ends(2, 'failed');
+  t.equal(clock.pending, 1);
+  await bench.loop.close();
+});
+
 t.test('in the loop: after close it does not wait', async (t) => {
   const { bench, clock } = await oneLeft();
   const steps = bench.decoder.steps.length;

@@ -4,7 +4,7 @@ import { join } from 'node:path';
 import { readGgufFileInfo } from 'node-llama-cpp';
 import t, { type Test } from 'tap';
 import { decodeRun } from '../../../support/decode-run.js';
-import { BatchDecoder } from '../../../../engine/llama/batch-decoder.js';
+import { BatchDecoder, StepPolls } from '../../../../engine/llama/batch-decoder.js';
 import { BatchSampler, samplerOf } from '../../../../engine/llama/batch-sampler.js';
 import {
   decodeOnce,
@@ -469,6 +469,37 @@ t.test('a reply whose logits are not numbers after a draft that came ends with a
     const again = await (await Replies.begin(decoder)).until(20);
     t.same([again.fault, again.said], [undefined, plain.said], 'its cells spoil nothing that comes after');
   }
+});
+
+t.test('nothing is learned of the time of steps from one whose logits are not numbers', async (t) => {
+  const file = join(t.testdir(), 'overflow.gguf');
+  await writeFile(file, await withoutEmbedding(SPOILT));
+  const { decoder } = await bench(t, 1, undefined, file);
+  // The expected time of a step after each poll that found some, and of each run the one that it began with.
+  const begins: number[] = [];
+  let after: number[] = [];
+  const polled = Reflect.get(StepPolls.prototype, 'polled') as (this: StepPolls, now: number, steps: number) => void;
+  t.teardown(() => (StepPolls.prototype.polled = polled));
+  let isNew = true;
+  StepPolls.prototype.polled = function (now, steps) {
+    if (isNew) begins.push(this.stepMs);
+    isNew = false;
+    polled.call(this, now, steps);
+    if (steps > 0) after.push(this.stepMs);
+  };
+  const run = async (text: readonly number[]): Promise<void> => {
+    const replies = await Replies.begin(decoder);
+    replies.everyMs = 1e6;
+    const part: StepPart = { kind: 'sample', sequence: 1, tokens: new Uint32Array(0), sampler: replies.sampler(1) };
+    samplerOf(part).freely.picker.follow(Int32Array.from(text));
+    [isNew, after] = [true, []];
+    await replies.until(20, 20);
+  };
+  await run([101, 102, 103, 104, SPOILT]);
+  const [steps, ...failed] = after;
+  t.equal(failed.length, 1, 'it is told apart');
+  await run([]);
+  t.same(begins, [Infinity, steps]);
 });
 
 t.test('where no sequence holds numbers alone, all are cleared', async (t) => {
