@@ -114,9 +114,8 @@ export class BatchDecoder implements Decoder {
 
   async *step(parts: readonly StepPart[], run?: Run): StepResults {
     this.#halted = false;
-    if (!run) return await this.#step(parts);
     const samples = parts.filter((part) => part.kind === 'sample');
-    if (samples.length < parts.length) return await this.#step(parts);
+    if (!run || samples.length < parts.length) return await this.#step(parts);
     const isOfAddon = (part: SamplePart): boolean => part.tokens.length === 1 && !samplerOf(part).constraint.inline;
     if (run.checked !== true && samples.every(isOfAddon)) return yield* this.#runs(samples, run);
     return yield* draftedStep(this.#tools, samples, run);

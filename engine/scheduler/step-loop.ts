@@ -226,11 +226,10 @@ export class StepLoop {
     let from = this.#clock.now();
     // A prompt may take long: outputs are sent before it.
     const due = this.#outbox.due(from) || counts.some((count) => count > 0);
-    const everyMs = this.#limits.sendMs ?? SEND_MS;
+    const { stepMs, sendMs: everyMs = SEND_MS } = this.#limits;
     const checked = items.some(({ branch }) => branch.stepwise === true);
     // A step that no other follows is a run too where it may have drafts: which steps have some is not to depend on calls from outside.
     const runs = run && (this.#limits.speculation === 'auto' || (!single && !checked && run.once !== true));
-    const { stepMs } = this.#limits;
     const asked = runs && { everyMs, stepMs, ...run, ...(single && { once: true }), ...(checked && { checked }) };
     const decoding = this.#decoder.step(parts, asked || undefined);
     let next = decoding.next();
