@@ -1,7 +1,10 @@
 /**
  * Speculation by prompt lookup: what it gains where text repeats, what it costs where none does, and how well the number of drafts is
- * chosen. Sections can be run alone, by their names: edits, beside, novel, chosen. The others' rows stay as they were.
+ * chosen. Sections can be run alone, by their names: edits, beside, novel, chosen, held. The others' rows stay as they were.
  */
+import { grammarText } from '../../engine/grammar/gbnf.js';
+import { schemaGrammar } from '../../engine/grammar/schema.js';
+import type { GenerateJob } from '../../engine/protocol/jobs.js';
 import { cpuLlama } from '../../test/support/llama.js';
 import { generateJob } from '../../test/support/generate-job.js';
 import { replyBySeed } from '../../test/support/known-replies.js';
@@ -14,7 +17,7 @@ import {
   type EngineAddon,
 } from '../../engine/llama/addon.js';
 import { RandomWords } from '../models/random-weights.js';
-import { counted, knownEdits } from '../support/edits.js';
+import { counted, knownEdits, QUOTES, quotesOf } from '../support/edits.js';
 import { EngineDriver } from '../support/engine-driver.js';
 import { random150m, successor150m } from '../support/models.js';
 import { batchedBench, LlamaServer, NO_PROMPT_CACHE } from '../support/peers.js';
@@ -48,12 +51,17 @@ const CONTEXT = 4096;
 const SHORT_CONTEXT = 512;
 /** GPT-2's: where a step with drafts would have more logits than it may, that number of drafts has no column. */
 const VOCABULARY = 50_257;
+/** Of replies in a schema: pairs of runs, of which every other one begins with `off`. */
+const HELD_RUNS = 4;
+/** By who checks a grammar: its stacks, of which a thread's has so many that it makes masks. */
+const STACKS = { 'within the step': 1, 'by the thread': 10_000 } as const;
 const THREADS = Number(process.argv[3] ?? 1);
 
 /** A prompt, and a reply that is known before. */
 interface Replay {
   readonly prompt: readonly number[];
   readonly reply: readonly number[];
+  readonly format?: GenerateJob['format'];
 }
 
 interface Timed {
@@ -89,8 +97,8 @@ class Loops {
 /** All replays at once. Their prompts are evaluated before, so that the time is that of the replies' tokens. */
 async function timed(loop: RealLoop, replays: readonly Replay[]): Promise<Timed> {
   const forget = replyBySeed(new Map(replays.map(({ reply }, seed) => [seed, reply])));
-  const job = ({ prompt, reply }: Replay, seed: number) =>
-    generateJob(prompt, { maxTokens: reply.length, seed, mayVary: true });
+  const job = ({ prompt, reply, format }: Replay, seed: number) =>
+    generateJob(prompt, { maxTokens: reply.length, seed, mayVary: true, ...(format && { format }) });
   await Promise.all(replays.map((replay, seed) => loop.run({ ...job(replay, seed), maxTokens: 1 })));
   const from = performance.now();
   const ran = await Promise.all(replays.map((replay, seed) => loop.run(job(replay, seed))));
@@ -423,10 +431,53 @@ async function chosen(): Promise<Row[]> {
   return rows;
 }
 
+/** Replies in a JSON schema that quote their prompts. */
+async function held(): Promise<Row[]> {
+  const file = await random150m();
+  const llama = await cpuLlama(1);
+  const model = await llama.loadModel({ modelPath: file, vocabOnly: true });
+  const tokenize = (text: string): number[] => [...model.tokenize(text)].map(Number);
+  const replays = knownEdits(Math.max(...CALLERS)).map((edit): Replay => {
+    return { prompt: tokenize(`${edit.before}\n\nQuote some lines.\n\n`), reply: tokenize(quotesOf(edit)) };
+  });
+  await llama.dispose();
+  const made = schemaGrammar(QUOTES);
+  const grammar = made.kind === 'ok' ? grammarText(made.rule, [made]) : made;
+  if (grammar.kind !== 'ok') throw new Error(grammar.why);
+  const rows: Row[] = [];
+  for (const callers of CALLERS)
+    for (const [way, stacks] of Object.entries(STACKS)) {
+      const format = { markers: [], grammar: { gbnf: grammar.gbnf, stacks } };
+      const asked = replays.slice(0, callers);
+      const tokens = Math.min(...asked.map(({ reply }) => reply.length));
+      const some = asked.map(({ prompt, reply }): Replay => ({ prompt, reply: reply.slice(0, tokens), format }));
+      const loops = new Loops();
+      const [off, auto] = [await loops.make(file, callers, 'off'), await loops.make(file, callers, 'auto')];
+      for (const each of [off, auto, auto]) await timed(each, some);
+      const pairs: { off: Timed; auto: Timed }[] = [];
+      for (let run = 0; run < HELD_RUNS; run += 1) {
+        const first = run % 2 === 0 ? await timed(off, some) : undefined;
+        pairs.push({ auto: await timed(auto, some), off: first ?? (await timed(off, some)) });
+      }
+      await loops.close();
+      rows.push({
+        section: 'held',
+        callers,
+        what: `${tokens} tokens of JSON that quotes its prompt, held ${way}`,
+        'tokens/s, off': median(pairs.map((pair) => pair.off.perSecond)),
+        'tokens/s, auto': median(pairs.map((pair) => pair.auto.perSecond)),
+        ratio: median(pairs.map((pair) => pair.auto.perSecond / pair.off.perSecond)),
+        'drafts that came': median(pairs.map((pair) => pair.auto.accepted / pair.auto.drafted)),
+        'tokens a decode': median(pairs.map((pair) => pair.auto.tokensPerDecode)),
+      });
+    }
+  return rows;
+}
+
 // Our addon can be loaded once llama.cpp's is.
 await cpuLlama(1);
 
-const SECTIONS = { edits, beside, novel, chosen };
+const SECTIONS = { edits, beside, novel, chosen, held };
 const only = process.argv[2];
 const kept = only === undefined || only === 'all' ? [] : await keptRows(NAME);
 const rows: Row[] = [];
@@ -442,6 +493,7 @@ await keep(NAME, {
     'edits: edits of TypeScript files from this repository’s history, the same ones in each run; the prompt is the old file and the subject of the commit, the reply is the new file. Random weights say no such text, so each pick is replaced by the text’s next token after it was made: costs are those of a model, and which drafts come is the real text’s. All replies are cut to the length of the shortest, so that without speculation all end in the same step, as those of llama-batched-bench do, which decodes as many tokens after prompts of the same mean length, and picks nothing.',
     'beside: the same edits for llama-server, which cannot be made to say a text. A model of the same shape always says the next id, so texts are written with ids that count upwards: lines that the old file has too have the same ids there, all others have ids of their own. Greedy; llama-server over HTTP with whole replies, on the same libraries of llama.cpp; ours the engine process; none, ngram-simple and ngram-mod are its `--spec-type`, otherwise as they come.',
     'novel: random tokens, which never repeat, on one loop whose setting changes between two runs, so that both have the same memory; the ratio is the geometric mean of the medians of pairs that begin with `off` and of those that begin with `auto`. chosen: replies with a share of tokens as in the prompt and others in place of the rest, with each fixed number of drafts that a step may have, one of several callers being the same for all, and as it is chosen, one after another on one loop, every other run in the opposite order. Each run has other texts, since on one short text a number of drafts may be the best by luck; a rate is that of all runs’ replies one after another. A number of drafts with less than half of the best rate in a first run of a quarter of the tokens has that run’s figure. The last column is the chosen numbers’ rate over the best fixed number’s. Both sections have twelve minutes each, and each of their rows its share of what is left of them: one that took longer has fewer runs, and says so, and numbers of drafts that were not tried for that have no figure.',
+    `held: replies in a JSON schema, a list of lines of the old files that are their prompts, each with a number, said as in edits. The grammar is checked within the step, or by masks of a thread, as of schemas with many alternatives; the masks of its places are made before. Medians of ${HELD_RUNS} pairs, of which every other one begins with \`off\`.`,
   ],
   rows,
 });

@@ -45,6 +45,26 @@ export function knownEdits(count: number): Edit[] {
   throw new Error(`the history has ${edits.size} edits, and the bench needs ${count}`);
 }
 
+/** Of a text that is quoted: characters that a line has at least, and every how manieth line it is, up to so many. */
+const QUOTED = { least: 24, each: 3, most: 8 } as const;
+
+/** A list of some lines of the earlier text, each with a number, as an agent answers that finds places in a text. */
+export function quotesOf({ before }: Edit): string {
+  const lines = before.split('\n').filter((line) => line.trim().length >= QUOTED.least);
+  const found = lines.filter((_, i) => i % QUOTED.each === 0).slice(0, QUOTED.most);
+  return JSON.stringify(found.map((quote, line) => ({ line, quote })));
+}
+
+/** The schema of such lists. */
+export const QUOTES = {
+  type: 'array',
+  items: {
+    type: 'object',
+    properties: { line: { type: 'integer' }, quote: { type: 'string' } },
+    required: ['line', 'quote'],
+  },
+} as const;
+
 /**
  * Both texts with other ids, so that the later one counts upwards from `first`: what a model says that always says the next id. Lines
  * that the earlier text has too have the same ids there; its other tokens get ids after those of the later text. A line's tokens come
