@@ -1,6 +1,6 @@
 /**
- * The decoder port: how the step loop uses llama.cpp (docs/architecture.md#ports). Its implementations (the public
- * iterators, or the layer below them) differ in speed and version; the loop does not depend on them.
+ * The decoder port: how the step loop uses llama.cpp (docs/architecture.md#ports). The loop does not depend on its implementation, of
+ * which unit tests have one without a model.
  */
 import type { ImageSegment } from '../protocol/prompt.js';
 import type { SamplingParams } from '../protocol/jobs.js';

@@ -10,7 +10,7 @@ import { run, type OtherNode } from './other-node.js';
 const ARM64: OtherNode = { version: '24.21.0', root: 'arm64' };
 /** They decode in many ways, hold replies to grammars, render prompts, and start processes; none listens. */
 const FILES: readonly string[] = [
-  'integration/engine/llama/decoders.test.js',
+  'integration/engine/llama/batch-decoder.test.js',
   'integration/engine/grammar.test.js',
   'integration/engine/prompt/chat-prompt.test.js',
   'integration/sidecar/engine-client/replica.test.js',

@@ -2,7 +2,7 @@ import * as fc from 'fast-check';
 import type { Token } from 'node-llama-cpp';
 import t from 'tap';
 import { BatchDecoder } from '../../../engine/llama/batch-decoder.js';
-import { decodeOnce, type Decoder, type Sampler, type Sampling } from '../../../engine/scheduler/decoder.js';
+import { decodeOnce, type Sampler, type Sampling } from '../../../engine/scheduler/decoder.js';
 import { grammarText, grammarAfter, MAX_GRAMMAR_CHARACTERS } from '../../../engine/grammar/gbnf.js';
 import { dataGrammar } from '../../../engine/grammar/notation.js';
 import { schemaGrammar } from '../../../engine/grammar/schema.js';
@@ -19,15 +19,14 @@ const CHOICE = 'root ::= "{\\"verdict\\":" ("true" | "false") "}"';
 
 const llama = await cpuLlama(THREADS);
 const model = await llama.loadModel({ modelPath: await testModel() });
-t.teardown(() => llama.dispose());
 
-/** Runs a script on a new context, and returns its result. */
-async function run<T>(script: (decoder: Decoder) => Promise<T>): Promise<T> {
-  const context = await model.createContext({ sequences: 2, contextSize: 512, batchSize: 128, threads: THREADS });
-  const result = await script(await BatchDecoder.create(context, THREADS));
+const CONTEXT = 512;
+const context = await model.createContext({ sequences: 2, contextSize: CONTEXT, batchSize: 128, threads: THREADS });
+const decoder = await BatchDecoder.create(context, THREADS);
+t.teardown(async () => {
   await context.dispose();
-  return result;
-}
+  await llama.dispose();
+});
 
 const PROMPT = Uint32Array.from({ length: 20 }, (_, i) => 60 + ((i * 7) % 90));
 
@@ -36,7 +35,6 @@ const PROMPT = Uint32Array.from({ length: 20 }, (_, i) => 60 + ((i * 7) % 90));
  * reason. `past`: an end token does not.
  */
 async function reply(
-  decoder: Decoder,
   sampling: Sampling,
   count: number,
   before: (sampler: Sampler, i: number) => void = () => undefined,
@@ -79,8 +77,7 @@ t.test('JSON mode: the reply is an object or the beginning of one', async (t) =>
   const ended: string[] = [];
   for (const temperature of [0, 1, 2]) {
     for (const seed of [1, 2, 3]) {
-      const sampling = { ...GREEDY, temperature, seed };
-      const tokens = await run((decoder) => reply(decoder, sampling, 150, from(dataGrammar)));
+      const tokens = await reply({ ...GREEDY, temperature, seed }, 150, from(dataGrammar));
       const text = textOf(tokens);
       const whole = isEnd(tokens.at(-1));
       t.equal(grammar.reads(text), whole ? 'whole' : 'begun', `temperature ${temperature}, seed ${seed}`);
@@ -92,26 +89,26 @@ t.test('JSON mode: the reply is an object or the beginning of one', async (t) =>
 
 t.test('after a finished grammar the reply may only end', async (t) => {
   for (const sampling of [GREEDY, { ...GREEDY, temperature: 2 }, { ...GREEDY, frequencyPenalty: 2, temperature: 1 }]) {
-    const tokens = await run((decoder) => reply(decoder, sampling, 100, from(CHOICE)));
+    const tokens = await reply(sampling, 100, from(CHOICE));
     t.ok(isEnd(tokens.at(-1)));
     t.match(textOf(tokens), /^\{"verdict":(true|false)\}$/);
   }
 });
 
 t.test('a reply is constrained after a given text, and free before it', async (t) => {
-  const plain = await run((decoder) => reply(decoder, GREEDY, 30));
+  const plain = await reply(GREEDY, 30);
   // Made of whole tokens, and not at the reply’s beginning: after a part of a token the constraint would apply already.
   const marker = textOf(plain.slice(0, 3));
-  const tokens = await run((decoder) => reply(decoder, GREEDY, 100, from(grammarAfter(marker, CHOICE))));
+  const tokens = await reply(GREEDY, 100, from(grammarAfter(marker, CHOICE)));
   t.ok(isEnd(tokens.at(-1)));
   t.same(tokens.slice(0, 3), plain.slice(0, 3), 'the same as without a constraint');
   t.match(textOf(tokens.slice(3)), /^[ \n]{0,2}\{"verdict":(true|false)\}$/);
-  const never = await run((decoder) => reply(decoder, GREEDY, 30, from(grammarAfter('\u2028', CHOICE))));
+  const never = await reply(GREEDY, 30, from(grammarAfter('\u2028', CHOICE)));
   t.same(never, plain, 'and without that text it is not constrained');
 });
 
 t.test('a grammar reads what was sampled before', async (t) => {
-  const plain = await run((decoder) => reply(decoder, GREEDY, 40));
+  const plain = await reply(GREEDY, 40);
   const begun = textOf(plain.slice(0, 10));
   const grammar = (text: string): string => `root ::= ${JSON.stringify(text)} "!"`;
   for (const [what, text, holds] of [
@@ -120,33 +117,27 @@ t.test('a grammar reads what was sampled before', async (t) => {
     ['not at all', 'x', false],
   ] as const) {
     let held: boolean | undefined;
-    const tokens = await run((decoder) =>
-      reply(decoder, GREEDY, 40, (sampler, i) => {
-        if (i === 10) held = sampler.constrain(grammar(text), plain.slice(0, 10) as number[]);
-      }),
-    );
+    const tokens = await reply(GREEDY, 40, (sampler, i) => {
+      if (i === 10) held = sampler.constrain(grammar(text), plain.slice(0, 10) as number[]);
+    });
     t.equal(held, holds, what);
     if (holds) t.same([textOf(tokens), isEnd(tokens.at(-1))], [`${begun}!`, true]);
     else t.same(tokens, plain, 'and the reply continues without it');
   }
-  await run(async (decoder) => {
-    const sampler = decoder.sampler(GREEDY);
-    const end = [...model.iterateAllTokens()].find(isEnd) ?? -1;
-    t.equal(sampler.constrain('root ::= ""', [end]), false, 'an end token is no text');
-    sampler.dispose();
-  });
+  const sampler = decoder.sampler(GREEDY);
+  const end = [...model.iterateAllTokens()].find(isEnd) ?? -1;
+  t.equal(sampler.constrain('root ::= ""', [end]), false, 'an end token is no text');
+  sampler.dispose();
 });
 
 t.test('a released reply is free, and may be constrained again', async (t) => {
-  const plain = await run((decoder) => reply(decoder, GREEDY, 20));
-  const tokens = await run((decoder) =>
-    reply(decoder, GREEDY, 20, (sampler, i) => {
-      if (i === 0) sampler.constrain(CHOICE, []);
-      if (i === 0) sampler.release();
-      if (i === 15) sampler.constrain('root ::= "a"', []);
-      if (i === 15) sampler.constrain('root ::= "b"', []);
-    }),
-  );
+  const plain = await reply(GREEDY, 20);
+  const tokens = await reply(GREEDY, 20, (sampler, i) => {
+    if (i === 0) sampler.constrain(CHOICE, []);
+    if (i === 0) sampler.release();
+    if (i === 15) sampler.constrain('root ::= "a"', []);
+    if (i === 15) sampler.constrain('root ::= "b"', []);
+  });
   t.same(tokens.slice(0, 15), plain.slice(0, 15));
   t.equal(textOf(tokens.slice(15)), 'b');
 });
@@ -159,22 +150,18 @@ t.test('penalties count over the whole reply, constrained for a while or not', a
   };
   for (const frequencyPenalty of [0.3, 1, -0.5]) {
     const penalized = { ...GREEDY, frequencyPenalty };
-    const free = await run((decoder) => reply(decoder, penalized, 40, undefined, true));
-    const held = await run((decoder) => reply(decoder, penalized, 40, constrain, true));
-    t.same(held, free, `penalized by ${frequencyPenalty}`);
+    const free = await reply(penalized, 40, undefined, true);
+    t.same(await reply(penalized, 40, constrain, true), free, `penalized by ${frequencyPenalty}`);
     t.equal(free.length, 40);
   }
 });
 
 t.test('a constrained reply does not affect the next one', async (t) => {
   for (const sampling of [GREEDY, { ...GREEDY, temperature: 1 }, { ...GREEDY, frequencyPenalty: 1 }]) {
-    await run(async (decoder) => {
-      const first = await reply(decoder, sampling, 20);
-      await reply(decoder, sampling, 5, from(CHOICE));
-      t.same(await reply(decoder, sampling, 20), first);
-      const held = await reply(decoder, sampling, 20, from(CHOICE));
-      t.same(await reply(decoder, sampling, 20, from(CHOICE)), held, 'nor the next one with the same constraint');
-    });
+    const first = await reply(sampling, 20);
+    const held = await reply(sampling, 20, from(CHOICE));
+    t.same(await reply(sampling, 20), first);
+    t.same(await reply(sampling, 20, from(CHOICE)), held, 'nor the next one with the same constraint');
   }
 });
 
@@ -187,16 +174,13 @@ t.test('an invalid grammar fails its own reply only', async (t) => {
     `root ::= "${'x'.repeat(2 * MAX_GRAMMAR_CHARACTERS)}"`,
     `a ::= "x"{0,2000}\nroot ::= ${'a{0,2000} '.repeat(2000)}`,
   ]) {
-    await run(async (decoder) => {
-      const failed = await reply(decoder, GREEDY, 3, (sampler, i) => {
-        if (i === 1) t.ok(sampler.constrain(bad, []));
-      });
-      const next = await reply(decoder, GREEDY, 3);
-      const [token, reason, ...more] = failed;
-      t.same([token, more], [next[0], []], encodeURIComponent(bad.slice(0, 30)));
-      t.match(reason, /^(GrammarError|the grammar takes too much work)$/);
-      t.equal(next.length, 3);
+    const [token, reason, ...more] = await reply(GREEDY, 3, (sampler, i) => {
+      if (i === 1) t.ok(sampler.constrain(bad, []));
     });
+    const next = await reply(GREEDY, 3);
+    t.same([token, more], [next[0], []], encodeURIComponent(bad.slice(0, 30)));
+    t.match(reason, /^(GrammarError|the grammar takes too much work)$/);
+    t.equal(next.length, 3);
   }
 });
 
@@ -208,8 +192,7 @@ t.test('a constrained reply has no tokens without text', async (t) => {
   // Penalized more each time, the tokens that spell it become less likely than it in the end.
   const penalized = { ...GREEDY, frequencyPenalty: 2, presencePenalty: 2 };
   const times = 20;
-  const gbnf = `root ::= ${JSON.stringify(text)}{${times}}`;
-  const tokens = await run((decoder) => reply(decoder, penalized, 400, from(gbnf)));
+  const tokens = await reply(penalized, 400, from(`root ::= ${JSON.stringify(text)}{${times}}`));
   t.equal(textOf(tokens), text.repeat(times));
   t.notOk(tokens.includes(control as number));
 });
