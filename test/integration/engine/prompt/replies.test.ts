@@ -2,6 +2,7 @@
  * Replies as each family’s template writes them: a thought, some text and calls. They are parsed alike wherever they
  * are cut.
  */
+import { Ajv } from 'ajv';
 import t from 'tap';
 import { isDeepStrictEqual } from 'node:util';
 import { callGrammar } from '../../../../engine/grammar/calls.js';
@@ -9,8 +10,9 @@ import { ReplyText } from '../../../../engine/output/reply-text.js';
 import { chatPrompt, type PromptParts } from '../../../../engine/prompt/chat-prompt.js';
 import type { ReplyFormat } from '../../../../engine/protocol/reply-format.js';
 import { bundleFormats } from '../../../support/bundle-formats.js';
-import { Gbnf } from '../../../support/gbnf.js';
+import { Gbnf, seeded } from '../../../support/gbnf.js';
 import { fakeVocabulary } from '../../../support/fake-vocabulary.js';
+import { rounds } from '../../../support/long-form.js';
 import { ANSWER, replyOf, USER, writtenTurn } from '../../../support/template-replies.js';
 
 const TOOLS = ['get_weather', 'go'].map((name) => ({
@@ -123,6 +125,61 @@ t.test('replies of each family, cut at every byte', (t) => {
     t.same(different, [], `${name}: cuts that matter`);
   }
   t.same(unwritten, Object.keys(RECORDED), 'each of the others is recorded');
+  t.end();
+});
+
+/** Parameters of several kinds, whose texts the grammar of each notation writes in its own way. */
+const LOOK = {
+  type: 'object',
+  properties: {
+    at: { type: 'string', enum: ['here', '"there" {e}'] },
+    day: { type: 'string', format: 'date' },
+    note: { type: 'string', maxLength: 6 },
+    deep: {
+      type: 'object',
+      properties: { on: { type: 'boolean' } },
+      required: ['on'],
+      additionalProperties: false,
+    },
+  },
+  required: ['at', 'deep'],
+  additionalProperties: false,
+};
+const NOTHING = { type: 'object', properties: {}, additionalProperties: false };
+const FORCED = { look: LOOK, go: NOTHING };
+
+t.test('whatever the grammar of required calls allows is calls that are valid by the tools’ schemas', (t) => {
+  const ajv = new Ajv({ strict: false, formats: { date: /^\d{4}-\d\d-\d\d$/ } });
+  const isValid = new Map(Object.entries(FORCED).map(([name, parameters]) => [name, ajv.compile(parameters)]));
+  const tools = Object.entries(FORCED).map(([name, parameters]) => {
+    return { type: 'function', function: { name, description: 'A tool', parameters } };
+  });
+  for (const [family, parts] of formats) {
+    for (const name of [undefined, 'look']) {
+      const calls = { required: true, parallel: name === undefined, ...(name !== undefined && { name }) };
+      const made = chatPrompt(parts, { messages: [USER], tools }, { ...ANSWER, reasoningEffort: 'none', calls }, 1e6);
+      const constrained = made.kind === 'prompt' ? made.format : undefined;
+      if (constrained?.grammar === undefined) throw new Error(`${family}: not constrained`);
+      const grammar = new Gbnf(constrained.grammar.gbnf);
+      // A thought that the prompt has begun has ended before.
+      const { thought } = constrained;
+      const format = { ...constrained, ...(thought && { thought: { ...thought, open: false } }) };
+      const random = seeded(1);
+      let several = false;
+      const faults: string[] = [];
+      for (let round = 0; round < rounds({ short: 12, long: 100 }); round += 1) {
+        const text = grammar.write(random);
+        const reply = read(format, cutUp(text, CUTS[round % CUTS.length] ?? { size: 1, from: 0 }));
+        several ||= reply.calls.length > 1;
+        const wrong = reply.calls.filter((call) => isValid.get(call.name)?.(parsed(call.arguments)) !== true);
+        const isOther = name !== undefined && reply.calls.some((call) => call.name !== name);
+        if (reply.calls.length === 0 || reply.content !== '' || wrong.length > 0 || isOther)
+          faults.push(JSON.stringify({ text, reply }));
+      }
+      t.same(faults, [], `${family}: what is wrong`);
+      t.equal(several, name === undefined && parts.template.calls?.next !== undefined, `${family}: one or several`);
+    }
+  }
   t.end();
 });
 
