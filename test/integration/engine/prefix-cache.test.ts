@@ -8,10 +8,12 @@ import type { StateElsewhere } from '../../../engine/protocol/cache-key.js';
 import { HeldPrefixes, prefixOf } from '../../../sidecar/engine-client/prefixes.js';
 import { ARCHITECTURES, architectureModel } from '../../support/architectures.js';
 import { cpuLlama } from '../../support/llama.js';
+import { cases } from '../../support/long-form.js';
 import { embeddedTestModel } from '../../support/models.js';
 import { RealLoop, type RealLoopOptions } from '../../support/real-loop.js';
 import { job as plain } from '../../support/step-bench.js';
 
+const SHORT: readonly string[] = ['llama', 'hybrid', 'sliding-window'];
 const CHUNK = 64;
 const REPLY = 12;
 const TURNS = 3;
@@ -111,7 +113,8 @@ function savedBy(loop: RealLoop, prompt: readonly number[]): StateElsewhere {
   return { ...state, pid: process.pid };
 }
 
-for (const name of ['llama', ...ARCHITECTURES] as const) {
+// In the short form one of each kind of state: one that can be truncated, one in layers with and without, one in windows.
+for (const name of cases(['llama', ...ARCHITECTURES] as const, (each) => SHORT.includes(each))) {
   t.test(name, async (t) => {
     const file = name === 'llama' ? await embeddedTestModel() : await architectureModel(name);
     const model = await llama.loadModel({ modelPath: file });
