@@ -29,7 +29,7 @@ const times = <T>(count: number, item: (i: number) => T): T[] => Array.from({ le
 /** All bytes, and texts of several characters. */
 const TEXTS = [
   ...times(256, (byte) => Buffer.of(byte)),
-  ...times(4000, (i) => Buffer.from(i.toString(36).padEnd(4, 'xyz'))),
+  ...times(rounds({ short: 1000, long: 4000 }), (i) => Buffer.from(i.toString(36).padEnd(4, 'xyz'))),
 ];
 function vocabulary(texts: readonly Buffer[]) {
   const starts = new Uint32Array(texts.length + 2);
