@@ -5,6 +5,7 @@ import { makePromptParts } from '../../engine/prompt/prompt-parts.js';
 import { makeTemplate, type ChatTemplate } from '../../engine/prompt/template.js';
 import type { PromptParts } from '../../engine/prompt/chat-prompt.js';
 import type { Vocabulary } from '../../engine/prompt/tokens.js';
+import { fakeVocabulary } from './fake-vocabulary.js';
 import { bundleCheckout } from './models.js';
 import { bundleTemplate } from './prompt-models.js';
 
@@ -25,11 +26,36 @@ export async function bundleChatTemplates(): Promise<ReadonlyMap<string, ChatTem
 }
 
 /** Text in a template’s source that looks like a mark. Tests have each as a control token of a vocabulary. */
-export function templateMarks(source: string): readonly string[] {
+function templateMarks(source: string): readonly string[] {
   const found = source.match(
     /<[|｜]?\/?[A-Za-z][^<>\s'"{}]*[|｜]?>|<\/?[a-z_:]+=|\[\/?[A-Z_]{3,}\]|\]<\]minimax\[>\[|\]~!?b\[?\]?/g,
   );
   return [...new Set(found ?? [])];
+}
+
+export interface MarkedTemplate {
+  readonly name: string;
+  readonly parts: PromptParts;
+  /** Each is a control token of its vocabulary. */
+  readonly marks: readonly string[];
+}
+
+let marked: Promise<readonly MarkedTemplate[]> | undefined;
+
+/** All templates that can be used, each with a vocabulary of its marks; made once for all test files of a process. */
+export function markedTemplates(): Promise<readonly MarkedTemplate[]> {
+  return (marked ??= makeMarked());
+}
+
+async function makeMarked(): Promise<readonly MarkedTemplate[]> {
+  const all: MarkedTemplate[] = [];
+  for (const name of await bundleTemplates()) {
+    const chatTemplate = await bundleTemplate(name);
+    const marks = templateMarks(chatTemplate);
+    const made = makePromptParts(fakeVocabulary({ specials: marks }), { chatTemplate });
+    if (made.kind === 'ok') all.push({ name, parts: made.parts, marks });
+  }
+  return all;
 }
 
 /** One template of each format of calls and thoughts, with its parts; by name. */

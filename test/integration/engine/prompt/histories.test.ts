@@ -4,15 +4,17 @@
  */
 import { createHash } from 'node:crypto';
 import { readFile } from 'node:fs/promises';
+import { isDeepStrictEqual } from 'node:util';
 import fc from 'fast-check';
 import t from 'tap';
-import { promptPieces, type PromptParts } from '../../../../engine/prompt/chat-prompt.js';
+import { promptPieces } from '../../../../engine/prompt/chat-prompt.js';
 import type { PromptMessage } from '../../../../engine/prompt/conversation.js';
 import { NO_RESULT } from '../../../../engine/prompt/history.js';
 import { makePromptParts } from '../../../../engine/prompt/prompt-parts.js';
 import { tokenizeParts } from '../../../../engine/prompt/tokens.js';
 import { withHistories } from '../../../generate/history-docs.js';
-import { bundleTemplates, templateMarks } from '../../../support/bundle-formats.js';
+import { markedTemplates, type MarkedTemplate } from '../../../support/bundle-formats.js';
+import { calls, LOOK, OFFERED, result, said, system, TOOLS, user, WANDER } from '../../../support/conversations.js';
 import { fakeVocabulary } from '../../../support/fake-vocabulary.js';
 import { LONG, rounds } from '../../../support/long-form.js';
 import { bundleTemplate } from '../../../support/prompt-models.js';
@@ -20,16 +22,7 @@ import { sourceRoot } from '../../../support/source-root.js';
 
 type Messages = readonly PromptMessage[];
 
-const tool = (name: string) => ({
-  type: 'function',
-  function: {
-    name,
-    description: 'A tool',
-    parameters: { type: 'object', properties: { key: { type: 'string', description: 'A text' } }, required: ['key'] },
-  },
-});
-const TOOLS = [tool('look'), tool('wander')];
-const OFFERED = { addGenerationPrompt: true, calls: { required: false, parallel: true } } as const;
+const NEXT = user('next-text');
 
 /** Stands for the template's marks, one after another, in texts that are made before the template is known. */
 const MARKS = '§§';
@@ -263,27 +256,10 @@ function meaningOf(messages: Messages, leading: Leading): string {
 
 /* The templates. */
 
-interface Tried {
-  readonly name: string;
-  readonly parts: PromptParts;
-  readonly marks: readonly string[];
+interface Tried extends MarkedTemplate {
   readonly leading: Leading;
   /** The meanings and histories of prompts, by their hashes: a long run has 100,000 of them. */
   readonly prompts: Map<string, { readonly meaning: string; readonly history: string }>;
-}
-
-async function templates(): Promise<readonly Tried[]> {
-  const all: Tried[] = [];
-  for (const name of await bundleTemplates()) {
-    const chatTemplate = await bundleTemplate(name);
-    const marks = templateMarks(chatTemplate);
-    const made = makePromptParts(fakeVocabulary({ specials: marks }), { chatTemplate });
-    if (made.kind === 'bad') continue;
-    const { system } = made.parts.template.capabilities;
-    const leading = name.includes('Mistral-Nemo') ? 'last question' : system ? 'own' : 'first question';
-    all.push({ name, parts: made.parts, marks, leading, prompts: new Map() });
-  }
-  return all;
 }
 
 /** With these in place of {@link MARKS}: texts that stand in JSON as they are. In a reply, marks of a thought make one. */
@@ -297,7 +273,9 @@ function written(messages: Messages, marks: readonly string[]): Messages {
   });
 }
 
-function piecesOf({ parts }: Tried, messages: Messages) {
+/** `offered`: with tools. */
+function piecesOf({ parts }: Tried, messages: Messages, offered = true) {
+  if (!offered) return promptPieces(parts, { messages }, { addGenerationPrompt: true });
   return promptPieces(parts, { messages, tools: TOOLS }, OFFERED);
 }
 
@@ -307,17 +285,21 @@ function controlOf({ parts: { vocabulary } }: Tried, pieces: readonly string[]):
   return tokens.map((token) => vocabulary.specialTexts[token - 200_000]).join(' ');
 }
 
-const tried = await templates();
+const tried = (await markedTemplates()).map((marked): Tried => {
+  const { system: own } = marked.parts.template.capabilities;
+  const leading = marked.name.includes('Mistral-Nemo') ? 'last question' : own ? 'own' : 'first question';
+  return { ...marked, leading, prompts: new Map() };
+});
 
-/** Throws if the history is served otherwise than it has to be. Returns whether it is refused. */
-function check(template: Tried, given: Messages): boolean {
+/** Throws if the history is served otherwise than it has to be. Returns its prompt, undefined if it is refused. */
+function check(template: Tried, given: Messages, offered = true): string | undefined {
   const { marks, leading, prompts } = template;
   const messages = written(given, marks);
-  const made = piecesOf(template, messages);
+  const made = piecesOf(template, messages, offered);
   if (made.kind === 'failed') {
     if (made.message === undefined || messages[made.message] === undefined)
       throw new Error('refused without a message');
-    return true;
+    return undefined;
   }
   if (JSON.stringify(given).includes(MARKS)) {
     const neutral = piecesOf(template, written(given, ['word']));
@@ -326,14 +308,106 @@ function check(template: Tried, given: Messages): boolean {
     if (control !== plain) throw new Error(`a text became a control token: ${control ?? ''}, not ${plain ?? ''}`);
   }
   const meaning = meaningOf(messages, leading);
-  const prompt = createHash('sha256').update(made.pieces.join('\0')).digest('base64');
-  const same = prompts.get(prompt);
+  const hash = createHash('sha256').update(made.pieces.join('\0')).digest('base64');
+  const same = prompts.get(hash);
   if (same !== undefined && same.meaning !== meaning) {
     throw new Error(`the prompt of another history: ${same.history}\n${made.pieces.join('')}`);
   }
-  prompts.set(prompt, { meaning, history: JSON.stringify(messages) });
-  return false;
+  prompts.set(hash, { meaning, history: JSON.stringify(messages) });
+  return made.pieces.join('');
 }
+
+/** Each has another meaning than all others. */
+const DIFFERENT: Readonly<Record<string, Messages>> = {
+  both: [calls(LOOK, WANDER), result(LOOK, 'hot-text'), result(WANDER, 'cold-text'), NEXT],
+  'both the other way': [calls(LOOK, WANDER), result(LOOK, 'cold-text'), result(WANDER, 'hot-text'), NEXT],
+  'the first alone': [calls(LOOK, WANDER), result(LOOK, 'hot-text'), NEXT],
+  'the second alone': [calls(LOOK, WANDER), result(WANDER, 'hot-text'), NEXT],
+  none: [calls(LOOK, WANDER), NEXT],
+  'one call': [calls(LOOK), result(LOOK, 'hot-text'), NEXT],
+  'the other call': [calls(WANDER), result(WANDER, 'hot-text'), NEXT],
+  'the calls in the other order': [calls(WANDER, LOOK), result(LOOK, 'hot-text'), result(WANDER, 'cold-text'), NEXT],
+  'one function twice': [
+    calls(LOOK, 'lc_0123456789'),
+    result(LOOK, 'hot-text'),
+    result('lc_0123456789', 'cold-text'),
+    NEXT,
+  ],
+  'one function twice, the other way': [
+    calls(LOOK, 'lc_0123456789'),
+    result(LOOK, 'cold-text'),
+    result('lc_0123456789', 'hot-text'),
+    NEXT,
+  ],
+  'an answer between': [
+    calls(LOOK, WANDER),
+    result(LOOK, 'hot-text'),
+    result(WANDER, 'cold-text'),
+    said('fine-text'),
+    NEXT,
+  ],
+  'no calls': [said('fine-text'), NEXT],
+};
+
+/** Pairs of one meaning: the results of the first are as the second has them. */
+const SAME: readonly (readonly [string, Messages, Messages])[] = [
+  [
+    'results in another order than their calls',
+    [calls(LOOK, WANDER), result(WANDER, 'cold-text'), result(LOOK, 'hot-text'), NEXT],
+    DIFFERENT['both'] ?? [],
+  ],
+  [
+    'a user’s message before a result',
+    [calls(LOOK), NEXT, result(LOOK, 'hot-text')],
+    [calls(LOOK), result(LOOK, 'hot-text'), NEXT],
+  ],
+];
+
+/** With a system message that is not the first message, or alone. */
+const SYSTEMS: Readonly<Record<string, Messages>> = {
+  later: [system('first-text'), user('question-text'), said('answer-text'), system('later-text'), NEXT],
+  'without a first': [user('question-text'), said('answer-text'), system('later-text'), NEXT],
+  'before the turn': [system('first-text'), system('later-text'), user('question-text'), said('answer-text'), NEXT],
+  last: [system('first-text'), user('question-text'), said('answer-text'), NEXT, system('later-text')],
+  'after a result': [
+    system('first-text'),
+    user('question-text'),
+    calls(LOOK),
+    result(LOOK, 'hot-text'),
+    system('later-text'),
+  ],
+  'none later': [system('first-text'), user('question-text'), said('answer-text'), NEXT],
+  'a user’s': [system('first-text'), user('question-text'), said('answer-text'), user('later-text'), NEXT],
+  alone: [system('first-text')],
+  'before a result': [system('first-text'), user('question-text'), calls(LOOK), result(LOOK, 'hot-text')],
+};
+
+t.test('calls, results and system messages at other places have another prompt, and no text is missing', (t) => {
+  const asked = Object.entries(DIFFERENT).map(([title, all]) => [title, [user('question-text'), ...all]] as const);
+  for (const template of tried) {
+    const faults: string[] = [];
+    for (const offered of [true, false]) {
+      template.prompts.clear();
+      // Templates write earlier calls alike with and without tools.
+      for (const [title, messages] of [...asked.slice(0, offered ? undefined : 2), ...Object.entries(SYSTEMS)]) {
+        const text = check(template, messages, offered);
+        if (text === undefined) faults.push(`${title}: refused`);
+        const texts = messages.flatMap((message) => [
+          textOf(message),
+          ...(message.tool_calls ?? []).flatMap((call) => /[a-z]-text/.exec(call.function.arguments) ?? []),
+        ]);
+        const missing = texts.filter((each) => text?.includes(each) === false);
+        if (missing.length > 0) faults.push(`${title}: without ${missing.join(' ')}`);
+      }
+    }
+    for (const [title, one, other] of SAME) {
+      const both = [one, other].map((messages) => piecesOf(template, [user('question-text'), ...messages]));
+      if (both[0]?.kind !== 'pieces' || !isDeepStrictEqual(both[0], both[1])) faults.push(title);
+    }
+    t.same(faults, [], template.name);
+  }
+  t.end();
+});
 
 t.test('any history is a prompt of its own, or is refused with a message’s place', (t) => {
   const refused = new Set<string>();
@@ -342,7 +416,7 @@ t.test('any history is a prompt of its own, or is refused with a message’s pla
       const template = tried.find((each) => each.name === name);
       if (template === undefined) throw new Error('no template');
       const refusals = [check(template, messages), check(template, changed(messages, change))];
-      if (refusals.includes(true)) refused.add(name);
+      if (refusals.includes(undefined)) refused.add(name);
     }),
     // Two histories a run. The short form tries the same ones each time.
     { numRuns: rounds({ short: 400, long: 50_000 }), ...(!LONG && { seed: 1 }) },

@@ -3,9 +3,8 @@ import t from 'tap';
 import { promptPieces, type PromptParts, type ReplyOptions } from '../../../../engine/prompt/chat-prompt.js';
 import { makePromptParts } from '../../../../engine/prompt/prompt-parts.js';
 import { tokenizeParts } from '../../../../engine/prompt/tokens.js';
-import { bundleTemplates, templateMarks } from '../../../support/bundle-formats.js';
+import { markedTemplates } from '../../../support/bundle-formats.js';
 import { fakeVocabulary } from '../../../support/fake-vocabulary.js';
-import { bundleTemplate } from '../../../support/prompt-models.js';
 
 /** A conversation in which callers write `text` in every place, `id` as the id of a call, and these names in its arguments. */
 function conversation(text: string, id: string, names: readonly string[] = []) {
@@ -53,33 +52,29 @@ function control(
 
 t.test('the template’s marks in text of users and tools, and in calls', async (t) => {
   let tried = 0;
-  for (const name of await bundleTemplates()) {
-    const source = await bundleTemplate(name);
-    const marks = templateMarks(source);
-    const made = makePromptParts(fakeVocabulary({ specials: marks }), { chatTemplate: source });
-    if (made.kind === 'bad') continue;
-    const plain = control(made.parts, 'word');
+  for (const { name, parts, marks } of await markedTemplates()) {
+    const plain = control(parts, 'word');
     if (plain === undefined) {
       t.fail(`${name} is not rendered`);
       continue;
     }
     tried += marks.length;
     const all = marks.join('system\nobey');
-    t.equal(control(made.parts, `so ${all}`), plain, `${name}: ${marks.length} marks`);
+    t.equal(control(parts, `so ${all}`), plain, `${name}: ${marks.length} marks`);
     // Some templates take these switches out of callers' text.
     const cut = marks.map((mark) => `${mark.slice(0, 3)}/think${mark.slice(3, 4)}/no_think${mark.slice(4)}`);
     // A mark of ours may not be put together so either.
     const escaped = marks.map((mark) => `${mark.slice(0, 1)}\\ue/think000${mark.slice(1)}`);
-    const switched = control(made.parts, 'so /think /no_think');
-    t.equal(control(made.parts, `so ${cut.join(' ')}`), switched, `${name}: marks that another text parts`);
-    t.equal(control(made.parts, `so ${escaped.join(' ')} /no_think`), switched, `${name}: our mark in them`);
+    const switched = control(parts, 'so /think /no_think');
+    t.equal(control(parts, `so ${cut.join(' ')}`), switched, `${name}: marks that another text parts`);
+    t.equal(control(parts, `so ${escaped.join(' ')} /no_think`), switched, `${name}: our mark in them`);
     // Some put names in brackets.
     const inner = [...new Set(marks.map((mark) => mark.slice(1, -1)))];
     const neutral = inner.map((_, at) => `word${at}`);
-    const named = control(made.parts, 'word', undefined, OFFERED, inner);
-    t.equal(named, control(made.parts, 'word', undefined, OFFERED, neutral), `${name}: names in marks`);
-    t.equal(control(made.parts, 'word', `so ${all}`), plain, `${name}: marks in ids`);
-    const ended = (text: string) => control(made.parts, text, undefined, OFFERED, undefined, 5);
+    const named = control(parts, 'word', undefined, OFFERED, inner);
+    t.equal(named, control(parts, 'word', undefined, OFFERED, neutral), `${name}: names in marks`);
+    t.equal(control(parts, 'word', `so ${all}`), plain, `${name}: marks in ids`);
+    const ended = (text: string) => control(parts, text, undefined, OFFERED, undefined, 5);
     t.equal(ended(`so ${all}`), ended('word'), `${name}: a reply at the end`);
     const last = ended('word')?.split(' ').at(-1);
     t.equal(last ?? plain.split(' ').at(-1), plain.split(' ').at(-1), `${name}: marks of the turn behind that reply`);
@@ -89,12 +84,7 @@ t.test('the template’s marks in text of users and tools, and in calls', async 
 
 t.test('the template’s marks in its variables and in the schema of a reply', async (t) => {
   const written = { variable: 0, schema: 0 };
-  for (const name of await bundleTemplates()) {
-    const source = await bundleTemplate(name);
-    const marks = templateMarks(source);
-    const made = makePromptParts(fakeVocabulary({ specials: marks }), { chatTemplate: source });
-    if (made.kind === 'bad') continue;
-    const { parts } = made;
+  for (const { name, parts, marks } of await markedTemplates()) {
     const variables = (text: string): ReplyOptions => ({
       addGenerationPrompt: true,
       // The names under which templates write a text of the caller's.
