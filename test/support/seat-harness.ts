@@ -1,8 +1,9 @@
 import { SeatQueue, type QueueOptions } from '../../sidecar/admission/queue.js';
-import type { Lease, Refused } from '../../sidecar/admission/types.js';
+import type { Lease, Refused, Ticket } from '../../sidecar/admission/types.js';
 import type { QueueReport } from '../../sidecar/admission/report.js';
 import type { ReplicaSize } from '../../sidecar/admission/seats.js';
 import { FakeClock } from './fake-clock.js';
+import { seeded } from './gbnf.js';
 
 /** An account’s stream of requests. Times in ms. */
 export interface Load {
@@ -24,6 +25,10 @@ export interface Load {
   readonly patienceMs?: number;
   /** Tokens that a request's seat has to hold; absent: any seat will do. */
   readonly seatTokens?: number;
+  /** What its callers wait for; absent: they do not say. A stream's callers leave no more once it has begun. */
+  readonly awaits?: 'first-token' | 'end';
+  /** After how many ms a refused request comes again, once; undefined: not at all. */
+  readonly comesBack?: (refused: Refused) => number | undefined;
   /** When it begins and ends. */
   readonly fromMs?: number;
   readonly untilMs?: number;
@@ -37,6 +42,8 @@ export interface Fate {
   readonly weight: number;
   /** As in its load. */
   readonly seatTokens: number | undefined;
+  /** It was refused before. */
+  readonly again: boolean;
   /** `done`: within its deadline; `late`: cut at it while it ran; `left`: its caller disconnected. */
   end: 'done' | 'late' | 'left' | Refused['reason'] | undefined;
   waitedMs: number;
@@ -48,10 +55,13 @@ interface Serving {
   readonly needMs: number;
   readonly deadlineAt: number | undefined;
   readonly leavesAt: number;
+  readonly awaits: Load['awaits'];
 }
 
 const RELEASES = { done: 'done', late: 'deadline', left: 'cancelled' } as const;
 
+/** To the first token, of a request's seat time. */
+const PREFILL = 0.05;
 /** Tokens of every prompt. */
 const PROMPT_TOKENS = 1000;
 
@@ -78,7 +88,7 @@ export class SeatHarness {
     } = {},
   ) {
     this.#isWhole = wholeMs;
-    this.#random = mulberry32(seed);
+    this.#random = seeded(seed);
     this.queue = new SeatQueue({
       clock: this.clock,
       random: this.#random,
@@ -125,11 +135,12 @@ export class SeatHarness {
     return this.#isWhole ? Math.ceil(ms) : ms;
   }
 
-  #arrive(load: Load, turn: number): void {
+  #arrive(load: Load, turn: number, again = false): void {
     const { account, weight = 4, users, holdMs, deadlineMs, patienceMs = Infinity, seatTokens, ownWeight } = load;
+    const { awaits, comesBack } = load;
     const at = this.clock.now();
     const user = users?.[turn % users.length];
-    const fate: Fate = { account, at, user, weight, seatTokens, end: undefined, waitedMs: 0, seatMs: 0 };
+    const fate: Fate = { account, at, user, weight, seatTokens, again, end: undefined, waitedMs: 0, seatMs: 0 };
     this.fates.push(fate);
     const needMs = this.#ms(holdMs * (0.5 + this.#random()));
     const deadlineAt = deadlineMs === undefined ? undefined : at + deadlineMs;
@@ -141,9 +152,16 @@ export class SeatHarness {
       seatsWanted: 1,
       ...(user !== undefined && { user }),
       ...(deadlineAt !== undefined && { deadlineAt }),
+      ...(awaits !== undefined && { awaits }),
+      ...(comesBack !== undefined && { bodyDigest: `${account} ${turn}` }),
     });
+    const refused = (refusal: Refused): void => {
+      fate.end = refusal.reason;
+      const afterMs = again ? undefined : comesBack?.(refusal);
+      if (afterMs !== undefined) this.clock.after(afterMs, () => this.#arrive(load, turn, true));
+    };
     if ('kind' in ticket) {
-      fate.end = ticket.reason;
+      refused(ticket);
       return;
     }
     ticket.ready({
@@ -153,9 +171,9 @@ export class SeatHarness {
     let waits = true;
     void ticket.outcome.then((outcome) => {
       waits = false;
-      if (outcome.kind === 'refused') fate.end = outcome.reason;
+      if (outcome.kind === 'refused') refused(outcome);
       if (outcome.kind === 'seated')
-        this.#serve(fate, outcome.lease, { needMs, deadlineAt, leavesAt: at + patienceMs });
+        this.#serve(fate, ticket, outcome.lease, { needMs, deadlineAt, leavesAt: at + patienceMs, awaits });
     });
     if (patienceMs === Infinity) return;
     this.clock.after(patienceMs, () => {
@@ -165,13 +183,19 @@ export class SeatHarness {
     });
   }
 
-  #serve(fate: Fate, lease: Lease, { needMs, deadlineAt = Infinity, leavesAt }: Serving): void {
+  #serve(fate: Fate, ticket: Ticket, lease: Lease, serving: Serving): void {
+    const { needMs, deadlineAt = Infinity, awaits } = serving;
     const startedAt = this.clock.now();
     fate.waitedMs = startedAt - fate.at;
+    const firstMs = awaits === 'first-token' ? this.#ms(needMs * PREFILL) : Infinity;
+    const begins = startedAt + firstMs < serving.leavesAt && firstMs < Infinity;
+    if (begins) this.clock.after(firstMs, () => lease.begun());
+    const leavesAt = begins ? Infinity : serving.leavesAt;
     const least = Math.min(needMs, deadlineAt - startedAt, leavesAt - startedAt);
     const end = least === needMs ? 'done' : least === deadlineAt - startedAt ? 'late' : 'left';
     this.clock.after(least, () => {
       fate.end = end;
+      if (end === 'left') ticket.cancel('disconnected');
       fate.seatMs = this.clock.now() - startedAt;
       lease.release(RELEASES[end]);
     });
@@ -181,15 +205,4 @@ export class SeatHarness {
 /** The share of requests with this outcome. */
 export function share(fates: readonly Fate[], ...ends: readonly Fate['end'][]): number {
   return fates.filter(({ end }) => ends.includes(end)).length / fates.length;
-}
-
-/** A small generator of repeatable random numbers (T. Ettinger). */
-function mulberry32(seed: number): () => number {
-  let state = seed >>> 0;
-  return () => {
-    state = (state + 0x6d2b79f5) >>> 0;
-    let z = Math.imul(state ^ (state >>> 15), state | 1);
-    z ^= z + Math.imul(z ^ (z >>> 7), z | 61);
-    return ((z ^ (z >>> 14)) >>> 0) / 2 ** 32;
-  };
 }

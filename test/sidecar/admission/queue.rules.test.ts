@@ -1,45 +1,17 @@
 /** Each rule of the queue alone: without it one of these tests fails. */
 import t from 'tap';
-import { SeatQueue, type QueueOptions } from '../../../sidecar/admission/queue.js';
-import type { QueueConfig, QueueRequest, Lease, Refused, Ticket } from '../../../sidecar/admission/types.js';
+import type { SeatQueue } from '../../../sidecar/admission/queue.js';
+import type { QueueRequest, Lease, Ticket } from '../../../sidecar/admission/types.js';
 import { FakeClock } from '../../support/fake-clock.js';
+import { QueueDesk } from '../../support/queue-desk.js';
 
 const WORK = { promptTokens: 1000, maxTokens: 1 };
 
-class Harness {
-  readonly clock = new FakeClock();
-  readonly queue: SeatQueue;
-
-  constructor(seats = 1, config: Partial<QueueConfig> = {}, options: Partial<QueueOptions> = {}) {
-    this.queue = new SeatQueue({
-      clock: this.clock,
-      random: () => 0,
-      config: { maxWaitMs: 10_000, waitingPerSeat: 8, waitingBytes: 1000, ...config },
-      seats,
-      ...options,
-    });
-  }
-
-  ask(account: string, entry: Partial<QueueRequest> = {}): Ticket | Refused {
-    return this.queue.enter({ account, weight: 1, bytes: 10, seatsWanted: 1, ...entry });
-  }
-
-  enter(account: string, entry: Partial<QueueRequest> = {}): Ticket {
-    const ticket = this.ask(account, entry);
-    if ('kind' in ticket) throw new Error(`refused: ${ticket.reason}`);
-    return ticket;
-  }
-
+class Harness extends QueueDesk {
   wait(account: string, entry: Partial<QueueRequest> = {}, prefix?: number): Ticket {
     const ticket = this.enter(account, entry);
     ticket.ready({ ...WORK, ...(prefix !== undefined && { prefix: Uint32Array.of(prefix) }) });
     return ticket;
-  }
-
-  async seat(ticket: Ticket): Promise<Lease> {
-    const outcome = await ticket.outcome;
-    if (outcome.kind !== 'seated') throw new Error(outcome.kind === 'refused' ? outcome.reason : outcome.kind);
-    return outcome.lease;
   }
 
   /** A request of `account` that takes `ms`, from start to end, on a queue with a free seat. */
@@ -69,7 +41,7 @@ class Harness {
   }
 
   virtual(account: string): number | undefined {
-    return this.queue.report(100).accounts.find((found) => found.account === account)?.virtualMs;
+    return this.report.accounts.find((found) => found.account === account)?.virtualMs;
   }
 }
 
@@ -676,7 +648,7 @@ t.test(
 
 t.test('standing: as it begins to stand for long requests only, waiting short ones stay', async (t) => {
   const seats = [2048, 8192].map((contextPerSeat) => ({ seats: 1, contextPerSeat }));
-  const h = new Harness(2, { maxWaitMs: 60_000, waitingPerSeat: 64, waitingBytes: Infinity }, { seats });
+  const h = new Harness(seats, { maxWaitMs: 60_000, waitingPerSeat: 64, waitingBytes: Infinity });
   await h.serve('a', 1000);
   const long = h.enter('long');
   long.ready({ ...WORK, seatTokens: 6000 });

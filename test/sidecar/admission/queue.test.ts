@@ -1,5 +1,5 @@
 import t from 'tap';
-import { SeatQueue } from '../../../sidecar/admission/queue.js';
+import type { SeatQueue } from '../../../sidecar/admission/queue.js';
 import type {
   QueueConfig,
   QueueRequest,
@@ -8,42 +8,24 @@ import type {
   Ticket,
   TicketOutcome,
 } from '../../../sidecar/admission/types.js';
-import { FakeClock } from '../../support/fake-clock.js';
+import { leaseOf, QueueDesk, ticketOf } from '../../support/queue-desk.js';
 
 const WORK = { promptTokens: 1, maxTokens: 1 };
 const MAX_WAIT_MS = 10_000;
 
-function setup(
-  seats = 1,
-  config: Partial<QueueConfig> = {},
-  isServed = () => true,
-): { clock: FakeClock; queue: SeatQueue } {
-  const clock = new FakeClock();
-  const full = { maxWaitMs: MAX_WAIT_MS, waitingPerSeat: 8, waitingBytes: 1000, ...config };
-  return { clock, queue: new SeatQueue({ clock, random: () => 0, config: full, seats, isServed }) };
-}
-
-function enter(queue: SeatQueue, entry: Partial<QueueRequest> = {}): Ticket {
-  const ticket = tryEnter(queue, entry);
-  if ('kind' in ticket) throw new Error(`refused: ${ticket.reason}`);
-  return ticket;
-}
+const setup = (seats = 1, config: Partial<QueueConfig> = {}, isServed = () => true): QueueDesk =>
+  new QueueDesk(seats, config, { isServed });
 
 function tryEnter(queue: SeatQueue, entry: Partial<QueueRequest> = {}): Ticket | Refused {
   return queue.enter({ account: 'a', weight: 1, bytes: 10, seatsWanted: 1, ...entry });
 }
 
-function enterReady(queue: SeatQueue, entry: Partial<QueueRequest> = {}): Ticket {
-  const ticket = enter(queue, entry);
-  ticket.ready(WORK);
-  return ticket;
-}
+const enter = (queue: SeatQueue, entry: Partial<QueueRequest> = {}): Ticket => ticketOf(tryEnter(queue, entry));
 
-async function seated(outcome: Promise<TicketOutcome>): Promise<Lease> {
-  const settled = await outcome;
-  if (settled.kind !== 'seated') throw new Error(settled.kind === 'refused' ? settled.reason : settled.kind);
-  return settled.lease;
-}
+const enterReady = (queue: SeatQueue, entry: Partial<QueueRequest> = {}): Ticket =>
+  ticketOf(tryEnter(queue, entry), WORK);
+
+const seated = (outcome: Promise<TicketOutcome>): Promise<Lease> => outcome.then(leaseOf);
 
 /** Labels in the order in which their outcomes settled as seated. */
 function record(tickets: Record<string, Ticket>): string[] {

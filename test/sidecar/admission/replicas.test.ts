@@ -1,10 +1,10 @@
 /** One queue over the seats of several replicas. */
 import t from 'tap';
-import { SeatQueue } from '../../../sidecar/admission/queue.js';
+import type { SeatQueue } from '../../../sidecar/admission/queue.js';
 import type { ReusableTokens } from '../../../sidecar/admission/choose.js';
 import type { ReplicaSize } from '../../../sidecar/admission/seats.js';
-import type { Lease, QueueRequest, Ticket, TicketOutcome, SeatNeeds } from '../../../sidecar/admission/types.js';
-import { FakeClock } from '../../support/fake-clock.js';
+import type { Lease, QueueRequest, Ticket, SeatNeeds } from '../../../sidecar/admission/types.js';
+import { leaseOf, QueueDesk, ticketOf } from '../../support/queue-desk.js';
 
 const NEEDS: SeatNeeds = { promptTokens: 1000, seatTokens: 1001 };
 const LONG: SeatNeeds = { ...NEEDS, seatTokens: 6000 };
@@ -12,27 +12,14 @@ const LONG: SeatNeeds = { ...NEEDS, seatTokens: 6000 };
 const equal = (seats: number): ReplicaSize => ({ seats, contextPerSeat: 2048 });
 const long = (seats: number): ReplicaSize => ({ seats, contextPerSeat: 8192 });
 
-function setup(seats: readonly ReplicaSize[], reusableTokens?: ReusableTokens): { clock: FakeClock; queue: SeatQueue } {
-  const clock = new FakeClock();
-  const config = { maxWaitMs: 10_000, waitingPerSeat: 8, waitingBytes: 100_000 };
-  return {
-    clock,
-    queue: new SeatQueue({ clock, random: () => 0, config, seats, ...(reusableTokens && { reusableTokens }) }),
-  };
-}
+const setup = (seats: readonly ReplicaSize[], reusableTokens?: ReusableTokens): QueueDesk =>
+  new QueueDesk(seats, { waitingBytes: 100_000 }, reusableTokens && { reusableTokens });
 
 function enter(queue: SeatQueue, needs: SeatNeeds = NEEDS, request: Partial<QueueRequest> = {}): Ticket {
-  const ticket = queue.enter({ account: 'a', weight: 1, bytes: 10, seatsWanted: 1, ...request });
-  if ('kind' in ticket) throw new Error(`refused: ${ticket.reason}`);
-  ticket.ready(needs);
-  return ticket;
+  return ticketOf(queue.enter({ account: 'a', weight: 1, bytes: 10, seatsWanted: 1, ...request }), needs);
 }
 
-async function seated({ outcome }: { readonly outcome: Promise<TicketOutcome> }): Promise<Lease> {
-  const settled = await outcome;
-  if (settled.kind !== 'seated') throw new Error(settled.kind === 'refused' ? settled.reason : settled.kind);
-  return settled.lease;
-}
+const seated = ({ outcome }: Pick<Ticket, 'outcome'>): Promise<Lease> => outcome.then(leaseOf);
 
 t.test('while the long seats are away, requests for them do not take the places of short ones', async (t) => {
   const { clock, queue } = setup([equal(4), long(4)]);

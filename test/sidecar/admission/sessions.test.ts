@@ -2,13 +2,12 @@
 import fc from 'fast-check';
 import t from 'tap';
 import { prefixHashes } from '../../../engine/protocol/cache-key.js';
-import { SeatQueue } from '../../../sidecar/admission/queue.js';
 import type { QueueReport } from '../../../sidecar/admission/report.js';
 import type { ReplicaSize } from '../../../sidecar/admission/seats.js';
 import type { Lease, QueueConfig, QueueRequest, Refused, Ticket } from '../../../sidecar/admission/types.js';
-import { FakeClock } from '../../support/fake-clock.js';
 import { seeded } from '../../support/gbnf.js';
 import { rounds } from '../../support/long-form.js';
+import { later, QueueDesk, ticketOf } from '../../support/queue-desk.js';
 
 const KEEP_MAX_MS = 60_000;
 /** Of it a seat is kept for at most, where few pauses are long. */
@@ -31,9 +30,7 @@ interface Turn {
   readonly request?: Partial<QueueRequest>;
 }
 
-class Desk {
-  readonly clock = new FakeClock();
-  readonly queue: SeatQueue;
+class Desk extends QueueDesk {
   /** Tokens of each session's last prompt. */
   readonly #tokens = new Map<string, number>();
 
@@ -46,28 +43,17 @@ class Desk {
       ...config
     }: Partial<QueueConfig> & { keepMaxMs?: number; hasCache?: boolean; headroom?: number } = {},
   ) {
-    this.queue = new SeatQueue({
-      clock: this.clock,
-      random: () => 0,
-      config: { maxWaitMs: 10_000, waitingPerSeat: 8, waitingBytes: 1e6, ...config },
-      seats,
-      sessions: { keepMaxMs, hasCache },
-      headroom,
-    });
+    super(seats, { waitingBytes: 1e6, ...config }, { sessions: { keepMaxMs, hasCache }, headroom });
   }
 
-  get report(): QueueReport {
-    return this.queue.report(100);
-  }
-
-  ask(account: string, name?: string, request: Partial<QueueRequest> = {}): Ticket | Refused {
-    return this.queue.enter({ account, weight: 4, bytes: 1, seatsWanted: 1, session: { name }, ...request });
+  /** A turn of a session, of this name if any. */
+  ofSession(account: string, name?: string, request: Partial<QueueRequest> = {}): Ticket | Refused {
+    return this.ask(account, { weight: 4, bytes: 1, session: { name }, ...request });
   }
 
   /** The next turn of a session: its prompt is longer than the last one. */
   turn(account: string, session: number, { name, tokens, prompt, request }: Turn = {}): Ticket {
-    const ticket = this.ask(account, name, request);
-    if ('kind' in ticket) throw new Error(`refused: ${ticket.reason}`);
+    const ticket = ticketOf(this.ofSession(account, name, request));
     const key = `${account} ${session}`;
     const length = tokens ?? (this.#tokens.get(key) ?? FIRST_TOKENS - MORE_TOKENS) + MORE_TOKENS;
     this.#tokens.set(key, length);
@@ -78,16 +64,7 @@ class Desk {
 
   /** A request that is no turn of a session. */
   single(account: string, request: Partial<QueueRequest> = {}): Ticket {
-    const ticket = this.queue.enter({ account, weight: 4, bytes: 1, seatsWanted: 1, ...request });
-    if ('kind' in ticket) throw new Error(`refused: ${ticket.reason}`);
-    ticket.ready({ promptTokens: 100 });
-    return ticket;
-  }
-
-  async seat(ticket: Ticket): Promise<Lease> {
-    const outcome = await ticket.outcome;
-    if (outcome.kind !== 'seated') throw new Error(outcome.kind === 'refused' ? outcome.reason : outcome.kind);
-    return outcome.lease;
+    return ticketOf(this.ask(account, { weight: 4, bytes: 1, ...request }), { promptTokens: 100 });
   }
 
   /** A whole turn of `ms`. Its prompt takes TOKEN_MS a token, all of which is computed. */
@@ -103,12 +80,6 @@ class Desk {
   async isSeated(ticket: Ticket): Promise<boolean> {
     return (await Promise.race([ticket.outcome.then(({ kind }) => kind), later()])) === 'seated';
   }
-}
-
-/** After all outcomes that are due were delivered. */
-async function later(): Promise<undefined> {
-  for (let i = 0; i < 8; i += 1) await Promise.resolve();
-  return undefined;
 }
 
 t.test('after a turn the seat is kept, for as long as all seats would take to compute its prompt again', async (t) => {
@@ -443,7 +414,7 @@ t.test('a promised seat is not taken from an account that has fewer seats', asyn
   turn.release('done');
   for (let i = 0; i < 3; i += 1) await desk.seat(desk.single('a'));
   const newcomer = (): Ticket => desk.turn('a', 2, { request: { bodyDigest: 'x' } });
-  const refused = desk.ask('a', undefined, { bodyDigest: 'x' });
+  const refused = desk.ofSession('a', undefined, { bodyDigest: 'x' });
   t.match(refused, { kind: 'refused', reason: 'sessions', retry: 'reserved' });
   desk.clock.advance('kind' in refused ? refused.retryAfterMs : 0);
   const promised = newcomer();
@@ -463,7 +434,7 @@ t.test('a promised request that finds no kept seat to take gets the next free on
   turn.prefilled(20_000, 0);
   turn.release('done');
   const running = await Promise.all([1, 2, 3].map(() => desk.seat(desk.single('a'))));
-  const refused = desk.ask('a', undefined, { bodyDigest: 'x' });
+  const refused = desk.ofSession('a', undefined, { bodyDigest: 'x' });
   t.match(refused, { kind: 'refused', reason: 'sessions', retry: 'reserved' });
   desk.clock.advance('kind' in refused ? refused.retryAfterMs : 0);
   const promised = desk.turn('a', 2, { request: { bodyDigest: 'x' } });
@@ -512,7 +483,7 @@ t.test('a promised request that loses its replica after its wait waits as long a
       turn.prefilled(20_000, 0);
       turn.release('done');
       const running = await Promise.all([1, 2, 3].map(() => desk.seat(desk.single('a'))));
-      const refused = desk.ask('a', undefined, { bodyDigest: 'x' });
+      const refused = desk.ofSession('a', undefined, { bodyDigest: 'x' });
       desk.clock.advance('kind' in refused ? refused.retryAfterMs : 0);
       const promised = desk.turn('a', 2, { request: { bodyDigest: 'x' } });
       desk.clock.advance(6000);
@@ -555,7 +526,7 @@ t.test('an account with fewer seats than its share is owed one at the end of a w
   const desk = await oneSeatShort();
   t.match(await desk.turn('h', 9).outcome, { kind: 'refused', reason: 'sessions' }, 'not one with more');
   const owed = desk.turn('l', 1);
-  t.match(desk.ask('l'), { kind: 'refused', reason: 'sessions' }, 'nor a second one beyond its share');
+  t.match(desk.ofSession('l'), { kind: 'refused', reason: 'sessions' }, 'nor a second one beyond its share');
   desk.clock.advance(9_999);
   t.notOk(await desk.isSeated(owed));
   desk.clock.advance(1);
@@ -568,9 +539,9 @@ t.test('an account with fewer seats than its share is owed one at the end of a w
 t.test('none is owed to an account of which so many requests come that one is always there', async (t) => {
   const desk = await oneSeatShort();
   const owed = desk.turn('l', 1);
-  for (let i = 0; i < 20; i += 1) desk.ask('l');
+  for (let i = 0; i < 20; i += 1) desk.ofSession('l');
   owed.cancel();
-  t.match(desk.ask('l'), { kind: 'refused', reason: 'sessions' });
+  t.match(desk.ofSession('l'), { kind: 'refused', reason: 'sessions' });
 });
 
 t.test('an account whose share is less than a seat is owed one for its rare requests', async (t) => {
@@ -763,21 +734,13 @@ t.test('a kept seat is not lent, and a turn whose seat is kept recalls no lent o
 });
 
 t.test('without the setting nothing is recognised', async (t) => {
-  const clock = new FakeClock();
-  const queue = new SeatQueue({
-    clock,
-    random: () => 0,
-    config: { maxWaitMs: 1, waitingPerSeat: 1, waitingBytes: 1 },
-    seats: 4,
-  });
-  const ticket = queue.enter({ account: 'a', weight: 4, bytes: 1, seatsWanted: 1, session: { name: 'x' } });
-  if ('kind' in ticket) throw new Error(ticket.reason);
+  const desk = new QueueDesk(4);
+  const ticket = desk.enter('a', { session: { name: 'x' } });
   ticket.ready({ promptTokens: 1000, prefix: prefixHashes(promptOf(1, 1000), 'a') });
-  const outcome = await ticket.outcome;
-  if (outcome.kind !== 'seated') throw new Error(outcome.kind);
-  outcome.lease.prefilled(1000, 0);
-  outcome.lease.release('done');
-  t.match(queue.report(1), { kept: 0, sessions: { known: 0, turns: { first: 0 } } });
+  const lease = await desk.seat(ticket);
+  lease.prefilled(1000, 0);
+  lease.release('done');
+  t.match(desk.report, { kept: 0, sessions: { known: 0, turns: { first: 0 } } });
 });
 
 t.test('whatever happens, kept seats are free ones, not all for long, and a kept turn never waits', async () => {
