@@ -10,6 +10,8 @@ import { BUNDLED, bundle } from './bundle.mjs';
 
 const PRODUCT = ['sidecar', 'engine'];
 const ALL = [...PRODUCT, 'bench', 'test'];
+/** Scripts of the console, which the browser runs as they are; their types are those of the feed. */
+const PAGE = 'sidecar/console/page';
 const DIST = 'dist';
 /** The digest of each source that is compiled, and of what wrote it; and of all sources when their types were last found right. */
 const STAMP = join(DIST, '.built.json');
@@ -44,10 +46,11 @@ if (!product) {
     for (const [path, is] of changed) stamp.files[path] = is;
     writeStamp({ ...stamp, tools });
   }
-  const types = digest(tools, ...ALL.flatMap(digestsOf));
+  const types = digest(tools, ...ALL.flatMap(digestsOf), ...pageTexts());
   if (stamp.types !== types) {
     say(`checks the types of ${sources.size} files; takes half a minute the first time, then some seconds`);
     run(process.execPath, 'node_modules/typescript/bin/tsc', '-p', 'tsconfig.json', '--noEmit');
+    if (existsSync(PAGE)) run(process.execPath, 'node_modules/typescript/bin/tsc', '-p', PAGE);
     writeStamp({ ...stamp, tools, types });
   }
 }
@@ -58,6 +61,11 @@ function sourcesIn(folder) {
     .filter((path) => path.endsWith('.ts') && !path.endsWith('.d.ts') && !path.includes('.cache'))
     .map((path) => `${folder}/${path}`)
     .sort();
+}
+
+function pageTexts() {
+  if (!existsSync(PAGE)) return [];
+  return readdirSync(PAGE).map((name) => readFileSync(join(PAGE, name)));
 }
 
 /** Each source's path and digest. */
