@@ -31,7 +31,7 @@ const SHARING: readonly { readonly name: string; readonly files: RegExp; readonl
     // llama.cpp in their own process, and no other process.
     name: 'llama',
     files:
-      /^integration\/engine\/(checkpoint-reuse|decode-faults|families|forced-calls|grammar|kv-types|masks|prefix-cache|reuse|llama\/(bare-vocabulary|checkpoints|decoders|drafts|gaps|paged-states|picker|runs|speculation|split-model)|scheduler\/warm-up)\./,
+      /^integration\/engine\/(decode-faults|families|grammar|kv-types|masks|prefix-cache|reuse|llama\/(bare-vocabulary|batch-decoder|checkpoints|drafts|gaps|paged-states|picker|runs|speculation|split-model)|scheduler\/warm-up)\./,
     most: 12,
   },
   {
