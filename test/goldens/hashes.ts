@@ -72,9 +72,19 @@ const DAY_MS = 86_400_000;
  */
 function promptHash(text: string, now: Date): string {
   const undated = [now, new Date(now.getTime() - DAY_MS)]
-    .flatMap(datesOf)
+    .flatMap(knownDatesOf)
     .reduce((rest, date) => rest.replaceAll(date, 'DATE'), text);
   return createHash('sha256').update(undated).digest('hex').slice(0, 16);
+}
+
+const known = new Map<string, string[]>();
+
+/** To write a date by a locale takes as long as to render a template. */
+function knownDatesOf(date: Date): string[] {
+  const day = date.toDateString();
+  const dates = known.get(day) ?? datesOf(date);
+  known.set(day, dates);
+  return dates;
 }
 
 /** A day as templates write it: 2026-01-31, January 31, 2026, 31 Jan 2026, Jan 31 2026; in local time, as both renderers. */

@@ -9,9 +9,8 @@ import type { Metadata, MetadataValue } from '../../bench/models/gguf-format.js'
 import { writeGguf, type TensorSource } from '../../bench/models/gguf-writer.js';
 import { encodeF32 } from '../../bench/models/number-formats.js';
 import { RandomWords } from '../../bench/models/random-weights.js';
-import { ownVocabulary } from '../../bench/models/vocabulary-own.js';
 import type { Vocabulary } from '../../bench/models/vocabulary.js';
-import { CACHE } from './models.js';
+import { CACHE, testVocabulary } from './models.js';
 
 /**
  * recurrent: only a state (mamba). hybrid: layers with a state and layers with attention (lfm2). sliding-window: layers
@@ -52,7 +51,7 @@ export async function architectureModel(name: ArchitectureName): Promise<string>
 export async function writeArchitecture(
   name: string,
   make: (vocabulary: Vocabulary) => Architecture,
-  vocabulary = ownVocabulary(),
+  vocabulary = testVocabulary(),
 ): Promise<string> {
   const architecture = make(vocabulary);
   const metadata = metadataOf(name, architecture, vocabulary);

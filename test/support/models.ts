@@ -7,6 +7,8 @@ import { fileURLToPath } from 'node:url';
 import { promisify } from 'node:util';
 import { ensureEmbeddedModel, ensureModel } from '../../bench/models/embedded.js';
 import { planFor } from '../../bench/models/recipes.js';
+import { ownVocabulary } from '../../bench/models/vocabulary-own.js';
+import type { Vocabulary } from '../../bench/models/vocabulary.js';
 import { sourceRoot } from './source-root.js';
 
 const run = promisify(execFile);
@@ -17,6 +19,13 @@ export const CACHE = fileURLToPath(new URL('../../.cache/', import.meta.url));
 const BUNDLE = fileURLToPath(new URL('../llama/gitRelease.bundle', import.meta.resolve('node-llama-cpp')));
 
 const MAKERS = join(sourceRoot, 'bench/models/');
+
+let own: Vocabulary | undefined;
+
+/** The tests' own vocabulary, made once a process: that takes a third of a second. Not to be changed. */
+export function testVocabulary(): Vocabulary {
+  return (own ??= ownVocabulary());
+}
 
 let tiny: Promise<string> | undefined;
 let embedded: Promise<string> | undefined;

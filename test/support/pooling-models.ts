@@ -5,7 +5,6 @@
 import type { MetadataValue } from '../../bench/models/gguf-format.js';
 import type { TensorSource } from '../../bench/models/gguf-writer.js';
 import { WORDS } from '../../bench/models/vocabulary-words.js';
-import { ownVocabulary } from '../../bench/models/vocabulary-own.js';
 import type { Vocabulary } from '../../bench/models/vocabulary.js';
 import {
   constant,
@@ -18,6 +17,7 @@ import {
   type Architecture,
 } from './architectures.js';
 import { qwen3 } from './families/attention.js';
+import { testVocabulary } from './models.js';
 
 /**
  * mean, cls: encoders by their pooling; rank: an encoder with a head for one score; last: a decoder; judge: a decoder with a template for
@@ -127,7 +127,7 @@ function judge(vocabulary: Vocabulary): Architecture {
 
 /** The tests' vocabulary, with a template for pairs in the form of Qwen 3's rerankers. */
 function judgingVocabulary(): Vocabulary {
-  const { size, metadata } = ownVocabulary();
+  const { size, metadata } = testVocabulary();
   const template = '<|im_start|>user\nQuery: {query}\nDocument: {document}<|im_end|>\n<|im_start|>assistant\n';
   return {
     size,
@@ -137,7 +137,7 @@ function judgingVocabulary(): Vocabulary {
 
 /** The tests' vocabulary, with an end after each input, as embedding models of this family have. */
 function endingVocabulary(): Vocabulary {
-  const { size, metadata } = ownVocabulary();
+  const { size, metadata } = testVocabulary();
   return { size, metadata: new Map([...metadata, ['tokenizer.ggml.add_eos_token', { type: 'bool', value: true }]]) };
 }
 

@@ -2,12 +2,11 @@ import { readFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { ensureModel } from '../../bench/models/embedded.js';
 import { planFor } from '../../bench/models/recipes.js';
-import { ownVocabulary } from '../../bench/models/vocabulary-own.js';
 import type { PromptParts } from '../../engine/prompt/chat-prompt.js';
 import { makePromptParts } from '../../engine/prompt/prompt-parts.js';
 import type { Vocabulary } from '../../engine/prompt/tokens.js';
 import { loadVocabulary } from '../../engine/llama/vocabulary.js';
-import { bundleCheckout, CACHE } from './models.js';
+import { bundleCheckout, CACHE, testVocabulary } from './models.js';
 import { processRoot } from './process-root.js';
 
 /** The source of one of the bundle's chat templates, named without its ending. */
@@ -55,7 +54,7 @@ const LONGEST_TOKEN = 'z'.repeat(256);
  * of the C++ library, which recurse once a letter. The rest of its vocabulary is the tests’ own, which loads ten times as fast as a real one.
  */
 export async function recursingModel(): Promise<string> {
-  const own = ownVocabulary();
+  const own = testVocabulary();
   const [tokens, types] = ['tokens', 'token_type'].map((key) => own.metadata.get(`tokenizer.ggml.${key}`));
   if (tokens?.type !== 'strings' || types?.type !== 'int32s') throw new Error('the vocabulary has no tokens');
   const metadata = new Map(own.metadata)
@@ -68,4 +67,13 @@ export async function recursingModel(): Promise<string> {
     name: 'ra-recursing',
     shape: { ...plan.shape, context: 131_072 },
   });
+}
+
+/** Path of a tiny model with the tests’ own vocabulary and one of the bundle’s templates. */
+export async function modelWithTemplate(name: string): Promise<string> {
+  const own = testVocabulary();
+  const value = await bundleTemplate(name);
+  const metadata = new Map(own.metadata).set('tokenizer.chat_template', { type: 'string', value });
+  const plan = planFor('tiny', { vocabulary: { ...own, metadata } });
+  return ensureModel(join(CACHE, 'models'), { ...plan, name: `ra-${name}` });
 }

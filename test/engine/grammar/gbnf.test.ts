@@ -101,7 +101,7 @@ t.test('after a given text the reply is constrained, before it free', (t) => {
         );
       },
     ),
-    { numRuns: rounds({ short: 100, long: 500 }) },
+    { numRuns: rounds({ short: 30, long: 500 }) },
   );
   t.end();
 });

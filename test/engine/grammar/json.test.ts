@@ -19,7 +19,7 @@ t.test('every text that it allows is one well-formed JSON object with finite num
       const again = JSON.stringify(parsed);
       return again.startsWith('{') && !/\\ud[89a-f]/.test(again) && text === text.trim();
     }),
-    { numRuns: rounds({ short: 200, long: 1000 }) },
+    { numRuns: rounds({ short: 60, long: 1000 }) },
   );
   t.end();
 });
@@ -33,7 +33,7 @@ t.test('it allows any object, compact or indented', (t) => {
       fc.pre(short && !/\n {21}/.test(JSON.stringify(value, null, 2)));
       return grammar.reads(written) === 'whole' && grammar.reads(JSON.stringify(value, null, 2)) === 'whole';
     }),
-    { numRuns: rounds({ short: 100, long: 300 }) },
+    { numRuns: rounds({ short: 30, long: 300 }) },
   );
   t.end();
 });

@@ -95,7 +95,7 @@ t.test('the mask excludes exactly the tokens that no allowed text continues with
       if (hasBit(may, END) !== (reader.reads(before) === 'whole')) throw new Error('the end');
       if (hasBit(may, 1)) throw new Error('a token without a text');
     }),
-    { numRuns: rounds({ short: 15, long: 60 }) },
+    { numRuns: rounds({ short: 6, long: 60 }) },
   );
   t.end();
 });
@@ -178,7 +178,7 @@ t.test('no text is in more states than its schema has', (t) => {
         set = reach.after(set, character.codePointAt(0) ?? 0);
       }
     }),
-    { numRuns: rounds({ short: 75, long: 300 }) },
+    { numRuns: rounds({ short: 25, long: 300 }) },
   );
   t.end();
 });

@@ -102,7 +102,7 @@ function made(syntax: CallSyntax, functions = FUNCTIONS, single = false): Made {
 for (const [model, syntax] of Object.entries(SYNTAXES)) {
   t.test(`${model}: whatever the grammar allows is read as valid arguments, wherever it is cut`, (t) => {
     const { gbnf, format } = made(syntax);
-    readsAllOf(t, gbnf, { format, validate, texts: rounds({ short: 30, long: 400 }) });
+    readsAllOf(t, gbnf, { format, validate, texts: rounds({ short: 15, long: 400 }) });
     t.end();
   });
 }

@@ -63,7 +63,7 @@ t.test('an automaton allows the texts that the expression matches', (t) => {
     t.ok(textAutomaton(form, work), `${pattern} is known`);
     fc.assert(
       fc.property(texts, (text) => isText(text, form, new WorkBudget()) === expression.test(text)),
-      { numRuns: rounds({ short: 60, long: 400 }) },
+      { numRuns: rounds({ short: 20, long: 400 }) },
     );
   }
   t.end();
@@ -141,7 +141,7 @@ t.test('texts of a format are valid by ajv, and its samples are allowed', (t) =>
     for (const sample of allowed) t.equal(gbnf.reads(JSON.stringify(sample)), 'whole', `${format}: ${sample}`);
     const check = ajv.compile({ type: 'string', format });
     const random = seeded(format.length);
-    for (let i = 0; i < rounds({ short: 20, long: 1000 }); i++) {
+    for (let i = 0; i < rounds({ short: 8, long: 1000 }); i++) {
       const written: unknown = JSON.parse(gbnf.write(random));
       if (!check(written)) t.fail(`${format}: ${String(written)}`);
     }

@@ -23,7 +23,7 @@ t.test('equals a search over the whole text, however the text is cut', (t) => {
       const shown = pieces.map((piece) => matcher.push(piece)).join('') + matcher.end();
       assert.deepEqual({ shown, matched: matcher.matched }, reference(pieces.join(''), stops));
     }),
-    { numRuns: rounds({ short: 500, long: 3000 }) },
+    { numRuns: rounds({ short: 150, long: 3000 }) },
   );
   t.end();
 });

@@ -64,7 +64,7 @@ t.test('messages arrive whole and in order, however their bytes are cut', async 
       }
       assert.deepEqual(heard, sent);
     }),
-    { numRuns: rounds({ short: 60, long: 300 }) },
+    { numRuns: rounds({ short: 20, long: 300 }) },
   );
 });
 

@@ -446,7 +446,7 @@ t.test(
           return on.decoder.saved.size === 0 && on.decoder.violations.length === 0 && on.loop.report.cache.bytes === 0;
         },
       ),
-      { numRuns: rounds({ short: 15, long: 40 }) },
+      { numRuns: rounds({ short: 6, long: 40 }) },
     );
   },
 );

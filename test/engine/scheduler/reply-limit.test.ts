@@ -119,7 +119,7 @@ t.test(
           }
         },
       ),
-      { numRuns: rounds({ short: 40, long: 1000 }) },
+      { numRuns: rounds({ short: 15, long: 1000 }) },
     );
   },
 );

@@ -281,6 +281,6 @@ function wrongs(
 t.test('whatever happens, results are those of the job alone and nothing is left', async () => {
   await fc.assert(
     fc.asyncProperty(fc.array(act, { minLength: 1, maxLength: 14 }), setup, (acts, options) => play(acts, options)),
-    { numRuns: rounds({ short: 100, long: 400 }) },
+    { numRuns: rounds({ short: 35, long: 400 }) },
   );
 });

@@ -14,7 +14,6 @@ import { CHAT_TEMPLATE } from '../../../bench/models/chat-template.js';
 import { ensureModel } from '../../../bench/models/embedded.js';
 import { writeRandomModel } from '../../../bench/models/random-model.js';
 import { planFor } from '../../../bench/models/recipes.js';
-import { ownVocabulary } from '../../../bench/models/vocabulary-own.js';
 import { brokenModel } from '../../support/broken-models.js';
 import { runCli, type CommandResult } from '../../support/cli.js';
 import { runHere } from '../../support/command-here.js';
@@ -22,7 +21,7 @@ import { FileServer } from '../../support/file-server.js';
 import { freePort } from '../../support/free-port.js';
 import { cases } from '../../support/long-form.js';
 import { bundleVocabulary } from '../../support/prompt-models.js';
-import { embeddedTestModel, testModel } from '../../support/models.js';
+import { embeddedTestModel, testModel, testVocabulary } from '../../support/models.js';
 import { childrenOf, eventually, isRunning } from '../../support/processes.js';
 import { sourceRoot } from '../../support/source-root.js';
 import { sparseModel } from '../../support/sparse-model.js';
@@ -120,7 +119,7 @@ t.test('verify: a model’s memory, and the seats that fit at which context', as
 t.test('verify: another chat template, one for tools, a configured format, and a missing template', async (t) => {
   const plainTemplate = '{% for m in messages %}{{ m.role }}: {{ m.content }}\n{% endfor %}';
   const dir = t.testdir({ 'plain.jinja': plainTemplate });
-  const own = ownVocabulary();
+  const own = testVocabulary();
   const metadata = new Map(own.metadata)
     .set('tokenizer.chat_template', { type: 'string', value: plainTemplate })
     .set('tokenizer.chat_template.tool_use', { type: 'string', value: CHAT_TEMPLATE });

@@ -219,7 +219,7 @@ t.test('llama.cpp reads the grammars as the sidecar’s reader does', (t) => {
         if (theirs.isTextCompatible(changed) !== (ours.reads(changed) === 'whole')) throw new Error(changed);
       }
     }),
-    { numRuns: rounds({ short: 40, long: 200 }) },
+    { numRuns: rounds({ short: 15, long: 200 }) },
   );
   t.end();
 });

@@ -358,7 +358,7 @@ t.test('whatever happens, Retry-After is exact and only trials run while it is n
       }
       return true;
     }),
-    { numRuns: rounds({ short: 300, long: 3000 }) },
+    { numRuns: rounds({ short: 80, long: 3000 }) },
   );
   t.ok(openings > rounds({ short: 30, long: 500 }), `${openings} openings occurred`);
 });

@@ -434,7 +434,7 @@ t.test('compared with a cache that removes nothing', async (t) => {
       }
       return true;
     }),
-    { numRuns: rounds({ short: 300, long: 2000 }) },
+    { numRuns: rounds({ short: 80, long: 2000 }) },
   );
   t.ok(hits > rounds({ short: 200, long: 2000 }), `${hits} answers were compared`);
 });

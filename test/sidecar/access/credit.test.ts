@@ -122,7 +122,7 @@ t.test('however requests overlap: nothing is overspent, nothing leaks', async ()
       }
       return true;
     }),
-    { numRuns: rounds({ short: 60, long: 300 }) },
+    { numRuns: rounds({ short: 20, long: 300 }) },
   );
 });
 

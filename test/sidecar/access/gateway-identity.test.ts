@@ -126,6 +126,6 @@ t.test('whatever the headers contain, they entitle to what they name literally o
       if (found.kind === 'denied') return found.code === 'model_not_entitled';
       return found.models !== 'all' && [...found.models].every((id) => parts.some((part) => part.trim() === id));
     }),
-    { numRuns: rounds({ short: 300, long: 2000 }) },
+    { numRuns: rounds({ short: 80, long: 2000 }) },
   );
 });

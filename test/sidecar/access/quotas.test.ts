@@ -164,7 +164,7 @@ t.test('no quota is ever passed, nothing stays reserved, and what is left is exa
         }
       },
     ),
-    { numRuns: rounds({ short: 30, long: 2000 }) },
+    { numRuns: rounds({ short: 12, long: 2000 }) },
   );
   t.ok(refused > events / 50, `${refused} refusals in ${events} events`);
 });

@@ -198,6 +198,6 @@ t.test('columns keep each account’s numbers while others are added, grow the c
         })
       );
     }),
-    { numRuns: rounds({ short: 50, long: 200 }) },
+    { numRuns: rounds({ short: 20, long: 200 }) },
   );
 });

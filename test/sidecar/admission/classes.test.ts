@@ -6,7 +6,7 @@ import { SeatQueue } from '../../../sidecar/admission/queue.js';
 import { CLASS_WEIGHTS } from '../../../sidecar/domain/service-class.js';
 import { FakeClock } from '../../support/fake-clock.js';
 import { SEATS, SeatHarness, share, type Fate, type Load } from '../../support/seat-harness.js';
-import { rounds } from '../../support/long-form.js';
+import { cases, rounds } from '../../support/long-form.js';
 
 const MINUTE = 60_000;
 const { interactive: INTERACTIVE, standard: STANDARD, batch: BATCH } = CLASS_WEIGHTS;
@@ -47,7 +47,7 @@ t.test(
     let asked = 0;
     let late = 0;
     // How many wait for a batch request to end depends on the seed: 0 to 10 %, 4 % over 24 seeds.
-    for (const seed of [1, 2, 3, 4, 5, 6, 7, 8]) {
+    for (const seed of cases([1, 2, 3, 4, 5, 6, 7, 8], (each) => each <= 4)) {
       const harness = new SeatHarness(seed, PATIENT);
       harness.offer({ account: 'a', weight: BATCH, holdMs: 10_000, everyMs: everyMs(10_000, 2) });
       harness.offer({ account: 'b', weight: STANDARD, holdMs: 1000, everyMs: everyMs(1000, 3), fromMs: 30_000 });
@@ -67,7 +67,7 @@ t.test('batch gets its share while interactive requests of the same account alwa
   for (const weight of [INTERACTIVE, STANDARD, BATCH]) {
     harness.offer({ account: 'a', weight, holdMs: 300, everyMs: everyMs(300, 2) });
   }
-  await harness.run(10 * MINUTE);
+  await harness.run(rounds({ short: 5, long: 10 }) * MINUTE);
   const all = seatMs(harness.of('a'));
   for (const [weight, parts] of [
     [INTERACTIVE, 12],
@@ -171,7 +171,7 @@ t.test('an account gains nothing by spreading its requests over classes', async 
       const grain = (3 * 1500) / (4 * MINUTE);
       if (spread > most + grain) throw new Error(`${spread} of the seats, at most ${most} by its heaviest class`);
     }),
-    { numRuns: rounds({ short: 3, long: 10 }), endOnFailure: true },
+    { numRuns: rounds({ short: 2, long: 10 }), endOnFailure: true },
   );
 });
 
@@ -200,7 +200,7 @@ t.test('an account gains nothing by asking for a heavier class than its keys hav
       const got = await shareOfA(seed, loads);
       if (got > most + grain) throw new Error(`${got} of the seats, at most ${most} by the class of its keys`);
     }),
-    { numRuns: rounds({ short: 3, long: 15 }), endOnFailure: true },
+    { numRuns: rounds({ short: 2, long: 15 }), endOnFailure: true },
   );
 });
 

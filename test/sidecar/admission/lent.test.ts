@@ -502,7 +502,7 @@ t.test('with an endless batch every other request has the fate that it has witho
         if (left !== right) throw new Error(`without: ${left}, beside a batch: ${right}`);
       });
     }),
-    { numRuns: rounds({ short: 6, long: 200 }) },
+    { numRuns: rounds({ short: 3, long: 200 }) },
   );
 });
 
@@ -677,7 +677,7 @@ class Walk {
   }
 }
 
-const WALKS = rounds({ short: 60, long: 2000 });
+const WALKS = rounds({ short: 30, long: 2000 });
 
 t.test(
   'whatever happens, no seat, timer or outcome leaks, and none is too short, or free beside a request that could use it',

@@ -83,7 +83,7 @@ t.test('of one account’s requests the position is the number of those that are
       await room.run(0);
       return (await room.empty()).every(({ told, before }) => told?.position === before);
     }),
-    { numRuns: rounds({ short: 60, long: 500 }) },
+    { numRuns: rounds({ short: 20, long: 500 }) },
   );
 });
 
@@ -91,7 +91,7 @@ t.test('between accounts it is close to that, whatever their classes and the len
   const errors: number[] = [];
   const lengths: number[] = [];
   const waits: number[] = [];
-  for (let seed = 1; seed <= rounds({ short: 12, long: 100 }); seed += 1) {
+  for (let seed = 1; seed <= rounds({ short: 5, long: 100 }); seed += 1) {
     const random = seeded(seed);
     const room = new Room(1 + Math.floor(random() * 8));
     const accounts = Array.from({ length: 2 + Math.floor(random() * 8) }, (_, i) => ({

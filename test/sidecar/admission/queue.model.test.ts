@@ -3,7 +3,7 @@ import t from 'tap';
 import { QueueWalk } from '../../support/queue-model.js';
 import { rounds } from '../../support/long-form.js';
 
-const WALKS = rounds({ short: 100, long: 1000 });
+const WALKS = rounds({ short: 30, long: 1000 });
 const EVENTS = 1000;
 
 t.test(`${WALKS * EVENTS} random events leak no seat, byte, timer or outcome`, { timeout: 120_000 }, async (t) => {

@@ -38,7 +38,7 @@ t.test('it equals a sorted list after any additions and removals', async () => {
       }
       return true;
     }),
-    { numRuns: rounds({ short: 100, long: 500 }) },
+    { numRuns: rounds({ short: 30, long: 500 }) },
   );
 });
 

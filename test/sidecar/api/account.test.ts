@@ -619,7 +619,7 @@ class Walk {
 t.test(
   'usage = export = delivered events = balances, whatever is killed and deleted, and while prices change',
   async (t) => {
-    const requests = rounds({ short: 500, long: 25_000 });
+    const requests = rounds({ short: 150, long: 25_000 });
     const met = { kills: 0, prunes: 0 };
     let last: readonly UsageRecord[] = [];
     await fc.assert(

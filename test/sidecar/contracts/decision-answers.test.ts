@@ -92,7 +92,7 @@ t.test('confidence', (t) => {
         assert.ok(confidence >= 0 && confidence <= 1);
       }
     }),
-    { numRuns: rounds({ short: 50, long: 200 }) },
+    { numRuns: rounds({ short: 20, long: 200 }) },
   );
   t.end();
 });

@@ -29,7 +29,7 @@ t.test('values equal those of JSON.parse', (t) => {
       assert.deepEqual(result.value, JSON.parse(text));
       assert.equal(result.text, text);
     }),
-    { numRuns: rounds({ short: 60, long: 200 }) },
+    { numRuns: rounds({ short: 20, long: 200 }) },
   );
   t.end();
 });
@@ -147,7 +147,7 @@ t.test('any bytes give a value or a fault', (t) => {
     fc.property(fc.uint8Array({ maxLength: 200 }), (bytes) => {
       t.type(readJson(bytes).ok, 'boolean');
     }),
-    { numRuns: rounds({ short: 100, long: 500 }) },
+    { numRuns: rounds({ short: 30, long: 500 }) },
   );
   t.end();
 });
@@ -168,7 +168,7 @@ t.test('the text has the values of JSON.parse', (t) => {
       assert.deepEqual(rebuilt(text, rootOf(text)), JSON.parse(text));
       assert.equal(compactText(text, rootOf(text)), JSON.stringify(value));
     }),
-    { numRuns: rounds({ short: 100, long: 500 }) },
+    { numRuns: rounds({ short: 30, long: 500 }) },
   );
   t.end();
 });

@@ -199,7 +199,7 @@ t.test('pushed text is taken in order, byte for byte, in parts of any size, and 
       held.clear();
       return held.bytes === 0 && held.first() === undefined && blocks.out === 0;
     }),
-    { numRuns: rounds({ short: 60, long: 300 }) },
+    { numRuns: rounds({ short: 20, long: 300 }) },
   );
   t.end();
 });

@@ -100,7 +100,7 @@ t.test('host time is shared by weight, whatever an item costs', async () => {
           }
       },
     ),
-    { numRuns: rounds({ short: 50, long: 200 }) },
+    { numRuns: rounds({ short: 20, long: 200 }) },
   );
 });
 

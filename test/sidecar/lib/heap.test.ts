@@ -38,7 +38,7 @@ t.test('after any operations the first is the lowest', async () => {
         check(heap, [...model.values()]);
       }
     }),
-    { numRuns: rounds({ short: 100, long: 500 }) },
+    { numRuns: rounds({ short: 30, long: 500 }) },
   );
 });
 

@@ -386,7 +386,7 @@ t.test('whatever happens and whenever the process is killed, balances equal the 
       await life.balances.close();
       return true;
     }),
-    { numRuns: rounds({ short: 15, long: 60 }) },
+    { numRuns: rounds({ short: 6, long: 60 }) },
   );
   t.ok(restarts > rounds({ short: 10, long: 100 }), `${restarts} restarts`);
 });

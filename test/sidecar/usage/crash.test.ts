@@ -156,7 +156,7 @@ t.test('whatever happens at any time, acknowledged records exist once, and no ot
       const { findings } = await verify(DIR, false, story.harness.disk);
       if (findings.length > 0) throw new Error(`findings: ${JSON.stringify(findings)}`);
     }),
-    { numRuns: Number(process.argv[2] ?? rounds({ short: 75, long: 300 })) },
+    { numRuns: Number(process.argv[2] ?? rounds({ short: 25, long: 300 })) },
   );
   t.ok(crashes > 0);
 });

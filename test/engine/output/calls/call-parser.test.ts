@@ -226,7 +226,7 @@ for (const [name, syntax] of Object.entries(SYNTAXES)) {
       fc.property(text, sizes, (text, sizes) => {
         assert.deepEqual(read(syntax, cuts(text, sizes)), read(syntax, [text]));
       }),
-      { numRuns: rounds({ short: 60, long: 300 }) },
+      { numRuns: rounds({ short: 20, long: 300 }) },
     );
     t.end();
   });
@@ -243,7 +243,7 @@ for (const [name, syntax] of Object.entries(SYNTAXES)) {
         const text = (syntax.open + inner + syntax.close).replaceAll('\0', 'id0000001');
         assert.deepEqual(read(syntax, cuts(text, sizes)), { content: '', calls, complete: calls.length });
       }),
-      { numRuns: rounds({ short: 50, long: 200 }) },
+      { numRuns: rounds({ short: 20, long: 200 }) },
     );
     t.end();
   });

@@ -40,7 +40,7 @@ const SETTINGS: Readonly<Record<string, Setting>> = {
 };
 t.setTimeout(rounds({ short: 60_000, long: 600_000 }));
 
-const DRAWS = rounds({ short: 5_000, long: 100_000 });
+const DRAWS = rounds({ short: 2_500, long: 100_000 });
 /** Draws follow seeds, so a result repeats. Of twelve samples with few draws one may well be below 0.01. */
 const LEAST_P = rounds({ short: 0.001, long: 0.01 });
 

@@ -1,7 +1,7 @@
 /** A run, whose steps follow one another without JavaScript, has the results of its single steps. */
 import { readFile, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
-import { readGgufFileInfo } from 'node-llama-cpp';
+import { readGgufFileInfo, type Llama, type LlamaModel } from 'node-llama-cpp';
 import t, { type Test } from 'tap';
 import { decodeRun } from '../../../support/decode-run.js';
 import { BatchDecoder, StepPolls } from '../../../../engine/llama/batch-decoder.js';
@@ -45,20 +45,30 @@ interface Bench {
   readonly isEnd: (token: number) => boolean;
 }
 
+/** Loaded once for all tests that use them. */
+const loaded = new Map<string, Promise<{ readonly llama: Llama; readonly model: LlamaModel }>>();
+
+async function modelOf(threads: number, file: string): Promise<LlamaModel> {
+  const key = `${threads} ${file}`;
+  const load = async (): Promise<{ readonly llama: Llama; readonly model: LlamaModel }> => {
+    const llama = await cpuLlama(threads);
+    return { llama, model: await llama.loadModel({ modelPath: file }) };
+  };
+  const made = loaded.get(key) ?? load();
+  if (!loaded.has(key)) t.teardown(async () => (await made).llama.dispose());
+  loaded.set(key, made);
+  return (await made).model;
+}
+
 async function bench(t: Test, threads = 1, spread?: Spread, file?: string, flashAttention = false): Promise<Bench> {
-  const llama = await cpuLlama(threads);
-  const model = await llama.loadModel({ modelPath: file ?? (await testModel()) });
+  const model = await modelOf(threads, file ?? (await testModel()));
   const context = await model.createContext({
     sequences: SEQUENCES.length,
     contextSize: CELLS,
     batchSize: CELLS,
     ...(file !== undefined && { flashAttention }),
   });
-  t.teardown(async () => {
-    await context.dispose();
-    await model.dispose();
-    await llama.dispose();
-  });
+  t.teardown(() => context.dispose());
   keepThreads(context, threads, spread);
   const decoder = await BatchDecoder.create(context, threads);
   return { decoder, isEnd: (token) => model.isEogToken(token as Parameters<typeof model.isEogToken>[0]) };

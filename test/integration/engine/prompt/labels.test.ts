@@ -1,9 +1,13 @@
 import t from 'tap';
 import { DIGITS, labelTexts, LETTERS, verifyLabels, YES_NO } from '../../../../engine/prompt/labels.js';
 import { fakeVocabulary } from '../../../support/fake-vocabulary.js';
+import { cases } from '../../../support/long-form.js';
 import { sharedVocabulary } from '../../../support/prompt-models.js';
 
-for (const name of ['qwen2', 'llama-bpe', 'command-r', 'gemma-4', 'deepseek-llm', 'falcon', 'gpt-2']) {
+const VOCABULARIES = ['qwen2', 'llama-bpe', 'command-r', 'gemma-4', 'deepseek-llm', 'falcon', 'gpt-2'];
+
+// In the short form small ones, and those that the tests of prompts load: a large one takes seconds.
+for (const name of cases(VOCABULARIES, (each) => ['qwen2', 'llama-bpe', 'gpt-2'].includes(each))) {
   t.test(`the labels of ${name}`, async (t) => {
     const vocabulary = await sharedVocabulary(name);
     const tail = '<|im_end|>\n<|im_start|>assistant\n';

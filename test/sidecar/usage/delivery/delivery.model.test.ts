@@ -4,7 +4,7 @@ import t from 'tap';
 import { DeliveryWalk } from '../../../support/delivery-model.js';
 import { rounds } from '../../../support/long-form.js';
 
-const WALKS = rounds({ short: 100, long: 400 });
+const WALKS = rounds({ short: 35, long: 400 });
 const EVENTS = 120;
 
 t.test('every close is delivered or a dead letter, in order, after which the cursor moves', async (t) => {
