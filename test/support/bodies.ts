@@ -48,8 +48,17 @@ export function pathText(at: At): string {
   }, '');
 }
 
+/** Of values that cases of several routes share: to write a long one takes longer than to check it. */
+const texts = new Map<Json | undefined, string>();
+
 /** A value in a test’s name: short and in ASCII, since TAP breaks at some line separators. */
 export function shown(value: Json | undefined): string {
+  const text = texts.get(value) ?? textOf(value);
+  texts.set(value, text);
+  return text;
+}
+
+function textOf(value: Json | undefined): string {
   const json = value === undefined ? 'nothing' : JSON.stringify(value);
   const ascii = json
     .slice(0, 60)

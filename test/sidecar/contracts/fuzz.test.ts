@@ -10,10 +10,11 @@ import type { BodyForm, ChatRequest } from '../../../sidecar/contracts/requests.
 import { unservable } from '../../../sidecar/prompts/prompt-maker.js';
 import { errorBody } from '../../../sidecar/domain/errors.js';
 import { CANARY } from '../../contract/tables/rule.js';
+import { rounds } from '../../support/long-form.js';
 import { promptOf } from '../../support/prompt-shape.js';
 import { FORMS, bodiesFor, runsOr } from '../../support/fuzz.js';
 
-const RUNS = runsOr(6000);
+const RUNS = runsOr(rounds({ short: 2000, long: 6000 }));
 
 /** Parses; a refusal must fit the error schema and repeat nothing of the body. */
 function check(route: BodyForm, bytes: Uint8Array): 'ok' | 'invalid' {
