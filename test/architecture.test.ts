@@ -1,4 +1,4 @@
-/** Checks the layers of docs/architecture.md: imports, and some rules on the syntax tree. */
+/** Checks the layers of docs/architecture.md: imports with dependency-cruiser, everything else on the syntax tree. */
 import { existsSync, mkdirSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { dirname, join } from 'node:path';
@@ -15,7 +15,7 @@ t.setTimeout(900_000);
 const sources = cruise(sourceRoot);
 
 t.test('the sources follow the layers', async (t) => {
-  const { files, violations } = sources;
+  const { files, violations } = await sources;
   t.strictSame(violations, []);
   t.ok(files.includes('sidecar/app/app.ts') && files.includes('test/support/cruise.ts'), 'the sources were read');
   const shipped = files.filter((path) => /^(sidecar|engine)\//.test(path));
@@ -56,7 +56,7 @@ t.test('docs/architecture.md has each module in its list', (t) => {
 const MAX_LINES = 500;
 
 t.test('no file of the program or of a bench is longer than its bound', async (t) => {
-  const { files } = sources;
+  const { files } = await sources;
   const bounded = files.filter((path) => !path.startsWith('test/'));
   t.ok(bounded.length > 300, 'the sources were found');
   t.same(
@@ -85,7 +85,7 @@ const SMALL_FILES: Readonly<Record<string, string>> = {
 };
 
 t.test('the product is no larger than its bounds, and has no small file without a reason', async (t) => {
-  const shipped = sources.files.filter((path) => /^(sidecar|engine)\/.*\.ts$/.test(path));
+  const shipped = (await sources).files.filter((path) => /^(sidecar|engine)\/.*\.ts$/.test(path));
   const lines = new Map(shipped.map((path) => [path, linesOf(path)]));
   const all = [...lines.values()].reduce((sum, count) => sum + count, 0);
   t.ok(all > 50_000 && all <= PRODUCT.lines, `${all} lines`);
@@ -222,10 +222,10 @@ const offences: readonly { rule: string; sources: Record<string, string>; broken
 t.test('each rule reports its violation', async (t) => {
   t.strictSame(
     offences.map(({ rule }) => rule).sort(),
-    architectureRules.map(({ name }) => name).sort(),
+    (architectureRules.forbidden ?? []).map(({ name }) => name).sort(),
     'every rule has a source that breaks it',
   );
-  const { violations } = cruise(lay(t, together(offences.map(({ sources }) => sources))));
+  const { violations } = await cruise(lay(t, together(offences.map(({ sources }) => sources))));
   const silent = offences.filter(
     ({ rule, broken: [from, to] }) =>
       !violations.some((found) => found.rule === rule && found.from === from && to.test(found.to)),
@@ -243,7 +243,7 @@ t.test('allowed imports are not reported', async (t) => {
     'engine/llama/runtime.ts': `const { getLlama } = await import('node-llama-cpp');\nexport const r = getLlama;\n`,
     'test/sidecar/http/server.test.ts': `import { s } from '../../../sidecar/http/server.js';\nimport 'node-llama-cpp';\nexport const x = s;\n`,
   });
-  t.strictSame(cruise(root).violations, []);
+  t.strictSame((await cruise(root)).violations, []);
 });
 
 t.test('source rules report violations and nothing else', async (t) => {

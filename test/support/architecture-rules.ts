@@ -1,31 +1,9 @@
 /**
- * Which folder may import which, and which folder alone may import a package, as rules for cruise.ts. Type
+ * Which folder may import which, and which folder alone may import a package, as rules for dependency-cruiser. Type
  * imports count. docs/architecture.md has the same table with the content of each folder. A folder may import itself
  * and the folders in `sees`. A source file in no module, or in two, fails the architecture test.
  */
-/** Of paths, as regular expressions: some match, and none of `pathNot`. */
-export interface PathRule {
-  readonly path?: string | readonly string[];
-  readonly pathNot?: string | readonly string[];
-}
-
-/** An import that may not be. */
-export interface ImportRule {
-  readonly name: string;
-  readonly from: PathRule;
-  readonly to: PathRule & {
-    /** Only one that is part of a cycle. */
-    readonly circular?: true;
-    /** Also through others. */
-    readonly reachable?: true;
-    /** Only one that is made when the module loads. */
-    readonly dynamic?: false;
-    /** Only one of more than types. */
-    readonly typeOnly?: false;
-    /** Only of a package that is not among the dependencies. */
-    readonly development?: true;
-  };
-}
+import type { IFlattenedRuleSet, IForbiddenRuleType } from 'dependency-cruiser';
 
 export interface Module {
   /** A folder from the repository’s root, or one of the few files above all folders. */
@@ -112,7 +90,7 @@ export function pathOf(name: string): string {
 const OURS = '^(sidecar|engine|bench|test)/';
 const SHIPPED = '^(sidecar|engine)/';
 
-/** A package, or a file of it. */
+/** A package as dependency-cruiser names it, found or not. */
 function packagePath(name: string): string {
   return `(^|/)${name.replaceAll('.', '\\.')}(/|$)`;
 }
@@ -121,83 +99,95 @@ function engineClientFile(name: string): string {
   return pathOf(`sidecar/engine-client/${name}.ts`);
 }
 
-function layerRule({ name, sees }: Module): ImportRule {
+function layerRule({ name, sees }: Module): IForbiddenRuleType {
   return {
     name: `layer: ${name}`,
+    severity: 'error',
     from: { path: pathOf(name) },
     to: { path: OURS, pathNot: [name, ...sees].map(pathOf) },
   };
 }
 
-function vendorRule([name, importers]: [string, readonly string[]]): ImportRule {
+function vendorRule([name, importers]: [string, readonly string[]]): IForbiddenRuleType {
   return {
     name: `vendor: ${name}`,
+    severity: 'error',
     from: { path: SHIPPED, pathNot: importers.map(pathOf) },
     to: { path: packagePath(name) },
   };
 }
 
-export const architectureRules: readonly ImportRule[] = [
-  ...modules.map(layerRule),
-  ...Object.entries(vendors).map(vendorRule),
-  { name: 'no cycles', from: {}, to: { circular: true } },
-  {
-    name: 'of engine/llama the sidecar imports only the vocabulary',
-    from: { path: '^sidecar/' },
-    to: { path: pathOf('engine/llama'), pathNot: pathOf('engine/llama/vocabulary.ts') },
-  },
-  {
-    // So that replicas or an external server can replace one process. The bench command drives a process itself.
-    name: 'an engine is used through its port',
-    from: {
-      path: '^sidecar/',
-      pathNot: ['sidecar/engine-client', 'sidecar/app', 'sidecar/commands/bench.ts'].map(pathOf),
+export const architectureRules: IFlattenedRuleSet = {
+  forbidden: [
+    ...modules.map(layerRule),
+    ...Object.entries(vendors).map(vendorRule),
+    { name: 'no cycles', severity: 'error', from: {}, to: { circular: true } },
+    {
+      name: 'of engine/llama the sidecar imports only the vocabulary',
+      severity: 'error',
+      from: { path: '^sidecar/' },
+      to: { path: pathOf('engine/llama'), pathNot: pathOf('engine/llama/vocabulary.ts') },
     },
-    to: {
-      path: ['replicated-engine', 'replica', 'child', 'mux', 'wire'].map(engineClientFile),
+    {
+      // So that replicas or an external server can replace one process. The bench command drives a process itself.
+      name: 'an engine is used through its port',
+      severity: 'error',
+      from: {
+        path: '^sidecar/',
+        pathNot: ['sidecar/engine-client', 'sidecar/app', 'sidecar/commands/bench.ts'].map(pathOf),
+      },
+      to: {
+        path: ['replicated-engine', 'replica', 'child', 'mux', 'wire'].map(engineClientFile),
+      },
     },
-  },
-  {
-    // A fork is no import, so this is true as long as native code is loaded in child processes only.
-    name: 'no native code in the sidecar',
-    from: { path: ['sidecar/cli.ts', 'sidecar/app/app.ts'].map(pathOf) },
-    to: { path: packagePath('node-llama-cpp'), reachable: true },
-  },
-  {
-    // To import the package takes longer than all else of an engine's start. `engine/llama/package.ts` has what most need, which
-    // the build puts in the package's place.
-    name: 'node-llama-cpp is loaded when it is needed',
-    from: { path: SHIPPED, pathNot: pathOf('engine/llama/package.ts') },
-    to: { path: packagePath('node-llama-cpp'), dynamic: false, typeOnly: false },
-  },
-  {
-    // OpenTelemetry's SDK has some two hundred files, and few hosts have a collector.
-    name: 'OpenTelemetry is loaded when it is configured',
-    from: { path: '^sidecar/', pathNot: pathOf('sidecar/telemetry/otlp') },
-    to: {
-      path: pathOf('sidecar/telemetry/otlp'),
-      dynamic: false,
+    {
+      // A fork is no import, so this is true as long as native code is loaded in child processes only.
+      name: 'no native code in the sidecar',
+      severity: 'error',
+      from: { path: ['sidecar/cli.ts', 'sidecar/app/app.ts'].map(pathOf) },
+      to: { path: packagePath('node-llama-cpp'), reachable: true },
     },
-  },
-  {
-    // PostgreSQL's client, for the few sidecars that share a store.
-    name: 'the store is loaded when it is configured',
-    from: {
-      path: '^sidecar/',
-      pathNot: ['sidecar/store', ...['store', 'credit', 'prices'].map((name) => `sidecar/commands/${name}.ts`)].map(
-        pathOf,
-      ),
+    {
+      // To import the package takes longer than all else of an engine's start. `engine/llama/package.ts` has what most need, which
+      // the build puts in the package's place.
+      name: 'node-llama-cpp is loaded when it is needed',
+      severity: 'error',
+      from: { path: SHIPPED, pathNot: pathOf('engine/llama/package.ts') },
+      to: { path: packagePath('node-llama-cpp'), dynamic: false, dependencyTypesNot: ['type-only'] },
     },
-    to: { path: pathOf('sidecar/store'), dynamic: false, typeOnly: false },
-  },
-  {
-    name: 'shipped code imports no test and no bench',
-    from: { path: SHIPPED },
-    to: { path: '^(test|bench)/' },
-  },
-  {
-    name: 'shipped code needs no development package',
-    from: { path: SHIPPED },
-    to: { development: true },
-  },
-];
+    {
+      // OpenTelemetry's SDK has some two hundred files, and few hosts have a collector.
+      name: 'OpenTelemetry is loaded when it is configured',
+      severity: 'error',
+      from: { path: '^sidecar/', pathNot: pathOf('sidecar/telemetry/otlp') },
+      to: {
+        path: pathOf('sidecar/telemetry/otlp'),
+        dynamic: false,
+      },
+    },
+    {
+      // PostgreSQL's client, for the few sidecars that share a store.
+      name: 'the store is loaded when it is configured',
+      severity: 'error',
+      from: {
+        path: '^sidecar/',
+        pathNot: ['sidecar/store', ...['store', 'credit', 'prices'].map((name) => `sidecar/commands/${name}.ts`)].map(
+          pathOf,
+        ),
+      },
+      to: { path: pathOf('sidecar/store'), dynamic: false, dependencyTypesNot: ['type-only'] },
+    },
+    {
+      name: 'shipped code imports no test and no bench',
+      severity: 'error',
+      from: { path: SHIPPED },
+      to: { path: '^(test|bench)/' },
+    },
+    {
+      name: 'shipped code needs no development package',
+      severity: 'error',
+      from: { path: SHIPPED },
+      to: { dependencyTypes: ['npm-dev', 'npm-no-pkg', 'npm-unknown'] },
+    },
+  ],
+};
