@@ -9,8 +9,6 @@ import { RealLoop } from '../../support/real-loop.js';
 import { job } from '../../support/step-bench.js';
 
 const PROMPT = Uint32Array.from({ length: 150 }, (_, i) => 60 + ((i * 7 + ((i * i) % 11)) % 90));
-/** Held-out replies of which the loss is measured. */
-const REPLIES = rounds({ short: 200, long: 500 });
 const Q8: KvTypes = { keys: 'q8_0', values: 'q8_0' };
 
 async function perSeat(kv: KvTypes): Promise<number> {

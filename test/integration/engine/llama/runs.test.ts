@@ -488,7 +488,7 @@ t.test('nothing is learned of the time of steps from one whose logits are not nu
   // The expected time of a step after each poll that found some, and of each run the one that it began with.
   const begins: number[] = [];
   let after: number[] = [];
-  const polled = Reflect.get(StepPolls.prototype, 'polled') as (this: StepPolls, now: number, steps: number) => void;
+  const polled = Reflect.get<StepPolls, 'polled'>(StepPolls.prototype, 'polled');
   t.teardown(() => (StepPolls.prototype.polled = polled));
   let isNew = true;
   StepPolls.prototype.polled = function (now, steps) {
