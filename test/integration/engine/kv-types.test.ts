@@ -3,7 +3,6 @@ import t from 'tap';
 import { inspectModel } from '../../../engine/llama/inspect/model.js';
 import type { KvTypes } from '../../../engine/protocol/setup.js';
 import { architectureModel } from '../../support/architectures.js';
-import { rounds } from '../../support/long-form.js';
 import { testModel } from '../../support/models.js';
 import { RealLoop } from '../../support/real-loop.js';
 import { job } from '../../support/step-bench.js';
