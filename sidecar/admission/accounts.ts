@@ -70,8 +70,8 @@ export class AccountClass {
   newestFirst = false;
   /** The last period of a standing queue at whose start the requests beyond its room were refused (overload.ts). */
   trimmedIn = 0;
-  /** The times to come back at that are reserved for these requests, and the last past one: the first one first (retry.ts). */
-  readonly reservedTimes: number[] = [0];
+  /** The times to come back at that are reserved for these requests, each for how many, and the last past one: the first one first (retry.ts). */
+  readonly reservedTimes = [{ at: 0, retries: 1 }];
   #calibration = 1;
 
   constructor(name: ServiceClass) {

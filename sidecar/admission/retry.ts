@@ -29,8 +29,16 @@ const ROUNDED_MS = 1000;
 const EARLY_MS = 50;
 const LATE_MS = 5000;
 
+/**
+ * Two times of a class are at least so far apart, ms; where it may reserve more, retries share one. Clients cannot tell them apart, and
+ * {@link RetryReservations.offer} visits all times of a class, at most (MAX_RETRY_MS + LATE_MS) / LEAST_STEP_MS.
+ */
+const LEAST_STEP_MS = 100;
+
 /** Reserved times that are remembered. Beyond it none is reserved until one has passed. */
 const MAX_RESERVATIONS = 20_000;
+
+type ReservedTimes = AccountClass['reservedTimes'];
 
 /** A time after which to retry, in ms from now: one that is reserved, or a long one that is not. */
 interface Retry {
@@ -47,7 +55,7 @@ export class RetryReservations {
   /** Times by account and body. Not a Map, since entries come and go with requests (lib/id-map.ts). */
   readonly #reservations: Record<string, number> = {};
   /** In the order in which they were given out, from `#from` on; each passes at most MAX_RETRY_MS + LATE_MS later. */
-  #order: { readonly key: string; readonly at: number; readonly times: number[] }[] = [];
+  #order: { readonly key: string; readonly at: number; readonly times: ReservedTimes }[] = [];
   #from = 0;
   readonly #counts = { reserved: 0, none: 0, kept: 0 };
 
@@ -78,22 +86,29 @@ export class RetryReservations {
     const pending = key === undefined ? undefined : this.#reservations[key];
     if (pending !== undefined && pending > now) return { kind: 'reserved', ms: Math.ceil(pending - now) };
     const { everyMs, from } = beside || { everyMs: Infinity, from: 0 };
-    const stepMs = Math.min(reserving.demand.everyMs, everyMs) / RESERVED_SHARE;
+    const leastMs = LEAST_STEP_MS / MAX_RESERVATIONS;
+    const eachMs = Math.max(leastMs, Math.min(reserving.demand.everyMs, everyMs) / RESERVED_SHARE);
+    const most = Math.max(1, Math.ceil(LEAST_STEP_MS / eachMs));
+    const stepMs = most * eachMs;
     const latest = now + MAX_RETRY_MS - ROUNDED_MS;
     const mayReserve = key !== undefined && this.size < MAX_RESERVATIONS;
     const times = reserving.reservedTimes;
-    // The first time to which none is closer than a step, if that is not past the latest.
+    // The first time that more retries may share, or to which none is closer than a step, if that is not past the latest.
     let at = mayReserve ? Math.max(now + MIN_RETRY_MS, Math.min(from, latest)) : Infinity;
+    let shared: ReservedTimes[0] | undefined;
     for (const time of times) {
-      if (at > latest) break;
-      if (Math.abs(time - at) < stepMs) at = time + stepMs;
+      if (at > latest || shared) break;
+      if (Math.abs(time.at - at) >= stepMs) continue;
+      if (time.at >= at && time.retries < most) shared = time;
+      at = shared?.at ?? time.at + stepMs;
     }
     if (!mayReserve || at > latest) {
       this.#counts.none += 1;
       return { kind: 'none', ms: MAX_RETRY_MS };
     }
     this.#counts.reserved += 1;
-    times.splice(times.findLastIndex((time) => time < at) + 1, 0, at);
+    if (shared) shared.retries += 1;
+    else times.splice(times.findLastIndex((time) => time.at < at) + 1, 0, { at, retries: 1 });
     this.#reservations[key] = at;
     this.#order.push({ key, at, times });
     return { kind: 'reserved', ms: Math.ceil(at - now) };
@@ -114,7 +129,9 @@ export class RetryReservations {
       if (now <= first.at + LATE_MS) break;
       if (this.#reservations[first.key] === first.at) Reflect.deleteProperty(this.#reservations, first.key);
       // The last one stays: the next is a step later.
-      if (first.times.length > 1) first.times.shift();
+      const [oldest] = first.times;
+      if (oldest && oldest.retries > 1) oldest.retries -= 1;
+      else if (first.times.length > 1) first.times.shift();
       this.#from += 1;
     }
     // Half of the array is past: amortized O(1).

@@ -5,6 +5,9 @@ import { MAX_RETRY_MS, RetryReservations, retryAfter } from '../../../sidecar/ad
 
 const WINDOW_MS = 10_000;
 
+/** Of a class that has reserved none. */
+const none = (): AccountClass['reservedTimes'] => [{ at: 0, retries: 1 }];
+
 /** A class that gets a seat each second while four requests arrive. */
 function overloaded(): Pick<AccountClass, 'load' | 'demand' | 'reservedTimes'> {
   const demand = new Demand();
@@ -12,7 +15,7 @@ function overloaded(): Pick<AccountClass, 'load' | 'demand' | 'reservedTimes'> {
     demand.arrived(at, WINDOW_MS);
     if (at % 1000 === 0) demand.seated(at, WINDOW_MS);
   }
-  return { demand, load: demand.load(0), reservedTimes: [0] };
+  return { demand, load: demand.load(0), reservedTimes: none() };
 }
 
 t.test('times are reserved at half the rate at which the class gets seats', async (t) => {
@@ -39,6 +42,25 @@ t.test('a caller gets a long time that reserves nothing if the next free one is 
   t.strictSame(kinds.at(-1), { kind: 'none', ms: MAX_RETRY_MS });
   t.strictSame(returns.counts, { reserved: reserved.length, none: 100 - reserved.length, kept: 0 });
   t.equal(returns.size, reserved.length);
+});
+
+t.test('a class that gets many seats has few times, which its retries share at the same rate', async (t) => {
+  for (const everyMs of [0, 0.1, 7, 33, 49, 50, 70]) {
+    const returns = new RetryReservations();
+    const of = { demand: new Demand(), load: 1, reservedTimes: none() };
+    const offers = Array.from({ length: 25_000 }, (_, i) =>
+      returns.offer(of, `${i}`, 100_000, { everyMs, from: 0 }),
+    ).filter((offer) => offer?.kind === 'reserved');
+    const expected = Math.min(20_000, Math.floor(57_000 / (2 * everyMs)) + 1);
+    t.ok(Math.abs(offers.length / expected - 1) < 0.01, `${offers.length} for ${expected} at ${everyMs} ms`);
+    t.ok(of.reservedTimes.length <= 641, `${of.reservedTimes.length} times`);
+    const half = offers.filter((offer) => (offer?.ms ?? 0) <= 30_000).length;
+    if (everyMs > 1) t.ok(Math.abs((2 * half) / offers.length - 1) < 0.03, 'spread evenly');
+    // They pass, as many as were reserved.
+    returns.offer(of, 'later', 200_000, { everyMs, from: 0 });
+    t.equal(returns.size, 1);
+    t.equal(of.reservedTimes.length, 2);
+  }
 });
 
 t.test('a time is valid once, not before it and not long after', async (t) => {
@@ -70,7 +92,7 @@ t.test('a request that comes before its time keeps it, and takes no other', asyn
 
 t.test('no time is reserved for a class whose seats serve all of it, nor without a key', async (t) => {
   const returns = new RetryReservations();
-  t.equal(returns.offer({ demand: new Demand(), load: 1, reservedTimes: [0] }, 'a', 0), undefined);
+  t.equal(returns.offer({ demand: new Demand(), load: 1, reservedTimes: none() }, 'a', 0), undefined);
   t.equal(returns.offer(overloaded(), undefined, 100_000)?.kind, 'none');
 });
 
@@ -86,8 +108,12 @@ t.test(
     };
     t.ok(Math.abs(gapOf(overloaded(), 10_000) - 2000) < 100, 'at half of its own seats');
     t.equal(gapOf(overloaded(), 500), 1000);
-    t.equal(gapOf({ demand: new Demand(), load: 1, reservedTimes: [0] }, 3000), 6000, 'of a class that was given none');
-    const ofNone = { demand: new Demand(), load: 1, reservedTimes: [0] };
+    t.equal(
+      gapOf({ demand: new Demand(), load: 1, reservedTimes: none() }, 3000),
+      6000,
+      'of a class that was given none',
+    );
+    const ofNone = { demand: new Demand(), load: 1, reservedTimes: none() };
     const first = new RetryReservations().offer(ofNone, 'a', 100_000, { everyMs: 3000, from: 130_000 });
     t.match(first, { kind: 'reserved', ms: 30_000 }, 'not before the first keep of its account ends');
   },
@@ -95,7 +121,7 @@ t.test(
 
 t.test('a first keep that ends late puts off its own newcomer alone, by no more than a retry may wait', async (t) => {
   const returns = new RetryReservations();
-  const of = { demand: new Demand(), load: 1, reservedTimes: [0] };
+  const of = { demand: new Demand(), load: 1, reservedTimes: none() };
   const offer = (key: string, from: number): unknown => returns.offer(of, key, 100_000, { everyMs: 5000, from });
   t.match(offer('a', 400_000), { kind: 'reserved', ms: 58_000 }, 'though the keep ends much later');
   t.match(offer('b', 0), { kind: 'reserved', ms: 1000 }, 'that keep has ended meanwhile');
