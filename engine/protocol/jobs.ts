@@ -24,8 +24,11 @@ export interface StateJob {
   readonly elsewhere?: StateElsewhere;
   /** Jobs run on other replicas of its model, so it does not run alone, even if it is the only one of its process. Absent: false. */
   readonly besideOthers?: boolean;
-  /** Of a request of class batch on a lent seat: prompts of all other jobs come first (scheduler/batch-planner.ts). */
-  readonly background?: true;
+  /**
+   * Of a request of class batch on a lent seat: prompts of all other jobs come first (scheduler/batch-planner.ts). False: it was stopped on one,
+   * and has a seat like any other job now.
+   */
+  readonly background?: boolean;
   /** Absent: the job is no turn of a session, and no sequence is kept for one. */
   readonly claims?: SequenceClaims;
 }

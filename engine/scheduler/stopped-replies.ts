@@ -24,7 +24,7 @@ export class StoppedReplies {
 
   /** Keeps a copy of the tokens that a job's reply has, if it can go on after them. */
   keep(job: GenerateJob, tokens: ArrayLike<number>): void {
-    const name = tokens.length > 0 ? nameOf(job) : undefined;
+    const name = job.background === true && tokens.length > 0 ? nameOf(job) : undefined;
     if (name === undefined) return;
     this.#take(name);
     this.#replies.set(name, { scope: job.scope, tokens: Uint32Array.from(tokens), at: this.#clock.now() });
@@ -53,13 +53,14 @@ export class StoppedReplies {
 
 /**
  * A digest by which a job is known when it is sent again. Undefined if its reply then begins again: the caller fixed its random numbers, its
- * sampler has state besides the tokens (penalties, calls, bounds of thoughts), it has several replies or images, or it runs on no lent seat.
+ * sampler has state besides the tokens (penalties, calls, bounds of thoughts), it has several replies or images, or it never ran on a lent seat.
  */
 function nameOf(job: GenerateJob): string | undefined {
   const { background, scope, prompt, n, maxTokens, temperature, topP, topK, minP, seed, mayVary, stops, format } = job;
   const isPenalized = job.frequencyPenalty !== 0 || job.presencePenalty !== 0;
   const isFixed = temperature > 0 && mayVary !== true;
-  if (background !== true || n > 1 || isPenalized || isFixed || format?.calls || format?.thoughtLimit) return undefined;
+  if (background === undefined || n > 1 || isPenalized || isFixed || format?.calls || format?.thoughtLimit)
+    return undefined;
   if (prompt.some(({ kind }) => kind === 'image')) return undefined;
   const params = [scope, maxTokens, temperature, topP, topK, minP, seed, stops, format];
   const digest = createHash('sha256').update(JSON.stringify(params));

@@ -186,6 +186,8 @@ class Run {
   #images: JobImages | undefined;
   /** Of the process that began its last part: another one can be replaced without a wait for the rest. */
   #hold: ProcessHold | undefined;
+  /** From a lent seat: its reply may go on after what it had. */
+  #wasRecalled = false;
 
   constructor(begun: Begun) {
     this.#begun = begun;
@@ -344,6 +346,7 @@ class Run {
     const { context, usage, again } = this.#begun;
     usage.recalled();
     context.recalled();
+    this.#wasRecalled = true;
     const work = again();
     if (work.kind !== 'work') return work;
     this.#begun.work = work;
@@ -435,7 +438,7 @@ class Run {
       ...job,
       ...(usage.limit !== undefined && { limit: usage.limit }),
       ...(lease.claims && { claims: lease.claims }),
-      ...(lease.lent && { background: true as const }),
+      ...((lease.lent || this.#wasRecalled) && { background: lease.lent }),
     };
     const { results } = work;
     const asked: EngineJob =

@@ -231,10 +231,11 @@ export class UsageSession {
     this.#append('close', 'refused');
     this.#state = 'new';
     this.#recorded = NO_TOKENS;
+    // A single reply may go on after all that it had. Of several, some may have ended far from the limit of the others.
+    if (this.#ended.count > 0 && this.#limit < Infinity) this.#limit = Math.min(PART_TOKENS, this.#replies.maxTokens);
     this.#ended = { count: 0, tokens: 0 };
     this.#isCut = false;
     this.#cutAt = undefined;
-    if (this.#limit < Infinity) this.#limit = Math.min(PART_TOKENS, this.#replies.maxTokens);
     this.#fixed = Object.assign({}, this.#fixed, { id: randomUUID() });
   }
 

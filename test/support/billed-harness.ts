@@ -86,6 +86,7 @@ export class BilledHarness {
       contract = 'strict',
       creditInParts = false,
       free = false,
+      headroom,
     }: {
       readonly seats?: number;
       readonly open?: boolean;
@@ -94,6 +95,8 @@ export class BilledHarness {
       readonly creditInParts?: boolean;
       /** The chat model costs nothing. */
       readonly free?: boolean;
+      /** Of the seats, the share that stays idle while others are lent; absent: none is lent. */
+      readonly headroom?: number;
     } = {},
   ) {
     this.#isolate = isolate;
@@ -109,6 +112,7 @@ export class BilledHarness {
           random: () => 0,
           config: { maxWaitMs: 10_000, waitingPerSeat: 8, waitingBytes: 1000 },
           seats,
+          ...(headroom !== undefined && { headroom }),
         });
         queue.resume(seats);
         const engine = kind === 'chat' ? this.chatEngine : this.decisionEngine;

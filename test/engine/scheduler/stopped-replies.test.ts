@@ -124,7 +124,10 @@ t.test('only the same job goes on, and only one that need not begin again', asyn
     { format: { ...format, thoughtLimit: {} } as never },
   ];
   for (const more of begun) t.notOk(goesOn(background(more), background(more)), JSON.stringify(more));
-  t.notOk(goesOn(job(3), job(3)), 'a reply that runs on no lent seat begins again');
+  const queued = background({ background: false });
+  t.ok(goesOn(background(), queued), 'after a recall also on a seat of the queue');
+  t.notOk(goesOn(queued, queued), 'which is not recalled');
+  t.notOk(goesOn(background(), job(3, { maxTokens: 20 })), 'a reply that was never recalled');
 });
 
 t.test('the tokens of few are kept, for as long as states are', async (t) => {

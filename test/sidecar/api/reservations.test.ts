@@ -98,6 +98,44 @@ t.test('a request whose prompt is made again has one reservation', async (t) => 
   t.same([harness.quotas.outstanding, harness.ledger.outstanding], [0, 0]);
 });
 
+t.test('a recalled reply may have at once what is reserved for it, on lent seats and then in the queue', async (t) => {
+  const harness = new BilledHarness(GRANT, { headroom: 0 });
+  const caller = { ...quota(2000), weight: 1 };
+  const asked = harness.ask({ caller, maxTokens: 900 });
+  const recall = async (at: number): Promise<void> => {
+    const other = harness.ask({ caller: { ...ACME, keyId: 'other' } });
+    (await harness.chatEngine.generation(at)).started().piece(1).finished().done();
+    await other.over;
+  };
+  for (const [recalls, limit] of [PART_TOKENS, 2 * PART_TOKENS, 3 * PART_TOKENS].entries()) {
+    const job = await harness.chatEngine.generation(2 * recalls);
+    t.match(job.job, { background: true, limit });
+    job
+      .started()
+      .piece(limit - 50)
+      .needsTokens(limit - 50);
+    const next = Math.min(900, limit + PART_TOKENS);
+    t.same(job.limits, [{ tokens: next, last: next === 900 }]);
+    t.equal(left(harness, caller), 2000 - PROMPT - next);
+    await recall(2 * recalls + 1);
+  }
+  const job = await harness.chatEngine.generation(6);
+  t.match(job.job, { background: false, limit: undefined });
+  job.started().piece(900).finished(0, 'length').done();
+  t.equal(await asked.over, 200);
+  t.equal(left(harness, caller), 2000 - PROMPT - 900);
+  t.equal(harness.quotas.outstanding, 0);
+
+  const two = harness.ask({ caller: { ...caller, keyId: 'two' }, maxTokens: 900, n: 2 });
+  const first = await harness.chatEngine.generation(7);
+  first.started().piece(300).needsTokens(300).finished(0, 'stop');
+  await recall(8);
+  const again = await harness.chatEngine.generation(9);
+  t.equal(again.job.limit, PART_TOKENS, 'of several replies that did not end together, as before the first one');
+  again.started().finished(0).finished(1).done();
+  t.equal(await two.over, 200);
+});
+
 t.test('a gateway is refused by no quota, and what it asks counts in those of its account', async (t) => {
   const harness = new BilledHarness(GRANT);
   const own = { ...ACME, accountTokens: { tokensPerDay: 100 } };
