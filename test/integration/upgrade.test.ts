@@ -1,19 +1,23 @@
 /**
  * What 0.1 left behind is read: its settings, and the data folder that a sidecar of the commit 2907f7d8 wrote, with usage, balances and keys.
- * The folder is as a SIGKILL during a stream left it. `test/fixtures/0.1/README.md` says how it was made.
+ * The folder is as a SIGKILL during a stream left it. And batches are finished that the first commit with batches left in the midst.
+ * `README.md` of each folder in `test/fixtures` says how it was made.
  */
-import { cpSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
+import { chmodSync, cpSync, mkdtempSync, readdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
+import OpenAI from 'openai';
 import t from 'tap';
 import { loadConfig } from '../../sidecar/config/config.js';
 import { configSchema } from '../../sidecar/config/schema.js';
 import { settings } from '../../sidecar/config/setting.js';
 import type { UsageRecord } from '../../sidecar/domain/usage-record.js';
 import { formatUsd } from '../../sidecar/domain/money.js';
+import { answersIn, ended } from '../support/batch-client.js';
 import { runHere } from '../support/command-here.js';
-import { CHAT, Sidecar } from '../support/sidecar.js';
+import { CHAT, chatOnly, Sidecar } from '../support/sidecar.js';
 import { sourceRoot } from '../support/source-root.js';
+import { readAll } from '../support/usage-records.js';
 
 const FIXTURE = join(sourceRoot, 'test/fixtures/0.1');
 const fixture = (name: string): unknown => JSON.parse(readFileSync(join(FIXTURE, name), 'utf8'));
@@ -115,4 +119,89 @@ t.test('usage, balances and keys that 0.1 wrote are read', async (t) => {
   t.match(await ask(keys.beta, 2), { status: 401 }, 'it was rotated');
   t.match(await ask(keys.rotated, 2), { status: 403 }, 'its key may decide only');
   t.equal(exported(await usage('export')).length, closed.length + 1);
+});
+
+/** A batch of the fixture. */
+interface MadeBatch {
+  readonly id: string;
+  readonly file: string;
+  readonly lines: number;
+}
+
+/** Moves the times of records in a folder by so many seconds: batches and files have a window. */
+function moveTimes(folder: string, seconds: number): void {
+  for (const name of readdirSync(folder)) {
+    const path = join(folder, name);
+    const record = JSON.parse(readFileSync(path, 'utf8')) as { createdAt: number; expiresAt: number };
+    const [createdAt, expiresAt] = [record.createdAt + seconds, record.expiresAt + seconds];
+    writeFileSync(path, JSON.stringify({ ...record, createdAt, expiresAt }));
+  }
+}
+
+t.test('batches that the first commit with them left in the midst are finished, each line once', async (t) => {
+  const dir = join(root, 'first-batches');
+  cpSync(join(sourceRoot, 'test/fixtures/first-batches'), dir, { recursive: true });
+  chmodSync(join(dir, 'batch.key'), 0o600);
+  const made = JSON.parse(readFileSync(join(dir, 'made.json'), 'utf8')) as Readonly<
+    Record<'ended' | 'failed' | 'running' | 'waiting', MadeBatch>
+  > & { readonly key: string; readonly at: number };
+  const seconds = Math.floor(Date.now() / 1000) - made.at;
+  for (const kind of ['batches', 'files']) moveTimes(join(dir, 'data/batches', kind), seconds);
+  const before = await readAll(join(dir, 'data/usage'));
+  const isDone = ({ kind, outcome }: Pick<UsageRecord, 'kind' | 'outcome'>): boolean =>
+    kind === 'close' && outcome === 'done';
+  const early = before.records.filter(isDone).length;
+  t.ok(early > made.ended.lines && early < made.running.lines, `${early} lines were answered`);
+  const sidecar = await Sidecar.start(t, {
+    stub: true,
+    config: {
+      ...(await chatOnly(8)),
+      dataDir: join(dir, 'data'),
+      keys: { file: join(dir, 'keys.json') },
+      pricing: { file: join(dir, 'prices.json') },
+      batch: { store: 'disk', keyFile: join(dir, 'batch.key') },
+    },
+  });
+  const client = new OpenAI({ apiKey: made.key, baseURL: sidecar.base, maxRetries: 0 });
+  let cost = 0;
+  const usage = { input_tokens: 0, output_tokens: 0 };
+  for (const [name, { id, lines, file }] of Object.entries({
+    ended: made.ended,
+    running: made.running,
+    waiting: made.waiting,
+  })) {
+    const batch = await ended(client, id);
+    t.match(batch, {
+      status: 'completed',
+      metadata: { name },
+      request_counts: { total: lines, completed: lines, failed: 0 },
+    });
+    const names = (await answersIn(client, batch.output_file_id)).map((answer) => answer.custom_id);
+    t.same(names.sort(), Array.from({ length: lines }, (_, i) => `${name}-${i}`).sort());
+    t.match(await client.files.retrieve(file), { filename: `${name}.jsonl`, purpose: 'batch' });
+    cost += Number((batch as unknown as { cost: { value: string } }).cost.value);
+    usage.input_tokens += batch.usage?.input_tokens ?? 0;
+    usage.output_tokens += batch.usage?.output_tokens ?? 0;
+    for (const each of [file, batch.output_file_id]) await client.files.delete(each ?? '');
+  }
+  t.match(await ended(client, made.failed.id), { status: 'failed', errors: { data: [{ line: 2 }] } });
+  sidecar.child.kill('SIGTERM');
+  await sidecar.exited();
+  const { records, damage } = await readAll(join(dir, 'data/usage'));
+  t.same(damage, []);
+  const done = records.filter(isDone);
+  t.equal(
+    done.length,
+    made.ended.lines + made.running.lines + made.waiting.lines,
+    'one finished request for each line',
+  );
+  t.same(usage, {
+    input_tokens: done.reduce((sum, { promptTokens }) => sum + promptTokens, 0),
+    output_tokens: done.reduce((sum, { completionTokens }) => sum + completionTokens, 0),
+  });
+  const paid = records.reduce(
+    (sum, { kind, price }) => sum + (kind === 'close' ? BigInt(price?.picodollars ?? 0) : 0n),
+    0n,
+  );
+  t.equal(Math.round(cost * 1e12), Number(paid));
 });
