@@ -8,6 +8,7 @@ import type { CallFormat, ThoughtLimit } from '../protocol/reply-format.js';
 import { REQUEST_AHEAD_TOKENS, type FinishReason, type Output, type ReplyLimit } from '../protocol/jobs.js';
 import type { GenerateJob } from '../protocol/jobs.js';
 import type { ModelTokens, TokensAhead } from './job.js';
+import { SequenceTokens } from './state-store.js';
 
 const NOTHING: ReplyParts = { reasoning: '', content: '', calls: [] };
 
@@ -19,8 +20,7 @@ interface End {
 /** One reply of a chat completion: its sampler, its text so far, and its end. Does not know its sequence. */
 export class Reply {
   readonly sampler: Sampler;
-  /** Its tokens, until it is disposed. */
-  readonly all: number[] = [];
+  readonly #all = new SequenceTokens();
   readonly #id: number;
   readonly #maxTokens: number;
   readonly #speculates: boolean;
@@ -91,6 +91,11 @@ export class Reply {
     this.#thoughtBound = format?.thoughtLimit && new ThoughtBound(format.thoughtLimit, this.sampler);
     this.#text = new ReplyText(job.stops, format, format?.calls && this.#callConstraint(format.calls));
     for (const token of had) this.accept(token, this.#before);
+  }
+
+  /** Its tokens, until it is disposed: a view. */
+  get all(): Uint32Array {
+    return this.#all.tokens;
   }
 
   /** The token sampled last: the next one to be evaluated. */
@@ -190,7 +195,7 @@ export class Reply {
   accept(sampled: number, out: Output[], late?: { readonly tokens: number; readonly text: string }): void {
     const token = this.#thoughtBound?.next(sampled) ?? sampled;
     this.#last = token;
-    this.all.push(token);
+    this.#all.append(Uint32Array.of(token), false);
     this.#tokens += 1 + (late?.tokens ?? 0);
     let end: End | undefined;
     let piece = NOTHING;
@@ -277,7 +282,7 @@ export class Reply {
 
   /** Disposes the sampler. Idempotent. */
   dispose(): void {
-    this.all.fill(0);
+    this.#all.wipe();
     this.sampler.dispose();
   }
 }

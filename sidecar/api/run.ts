@@ -316,6 +316,7 @@ class Run {
       }
     } finally {
       this.#images?.close();
+      this.#forgetJob();
       this.#holdOnly(undefined);
       // The caller's answer does not wait for the engine.
       if (engineStopped) void engineStopped.then(() => lease.release(reason));
@@ -334,6 +335,12 @@ class Run {
     if (this.#plan) this.#plan.job = job;
     context.seatedAgain(outcome.lease);
     return outcome.lease;
+  }
+
+  /** It is not sent again. Of a line of a batch nothing stays in memory. */
+  #forgetJob(): void {
+    if (this.#begun.context.item) overwriteIds(this.#plan?.job);
+    if (this.#plan) this.#plan.job = undefined;
   }
 
   #holdOnly(hold: ProcessHold | undefined): void {
@@ -392,7 +399,7 @@ class Run {
           started: (cachedTokens, weightVersion) => {
             // The job of a lent seat may be sent again.
             if (!lease.lent) {
-              if (this.#plan) this.#plan.job = undefined;
+              this.#forgetJob();
               // An engine has begun the prompt, so that it is not made again. Its images are still needed.
               prepared.body.received.freeBytes();
             }
@@ -449,6 +456,12 @@ class Run {
           : { kind: results.kind, job: sent as EmbedJob, receiver: Object.assign({}, results, events) };
     return engine.run(asked, replica, needs.prefix, this.#hold);
   }
+}
+
+/** Of all prompts in a job. */
+function overwriteIds(value: unknown): void {
+  if (value instanceof Uint32Array) value.fill(0);
+  else if (typeof value === 'object' && value !== null) Object.values(value).forEach(overwriteIds);
 }
 
 /** What follows of a last attempt: how the request ends, and the reason with which its seats are returned. */

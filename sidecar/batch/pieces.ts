@@ -14,7 +14,7 @@
  * A crash leaves at most incomplete pieces at the end. `continue` finds these, and what is damaged between intact pieces; `repair` cuts the
  * former off, and covers the latter with a void piece. After a void piece indexes may be left out.
  */
-import { createCipheriv, createDecipheriv, randomBytes, webcrypto } from 'node:crypto';
+import { createCipheriv, randomBytes, webcrypto } from 'node:crypto';
 import { constants, writeSync } from 'node:fs';
 import { open, type FileHandle } from 'node:fs/promises';
 import type { TokenCounts } from '../domain/money.js';
@@ -83,6 +83,8 @@ const CHANGED = 'an encrypted file was changed, or its key is another one';
 export class PieceFile {
   readonly #handle: FileHandle;
   readonly #key: Uint8Array;
+  /** The same, once something was opened. */
+  #imported: Promise<webcrypto.CryptoKey> | undefined;
   /** Where the next piece begins, and its index. */
   #end = 0;
   #count = 0;
@@ -262,17 +264,30 @@ export class PieceFile {
     let bytes = 0;
     const window = await Window.of(this.#handle);
     let before: PieceHead | undefined;
-    for (let head = await window.head(0); head && follows(head, before); head = await window.head(endOf(head))) {
-      before = head;
-      if (head.state === 'void') continue;
-      if (!isThere()) throw new DamagedPieces('an encrypted file was deleted');
-      bytes += head.length;
-      const piece = await window.piece(head);
-      const content = head.line === 0 ? await this.#openUpload(piece) : this.#open(piece);
+    for (let at: number | undefined = 0; at !== undefined;) {
+      // Short pieces that one read brought are opened together, which takes a tenth of the time.
+      const opened: Promise<Buffer>[] = [];
+      do {
+        const head = await window.head(at);
+        at = head && follows(head, before) ? endOf(head) : undefined;
+        if (at === undefined || head === undefined) break;
+        before = head;
+        if (head.state === 'void') continue;
+        bytes += head.length;
+        const opening = this.#open(await window.piece(head));
+        // It is awaited later, or not at all.
+        opening.catch(() => undefined);
+        opened.push(opening);
+      } while (window.has(at));
       try {
-        yield content;
+        for (const opening of opened) {
+          if (!isThere()) throw new DamagedPieces('an encrypted file was deleted');
+          const content = await opening;
+          yield content;
+          content.fill(0);
+        }
       } finally {
-        content.fill(0);
+        for (const opening of opened) opening.then((content) => content.fill(0)).catch(() => undefined);
       }
     }
     if (expected !== undefined && bytes !== expected) throw new DamagedPieces('an encrypted file is incomplete');
@@ -280,7 +295,7 @@ export class PieceFile {
 
   async #isIntact(head: PieceHead, window: Window): Promise<boolean> {
     try {
-      this.#open(await window.piece(head)).fill(0);
+      (await this.#open(await window.piece(head))).fill(0);
       return true;
     } catch (error) {
       if (error instanceof DamagedPieces) return false;
@@ -312,25 +327,10 @@ export class PieceFile {
     return [head, sealed, cipher.getAuthTag()];
   }
 
-  /** `bytes`: one whole piece. */
-  #open(bytes: Buffer): Buffer {
-    const end = bytes.length - TAG_BYTES;
-    const decipher = createDecipheriv('aes-256-gcm', this.#key, bytes.subarray(AT.nonce, AT.nonce + NONCE_BYTES));
-    decipher.setAAD(bytes.subarray(1, HEAD_BYTES));
-    decipher.setAuthTag(bytes.subarray(end));
-    const content = decipher.update(bytes.subarray(HEAD_BYTES, end));
-    try {
-      decipher.final();
-    } catch {
-      throw new DamagedPieces(CHANGED);
-    }
-    return content;
-  }
-
-  /** The same, without the copy that a decipher leaves in memory. It takes too long for the short pieces of answers. */
-  async #openUpload(bytes: Buffer): Promise<Buffer> {
+  /** `bytes`: one whole piece. A decipher would leave a copy in memory. */
+  async #open(bytes: Buffer): Promise<Buffer> {
     const { subtle } = webcrypto;
-    const key = await subtle.importKey('raw', this.#key, 'AES-GCM', false, ['decrypt']);
+    const key = await (this.#imported ??= subtle.importKey('raw', this.#key, 'AES-GCM', false, ['decrypt']));
     const [iv, additionalData] = [bytes.subarray(AT.nonce, AT.nonce + NONCE_BYTES), bytes.subarray(1, HEAD_BYTES)];
     const opening = subtle.decrypt({ name: 'AES-GCM', iv, additionalData }, key, bytes.subarray(HEAD_BYTES));
     const content: ArrayBuffer = await opening.catch(() => Promise.reject(new DamagedPieces(CHANGED)));
@@ -382,6 +382,14 @@ class Window {
     if (offset + LEAST_BYTES > this.size) return undefined;
     const head = headOf(await this.at(offset, HEAD_BYTES), offset);
     return head && endOf(head) <= this.size ? head : undefined;
+  }
+
+  /** Whether a whole piece at a place was read with the last one. */
+  has(offset: number): boolean {
+    const at = offset - this.#from;
+    const head =
+      at >= 0 && at + HEAD_BYTES <= this.#length && headOf(this.#buffer.subarray(at, at + HEAD_BYTES), offset);
+    return head ? endOf(head) <= this.#from + this.#length : false;
   }
 
   /** A whole piece, valid until the next call. */
