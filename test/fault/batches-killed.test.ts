@@ -7,10 +7,10 @@ import { writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import OpenAI, { toFile } from 'openai';
 import t from 'tap';
-import { answersIn, chatLine, ended, storeOnDisk } from '../support/batch-client.js';
+import { answersIn, chatLine, ended, isOver, storeOnDisk } from '../support/batch-client.js';
 import { makeKey } from '../support/keys.js';
 import { rounds } from '../support/long-form.js';
-import { chatOnly, Sidecar } from '../support/sidecar.js';
+import { chatOnly, Sidecar, type LogLine } from '../support/sidecar.js';
 import { readAll } from '../support/usage-records.js';
 
 const ROUNDS = Number(process.argv[2] ?? rounds({ short: 3, long: 200 }));
@@ -20,6 +20,8 @@ const MOST_ANSWERS = rounds({ short: 10, long: 30 });
 const SPARE_LINES = 40;
 /** Files that come and go in a round, at most: a slow round stores no more of them than a fast one. */
 const MOST_OTHERS = 10;
+/** Batches that have not ended when a round begins one, at most: kills may come faster than batches end, and an account has ten. */
+const MOST_OPEN = 5;
 /** Numbers of a batch's lines. */
 const NAMES = Array.from({ length: MOST_ANSWERS + SPARE_LINES }, (_, i) => i);
 /** Lines of the log of a start before a kill is sent, at most. */
@@ -74,6 +76,15 @@ async function comeAndGoUntilKilled(client: OpenAI): Promise<void> {
   for (let i = 0; i < MOST_OTHERS; i += 1) await comeAndGo(client);
 }
 
+const isLine = ({ route }: LogLine): boolean => route === 'chat';
+
+/** Waits until few batches have not ended, the oldest first. */
+async function endsOfMost(client: OpenAI): Promise<void> {
+  const open: string[] = [];
+  for await (const { id, status } of client.batches.list({ limit: 100 })) if (!isOver(status)) open.push(id);
+  for (const id of open.slice(MOST_OPEN).reverse()) await ended(client, id);
+}
+
 /** The batch of a round, whose lines have names that no other round's have. */
 async function begin(client: OpenAI, round: number): Promise<string> {
   const lines = NAMES.map((i) => chatLine(`${round}-${i}`, 1 + (i % 5)));
@@ -93,10 +104,12 @@ t.test(`killed ${2 * ROUNDS} times: each line is answered once and billed once`,
   await comeAndGo(client);
   for (let round = 0; round < ROUNDS; round += 1) {
     const answers = Math.floor(Math.random() * MOST_ANSWERS);
+    await endsOfMost(client);
+    const before = sidecar.lines.filter((line) => line.event === 'request' && isLine(line)).length;
     // Its lines alone are as many as this round waits for: those of earlier rounds may all have been answered.
     ids.push(await begin(client, round));
     const others = comeAndGoUntilKilled(client).catch((error: unknown) => error);
-    await sidecar.logged('request', 1 + answers, ({ route }) => route === 'chat');
+    await sidecar.logged('request', before + 1 + answers, isLine);
     sidecar.child.kill(round % 3 === 2 ? 'SIGTERM' : 'SIGKILL');
     await sidecar.exited();
     const error = await others;

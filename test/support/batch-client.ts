@@ -19,11 +19,16 @@ export function chatLine(customId: string, tokens: number, more: object = {}): s
   return JSON.stringify({ custom_id: customId, method: 'POST', url: '/v1/chat/completions', body });
 }
 
+/** Whether a batch of this status has ended. */
+export function isOver(status: OpenAI.Batch['status']): boolean {
+  return !['validating', 'in_progress', 'finalizing', 'cancelling'].includes(status);
+}
+
 /** Resolves once a batch has ended, with its last state. */
 export async function ended(client: OpenAI, id: string): Promise<OpenAI.Batch> {
   for (let looks = 0; ; looks += 1) {
     const batch = await client.batches.retrieve(id);
-    if (!['validating', 'in_progress', 'finalizing', 'cancelling'].includes(batch.status)) return batch;
+    if (isOver(batch.status)) return batch;
     await untilNextLook(looks);
   }
 }
