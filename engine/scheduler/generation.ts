@@ -122,7 +122,7 @@ export class Generation implements Work {
 
   stop(): void {
     const [reply] = this.#running;
-    if (reply?.over !== true) this.#stopped.keep(this.#job, reply?.all ?? this.#had);
+    if (reply?.over !== true) this.#stopped.keep(this.#job, reply?.all.tokens ?? this.#had);
   }
 
   wipe(): void {

@@ -20,7 +20,8 @@ interface End {
 /** One reply of a chat completion: its sampler, its text so far, and its end. Does not know its sequence. */
 export class Reply {
   readonly sampler: Sampler;
-  readonly #all = new SequenceTokens();
+  /** Its tokens, until it is disposed. */
+  readonly all = new SequenceTokens();
   readonly #id: number;
   readonly #maxTokens: number;
   readonly #speculates: boolean;
@@ -91,11 +92,6 @@ export class Reply {
     this.#thoughtBound = format?.thoughtLimit && new ThoughtBound(format.thoughtLimit, this.sampler);
     this.#text = new ReplyText(job.stops, format, format?.calls && this.#callConstraint(format.calls));
     for (const token of had) this.accept(token, this.#before);
-  }
-
-  /** Its tokens, until it is disposed: a view. */
-  get all(): Uint32Array {
-    return this.#all.tokens;
   }
 
   /** The token sampled last: the next one to be evaluated. */
@@ -195,7 +191,7 @@ export class Reply {
   accept(sampled: number, out: Output[], late?: { readonly tokens: number; readonly text: string }): void {
     const token = this.#thoughtBound?.next(sampled) ?? sampled;
     this.#last = token;
-    this.#all.append(Uint32Array.of(token), false);
+    this.all.append(Uint32Array.of(token), false);
     this.#tokens += 1 + (late?.tokens ?? 0);
     let end: End | undefined;
     let piece = NOTHING;
@@ -282,7 +278,7 @@ export class Reply {
 
   /** Disposes the sampler. Idempotent. */
   dispose(): void {
-    this.#all.wipe();
+    this.all.wipe();
     this.sampler.dispose();
   }
 }
