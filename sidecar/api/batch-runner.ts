@@ -21,6 +21,9 @@ const FORGET_MS = 10_000;
 /** The least time from forgetting lines to the next time, ms: the sidecar pauses for it, some 0.1 s. */
 const FORGET_AGAIN_MS = 60_000;
 
+/** What is still at work for a batch that has just ended, such as for its last answer, holds its lines for less than this, ms. */
+const LET_GO_MS = 1000;
+
 const NO_SUMS = { completed: 0, failed: 0, used: NO_TOKENS, picodollars: '0' } as const;
 
 export class BatchRunner implements BatchControl {
@@ -32,8 +35,8 @@ export class BatchRunner implements BatchControl {
   readonly #begunAt = new Map<string, number>();
   #cancelTimer = (): void => undefined;
   readonly #cancelForgetting: () => void;
-  /** A batch has ended whose lines are not forgotten. */
-  #remembers = false;
+  /** When the last batch ended whose lines are not forgotten. */
+  #endedAt: number | undefined;
   #forgottenAt = -Infinity;
   #closed = false;
 
@@ -43,8 +46,9 @@ export class BatchRunner implements BatchControl {
     this.#cancelForgetting = every(options.clock, FORGET_MS, () => {
       void options.store.sweep();
       const now = options.clock.now();
-      if (!this.#remembers || now - this.#forgottenAt < FORGET_AGAIN_MS || !options.forget()) return;
-      this.#remembers = false;
+      if (this.#endedAt === undefined || now - this.#endedAt < LET_GO_MS) return;
+      if (now - this.#forgottenAt < FORGET_AGAIN_MS || !options.forget()) return;
+      this.#endedAt = undefined;
       this.#forgottenAt = now;
     });
   }
@@ -109,7 +113,7 @@ export class BatchRunner implements BatchControl {
     void batch.over.then((isFault) => {
       const goOn = (): void => {
         this.#running.delete(record.id);
-        this.#remembers ||= batch.isDone;
+        if (batch.isDone) this.#endedAt = this.#options.clock.now();
         if (batch.isDone) this.#begunAt.delete(record.id);
         this.#next();
       };
