@@ -7,21 +7,6 @@ import { HELD_TOKENS } from '../support/stub-script.js';
 
 const CHAT = '/v1/chat/completions';
 
-t.test('a deadline that a gateway sets for its caller ends the wait', async (t) => {
-  const models = [{ id: 'm', kind: 'chat', seats: 1 }] as const;
-  const sidecar = await InProcess.start(t, { models });
-  sidecar.identity.answers.set('Bearer gateway', { ...ACME, vouched: true });
-  await sidecar.begin(CHAT, chatBody('m', 'hold'));
-  await sidecar.until('ra_sidecar_seats_busy{model="m"}', 1);
-  const answer = await sidecar.post(CHAT, chatBody('m', 'echo'), {
-    Authorization: 'Bearer gateway',
-    'x-ra-deadline-ms': '50',
-  });
-  t.equal(answer.status, 504);
-  t.equal(errorOf(answer).code, 'timeout');
-  t.ok(Number(answer.field('Retry-After')) >= 1);
-});
-
 t.test('a client’s own timeout bounds its wait', async (t) => {
   const sidecar = await InProcess.start(t, { models: [{ id: 'm', kind: 'chat', seats: 1 }] });
   const refused = async (seconds: string, reason: string): Promise<void> => {

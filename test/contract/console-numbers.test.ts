@@ -1,12 +1,11 @@
 /** Seats, queues and unavailable parts on the operators’ console, compared with the other pages. */
 import t from 'tap';
-import type { AdmissionPage } from '../../sidecar/api/admission-page.js';
 import { sameNumbers } from '../support/console-feed.js';
 import { ACME, chatBody, decisionBody, JSON_HEADERS } from '../support/in-process.js';
 import { shareLanes } from '../support/shared-lanes.js';
 import { killChild, LONG_LANE, ProcessGate } from '../support/process-gate.js';
 import { HELD_CACHE, HELD_TOKENS } from '../support/stub-script.js';
-import { ask, CHAT, MODELS, start, watch } from '../support/watched-console.js';
+import { CHAT, MODELS, start, watch } from '../support/watched-console.js';
 
 shareLanes(t);
 
@@ -88,39 +87,6 @@ t.test('its numbers equal those of /metrics and /admission', async (t) => {
   t.ok((snapshot.models[0]?.interToken.counts.at(-1) ?? 0) > 0);
 });
 
-t.test('the predicted wait of each account equals that of /admission', async (t) => {
-  const sidecar = await start(t);
-  sidecar.identity.answers.set('Bearer other', { ...ACME, account: 'birch', weight: 16 });
-  for (const count of [1, 2]) {
-    await sidecar.begin(CHAT, chatBody('m', 'hold'));
-    await sidecar.until('ra_sidecar_seats_busy{model="m"}', count);
-  }
-  await sidecar.begin(CHAT, chatBody('m', 'echo'));
-  await sidecar.begin(CHAT, chatBody('m', 'echo'), { Authorization: 'Bearer other' });
-  await sidecar.until('ra_sidecar_waiting_requests{model="m",class="standard"}', 1);
-  await sidecar.until('ra_sidecar_waiting_requests{model="m",class="interactive"}', 1);
-
-  const predicted = ({ accounts }: Pick<AdmissionPage, 'accounts'>): Map<string, number> =>
-    new Map(accounts.map(({ account, predictedWaitMs }) => [account, predictedWaitMs]));
-  const page = async (): Promise<Map<string, number>> => {
-    const response = await fetch(`http://127.0.0.1:${sidecar.app.operatorsPort}/admission`);
-    const { models } = (await response.json()) as { readonly models: readonly AdmissionPage[] };
-    return predicted(models[0] ?? { accounts: [] });
-  };
-  const before = await page();
-  const snapshot = await (await watch(t, sidecar)).next();
-  const after = await page();
-  const shown = predicted(snapshot?.models[0]?.queue ?? { accounts: [] });
-  t.strictSame([...shown.keys()].sort(), ['acme', 'birch']);
-  for (const [account, ms] of shown) {
-    // The clock advanced meanwhile: the value lies between two others, each rounded.
-    const [one = NaN, other = NaN] = [before.get(account), after.get(account)];
-    t.ok(ms >= Math.min(one, other) - 1 && ms <= Math.max(one, other) + 1, `${account}: ${one}, ${ms}, ${other}`);
-    t.ok(ms > 0, `${account} would wait`);
-  }
-  t.not(shown.get('acme'), shown.get('birch'), 'each account has its own wait');
-});
-
 t.test(
   'a prompt host that ended is shown as starting until the next is ready, and its restart is counted',
   async (t) => {
@@ -151,16 +117,3 @@ t.test(
     await feed.until(({ promptHosts: [, host] }) => host?.restarts === 2 && host.up);
   },
 );
-
-t.test('an unhealthy spool is shown with its reason', async (t) => {
-  const sidecar = await start(t);
-  const feed = await watch(t, sidecar);
-  t.match(await feed.next(), { readiness: { status: 'ready' }, spool: { why: null } });
-  sidecar.spool.health = { ok: false, why: 'late' };
-  const ill = await feed.until(({ readiness }) => readiness.status !== 'ready');
-  t.match(ill, { readiness: { status: 'unhealthy', reasons: ['spool_unhealthy: late'] }, spool: { why: 'late' } });
-  t.match(JSON.parse((await ask(sidecar, '/readyz')).body), ill.readiness, 'as /readyz has it');
-  sidecar.spool.health = { ok: true };
-  const well = await feed.until(({ readiness }) => readiness.status === 'ready');
-  t.equal(well.spool.why, null);
-});

@@ -4,9 +4,8 @@ import { join } from 'node:path';
 import t from 'tap';
 import { PAGE_FILES } from '../../sidecar/console/console.js';
 import { errorOf } from '../support/error-answer.js';
-import { chatBody, JSON_HEADERS } from '../support/in-process.js';
-import { PATIENT_MS } from '../support/patience.js';
-import { ask, CHAT, start, watch } from '../support/watched-console.js';
+import { JSON_HEADERS } from '../support/in-process.js';
+import { ask, start, watch } from '../support/watched-console.js';
 
 t.test('the page is static and cached, and its policy allows only its own content', async (t) => {
   const sidecar = await start(t);
@@ -16,9 +15,8 @@ t.test('the page is static and cached, and its policy allows only its own conten
     const type = { html: 'text/html', css: 'text/css', js: 'text/javascript', svg: 'image/svg+xml' };
     t.ok(response.field('content-type')?.startsWith(type[name.split('.')[1] as keyof typeof type]), path);
     const policy = response.field('content-security-policy') ?? '';
-    for (const rule of ["default-src 'none'", "script-src 'self'", "connect-src 'self'", "frame-ancestors 'none'"]) {
+    for (const rule of ["default-src 'none'", "script-src 'self'", "connect-src 'self'", "frame-ancestors 'none'"])
       t.ok(policy.split('; ').includes(rule), `${path}: ${rule}`);
-    }
     t.notMatch(policy, /unsafe|\*|https?:/);
     t.equal(response.field('x-content-type-options'), 'nosniff');
     t.equal(response.field('cache-control'), 'no-cache');
@@ -36,12 +34,10 @@ t.test('the page is static and cached, and its policy allows only its own conten
     t.equal(head.field('content-length'), String(Buffer.byteLength(response.body)));
   }
   t.equal((await ask(sidecar, '/console', {}, 'POST')).status, 405);
-  for (const path of ['/console/', '/console/tsconfig.json', '/console/../app.js', '/console/nothing.js']) {
+  for (const path of ['/console/', '/console/tsconfig.json', '/console/../app.js', '/console/nothing.js'])
     t.equal((await ask(sidecar, path)).status, 404, path);
-  }
-  for (const path of ['/console', '/console/events']) {
+  for (const path of ['/console', '/console/events'])
     t.equal((await sidecar.ask('GET', path, JSON_HEADERS)).status, 404, `${path} is not public`);
-  }
 });
 
 t.test('the feed: one frame at once, then one an interval, each with the complete state', async (t) => {
@@ -99,23 +95,9 @@ t.test('viewers are limited; a further one gets Retry-After, and is accepted aft
 
 t.test('with a limit of 0 viewers there is no console', async (t) => {
   const sidecar = await start(t, { console: { viewers: 0 } });
-  for (const path of ['/console', '/console/main.js', '/console/events']) {
+  for (const path of ['/console', '/console/main.js', '/console/events'])
     t.equal((await ask(sidecar, path)).status, 404, path);
-  }
   t.equal((await ask(sidecar, '/metrics')).status, 200);
-});
-
-t.test('viewers see a drain to its end, which ends the feed', async (t) => {
-  const sidecar = await start(t, { drain: { timeoutMs: PATIENT_MS } });
-  const feed = await watch(t, sidecar);
-  const held = await sidecar.begin(CHAT, chatBody('m', 'hold'));
-  await feed.until(({ models }) => models[0]?.holders.length === 1);
-  const drained = sidecar.app.drain();
-  await feed.until(({ readiness }) => readiness.status === 'draining');
-  held.close();
-  while ((await feed.next()) !== undefined);
-  await drained;
-  t.pass('the feed ended without an error');
 });
 
 t.test('with a key, the feed and the numbers require it; the page and health do not', async (t) => {

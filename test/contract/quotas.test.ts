@@ -2,7 +2,7 @@
 import t from 'tap';
 import { PART_TOKENS } from '../../sidecar/api/usage-session.js';
 import type { Caller } from '../../sidecar/access/identity.js';
-import { RequestLimits, TOKEN_LIMITS } from '../../sidecar/access/limits.js';
+import { RequestLimits } from '../../sidecar/access/limits.js';
 import { QuotaLedger, type QuotaLeft } from '../../sidecar/access/quotas.js';
 import type { LimitLeft } from '../../sidecar/domain/limit-left.js';
 import type { UsageRecord } from '../../sidecar/domain/usage-record.js';
@@ -103,39 +103,37 @@ function closesOf(account: string, { spool }: InProcess = sidecar): readonly Usa
   return spool.records.filter((record) => record.kind === 'close' && record.account === account);
 }
 
-for (const scope of ['key', 'account'] as const) {
-  for (const name of TOKEN_LIMITS) {
-    // Not of a minute, which may pass meanwhile on a slow machine.
-    const many = scope === 'key' && name === 'tokensPerDay' ? MANY : FEW;
-    t.test(
-      `${many} at once against ${name} of the ${scope}: it is used up, not passed, and told exactly`,
-      async (t) => {
-        const account = `${scope}-${name}`;
-        const most = many * TOKENS_EACH;
-        const limit = { [name]: most };
-        const own = { account, ...(scope === 'key' ? limit : { accountTokens: limit }) };
-        const keys = (scope === 'key' ? ['one'] : ['a', 'b', 'c', 'd']).map((id) => key(`${account}-${id}`, own));
-        const answers = await askAtOnce(many, keys);
-        const used = closesOf(account).reduce((sum, close) => sum + close.promptTokens + close.completionTokens, 0);
-        t.ok(used <= most && used > most - PROMPT - PART_TOKENS, `${used} tokens`);
-        t.same([...new Set(answers.map(({ code }) => code))].sort(), ['', 'quota_exceeded']);
-        const written = answers.map((answer) => [
-          Number(answer.field('x-ratelimit-limit-tokens')),
-          Number(answer.field('x-ratelimit-remaining-tokens')),
-        ]);
-        t.same(
-          written.map(String).sort(),
-          (told.get(account) ?? []).map((each) => `${each.limit},${each.remaining}`).sort(),
-        );
-        for (const headers of keys)
-          t.match(await tokenLimits(headers), [{ scope, limit: most, remaining: most - used }]);
-        const next = await sidecar.post(CHAT, chatBody('chat', 'grow', { max_tokens: 2000 }), keys[0]);
-        t.equal(next.status, 429);
-        t.equal(next.field('x-ratelimit-remaining-tokens'), String(most - used), 'nothing stays reserved');
-      },
+// test/sidecar/access/quotas.test.ts has all of them.
+for (const [scope, name, many] of [
+  ['key', 'tokensPerDay', MANY],
+  ['account', 'tokensPerMonth', FEW],
+] as const)
+  t.test(`${many} at once against ${name} of the ${scope}: it is used up, not passed, and told exactly`, async (t) => {
+    const account = `${scope}-${name}`;
+    const most = many * TOKENS_EACH;
+    const limit = { [name]: most };
+    const own = { account, ...(scope === 'key' ? limit : { accountTokens: limit }) };
+    const keys = (scope === 'key' ? ['one'] : ['a', 'b', 'c', 'd']).map((id) => key(`${account}-${id}`, own));
+    const answers = await askAtOnce(many, keys);
+    const used = closesOf(account).reduce((sum, close) => sum + close.promptTokens + close.completionTokens, 0);
+    t.ok(used <= most && used > most - PROMPT - PART_TOKENS, `${used} tokens`);
+    t.same([...new Set(answers.map(({ code }) => code))].sort(), ['', 'quota_exceeded']);
+    const written = answers.map((answer) => [
+      Number(answer.field('x-ratelimit-limit-tokens')),
+      Number(answer.field('x-ratelimit-remaining-tokens')),
+    ]);
+    t.same(
+      written.map(String).sort(),
+      (told.get(account) ?? []).map((each) => `${each.limit},${each.remaining}`).sort(),
     );
-  }
-}
+    for (const headers of keys) t.match(await tokenLimits(headers), [{ scope, limit: most, remaining: most - used }]);
+    const next = await sidecar.post(CHAT, chatBody('chat', 'grow', { max_tokens: 2000 }), keys[0]);
+    t.equal(next.status, 429);
+    const words =
+      /^Of the quota of (this key|the account of this key), \d+ tokens in a (day|month), too few .* begins .*Try again/;
+    t.match(errorOf(next).message, words);
+    t.equal(next.field('x-ratelimit-remaining-tokens'), String(most - used), 'nothing stays reserved');
+  });
 
 t.test(`${FEW} at once on all routes: the headers of each answer are what the ledgers had then`, async (t) => {
   const account = 'all-routes';

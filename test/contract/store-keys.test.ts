@@ -162,9 +162,8 @@ t.test('without an operator’s secret nothing is managed in the store, also fro
     const refused = await operate(open, method, path, body as object);
     t.equal(refused.status, 404, path);
     t.match(errorOf(refused).message, /operators\.secretFile/);
-    for (const secret of ['', 'w'.repeat(40)]) {
+    for (const secret of ['', 'w'.repeat(40)])
       t.equal((await operate(one, method, path, body as object, {}, secret)).status, 401, path);
-    }
   }
   t.equal(await count(), before);
   await open.app.drain();
@@ -281,9 +280,11 @@ t.test('commands change the keys of the store, and read them', async (t) => {
   const other = await run(`prices import ${join(files, 'prices.json')}`, 1);
   const [, revision = ''] = /the store has other prices.* --revision (\S+)/.exec(other.said) ?? [];
   await run(`prices import ${join(files, 'prices.json')} --revision ${revision}`);
-  await everywhere(t, 'prices by command', async (at) => {
-    return (await chat(at, kept.key)) === 'served' && version(at) === 'v4';
-  });
+  await everywhere(
+    t,
+    'prices by command',
+    async (at) => (await chat(at, kept.key)) === 'served' && version(at) === 'v4',
+  );
   const late = await run(`prices import ${join(files, 'prices.json')} --revision ${revision}`, 1);
   t.match(late.said, /the prices are no longer those of this revision/);
   const shown = await run('prices show');

@@ -101,13 +101,7 @@ t.test('one Idempotency-Key to three at once: one runs', async (t) => {
 t.test('without the store nothing that it has to count is let in', async (t) => {
   await server.sql(`revoke usage on schema ra_sidecar from ra_replica`, database);
   const headers = key('down', { chat: { perMinute: 6 } });
-  const overloaded = {
-    status: 503,
-    type: 'server_error',
-    code: 'control_plane_overloaded',
-    retry: true,
-    param: null,
-  };
+  const overloaded = { status: 503, type: 'server_error', code: 'control_plane_overloaded', retry: true, param: null };
   holdError(t, 'limits', await one.post(CHAT, chatBody('chat', 'echo'), headers), overloaded);
   holdError(t, 'keys', await one.post(CHAT, chatBody('chat', 'echo'), { 'Idempotency-Key': 'c' }), overloaded);
   t.equal((await one.post(CHAT, chatBody('chat', 'echo'))).status, 200, 'a key without limits, without the header');
@@ -116,9 +110,10 @@ t.test('without the store nothing that it has to count is let in', async (t) => 
     async () => (await three.metric('ra_sidecar_store_state{state="apart"}')) === 1,
   );
   await server.sql(`grant usage on schema ra_sidecar to ra_replica`, database);
-  await eventually('it answers again', async () => {
-    return (await one.post(CHAT, chatBody('chat', 'echo'), headers)).status === 200;
-  });
+  await eventually(
+    'it answers again',
+    async () => (await one.post(CHAT, chatBody('chat', 'echo'), headers)).status === 200,
+  );
 });
 
 t.test('a sidecar whose place another process has is not ready, and its metrics say so', async (t) => {

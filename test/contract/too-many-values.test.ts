@@ -62,9 +62,7 @@ function longHost(): number {
 }
 
 t.test('bodies with too many values are refused at the cost of reading their bytes', async (t) => {
-  const sidecar = await InProcess.start(t, {
-    models: [{ id: 'chat', kind: 'chat' }],
-  });
+  const sidecar = await InProcess.start(t, { models: [{ id: 'chat', kind: 'chat' }] });
   // The first long body starts the host.
   t.equal((await sidecar.ask('POST', PATH, JSON_HEADERS, ' '.repeat(32 * 1024))).status, 400);
   const host = longHost();

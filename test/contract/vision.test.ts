@@ -29,8 +29,6 @@ const MAX_TOKENS = 1000;
 const SEATS = 1;
 /** Tokens of text around an image. */
 const AROUND = 2;
-const MIB = 2 ** 20;
-
 const seeing = (script: VisionScript = {}): InProcessModel => ({
   id: 'chat',
   kind: 'chat',
@@ -163,30 +161,18 @@ t.test('a model with vision', async (t) => {
   });
 
   await t.test('refused before anything of it is decoded', async (t) => {
+    // test/sidecar/prompts/images.test.ts has all files.
     const refusals: Readonly<Record<string, readonly [url: string, message: RegExp]>> = {
       https: ['https://127.0.0.1:1/a.png', /is an https URL, and no URL is fetched/],
       'a GIF': ['data:image/gif;base64,R0lGODlhAQABAAAAADs=', /must be a PNG or JPEG as a base64 data URL/],
-      'an SVG': ['data:image/svg+xml;base64,PHN2Zy8+', /must be a PNG or JPEG as a base64 data URL/],
-      'no base64': ['data:image/png,%89PNG', /must be a PNG or JPEG as a base64 data URL/],
-      'padding within': ['data:image/png;base64,A%3DAA', /must be a PNG or JPEG as a base64 data URL/],
-      ...Object.fromEntries(
-        Object.entries(OTHER_FILES).map(([name, file]) => [name, [dataUrl(file), /its data is neither, or damaged/]]),
-      ),
-      'too many pixels': [dataUrl(pngOf(1001, 1000, Buffer.alloc(9))), /has 1001 x 1000 pixels, more than the 1000000/],
+      'a GIF under a PNG type': [dataUrl(Buffer.from('GIF89a;')), /its data is neither, or damaged/],
       'a size of gigabytes': [dataUrl(pngOf(100_000, 100_000, Buffer.alloc(9))), /has 100000 x 100000 pixels/],
-      'a strip': [dataUrl(pngOf(4000, 3, Buffer.alloc(9))), /200 times the shorter side/],
       'too many tokens': [dataUrl(png(28 * 32, 28 * 32)), /an image of 1024 tokens; at most 1000 are taken/],
     };
     for (const [name, [url, message]] of Object.entries(refusals)) {
       const answer = await ask(at(url), text());
       holdError(t, name, answer, { ...BAD_REQUEST, ...(name !== 'too many tokens' && { param: PARAM }) });
       t.match(errorOf(answer).message, message, name);
-    }
-    for (const [name, url] of Object.entries({
-      'wrong base64': 'data:image/png;base64,AAAA!',
-      cut: 'data:image/png;base64,AAAAA',
-    })) {
-      holdError(t, name, await ask(at(url)), { ...BAD_REQUEST, param: `${PARAM}.url` });
     }
     const tiny = image(png(1, 1));
     const many = await ask(...Array.from({ length: 4096 }, () => tiny));
@@ -208,16 +194,6 @@ t.test('a model with vision', async (t) => {
     const marks = '<__media__><image><|vision_start|>\ue000\ue001[img-1]';
     t.equal((await ask(text(marks), image(png(9, 9)), text(marks))).status, 200);
     t.equal((await ask(text(marks))).status, 200);
-  });
-
-  await t.test('a data URL of 16 MiB, and a longer one', async (t) => {
-    const head = 'data:image/png;base64,'.length;
-    const file = (bytes: number): Buffer => Buffer.concat([png(8, 8), Buffer.alloc(bytes)]).subarray(0, bytes);
-    const most = Math.floor((16 * MIB - head) / 4) * 3;
-    t.equal((await ask(image(file(most)))).status, 200);
-    const longer = await ask(image(file(most + 3)));
-    holdError(t, 'longer', longer, { ...BAD_REQUEST, param: `${PARAM}.url` });
-    t.match(errorOf(longer).message, /must have at most 16777216 characters/);
   });
 
   await t.test('a file that its decoder refuses, and one that ends it', async (t) => {
@@ -248,15 +224,6 @@ t.test('a model with vision', async (t) => {
     t.equal((await ask(image(png(51, 6)))).status, 200);
   });
 
-  await t.test('and while its reply is decoded', async (t) => {
-    const messages = [{ role: 'user', content: [image(png(60, 5))] }];
-    const streaming = await sidecar.begin(CHAT, chatBody('chat', 'begun', { messages, stream: true }));
-    await streaming.until('begun');
-    streaming.close();
-    await sidecar.until('ra_sidecar_cancels_total{model="chat",phase="decoding"}', 1);
-    t.equal((await ask(text())).status, 200);
-  });
-
   await t.test('nothing of an image is in log, metrics, console, usage or errors', async (t) => {
     const watch = new RetentionWatch();
     const secret = canary();
@@ -268,9 +235,8 @@ t.test('a model with vision', async (t) => {
       for (const url of [
         `https://example.com/${secret}.png`,
         `data:image/png;base64,${Buffer.from(secret).toString('base64')}`,
-      ]) {
+      ])
         watch.saw('errors', (await ask(at(url))).raw);
-      }
     }
     watch.saw('stdout', JSON.stringify(sidecar.lines));
     watch.saw('files', JSON.stringify(sidecar.spool.records));
@@ -292,21 +258,6 @@ t.test('a model with vision', async (t) => {
     t.equal((await ask(text())).status, 200, 'text alone costs less');
   });
 });
-
-/** Files that are neither a PNG nor a JPEG, whatever type their URL names, or whose head is damaged. */
-const OTHER_FILES: Readonly<Record<string, Uint8Array>> = {
-  'a TGA': Buffer.concat([
-    Buffer.from([0, 0, 2, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0xa0, 0x0f, 0xa0, 0x0f, 24, 0]),
-    Buffer.alloc(64),
-  ]),
-  'a BMP': Buffer.from('BM' + '\0'.repeat(60), 'latin1'),
-  'a GIF under a PNG type': Buffer.from('GIF89a\x01\x00\x01\x00\x00\x00\x00;', 'latin1'),
-  'an SVG under a PNG type': Buffer.from(
-    '<svg xmlns="http://www.w3.org/2000/svg"><image href="file:///etc/passwd"/></svg>',
-  ),
-  'a cut PNG head': png(10, 20).subarray(0, 20),
-  'a cut JPEG head': jpeg(64, 64, () => 1).subarray(0, 100),
-};
 
 t.test('a vision process that is not there', async (t) => {
   const scripts = ['misfit', 'silent'] as const;

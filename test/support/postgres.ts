@@ -272,6 +272,17 @@ export function sharedPostgres(): Promise<Postgres> {
   return (shared = startShared());
 }
 
+/** A database of the shared server with the store's schema, and statements of its owner in it. */
+export async function storeDatabase() {
+  const server = await sharedPostgres();
+  const { name, url } = await server.database();
+  const sql = async (text: string, values: unknown[] = []) => (await server.sql(text, name, values)).rows;
+  /** Rows of a table, or of what follows its name in a query. */
+  const count = async (table: string): Promise<number> =>
+    Number((await sql(`select count(*) as n from ra_sidecar.${table}`))[0]?.['n']);
+  return { server, name, url, sql, count };
+}
+
 /** A bench has no tests, so these are loaded here. */
 async function startShared(): Promise<Postgres> {
   const { processRoot } = await import('./process-root.js');

@@ -23,3 +23,12 @@ export const NO_FILES = {
     throw new Error('no file is sent');
   },
 } as const satisfies Pick<Exchange, 'receive' | 'file'>;
+
+/** An exchange with the parts that a test uses; any other one throws. */
+export function exchangeWith(parts: Partial<Exchange>): Exchange {
+  const unused = (): never => {
+    throw new Error('not to be called here');
+  };
+  const answers = { body: unused, reply: unused, fail: unused, stream: unused, pieces: unused };
+  return { head: postHead(), gone: new AbortController().signal, ...NO_FILES, ...answers, ...parts };
+}

@@ -17,14 +17,14 @@ const SHARING: readonly { readonly name: string; readonly files: RegExp; readonl
     // The sidecar in their own process, and its prompt hosts (shared-lanes.ts).
     name: 'contract',
     files:
-      /^(contract\/(admission|agents|billing|bodies|both-contracts|console|console-numbers|embeddings|fields|fleet|fuzz|gateway|idempotency|images|keys|left-while-closing|limits|messages|openapi|operators-keys|order|quotas|security|store|store-keys|traces|vision)|fault\/(otlp|replicas-killed)|integration\/external-servers)\./,
+      /^(contract\/(admission|agents|billing|bodies|both-contracts|console|console-numbers|embeddings|fields|fleet|fuzz|gateway|http|idempotency|images|keys|left-while-closing|limits|messages|openapi|operators-keys|order|quotas|security|store|store-keys|traces|vision)|fault\/(otlp|replicas-killed)|integration\/external-servers)\./,
     most: 16,
   },
   {
     // Sidecars as separate processes, and nothing in this process.
     name: 'sidecars',
     files:
-      /^(contract\/http|fault\/(balances|batches-forgotten|batches-full|batches-killed|cancel|cold|descriptors|drain|engine-hang|engine-jobs|engine-killed|engine-left|engine-load|forgotten|gpu-backends|key-change-killed|lock-claims|odd-files|parent-gone|replica-killed|sidecar-killed|spool-full|spool-killed|spool-removed|unread-answers)|integration\/(access|batch-stores|batches|cores|decisions-fairness|embeddings|first-run|images|keep-alive|keys-command|lazy-models|load|make-run|no-content|no-content-access|no-content-crash|no-content-secrets|no-content-usage|otlp|otlp-loading|prefill-ahead|prefix-cache|prompts-fairness|quotas|reload|replicas|responses|reuse|sessions|systemd|upgrade|usage-delivery))\./,
+      /^(fault\/(balances|batches-forgotten|batches-full|batches-killed|cancel|cold|descriptors|drain|embeddings|engine-hang|engine-jobs|engine-killed|engine-left|engine-load|forgotten|gpu-backends|key-change-killed|lock-claims|odd-files|parent-gone|replica-killed|sidecar-killed|spool-full|spool-killed|spool-removed|unread-answers)|integration\/(access|batch-stores|batches|call-formats|cores|decisions-fairness|embeddings|first-run|images|keep-alive|keys-command|lazy-models|load|make-run|no-content|no-content-access|no-content-crash|no-content-secrets|no-content-usage|otlp|otlp-loading|prefill-ahead|prefix-cache|prompts-fairness|quotas|reload|replicas|responses|reuse|sessions|systemd|upgrade|usage-delivery))\./,
     most: 10,
   },
   {

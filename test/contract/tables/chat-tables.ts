@@ -57,29 +57,12 @@ export const CHAT_RULES: readonly Rule[] = [
   object(['messages', 1, 'content', 1, 'image_url']),
   {
     ...longText(URL, 1),
-    good: [
-      'https://a/',
-      'HTTPS://[::1]:8080/x?y#z',
-      'data:,x',
-      'data:image/png;base64,AAAA',
-      `data:,${'A'.repeat(MAX_TEXT - 6)}`,
-    ],
+    good: ['https://a/', 'data:image/png;base64,AAAA', `data:,${'A'.repeat(MAX_TEXT - 6)}`],
     bad: [
       ['', 'must not be empty'],
       [`https://a/${LONGEST}`, `must have at most ${MAX_TEXT} characters`],
-      ...[
-        `http://${CANARY}/`,
-        `ftp://${CANARY}/`,
-        `file:///${CANARY}`,
-        `javascript:${CANARY}`,
-        CANARY,
-        'https://',
-        `https:///${CANARY}`,
-        `https://a b/${CANARY}`,
-        `data:${CANARY}`,
-        `data:;base64,${CANARY}==`,
-        `data:,%zz${CANARY}`,
-      ].map((url) => [url, 'must be an https or data URL'] as const),
+      // formats.test.ts has more.
+      ...[`http://${CANARY}/`, `data:${CANARY}`].map((url) => [url, 'must be an https or data URL'] as const),
     ],
   },
   oneOf(['messages', 1, 'content', 1, 'image_url', 'detail'], ['auto', 'low', 'high']),
@@ -151,22 +134,14 @@ export const CHAT_OBJECTS: readonly Closed[] = [
   { at: ['messages', 1, 'content', 0], fields: ['type', 'text'], required: ['type', 'text'] },
   { at: ['messages', 1, 'content', 1], fields: ['type', 'image_url'], required: ['type', 'image_url'] },
   { at: ['messages', 1, 'content', 1, 'image_url'], fields: ['url', 'detail'], required: ['url'] },
-  {
-    at: ['messages', 2],
-    fields: ['role', 'content', 'name', 'reasoning_content', 'tool_calls'],
-    required: ['role'],
-  },
+  { at: ['messages', 2], fields: ['role', 'content', 'name', 'reasoning_content', 'tool_calls'], required: ['role'] },
   {
     at: ['messages', 2, 'tool_calls', 0],
     fields: ['id', 'type', 'function', 'index'],
     required: ['id', 'type', 'function'],
   },
   { at: ['messages', 2, 'tool_calls', 0, 'function'], fields: ['name', 'arguments'], required: ['name', 'arguments'] },
-  {
-    at: ['messages', 3],
-    fields: ['role', 'content', 'tool_call_id'],
-    required: ['role', 'content', 'tool_call_id'],
-  },
+  { at: ['messages', 3], fields: ['role', 'content', 'tool_call_id'], required: ['role', 'content', 'tool_call_id'] },
   { at: ['response_format'], fields: ['type'], required: ['type'] },
   { at: ['stream_options'], fields: ['include_usage'], required: ['include_usage'] },
 ];
@@ -193,30 +168,23 @@ export const CHAT_CASES: readonly ContractCase[] = [
   changed(CHAT, ['messages', 2], { role: 'assistant', tool_calls: [call()] }),
   changed(CHAT, ['messages', 2], { role: 'assistant', content: '' }),
   changed(CHAT, ['messages', 2], { role: 'assistant', content: null }),
-  changed(
-    CHAT,
-    ['messages', 2],
-    { role: 'assistant', name: CANARY },
-    { message: 'messages[2] must have content or tool_calls', param: 'messages[2]' },
-  ),
-  changed(
-    CHAT,
-    ['messages', 0],
-    { role: 'developer', content: CANARY },
-    {
-      message: 'messages[0].role must be one of system, user, assistant, tool',
-      param: 'messages[0].role',
-    },
-  ),
-  changed(
-    CHAT,
-    ['messages', 1, 'content', 1],
-    { type: 'input_audio', input_audio: CANARY },
-    {
-      message: 'messages[1].content[1].type must be one of text, image_url',
-      param: 'messages[1].content[1].type',
-    },
-  ),
+  ...(
+    [
+      [['messages', 2], { role: 'assistant', name: CANARY }, 'messages[2]', 'must have content or tool_calls'],
+      [
+        ['messages', 0],
+        { role: 'developer', content: CANARY },
+        'messages[0].role',
+        'must be one of system, user, assistant, tool',
+      ],
+      [
+        ['messages', 1, 'content', 1],
+        { type: 'input_audio', input_audio: CANARY },
+        'messages[1].content[1].type',
+        'must be one of text, image_url',
+      ],
+    ] as const
+  ).map(([at, value, param, predicate]) => changed(CHAT, at, value, { message: `${param} ${predicate}`, param })),
   // A missing field is reported before an unknown one, that before an invalid value, and the first item before the
   // second.
   changed(CHAT, [], { zcanary: 1, temperature: 9 }, { message: 'model is required', param: 'model' }),

@@ -18,6 +18,12 @@ export interface FieldRow {
   readonly refused: readonly (readonly [value: Json, predicate: string, param?: string])[];
 }
 
+export type Row = readonly [field: string, effect: Effect, taken: FieldRow['taken'], refused?: FieldRow['refused']];
+
+export function rowsOf(rows: readonly Row[]): readonly FieldRow[] {
+  return rows.map(([field, effect, taken, refused = []]) => ({ field, effect, taken, refused }));
+}
+
 export interface CompatibleCase {
   readonly name: string;
   readonly body: Bodies;
@@ -94,223 +100,166 @@ const INERT: readonly (readonly [field: string, taken: readonly Json[], other: J
   ['suffix', ['', null], CANARY, '""'],
 ];
 
-export const INERT_ROWS: readonly FieldRow[] = INERT.map(([field, taken, other, words]) => ({
-  field,
-  effect: 'refused',
-  taken,
-  refused: [[other, `must be ${words}: nothing else is served`]],
-}));
+export const INERT_ROWS = rowsOf(
+  INERT.map(([field, taken, other, words]): Row => [
+    field,
+    'refused',
+    taken,
+    [[other, `must be ${words}: nothing else is served`]],
+  ]),
+);
 
 /** Fields of the body. */
 export const BODY_FIELDS: readonly FieldRow[] = [
-  {
-    field: 'top_k',
-    effect: 'used',
-    taken: [40, 0, -1, null],
-    refused: [
-      [-2, 'must be at least -1'],
-      [1.5, 'must be an integer'],
-      [CANARY, 'must be an integer'],
-    ],
-  },
-  {
-    field: 'stop',
-    effect: 'used',
-    taken: [[CANARY], [], null],
-    refused: [[[''], 'must not be empty', 'stop[0]']],
-  },
-  {
-    field: 'user',
-    effect: 'used',
-    taken: [CANARY, '', null],
-    refused: [['x'.repeat(257), 'must have at most 256 characters']],
-  },
-  {
-    field: 'reasoning_effort',
-    effect: 'used',
-    taken: ['xhigh', 'max', 'ultra', 'none', null],
-    refused: [['highest', 'must be one of none, minimal, low, medium, high, xhigh, max, ultra']],
-  },
-  {
-    field: 'reasoning',
-    effect: 'used',
-    taken: [
-      { effort: 'low' },
-      { max_tokens: 5, exclude: false, enabled: true, summary: CANARY },
-      { max_tokens: -1 },
-      { max_tokens: 1_048_576 },
-      {},
-      null,
-    ],
-    refused: [
-      [{ exclude: true }, 'must be false: the thought is a part of the answer', 'reasoning.exclude'],
-      [{ max_tokens: 1.5 }, 'must be an integer or null', 'reasoning.max_tokens'],
-    ],
-  },
-  {
-    field: 'thinking',
-    effect: 'used',
-    taken: [{ type: 'disabled' }, { type: 'enabled', budget_tokens: 5, display: CANARY }, { type: 'adaptive' }, null],
-    refused: [[{ type: CANARY }, 'must be one of enabled, disabled, adaptive, auto', 'thinking.type']],
-  },
-  ...['thinking_token_budget', 'thinking_budget'].map((field): FieldRow => ({
-    field,
-    effect: 'used',
-    taken: [5, 0, -1, null],
-    refused: [[-2, 'must be at least -1']],
-  })),
-  {
-    field: 'enable_thinking',
-    effect: 'used',
-    taken: [false, true, null],
-    refused: [[CANARY, 'must be a boolean or null']],
-  },
-  {
-    field: 'think',
-    effect: 'used',
-    taken: [false, 'high', true, null],
-    refused: [[CANARY, 'must be one of true, false, null, none, minimal, low, medium, high, xhigh, max, ultra']],
-  },
-  { field: 'usage', effect: 'used', taken: [{ include: true }, {}, null], refused: [] },
-  { field: 'min_p', effect: 'used', taken: [0.5, 0, 1, null], refused: [[1.01, 'must be at most 1']] },
-  {
-    field: 'chat_template_kwargs',
-    effect: 'used',
-    taken: [{ [CANARY]: true }, { a: 1, b: CANARY, c: null }, entries(32), null],
-    refused: [
-      [entries(33), 'must have at most 32 entries'],
-      [{ [CANARY]: {} }, 'has an entry that must be a string or a number or a boolean or null'],
-    ],
-  },
-  {
-    field: 'response_format',
-    effect: 'used',
-    taken: [
-      { type: 'json_schema', json_schema: { name: CANARY, schema: SCHEMA, strict: true, description: CANARY } },
-      { type: 'json_schema', json_schema: { name: CANARY, schema: null } },
-      { type: 'json_schema', json_schema: { name: `${CANARY}[int]`.padEnd(65, 'x'), schema: SCHEMA } },
-      { type: 'json_object', schema: SCHEMA },
-      null,
-    ],
-    refused: [[{ type: 'json_schema' }, 'is required', 'response_format.json_schema']],
-  },
-  {
-    field: 'stream_options',
-    effect: 'used',
-    taken: [
-      { include_usage: true },
-      { include_usage: true, continuous_usage_stats: true },
-      { include_obfuscation: true, continuous_usage_stats: false },
-      {},
-      null,
-    ],
-    refused: [],
-  },
-  {
-    field: 'tools',
-    effect: 'used',
-    taken: [
-      [tool({ parameters: SCHEMA, description: null, strict: null })],
-      [tool({ name: 'a.b-'.repeat(32), cache_control: { type: CANARY }, annotations: {} })],
-      [{ ...(tool({ parameters: ANNOTATED }) as Bodies), cache_control: {}, defer_loading: true }],
-      [tool({})],
-      [],
-      null,
-    ],
-    refused: [
-      [times(129, () => tool({})), 'must have at most 128 items'],
-      [[tool({ name: 'a'.repeat(129) })], 'must have at most 128 characters', 'tools[0].function.name'],
-      [[tool({ name: 'a/b' })], 'must match ^[A-Za-z0-9_.-]+$', 'tools[0].function.name'],
-    ],
-  },
-  {
-    field: 'client_metadata',
-    effect: 'ignored',
-    taken: [{ [CANARY]: CANARY }, entries(64), null],
-    refused: [[entries(65), 'must have at most 64 entries']],
-  },
-  {
-    field: 'metadata',
-    effect: 'ignored',
-    taken: [{ [CANARY]: CANARY }, entries(64), null],
-    refused: [[entries(65), 'must have at most 64 entries']],
-  },
-  ...(
+  ...rowsOf([
     [
-      ['service_tier', 256],
-      ['prompt_cache_key', 1024],
-      ['prompt_cache_retention', 256],
-      ['safety_identifier', 1024],
-    ] as const
-  ).map(([field, most]): FieldRow => ({
-    field,
-    effect: field === 'prompt_cache_key' || field === 'service_tier' ? 'used' : 'ignored',
-    taken: [CANARY, 'x'.repeat(most), null],
-    refused: [['x'.repeat(most + 1), `must have at most ${most} characters`]],
-  })),
-  {
-    field: 'prompt_cache_options',
-    effect: 'ignored',
-    taken: [{ mode: 'explicit', ttl: '30m' }, entries(16), null],
-    refused: [[entries(17), 'must have at most 16 entries']],
-  },
-  { field: 'store', effect: 'ignored', taken: [true, false, null], refused: [[CANARY, 'must be a boolean']] },
-  {
-    field: 'verbosity',
-    effect: 'ignored',
-    taken: ['low', 'high', null],
-    refused: [[CANARY, 'must be one of low, medium, high']],
-  },
-  {
-    field: 'prediction',
-    effect: 'ignored',
-    taken: [{ type: 'content', content: CANARY }, null],
-    refused: [[CANARY, 'must be an object or null']],
-  },
-  {
-    field: 'logprobs',
-    effect: 'refused',
-    taken: [false, null],
-    refused: [[true, 'must be false: log probabilities are not served']],
-  },
-  {
-    field: 'top_logprobs',
-    effect: 'refused',
-    taken: [0, null],
-    refused: [[1, 'must be 0: log probabilities are not served']],
-  },
-  {
-    field: 'logit_bias',
-    effect: 'refused',
-    taken: [{}, null],
-    refused: [[{ [CANARY]: 1 }, 'must be empty: token biases are not served']],
-  },
-  {
-    field: 'modalities',
-    effect: 'refused',
-    taken: [['text'], null],
-    refused: [[['text', 'audio'], 'must be text: other modalities are not served', 'modalities[1]']],
-  },
-  {
-    field: 'audio',
-    effect: 'refused',
-    taken: [null],
-    refused: [[{ voice: CANARY }, 'must be null: audio is not served']],
-  },
-  { field: 'functions', effect: 'refused', taken: [null], refused: [[[], 'must be null: send tools']] },
-  { field: 'function_call', effect: 'refused', taken: [null], refused: [[CANARY, 'must be null: send tool_choice']] },
-  {
-    field: 'web_search_options',
-    effect: 'refused',
-    taken: [null],
-    refused: [[{}, 'must be null: web search is not served']],
-  },
-  {
-    field: 'moderation',
-    effect: 'refused',
-    taken: [null],
-    refused: [[{ model: CANARY }, 'must be null: moderation is not served']],
-  },
+      'top_k',
+      'used',
+      [40, 0, -1, null],
+      [
+        [-2, 'must be at least -1'],
+        [1.5, 'must be an integer'],
+        [CANARY, 'must be an integer'],
+      ],
+    ],
+    ['stop', 'used', [[CANARY], [], null], [[[''], 'must not be empty', 'stop[0]']]],
+    ['user', 'used', [CANARY, '', null], [['x'.repeat(257), 'must have at most 256 characters']]],
+    [
+      'reasoning_effort',
+      'used',
+      ['xhigh', 'max', 'ultra', 'none', null],
+      [['highest', 'must be one of none, minimal, low, medium, high, xhigh, max, ultra']],
+    ],
+    [
+      'reasoning',
+      'used',
+      [
+        { effort: 'low' },
+        { max_tokens: 5, exclude: false, enabled: true, summary: CANARY },
+        { max_tokens: -1 },
+        { max_tokens: 1_048_576 },
+        {},
+        null,
+      ],
+      [
+        [{ exclude: true }, 'must be false: the thought is a part of the answer', 'reasoning.exclude'],
+        [{ max_tokens: 1.5 }, 'must be an integer or null', 'reasoning.max_tokens'],
+      ],
+    ],
+    [
+      'thinking',
+      'used',
+      [{ type: 'disabled' }, { type: 'enabled', budget_tokens: 5, display: CANARY }, { type: 'adaptive' }, null],
+      [[{ type: CANARY }, 'must be one of enabled, disabled, adaptive, auto', 'thinking.type']],
+    ],
+    ...['thinking_token_budget', 'thinking_budget'].map((field): Row => [
+      field,
+      'used',
+      [5, 0, -1, null],
+      [[-2, 'must be at least -1']],
+    ]),
+    ['enable_thinking', 'used', [false, true, null], [[CANARY, 'must be a boolean or null']]],
+    [
+      'think',
+      'used',
+      [false, 'high', true, null],
+      [[CANARY, 'must be one of true, false, null, none, minimal, low, medium, high, xhigh, max, ultra']],
+    ],
+    ['usage', 'used', [{ include: true }, {}, null]],
+    ['min_p', 'used', [0.5, 0, 1, null], [[1.01, 'must be at most 1']]],
+    [
+      'chat_template_kwargs',
+      'used',
+      [{ [CANARY]: true }, { a: 1, b: CANARY, c: null }, entries(32), null],
+      [
+        [entries(33), 'must have at most 32 entries'],
+        [{ [CANARY]: {} }, 'has an entry that must be a string or a number or a boolean or null'],
+      ],
+    ],
+    [
+      'response_format',
+      'used',
+      [
+        { type: 'json_schema', json_schema: { name: CANARY, schema: SCHEMA, strict: true, description: CANARY } },
+        { type: 'json_schema', json_schema: { name: CANARY, schema: null } },
+        { type: 'json_schema', json_schema: { name: `${CANARY}[int]`.padEnd(65, 'x'), schema: SCHEMA } },
+        { type: 'json_object', schema: SCHEMA },
+        null,
+      ],
+      [[{ type: 'json_schema' }, 'is required', 'response_format.json_schema']],
+    ],
+    [
+      'stream_options',
+      'used',
+      [
+        { include_usage: true },
+        { include_usage: true, continuous_usage_stats: true },
+        { include_obfuscation: true, continuous_usage_stats: false },
+        {},
+        null,
+      ],
+    ],
+    [
+      'tools',
+      'used',
+      [
+        [tool({ parameters: SCHEMA, description: null, strict: null })],
+        [tool({ name: 'a.b-'.repeat(32), cache_control: { type: CANARY }, annotations: {} })],
+        [{ ...(tool({ parameters: ANNOTATED }) as Bodies), cache_control: {}, defer_loading: true }],
+        [tool({})],
+        [],
+        null,
+      ],
+      [
+        [times(129, () => tool({})), 'must have at most 128 items'],
+        [[tool({ name: 'a'.repeat(129) })], 'must have at most 128 characters', 'tools[0].function.name'],
+        [[tool({ name: 'a/b' })], 'must match ^[A-Za-z0-9_.-]+$', 'tools[0].function.name'],
+      ],
+    ],
+    [
+      'client_metadata',
+      'ignored',
+      [{ [CANARY]: CANARY }, entries(64), null],
+      [[entries(65), 'must have at most 64 entries']],
+    ],
+    ['metadata', 'ignored', [{ [CANARY]: CANARY }, entries(64), null], [[entries(65), 'must have at most 64 entries']]],
+    ...(
+      [
+        ['service_tier', 256],
+        ['prompt_cache_key', 1024],
+        ['prompt_cache_retention', 256],
+        ['safety_identifier', 1024],
+      ] as const
+    ).map(([field, most]): Row => [
+      field,
+      field === 'prompt_cache_key' || field === 'service_tier' ? 'used' : 'ignored',
+      [CANARY, 'x'.repeat(most), null],
+      [['x'.repeat(most + 1), `must have at most ${most} characters`]],
+    ]),
+    [
+      'prompt_cache_options',
+      'ignored',
+      [{ mode: 'explicit', ttl: '30m' }, entries(16), null],
+      [[entries(17), 'must have at most 16 entries']],
+    ],
+    ['store', 'ignored', [true, false, null], [[CANARY, 'must be a boolean']]],
+    ['verbosity', 'ignored', ['low', 'high', null], [[CANARY, 'must be one of low, medium, high']]],
+    ['prediction', 'ignored', [{ type: 'content', content: CANARY }, null], [[CANARY, 'must be an object or null']]],
+    ['logprobs', 'refused', [false, null], [[true, 'must be false: log probabilities are not served']]],
+    ['top_logprobs', 'refused', [0, null], [[1, 'must be 0: log probabilities are not served']]],
+    ['logit_bias', 'refused', [{}, null], [[{ [CANARY]: 1 }, 'must be empty: token biases are not served']]],
+    [
+      'modalities',
+      'refused',
+      [['text'], null],
+      [[['text', 'audio'], 'must be text: other modalities are not served', 'modalities[1]']],
+    ],
+    ['audio', 'refused', [null], [[{ voice: CANARY }, 'must be null: audio is not served']]],
+    ['functions', 'refused', [null], [[[], 'must be null: send tools']]],
+    ['function_call', 'refused', [null], [[CANARY, 'must be null: send tool_choice']]],
+    ['web_search_options', 'refused', [null], [[{}, 'must be null: web search is not served']]],
+    ['moderation', 'refused', [null], [[{ model: CANARY }, 'must be null: moderation is not served']]],
+  ]),
   ...INERT_ROWS,
 ];
 
@@ -497,22 +446,9 @@ const MESSAGES: readonly (readonly [message: Bodies, refused?: readonly [predica
 
 /** Names in {@link MESSAGES} that the strict contract does not have. */
 export const MESSAGE_FIELDS = [
-  'refusal',
-  'reasoning',
-  'parsed',
-  'parsed_arguments',
-  'annotations',
-  'index',
-  'audio',
-  'function_call',
-  'prompt_cache_breakpoint',
-  'cache_control',
-  'provider_specific_fields',
-  'reasoning_details',
-  'extra_content',
-  'images',
-  'prefix',
-  'partial',
+  ...['refusal', 'reasoning', 'parsed', 'parsed_arguments', 'annotations', 'index', 'audio', 'function_call'],
+  ...['prompt_cache_breakpoint', 'cache_control', 'provider_specific_fields', 'reasoning_details', 'extra_content'],
+  ...['images', 'prefix', 'partial'],
 ];
 
 const chat = (more: Bodies): Bodies => ({ model: 'not-hosted', messages: [HELLO], ...more });

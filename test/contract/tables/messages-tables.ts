@@ -1,40 +1,40 @@
 /** Fields of POST /v1/messages, written from docs/compatible.md#messages-api. */
 import type { Json } from '../../support/bodies.js';
-import { entries, fieldCases, type CompatibleCase, type FieldRow } from './compatible-tables.js';
+import { entries, fieldCases, type CompatibleCase, type FieldRow, type Row, rowsOf } from './compatible-tables.js';
 import { CANARY } from './rule.js';
 
 const SCHEMA = { type: 'object', properties: { [CANARY]: { type: 'string' } } };
 const NO_TOOL_RUNS = 'no tool runs here';
 
 /** Fields of the body, apart from `model` and `messages`. */
-export const MESSAGES_FIELDS: readonly FieldRow[] = [
-  {
-    field: 'system',
-    effect: 'used',
-    taken: [CANARY, [{ type: 'text', text: CANARY, cache_control: { type: CANARY } }], '', [], null],
-    refused: [
+export const MESSAGES_FIELDS: readonly FieldRow[] = rowsOf([
+  [
+    'system',
+    'used',
+    [CANARY, [{ type: 'text', text: CANARY, cache_control: { type: CANARY } }], '', [], null],
+    [
       [7, 'must be a string or an array or null'],
       [[{ type: 'image' }], 'must be one of text', 'system[0].type'],
     ],
-  },
-  { field: 'max_tokens', effect: 'used', taken: [5, null], refused: [[0, 'must be at least 1']] },
-  {
-    field: 'stop_sequences',
-    effect: 'used',
-    taken: [[CANARY], [], null],
-    refused: [
+  ],
+  ['max_tokens', 'used', [5, null], [[0, 'must be at least 1']]],
+  [
+    'stop_sequences',
+    'used',
+    [[CANARY], [], null],
+    [
       [[''], 'must not be empty', 'stop_sequences[0]'],
       [Array<Json>(17).fill('x'), 'must have at most 16 items'],
     ],
-  },
-  { field: 'stream', effect: 'used', taken: [true, false, null], refused: [[CANARY, 'must be a boolean or null']] },
-  { field: 'temperature', effect: 'used', taken: [0.5, 0, null], refused: [[2.1, 'must be at most 2']] },
-  { field: 'top_p', effect: 'used', taken: [0.5, null], refused: [[1.1, 'must be at most 1']] },
-  { field: 'top_k', effect: 'used', taken: [40, 0, -1, null], refused: [[-2, 'must be at least -1']] },
-  {
-    field: 'tools',
-    effect: 'used',
-    taken: [
+  ],
+  ['stream', 'used', [true, false, null], [[CANARY, 'must be a boolean or null']]],
+  ['temperature', 'used', [0.5, 0, null], [[2.1, 'must be at most 2']]],
+  ['top_p', 'used', [0.5, null], [[1.1, 'must be at most 1']]],
+  ['top_k', 'used', [40, 0, -1, null], [[-2, 'must be at least -1']]],
+  [
+    'tools',
+    'used',
+    [
       [{ name: 'look', description: CANARY, input_schema: SCHEMA, cache_control: {}, eager_input_streaming: true }],
       [{ name: 'look', type: 'custom', input_schema: SCHEMA, strict: true, allowed_callers: [CANARY] }],
       [{ name: 'bash', type: 'bash_20250124' }],
@@ -46,7 +46,7 @@ export const MESSAGES_FIELDS: readonly FieldRow[] = [
       [],
       null,
     ],
-    refused: [
+    [
       [[{ name: 'look' }], 'is required', 'tools[0].input_schema'],
       [[{ input_schema: SCHEMA }], 'is required', 'tools[0].name'],
       [
@@ -58,102 +58,92 @@ export const MESSAGES_FIELDS: readonly FieldRow[] = [
         'tools[1].name',
       ],
     ],
-  },
-  {
-    field: 'tool_choice',
-    effect: 'used',
-    taken: [{ type: 'none' }, { type: 'auto', disable_parallel_tool_use: true }, null],
-    refused: [
+  ],
+  [
+    'tool_choice',
+    'used',
+    [{ type: 'none' }, { type: 'auto', disable_parallel_tool_use: true }, null],
+    [
       [{ type: 'any' }, 'must not be any without a tool that can be called'],
       [{ type: 'tool', name: CANARY }, 'must be the name of one of the tools', 'tool_choice.name'],
       [{ type: CANARY }, 'must be one of auto, any, tool, none', 'tool_choice.type'],
     ],
-  },
-  {
-    field: 'thinking',
-    effect: 'used',
-    taken: [
+  ],
+  [
+    'thinking',
+    'used',
+    [
       { type: 'enabled', budget_tokens: 1024, display: 'omitted' },
       { type: 'adaptive' },
       { type: 'between_tools' },
       { type: 'disabled' },
       null,
     ],
-    refused: [[{ type: CANARY }, 'must be one of enabled, adaptive, between_tools, disabled', 'thinking.type']],
-  },
-  {
-    field: 'output_config',
-    effect: 'used',
-    taken: [{ effort: 'max' }, { format: { type: 'json_schema', schema: SCHEMA } }, { effort: null }, null],
-    refused: [[{ effort: CANARY }, 'must be one of low, medium, high, xhigh, max', 'output_config.effort']],
-  },
-  {
-    field: 'output_format',
-    effect: 'used',
-    taken: [{ type: 'json_schema', schema: SCHEMA }, null],
-    refused: [[{ type: 'json_schema' }, 'is required', 'output_format.schema']],
-  },
-  {
-    field: 'metadata',
-    effect: 'used',
-    taken: [{ user_id: CANARY }, { user_id: 'x'.repeat(300) }, {}, null],
-    refused: [[{ user_id: 'x'.repeat(1025) }, 'has an entry that must have at most 1024 characters', 'metadata']],
-  },
-  ...['cache_control', 'context_management', 'diagnostics'].map((field): FieldRow => ({
+    [[{ type: CANARY }, 'must be one of enabled, adaptive, between_tools, disabled', 'thinking.type']],
+  ],
+  [
+    'output_config',
+    'used',
+    [{ effort: 'max' }, { format: { type: 'json_schema', schema: SCHEMA } }, { effort: null }, null],
+    [[{ effort: CANARY }, 'must be one of low, medium, high, xhigh, max', 'output_config.effort']],
+  ],
+  [
+    'output_format',
+    'used',
+    [{ type: 'json_schema', schema: SCHEMA }, null],
+    [[{ type: 'json_schema' }, 'is required', 'output_format.schema']],
+  ],
+  [
+    'metadata',
+    'used',
+    [{ user_id: CANARY }, { user_id: 'x'.repeat(300) }, {}, null],
+    [[{ user_id: 'x'.repeat(1025) }, 'has an entry that must have at most 1024 characters', 'metadata']],
+  ],
+  ...['cache_control', 'context_management', 'diagnostics'].map((field): Row => [
     field,
-    effect: 'ignored',
-    taken: [{ [CANARY]: [CANARY] }, null],
-    refused: [[entries(65), 'must have at most 64 entries']],
-  })),
-  ...['service_tier', 'speed', 'inference_geo', 'user_profile_id', 'workspace_id'].map((field): FieldRow => ({
+    'ignored',
+    [{ [CANARY]: [CANARY] }, null],
+    [[entries(65), 'must have at most 64 entries']],
+  ]),
+  ...['service_tier', 'speed', 'inference_geo', 'user_profile_id', 'workspace_id'].map((field): Row => [
     field,
-    effect: field === 'service_tier' ? 'used' : 'ignored',
-    taken: [CANARY, null],
-    refused: [[7, 'must be a string or null']],
-  })),
-  {
-    field: 'fallbacks',
-    effect: 'ignored',
-    taken: ['default', [{ model: CANARY }], null],
-    refused: [[7, 'must be an array or a string or null']],
-  },
-  {
-    field: 'fallback_credit_token',
-    effect: 'ignored',
-    taken: [CANARY, { [CANARY]: CANARY }, null],
-    refused: [[7, 'must be an object or a string or null']],
-  },
-  { field: 'betas', effect: 'ignored', taken: [[CANARY], null], refused: [[CANARY, 'must be an array or null']] },
-  {
-    field: 'thread',
-    effect: 'refused',
-    taken: [null],
-    refused: [
+    field === 'service_tier' ? 'used' : 'ignored',
+    [CANARY, null],
+    [[7, 'must be a string or null']],
+  ]),
+  ['fallbacks', 'ignored', ['default', [{ model: CANARY }], null], [[7, 'must be an array or a string or null']]],
+  [
+    'fallback_credit_token',
+    'ignored',
+    [CANARY, { [CANARY]: CANARY }, null],
+    [[7, 'must be an object or a string or null']],
+  ],
+  ['betas', 'ignored', [[CANARY], null], [[CANARY, 'must be an array or null']]],
+  [
+    'thread',
+    'refused',
+    [null],
+    [
       [{ type: 'create' }, 'must be null: no message is stored here, so send the whole conversation'],
       [
         { type: 'continue', previous_message_id: CANARY },
         'must be null: no message is stored here, so send the whole conversation',
       ],
     ],
-  },
-  {
-    field: 'container',
-    effect: 'refused',
-    taken: [null],
-    refused: [[CANARY, `must be null: ${NO_TOOL_RUNS}`]],
-  },
-  {
-    field: 'mcp_servers',
-    effect: 'refused',
-    taken: [[], null],
-    refused: [
+  ],
+  ['container', 'refused', [null], [[CANARY, `must be null: ${NO_TOOL_RUNS}`]]],
+  [
+    'mcp_servers',
+    'refused',
+    [[], null],
+    [
       [
         [{ type: 'url', url: CANARY }],
         `must be empty: ${NO_TOOL_RUNS}, so offer the tools of MCP servers as tools of your own`,
       ],
     ],
-  },
-];
+  ],
+]);
 
 const SERVER_TOOL = { name: 'web_search', type: 'web_search_20250305' };
 const around = (more: Readonly<Record<string, Json>>): Readonly<Record<string, Json>> => ({
@@ -165,6 +155,7 @@ const said = (...messages: Json[]): Json => [{ role: 'user', content: CANARY }, 
 
 const called = (more: Readonly<Record<string, Json>>): Json =>
   said({ role: 'assistant', content: [{ type: 'tool_use', id: 'a', name: 'f', ...more }] });
+const many = (count: number): Json => Array<Json>(count).fill({ role: 'user', content: CANARY });
 const result = (more: Readonly<Record<string, Json>>): Json => [
   { role: 'user', content: [{ type: 'tool_result', tool_use_id: 'a', ...more }] },
 ];
@@ -291,7 +282,14 @@ const OTHERS: readonly (readonly [
         ...(name.length > 128 ? (['tools[0].name', 'must have at most 128 characters'] as const) : ([] as const)),
       ] as const,
   ),
-  ['16,384 messages', { messages: Array<Json>(16_384).fill({ role: 'user', content: CANARY }) }],
+  ['16,384 messages', { messages: many(16_384) }],
+  ['a message more', { messages: many(16_385) }, 'messages', 'must have at most 16384 items'],
+  [
+    '513 tools',
+    { tools: Array<Json>(513).fill({ name: 'a', input_schema: {} }) },
+    'tools',
+    'must have at most 512 items',
+  ],
   [
     'an image of a file',
     { messages: [{ role: 'user', content: [{ type: 'image', source: { type: 'file', file_id: CANARY } }] }] },

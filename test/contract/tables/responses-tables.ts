@@ -1,4 +1,5 @@
 /** Fields of POST /v1/responses, written from docs/compatible.md#responses. */
+import type { Json } from '../../support/bodies.js';
 import {
   entries,
   fieldCases,
@@ -6,6 +7,7 @@ import {
   type Bodies,
   type CompatibleCase,
   type FieldRow,
+  rowsOf,
 } from './compatible-tables.js';
 import { CANARY } from './rule.js';
 
@@ -13,89 +15,46 @@ const NO_STATE = 'must be null: no response is stored here, so send the whole co
 
 /** Fields of POST /v1/responses. */
 export const RESPONSES_FIELDS: readonly FieldRow[] = [
-  { field: 'instructions', effect: 'used', taken: [CANARY, '', null], refused: [[[], 'must be a string or null']] },
-  {
-    field: 'user',
-    effect: 'used',
-    taken: [CANARY, '', null],
-    refused: [['x'.repeat(257), 'must have at most 256 characters']],
-  },
-  { field: 'max_output_tokens', effect: 'used', taken: [5, null], refused: [[0, 'must be at least 1']] },
-  {
-    field: 'metadata',
-    effect: 'ignored',
-    taken: [{ [CANARY]: CANARY }],
-    refused: [[entries(65), 'must have at most 64 entries']],
-  },
-  { field: 'include', effect: 'ignored', taken: [[CANARY], null], refused: [[CANARY, 'must be an array or null']] },
-  { field: 'max_tool_calls', effect: 'ignored', taken: [1, null], refused: [[0, 'must be at least 1']] },
-  { field: 'store', effect: 'ignored', taken: [true, null], refused: [[CANARY, 'must be a boolean or null']] },
-  { field: 'previous_response_id', effect: 'refused', taken: [null], refused: [[CANARY, NO_STATE]] },
-  { field: 'conversation', effect: 'refused', taken: [null], refused: [[CANARY, NO_STATE]] },
-  {
-    field: 'prompt',
-    effect: 'refused',
-    taken: [null],
-    refused: [[{ id: CANARY }, 'must be null: no prompts are stored here']],
-  },
-  {
-    field: 'background',
-    effect: 'refused',
-    taken: [false, null],
-    refused: [[true, 'must be false: no response is made in the background']],
-  },
-  {
-    field: 'prompt_cache_options',
-    effect: 'ignored',
-    taken: [{ mode: 'explicit' }, null],
-    refused: [[entries(17), 'must have at most 16 entries']],
-  },
-  {
-    field: 'context_management',
-    effect: 'refused',
-    taken: [null],
-    refused: [[[{ type: CANARY }], 'must be null: no input is left out here']],
-  },
-  {
-    field: 'moderation',
-    effect: 'refused',
-    taken: [null],
-    refused: [[{ model: CANARY }, 'must be null: moderation is not served']],
-  },
-  {
-    field: 'top_logprobs',
-    effect: 'refused',
-    taken: [0, null],
-    refused: [[1, 'must be 0: log probabilities are not served']],
-  },
-  {
-    field: 'truncation',
-    effect: 'ignored',
-    taken: ['auto', 'disabled', null],
-    refused: [[CANARY, 'must be one of auto, disabled']],
-  },
-  {
-    field: 'client_metadata',
-    effect: 'ignored',
-    taken: [{ [CANARY]: CANARY }, entries(64), null],
-    refused: [[entries(65), 'must have at most 64 entries']],
-  },
-  {
-    field: 'reasoning',
-    effect: 'used',
-    taken: [
-      { effort: 'ultra' },
-      { max_tokens: 5, context: CANARY, summary: CANARY, generate_summary: CANARY },
-      { max_tokens: 0 },
-      {},
-      null,
+  ...rowsOf([
+    ['instructions', 'used', [CANARY, '', null], [[[], 'must be a string or null']]],
+    ['user', 'used', [CANARY, '', null], [['x'.repeat(257), 'must have at most 256 characters']]],
+    ['max_output_tokens', 'used', [5, null], [[0, 'must be at least 1']]],
+    ['metadata', 'ignored', [{ [CANARY]: CANARY }], [[entries(65), 'must have at most 64 entries']]],
+    ['include', 'ignored', [[CANARY], null], [[CANARY, 'must be an array or null']]],
+    ['max_tool_calls', 'ignored', [1, null], [[0, 'must be at least 1']]],
+    ['store', 'ignored', [true, null], [[CANARY, 'must be a boolean or null']]],
+    ['previous_response_id', 'refused', [null], [[CANARY, NO_STATE]]],
+    ['conversation', 'refused', [null], [[CANARY, NO_STATE]]],
+    ['prompt', 'refused', [null], [[{ id: CANARY }, 'must be null: no prompts are stored here']]],
+    ['background', 'refused', [false, null], [[true, 'must be false: no response is made in the background']]],
+    ['prompt_cache_options', 'ignored', [{ mode: 'explicit' }, null], [[entries(17), 'must have at most 16 entries']]],
+    ['context_management', 'refused', [null], [[[{ type: CANARY }], 'must be null: no input is left out here']]],
+    ['moderation', 'refused', [null], [[{ model: CANARY }, 'must be null: moderation is not served']]],
+    ['top_logprobs', 'refused', [0, null], [[1, 'must be 0: log probabilities are not served']]],
+    ['truncation', 'ignored', ['auto', 'disabled', null], [[CANARY, 'must be one of auto, disabled']]],
+    [
+      'client_metadata',
+      'ignored',
+      [{ [CANARY]: CANARY }, entries(64), null],
+      [[entries(65), 'must have at most 64 entries']],
     ],
-    refused: [
-      [{ effort: CANARY }, 'must be one of none, minimal, low, medium, high, xhigh, max, ultra', 'reasoning.effort'],
-      [{ max_tokens: -2 }, 'must be at least -1', 'reasoning.max_tokens'],
+    [
+      'reasoning',
+      'used',
+      [
+        { effort: 'ultra' },
+        { max_tokens: 5, context: CANARY, summary: CANARY, generate_summary: CANARY },
+        { max_tokens: 0 },
+        {},
+        null,
+      ],
+      [
+        [{ effort: CANARY }, 'must be one of none, minimal, low, medium, high, xhigh, max, ultra', 'reasoning.effort'],
+        [{ max_tokens: -2 }, 'must be at least -1', 'reasoning.max_tokens'],
+      ],
     ],
-  },
-  { field: 'text', effect: 'used', taken: [{ format: { type: 'json_object' } }, { verbosity: CANARY }], refused: [] },
+    ['text', 'used', [{ format: { type: 'json_object' } }, { verbosity: CANARY }]],
+  ]),
   ...INERT_ROWS,
 ];
 
@@ -118,6 +77,16 @@ const PARTS: readonly (readonly [name: string, more: Bodies, refused?: readonly 
           { type: 'namespace', name: NAME, description: CANARY, tools: [FUNCTION, { type: 'custom', name: CANARY }] },
         ],
       },
+    ],
+    [
+      '16,385 items',
+      { input: Array<Json>(16_385).fill({ role: 'user', content: CANARY }) },
+      ['input', 'must have at most 16384 items'],
+    ],
+    [
+      'a name of 129 characters',
+      { tools: [{ ...FUNCTION, name: 'f'.repeat(129) }] },
+      ['tools[0].name', 'must have at most 128 characters'],
     ],
     ['a tool’s type', { tools: [{ type: 'Web Search' }] }, ['tools[0].type', 'must match ^[a-z][a-z0-9_]*$']],
     ['a tool without a type', { tools: [{ name: 'f' }] }, ['tools[0].type', 'is required']],
@@ -156,10 +125,7 @@ const PARTS: readonly (readonly [name: string, more: Bodies, refused?: readonly 
     ],
     [
       'a forced function without its namespace',
-      {
-        tools: [{ type: 'namespace', name: 'n', tools: [FUNCTION] }],
-        tool_choice: { type: 'function', name: 'f' },
-      },
+      { tools: [{ type: 'namespace', name: 'n', tools: [FUNCTION] }], tool_choice: { type: 'function', name: 'f' } },
       ['tool_choice.name', 'must be the name of one of the tools'],
     ],
     [

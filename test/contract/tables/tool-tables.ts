@@ -137,10 +137,7 @@ export const TOOL_RULES: readonly Rule[] = [
   object(PROPERTY, [{}]),
   oneOf(property('type'), TYPES),
   longText(property('description'), 0),
-  {
-    ...list(property('enum'), 1, 1000, String),
-    bad: [[[], 'must have at least 1 item']],
-  },
+  { ...list(property('enum'), 1, 1000, String), bad: [[[], 'must have at least 1 item']] },
   scalar(property('enum', 0)),
   scalar(property('const')),
   scalar(property('default')),
@@ -186,81 +183,54 @@ export const TOOL_OBJECTS: readonly Closed[] = [
   })),
 ];
 
-const refused = (at: At, value: Json | undefined, message: string, param: string): ContractCase =>
-  changed(SURFACE, at, value, { message, param });
-
+const NAME = 'tool_choice.function.name';
+const NO_TOOL = 'must be the name of one of the tools';
 const NO_PROTO = 'has a name that is not allowed: a name must not be __proto__';
-const IN_INNER = `${IN_PROPERTIES} has an entry whose properties has an entry`;
+const ENTRY = 'has an entry whose properties has an entry';
+const REQUIRED = `${pathText(PARAMETERS)}.required[1]`;
+/** Two tools of one name. */
+const TWICE = ['a', 'b'].map((key) => ({
+  type: 'function',
+  function: { name: 'get', parameters: { type: 'object', properties: { [key]: { type: 'string' } } } },
+}));
 
 /** Rules between fields, and names that callers choose. */
+const REFUSED: readonly (readonly [at: At, value: Json | undefined, param: string, predicate: string])[] = [
+  [['tools'], undefined, NAME, NO_TOOL],
+  [['tool_choice', 'function', 'name'], CANARY, NAME, NO_TOOL],
+  [['tools', 0, 'function', 'name'], CANARY, NAME, NO_TOOL],
+  [['tools'], TWICE, 'tools[1].function.name', 'must not be the name of an earlier tool: give each tool its own name'],
+  [[...PROPERTIES, '__proto__'], {}, IN_PROPERTIES, NO_PROTO],
+  [property('properties', '__proto__'), {}, IN_PROPERTIES, `has an entry whose properties ${NO_PROTO}`],
+  [[...PARAMETERS, 'required'], ['a', '__proto__'], REQUIRED, 'must not be __proto__'],
+  [property('required'), ['__proto__'], IN_PROPERTIES, 'has an entry whose required[0] must not be __proto__'],
+  [
+    property('properties', CANARY),
+    { type: CANARY },
+    IN_PROPERTIES,
+    `${ENTRY} whose type must be one of ${TYPES.join(', ')}`,
+  ],
+  [property('properties', CANARY), true, IN_PROPERTIES, `${ENTRY} that must be an object`],
+  [
+    property('properties', CANARY),
+    { properties: { [CANARY]: { anyOf: [{}, { pattern: '' }] } } },
+    IN_PROPERTIES,
+    `${ENTRY} whose properties has an entry whose anyOf[1].pattern must not be empty`,
+  ],
+  [
+    property('oneOf'),
+    [{}, { $ref: CANARY }],
+    IN_PROPERTIES,
+    'has an entry whose oneOf[1] has `$ref`, which is outside the contract; `contract: compatible` accepts it',
+  ],
+];
+
 export const TOOL_CASES: readonly ContractCase[] = [
-  refused(
-    ['tools'],
-    undefined,
-    'tool_choice.function.name must be the name of one of the tools',
-    'tool_choice.function.name',
-  ),
-  refused(
-    ['tool_choice', 'function', 'name'],
-    CANARY,
-    'tool_choice.function.name must be the name of one of the tools',
-    'tool_choice.function.name',
-  ),
-  refused(
-    ['tools', 0, 'function', 'name'],
-    CANARY,
-    'tool_choice.function.name must be the name of one of the tools',
-    'tool_choice.function.name',
-  ),
-  refused(
-    ['tools'],
-    [PROPERTY, PROPERTIES].map((at) => ({
-      type: 'function',
-      function: { name: 'get', parameters: { type: 'object', properties: { [pathText(at)]: { type: 'string' } } } },
-    })),
-    'tools[1].function.name must not be the name of an earlier tool: give each tool its own name',
-    'tools[1].function.name',
+  ...REFUSED.map(([at, value, param, predicate]) =>
+    changed(SURFACE, at, value, { message: `${param} ${predicate}`, param }),
   ),
   ...['chosen', 'a b', '', 'é', 'toString', 'constructor', '$ref', '7', 'properties', filled(5000)].map((name) =>
     changed(SURFACE, PROPERTIES, { [name]: { type: 'string' } }),
-  ),
-  refused([...PROPERTIES, '__proto__'], {}, `${IN_PROPERTIES} ${NO_PROTO}`, IN_PROPERTIES),
-  refused(
-    property('properties', '__proto__'),
-    {},
-    `${IN_PROPERTIES} has an entry whose properties ${NO_PROTO}`,
-    IN_PROPERTIES,
-  ),
-  refused(
-    [...PARAMETERS, 'required'],
-    ['a', '__proto__'],
-    `${pathText(PARAMETERS)}.required[1] must not be __proto__`,
-    `${pathText(PARAMETERS)}.required[1]`,
-  ),
-  refused(
-    property('required'),
-    ['__proto__'],
-    `${IN_PROPERTIES} has an entry whose required[0] must not be __proto__`,
-    IN_PROPERTIES,
-  ),
-  refused(
-    property('properties', CANARY),
-    { type: CANARY },
-    `${IN_INNER} whose type must be one of ${TYPES.join(', ')}`,
-    IN_PROPERTIES,
-  ),
-  refused(property('properties', CANARY), true, `${IN_INNER} that must be an object`, IN_PROPERTIES),
-  refused(
-    property('properties', CANARY),
-    { properties: { [CANARY]: { anyOf: [{}, { pattern: '' }] } } },
-    `${IN_INNER} whose properties has an entry whose anyOf[1].pattern must not be empty`,
-    IN_PROPERTIES,
-  ),
-  refused(
-    property('oneOf'),
-    [{}, { $ref: CANARY }],
-    `${IN_PROPERTIES} has an entry whose oneOf[1] has \`$ref\`, which is outside the contract; \`contract: compatible\` accepts it`,
-    IN_PROPERTIES,
   ),
   changed(SURFACE, property('pattern'), '^(a+)+$(('),
   changed(SURFACE, ['tools', 1], {

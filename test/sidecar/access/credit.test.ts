@@ -126,7 +126,7 @@ t.test('however requests overlap: nothing is overspent, nothing leaks', async ()
   );
 });
 
-t.test('a free request that ends takes no other one’s reservation with it', (t) => {
+t.test('a free request that ends takes no other one’s reservation with it', async (t) => {
   const ledger = new CreditLedger(new Map([['acme', 10n]]));
   ledger.open(new Map());
   const free = [held(ledger, 'acme', 0n), held(ledger, 'acme', 0n)];
@@ -137,10 +137,9 @@ t.test('a free request that ends takes no other one’s reservation with it', (t
   t.strictSame(ledger.reserve('acme', 1n), { kind: 'insufficient' }, 'no dollar is spent twice');
   paid.settle(10n);
   t.strictSame(ledger.balance('acme'), { granted: 10n, settled: 10n, reserved: 0n });
-  t.end();
 });
 
-t.test('free requests of ever new accounts leave nothing behind', (t) => {
+t.test('free requests of ever new accounts leave nothing behind', async (t) => {
   const ledger = new CreditLedger(new Map([['paid', 10n]]));
   ledger.open(new Map());
   const settle = (account: string, most: bigint, actual: bigint): void => {
@@ -155,7 +154,6 @@ t.test('free requests of ever new accounts leave nothing behind', (t) => {
   if (second.kind === 'reserved') second.reservation.settle(2n);
   settle('paid', 1n, 0n);
   t.same(ledger.balance('paid'), { granted: 10n, settled: 2n, reserved: 0n }, 'what was paid stays');
-  t.end();
 });
 
 const FILE = 'credit.json';

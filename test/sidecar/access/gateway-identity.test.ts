@@ -91,19 +91,16 @@ t.test('without an account or key id: refused', async (t) => {
     t.equal(await code({ 'x-ra-account': name }), 'unattributed_key', JSON.stringify(name));
     t.equal(await code({ 'x-ra-key-id': name }), 'unattributed_key', JSON.stringify(name));
   }
-  for (const name of ['a', 'auth0|12', 'me@acme.example', 'org/team:1', 'a'.repeat(256)]) {
+  for (const name of ['a', 'auth0|12', 'me@acme.example', 'org/team:1', 'a'.repeat(256)])
     t.equal(await code({ 'x-ra-account': name, 'x-ra-key-id': name }), 'served', name);
-  }
 });
 
 t.test('another environment, or malformed models: no entitlement', async (t) => {
-  for (const environment of [undefined, '', 'staging', 'Production', 'production ', 'production,production']) {
+  for (const environment of [undefined, '', 'staging', 'Production', 'production ', 'production,production'])
     t.equal(await code({ 'x-ra-environment': environment }), 'model_not_entitled', String(environment));
-  }
   const many = Array.from({ length: 257 }, (_, i) => `m${i}`).join(',');
-  for (const models of ['', ' ', ',', 'a,', ',a', 'a b', '*', 'all,*', 'é', 'a\u00a0', 'a'.repeat(129), many]) {
+  for (const models of ['', ' ', ',', 'a,', ',a', 'a b', '*', 'all,*', 'é', 'a\u00a0', 'a'.repeat(129), many])
     t.equal(await code({ 'x-ra-models': models }), 'model_not_entitled', models);
-  }
   t.equal(await code({ 'x-ra-models': many.slice(0, many.lastIndexOf(',')) }), 'served', '256 ids');
 });
 

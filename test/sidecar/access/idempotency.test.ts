@@ -23,9 +23,8 @@ t.test('a key is a token or a quoted string', async (t) => {
     ['k'.repeat(255), 'k'.repeat(255)],
     [`"${'k'.repeat(255)}"`, 'k'.repeat(255)],
     [`"${'\\\\'.repeat(255)}"`, '\\'.repeat(255)],
-  ] as const) {
+  ] as const)
     t.equal(parseIdempotencyKey(value), key, value);
-  }
   for (const value of [
     '',
     '""',
@@ -46,9 +45,8 @@ t.test('a key is a token or a quoted string', async (t) => {
     'a\x7f',
     'k'.repeat(256),
     `"${'k'.repeat(256)}"`,
-  ]) {
+  ])
     t.equal(parseIdempotencyKey(value), undefined, JSON.stringify(value));
-  }
 });
 
 t.test('a fingerprint covers the route and every byte', async (t) => {

@@ -57,34 +57,21 @@ t.test('a valid key has its account, models and weight', async (t) => {
 t.test('each of several keys has its own', async (t) => {
   const keys = [makeKey({ id: 'a' }), makeKey({ id: 'b' }), makeKey({ id: 'c' })];
   const identity = new KeyFileIdentity({ version: 1, keys: keys.map(({ stored }) => stored) }, 'development');
-  for (const { key, stored } of keys) {
-    t.match(await identity.resolve(sends(`Bearer ${key}`)), { keyId: stored.id });
-  }
+  for (const { key, stored } of keys) t.match(await identity.resolve(sends(`Bearer ${key}`)), { keyId: stored.id });
 });
 
 t.test('whatever is not a known key after Bearer is invalid', async (t) => {
   const { key, stored } = makeKey();
   const identity = new KeyFileIdentity({ version: 1, keys: [stored] }, 'development');
   for (const authorization of [
-    undefined,
-    '',
-    'Bearer',
-    'Bearer ',
-    key,
-    `Basic ${key}`,
-    `Bearer ${key.slice(0, -1)}`,
-    `Bearer ${key}x`,
-    `Bearer ${key} ${key}`,
-    `Bearer ${key}\n`,
-    `Bearer ${stored.hash}`,
-    `Bearer ${'x'.repeat(100_000)}`,
-  ]) {
+    ...[undefined, '', 'Bearer', 'Bearer ', key, `Basic ${key}`, `Bearer ${key.slice(0, -1)}`, `Bearer ${key}x`],
+    ...[`Bearer ${key} ${key}`, `Bearer ${key}\n`, `Bearer ${stored.hash}`, `Bearer ${'x'.repeat(100_000)}`],
+  ])
     t.strictSame(await identity.resolve(sends(authorization)), { kind: 'denied', code: 'invalid_api_key' });
-  }
   t.match(await identity.resolve(sends(`bearer   ${key}`)), { kind: 'caller' }, 'the scheme is case-insensitive');
 });
 
-t.test('what a key is answered with is found by its id too', (t) => {
+t.test('what a key is answered with is found by its id too', async (t) => {
   const keys = [
     makeKey({ id: 'good' }),
     makeKey({ id: 'revoked', revoked: '2026-05-01T00:00:00Z' }),
@@ -99,7 +86,6 @@ t.test('what a key is answered with is found by its id too', (t) => {
   t.match(identity.ofKey('frozen', 'icy'), { code: 'account_frozen' });
   t.equal(identity.ofKey('gone', 'acme'), undefined, 'its account has another key');
   t.match(identity.ofKey('gone', 'icy'), { code: 'invalid_api_key' }, 'its account has none in force');
-  t.end();
 });
 
 t.test('every credential costs one hash and one lookup, whatever the result', async (t) => {
@@ -129,9 +115,8 @@ t.test('every credential costs one hash and one lookup, whatever the result', as
 t.test('a credential without a key is refused, even if the hash of the empty string is in the file', async (t) => {
   const { stored } = makeKey({ hash: hashKey('') });
   const identity = new KeyFileIdentity({ version: 1, keys: [stored] }, 'development', { now: () => NOW });
-  for (const authorization of [undefined, '', 'Bearer', 'Bearer ']) {
+  for (const authorization of [undefined, '', 'Bearer', 'Bearer '])
     t.match(await identity.resolve(sends(authorization)), { code: 'invalid_api_key' });
-  }
 });
 
 t.test('other reasons to refuse a key', async (t) => {
@@ -294,35 +279,6 @@ t.test('a replaced file is used at once, and callers that were resolved before s
   t.match(before, { kind: 'caller', keyId: 'a', models: 'all' });
 });
 
-t.test(
-  'an invalid file is refused once, with the problem and without its content; the last valid keys stay',
-  async (t) => {
-    const watched = await Watched.open(t, [A.stored]);
-    await writeFile(watched.file, `{"version":1,"keys":[{"secret-${A.key}"`);
-    await watched.saidSoFar(2);
-    t.strictSame(watched.said[1], 'is not JSON');
-    t.match(await watched.ask(A), { keyId: 'a' });
-
-    await writeFile(watched.file, JSON.stringify({ version: 1, keys: [{ ...B.stored, hash: B.key }] }));
-    await watched.saidSoFar(3);
-    t.match(watched.said[2], /^keys\[0\]\.hash must match/);
-    t.notOk(String(watched.said[2]).includes(B.key));
-    t.match(await watched.ask(A), { keyId: 'a' });
-    t.match(await watched.ask(B), { code: 'invalid_api_key' });
-
-    await rm(watched.file);
-    await watched.saidSoFar(4);
-    t.equal(watched.said[3], 'does not exist');
-    t.match(await watched.ask(A), { keyId: 'a' });
-
-    await watched.put(B.stored);
-    await watched.saidSoFar(5);
-    t.equal(watched.said[4], 1, 'the next valid one is used again');
-    t.match(await watched.ask(A), { code: 'invalid_api_key' });
-    t.match(await watched.ask(B), { keyId: 'b' });
-  },
-);
-
 t.test('an account that loses its last key, or is frozen, is reported once', async (t) => {
   const keys = ['acme', 'globex', 'initech'].map((account) => makeKey({ id: account, account }).stored);
   const [acme, globex, initech] = keys as [StoredKey, StoredKey, StoredKey];
@@ -433,16 +389,4 @@ t.test('keys that are not current do not say that there is no such key', async (
   keys.isCurrent = () => false;
   t.equal(of('other'), undefined);
   t.match(of('old'), { code: 'revoked_api_key' });
-});
-
-t.test('after several replacements it has the last one', async (t) => {
-  const watched = await Watched.open(t, [A.stored]);
-  const last = makeKey({ id: 'last' });
-  const from = performance.now();
-  for (let i = 0; i < 100; i++) await watched.put(makeKey().stored);
-  await watched.put(last.stored);
-  while ((await watched.ask(last)).kind !== 'caller') await watched.saidSoFar(watched.said.length + 1);
-  // By an event, and because of the question above; on a slow disk the replacements take longer than that.
-  const most = 2 + (2 * (performance.now() - from)) / READ_EVERY_MS;
-  t.ok(watched.said.length <= most, `several changes are read once: ${watched.said.length}, at most ${most}`);
 });

@@ -24,9 +24,10 @@ class Parts<T> implements Gathering<T> {
 }
 
 function creditText(entries: number, first = 'account-0'): string {
-  const accounts = Array.from({ length: entries }, (_, i) => {
-    return `${JSON.stringify(i === 0 ? first : `account-${i}`)}:[{"id":"invoice-${i}","usd":"${i}"}]`;
-  });
+  const accounts = Array.from(
+    { length: entries },
+    (_, i) => `${JSON.stringify(i === 0 ? first : `account-${i}`)}:[{"id":"invoice-${i}","usd":"${i}"}]`,
+  );
   return `{"version":1,"accounts":{${accounts.join()}}}`;
 }
 

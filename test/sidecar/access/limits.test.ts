@@ -181,33 +181,6 @@ t.test('compared with a model that keeps every request', async (t) => {
   t.ok(limitedRuns > rounds({ short: 10, long: 250 }), 'many runs reach a limit');
 });
 
-t.test('a request after its Retry-After is admitted, and any 60 s have at most 600', async (t) => {
-  let most = 0;
-  fc.assert(
-    // Whole and half milliseconds: sums of both are exact.
-    fc.property(fc.array(fc.integer({ min: 0, max: 400 }), { minLength: 1, maxLength: 60 }), (gaps) => {
-      const clock = new FakeClock();
-      const limits = new RequestLimits(clock, SPEC);
-      const kept: number[] = [];
-      for (let i = 0; kept.length < 2000; i++) {
-        clock.advance((gaps[i % gaps.length] ?? 0) / 2);
-        let taken = limits.take(KEY, 'decisions');
-        if (taken.kind === 'limited') {
-          clock.advance(taken.retryAfterMs);
-          taken = limits.take(KEY, 'decisions');
-        }
-        placeOf(taken).end(true);
-        kept.push(clock.now());
-        const before = kept.at(-601);
-        if (before !== undefined && clock.now() - before < MINUTE) throw new Error('601 in 60 s');
-      }
-      most = Math.max(most, kept.filter((at) => at < (kept[0] ?? 0) + MINUTE).length);
-    }),
-    { numRuns: 30 },
-  );
-  t.equal(most, 600, 'and no fewer');
-});
-
 t.test('ever new keys within a minute do not fill the memory, and what is in flight stays counted', async (t) => {
   const limits = new RequestLimits(new FakeClock(), SPEC);
   const places = Array.from({ length: 32 }, () => placeOf(limits.take(KEY, 'decisions')));

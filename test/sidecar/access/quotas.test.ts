@@ -115,9 +115,8 @@ t.test('no quota is ever passed, nothing stays reserved, and what is left is exa
             const all = quotasOf(caller);
             if (all.some(({ limit, used }) => used > limit)) throw new Error('a quota was passed');
             const left = all.map(({ limit, used }) => limit - used);
-            if (String(left) !== String(remaining(quotas, caller))) {
+            if (String(left) !== String(remaining(quotas, caller)))
               throw new Error(`left ${String(left)}, told ${String(remaining(quotas, caller))}`);
-            }
           }
           if (quotas.outstanding !== model.running.length) throw new Error('of other reservations');
         };
@@ -293,9 +292,7 @@ t.test('ever new keys neither fill the memory nor take tokens from one that runs
   const { quotas } = open(Date.parse('2026-10-01T12:00:00Z'));
   const daily = { ...KEY, tokensPerDay: 100 };
   const running = held(quotas.reserve(daily, 100));
-  for (let i = 0; i < MOST_KEYS + 1000; i += 1) {
-    held(quotas.reserve({ ...daily, keyId: `minted-${i}` }, 1)).settle(1);
-  }
+  for (let i = 0; i < MOST_KEYS + 1000; i += 1) held(quotas.reserve({ ...daily, keyId: `minted-${i}` }, 1)).settle(1);
   t.ok(quotas.size <= MOST_KEYS, `${quotas.size} keys`);
   t.same(remaining(quotas, daily), [0]);
   running.settle(100);

@@ -18,7 +18,6 @@ import { validateAnswer } from '../../../sidecar/contracts/answer-schemas.js';
 import type { ContractError } from '../../../sidecar/domain/errors.js';
 import { costOf, NO_TOKENS, parseUsd, type TokenCounts } from '../../../sidecar/domain/money.js';
 import type { Outcome, UsageRecord } from '../../../sidecar/domain/usage-record.js';
-import type { Exchange } from '../../../sidecar/http/exchange.js';
 import { rebuildBalances } from '../../../sidecar/usage/balances.js';
 import type { UsageEvent } from '../../../sidecar/usage/delivery/sink.js';
 import type { DurableSums } from '../../../sidecar/usage/durable-sums.js';
@@ -34,7 +33,7 @@ import { FakeEngine } from '../../support/fake-engine.js';
 import { ACME } from '../../support/in-process.js';
 import { rounds } from '../../support/long-form.js';
 import { MemorySpool } from '../../support/memory-spool.js';
-import { NO_FILES, postHead } from '../../support/request-head.js';
+import { exchangeWith, postHead } from '../../support/request-head.js';
 import { routeServices } from '../../support/route-services.js';
 import { usageRecord } from '../../support/usage-records.js';
 import { UsageSink } from '../../support/usage-sink.js';
@@ -72,19 +71,11 @@ async function ask(
   query = '',
 ): Promise<{ readonly body?: unknown; readonly error?: ContractError }> {
   const answers: { body?: unknown; error?: ContractError }[] = [];
-  const unused = (): never => {
-    throw new Error('not to be called here');
-  };
-  const exchange: Exchange = {
+  const exchange = exchangeWith({
     head: Object.assign(postHead(), { method: 'GET', query }),
-    gone: new AbortController().signal,
-    ...NO_FILES,
-    body: unused,
     reply: ({ body }) => void answers.push({ body: JSON.parse(String(body)) }),
     fail: (error) => void answers.push({ error }),
-    stream: unused,
-    pieces: unused,
-  };
+  });
   const identity = { resolve: () => Promise.resolve(caller) };
   await route.serve(exchange, routeServices(new FakeClock(), { contract: 'compatible', identity, ...own }));
   const [answer] = answers;
@@ -197,60 +188,25 @@ t.test('usage by day, of one key or of the account, in groups', async (t) => {
   const start = Date.parse('2026-10-02T10:00:00Z') / 1000;
   const own = await ask(USAGE, ACME, services, `start_time=${start}`);
   const each = { input_tokens: 100, input_cached_tokens: 60, output_tokens: 10 };
-  const cost = {
-    value: '0.0000165',
-    currency: 'usd',
-    input: '0.000006',
-    cached_input: '0.0000045',
-    output: '0.000006',
-  };
+  const costs = (value: string, input: string, cached: string, output: string): object => ({
+    ...{ value, currency: 'usd', input, cached_input: cached, output },
+  });
+  const cost = costs('0.0000165', '0.000006', '0.0000045', '0.000006');
+  const no = { model: null, api_key_id: null, service_tier: null, batch: null };
+  const two = { input_tokens: 200, input_cached_tokens: 120, output_tokens: 20, num_model_requests: 2 };
+  const results = [
+    [],
+    [{ object: 'usage.result', ...two, ...no, cost: costs('0.000033', '0.000012', '0.000009', '0.000012') }],
+    [{ object: 'usage.result', ...each, num_model_requests: 1, ...no, cost: costs('0', '0', '0', '0') }],
+  ];
   t.strictSame(own.body, {
     object: 'page',
-    data: [
-      { object: 'bucket', start_time: 1_790_899_200, end_time: 1_790_985_600, results: [] },
-      {
-        object: 'bucket',
-        start_time: 1_790_985_600,
-        end_time: 1_791_072_000,
-        results: [
-          {
-            object: 'usage.result',
-            input_tokens: 200,
-            input_cached_tokens: 120,
-            output_tokens: 20,
-            num_model_requests: 2,
-            model: null,
-            api_key_id: null,
-            service_tier: null,
-            batch: null,
-            cost: {
-              value: '0.000033',
-              currency: 'usd',
-              input: '0.000012',
-              cached_input: '0.000009',
-              output: '0.000012',
-            },
-          },
-        ],
-      },
-      {
-        object: 'bucket',
-        start_time: 1_791_072_000,
-        end_time: 1_791_158_400,
-        results: [
-          {
-            object: 'usage.result',
-            ...each,
-            num_model_requests: 1,
-            model: null,
-            api_key_id: null,
-            service_tier: null,
-            batch: null,
-            cost: { value: '0', currency: 'usd', input: '0', cached_input: '0', output: '0' },
-          },
-        ],
-      },
-    ],
+    data: results.map((of, i) => ({
+      object: 'bucket',
+      start_time: 1_790_899_200 + i * DAY_S,
+      end_time: 1_790_985_600 + i * DAY_S,
+      results: of,
+    })),
     has_more: false,
     next_page: null,
     as_of: now / 1000,

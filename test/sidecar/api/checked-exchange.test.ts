@@ -4,7 +4,7 @@ import { contractError, errorBody } from '../../../sidecar/domain/errors.js';
 import { checkAnswers } from '../../../sidecar/api/checked-exchange.js';
 import type { BodyPieces, EventStream, Exchange, Reply } from '../../../sidecar/http/exchange.js';
 import type { Log } from '../../../sidecar/telemetry/logger.js';
-import { NO_FILES } from '../../support/request-head.js';
+import { exchangeWith, postHead } from '../../support/request-head.js';
 
 const SECRET = 'c4nary';
 const HEAD = chunkHead({ id: 'chatcmpl-1', created: 1, model: 'm', fingerprint: 'fp' });
@@ -32,25 +32,13 @@ function checked(path: string): { exchange: Exchange; sent: unknown[]; logged: u
     end: (text) => sent.push({ text }),
     abort: () => sent.push('aborted'),
   };
-  const inner: Exchange = {
-    head: {
-      method: GETS.includes(path) ? 'GET' : 'POST',
-      path,
-      query: '',
-      requestId: 'r1',
-      scheme: 'http',
-      address: '',
-      route: path,
-      header: () => undefined,
-    },
-    gone: AbortSignal.abort(),
-    ...NO_FILES,
-    body: () => Promise.resolve({ kind: 'gone' }),
+  const inner = exchangeWith({
+    head: Object.assign(postHead(), { method: GETS.includes(path) ? 'GET' : 'POST', path, route: path }),
     reply: (reply) => sent.push(reply),
     fail: (error, headers) => sent.push({ error, headers }),
     stream: (headers) => (sent.push({ headers }), stream),
     pieces: (headers) => (sent.push({ headers }), pieces),
-  };
+  });
   const error: Log['error'] = (event, fields) => logged.push({ event, ...fields });
   const none = (): void => void t.fail('only errors are logged');
   const log: Log = { error, warn: none, info: none, debug: none, forRequest: () => log };
@@ -181,11 +169,4 @@ t.test('an error that ends a stream', async (t) => {
       reasons.map((reason) => ({ event: 'answer breaks its schema', reason })),
     );
   }
-});
-
-t.test('everything else is the exchange’s own', async (t) => {
-  const { exchange } = checked('/');
-  t.equal(exchange.head.requestId, 'r1');
-  t.equal(exchange.gone.aborted, true);
-  t.strictSame(await exchange.body(1), { kind: 'gone' });
 });

@@ -10,9 +10,8 @@ t.test('a reply without a limit has the rest of the context, on the shortest sea
     [513, 8192],
     [4097, 8192],
     [9000, 8192],
-  ] as const) {
+  ] as const)
     t.equal(seatLength(promptTokens, [1024, 8192]), length, `${promptTokens}`);
-  }
 });
 
 t.test(

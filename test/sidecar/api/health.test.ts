@@ -3,15 +3,11 @@ import { CreditLedger } from '../../../sidecar/access/credit.js';
 import type { EngineState } from '../../../sidecar/engine-client/engine.js';
 import { readyz, readyzWithReasons } from '../../../sidecar/api/health.js';
 import type { HostedModel } from '../../../sidecar/api/services.js';
-import type { Exchange, Reply } from '../../../sidecar/http/exchange.js';
+import type { Reply } from '../../../sidecar/http/exchange.js';
 import { FakeSpool } from '../../support/in-process.js';
-import { NO_FILES } from '../../support/request-head.js';
+import { exchangeWith } from '../../support/request-head.js';
 
 type Parts = Parameters<typeof readyz>[1];
-
-const unused = (): never => {
-  throw new Error('not to be called here');
-};
 
 /** A message of llama.cpp or the operating system. */
 const WHY = '/models/weights.gguf is cut off';
@@ -22,26 +18,7 @@ const HOST = { lane: 'short', up: false, queued: 0, running: 0, restarts: 1 } as
 /** The answer of a listener. */
 function answer(handler: typeof readyz, parts: Parts): { readonly status: number; readonly body: unknown } {
   const replies: Reply[] = [];
-  const exchange: Exchange = {
-    head: {
-      method: 'GET',
-      path: '/readyz',
-      query: '',
-      requestId: 'r',
-      scheme: 'http',
-      address: '',
-      route: undefined,
-      header: () => undefined,
-    },
-    gone: new AbortController().signal,
-    ...NO_FILES,
-    body: unused,
-    reply: (reply) => void replies.push(reply),
-    fail: unused,
-    stream: unused,
-    pieces: unused,
-  };
-  handler(exchange, parts);
+  handler(exchangeWith({ reply: (reply) => void replies.push(reply) }), parts);
   return { status: replies[0]?.status ?? 0, body: JSON.parse(String(replies[0]?.body)) as unknown };
 }
 
@@ -87,7 +64,7 @@ function reported(changes: Partial<Parts>): unknown[] {
   return [open.body, reasons];
 }
 
-t.test('each state: for callers without a reason, for operators with it', (t) => {
+t.test('each state: for callers without a reason, for operators with it', async (t) => {
   const ill = new FakeSpool();
   ill.health = { ok: false, why: 'late' };
   const state = (status: string, models: string, usage: string): object => ({ status, parts: { models, usage } });
@@ -154,13 +131,11 @@ t.test('each state: for callers without a reason, for operators with it', (t) =>
       state('draining', 'unhealthy', 'ready'),
       ['draining', 'draining: m', `lost: secret-model: ${WHY}`],
     ],
-  ] as const satisfies readonly (readonly [Partial<Parts>, object, readonly string[]])[]) {
+  ] as const satisfies readonly (readonly [Partial<Parts>, object, readonly string[]])[])
     t.strictSame(reported(changes), [publicState, reasons]);
-  }
-  t.end();
 });
 
-t.test('a sidecar that does not know its balances yet is not ready', (t) => {
+t.test('a sidecar that does not know its balances yet is not ready', async (t) => {
   const credit = new CreditLedger(new Map());
   const ready = { models: 'ready', usage: 'ready' };
   t.strictSame(reported({ credit }), [
@@ -169,5 +144,4 @@ t.test('a sidecar that does not know its balances yet is not ready', (t) => {
   ]);
   credit.open(new Map());
   t.strictSame(reported({ credit }), [{ status: 'ready', parts: { ...ready, credit: 'ready' } }, []]);
-  t.end();
 });

@@ -8,11 +8,12 @@ import { Body } from '../../../sidecar/http/body.js';
 import type { Params } from '../../../sidecar/contracts/requests.js';
 import type { Exchange } from '../../../sidecar/http/exchange.js';
 import type { OpenBody } from '../../../sidecar/prompts/prompt-maker.js';
+import { PARAMS } from '../../support/chat-harness.js';
 import { FakeClock } from '../../support/fake-clock.js';
 import { FakeEngine } from '../../support/fake-engine.js';
 import { ACME } from '../../support/in-process.js';
 import { SeatQueue } from '../../../sidecar/admission/queue.js';
-import { NO_FILES, postHead } from '../../support/request-head.js';
+import { exchangeWith, postHead } from '../../support/request-head.js';
 import { routeServices } from '../../support/route-services.js';
 
 const fault = new Error('a fault');
@@ -29,16 +30,12 @@ function servicesWith(changes: Partial<Services>): Services {
 }
 
 function exchange(): Exchange {
-  return {
+  return exchangeWith({
     head: postHead((name) => (name === 'content-type' ? 'application/json' : undefined)),
-    gone: new AbortController().signal,
-    ...NO_FILES,
     body: () => Promise.resolve(new Body(new Uint8Array(2), 2, 0)),
     reply: () => undefined,
     fail: () => undefined,
-    stream: broken,
-    pieces: broken,
-  };
+  });
 }
 
 t.test('a fault in a check keeps no place of its key', async (t) => {
@@ -53,23 +50,7 @@ t.test('a fault in a check keeps no place of its key', async (t) => {
 t.test('nor does a fault after the checks', async (t) => {
   const clock = new FakeClock();
   const prompt: OpenBody = {
-    check: () =>
-      Promise.resolve({
-        kind: 'checked',
-        params: {
-          route: 'chat',
-          model: 'fake',
-          stream: false,
-          includeUsage: false,
-          n: 1,
-          temperature: 0,
-          topP: 1,
-          frequencyPenalty: 0,
-          presencePenalty: 0,
-          stops: [],
-          jsonObject: false,
-        },
-      }),
+    check: () => Promise.resolve({ kind: 'checked', params: PARAMS }),
     tokenize: broken,
     close: () => undefined,
   };

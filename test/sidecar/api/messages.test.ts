@@ -6,6 +6,7 @@ import { MESSAGES_FORM, MessageStreamWriter, WholeMessageWriter } from '../../..
 import type { CallPart, Finished, Piece, ReplyWriter } from '../../../sidecar/api/replies.js';
 import type { RequestContext } from '../../../sidecar/api/request-context.js';
 import { validateAnswer } from '../../../sidecar/contracts/answer-schemas.js';
+import { CATALOGUE, contractError, type ErrorCode } from '../../../sidecar/domain/errors.js';
 import { FakeClock } from '../../support/fake-clock.js';
 import { rounds } from '../../support/long-form.js';
 import { collected, eventsOf, type Message, type MessageEvent } from '../../support/message-events.js';
@@ -143,4 +144,34 @@ t.test('what is left of limits, with the whole second in which all of it is ther
   });
   t.match(fields(300), { 'anthropic-ratelimit-tokens-reset': '2026-10-04T00:00:01Z' }, 'not before it');
   t.strictSame(MESSAGES_FORM.limitFields({}, now), {}, 'no limit');
+});
+
+/** docs/compatible.md: the codes of each type. Repeated here, so that what clients act on cannot change unnoticed. */
+const ERRORS: Readonly<Record<string, string>> = {
+  invalid_request_error: 'bad_request context_length_exceeded unsupported_endpoint unprocessable',
+  authentication_error: 'invalid_api_key expired_api_key revoked_api_key',
+  billing_error: 'insufficient_credit',
+  permission_error: 'model_not_entitled not_in_cohort account_frozen unattributed_key',
+  not_found_error: 'not_found proxy_retired',
+  conflict_error: 'idempotency_key_reused',
+  request_too_large: 'payload_too_large',
+  rate_limit_error: 'user_rate_limited quota_exceeded',
+  api_error: 'request_cancelled internal',
+  overloaded_error:
+    'bad_gateway upstream_contract_violation cold draining spool_unhealthy gateway_unavailable control_plane_overloaded credit_gate_unavailable capacity_exceeded',
+  timeout_error: 'timeout',
+};
+
+t.test('each error has its type, and the status of the catalogue but for two', async (t) => {
+  const codes = Object.entries(ERRORS).flatMap(([type, all]) => all.split(' ').map((code) => [type, code] as const));
+  t.strictSame(codes.map(([, code]) => code).sort(), Object.keys(CATALOGUE).sort());
+  for (const [type, code] of codes) {
+    const error = contractError(code as ErrorCode, 'Why.', { param: 'p' });
+    const details = { error_code: code, param: 'p' };
+    const text = { type: 'error', error: { type, message: 'Why.', details }, request_id: 'r' };
+    t.strictSame(JSON.parse(MESSAGES_FORM.errorText(error, 'r')), text);
+    const own: Readonly<Record<string, number>> = { unprocessable: 400, capacity_exceeded: 529 };
+    t.equal(MESSAGES_FORM.statusOf(error), own[code] ?? error.status, code);
+  }
+  t.equal(MESSAGES_FORM.statusOf(contractError('idempotency_key_reused', 'Why.', { status: 422 })), 409);
 });

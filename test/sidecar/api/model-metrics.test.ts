@@ -62,9 +62,8 @@ t.test('a request that was refused, that failed or whose caller disconnected has
   (await harness.chatEngine.generation(1)).started();
   left.leave();
   await left.over;
-  for (const code of ['bad_request', 'bad_gateway', 'request_cancelled']) {
+  for (const code of ['bad_request', 'bad_gateway', 'request_cancelled'])
     t.equal(await sample(harness, 'gen_ai_server_request_duration_seconds_count', `error_type="${code}"`), 1, code);
-  }
   t.equal(
     await sample(harness, 'gen_ai_server_time_per_output_token_seconds_count'),
     undefined,

@@ -110,7 +110,7 @@ t.test('a body that cannot be read is refused with its reason', async (t) => {
   t.strictSame(await codeOf('body', new Uint8Array(2)), new Uint8Array(2));
 });
 
-t.test('times on the page are whole ms, ratios have three digits, and all else is as the queue has it', (t) => {
+t.test('times on the page are whole ms, ratios have three digits, and all else is as the queue has it', async (t) => {
   const config = { maxWaitMs: 1e9, waitingPerSeat: 1000, waitingBytes: 10_000 };
   const queue = new SeatQueue({ clock: new FakeClock(), random: () => 0, config, seats: 1 });
   const { overload, lent, replicas, ...report } = queue.report(1);
@@ -135,5 +135,4 @@ t.test('times on the page are whole ms, ratios have three digits, and all else i
   t.same(page.overload.patience, { 'first-token': { p10: 2, p50: 3, p90: 4 }, end: { p10: 0, p50: null, p90: null } });
   t.same([page.lent.seatMs, page.lent.recalledMs, page.nextVirtualMs, page.others.seatMs], [2, 0, 2, 2]);
   t.same(page.lent.accounts, [{ account: 'a', seats: 1, waiting: 2, seatMs: 3 }]);
-  t.end();
 });

@@ -42,7 +42,7 @@ t.test(
   },
 );
 
-for (const [what, answers, fields] of CASES) {
+for (const [what, answers, fields] of CASES)
   t.test(
     `a body of which the prompt host made nothing, ${what}: the log has why, under the request's id`,
     async (t) => {
@@ -56,4 +56,3 @@ for (const [what, answers, fields] of CASES) {
       );
     },
   );
-}

@@ -242,16 +242,6 @@ t.test(
   },
 );
 
-t.test('480 agents with a large maximum begin while their use is far below the quota', async (t) => {
-  const harness = new BilledHarness(GRANT, { seats: 480 });
-  const caller = { ...ACME, tokensPerMinute: 480 * first, accountTokens: { tokensPerMonth: 480 * first } };
-  harness.chatEngine.script.generate = (job) => job.started().piece(100).needsTokens(100).finished().done();
-  const asked = Array.from({ length: 480 }, () => harness.ask({ caller, maxTokens: 1014 }));
-  t.same(new Set(await Promise.all(asked.map(({ over }) => over))), new Set([200]));
-  t.equal(left(harness, caller), 480 * (first - PROMPT - 100));
-  t.equal(harness.quotas.outstanding, 0);
-});
-
 type End = (harness: BilledHarness, asked: RunningRequest, job: FakeGeneration) => void;
 const ENDS: Readonly<Record<string, readonly [end: End, tokens: number]>> = {
   'the caller leaves before the engine began': [(_, asked) => asked.leave(), 0],
@@ -279,7 +269,7 @@ const ENDS: Readonly<Record<string, readonly [end: End, tokens: number]>> = {
   ],
 };
 
-for (const [name, [end, tokens]] of Object.entries(ENDS)) {
+for (const [name, [end, tokens]] of Object.entries(ENDS))
   t.test(`nothing stays reserved when ${name}`, async (t) => {
     const harness = new BilledHarness(GRANT, { creditInParts: true });
     const caller = { ...quota(2000), tokensPerMinute: 2000, accountTokens: { tokensPerMonth: 2000 } };
@@ -295,4 +285,3 @@ for (const [name, [end, tokens]] of Object.entries(ENDS)) {
     t.equal(harness.quotas.outstanding, 0);
     t.equal(harness.ledger.outstanding, 0);
   });
-}

@@ -5,22 +5,10 @@ import { ResponseStreamWriter } from '../../../sidecar/api/responses.js';
 import type { RequestContext } from '../../../sidecar/api/request-context.js';
 import { contractError, type ContractError } from '../../../sidecar/domain/errors.js';
 import type { FrameOptions } from '../../../sidecar/http/exchange.js';
+import { PARAMS } from '../../support/chat-harness.js';
 import { FakeClock } from '../../support/fake-clock.js';
 
 const KEEP_ALIVE_MS = 1000;
-const PARAMS = {
-  route: 'chat',
-  model: 'm',
-  stream: true,
-  includeUsage: false,
-  n: 1,
-  temperature: 1,
-  topP: 1,
-  frequencyPenalty: 0,
-  presencePenalty: 0,
-  stops: [],
-  jsonObject: false,
-} as const;
 const USAGE = { promptTokens: 3, cachedTokens: 1, completionTokens: 5, reasoningTokens: 2 };
 const REQUEST = { model: 'm', input: 'hi' } as const;
 
@@ -44,7 +32,7 @@ class Written {
       { stream: () => stream, ended: nothing, onClose: nothing, times },
     );
     this.#context = context;
-    const head = { id: 'resp_1', created: 1, model: 'm', params: PARAMS, now: () => 2 };
+    const head = { id: 'resp_1', created: 1, model: 'm', params: { ...PARAMS, stream: true }, now: () => 2 };
     const options = { clock: this.clock, keepAliveMs: KEEP_ALIVE_MS };
     this.writer = new ResponseStreamWriter(context as unknown as RequestContext, head, options);
   }

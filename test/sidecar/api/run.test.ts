@@ -19,7 +19,7 @@ import { stubJob } from '../../support/engine-harness.js';
 import { FakeClock } from '../../support/fake-clock.js';
 import { FakeEngine } from '../../support/fake-engine.js';
 import { FakeSpool } from '../../support/in-process.js';
-import { NO_FILES, postHead } from '../../support/request-head.js';
+import { exchangeWith, postHead } from '../../support/request-head.js';
 import { routeServices } from '../../support/route-services.js';
 
 /** Lets all settled promises continue. */
@@ -91,20 +91,13 @@ class Seated {
     const limits = { chatBytes: 1, inlineBytes: 1000, keepAliveMs: 1, timeoutMs: this.#timeoutMs };
     const models = new Map([['m', model]]);
     const services = routeServices(clock, { prompts: { open: () => open }, models, spool, metrics, board, limits });
-    const exchange = {
+    const exchange = exchangeWith({
       head: postHead((name) => HEADERS.get(name)),
       gone: disconnect.signal,
-      ...NO_FILES,
       body: () => Promise.resolve(body),
       reply: () => say('done'),
-      fail: ({ code }: { readonly code: string }) => say(code),
-      stream: () => {
-        throw new Error('no stream was requested');
-      },
-      pieces: () => {
-        throw new Error('no pieces were requested');
-      },
-    };
+      fail: ({ code }) => say(code),
+    });
     await run(route, exchange, services);
     return said;
   }
@@ -124,18 +117,6 @@ class Seated {
   }
 }
 
-t.test('after its deadline a job is cancelled and its seat free', async (t) => {
-  const seated = new Seated(500);
-  const end = seated.run();
-  const job = (await seated.engine.generation(0)).started();
-  seated.clock.advance(499);
-  t.ok(job.live);
-  seated.clock.advance(1);
-  await job.cancelled;
-  t.equal(await end, 'timeout');
-  t.match(seated.queue.snapshot(), { busy: 0, released: { deadline: 1 } });
-});
-
 t.test('a seat stays in use until the engine confirms the cancel, and the answer does not wait for that', async (t) => {
   for (const [stop, answer, reason] of [
     [(seated: Seated) => seated.disconnect.abort(), undefined, 'cancelled'],
@@ -148,6 +129,7 @@ t.test('a seat stays in use until the engine confirms the cancel, and the answer
     job.stopped = new Promise<void>((resolve) => (settle = resolve));
     stop(seated);
     t.equal(await end, answer);
+    t.notOk(job.live, 'its cancel was sent');
     t.match(seated.queue.snapshot(), { busy: 1, released: {} });
     settle();
     await job.stopped;
@@ -196,36 +178,6 @@ t.test('a prompt is made again for a replica with another tokenizer, a few times
   t.equal(seated.engine.generations.length, 5);
   t.match(seated.queue.snapshot(), { busy: 0, released: { failed: 1 } }, 'it kept its seat meanwhile');
   t.strictSame(seated.outcomes, ['failed']);
-});
-
-t.test('a job that ends before its deadline leaves no timer', async (t) => {
-  for (const [answer, finish, released] of [
-    ['done', (seated: Seated) => seated.engine.generations[0]?.done(), 'done'],
-    [undefined, (seated: Seated) => seated.disconnect.abort(), 'cancelled'],
-    ['bad_gateway', (seated: Seated) => seated.engine.generations[0]?.failed('failed'), 'failed'],
-  ] as const) {
-    const seated = new Seated(500);
-    const end = seated.run();
-    await seated.engine.generation(0);
-    finish(seated);
-    t.equal(await end, answer);
-    t.equal(seated.clock.pending, 0, released);
-    t.strictSame(seated.queue.snapshot().released, { [released]: 1 });
-  }
-});
-
-t.test('only a request with a deadline has a timer for it', async (t) => {
-  for (const [timeoutMs, timers] of [
-    [0, 1],
-    [500, 2],
-  ] as const) {
-    const seated = new Seated(timeoutMs);
-    const end = seated.run();
-    const job = await seated.engine.generation(0);
-    t.equal(seated.clock.pending, timers, 'besides that of its usage');
-    job.done();
-    t.equal(await end, 'done');
-  }
 });
 
 t.test('a job that takes the free seats makes each available to others as soon as it is freed', async (t) => {
@@ -277,20 +229,6 @@ t.test('a start that throws leaves no seat, timer or listener behind', async (t)
   };
   await t.rejects(seated.run(), { message: 'no engine' });
   t.match(seated.queue.snapshot(), { busy: 0, released: { failed: 1 } });
-  t.equal(seated.clock.pending, 0);
-});
-
-t.test('a job whose usage record cannot be opened is not started', async (t) => {
-  const seated = new Seated(500);
-  const taken = await seated.lease();
-  const end = seated.run();
-  await settled();
-  seated.spool.health = { ok: false, why: 'space' };
-  taken.release('done');
-  t.equal(await end, 'spool_unhealthy');
-  t.equal(seated.engine.generations.length, 0);
-  t.match(seated.queue.snapshot(), { busy: 0, released: { done: 1, failed: 1 } });
-  t.strictSame(seated.spool.records, []);
   t.equal(seated.clock.pending, 0);
 });
 

@@ -30,22 +30,20 @@ async function placed(chats: number, tokens: number, tokenMs: readonly [number, 
 for (const [what, tokens, tokenMs] of [
   ['short replies', 8, [300, 100]],
   ['long replies on fast devices', 320, [0.3, 0.1]],
-] as const) {
+] as const)
   t.test(`chats go to the replica whose tokens take less time: ${what}`, async (t) => {
     const replicas = await placed(60, tokens, tokenMs);
     t.strictSame(replicas.slice(0, 2), [0, 1], 'at first in turn');
     t.strictSame(replicas.slice(-8), [1, 1, 1, 1, 1, 1, 1, 1]);
   });
-}
 
 for (const [why, tokens, tokenMs] of [
   ['few tokens do not show how fast it is', 7, [300, 100]],
   ['neither do tokens that come together', 9, [1, 0.1]],
-] as const) {
+] as const)
   t.test(`chats go to each replica in turn: ${why}`, async (t) => {
     t.strictSame((await placed(60, tokens, tokenMs)).slice(-8), [0, 1, 0, 1, 0, 1, 0, 1]);
   });
-}
 
 t.test('a reply shows how fast its replica is while it goes on', async (t) => {
   const harness = new ChatHarness([2, 2]);

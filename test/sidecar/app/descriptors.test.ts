@@ -65,7 +65,7 @@ t.test('the limit is read from the kernel', async (t) => {
   t.ok(descriptorLimit() > 0);
 });
 
-t.test('a reserve is closed if no descriptor is left, and opened again when there are enough', (t) => {
+t.test('a reserve is closed if no descriptor is left, and opened again when there are enough', async (t) => {
   const clock = new FakeClock();
   /** Descriptors that the process could still open. */
   let free = 100;
@@ -98,5 +98,4 @@ t.test('a reserve is closed if no descriptor is left, and opened again when ther
   free = 100;
   clock.advance(5000);
   t.equal(free, 100, 'no more checks');
-  t.end();
 });

@@ -45,7 +45,7 @@ t.test('engines of any kind and what reads images count where they may use a GPU
   t.same([of(false), of('auto', { vision: {} }), of('auto', { engine: { kind: 'vllm' } })], [0, 2, 0]);
 });
 
-t.test('a JSON instruction that the operator did not choose is logged', (t) => {
+t.test('a JSON instruction that the operator did not choose is logged', async (t) => {
   const lines: unknown[] = [];
   const calls = (native: boolean, chosen: boolean) => ({ native, chosen, says: 'how it calls' });
   const models = [
@@ -57,5 +57,4 @@ t.test('a JSON instruction that the operator did not choose is logged', (t) => {
   ];
   warnOfToolFormats(models, { warn: (event, fields) => lines.push([event, fields]) });
   t.same(lines, [['tools without a native format', { model: 'unknown', reason: 'how it calls' }]]);
-  t.end();
 });

@@ -17,7 +17,6 @@ t.test('invalid headers are refused, and not quoted', async (t) => {
     ['Content-Type: secret', 'line 1 is not a header that can be sent'],
     ['host: secret', 'line 1 is not a header that can be sent'],
     [Array.from({ length: 17 }, (_, i) => `h${i}: v`).join('\n'), 'must contain 1 to 16 headers'],
-  ] as const) {
+  ] as const)
     t.equal(parseHeaders(text), problem);
-  }
 });

@@ -58,10 +58,7 @@ t.test('on GPUs a number is one for each of the first devices', async (t) => {
       { devices: ['1'], environment: { CUDA_VISIBLE_DEVICES: '1' } },
     ],
   });
-  t.strictSame(await plan(3, host(['A', 'B'])), {
-    kind: 'unfit',
-    why: 'replicas is 3, and there are 2 devices: A, B',
-  });
+  t.strictSame(await plan(3, host(['A', 'B'])), { kind: 'unfit', why: 'replicas is 3, and there are 2 devices: A, B' });
 });
 
 t.test('auto is one for each device on which the model fits, or one over all of them', async (t) => {
@@ -71,9 +68,7 @@ t.test('auto is one for each device on which the model fits, or one over all of 
       'auto',
       host(devices, (visible) => visible !== '1'),
     ),
-    {
-      replicas: [{ devices: ['0'] }, { devices: ['2'] }],
-    },
+    { replicas: [{ devices: ['0'] }, { devices: ['2'] }] },
   );
   t.match(
     await plan(

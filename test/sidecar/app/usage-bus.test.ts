@@ -12,7 +12,7 @@ const AWAY: readonly [bus: string, environment: (port: number) => Record<string,
   ['HTTP', (port) => ({ RA_DELIVERY_URL: `http://127.0.0.1:${port}/usage` })],
   ['NATS', (port) => ({ RA_DELIVERY_NATS_SERVERS: `["nats://127.0.0.1:${port}"]` })],
 ];
-for (const [bus, environment] of AWAY) {
+for (const [bus, environment] of AWAY)
   t.test(
     `${bus}: an unavailable sink is shown in the metrics, and at the backlog’s bound no new requests are accepted`,
     async (t) => {
@@ -35,7 +35,6 @@ for (const [bus, environment] of AWAY) {
       t.equal(await harness.metric('usage_dead_letters_total'), 0);
     },
   );
-}
 
 t.test('a stream that is available again gets all that waited, and a stop leaves no connection', async (t) => {
   const port = await deadPort();

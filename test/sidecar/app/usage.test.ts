@@ -51,18 +51,6 @@ t.test('billed usage arrives, and after a restart delivery continues where it en
   t.strictSame(sink.ids.flat(), ['a', 'b', 'c', 'd'], 'each once');
 });
 
-t.test('a sink that is down at the start is waited for', async (t) => {
-  const port = await deadPort();
-  const harness = await openHarness(t, folder(t), { RA_DELIVERY_URL: `http://127.0.0.1:${port}/usage` });
-  await harness.bill('a');
-  t.match(await harness.log.seen('usage delivery waits'), { reason: 'ECONNREFUSED' });
-  t.ok((await harness.metric('usage_backlog_bytes')) > 0);
-  const sink = await UsageSink.start(t, port);
-  await arrived(sink, 'a');
-  await harness.log.seen('usage delivery resumed');
-  t.ok((await harness.metric('usage_delivery_retries_total')) > 0);
-});
-
 t.test('the one event that the sink refuses is a dead letter, and the rest arrives', async (t) => {
   const sink = await UsageSink.start(t);
   sink.answer = ({ body, response }) => {

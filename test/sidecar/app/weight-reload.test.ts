@@ -82,12 +82,7 @@ t.test('replica by replica, and prompts by the hosts that most replicas want', a
   const { reload, called, m } = scene(4);
   t.same(await reload('m', '/new'), { kind: 'reloaded', version: 'new', replicas: 4, file: '/new' });
   t.strictSame(called(), [
-    'start /new /old',
-    'replace 0 beside',
-    'replace 1 beside',
-    'switch',
-    'replace 2 beside',
-    'replace 3 beside',
+    ...['start /new /old', 'replace 0 beside', 'replace 1 beside', 'switch', 'replace 2 beside', 'replace 3 beside'],
     'retire others',
   ]);
   t.same(await reload('m', undefined), { kind: 'reloaded', version: 'new', replicas: 0, file: '/new' });

@@ -117,10 +117,7 @@ t.test('an upload is made durable as it grows, so that its end does not wait for
   const syncs: { at: number; end: (fault?: Error) => void }[] = [];
   file.pieces.sync = () =>
     new Promise((resolve, reject) =>
-      syncs.push({
-        at: file.pieces.contentBytes / 2 ** 20,
-        end: (fault) => (fault ? reject(fault) : resolve()),
-      }),
+      syncs.push({ at: file.pieces.contentBytes / 2 ** 20, end: (fault) => (fault ? reject(fault) : resolve()) }),
     );
   const append = (mib: number): void => {
     for (let i = 0; i < mib; i += 1) file.append(Buffer.alloc(2 ** 20));

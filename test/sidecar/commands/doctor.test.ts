@@ -1,7 +1,7 @@
 import t from 'tap';
 import { configurationChecks } from '../../../sidecar/commands/doctor.js';
 
-t.test('which configuration is in force, and one with which no sidecar starts', (t) => {
+t.test('which configuration is in force, and one with which no sidecar starts', async (t) => {
   const found = { kind: 'config', hints: ['a is not used'], source: '/etc/ra.jsonc' } as const;
   t.strictSame(configurationChecks(found), [
     { what: 'configuration', level: 'ok', says: '/etc/ra.jsonc' },
@@ -12,5 +12,4 @@ t.test('which configuration is in force, and one with which no sidecar starts', 
     says: 'config: models must be set',
     advice: /RA_CONFIG/,
   });
-  t.end();
 });

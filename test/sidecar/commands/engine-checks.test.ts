@@ -30,7 +30,7 @@ const FACTS: MachineFacts = {
 };
 const CUDA: MachineFacts = { ...FACTS, available: ['cuda', false], gpu: 'cuda', devices: ['NVIDIA H100'] };
 
-t.test('the backend, why it is used, and whose binaries it has', (t) => {
+t.test('the backend, why it is used, and whose binaries it has', async (t) => {
   const says = (facts: MachineFacts): string => backendCheck('auto', facts, 0).says;
   t.equal(
     says(FACTS),
@@ -40,7 +40,6 @@ t.test('the backend, why it is used, and whose binaries it has', (t) => {
     says({ ...CUDA, build: 'localBuild' }),
     'cuda on NVIDIA H100 (auto: available are cuda, CPU), binaries built on this machine with ra-engine 0123456789ab',
   );
-  t.end();
 });
 
 t.test('the cores, and a quota that limits them', async (t) => {
@@ -51,16 +50,15 @@ t.test('the cores, and a quota that limits them', async (t) => {
   );
 });
 
-t.test('a GPU library without a GPU is reported, unless the settings exclude the GPU', (t) => {
+t.test('a GPU library without a GPU is reported, unless the settings exclude the GPU', async (t) => {
   const facts: MachineFacts = { ...FACTS, available: ['vulkan', false] };
   const { level, says, advice } = backendCheck('auto', facts, 0);
   t.match({ level, says }, { level: 'warn', says: /^CPU \(auto: available are vulkan, CPU; no device was found\)/ });
   t.match(advice, /driver.*set gpu to false/);
   t.equal(backendCheck(false, facts, 0).level, 'ok');
-  t.end();
 });
 
-t.test('a GPU of NVIDIA’s that no backend can use is reported, unless the settings exclude the GPU', (t) => {
+t.test('a GPU of NVIDIA’s that no backend can use is reported, unless the settings exclude the GPU', async (t) => {
   const says = (nvidia: number): string => backendCheck('auto', FACTS, nvidia).says;
   t.match(backendCheck('auto', FACTS, 8), { level: 'warn', advice: /libcudart.*set gpu to false/ });
   t.match(says(8), /^CPU \(auto: available are CPU\), but NVIDIA’s driver has 8 GPUs; the package’s own binaries/);
@@ -68,10 +66,9 @@ t.test('a GPU of NVIDIA’s that no backend can use is reported, unless the sett
   t.match(backendCheck('auto', { ...FACTS, available: ['vulkan', false] }, 1), { level: 'warn', advice: /libcudart/ });
   t.equal(backendCheck(false, FACTS, 8).level, 'ok');
   t.equal(backendCheck('auto', CUDA, 8).level, 'ok');
-  t.end();
 });
 
-t.test('kernels that the driver cannot run are reported with what to do about them', (t) => {
+t.test('kernels that the driver cannot run are reported with what to do about them', async (t) => {
   t.same(computeCheck({ kind: 'answer', answer: { ms: 129.4 } }, CUDA), {
     what: 'GPU kernels',
     level: 'ok',
@@ -84,19 +81,17 @@ t.test('kernels that the driver cannot run are reported with what to do about th
   const full = { kind: 'failed', reason: 'llama.cpp cannot load it: failed to allocate buffer' } as const;
   t.match(computeCheck(full, CUDA), { level: 'warn', advice: /while nothing else uses the GPU/ });
   t.match(failed({ ...CUDA, gpu: 'vulkan' }), { level: 'fail', advice: /build them on this machine/ });
-  t.end();
 });
 
-t.test('seats that are longer than what the model was trained for are a warning', (t) => {
+t.test('seats that are longer than what the model was trained for are a warning', async (t) => {
   const says = 'contextPerSeat is 32,768 tokens, and the model was trained for 8,192';
   const findings = [{ what: 'context', ok: false, needed: false, says } as const];
   const nothing = { head: undefined, load: undefined, memory: undefined, gpuMemory: undefined, sizes: [] };
   const found = findingChecks({ id: 'one', inspected: { kind: 'answer', answer: { ...nothing, findings } } });
   t.match(found, [{ what: 'context of one', level: 'warn', says, advice: /contextPerSeat/ }]);
-  t.end();
 });
 
-t.test('how a model calls tools, and what to do if that is not its own format', (t) => {
+t.test('how a model calls tools, and what to do if that is not its own format', async (t) => {
   const checked = (ok: boolean, says: string) => {
     const answer = {
       head: undefined,
@@ -111,7 +106,6 @@ t.test('how a model calls tools, and what to do if that is not its own format', 
   t.same(checked(true, 'its own format'), [{ what: 'tools of one', level: 'ok', says: 'its own format' }]);
   t.match(checked(false, 'by a JSON instruction'), [{ level: 'warn', advice: /chatTemplate, or toolFormat/ }]);
   t.same(findingChecks({ id: 'one', inspected: { kind: 'failed', reason: 'x' } }), []);
-  t.end();
 });
 
 const GIB = 2 ** 30;

@@ -157,9 +157,8 @@ t.test('the files that the configuration names are read as the sidecar reads the
     RA_CREDIT_FILE: join(dir, 'none'),
     RA_DELIVERY_SECRET_FILE: join(dir, 'none'),
   });
-  for (const what of ['keys', 'gateway’s secrets', 'price list', 'credit', 'delivery’s secret']) {
+  for (const what of ['keys', 'gateway’s secrets', 'price list', 'credit', 'delivery’s secret'])
     t.match(bad.get(what), { level: 'fail', advice: /^fix the file/ }, what);
-  }
   t.notMatch(JSON.stringify([...bad.values()]), /hush/, 'nothing of their content is shown');
   t.match((await named({ RA_PRICING_FILE: join(dir, 'list') })).get('price list'), { level: 'fail' });
   t.match((await named({ RA_GATEWAY_SECRET_FILE: join(dir, 'secret') })).get('gateway’s secrets'), { level: 'ok' });
@@ -268,13 +267,12 @@ t.test('the files of traces, scrapers and a message bus are read too', async (t)
 t.test('Node’s version against the package’s engines', async (t) => {
   for (const version of ['22.13.0', '22.23.3', '24.0.0', '24.21.0', '26.10.0'])
     t.match(nodeCheck(version), { level: 'ok' }, version);
-  for (const version of ['18.20.0', '20.18.9', '22.12.0', '23.1.0', '25.0.0', '27.1.0']) {
+  for (const version of ['18.20.0', '20.18.9', '22.12.0', '23.1.0', '25.0.0', '27.1.0'])
     t.match(
       nodeCheck(version),
       { level: 'fail', advice: /20\.19 or newer 20, or 22\.13 .*, or 24\.0 .*, or 26\.0/ },
       version,
     );
-  }
   const { engines } = JSON.parse(readFileSync('package.json', 'utf8')) as { engines: { node: string } };
   t.equal(engines.node, '^20.19.0 || ^22.13.0 || ^24.0.0 || ^26.0.0');
 });

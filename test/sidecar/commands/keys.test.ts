@@ -43,9 +43,8 @@ t.test('the options of create', async (t) => {
   t.match(properties({ expires: '2027-01-31T00:00:00+02:00' }), { expires: '2027-01-30T22:00:00.000Z' });
   t.match(properties({ expires: '2028-02-29T00:30:00+02:00' }), { expires: '2028-02-28T22:30:00.000Z' });
   t.match(properties({ limits: 'models=0/10' }), { limits: { models: { inFlight: 0, perMinute: 10 } } });
-  for (const environment of ['Production', '', 'prod.eu', '__proto__', 'x'.repeat(65)]) {
+  for (const environment of ['Production', '', 'prod.eu', '__proto__', 'x'.repeat(65)])
     t.throws(() => properties({ environment }), /--environment must be/, environment);
-  }
 });
 
 t.test('errors do not repeat the given values, and nothing is changed', async (t) => {

@@ -20,6 +20,7 @@ import { clientLines, serve } from '../../../sidecar/commands/serve.js';
 import { loadConfig, type Config } from '../../../sidecar/config/config.js';
 import { segmentPath } from '../../../sidecar/usage/spool-format.js';
 import { RecordingLog } from '../../support/in-process.js';
+import { testPair } from '../../support/certificates.js';
 import { embeddedTestModel } from '../../support/models.js';
 import { childrenOf, eventually } from '../../support/processes.js';
 
@@ -60,6 +61,8 @@ t.test('whatever ends a start, nothing of it remains, and another one in the sam
   writeFileSync(credit!, JSON.stringify({ version: 1, accounts: {} }));
   writeFileSync(broken!, '{');
   writeFileSync(garbage!, 'not a model');
+  const { keyFile, certFile } = testPair('a');
+  const tls = { keyFile, certFile };
   const model = { id: 'chat', kind: 'chat', load: 'lazy', file: await embeddedTestModel() };
   const configOf = (sections: object): Config => {
     const file = join(dir, 'config.json');
@@ -67,6 +70,7 @@ t.test('whatever ends a start, nothing of it remains, and another one in the sam
       listen: { port: 0 },
       operators: { port: 0, secretFile },
       fleet: { scrapeSecretFile: secretFile },
+      tls,
       keys: { file: join(dir, 'keys.json') },
       credit: { file: credit },
       dataDir: dir,
@@ -92,6 +96,7 @@ t.test('whatever ends a start, nothing of it remains, and another one in the sam
 
   for (const [what, sections, message] of [
     ['the port is in use', { listen: { port } }, /EADDRINUSE.*listen\.port/],
+    ['the operators’ port is in use', { operators: { port, secretFile } }, /EADDRINUSE.*operators\.port/],
     ['the keys file is broken', { keys: { file: broken } }, /is not JSON/],
     ['the credit file is broken', { credit: { file: broken } }, /is not JSON/],
     [

@@ -77,9 +77,9 @@ t.test('on a GPU each has its own', async (t) => {
 t.test('GPU memory counts on the device where it is: on one device it adds up, on two it does not', async (t) => {
   const on = (...devices: string[]): ToSize => ({ ...model('a', { gpu: 'cuda' }), devices });
   const taken = async (...models: ToSize[]): Promise<(number | undefined)[]> =>
-    (await size(t, models)).map(({ inspected }) => {
-      return inspected.kind === 'answer' ? inspected.answer.memory?.compute : undefined;
-    });
+    (await size(t, models)).map(({ inspected }) =>
+      inspected.kind === 'answer' ? inspected.answer.memory?.compute : undefined,
+    );
   t.strictSame(await taken(on('0'), on('0'), on('1'), on('0')), [0, GPU_OWN, 0, 2 * GPU_OWN]);
   t.strictSame(await taken(on('0', '1'), on('1'), on('GPU-2')), [0, GPU_OWN / 2, 0], 'layers are split over both');
   const uuids = [on('GPU-1a'), on('GPU-2a'), on('GPU-1', 'GPU-2a7'), on()];

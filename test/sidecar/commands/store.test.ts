@@ -53,9 +53,8 @@ t.test('the role of sidecars may execute functions and nothing else', async (t) 
   const { rows } = await client.query(`select tablename from pg_tables where schemaname = 'ra_sidecar'`);
   t.ok(rows.length > 5);
   for (const { tablename } of rows as { tablename: string }[]) {
-    for (const act of ['select * from', 'delete from', 'truncate']) {
+    for (const act of ['select * from', 'delete from', 'truncate'])
       await t.rejects(client.query(`${act} ra_sidecar.${tablename}`), /permission denied/, `${act} ${tablename}`);
-    }
   }
   await client.end();
   const { rows: loose } = await server.sql(
@@ -77,18 +76,12 @@ t.test('what is wrong with the address', async (t) => {
     ran({ ...configOf('postgresql://u@h/db'), store: {} as Config['store'] }, 'status'),
     /store.url is not set/,
   );
-  for (const url of [
-    'postgresql://u:secret@h/db',
-    'postgresql://h/db',
-    'postgresql://u@h',
-    'postgresql://u@h/db?x=1',
-  ]) {
+  for (const url of ['postgresql://u:secret@h/db', 'postgresql://h/db', 'postgresql://u@h', 'postgresql://u@h/db?x=1'])
     t.match(
       loadConfig({ RA_STORE_URL: url }),
       { kind: 'invalid', line: /store\.url must name user, host and database/ },
       url,
     );
-  }
   t.match(loadConfig({ RA_STORE_URL: 'postgresql://u@h/db?sslmode=verify-full' }), { kind: 'config', hints: [] });
   t.match(loadConfig({ RA_STORE_URL: 'postgresql://u@h/db' }), { kind: 'config', hints: [/store.url is without TLS/] });
 });

@@ -9,9 +9,8 @@ t.test('sizes, numbers and columns', async (t) => {
     ['24GiB', '24g', '1.5 MiB', '2T'].map((text) => bytesOf('--memory', text)),
     [24 * 2 ** 30, 24 * 2 ** 30, 1.5 * 2 ** 20, 2 * 2 ** 40],
   );
-  for (const text of ['24', 'GiB', '-1GiB', '1e3GiB', '12345678GiB', '5PiB']) {
+  for (const text of ['24', 'GiB', '-1GiB', '1e3GiB', '12345678GiB', '5PiB'])
     t.throws(() => bytesOf('--memory', text), UsageError, text);
-  }
   t.equal(wholeOf('--seats', '8', 1, 8), 8);
   for (const text of ['0', '9', '1.5', 'x', '']) t.throws(() => wholeOf('--seats', text, 1, 8), UsageError, text);
   t.equal(

@@ -4,10 +4,7 @@ import { deviceEnvironment, deviceProblems, devicesOf } from '../../../sidecar/c
 
 t.test('a process sees only its own devices', async (t) => {
   t.strictSame(deviceEnvironment([], { CUDA_VISIBLE_DEVICES: '0,1' }), {});
-  t.strictSame(deviceEnvironment(['0', '2'], {}), {
-    CUDA_VISIBLE_DEVICES: '0,2',
-    GGML_VK_VISIBLE_DEVICES: '0,2',
-  });
+  t.strictSame(deviceEnvironment(['0', '2'], {}), { CUDA_VISIBLE_DEVICES: '0,2', GGML_VK_VISIBLE_DEVICES: '0,2' });
   t.strictSame(deviceEnvironment(['MIG-4a'], {}), { CUDA_VISIBLE_DEVICES: 'MIG-4a' });
 });
 
@@ -51,9 +48,8 @@ t.test('values of `replicas`', async (t) => {
       { devices: 0, seats: 1 },
       { devices: [1, 'GPU-5e-9'], cores: '0-3' },
     ],
-  ]) {
+  ])
     t.match(load(good), { kind: 'config', config: { models: [{ replicas: good }] } });
-  }
   const whole = 'models[0].replicas must be a number from 1 to 64, auto, or a list of at most 64 replicas';
   const device = 'must be the index of a GPU, the UUID of one or of a MIG instance, or a list of these';
   for (const [bad, problem] of [

@@ -24,9 +24,9 @@ const { seatsInWords, holderInWords } = await page<{
   }) => string;
   readonly holderInWords: (holder: HolderView) => string;
 }>('seats.js');
-const { storeFact } = await page<{
-  readonly storeFact: (fleet: NonNullable<Snapshot['fleet']>) => readonly string[];
-}>('text.js');
+const { storeFact } = await page<{ readonly storeFact: (fleet: NonNullable<Snapshot['fleet']>) => readonly string[] }>(
+  'text.js',
+);
 const { engineInWords, hostInWords } = await page<{
   readonly engineInWords: (engine: Pick<EngineView, 'state' | 'problem' | 'readyInMs'>) => string;
   readonly hostInWords: (host: Pick<PromptHostView, 'up' | 'problem'>) => string;
@@ -324,11 +324,10 @@ t.test('batches by account: those that have not ended, their lines and answers',
   );
 });
 
-t.test('the store of a fleet: shared by how many, apart, fenced, and charges that wait for it', (t) => {
+t.test('the store of a fleet: shared by how many, apart, fenced, and charges that wait for it', async (t) => {
   const fact = (own: object): string => storeFact({ state: 'joined', sidecars: 3, lateSeconds: 0, ...own }).join(' | ');
   t.equal(fact({}), 'Store | shared by 3 sidecars | good');
   t.equal(fact({ sidecars: 1, lateSeconds: 90 }), 'Store | shared by 1 sidecar, charges have waited for 90 s | warn');
   t.match(fact({ state: 'apart' }), /does not answer \| bad/);
   t.match(fact({ state: 'fenced' }), /fenced: another process has this place \| bad/);
-  t.end();
 });

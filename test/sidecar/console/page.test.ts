@@ -13,13 +13,11 @@ const served = new Map(Object.entries(PAGE_FILES).map(([path, name]) => [name, p
 
 t.test('each file is served, and each named file exists', async (t) => {
   t.strictSame([...served.keys()].sort(), [...names].sort());
-  for (const [, named = ''] of textOf('index.html').matchAll(/(?:src|href)="([^"#][^"]*)"/g)) {
+  for (const [, named = ''] of textOf('index.html').matchAll(/(?:src|href)="([^"#][^"]*)"/g))
     t.ok([...served.values()].includes(`/${named}`), named);
-  }
   for (const name of names.filter((each) => each.endsWith('.js'))) {
-    for (const [, from = ''] of textOf(name).matchAll(/from '\.\/([^']+)'/g)) {
+    for (const [, from = ''] of textOf(name).matchAll(/from '\.\/([^']+)'/g))
       t.equal(served.get(from), `/console/${from}`, `${name} imports ${from}`);
-    }
   }
 });
 

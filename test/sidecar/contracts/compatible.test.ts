@@ -18,7 +18,7 @@ function refusal(body: object, form: 'chat' | 'compatible' = 'compatible'): stri
   return parsed.kind === 'invalid' ? parsed.error.message : 'accepted';
 }
 
-t.test('fields that clients add and fields that are null change nothing', (t) => {
+t.test('fields that clients add and fields that are null change nothing', async (t) => {
   const plain = accepted({});
   for (const body of [
     { max_tokens: null, temperature: null, stop: null, user: null, seed: null, response_format: null },
@@ -30,31 +30,27 @@ t.test('fields that clients add and fields that are null change nothing', (t) =>
     { ignore_eos: false, min_tokens: 0, best_of: 1, stop_token_ids: [], skip_special_tokens: true, plugins: [] },
     { thinking: { type: 'adaptive' }, reasoning: {}, thinking_token_budget: -1, client_metadata: { a: 'b' } },
     { stream_options: { continuous_usage_stats: true } },
-  ]) {
+  ])
     t.strictSame(accepted(body), plain, Object.keys(body).join());
-  }
-  t.end();
 });
 
-t.test('the tier that a client asks for', (t) => {
+t.test('the tier that a client asks for', async (t) => {
   const tierOf = (tier: unknown): unknown => accepted({ service_tier: tier }).params.tier;
   t.same(['flex', 'priority', 'auto', 'default', 'scale', '', null].map(tierOf), [
     ...['flex', 'priority', 'default', 'default', 'default', 'default'],
     undefined,
   ]);
-  t.end();
 });
 
-t.test('the id of a session that a client sends', (t) => {
+t.test('the id of a session that a client sends', async (t) => {
   const idOf = (body: object): unknown => accepted(body).params.sessionId;
   t.equal(idOf({ prompt_cache_key: 'k', metadata: { user_id: 'u' } }), 'k');
   t.equal(idOf({ metadata: { user_id: 'u' } }), 'u');
   t.equal(idOf({ metadata: { user_id: 7 } }), undefined);
   t.equal(idOf({ prompt_cache_key: null, metadata: null }), undefined);
-  t.end();
 });
 
-t.test('messages as clients send them back', (t) => {
+t.test('messages as clients send them back', async (t) => {
   const call = { id: 'a', type: 'function', function: { name: 'look', arguments: '{}' } };
   const { conversation } = accepted({
     messages: [
@@ -92,10 +88,9 @@ t.test('messages as clients send them back', (t) => {
     { role: 'assistant', content: 'y', reasoning_content: 'hm' },
   ]);
   t.equal((shapeConversation(conversation, SHAPE).messages[1] as { content: unknown }).content, '', 'not nothing');
-  t.end();
 });
 
-t.test('fields that other servers and frameworks wrote into a history change nothing', (t) => {
+t.test('fields that other servers and frameworks wrote into a history change nothing', async (t) => {
   /** A history whose messages, parts and calls have some more fields. */
   const history = (more: object): object[] => {
     const text = (said: string): object => ({ type: 'text', text: said, ...more });
@@ -117,17 +112,15 @@ t.test('fields that other servers and frameworks wrote into a history change not
     { cache_control: { type: 'ephemeral' } },
     { extra_content: { google: { thought_signature: 'x' } } },
     { index: 0, annotations: [], parsed: { a: [] }, zcanary: 1 },
-  ]) {
+  ])
     t.strictSame(accepted({ messages: history(more) }), plain, Object.keys(more).join());
-  }
   t.equal(
     refusal({ messages: HI.map((message) => ({ ...message, tool_calls: [] })) }),
     'messages[0].tool_calls must be null: it would have no effect here',
   );
-  t.end();
 });
 
-t.test('thoughts among the parts of a reply are its thought', (t) => {
+t.test('thoughts among the parts of a reply are its thought', async (t) => {
   const reply = (content: readonly object[], more: object = {}): unknown =>
     accepted({ messages: [...HI, { role: 'assistant', content, ...more }, ...HI] }).conversation.messages[1];
   const said = [
@@ -149,32 +142,33 @@ t.test('thoughts among the parts of a reply are its thought', (t) => {
     tool_calls: [call],
   });
   t.strictSame(reply([]), { role: 'assistant', content: '' });
-  t.end();
 });
 
-t.test('the billing line of Claude Code is no part of the prompt, where it is the first of several parts', (t) => {
-  const line = 'x-anthropic-billing-header: cc_version=1; cch=1;';
-  const part = (text: string): object => ({ type: 'text', text });
-  const system = (content: unknown, form: 'compatible' | 'compatible-billed' = 'compatible'): unknown => {
-    const body = { model: 'm', messages: [{ role: 'system', content }, ...HI] };
-    const parsed = parseChat(bytesOf(JSON.stringify(body)), form);
-    return parsed.kind === 'ok' && parsed.request.conversation.messages[0]?.content;
-  };
-  const parts = [part(line), part('Be brief.'), part('Be kind.')];
-  t.equal(system(parts), 'Be brief.\nBe kind.');
-  t.equal(system(parts, 'compatible-billed'), `${line}\nBe brief.\nBe kind.`);
-  t.equal(system(parts.toReversed()), `Be kind.\nBe brief.\n${line}`, 'elsewhere it is text');
-  t.equal(system([part(line)]), line, 'alone it is a system message');
-  t.equal(system(line), line, 'as the strict contract has it');
-  for (const [billingLine, form] of [
-    ['drop', 'compatible'],
-    ['keep', 'compatible-billed'],
-  ] as const)
-    t.equal(CHAT.form({ contract: 'compatible', billingLine }), form);
-  t.end();
-});
+t.test(
+  'the billing line of Claude Code is no part of the prompt, where it is the first of several parts',
+  async (t) => {
+    const line = 'x-anthropic-billing-header: cc_version=1; cch=1;';
+    const part = (text: string): object => ({ type: 'text', text });
+    const system = (content: unknown, form: 'compatible' | 'compatible-billed' = 'compatible'): unknown => {
+      const body = { model: 'm', messages: [{ role: 'system', content }, ...HI] };
+      const parsed = parseChat(bytesOf(JSON.stringify(body)), form);
+      return parsed.kind === 'ok' && parsed.request.conversation.messages[0]?.content;
+    };
+    const parts = [part(line), part('Be brief.'), part('Be kind.')];
+    t.equal(system(parts), 'Be brief.\nBe kind.');
+    t.equal(system(parts, 'compatible-billed'), `${line}\nBe brief.\nBe kind.`);
+    t.equal(system(parts.toReversed()), `Be kind.\nBe brief.\n${line}`, 'elsewhere it is text');
+    t.equal(system([part(line)]), line, 'alone it is a system message');
+    t.equal(system(line), line, 'as the strict contract has it');
+    for (const [billingLine, form] of [
+      ['drop', 'compatible'],
+      ['keep', 'compatible-billed'],
+    ] as const)
+      t.equal(CHAT.form({ contract: 'compatible', billingLine }), form);
+  },
+);
 
-t.test('fields with a meaning are used', (t) => {
+t.test('fields with a meaning are used', async (t) => {
   const schema = { type: 'object', properties: { a: { type: ['string', 'null'], title: 'A', examples: ['x'] } } };
   const held = (more: object): ChatRequest =>
     accepted({ response_format: { type: 'json_schema', json_schema: { name: 'r', schema, ...more } } });
@@ -187,10 +181,9 @@ t.test('fields with a meaning are used', (t) => {
   }
   t.strictSame(accepted({ response_format: { type: 'json_object', schema } }).replySchema, schema);
   t.strictSame(request.switches, { enable_thinking: false });
-  t.end();
 });
 
-t.test('how much a model may think, by each API’s names', (t) => {
+t.test('how much a model may think, by each API’s names', async (t) => {
   for (const [body, effort, budget] of [
     [{ reasoning_effort: 'ultra' }, 'ultra'],
     [{ reasoning: { effort: 'low', max_tokens: 9 } }, 'low', 9],
@@ -208,19 +201,17 @@ t.test('how much a model may think, by each API’s names', (t) => {
     const { reasoningEffort, thoughtBudget } = accepted(body).params;
     t.strictSame([reasoningEffort, thoughtBudget], [effort, budget], JSON.stringify(body));
   }
-  t.end();
 });
 
-t.test('usage in each chunk is asked for together with usage', (t) => {
+t.test('usage in each chunk is asked for together with usage', async (t) => {
   t.match(accepted({ stream_options: { include_usage: true, continuous_usage_stats: true } }).params, {
     includeUsage: true,
     continuousUsage: true,
   });
   t.match(accepted({ usage: { include: true } }).params, { includeUsage: true });
-  t.end();
 });
 
-t.test('an image in a tool’s result is a part of it', (t) => {
+t.test('an image in a tool’s result is a part of it', async (t) => {
   const image = { type: 'image_url', image_url: { url: 'data:image/png;base64,AA==' } };
   const results = [[{ type: 'text', text: 'r' }, image], [{ type: 'text', text: 'r' }], null, undefined];
   const messages = results.map((content) => ({
@@ -234,10 +225,9 @@ t.test('an image in a tool’s result is a part of it', (t) => {
     conversation.messages.map(({ content }) => content),
     [[{ type: 'text', text: 'r' }, image], 'r', '', ''],
   );
-  t.end();
 });
 
-t.test('a tool’s parameters are those of an object, wherever its schema has them', (t) => {
+t.test('a tool’s parameters are those of an object, wherever its schema has them', async (t) => {
   const parametersOf = (parameters: unknown): unknown =>
     accepted({ tools: [{ type: 'function', function: { name: 'f', description: null, strict: null, parameters } }] })
       .conversation.tools?.[0]?.function;
@@ -259,14 +249,12 @@ t.test('a tool’s parameters are those of an object, wherever its schema has th
     { name: 'f', parameters: { type: 'object', ...nested } },
     'the root keeps its own',
   );
-  t.end();
 });
 
-t.test('a part of a content that is no object is refused by its place, in the messages of each role', (t) => {
+t.test('a part of a content that is no object is refused by its place, in the messages of each role', async (t) => {
   for (const role of ['system', 'developer', 'user', 'assistant', 'tool'])
     for (const part of [null, 1, 'text', []]) {
       const message = { role, content: [part], ...(role === 'tool' && { tool_call_id: 'c' }) };
       t.match(refusal({ messages: [message] }), 'messages[0].content[0] must be an object', `${role}: ${String(part)}`);
     }
-  t.end();
 });

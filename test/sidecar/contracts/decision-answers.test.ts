@@ -38,7 +38,7 @@ const RESULTS = [result(0.25, 0.75), result(0.1, 0.2, 0.5, 0.2), result(0.5, 0.2
 /** Objects whose names are the caller’s, and paths of fields that an answer may lack: none. */
 const [MAPS, NO_FIELD] = [/answers$|(?<!z\.)probabilities|legend/, /^$a/];
 
-t.test('decisions, to the letter and in order', (t) => {
+t.test('decisions, to the letter and in order', async (t) => {
   const text = decisionAnswer(PARAMS, RESULTS, { promptTokens: 40 });
   t.equal(
     text,
@@ -51,10 +51,9 @@ t.test('decisions, to the letter and in order', (t) => {
   );
   t.match(validateAnswer('Decisions', JSON.parse(text)), { ok: true });
   t.strictSame(looseIn('Decisions', JSON.parse(text) as Json, NO_FIELD, MAPS), []);
-  t.end();
 });
 
-t.test('systemone, to the letter and in order', (t) => {
+t.test('systemone, to the letter and in order', async (t) => {
   const [first, second, third] = PARAMS.questions;
   const questions = [first!, second!, { ...third!, legend: ['"low"', 'null', '{"b":1,"1":2}'] }];
   const text = systemOneAnswer({ ...PARAMS, questions }, RESULTS.slice(0, 3), { promptTokens: 40 }, ID);
@@ -70,10 +69,9 @@ t.test('systemone, to the letter and in order', (t) => {
   t.strictSame(looseIn('SystemOne', JSON.parse(text) as Json, NO_FIELD, MAPS), []);
   const plain = systemOneAnswer({ ...PARAMS, questions: [third!] }, [RESULTS[2]!], { promptTokens: 1 }, ID);
   t.match(plain, '"legend":{"0":"low","1":"mid","2":"high"}', 'levels replace a missing legend');
-  t.end();
 });
 
-t.test('confidence', (t) => {
+t.test('confidence', async (t) => {
   t.equal(choiceConfidence(Float64Array.of(1, 0, 0)), 1);
   t.equal(choiceConfidence(Float64Array.of(0.25, 0.25, 0.25, 0.25)), 0);
   t.equal(choiceConfidence(Float64Array.of(0.25, 0.75)), 0.5);
@@ -88,16 +86,14 @@ t.test('confidence', (t) => {
       const sum = weights.reduce((total, weight) => total + weight, 0);
       fc.pre(sum > 1e-3);
       const probabilities = Float64Array.from(weights, (weight) => weight / sum);
-      for (const confidence of [choiceConfidence(probabilities), scoreConfidence(probabilities)]) {
+      for (const confidence of [choiceConfidence(probabilities), scoreConfidence(probabilities)])
         assert.ok(confidence >= 0 && confidence <= 1);
-      }
     }),
     { numRuns: rounds({ short: 20, long: 200 }) },
   );
-  t.end();
 });
 
-t.test('an engine’s result that violates the protocol is a fault, not an answer', (t) => {
+t.test('an engine’s result that violates the protocol is a fault, not an answer', async (t) => {
   const usage = { promptTokens: 1 };
   const one = { ...PARAMS, questions: PARAMS.questions.slice(0, 1) };
   for (const [results, message] of [
@@ -108,9 +104,7 @@ t.test('an engine’s result that violates the protocol is a fault, not an answe
     [[result(NaN, 1)], 'a finite number'],
     [[result(Infinity, 1)], 'a finite number'],
     [[{ ...result(0.5, 0.5), labelMass: NaN }], 'a finite number'],
-  ] as const) {
+  ] as const)
     t.throws(() => decisionAnswer(one, results, usage), { name: 'RangeError', message });
-  }
   t.match(decisionAnswer(one, [{ ...result(0.5, 0.5), labelMass: 1 + 2e-16 + 1e-9 }], usage), '"label_mass":1}');
-  t.end();
 });

@@ -60,17 +60,15 @@ const properties = FORMS.flatMap((route) =>
 const seen = { ok: 0, invalid: 0 };
 let longestMs = 0;
 
-for (const { route, how, bodies } of properties) {
-  t.test(`${route}: ${how}`, (t) => {
+for (const { route, how, bodies } of properties)
+  t.test(`${route}: ${how}`, async () => {
     const property = fc.property(bodies, (bytes) => {
       const start = performance.now();
       seen[check(route, bytes)]++;
       longestMs = Math.max(longestMs, performance.now() - start);
     });
     fc.assert(property, { numRuns: Math.ceil(RUNS / properties.length) });
-    t.end();
   });
-}
 
 t.test('bodies of both kinds were tried', async (t) => {
   t.ok(seen.ok > 0 && seen.invalid > 0);

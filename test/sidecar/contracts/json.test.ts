@@ -21,7 +21,7 @@ function faultOf(text: string | Uint8Array): string | undefined {
   return result.ok ? undefined : result.fault;
 }
 
-t.test('values equal those of JSON.parse', (t) => {
+t.test('values equal those of JSON.parse', async () => {
   fc.assert(
     fc.property(fc.json(), (text) => {
       const result = read(text);
@@ -31,41 +31,26 @@ t.test('values equal those of JSON.parse', (t) => {
     }),
     { numRuns: rounds({ short: 20, long: 200 }) },
   );
-  t.end();
 });
 
-t.test('syntax', (t) => {
+t.test('syntax', async (t) => {
   for (const text of [
-    '',
-    ' ',
-    '{',
-    '{"a":1,}',
-    "{'a':1}",
-    'NaN',
-    '[Infinity]',
-    '{"a":01}',
-    '"\u0001"',
-    '1 2',
-    '"abc',
-    '"\\"',
+    ...['', ' ', '{', '{"a":1,}', "{'a':1}", 'NaN', '[Infinity]', '{"a":01}', '"\u0001"', '1 2', '"abc', '"\\"'],
     '//x\n1',
-  ]) {
+  ])
     t.equal(faultOf(text), 'syntax', JSON.stringify(text));
-  }
-  t.end();
 });
 
-t.test('bytes', (t) => {
+t.test('bytes', async (t) => {
   t.equal(faultOf(new Uint8Array([0x22, 0xff, 0x22])), 'encoding', 'not UTF-8');
   t.equal(faultOf(new Uint8Array([0x22, 0xed, 0xa0, 0x80, 0x22])), 'encoding', 'a surrogate as UTF-8');
   t.equal(faultOf(new Uint8Array([0x22, 0xc0, 0x80, 0x22])), 'encoding', 'overlong');
   t.equal(faultOf(new Uint8Array([0x22, 0xe2, 0x82])), 'encoding', 'cut short');
   t.equal(faultOf(new Uint8Array([0xef, 0xbb, 0xbf, 0x31])), 'byte-order-mark');
   t.equal(faultOf(new Uint8Array([0xff, 0xfe, 0x31, 0x00])), 'encoding', 'UTF-16');
-  t.end();
 });
 
-t.test('values are counted before they are created', (t) => {
+t.test('values are counted before they are created', async (t) => {
   const list = (count: number, value: string): string => `[${Array<string>(count).fill(value).join(',')}]`;
   for (const value of ['0', '{}', '"a,["']) {
     // The list is one value too.
@@ -76,10 +61,9 @@ t.test('values are counted before they are created', (t) => {
   t.equal(faultOf(members((MAX_VALUES - 2) / 2)), undefined);
   t.equal(faultOf(members(MAX_VALUES / 2)), 'values');
   t.equal(faultOf('{},'.repeat(2_000_000)), 'values', 'which is refused without being parsed: it is no JSON');
-  t.end();
 });
 
-t.test('nesting', (t) => {
+t.test('nesting', async (t) => {
   const nested = (depth: number, open: string, close: string) => open.repeat(depth) + '1' + close.repeat(depth);
   t.equal(faultOf(nested(MAX_NESTING, '[', ']')), undefined);
   t.equal(faultOf(nested(MAX_NESTING + 1, '[', ']')), 'nesting');
@@ -94,30 +78,21 @@ t.test('nesting', (t) => {
     'nesting',
     'an escaped backslash does not hide its end',
   );
-  t.end();
 });
 
-t.test('a name twice in one object', (t) => {
+t.test('a name twice in one object', async (t) => {
   for (const text of [
-    '{"a":1,"a":1}',
-    '[{"b":{"a":1,"c":2,"a":3}}]',
-    '{"a":1,"\\u0061":2}',
-    '{"__proto__":1,"__proto__":2}',
-    '{"1":1,"1":2}',
-    '{"":1,"":2}',
-  ]) {
+    ...['{"a":1,"a":1}', '[{"b":{"a":1,"c":2,"a":3}}]', '{"a":1,"\\u0061":2}', '{"__proto__":1,"__proto__":2}'],
+    ...['{"1":1,"1":2}', '{"":1,"":2}'],
+  ])
     t.equal(faultOf(text), 'repeated-name', text);
-  }
-  for (const text of ['{"a":{"a":1}}', '[{"a":1},{"a":1}]', '{"a":":","b":"::"}', '{"a":1,"A":1}', '{"__proto__":1}']) {
+  for (const text of ['{"a":{"a":1}}', '[{"a":1},{"a":1}]', '{"a":":","b":"::"}', '{"a":1,"A":1}', '{"__proto__":1}'])
     t.equal(faultOf(text), undefined, text);
-  }
-  t.end();
 });
 
-t.test('lone surrogates', (t) => {
-  for (const text of ['"\\ud800"', '"\\uDFFF"', '{"\\ud83d":1}', '["\\ude00\\ud83d"]', '"😀\\ud83d"']) {
+t.test('lone surrogates', async (t) => {
+  for (const text of ['"\\ud800"', '"\\uDFFF"', '{"\\ud83d":1}', '["\\ude00\\ud83d"]', '"😀\\ud83d"'])
     t.equal(faultOf(text), 'lone-surrogate', text);
-  }
   for (const text of ['"\\ud83d\\ude00"', '"😀"', '"\\\\ud800"']) t.equal(faultOf(text), undefined, text);
   t.equal(faultOf('[null, 1, true, {"a": "\\ud83d\\ude00"}]'), undefined, 'other values beside an escape');
   t.match(
@@ -132,24 +107,12 @@ t.test('lone surrogates', (t) => {
   t.strictSame(replaced('{"\\ud83d": ["x\\uDE00", "\\ud83d\\ud83d\\ude00"]}'), { '\ufffd': ['x\ufffd', '\ufffd😀'] });
   t.equal(replaced('"\\\\ud83d\\n"'), '\\ud83d\n', 'the text of an escape is none');
   t.equal(replaced('{"\\ud800":1,"\\ud801":1}'), 'repeated-name');
-  t.end();
 });
 
-t.test('__proto__ is a name, not a prototype', (t) => {
+t.test('__proto__ is a name, not a prototype', async (t) => {
   const result = read('{"__proto__":{"polluted":true}}');
   t.ok(result.ok && Object.hasOwn(result.value as object, '__proto__'));
   t.equal(({} as { polluted?: boolean }).polluted, undefined);
-  t.end();
-});
-
-t.test('any bytes give a value or a fault', (t) => {
-  fc.assert(
-    fc.property(fc.uint8Array({ maxLength: 200 }), (bytes) => {
-      t.type(readJson(bytes).ok, 'boolean');
-    }),
-    { numRuns: rounds({ short: 30, long: 500 }) },
-  );
-  t.end();
 });
 
 const slice = (text: string, { from, to }: Span): string => text.slice(from, to);
@@ -161,7 +124,7 @@ function rebuilt(text: string, span: Span): unknown {
   return Object.fromEntries(membersOf(text, span).map((member) => [member.name, rebuilt(text, member)]));
 }
 
-t.test('the text has the values of JSON.parse', (t) => {
+t.test('the text has the values of JSON.parse', async () => {
   fc.assert(
     fc.property(fc.jsonValue(), fc.constantFrom('', ' ', '\t\n'), (value, space) => {
       const text = space + JSON.stringify(value, undefined, space) + space;
@@ -170,10 +133,9 @@ t.test('the text has the values of JSON.parse', (t) => {
     }),
     { numRuns: rounds({ short: 30, long: 500 }) },
   );
-  t.end();
 });
 
-t.test('order and unusual names are kept', (t) => {
+t.test('order and unusual names are kept', async (t) => {
   const text = '{ "z": 1, "10": 2, "__proto__": 3, "2": 4, "\\u0061": 5, "": 6 }';
   t.same(
     membersOf(text, rootOf(text)).map((member) => [member.name, slice(text, member)]),
@@ -186,14 +148,12 @@ t.test('order and unusual names are kept', (t) => {
       ['', '6'],
     ],
   );
-  t.end();
 });
 
-t.test('numbers and strings stay as written', (t) => {
+t.test('numbers and strings stay as written', async (t) => {
   const text = '[ 1.0 , 12345678901234567890 , 1e+3 , "a \\u0062 \\" ] , " , { } , [ ] ]';
   t.equal(compactText(text, rootOf(text)), '[1.0,12345678901234567890,1e+3,"a \\u0062 \\" ] , ",{},[]]');
   t.equal(elementsOf(text, rootOf(text)).length, 6);
   t.same(elementsOf('[ ]', { from: 0, to: 3 }), []);
   t.same(membersOf('{ }', { from: 0, to: 3 }), []);
-  t.end();
 });

@@ -15,7 +15,7 @@ function accepted(body: unknown, form: ChatForm = 'messages'): ChatRequest {
 
 const params = (more: object): object => accepted({ ...SMALL, ...more }).params;
 
-t.test('a text is a user’s message, with the defaults of chat and without a thought', (t) => {
+t.test('a text is a user’s message, with the defaults of chat and without a thought', async (t) => {
   const chat = parseChat(
     bytesOf('{"model":"m","max_tokens":5,"reasoning_effort":"none","messages":[{"role":"user","content":"hi"}]}'),
   );
@@ -24,60 +24,61 @@ t.test('a text is a user’s message, with the defaults of chat and without a th
   t.strictSame(places, [{ at: 'messages[0]', calls: [] }]);
   const nulls = { system: null, tools: null, tool_choice: null, thinking: null, output_config: null, metadata: null };
   t.strictSame(accepted({ ...SMALL, ...nulls, stop_sequences: [], top_k: 0 }), accepted(SMALL));
-  t.end();
 });
 
-t.test('blocks become messages: results before the rest of their turn, images as parts, all else as text', (t) => {
-  const { conversation, params, places } = accepted(FULL_MESSAGES);
-  t.strictSame(conversation.messages, [
-    { role: 'system', content: 'Be brief.' },
-    {
-      role: 'user',
-      content: [
-        { type: 'text', text: 'What is this?' },
-        { type: 'image_url', image_url: { url: 'data:image/png;base64,iVBORw0KGgo=' } },
-        { type: 'image_url', image_url: { url: 'https://example.com/a.png' } },
-      ],
-    },
-    { role: 'system', content: 'Later.' },
-    {
-      role: 'assistant',
-      content:
-        'Look.\n[server_tool_use: {"type":"server_tool_use","id":"st1","name":"web_search","input":{"query":"q"}}]\n' +
-        '[web_search_tool_result: {"type":"web_search_tool_result","tool_use_id":"st1","content":[{"title":"t"}]}]',
-      reasoning_content: 'Hm.',
-      tool_calls: [
-        { id: 'c1', type: 'function', function: { name: 'look', arguments: '{"x":1}' } },
-        { id: 'c2', type: 'function', function: { name: 'find', arguments: '{}' } },
-      ],
-    },
-    { role: 'tool', content: 'The tool late can be called from now on.', tool_call_id: 'c2' },
-    { role: 'tool', content: 'The call failed.\na cat\nt\ns\nr', tool_call_id: 'c1' },
-    {
-      role: 'user',
-      content: 'd\nt\nc\n[A document of the type application/pdf was here. It cannot be read.]\nAnd now?',
-    },
-  ]);
-  t.strictSame(
-    conversation.tools?.map(({ function: { name } }) => name),
-    ['look', 'late'],
-    'not the deferred one without a reference, nor that of another type',
-  );
-  t.match(places?.[3], { at: 'messages[2]', calls: ['messages[2].content[5]', 'messages[2].content[6]'] });
-  t.match(params, {
-    firstImage: 'messages[0].content[1]',
-    maxTokens: 10,
-    topK: 40,
-    stops: ['END'],
-    stream: true,
-    user: 'u-1',
-    reasoningEffort: 'low',
-    calls: { required: true, name: 'look', parallel: false },
-  });
-  t.end();
-});
+t.test(
+  'blocks become messages: results before the rest of their turn, images as parts, all else as text',
+  async (t) => {
+    const { conversation, params, places } = accepted(FULL_MESSAGES);
+    t.strictSame(conversation.messages, [
+      { role: 'system', content: 'Be brief.' },
+      {
+        role: 'user',
+        content: [
+          { type: 'text', text: 'What is this?' },
+          { type: 'image_url', image_url: { url: 'data:image/png;base64,iVBORw0KGgo=' } },
+          { type: 'image_url', image_url: { url: 'https://example.com/a.png' } },
+        ],
+      },
+      { role: 'system', content: 'Later.' },
+      {
+        role: 'assistant',
+        content:
+          'Look.\n[server_tool_use: {"type":"server_tool_use","id":"st1","name":"web_search","input":{"query":"q"}}]\n' +
+          '[web_search_tool_result: {"type":"web_search_tool_result","tool_use_id":"st1","content":[{"title":"t"}]}]',
+        reasoning_content: 'Hm.',
+        tool_calls: [
+          { id: 'c1', type: 'function', function: { name: 'look', arguments: '{"x":1}' } },
+          { id: 'c2', type: 'function', function: { name: 'find', arguments: '{}' } },
+        ],
+      },
+      { role: 'tool', content: 'The tool late can be called from now on.', tool_call_id: 'c2' },
+      { role: 'tool', content: 'The call failed.\na cat\nt\ns\nr', tool_call_id: 'c1' },
+      {
+        role: 'user',
+        content: 'd\nt\nc\n[A document of the type application/pdf was here. It cannot be read.]\nAnd now?',
+      },
+    ]);
+    t.strictSame(
+      conversation.tools?.map(({ function: { name } }) => name),
+      ['look', 'late'],
+      'not the deferred one without a reference, nor that of another type',
+    );
+    t.match(places?.[3], { at: 'messages[2]', calls: ['messages[2].content[5]', 'messages[2].content[6]'] });
+    t.match(params, {
+      firstImage: 'messages[0].content[1]',
+      maxTokens: 10,
+      topK: 40,
+      stops: ['END'],
+      stream: true,
+      user: 'u-1',
+      reasoningEffort: 'low',
+      calls: { required: true, name: 'look', parallel: false },
+    });
+  },
+);
 
-t.test('an image in a result stays a part of it', (t) => {
+t.test('an image in a result stays a part of it', async (t) => {
   const source = { type: 'base64', media_type: 'image/png', data: 'iVBORw0KGgo=' };
   const content = [
     { type: 'text', text: 'shot' },
@@ -100,12 +101,11 @@ t.test('an image in a result stays a part of it', (t) => {
     tool_call_id: 'c',
   });
   t.equal(params.firstImage, undefined, 'a model without vision is not refused for it');
-  t.end();
 });
 
 t.test(
   'blocks of the newest API: what no model reads is left out, all else is text or an image that cannot be shown',
-  (t) => {
+  async (t) => {
     const image = { type: 'image', source: { type: 'file', file_id: 'f' } };
     const { conversation, params } = accepted({
       ...SMALL,
@@ -146,11 +146,10 @@ t.test(
     ]);
     t.equal(params.firstImage, undefined);
     t.equal(conversation.tools?.length, 1);
-    t.end();
   },
 );
 
-t.test('the billing line stays where the setting keeps it', (t) => {
+t.test('the billing line stays where the setting keeps it', async (t) => {
   const [system] = accepted(FULL_MESSAGES, 'messages-billed').conversation.messages;
   t.match(system, { role: 'system', content: /^x-anthropic-billing-header: .*\nBe brief\.$/ });
   const forms = (['drop', 'keep'] as const).map((billingLine) =>
@@ -159,10 +158,9 @@ t.test('the billing line stays where the setting keeps it', (t) => {
   t.strictSame(forms, ['messages', 'messages-billed']);
   const alone = [{ type: 'text', text: 'x-anthropic-billing-header: a' }];
   t.match(accepted({ ...SMALL, system: alone }).conversation.messages, [{ role: 'user' }], 'no empty system message');
-  t.end();
 });
 
-t.test('neighbours of one role are one turn', (t) => {
+t.test('neighbours of one role are one turn', async (t) => {
   const { conversation } = accepted({
     ...SMALL,
     messages: [
@@ -183,10 +181,9 @@ t.test('neighbours of one role are one turn', (t) => {
     { role: 'assistant', content: '' },
   ]);
   t.equal(conversation.messages.length, 5);
-  t.end();
 });
 
-t.test('an input that is no object is kept as its text, which the history makes an object of', (t) => {
+t.test('an input that is no object is kept as its text, which the history makes an object of', async (t) => {
   const argumentsOf = (input: unknown): unknown => {
     const call = { type: 'tool_use', id: 'c', name: 'f', input };
     const { conversation } = accepted({ ...SMALL, messages: [{ role: 'assistant', content: [call] }] });
@@ -198,10 +195,9 @@ t.test('an input that is no object is kept as its text, which the history makes 
   t.equal(argumentsOf([1]), '[1]');
   t.equal(argumentsOf(null), 'null');
   t.equal(argumentsOf(undefined), '{}', 'absent');
-  t.end();
 });
 
-t.test('thinking and effort', (t) => {
+t.test('thinking and effort', async (t) => {
   for (const [more, effort] of [
     [{ thinking: { type: 'disabled' }, output_config: { effort: 'max' } }, 'none'],
     [{ output_config: { effort: 'max' } }, 'max'],
@@ -212,10 +208,9 @@ t.test('thinking and effort', (t) => {
     [{ thinking: { type: 'enabled', budget_tokens: 31_999 } }, 'high'],
   ] as const)
     t.match(params(more), { reasoningEffort: effort }, JSON.stringify(more));
-  t.end();
 });
 
-t.test('choices of tools, and formats', (t) => {
+t.test('choices of tools, and formats', async (t) => {
   const tools = ['a', 'b'].map((name) => ({ name, input_schema: { type: 'object' } }));
   t.match(params({ tools }), { calls: { required: false, parallel: true } });
   t.match(params({ tools, tool_choice: { type: 'any', disable_parallel_tool_use: true } }), {
@@ -230,8 +225,6 @@ t.test('choices of tools, and formats', (t) => {
   for (const [more, at] of [
     [{ output_config: { format } }, ['output_config', 'format', 'schema']],
     [{ output_format: format }, ['output_format', 'schema']],
-  ] as const) {
+  ] as const)
     t.match(accepted({ ...SMALL, ...more }), { params: { jsonObject: true }, replySchema: schema, replySchemaAt: at });
-  }
-  t.end();
 });

@@ -19,17 +19,16 @@ function refusal(more: object): string {
   return parsed.kind === 'invalid' ? parsed.error.message : 'accepted';
 }
 
-t.test('a text is a user’s message, with the defaults of chat', (t) => {
+t.test('a text is a user’s message, with the defaults of chat', async (t) => {
   const chat = parseChat(bytesOf('{"model":"m","messages":[{"role":"user","content":"hi"}]}'));
   const { places, ...request } = accepted(SMALL);
   t.strictSame({ kind: 'ok', request }, chat);
   t.strictSame(places, [{ at: 'input', calls: [] }]);
   t.strictSame(accepted({ ...SMALL, temperature: null, tools: null, text: null, reasoning: null }), accepted(SMALL));
   t.strictSame(accepted({ ...SMALL, user: '' }), accepted(SMALL), 'no user');
-  t.end();
 });
 
-t.test('instructions and a developer’s message are one system message where the template takes no more', (t) => {
+t.test('instructions and a developer’s message are one system message where the template takes no more', async (t) => {
   const input = [
     { role: 'developer', content: '' },
     { role: 'developer', content: 'dev' },
@@ -47,10 +46,9 @@ t.test('instructions and a developer’s message are one system message where th
     { role: 'system', content: 'dev' },
     user,
   ]);
-  t.end();
 });
 
-t.test('items become messages; consecutive ones of the assistant become one', (t) => {
+t.test('items become messages; consecutive ones of the assistant become one', async (t) => {
   const { params, conversation, replySchema } = accepted(FULL_RESPONSES);
   const call = (id: string, text: string): object => ({
     id,
@@ -68,12 +66,7 @@ t.test('items become messages; consecutive ones of the assistant become one', (t
         { type: 'image_url', image_url: { url: 'https://example.com/a.png', detail: 'low' } },
       ],
     },
-    {
-      role: 'assistant',
-      content: 'y',
-      reasoning_content: 's',
-      tool_calls: [call('c1', '{"x":1}'), call('c2', '{}')],
-    },
+    { role: 'assistant', content: 'y', reasoning_content: 's', tool_calls: [call('c1', '{"x":1}'), call('c2', '{}')] },
     { role: 'tool', content: 'a cat', tool_call_id: 'c1' },
     { role: 'tool', content: 'a dog', tool_call_id: 'c2' },
   ]);
@@ -91,10 +84,9 @@ t.test('items become messages; consecutive ones of the assistant become one', (t
   t.strictSame(conversation.tools, [
     { type: 'function', function: { name: 'look', parameters: { type: 'object', properties: {} }, strict: true } },
   ]);
-  t.end();
 });
 
-t.test('a second message of the assistant, and one after its calls, are separate', (t) => {
+t.test('a second message of the assistant, and one after its calls, are separate', async (t) => {
   const said = (content: string): object => ({ role: 'assistant', content });
   const call = { type: 'function_call', call_id: 'c', name: 'f', arguments: '{}' };
   const { conversation } = accepted({ model: 'm', input: [said('a'), said('b'), call, said('c')] });
@@ -103,19 +95,17 @@ t.test('a second message of the assistant, and one after its calls, are separate
     { role: 'assistant', content: 'b', tool_calls: [{ id: 'c' }] },
     { role: 'assistant', content: 'c' },
   ]);
-  t.end();
 });
 
-t.test('a thought without content is its summary', (t) => {
+t.test('a thought without content is its summary', async (t) => {
   for (const content of [[], null]) {
     const reasoning = { type: 'reasoning', summary: [{ type: 'summary_text', text: 'X' }], content };
     const { conversation } = accepted({ model: 'm', input: [reasoning, { role: 'assistant', content: 'y' }] });
     t.match(conversation.messages, [{ role: 'assistant', reasoning_content: 'X', content: 'y' }]);
   }
-  t.end();
 });
 
-t.test('an image outside a user’s message is refused', (t) => {
+t.test('an image outside a user’s message is refused', async (t) => {
   const image = { type: 'input_image', image_url: 'https://example.com/a.png' };
   const input = (role: string): object => ({
     input: [
@@ -124,18 +114,16 @@ t.test('an image outside a user’s message is refused', (t) => {
     ],
   });
   t.equal(refusal(input('user')), 'accepted');
-  for (const role of ['system', 'developer', 'assistant']) {
+  for (const role of ['system', 'developer', 'assistant'])
     t.equal(
       refusal(input(role)),
       'input[1].content[1] must not be an image: only messages of the role user may have images',
     );
-  }
-  t.end();
 });
 
 const FUNCTION = { type: 'function', name: 'f', description: 'F.', parameters: { type: 'object', properties: {} } };
 
-t.test('functions of namespaces are offered and called under a name of both, and answered by their own', (t) => {
+t.test('functions of namespaces are offered and called under a name of both, and answered by their own', async (t) => {
   const tools = [
     FUNCTION,
     { type: 'namespace', name: 'mcp__demo', description: 'Demo.', tools: [FUNCTION, { ...FUNCTION, name: 'g' }] },
@@ -178,10 +166,9 @@ t.test('functions of namespaces are offered and called under a name of both, and
       { name: 'toString' },
     ],
   );
-  t.end();
 });
 
-t.test('tools that are no functions are left out and named, also where no others are', (t) => {
+t.test('tools that are no functions are left out and named, also where no others are', async (t) => {
   const foreign = [
     { type: 'web_search' },
     { type: 'web_search' },
@@ -194,10 +181,9 @@ t.test('tools that are no functions are left out and named, also where no others
   const { params, conversation } = accepted({ ...SMALL, tools: [...foreign, FUNCTION] });
   t.strictSame(params.toolsLeftOut, ['web_search', 'custom', 'other']);
   t.equal(conversation.tools?.length, 1);
-  t.end();
 });
 
-t.test('items of calls of other tools are text of the assistant, their results of the user', (t) => {
+t.test('items of calls of other tools are text of the assistant, their results of the user', async (t) => {
   const input = [
     { type: 'custom_tool_call', id: 'x', status: 'completed', call_id: 'c1', name: 'apply_patch', input: '*** Begin' },
     { type: 'custom_tool_call_output', call_id: 'c1', output: [{ type: 'input_text', text: 'ok' }] },
@@ -222,10 +208,9 @@ t.test('items of calls of other tools are text of the assistant, their results o
       content: '[agent_message]\n{"author":"a","recipient":"b","content":[{"type":"input_text","text":"hi"}]}',
     },
   ]);
-  t.end();
 });
 
-t.test('a thought that is encrypted says nothing, and images and files in outputs are parts or a line', (t) => {
+t.test('a thought that is encrypted says nothing, and images and files in outputs are parts or a line', async (t) => {
   const input = [
     { role: 'user', content: 'hi' },
     { type: 'reasoning', summary: [], encrypted_content: 'e' },
@@ -260,5 +245,4 @@ t.test('a thought that is encrypted says nothing, and images and files in output
     ],
   });
   t.match(empty, { role: 'tool', content: '' });
-  t.end();
 });

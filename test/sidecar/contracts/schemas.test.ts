@@ -14,14 +14,13 @@ import { LIGHT_CASES } from '../../contract/tables/cases.js';
 
 const schemas = await allSchemas();
 
-t.test('each is a valid schema', (t) => {
+t.test('each is a valid schema', async (t) => {
   const ajv = new Ajv({ strict: false });
   const wrong = schemas.filter(({ schema }) => ajv.validateSchema(schema) !== true);
   t.strictSame(wrong, []);
   t.equal(new Set(schemas.map(({ schema }) => schema)).size, schemas.length, 'each once');
   t.ok(schemas.length > 20, `${schemas.length} schemas`);
   t.notOk(ajv.validateSchema({ type: 'object', properties: { n: { minimum: 'one' } } }), 'an invalid one is found');
-  t.end();
 });
 
 /** The results of a check function that messages are made from. */
@@ -36,7 +35,7 @@ function problems(validate: ValidateFunction, value: unknown): unknown {
       }));
 }
 
-t.test('the written code finds what ajv finds', (t) => {
+t.test('the written code finds what ajv finds', async (t) => {
   // Code of one generator: some bodies are enough for what could differ, which is what the code refers to.
   const bodies = LIGHT_CASES.filter((_, at) => at % 20 === 0).flatMap(({ value }) => (value ? [value()] : []));
   const apart = schemas.filter(({ schema, flavour, written = '' }) => {
@@ -49,14 +48,12 @@ t.test('the written code finds what ajv finds', (t) => {
     });
   });
   t.strictSame(apart.map(nameOf), []);
-  t.end();
 });
 
-t.test('two schemas of one name, and one without, end the build', (t) => {
+t.test('two schemas of one name, and one without, end the build', async (t) => {
   const known: KnownSchema = { written: 'a', schema: { const: 1 }, flavour: 'checking' };
   t.throws(() => writtenFiles([known, { ...known, schema: { const: 2 } }]), { message: /unique: a$/ });
   t.throws(() => writtenFiles([{ schema: { const: 1 }, flavour: 'checking' }]), { message: /there is none/ });
-  t.end();
 });
 
 function nameOf({ schema, flavour }: KnownSchema): string {

@@ -4,7 +4,7 @@ import { FULL_SYSTEMONE, type Json, bytesOf } from '../../support/bodies.js';
 
 const parse = (body: Json | string) => parseDecisions('systemone', bytesOf(body));
 
-t.test('a whole request', (t) => {
+t.test('a whole request', async (t) => {
   t.same(parse(FULL_SYSTEMONE), {
     kind: 'ok',
     request: {
@@ -31,10 +31,9 @@ t.test('a whole request', (t) => {
       ],
     },
   });
-  t.end();
 });
 
-t.test('order, unusual names and number texts are kept', (t) => {
+t.test('order, unusual names and number texts are kept', async (t) => {
   const parsed = parse(`{
     "questions": {
       "z": { "criteria": { "b": "x", "10": { "y": 1.0, "2": [ ] }, "__proto__": null, "2": "two" }, "type": "choice",
@@ -67,13 +66,11 @@ t.test('order, unusual names and number texts are kept', (t) => {
       ],
     },
   });
-  t.end();
 });
 
-t.test('the index is the place in the text, not in a JavaScript object', (t) => {
+t.test('the index is the place in the text, not in a JavaScript object', async (t) => {
   const parsed = parse(
     '{"model":"m","state":"s","questions":{"z":{"type":"noul","instructions":"x"},"1":{"type":"noul"}}}',
   );
   t.match(parsed, { error: { message: 'questions has an entry (index 1) whose instructions is required' } });
-  t.end();
 });

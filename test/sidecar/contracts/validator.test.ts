@@ -22,21 +22,19 @@ const SCHEMA = {
   },
 } as const;
 
-t.test('a valid value is returned', (t) => {
+t.test('a valid value is returned', async (t) => {
   const check = compile<{ models: readonly { seats?: number }[] }>(SCHEMA);
   const value = { models: [{}] };
   t.same(check(value), { ok: true, value });
   t.same(value, { models: [{}] }, 'defaults are filled in only if requested');
-  t.end();
 });
 
-t.test('defaults', (t) => {
+t.test('defaults', async (t) => {
   const check = compile(SCHEMA, { useDefaults: true });
   t.same(check({ models: [{}] }), { ok: true, value: { models: [{ seats: 4 }], level: 'info' } });
-  t.end();
 });
 
-t.test('the first problem with its place', (t) => {
+t.test('the first problem with its place', async (t) => {
   const check = compile(SCHEMA);
   const cases: readonly (readonly [unknown, string, string])[] = [
     [[], '', 'must be an object'],
@@ -49,20 +47,18 @@ t.test('the first problem with its place', (t) => {
     [{ models: [{ zcanary: 1 }] }, 'models[0]', 'has a field outside the contract; its fields are seats, a/b~c'],
   ];
   for (const [value, path, message] of cases) t.match(check(value), { ok: false, path, message });
-  t.end();
 });
 
-t.test('unknown fields by name, for files of the operator', (t) => {
+t.test('unknown fields by name, for files of the operator', async (t) => {
   const check = compile(SCHEMA, { nameUnknownFields: true });
   t.match(check({ models: [{ seatz: 1 }] }), {
     ok: false,
     path: 'models[0].seatz',
     message: 'is not a known field; known are seats, a/b~c',
   });
-  t.end();
 });
 
-t.test('lengths count code points on both sides of every bound', (t) => {
+t.test('lengths count code points on both sides of every bound', async (t) => {
   const check = compile({ type: 'string', minLength: 2, maxLength: 3 });
   for (const [text, ok] of [
     ['a', false],
@@ -77,13 +73,11 @@ t.test('lengths count code points on both sides of every bound', (t) => {
     ['aaaaaaa', false],
     ['\ud83dabc', false],
     ['abc\ude00', false],
-  ] as const) {
+  ] as const)
     t.equal(check(text).ok, ok, `${text.length} units`);
-  }
-  t.end();
 });
 
-t.test('the message of each rule', (t) => {
+t.test('the message of each rule', async (t) => {
   for (const [schema, value, message] of [
     [{ type: 'string', minLength: 1 }, '', 'must not be empty'],
     [{ type: 'string', minLength: 2 }, 'a', 'must have at least 2 characters'],
@@ -97,27 +91,22 @@ t.test('the message of each rule', (t) => {
     [{ type: ['array', 'object', 'null'] }, 1, 'must be an array or an object or null'],
     [{ not: { const: 1 } }, 1, 'is not valid'],
     [{ not: { const: 1 }, 'x-message': 'must be something else' }, 1, 'must be something else'],
-  ] as const) {
+  ] as const)
     t.same(compile(schema)(value), { ok: false, path: '', message, segments: [] });
-  }
-  t.end();
 });
 
-t.test('a number where a text is allowed is no text of that length', (t) => {
+t.test('a number where a text is allowed is no text of that length', async (t) => {
   const check = compile({ type: ['string', 'number'], minLength: 2, maxLength: 3 });
   for (const value of [1, 12345]) t.same(check(value), { ok: true, value });
-  t.end();
 });
 
-t.test('a schema with a keyword that this ajv does not know is refused', (t) => {
+t.test('a schema with a keyword that this ajv does not know is refused', async (t) => {
   t.throws(() => compile({ minLenght: 1 })(1), { message: 'strict mode: unknown keyword: "minLenght"' });
   t.throws(() => compile({ type: 'string', minLength: '1' })('a'), { name: 'Error' });
-  t.end();
 });
 
-t.test('a checked value is not retained', (t) => {
+t.test('a checked value is not retained', async (t) => {
   const check = compile({ type: 'object', properties: { a: { type: 'number' } } });
   const outcome = check({ a: 'zcanary' });
   t.notMatch(JSON.stringify(outcome), /zcanary/);
-  t.end();
 });

@@ -161,7 +161,7 @@ t.test('a lost engine fails all jobs, each with its own `started`', async (t) =>
   }
 });
 
-t.test("a reply's calls reach its receiver, each named once", (t) => {
+t.test("a reply's calls reach its receiver, each named once", async (t) => {
   const { mux } = setup();
   const receiver = new RecordingReceiver();
   runChat(mux, job, receiver);
@@ -174,7 +174,6 @@ t.test("a reply's calls reach its receiver, each named once", (t) => {
     'call 0 1 g  1',
     'call 0 1 - {} 1',
   ]);
-  t.end();
 });
 
 t.test('protocol violations are reported and not forwarded', async (t) => {
@@ -279,7 +278,7 @@ t.test('if the engine confirms cancels, a cancel settles once nothing of the job
   t.equal(handles[0]?.cancel(), undefined);
 });
 
-t.test('a job that its server refused may return to the queue, unless it had started', (t) => {
+t.test('a job that its server refused may return to the queue, unless it had started', async (t) => {
   const { mux } = setup();
   const [taken, refused] = [new RecordingReceiver(), new RecordingReceiver()];
   runChat(mux, job, taken);
@@ -291,7 +290,6 @@ t.test('a job that its server refused may return to the queue, unless it had sta
   t.same(taken.calls, ['started 0', 'cached 3']);
   t.equal(mux.apply([{ id: 1, kind: 'cancelled' }]), 'not-cancelled');
   t.equal(mux.apply([{ id: 1, kind: 'returned' }]), 'returned-late');
-  t.end();
 });
 
 function turn(): Promise<void> {
@@ -340,7 +338,7 @@ t.test('requests for embeddings are a violation before the start, twice, and of 
   }
 });
 
-t.test('those who hold the process keep it until it is to let go of them, or they release it', (t) => {
+t.test('those who hold the process keep it until it is to let go of them, or they release it', async (t) => {
   const { mux } = setup();
   const receiver = Object.assign(new RecordingReceiver(), { vectors: () => undefined });
   const tokens = { tokens: Uint32Array.of(7), lengths: Uint32Array.of(1) };
@@ -360,5 +358,4 @@ t.test('those who hold the process keep it until it is to let go of them, or the
   t.same(idle, ['let go']);
   held?.release();
   t.same(idle, ['let go', 'released']);
-  t.end();
 });

@@ -16,34 +16,31 @@ function end(reason: ChildEnd['reason'], more: Partial<ChildEnd> = {}): ChildEnd
 
 const again = (waitMs: number): object => ({ kind: 'again', waitMs });
 
-t.test('ends are followed by growing waits, and a long life resets them', (t) => {
+t.test('ends are followed by growing waits, and a long life resets them', async (t) => {
   const p = policy();
   const dies = end('killed');
   t.same([p.after(dies, undefined), p.after(dies, undefined), p.after(dies, 79)], [again(10), again(20), again(40)]);
   t.same([p.after(dies, 80), p.after(dies, 1)], [again(10), again(20)]);
-  t.end();
 });
 
-t.test('a model that cannot be served stays so, however often it was ready', (t) => {
+t.test('a model that cannot be served stays so, however often it was ready', async (t) => {
   const unable = end('unable', { detail: 'the file is cut off', mayMend: false });
   t.same(policy().after(unable, undefined), { kind: 'final', why: 'the file is cut off', unfit: true });
   const p = policy(true);
   p.after(end('killed'), 100);
   t.same(p.after(unable, undefined), { kind: 'final', why: 'the file is cut off', unfit: true });
-  t.end();
 });
 
-t.test('a temporary cause is final only at a first start', (t) => {
+t.test('a temporary cause is final only at a first start', async (t) => {
   const unable = end('unable', { detail: 'no memory', mayMend: true });
   t.same(policy().after(unable, undefined), { kind: 'final', why: 'no memory', unfit: true });
   t.same(policy(true).after(unable, undefined), again(10), 'lazy: a later request loads it again');
   const p = policy();
   p.after(end('killed'), 1);
   t.same(p.after(unable, undefined), again(20), 'it was ready before');
-  t.end();
 });
 
-t.test('a load that crashes repeatedly is given up', (t) => {
+t.test('a load that crashes repeatedly is given up', async (t) => {
   for (const reason of ['aborted', 'crashed'] as const) {
     const p = policy(true);
     const dies = end(reason, { hint: 'assertion' });
@@ -54,19 +51,17 @@ t.test('a load that crashes repeatedly is given up', (t) => {
       why: `llama.cpp ended each of 3 loads by a crash (${reason}: assertion); the file may be damaged`,
     });
   }
-  t.end();
 });
 
-t.test('after device errors, what to look at is the GPU and not the file', (t) => {
+t.test('after device errors, what to look at is the GPU and not the file', async (t) => {
   const p = policy();
   const dies = end('aborted', { hint: 'device-error' });
   p.after(dies, undefined);
   p.after(dies, undefined);
   t.match(p.after(dies, undefined), { kind: 'final', why: /\(aborted: device-error\); ra-sidecar doctor runs a step/ });
-  t.end();
 });
 
-t.test('not if it was ready before, and not for ends with other causes', (t) => {
+t.test('not if it was ready before, and not for ends with other causes', async (t) => {
   const p = policy();
   p.after(end('aborted'), 5);
   for (let i = 0; i < 10; i += 1) t.equal(p.after(end('aborted'), undefined).kind, 'again');
@@ -74,7 +69,6 @@ t.test('not if it was ready before, and not for ends with other causes', (t) => 
   for (const reason of ['killed', 'hang', 'start-timeout', 'exited', 'protocol', 'unstartable'] as const) {
     for (let i = 0; i < 4; i += 1) t.equal(other.after(end(reason), undefined).kind, 'again', reason);
   }
-  t.end();
 });
 
 const AGE = { maxAgeMs: 1000 };

@@ -51,7 +51,7 @@ class Stream implements Backlogged {
   }
 }
 
-t.test('a stream is asked past half of its share, and cut off past all of it', (t) => {
+t.test('a stream is asked past half of its share, and cut off past all of it', async (t) => {
   const book = new Backlog({ streamBytes: 100, totalBytes: 1000 });
   const stream = new Stream(book).write(50);
   t.notOk(stream.usesBackpressure);
@@ -63,12 +63,11 @@ t.test('a stream is asked past half of its share, and cut off past all of it', (
   stream.write(1);
   t.equal(stream.cutFor, 'stream');
   t.equal(book.bytes, 0);
-  t.end();
 });
 
 t.test(
   'past the total, streams with the highest bound are asked, and the one that is really furthest behind is cut off',
-  (t) => {
+  async (t) => {
     const book = new Backlog({ streamBytes: 100, totalBytes: 100 });
     const reading = new Stream(book, 0).write(45);
     const behind = new Stream(book).write(40);
@@ -81,11 +80,10 @@ t.test(
     t.equal(other.cutFor, 'total');
     t.same([reading.cutFor, behind.cutFor, third.cutFor], [undefined, undefined, undefined]);
     t.equal(book.bytes, 70);
-    t.end();
   },
 );
 
-t.test('whatever is written, the bounds are kept and no reading connection is closed', (t) => {
+t.test('whatever is written, the bounds are kept and no reading connection is closed', async () => {
   const writes = fc.array(fc.tuple(fc.nat(7), fc.integer({ min: 1, max: 60 })), { maxLength: 200 });
   fc.assert(
     fc.property(writes, (writes) => {
@@ -101,7 +99,6 @@ t.test('whatever is written, the bounds are kept and no reading connection is cl
       });
     }),
   );
-  t.end();
 });
 
 t.test('a stream that was cut off or abandoned counts nothing more, and is not cut off again', async (t) => {
@@ -160,7 +157,7 @@ class CountedBlocks extends Blocks {
   }
 }
 
-t.test('pushed text is taken in order, byte for byte, in parts of any size, and no block is lost', (t) => {
+t.test('pushed text is taken in order, byte for byte, in parts of any size, and no block is lost', async () => {
   const text = fc.oneof(
     anyText({ maxLength: 50 }),
     // Around a block’s end, with characters of one to four bytes.
@@ -201,19 +198,17 @@ t.test('pushed text is taken in order, byte for byte, in parts of any size, and 
     }),
     { numRuns: rounds({ short: 20, long: 300 }) },
   );
-  t.end();
 });
 
-t.test('no reader’s data stays in a block that is kept', (t) => {
+t.test('no reader’s data stays in a block that is kept', async (t) => {
   const blocks = new Blocks();
   const buffer = new SendBuffer(blocks);
   buffer.push('secret'.repeat(1000));
   buffer.clear();
   t.ok(blocks.acquire().every((byte) => byte === 0));
-  t.end();
 });
 
-t.test('blocks are reused, up to a number', (t) => {
+t.test('blocks are reused, up to a number', async (t) => {
   const blocks = new Blocks();
   const first = blocks.acquire();
   blocks.release(first);
@@ -223,5 +218,4 @@ t.test('blocks are reused, up to a number', (t) => {
   const again = Array.from({ length: 3000 }, () => blocks.acquire());
   const known = new Set(lent);
   t.equal(again.filter((block) => known.has(block)).length, 2048);
-  t.end();
 });

@@ -271,7 +271,7 @@ t.test('no room: other bodies’ memory counts', async (t) => {
 
 t.test(
   'a spare body is freed where another one needs its room, the oldest first, and only if that makes enough room',
-  (t) => {
+  async (t) => {
     const budget = new BodyBudget(10, 0);
     const make = (bytes: number): Body => {
       t.ok(budget.take(bytes, bytes));
@@ -304,7 +304,6 @@ t.test(
     t.equal(budget.held, 3, 'and is freed with it');
     first.countDerived(5);
     t.equal(budget.held, 3, 'for good');
-    t.end();
   },
 );
 

@@ -25,28 +25,30 @@ function followed(exchange: FollowedExchange | undefined): FollowedExchange {
   return exchange;
 }
 
-t.test('unread rests of ended streams are summed by address and in all, until the address has been quiet', (t) => {
-  const { clock, streams, leaves } = setup();
-  t.equal(streams.follow('a', NOTHING), undefined, 'before anything was left no exchange is followed');
-  t.same([leaves('a', 60), leaves('a', 40), leaves('a', 1)], [true, true, false]);
-  t.equal(streams.bytes, 100);
-  t.same([leaves('b', 90), leaves('c', 20)], [true, false], 'all together');
-  clock.advance(19_000);
-  const open = followed(streams.follow('b', NOTHING));
-  clock.advance(2000);
-  t.equal(streams.bytes, 90, 'an address with an open exchange is not quiet');
-  t.ok(leaves('a', 100));
-  open.done();
-  open.done();
-  t.equal(streams.bytes, 100, 'all had to ask since the total was reached');
-  clock.advance(19_000);
-  t.equal(streams.bytes, 100);
-  clock.advance(2000);
-  t.equal(streams.bytes, 0);
-  t.end();
-});
+t.test(
+  'unread rests of ended streams are summed by address and in all, until the address has been quiet',
+  async (t) => {
+    const { clock, streams, leaves } = setup();
+    t.equal(streams.follow('a', NOTHING), undefined, 'before anything was left no exchange is followed');
+    t.same([leaves('a', 60), leaves('a', 40), leaves('a', 1)], [true, true, false]);
+    t.equal(streams.bytes, 100);
+    t.same([leaves('b', 90), leaves('c', 20)], [true, false], 'all together');
+    clock.advance(19_000);
+    const open = followed(streams.follow('b', NOTHING));
+    clock.advance(2000);
+    t.equal(streams.bytes, 90, 'an address with an open exchange is not quiet');
+    t.ok(leaves('a', 100));
+    open.done();
+    open.done();
+    t.equal(streams.bytes, 100, 'all had to ask since the total was reached');
+    clock.advance(19_000);
+    t.equal(streams.bytes, 100);
+    clock.advance(2000);
+    t.equal(streams.bytes, 0);
+  },
+);
 
-t.test('an address that is never quiet asks for a while, and may then leave rests again', (t) => {
+t.test('an address that is never quiet asks for a while, and may then leave rests again', async (t) => {
   const { clock, streams, leaves } = setup();
   t.ok(leaves('gateway', 90));
   let asked = 0;
@@ -71,10 +73,9 @@ t.test('an address that is never quiet asks for a while, and may then leave rest
   clock.advance(19_000);
   t.equal(streams.bytes, 60, 'it is not counted for later rests');
   t.equal(asked, 1);
-  t.end();
 });
 
-t.test('an exchange that finds its connection empty when it is asked releases the rests', (t) => {
+t.test('an exchange that finds its connection empty when it is asked releases the rests', async (t) => {
   const { clock, streams, leaves } = setup();
   t.ok(leaves('a', 100));
   t.notOk(leaves('a', 1));
@@ -83,10 +84,9 @@ t.test('an exchange that finds its connection empty when it is asked releases th
   clock.advance(20_000);
   t.equal(streams.bytes, 0);
   t.ok(leaves('a', 100));
-  t.end();
 });
 
-t.test('past a number of addresses those of others ask, until some have been quiet', (t) => {
+t.test('past a number of addresses those of others ask, until some have been quiet', async (t) => {
   const clock = new FakeClock();
   const streams = new EndedStreams(clock, { streamBytes: 1, totalBytes: 2 ** 30 });
   const leave = (address: number): boolean => streams.mayLeaveUnread(`2001:db8::${address}`, 1);
@@ -96,10 +96,9 @@ t.test('past a number of addresses those of others ask, until some have been qui
   clock.advance(20_000);
   t.ok(leave(MOST_ADDRESSES));
   t.equal(streams.bytes, 1);
-  t.end();
 });
 
-t.test('past the total all addresses ask', (t) => {
+t.test('past the total all addresses ask', async (t) => {
   const { clock, streams, leaves } = setup();
   t.same([leaves('a', 90), leaves('b', 90)], [true, true]);
   const [a, b] = ['a', 'b'].map((address) => followed(streams.follow(address, NOTHING)));
@@ -112,5 +111,4 @@ t.test('past the total all addresses ask', (t) => {
   t.ok(leaves('c', 50));
   b?.done();
   t.equal(streams.bytes, 50);
-  t.end();
 });

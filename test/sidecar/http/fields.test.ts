@@ -92,9 +92,8 @@ t.test('origins are compared as a whole', async (t) => {
     ['Timing-Allow-Origin', 'https://a.example'],
     vary,
   ]);
-  for (const origin of ['https://a.example.evil', 'http://a.example', 'https://A.example', 'null', '']) {
+  for (const origin of ['https://a.example.evil', 'http://a.example', 'https://A.example', 'null', ''])
     t.same(cors.fields(head({ origin }), ID), [READABLE, vary], origin);
-  }
   t.same(cors.fields(head({}), ID), [READABLE, vary]);
 });
 

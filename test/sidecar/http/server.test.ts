@@ -177,10 +177,7 @@ t.test('OPTIONS', async (t) => {
   caller.request('GET', '/nothing');
   t.equal(await caller.rest(), '', 'its connection serves no other request');
 
-  const stranger = await ask('/chat', {
-    Origin: 'https://evil.example',
-    'Access-Control-Request-Method': 'POST',
-  });
+  const stranger = await ask('/chat', { Origin: 'https://evil.example', 'Access-Control-Request-Method': 'POST' });
   t.equal(stranger.status, 204);
   t.equal(stranger.field('access-control-allow-origin'), undefined);
   t.equal(stranger.field('access-control-allow-methods'), undefined);
@@ -489,9 +486,8 @@ t.test('a wrapper of exchanges sees all answers, the server’s own refusals too
     ['GET', '/'],
     ['POST', '/'],
     ['GET', '/nowhere'],
-  ] as const) {
+  ] as const)
     await caller.request(method, path).response();
-  }
   await caller.send('GET / HTTP/1.1\r\nHost: a\r\nAuthorization: b\r\nAuthorization: c\r\n\r\n').response();
   t.strictSame(seen, [200, 405, 404, 400]);
 });
@@ -516,10 +512,8 @@ t.test('a path with names in it matches one segment for each, and at its end all
     ['/keys/x/rotate', '"rotate /keys/{id}/rotate"'],
     ['/keys/x/y/rotate', '"one /keys/{id}"'],
     ['/a.b/x/c', '"dot /a.b/{name}/c"'],
-  ] as const) {
+  ] as const)
     t.equal((await caller.request('GET', path).response()).body, body, path);
-  }
-  for (const path of ['/keys/', '/axb/x/c', '/a.b//c']) {
+  for (const path of ['/keys/', '/axb/x/c', '/a.b//c'])
     t.equal((await caller.request('GET', path).response()).status, 404, path);
-  }
 });

@@ -57,31 +57,6 @@ t.test('a reader gets all of a long stream, however long, and the connection con
   t.equal((await caller.response()).status, 204);
 });
 
-t.test('a reader that stops and continues misses nothing', async (t) => {
-  const { open, server, cuts, ended } = await streams(t);
-  const { caller, stream } = await open();
-  caller.socket.pause();
-  let count = 0;
-  // Half of its share makes it ask, when it is not yet known to be slow; a little more shows that it is.
-  while (server.bufferedBytes < 192 * KIB) {
-    stream.event(`${count++}${FRAME}`);
-    await turn();
-  }
-  stream.end('x;dur=1');
-  stream.event('late');
-  await turn();
-  t.ok(server.bufferedBytes >= 128 * KIB, 'the end of an unread stream is buffered too');
-  caller.socket.resume();
-  const response = await caller.response();
-  const frames = response.chunks.filter((text) => text.startsWith('data: '));
-  t.equal(frames.length, count);
-  t.ok(frames.every((text, i) => text === `data: ${i}${FRAME}\n\n`));
-  t.same(response.trailers, [['Server-Timing', 'x;dur=1']]);
-  await ended(1);
-  t.equal(server.bufferedBytes, 0);
-  t.same(cuts, []);
-});
-
 t.test('a reader that is further behind than its share is cut off, and others are not', async (t) => {
   const { open, server, cuts, ends } = await streams(t);
   const [stalled, reading] = [await open(), await open()];

@@ -1,11 +1,7 @@
 /** Callers that send requests and do not read, and callers that read the buffered answers later, over real sockets. */
-import { once } from 'node:events';
 import { join } from 'node:path';
 import t, { type Test } from 'tap';
-import type { EventStream } from '../../../sidecar/http/exchange.js';
 import type { Handler, Server } from '../../../sidecar/http/server.js';
-import type { ReaderCut } from '../../../sidecar/http/uws-exchange.js';
-import { FakeClock } from '../../support/fake-clock.js';
 import { serve } from '../../support/http-server.js';
 import { RawConnection } from '../../support/raw-http.js';
 import { shortDir } from '../../support/short-dir.js';
@@ -62,10 +58,7 @@ t.test('pipelined requests whose answers are not read are not all accepted', asy
 const ONE_BY_ONE: Record<string, { readonly request: string; readonly most: number }> = {
   'a document': { request: 'GET / HTTP/1.1\r\nHost: a\r\n\r\n', most: SOCKETS_BYTES / DOCUMENT.length },
   'no body': { request: 'OPTIONS / HTTP/1.1\r\nHost: a\r\n\r\n', most: 1 },
-  'after chunks': {
-    request: 'GET / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n',
-    most: 1,
-  },
+  'after chunks': { request: 'GET / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n', most: 1 },
 };
 
 /** Turns of the loop in which an acceptable request is accepted. */
@@ -77,10 +70,7 @@ for (const [what, { request, most }] of Object.entries(ONE_BY_ONE)) {
     const { port } = await serve(
       t,
       { '/': { GET: document } },
-      {
-        onExchange: () => (taken += 1),
-        onExchangeEnd: ({ outcome }) => (answered += outcome === 'complete' ? 1 : 0),
-      },
+      { onExchange: () => (taken += 1), onExchangeEnd: ({ outcome }) => (answered += outcome === 'complete' ? 1 : 0) },
     );
     const socket = unreading(port);
     for (let sent = 1; !socket.destroyed && answered <= most; sent++) {
@@ -148,9 +138,7 @@ t.test('pipelined requests of a reading caller are answered in order', async (t)
   );
   const caller = await connect();
   caller.send(names.map((name) => `GET ${name} HTTP/1.1\r\nHost: a\r\n\r\n`).join(''));
-  for (const [i, name] of names.entries()) {
-    t.equal((await caller.response()).body, i % 5 === 4 ? name + long : name);
-  }
+  for (const [i, name] of names.entries()) t.equal((await caller.response()).body, i % 5 === 4 ? name + long : name);
 });
 
 t.test('streams whose ends are unread on a kept connection do not accumulate', async (t) => {
@@ -174,58 +162,4 @@ t.test('streams whose ends are unread on a kept connection do not accumulate', a
   t.ok(socket.destroyed, `the connection ended after ${ends.length} streams of ${bytes()} bytes`);
   t.ok(bytes() < SOCKETS_BYTES);
   socket.destroy();
-});
-
-/** What an asking stream writes between two events (chunked.ts). */
-const ASKED = 'Content-Length: 9007199254740991';
-
-t.test('streams of an address that is never quiet ask for a part of the time', async (t) => {
-  const clock = new FakeClock();
-  const waiting: EventStream[] = [];
-  const { connect } = await serve(
-    t,
-    (exchange) => {
-      const stream = exchange.stream();
-      stream.event('x'.repeat(4000));
-      if (exchange.head.method === 'POST') waiting.push(stream);
-      else stream.end('x;dur=1');
-    },
-    // Three such streams are below an eighth.
-    { clock, limits: { totalBytes: 1 << 30, backlog: { streamBytes: MIB, totalBytes: 13_000 * 8 } } },
-  );
-  const [one, other] = [await connect(), await connect()];
-  const asks = async (): Promise<boolean> => (await one.request('GET', '/').response()).raw.includes(ASKED);
-  for (let i = 0; i < 3; i++) t.notOk(await asks(), `stream ${i}`);
-  for (let second = 0; second < 19; second++) {
-    t.ok(await asks(), `${second} s later`);
-    clock.advance(1000);
-  }
-  other.request('POST', '/', { 'Content-Length': '0' });
-  while (waiting.length === 0) await turn();
-  clock.advance(1000);
-  t.notOk(await asks(), 'the open stream was asked, and its reader had read everything');
-  t.notOk(await asks());
-  waiting[0]?.end('x;dur=1');
-  t.ok((await other.response()).raw.includes(ASKED));
-});
-
-t.test('past the total the reply with the most unread bytes is cut off', async (t) => {
-  const cuts: ReaderCut[] = [];
-  const { connect, server, ended } = await serve(t, (exchange) => exchange.reply({ status: 200, body: TEXT }), {
-    limits: { totalBytes: 1 << 30, backlog: { streamBytes: 64 * 1024, totalBytes: 9 * MIB } },
-    onReaderCut: (cut) => cuts.push(cut),
-  });
-  const socket = await unixSocket(t, server);
-  const callers = [1, 2, 3].map(() => unreading(socket));
-  for (const caller of callers) {
-    await once(caller, 'connect');
-    caller.write('GET / HTTP/1.1\r\nHost: a\r\n\r\n');
-  }
-  await ended(1);
-  t.match(cuts, [{ reason: 'total', bytes: Buffer.byteLength(TEXT) }]);
-  t.equal(server.bufferedBytes, 2 * Buffer.byteLength(TEXT), 'a reply may be longer than a stream’s share');
-  for (const caller of callers) caller.destroy();
-  await ended(3);
-  t.equal(server.bufferedBytes, 0, 'a caller that disconnects leaves nothing');
-  t.equal((await (await connect()).request('GET', '/').response()).status, 200);
 });

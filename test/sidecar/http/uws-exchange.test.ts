@@ -1,6 +1,5 @@
 import { contractError } from '../../../sidecar/domain/errors.js';
 import t from 'tap';
-import type { BodyResult } from '../../../sidecar/http/body.js';
 import type { EventStream, Exchange } from '../../../sidecar/http/exchange.js';
 import { deferred, serve } from '../../support/http-server.js';
 import { eventually } from '../../support/processes.js';
@@ -264,53 +263,6 @@ t.test('request bodies', async (t) => {
   t.equal(await chunked.rest(), '');
   t.match(ends.at(-1), { requestBytes: 3, responseBytes: 3 });
   t.equal(server.bodyBytes, 0, 'all memory is released');
-});
-
-t.test('a body over its limit is refused while it is still being read, and the connection continues', async (t) => {
-  const { connect, server } = await serve(t, measure);
-  const caller = await connect();
-
-  caller.request('POST', '/', { 'Content-Length': '1001' });
-  t.equal((await caller.response()).body, 'too-large', 'refused before a byte of it arrived');
-  caller.send('x'.repeat(1001));
-  t.equal((await caller.request('POST', '/', {}, 'abc').response()).body, 'abc');
-
-  caller.request('POST', '/', { 'Transfer-Encoding': 'chunked' }, `3e8\r\n${'x'.repeat(1000)}\r\n1`);
-  caller.send('\r\nx');
-  const refused = await caller.response();
-  t.equal(refused.body, 'too-large');
-  t.equal(refused.field('connection'), 'close');
-  t.equal(server.bodyBytes, 0);
-});
-
-t.test('all bodies together have a cap', async (t) => {
-  const held = deferred<BodyResult>();
-  const free = deferred();
-  const { connect, server } = await serve(
-    t,
-    {
-      '/hold': {
-        POST: async (exchange) => {
-          held.resolve(await exchange.body(1000));
-          await free.promise;
-          exchange.reply({ status: 200 });
-        },
-      },
-      '/measure': { POST: measure },
-    },
-    { limits: { totalBytes: 1000 } },
-  );
-  const [holder, other] = [await connect(), await connect()];
-  holder.request('POST', '/hold', {}, 'x'.repeat(600));
-  const body = await held.promise;
-  t.equal(server.bodyBytes, 600);
-  t.equal((await other.request('POST', '/measure', {}, 'x'.repeat(401)).response()).body, 'no-room');
-  t.equal((await other.request('POST', '/measure', {}, 'x'.repeat(400)).response()).body.length, 400);
-  if (body.kind === 'body') body.free();
-  t.equal((await other.request('POST', '/measure', {}, 'x'.repeat(1000)).response()).body.length, 1000);
-  free.resolve();
-  t.equal((await holder.response()).status, 200);
-  t.equal(server.bodyBytes, 0, 'released twice, returned once');
 });
 
 t.test('a stream’s prompt counts until its reader frees it', async (t) => {

@@ -7,7 +7,7 @@ const both: readonly (readonly [string, () => { signal: Signal; abort: () => voi
 ];
 
 for (const [name, make] of both) {
-  t.test(`${name}: listeners are called once, in their order; removed and late ones are not`, (t) => {
+  t.test(`${name}: listeners are called once, in their order; removed and late ones are not`, async (t) => {
     const { signal, abort } = make();
     const heard: string[] = [];
     const first = (): void => void heard.push(`first ${String(signal.aborted)}`);
@@ -22,7 +22,6 @@ for (const [name, make] of both) {
     signal.addEventListener('abort', left);
     t.strictSame(heard, ['first true', 'last']);
     t.equal(signal.aborted, true);
-    t.end();
   });
 
   t.test(`${name}: a listener’s exception is uncaught, and the next listener is called`, async (t) => {

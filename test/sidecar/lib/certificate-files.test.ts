@@ -20,7 +20,7 @@ function problemOf(key: string, certificate: string): string {
   return 'none';
 }
 
-t.test('a pair that cannot be used is reported in one line that names the file and quotes nothing of it', (t) => {
+t.test('a pair that cannot be used is reported in one line that names the file and quotes nothing of it', async (t) => {
   const cases: readonly (readonly [string, string, RegExp])[] = [
     [a.key, b.cert, /^tls\.certFile: is not the certificate of the key in tls\.keyFile \(file the\.crt\)$/],
     ['no key', a.cert, /^tls\.keyFile: must be an unencrypted private key in PEM \(file the\.key\)$/],
@@ -39,14 +39,12 @@ t.test('a pair that cannot be used is reported in one line that names the file a
     t.notMatch(problem, /BEGIN|\n/);
   }
   t.equal(problemOf(a.key, a.cert), 'none');
-  t.end();
 });
 
-t.test('the certificate in force', (t) => {
+t.test('the certificate in force', async (t) => {
   const { fingerprint, notAfter } = checkPair(a.key, a.cert, PATHS);
   t.match(fingerprint, /^[0-9A-F]{2}(:[0-9A-F]{2}){31}$/);
   t.ok(notAfter.getUTCFullYear() > 2100);
-  t.end();
 });
 
 interface Followed {

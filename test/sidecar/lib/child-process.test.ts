@@ -288,10 +288,7 @@ t.test('progress is no hang', async (t) => {
 t.test('time in which this process was stopped does not count', async (t) => {
   const fake = new FakeClock();
   let stall = 0;
-  const clock = {
-    now: () => fake.now() + stall,
-    after: (ms: number, fn: () => void) => fake.after(ms, fn),
-  };
+  const clock = { now: () => fake.now() + stall, after: (ms: number, fn: () => void) => fake.after(ms, fn) };
   const hangs: Hang[] = [];
   const watched = new HangWatch(clock, { hangMs: HANG_MS, hasWork: () => true }, (hang) => hangs.push(hang));
   fake.advance(CHECK_MS);

@@ -5,7 +5,7 @@ import { IdMap } from '../../../sidecar/lib/id-map.js';
 import { grownOld } from '../../support/grown-old.js';
 import { rounds } from '../../support/long-form.js';
 
-t.test('it equals a Map, in the order of its keys', (t) => {
+t.test('it equals a Map, in the order of its keys', async () => {
   const key = fc.nat({ max: 8 });
   const act = fc.oneof(
     fc.record({ kind: fc.constant('set' as const), key, value: fc.string() }),
@@ -31,7 +31,6 @@ t.test('it equals a Map, in the order of its keys', (t) => {
     }),
     { numRuns: rounds({ short: 15, long: 50 }) },
   );
-  t.end();
 });
 
 t.test('removed entries are collected with the young generation', async (t) => {

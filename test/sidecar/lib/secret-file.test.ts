@@ -12,9 +12,8 @@ t.test('secrets are the lines of a file', async (t) => {
   const file = join(t.testdir({ secrets: `# rotated in May\n${OLD}\r\n\n  ${NEW}\n` }), 'secrets');
   const secrets = await SecretFile.open(file, new FakeClock(), quiet);
   for (const guess of [OLD, NEW]) t.equal(secrets.has(guess), true);
-  for (const guess of ['', '# rotated in May', `${OLD} `, OLD.slice(1), OLD.toUpperCase()]) {
+  for (const guess of ['', '# rotated in May', `${OLD} `, OLD.slice(1), OLD.toUpperCase()])
     t.equal(secrets.has(guess), false, guess);
-  }
   t.equal(secrets.first, OLD);
 });
 

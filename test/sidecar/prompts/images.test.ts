@@ -60,9 +60,8 @@ t.test('all forms of data URLs', async (t) => {
     `data:image/png;name=a.png;base64,${base64}`,
     `data:image/jpg;base64,${base64}`,
     `data:image/png;base64,${base64.replaceAll('+', '%2B').replaceAll('/', '%2f').replaceAll('=', '%3D')}`,
-  ]) {
+  ])
     t.match(readImages([user(image(url))], BOUNDS), { kind: 'images', images: [{ bytes: file }] }, url.slice(0, 30));
-  }
 });
 
 t.test('refused images, each with its reason', async (t) => {
@@ -72,12 +71,10 @@ t.test('refused images, each with its reason', async (t) => {
     'data:image/gif;base64,AAAA',
     'data:image/svg+xml;base64,AAAA',
     'data:image/png,AAAA',
-  ]) {
+  ])
     t.match(refused(url), /^must be a PNG or JPEG as a base64 data URL/, url);
-  }
-  for (const url of ['data:image/png;base64,AA%zz', 'data:image/png;base64,A%3DAA', 'data:image/png;base64,']) {
+  for (const url of ['data:image/png;base64,AA%zz', 'data:image/png;base64,A%3DAA', 'data:image/png;base64,'])
     t.match(refused(url), /^must be a PNG or JPEG as a base64 data URL/, url);
-  }
   t.match(refused(dataUrl(Buffer.from('GIF89a'))), /its data is neither, or damaged/);
   t.match(refused(dataUrl(png(10, 20).subarray(0, 20))), /its data is neither, or damaged/);
   t.match(refused(dataUrl(png(101, 100))), /^has 101 x 100 pixels, more than the 10000 /);

@@ -9,7 +9,7 @@ import type { Replica } from '../../../sidecar/store/replica.js';
 import type { Read } from '../../../sidecar/usage/reader.js';
 import { START } from '../../../sidecar/usage/spool-format.js';
 import { eventually } from '../../support/processes.js';
-import { replicaAt, sharedPostgres } from '../../support/postgres.js';
+import { replicaAt, storeDatabase } from '../../support/postgres.js';
 import { usageRecord } from '../../support/usage-records.js';
 
 interface Member {
@@ -46,7 +46,7 @@ function spoolOf(records: readonly UsageRecord[]) {
 }
 
 t.test('a key runs once over all replicas; one that was not completed can be used again', async (t) => {
-  const { url } = await (await sharedPostgres()).database();
+  const { url } = await storeDatabase();
   const [{ claims: a }, { claims: b }] = [await member(t, url, 'a'), await member(t, url, 'b')];
   const claim = claimOf(await a.claim('acme', 'k', 'print'));
   t.strictSame(await b.claim('acme', 'k', 'print'), { kind: 'in-flight' });
@@ -63,21 +63,20 @@ t.test('a key runs once over all replicas; one that was not completed can be use
 });
 
 t.test('a key is forgotten after its time', async (t) => {
-  const server = await sharedPostgres();
-  const { url, name } = await server.database();
+  const { url, sql } = await storeDatabase();
   const { claims, database } = await member(t, url, 'a');
   claimOf(await claims.claim('acme', 'k', 'print'));
   claimOf(await claims.claim('acme', 'l', 'print')).complete();
   await eventually('the store has its end', () => claims.ends.size === 1);
-  await server.sql(`update ra_sidecar.claim set until = now()`, name);
+  await sql(`update ra_sidecar.claim set until = now()`);
   claimOf(await claims.claim('acme', 'k', 'another'));
-  await server.sql(`update ra_sidecar.swept set until = '-infinity'`, name);
+  await sql(`update ra_sidecar.swept set until = '-infinity'`);
   await database.call('sweep_claims', []);
-  t.equal((await server.sql(`select 1 from ra_sidecar.claim`, name)).rows.length, 1, 'the new claim stays');
+  t.equal((await sql(`select 1 from ra_sidecar.claim`)).length, 1, 'the new claim stays');
 });
 
 t.test('the start after a kill completes what its spool closed, and gives up the rest', async (t) => {
-  const { url } = await (await sharedPostgres()).database();
+  const { url } = await storeDatabase();
   const killed = await member(t, url, 'a');
   const b = await member(t, url, 'b');
   const [closed = '', failed = ''] = [
@@ -107,8 +106,7 @@ t.test('the start after a kill completes what its spool closed, and gives up the
 });
 
 t.test('a restored store takes no key from a request that runs, however often it is restored', async (t) => {
-  const server = await sharedPostgres();
-  const { url, name } = await server.database();
+  const { url, sql } = await storeDatabase();
   const { claims: a, database, replica } = await member(t, url, 'a');
   const { claims: b } = await member(t, url, 'b');
   let settled = 0;
@@ -123,7 +121,7 @@ t.test('a restored store takes no key from a request that runs, however often it
   claimOf(await a.claim('acme', 'k', 'print'));
   for (const epoch of [2, 3]) {
     // The state of before the last start.
-    await server.sql(`update ra_sidecar.replica set epoch = 0 where id = 'a'`, name);
+    await sql(`update ra_sidecar.replica set epoch = 0 where id = 'a'`);
     await eventually('joined again', () => {
       replica.hurry();
       return replica.session?.epoch === epoch && settled === epoch;
@@ -140,7 +138,7 @@ t.test('a restored store takes no key from a request that runs, however often it
 });
 
 t.test('a stop does not wait for the ends of earlier starts, and reads the spool no further', async (t) => {
-  const { url } = await (await sharedPostgres()).database();
+  const { url } = await storeDatabase();
   const killed = await member(t, url, 'a');
   const b = await member(t, url, 'b');
   const { id: claim = '' } = claimOf(await killed.claims.claim('acme', 'closed', 'print'));
@@ -176,7 +174,7 @@ t.test('a stop does not wait for the ends of earlier starts, and reads the spool
 });
 
 t.test('a claim whose answer is lost gives up its key', async (t) => {
-  const { url } = await (await sharedPostgres()).database();
+  const { url } = await storeDatabase();
   const { claims, database, replica } = await member(t, url, 'a');
   const call = database.call.bind(database);
   database.call = async (fn, args, options) => {
@@ -198,8 +196,7 @@ t.test('a claim whose answer is lost gives up its key', async (t) => {
 });
 
 t.test('a key in flight stays for a day at least; keepMs begins when its request was completed', async (t) => {
-  const server = await sharedPostgres();
-  const { url, name } = await server.database();
+  const { url, sql } = await storeDatabase();
   const { claims: a } = await member(t, url, 'a', 0);
   const { claims: b } = await member(t, url, 'b', 0);
   const claim = claimOf(await a.claim('acme', 'k', 'print'));
@@ -209,19 +206,14 @@ t.test('a key in flight stays for a day at least; keepMs begins when its request
   const { claims: c } = await member(t, url, 'c', 2 * 86_400_000);
   claimOf(await c.claim('acme', 'l', 'print')).complete();
   await eventually('completed', async () => {
-    const { rows } = await server.sql(
-      'select until > now() + $1::interval as kept from ra_sidecar.claim where completed',
-      name,
-      ['47 hours'],
-    );
-    return rows[0]?.['kept'] === true;
+    const [row] = await sql(`select until > now() + interval '47 hours' as kept from ra_sidecar.claim where completed`);
+    return row?.['kept'] === true;
   });
   t.pass('completed');
 });
 
 t.test('the spool is kept from the oldest claim whose end the store has not heard of', async (t) => {
-  const server = await sharedPostgres();
-  const { url, name } = await server.database();
+  const { url, server, name } = await storeDatabase();
   const { claims } = await member(t, url, 'a');
   const spool = { ...spoolOf([]), position: { segment: 3, offset: 7 } };
   claims.ends.recovered(spool);
@@ -244,7 +236,7 @@ t.test('the spool is kept from the oldest claim whose end the store has not hear
 t.test(
   'a key whose records the spool no longer has counts as completed; the spool is read from the oldest claim',
   async (t) => {
-    const { url } = await (await sharedPostgres()).database();
+    const { url } = await storeDatabase();
     const killed = await member(t, url, 'a');
     const b = await member(t, url, 'b');
     const at = { ...spoolOf([]), position: { segment: 2, offset: 0 } };

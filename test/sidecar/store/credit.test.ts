@@ -82,12 +82,11 @@ class Member {
     }: StartOptions = {},
   ): Promise<{ readonly member: Member; readonly problem: string | undefined }> {
     const member = new Member(await replicaAt(t, url, id, { clock }), spool, clock, onLost, timeoutMs);
-    if (!listens) {
+    if (!listens)
       member.database.listen = (_channel, told) => {
         member.told = told;
         return () => Promise.resolve();
       };
-    }
     t.equal(await member.replica.begin(), undefined);
     t.teardown(() => member.credit.close());
     if (answers) {

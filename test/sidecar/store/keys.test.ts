@@ -111,12 +111,7 @@ t.test('changes at once are all made, each with its row in the audit, in which i
   t.match(await doStoreTask(database, 'o', { kind: 'revoke', id }), { kind: 'done' });
   const { rows } = await server.sql('select * from ra_sidecar.audit order by id', name);
   t.equal(rows.length, 17);
-  t.match(rows.at(-1), {
-    operator: 'o',
-    action: 'revoke',
-    account: 'acme',
-    detail: new RegExp(`"id":"${id}"`),
-  });
+  t.match(rows.at(-1), { operator: 'o', action: 'revoke', account: 'acme', detail: new RegExp(`"id":"${id}"`) });
   const text = JSON.stringify(rows);
   for (const { key } of made) t.notOk(text.includes(key));
   for (const { hash } of keys) t.notOk(text.includes(hash));

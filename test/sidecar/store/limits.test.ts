@@ -10,7 +10,7 @@ import { LONG } from '../../support/long-form.js';
 import { FakeClock } from '../../support/fake-clock.js';
 import type { RecordingLog } from '../../support/in-process.js';
 import { eventually } from '../../support/processes.js';
-import { PATIENCE, Relay, replicaAt, sharedPostgres, type Postgres } from '../../support/postgres.js';
+import { PATIENCE, Relay, replicaAt, storeDatabase } from '../../support/postgres.js';
 
 const NONE = { inFlight: 0, perMinute: 0 };
 const KEY: LimitedCaller = { account: 'acme', keyId: 'k' };
@@ -57,16 +57,8 @@ async function member(
 }
 
 async function fleet(t: Test, own: Parameters<typeof member>[3] = {}) {
-  const server = await sharedPostgres();
-  const { name, url } = await server.database();
-  const members = await Promise.all(['a', 'b', 'c'].map((id) => member(t, url, id, own)));
-  return { server, name, url, members, count: counter(server, name) };
-}
-
-/** Counts the rows of a table. */
-function counter(server: Postgres, name: string): (table: string) => Promise<number> {
-  return async (table) =>
-    Number((await server.sql(`select count(*) as n from ra_sidecar.${table}`, name)).rows[0]?.['n']);
+  const database = await storeDatabase();
+  return { ...database, members: await Promise.all(['a', 'b', 'c'].map((id) => member(t, database.url, id, own))) };
 }
 
 const permitsOf = (taken: readonly FleetLimitResult[]): Permit[] =>
@@ -78,30 +70,27 @@ async function until(t: Test, what: string, holds: () => Promise<boolean> | bool
 }
 
 /** The largest number of stamps in any 60 seconds. */
-async function fullestMinute(server: Postgres, name: string): Promise<number> {
-  const { rows } = await server.sql(
-    `select max(n) as n from (select count(*) over (order by at range between interval '60 seconds' preceding and current row) as n
-     from ra_sidecar.hit) counted`,
-    name,
-  );
-  return Number(rows[0]?.['n']);
+async function fullestMinute(sql: Awaited<ReturnType<typeof storeDatabase>>['sql']): Promise<number> {
+  const within = "over (order by at range between interval '60 seconds' preceding and current row)";
+  const [row] = await sql(`select max(n) as n from (select count(*) ${within} as n from ra_sidecar.hit) counted`);
+  return Number(row?.['n']);
 }
 
 const MINUTE = LONG ? 600 : 60;
 
 t.test('a third of three times the limit of a minute, and a refused one frees its stamp', async (t) => {
-  const { server, name, members } = await fleet(t, { decisions: { inFlight: 0, perMinute: MINUTE } });
+  const { members, sql } = await fleet(t, { decisions: { inFlight: 0, perMinute: MINUTE } });
   const taken = await Promise.all(Array.from({ length: 3 * MINUTE }, (_, i) => (members[i % 3] as Member).take()));
   const permits = permitsOf(taken);
   t.equal(permits.length, MINUTE);
-  t.equal(await fullestMinute(server, name), MINUTE);
+  t.equal(await fullestMinute(sql), MINUTE);
   const refused = taken.find((one) => one.kind === 'limited');
   t.match(refused, { kind: 'limited', by: 'perMinute' });
   t.ok(refused?.kind === 'limited' && refused.retryAfterMs > 0 && refused.retryAfterMs <= 60_000);
   permits[0]?.end(true);
   permits[1]?.end(false);
   permits[1]?.end(false);
-  await until(t, 'its stamp is free', async () => (await fullestMinute(server, name)) === MINUTE - 1);
+  await until(t, 'its stamp is free', async () => (await fullestMinute(sql)) === MINUTE - 1);
   t.equal((await members[2]?.take())?.kind, 'taken');
   t.equal((await members[0]?.take())?.kind, 'limited', 'no more than one');
   t.match(members[0]?.limits.remaining(KEY, 'decisions'), { limit: MINUTE, remaining: 0 });
@@ -109,7 +98,7 @@ t.test('a third of three times the limit of a minute, and a refused one frees it
 });
 
 t.test('32 of 96 at once; the places of one that ends, or is gone, return', async (t) => {
-  const { server, name, members, count, url } = await fleet(t);
+  const { url, members, sql, count } = await fleet(t);
   const firsts = await Promise.all(Array.from({ length: 8 }, () => (members[0] as Member).take()));
   const others = await Promise.all(Array.from({ length: 88 }, (_, i) => (members[i % 3] as Member).take()));
   const taken = [...firsts, ...others];
@@ -129,7 +118,7 @@ t.test('32 of 96 at once; the places of one that ends, or is gone, return', asyn
   // Killed: it says nothing more and its connections are gone, until its lease ends.
   await members[0]?.database.close();
   t.equal((await members[1]?.take())?.kind, 'limited');
-  await server.sql(`update ra_sidecar.replica set lease_until = now() where id = 'a'`, name);
+  await sql(`update ra_sidecar.replica set lease_until = now() where id = 'a'`);
   t.equal((await members[1]?.take())?.kind, 'taken', 'its places are free');
   const again = await member(t, url, 'a');
   t.ok(again.replica.session, 'the next start of it has none of them');
@@ -162,11 +151,10 @@ t.test('what is left of a minute is exact at each take, also after some were tak
 });
 
 t.test('stamps whose numbers are far apart, after the clock was set back, are counted', async (t) => {
-  const { server, name, members } = await fleet(t, { decisions: { inFlight: 0, perMinute: 3 } });
-  await server.sql(
+  const { members, sql } = await fleet(t, { decisions: { inFlight: 0, perMinute: 3 } });
+  await sql(
     `insert into ra_sidecar.hit select $1::uuid, now() - interval '30 seconds' + i * interval '1 second', i * 5000000000, 999, i
      from generate_series(1, 2) i`,
-    name,
     [uuidOf(groupedId(KEY, 'decisions'))],
   );
   t.equal((await members[0]?.take())?.kind, 'taken');
@@ -208,7 +196,7 @@ t.test(
 t.test(
   'while a take waits for other calls of its key, ends of other keys are sent, and later those of its own',
   async (t) => {
-    const { server, name, members, count } = await fleet(t, { decisions: { inFlight: 4, perMinute: 0 } });
+    const { server, name, members, sql, count } = await fleet(t, { decisions: { inFlight: 4, perMinute: 0 } });
     const [{ database, take }] = members as [Member];
     const [one, other] = ['k1', 'k2'].map((keyId): LimitedCaller => ({ ...KEY, keyId })) as [
       LimitedCaller,
@@ -234,7 +222,7 @@ t.test(
     let answered = 0;
     const waiting = take(one).finally(() => (answered += 1));
     const locks = 'select 1 from pg_locks join pg_database d on d.oid = database where datname = current_database()';
-    await until(t, 'it waits', async () => (await server.sql(`${locks} and not granted`, name)).rows.length === 1);
+    await until(t, 'it waits', async () => (await sql(`${locks} and not granted`)).length === 1);
     permits[1]?.end(true);
     await until(
       t,
@@ -259,7 +247,7 @@ t.test(
 );
 
 t.test('a call that ended before it was sent leaves nothing to take back', async (t) => {
-  const { url } = await (await sharedPostgres()).database();
+  const { url } = await storeDatabase();
   const { database } = await replicaAt(t, url, 'a');
   // eslint-disable-next-line @typescript-eslint/unbound-method -- called with its own `this`
   const { query } = pg.Client.prototype;
@@ -302,7 +290,7 @@ t.test('a caller that sends its next request at the answer to its last one stays
 });
 
 t.test('while an end is stuck, a caller at its limit asks again only with time for the answer', async (t) => {
-  const { url } = await (await sharedPostgres()).database();
+  const { url } = await storeDatabase();
   const [clock, timeoutMs] = [new FakeClock(), 1000];
   const { database, take } = await member(t, url, 'a', { clock, timeoutMs, decisions: { inFlight: 1, perMinute: 0 } });
   const call = database.call.bind(database);
@@ -348,9 +336,7 @@ t.test('while an end is stuck, a caller at its limit asks again only with time f
 });
 
 t.test('a request whose time is over has its answer, and the call that it shares goes on for the others', async (t) => {
-  const server = await sharedPostgres();
-  const { name, url } = await server.database();
-  const count = counter(server, name);
+  const { url, count } = await storeDatabase();
   const [clock, timeoutMs] = [new FakeClock(), 1000];
   const { database, take } = await member(t, url, 'a', { clock, timeoutMs, decisions: { inFlight: 4, perMinute: 0 } });
   const call = database.call.bind(database);
@@ -382,7 +368,7 @@ t.test('a request whose time is over has its answer, and the call that it shares
 });
 
 t.test('a take whose answer is lost frees its place and its stamp', async (t) => {
-  const { server, name, members, count } = await fleet(t);
+  const { members, sql, count } = await fleet(t);
   const [a] = members as [Member];
   const { database } = a;
   const call = database.call.bind(database);
@@ -405,13 +391,12 @@ t.test('a take whose answer is lost frees its place and its stamp', async (t) =>
   const one = [['00000000000000000000000000000001'], [1], [99], [1], [1], [], [], false];
   t.match(await call('take', [no, epoch, beat - 2, ...one, 200]), { rows: [{ outcome: 'late' }] });
   t.match(await call('take', [no, epoch - 1, beat, ...one, 200]), { rows: [{ outcome: 'fenced' }] });
-  await server.sql(`update ra_sidecar.replica set lease_until = now()`, name);
+  await sql(`update ra_sidecar.replica set lease_until = now()`);
   t.match(await call('take', [no, epoch, beat + 9, ...one, 200]), { rows: [{ outcome: 'lease' }] });
 });
 
 t.test('beside an old transaction no call reads what was removed since, or a whole table', async (t) => {
-  const server = await sharedPostgres();
-  const { name, url } = await server.database();
+  const { server, name, url } = await storeDatabase();
   const { database } = await replicaAt(t, url, 'a', { connections: 1 });
   const tables = ['hit', 'flight', 'freed', 'replica', 'fleet'];
   const key = uuidOf('a key');
@@ -454,7 +439,7 @@ t.test('beside an old transaction no call reads what was removed since, or a who
 });
 
 t.test('a second process with the data folder of the first fences it', async (t) => {
-  const { members, url } = await fleet(t);
+  const { url, members } = await fleet(t);
   const [a] = members as [Member];
   const twin = await member(t, url, 'a');
   a.replica.hurry();
@@ -465,18 +450,13 @@ t.test('a second process with the data folder of the first fences it', async (t)
 });
 
 t.test('what is over is removed, some at a time: stamps, places, replicas', async (t) => {
-  const server = await sharedPostgres();
-  const { name, url } = await server.database();
-  const count = counter(server, name);
+  const { url, sql, count } = await storeDatabase();
   // One that removes nothing by itself.
   const { database } = await replicaAt(t, url, 'idle');
   const swept = () => database.call('sweep', []);
-  await server.sql(`update ra_sidecar.swept set until = '-infinity'`, name);
-  await server.sql(
-    `insert into ra_sidecar.hit select gen_random_uuid(), now() - i * interval '5 milliseconds', i, 1, i
-     from generate_series(0, 24000) i`,
-    name,
-  );
+  await sql(`update ra_sidecar.swept set until = '-infinity'`);
+  await sql(`insert into ra_sidecar.hit select gen_random_uuid(), now() - i * interval '5 milliseconds', i, 1, i
+     from generate_series(0, 24000) i`);
   t.match(await database.call('sweep', []), { rows: [{ more: true }] });
   t.equal(await count('hit'), 14_001);
   t.match(await database.call('sweep', []), { rows: [{ more: false }] });
@@ -484,27 +464,21 @@ t.test('what is over is removed, some at a time: stamps, places, replicas', asyn
   t.ok(left > 1000 && left <= 12_201, `those of the last 61 s: ${left}`);
 
   // The clock of the host was set back by an hour after the last removal.
-  await server.sql(`update ra_sidecar.swept set until = now() + interval '1 hour' where what = 'hit'`, name);
-  await server.sql(
-    `insert into ra_sidecar.hit values (gen_random_uuid(), now() - interval '90 seconds', 1, 1, 1)`,
-    name,
-  );
+  await sql(`update ra_sidecar.swept set until = now() + interval '1 hour' where what = 'hit'`);
+  await sql(`insert into ra_sidecar.hit values (gen_random_uuid(), now() - interval '90 seconds', 1, 1, 1)`);
   await swept();
-  await server.sql(`update ra_sidecar.swept set until = until - interval '1 minute' where what = 'hit'`, name);
+  await sql(`update ra_sidecar.swept set until = until - interval '1 minute' where what = 'hit'`);
   await swept();
   t.equal(await count(`hit where at < now() - interval '62 seconds'`), 0);
 
   const a = await member(t, url, 'a');
   const permits = permitsOf([await a.take()]);
   // At once: the sidecar that has begun removes what is over too.
-  await server.sql(
-    `insert into ra_sidecar.replica (id, host, release, epoch, joined_at, lease_until)
+  await sql(`insert into ra_sidecar.replica (id, host, release, epoch, joined_at, lease_until)
        select 'gone-' || i, 'h', '1', 1, now(), now() - i * interval '1 day' from generate_series(1, 10) i;
      insert into ra_sidecar.flight select gen_random_uuid(), no, 1, epoch from ra_sidecar.replica where id like 'gone-%';
      insert into ra_sidecar.claim select gen_random_uuid(), '', false, no, 1, 1, 0, 0, 0, now() + interval '1 day'
-       from ra_sidecar.replica where id = 'gone-10'`,
-    name,
-  );
+       from ra_sidecar.replica where id = 'gone-10'`);
   await database.call('sweep_replicas', []);
   t.equal(await count('flight'), 1, 'the place of one that runs stays');
   t.equal(await count('replica'), 1 + 6 + 1, 'those of a week, and the one that has a key in flight');
@@ -512,7 +486,7 @@ t.test('what is over is removed, some at a time: stamps, places, replicas', asyn
 });
 
 t.test('a burst on one key is a few transactions: each is answered at the default timeout', async (t) => {
-  const { server, name, members } = await fleet(t, {
+  const { members, sql } = await fleet(t, {
     decisions: { inFlight: 0, perMinute: MINUTE },
     timeoutMs: 250 * PATIENCE,
     connections: 8,
@@ -529,7 +503,7 @@ t.test('a burst on one key is a few transactions: each is answered at the defaul
   t.equal(permitsOf(taken).length, MINUTE);
   t.equal(taken.filter(({ kind }) => kind === 'limited').length, 1800 - MINUTE, 'none is refused for its time');
   t.ok(calls <= 9, `in ${calls} calls`);
-  t.equal(await fullestMinute(server, name), MINUTE);
+  t.equal(await fullestMinute(sql), MINUTE);
   t.ok(
     members.every(
       ({ limits, log }) => limits.size <= MINUTE && !log.lines.some(({ event }) => event === 'store is left alone'),
@@ -538,7 +512,7 @@ t.test('a burst on one key is a few transactions: each is answered at the defaul
 });
 
 t.test('a restart keeps the minute: no request of it takes back a stamp of the start before', async (t) => {
-  const { server, name, url, members } = await fleet(t);
+  const { url, members, sql } = await fleet(t);
   const [a, b] = members as [Member, Member];
   t.equal((await a.take()).kind, 'taken');
   t.equal((await b.take()).kind, 'taken');
@@ -546,28 +520,25 @@ t.test('a restart keeps the minute: no request of it takes back a stamp of the s
   const refused = permitsOf([await again.take()]);
   for (const permit of refused) permit.end(false);
   await until(t, 'its own stamp is free', () => again.limits.size === 0);
-  t.equal(await fullestMinute(server, name), 2, 'that of the request before the restart stays');
+  t.equal(await fullestMinute(sql), 2, 'that of the request before the restart stays');
 });
 
 t.test('after an outage longer than a lease, those that have not beaten again keep their places', async (t) => {
-  const { server, name, members, url } = await fleet(t);
+  const { url, members, sql } = await fleet(t);
   const [a, b, c] = members as [Member, Member, Member];
   for (const { take } of [a, b])
     t.equal(permitsOf(await Promise.all(Array.from({ length: 16 }, () => take()))).length, 16);
   // The clock moves, not the sidecars: c was gone before, then nobody could beat for an hour.
   const outage = async (): Promise<void> => {
-    await server.sql(`update ra_sidecar.replica set lease_until = lease_until - interval '1 hour'`, name);
-    await server.sql(
-      `update ra_sidecar.replica set lease_until = lease_until - interval '1 hour' where id = 'c'`,
-      name,
-    );
+    await sql(`update ra_sidecar.replica set lease_until = lease_until - interval '1 hour'`);
+    await sql(`update ra_sidecar.replica set lease_until = lease_until - interval '1 hour' where id = 'c'`);
   };
   await outage();
   c.replica.hurry();
   await until(t, 'the first is back', async () => (await c.take()).kind === 'limited');
   a.replica.hurry();
   await until(t, 'the second is back', async () => (await a.take()).kind === 'limited');
-  await server.sql(`update ra_sidecar.fleet set grace_until = now()`, name);
+  await sql(`update ra_sidecar.fleet set grace_until = now()`);
   t.equal(
     permitsOf(await Promise.all(Array.from({ length: 32 }, () => c.take()))).length,
     16,
@@ -577,7 +548,7 @@ t.test('after an outage longer than a lease, those that have not beaten again ke
   // Not so if one sidecar alone is gone, or all were stopped in order.
   const d = await member(t, url, 'd');
   await d.replica.close();
-  t.equal((await server.sql(`select 1 from ra_sidecar.fleet where grace_until > now()`, name)).rows.length, 0);
+  t.equal((await sql(`select 1 from ra_sidecar.fleet where grace_until > now()`)).length, 0);
 });
 
 t.test('a sidecar whose takes wait keeps its lease; an error of the store leaves nothing to take back', async (t) => {
@@ -603,10 +574,9 @@ t.test('a sidecar whose takes wait keeps its lease; an error of the store leaves
 });
 
 t.test('a limit of 100,000 in a minute: one count serves all that wait', async (t) => {
-  const { server, name, members } = await fleet(t, { decisions: { inFlight: 0, perMinute: 100_000 } });
-  await server.sql(
+  const { members, sql } = await fleet(t, { decisions: { inFlight: 0, perMinute: 100_000 } });
+  await sql(
     `insert into ra_sidecar.hit select $1::uuid, now() - i * interval '0.5 milliseconds', -i, 999, i from generate_series(1, 99900) i`,
-    name,
     [uuidOf(groupedId(KEY, 'decisions'))],
   );
   const from = performance.now();
@@ -620,7 +590,7 @@ t.test('a limit of 100,000 in a minute: one count serves all that wait', async (
 });
 
 t.test('while the store is down: refused, or a share of the limits', async (t) => {
-  const { members, url, name, server } = await fleet(t, {
+  const { url, members, sql } = await fleet(t, {
     decisions: { inFlight: 0, perMinute: 30 },
     whenDown: 'share',
   });
@@ -629,7 +599,7 @@ t.test('while the store is down: refused, or a share of the limits', async (t) =
   for (const { replica } of [a, b]) replica.hurry();
   await until(t, 'each knows how many there are', () => [a, b].every(({ replica }) => replica.replicas === 4));
   for (let i = 0; i < 4; i++) t.equal((await a.take()).kind, 'taken');
-  await server.sql(`revoke usage on schema ra_sidecar from ra_replica`, name);
+  await sql(`revoke usage on schema ra_sidecar from ra_replica`);
   t.match(await strict.take(), { kind: 'unavailable' });
   const own = await Promise.all(Array.from({ length: 20 }, () => a.take()));
   t.equal(permitsOf(own).length, 7 - 4, 'with those that the store let in');
@@ -664,20 +634,17 @@ t.test('a share needs the number of sidecars: of the last start, or there is non
 });
 
 t.test('a network that drops, stops or comes late: no call outlasts its time, no place is lost', async (t) => {
-  const server = await sharedPostgres();
-  const { name, url } = await server.database();
+  const { server, url, sql, count } = await storeDatabase();
   const relay = await new Relay(t, server).listen();
   const a = await member(t, relay.through(url), 'a', { timeoutMs: 1000 });
   const b = await member(t, url, 'b');
-  const places = async (): Promise<number> =>
-    Number((await server.sql('select count(*) as n from ra_sidecar.flight', name)).rows[0]?.['n']);
   const first = await a.take();
   t.equal(first.kind, 'taken');
 
   relay.fault = 'hold';
   t.equal((await a.take()).kind, 'unavailable', 'half open');
   permitsOf([first])[0]?.end(true);
-  await server.sql(`update ra_sidecar.replica set lease_until = now() where id = 'a'`, name);
+  await sql(`update ra_sidecar.replica set lease_until = now() where id = 'a'`);
   t.equal((await a.take()).kind, 'unavailable');
   const all = await Promise.all(Array.from({ length: 33 }, () => b.take()));
   t.equal(permitsOf(all).length, 32, 'the others have all places');
@@ -689,7 +656,7 @@ t.test('a network that drops, stops or comes late: no call outlasts its time, no
     a.replica.hurry();
     return a.limits.size + b.limits.size === 0;
   });
-  t.equal(await places(), 0);
+  t.equal(await count('flight'), 0);
   relay.cut();
   relay.fault = 'refuse';
   t.equal((await a.take()).kind, 'unavailable', 'dropped');

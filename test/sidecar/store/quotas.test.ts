@@ -11,7 +11,7 @@ import type { Replica } from '../../../sidecar/store/replica.js';
 import { rounds } from '../../support/long-form.js';
 import { MemorySpool } from '../../support/memory-spool.js';
 import { eventually } from '../../support/processes.js';
-import { replicaAt, sharedPostgres } from '../../support/postgres.js';
+import { replicaAt, storeDatabase } from '../../support/postgres.js';
 import { usageRecord } from '../../support/usage-records.js';
 
 const KEY: LimitedCaller = { account: 'acme', keyId: 'k' };
@@ -62,13 +62,9 @@ async function member(t: Test, url: string, id: string, own: Own = {}): Promise<
 }
 
 async function fleet(t: Test, own: Own = {}) {
-  const server = await sharedPostgres();
-  const { name, url } = await server.database();
-  const members = await Promise.all(['a', 'b', 'c'].map((id) => member(t, url, id, own)));
-  const sql = async (text: string, values: unknown[] = []) => (await server.sql(text, name, values)).rows;
-  const count = async (from: string): Promise<number> =>
-    Number((await sql(`select count(*) as n from ra_sidecar.${from}`))[0]?.['n']);
-  return { server, name, url, members: members as [Member, Member, Member], sql, count };
+  const database = await storeDatabase();
+  const members = await Promise.all(['a', 'b', 'c'].map((id) => member(t, database.url, id, own)));
+  return { ...database, members: members as [Member, Member, Member] };
 }
 
 function held(reserved: FleetTokensReserved): TokenReservation {

@@ -32,9 +32,8 @@ t.test('times are seconds, under OpenTelemetry’s names and labels', async (t) 
     [`gen_ai_server_time_per_output_token_seconds_count{${chat}}`, 1],
     ['ra_sidecar_inter_token_seconds_sum{model="m"}', 0.032],
     ['ra_sidecar_inter_token_seconds_bucket{le="0.0025",model="m"}', 1],
-  ] as const) {
+  ] as const)
     t.equal(await sample(metrics, text), value, text);
-  }
 });
 
 t.test('tokens by type; a model that is not configured has no label of its own', async (t) => {
@@ -50,8 +49,7 @@ t.test('tokens by type; a model that is not configured has no label of its own',
     ['ra_sidecar_cached_tokens_total{model="m"}', 5],
     ['ra_sidecar_drafted_tokens_total{model="m"}', 7],
     ['ra_sidecar_accepted_tokens_total{model="m"}', 2],
-  ] as const) {
+  ] as const)
     t.equal(await sample(metrics, text), value, text);
-  }
   t.notMatch((await metrics.render()).text, 'whatever');
 });

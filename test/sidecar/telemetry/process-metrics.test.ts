@@ -58,9 +58,8 @@ t.test('each engine process of a model has its own series', async (t) => {
     'ra_sidecar_replica_restarts_total{model="m",replica="0"} 0',
     'ra_sidecar_replica_restarts_total{model="m",replica="1"} 1',
     'ra_sidecar_engine_restarts_total{model="m"} 1',
-  ]) {
+  ])
     t.ok(text.includes(`${line}\n`), line);
-  }
   t.notMatch(text, 'ra_sidecar_replica_token_time_ratio{model="m",replica="1"}');
 });
 

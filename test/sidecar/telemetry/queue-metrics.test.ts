@@ -28,10 +28,7 @@ const READING: QueueReading = {
     leftMs: 1500,
     patience: { 'first-token': { p10: 2000, p50: 8000, p90: null }, end: { p10: null, p50: null, p90: null } },
   },
-  sessions: {
-    turns: { kept: 5, cold: 1, first: 2 },
-    keeps: { continued: 5, expired: 1, taken: 0, lost: 0 },
-  },
+  sessions: { turns: { kept: 5, cold: 1, first: 2 }, keeps: { continued: 5, expired: 1, taken: 0, lost: 0 } },
   lent: { seats: 2, waiting: 4, ends: { ended: 9, recalled: 3, queued: 1 }, seatMs: 5000, recalledMs: 1000 },
   accounts: [{ account: 'acme', waiting: 1, running: 2, seatMs: 1500 }],
   others: { waiting: 1, running: 1, seatMs: 250 },
@@ -90,12 +87,9 @@ t.test('lent seats: how they ended, and what of their seat time was for nothing'
   metrics.sources.set('m', sourcesOf({ queue: () => READING }));
   t.strictSame(await lines(metrics, 'seats_lent'), ['seats_lent{model="m"} 2']);
   t.strictSame(await lines(metrics, 'lent_'), [
-    'lent_waiting_requests{model="m"} 4',
-    'lent_seats_ended{model="m",end="ended"} 9',
-    'lent_seats_ended{model="m",end="recalled"} 3',
-    'lent_seats_ended{model="m",end="queued"} 1',
-    'lent_seat_seconds{model="m",attempt="kept"} 4',
-    'lent_seat_seconds{model="m",attempt="recalled"} 1',
+    ...['lent_waiting_requests{model="m"} 4', 'lent_seats_ended{model="m",end="ended"} 9'],
+    ...['lent_seats_ended{model="m",end="recalled"} 3', 'lent_seats_ended{model="m",end="queued"} 1'],
+    ...['lent_seat_seconds{model="m",attempt="kept"} 4', 'lent_seat_seconds{model="m",attempt="recalled"} 1'],
   ]);
 });
 

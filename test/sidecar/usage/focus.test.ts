@@ -57,21 +57,12 @@ const RULES: Readonly<Record<string, RegExp | readonly (string | null)[] | reado
 /** What FOCUS 1.2 requires of each row. */
 const MANDATORY = [
   ...[
-    'BilledCost',
-    'BillingAccountId',
-    'BillingAccountName',
-    'BillingCurrency',
-    'BillingPeriodEnd',
+    ...['BilledCost', 'BillingAccountId', 'BillingAccountName', 'BillingCurrency', 'BillingPeriodEnd'],
     'BillingPeriodStart',
   ],
   ...['ChargeCategory', 'ChargeClass', 'ChargeDescription', 'ChargePeriodEnd', 'ChargePeriodStart', 'ContractedCost'],
   ...[
-    'EffectiveCost',
-    'InvoiceIssuerName',
-    'ListCost',
-    'PricingQuantity',
-    'PricingUnit',
-    'ProviderName',
+    ...['EffectiveCost', 'InvoiceIssuerName', 'ListCost', 'PricingQuantity', 'PricingUnit', 'ProviderName'],
     'PublisherName',
   ],
   ...['ServiceCategory', 'ServiceName'],

@@ -122,7 +122,7 @@ for (const [when, kept] of [
   ['to nothing', 0],
   ['in the middle of a line', 300],
 ] as const) {
-  for (const writtenOn of [false, true]) {
+  for (const writtenOn of [false, true])
     t.test(`the open segment is cut ${when}, ${writtenOn ? 'and appended to' : 'and left'}: noticed`, async (t) => {
       const harness = await SpoolHarness.start();
       await request(harness, 'a');
@@ -151,7 +151,6 @@ for (const [when, kept] of [
       const { findings } = await ended(harness);
       t.not(findings.length, 0, '`usage verify` shows it');
     });
-  }
 }
 
 t.test('a closed segment that is removed is lost, and reported once; a pruned one is not', async (t) => {

@@ -67,9 +67,8 @@ t.test('every changed byte is detected', async (t) => {
 
 t.test('a line that is cut by the buffer’s end is incomplete, wherever it is cut', async (t) => {
   const line = encode(usageRecord('a', 'open'));
-  for (let bytes = 0; bytes < line.length - 1; bytes++) {
+  for (let bytes = 0; bytes < line.length - 1; bytes++)
     t.equal(decodeAt(line.subarray(0, bytes), 0).kind, 'short', `${bytes} bytes`);
-  }
 });
 
 t.test('other ways to write the same line are invalid', async (t) => {
@@ -97,9 +96,8 @@ t.test('JSON that is no usage record is invalid, one of a newer sidecar is not',
     { ...record, outcome: 'fine' },
     { ...record, estimated: false },
     { ...record, price: { version: '1', picodollars: '-1' } },
-  ]) {
+  ])
     t.equal(decode(encode(wrong as unknown as typeof record)).kind, 'bad', JSON.stringify(wrong));
-  }
   t.equal(decode(encode({ ...record, price: { version: '2026-10-03.4', picodollars: '42' } })).kind, 'record');
   t.equal(decode(encode({ ...record, newer: 1 } as typeof record)).kind, 'record');
 });

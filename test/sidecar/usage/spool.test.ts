@@ -158,7 +158,7 @@ t.test('a failed sync is not repeated on that file: the next segment has the una
   t.strictSame(harness.health, [{ ok: false, why: 'write' }]);
 });
 
-for (const call of ['open', 'write', 'sync', 'syncDir'] as const) {
+for (const call of ['open', 'write', 'sync', 'syncDir'] as const)
   t.test(`${call} fails for a while: nothing is lost, new requests wait for three successful probes`, async (t) => {
     const harness = await SpoolHarness.start();
     harness.disk.fail = (now) => (now === call ? systemError('ENOSPC') : undefined);
@@ -182,7 +182,6 @@ for (const call of ['open', 'write', 'sync', 'syncDir'] as const) {
     t.strictSame(harness.health, [{ ok: false, why: 'write' }, { ok: true }]);
     t.strictSame((await harness.left()).length, 3, 'nor does a reader without a position get one twice');
   });
-}
 
 t.test('a failed probe between successful ones restarts the count', async (t) => {
   const harness = await SpoolHarness.start();

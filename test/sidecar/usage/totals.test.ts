@@ -116,6 +116,7 @@ t.test('a day that cannot be written is in the next snapshot, and the position w
   const keeper = await keep(t);
   keeper.bill('2026-10-03');
   const totals = await keeper.open();
+  const kept = totals.sums.keepFrom;
   const position = join(keeper.dir, 'position.json');
   const before = await readFile(position, 'utf8');
   const inTheWay = join(keeper.dir, '2026-10-04.json');
@@ -125,6 +126,7 @@ t.test('a day that cannot be written is in the next snapshot, and the position w
     keeper.bill('2026-10-04', more);
   await totals.sums.snapshot();
   t.strictSame(keeper.reported, ['saved', 'unwritten']);
+  t.strictSame(totals.sums.keepFrom, kept, 'a start still needs these records');
   t.equal(await readFile(position, 'utf8'), before);
   await rm(inTheWay, { recursive: true });
   await totals.sums.close();

@@ -86,7 +86,7 @@ t.test('Redocly’s recommended rules find no error', async (t) => {
   );
 });
 
-t.test('the Messages API has its own key and headers of answers', (t) => {
+t.test('the Messages API has its own key and headers of answers', async (t) => {
   const { paths } = openApiDocument(COMPATIBLE) as {
     paths: Record<string, { post?: { security?: object[]; responses: Record<string, { headers: object }> } }>;
   };
@@ -100,7 +100,6 @@ t.test('the Messages API has its own key and headers of answers', (t) => {
       t.equal(names.filter((name) => name.startsWith('x-ratelimit-')).length, isOf ? 0 : 6, status);
     }
   }
-  t.end();
 });
 
 t.test('the document is always equal, and JSON', async (t) => {
@@ -227,9 +226,8 @@ t.test('the published schemas equal the checked ones', async (t) => {
     { model: 'm', input: 'x', questions: [{ ...question, type: 'choice' }] },
     { model: 'm', input: 'x', questions: [question], temperature: 0 },
     { model: 'm', input: 'x', questions: [question], prompt_format_version: 2 },
-  ]) {
+  ])
     t.equal(decisions(body), toDecisionRequest(body).kind === 'ok', shown(body));
-  }
   for (const name of Object.keys(componentSchemas())) t.type(publishedCheck(name), 'function', `${name} compiles`);
 });
 
@@ -246,9 +244,8 @@ t.test('each schema of the contract is published', async (t) => {
     ['ChatCompletionRequest', CHAT_SCHEMA],
     ['DecisionsRequest', DECISIONS_SCHEMA],
     ['SystemOneRequest', SYSTEMONE_SCHEMA],
-  ] as const) {
+  ] as const)
     t.strictSame(fieldsOf(components[name] ?? {}), fieldsOf(schema as Schema), name);
-  }
 });
 
 t.test('every field is described, and only existing ones', async (t) => {
@@ -265,9 +262,8 @@ t.test('the published defaults are those in force', async (t) => {
   const required = { model, messages: [{ role: 'user', content: 'x' }] };
   const plain = toChatRequest(required);
   t.equal(plain.kind, 'ok');
-  for (const [field, standard] of Object.entries(DEFAULTS['ChatCompletionRequest'] ?? {})) {
+  for (const [field, standard] of Object.entries(DEFAULTS['ChatCompletionRequest'] ?? {}))
     t.strictSame(toChatRequest({ ...required, [field]: standard }), plain, field);
-  }
   const questions = [{ id: 'q', type: 'yes_no', question: 'Is it?' }];
   const temperature = DEFAULTS['DecisionsRequest']?.['temperature'];
   t.strictSame(

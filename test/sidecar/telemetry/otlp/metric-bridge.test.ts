@@ -50,9 +50,8 @@ t.test('types and units follow the conventions, or the name', async (t) => {
     ['process_cpu_seconds_total', 's'],
     ['nodejs_eventloop_lag_p99_seconds', 's'],
     ['process_open_fds', ''],
-  ] as const) {
+  ] as const)
     t.equal(named(name)?.descriptor.unit, unit, name);
-  }
 });
 
 t.test('every unit is one of UCUM, and what is counted is named in the singular', async (t) => {

@@ -269,12 +269,7 @@ t.test('an engine that was lost before it began results in a separate try', asyn
   const lost = { readyAt: 20, seatedAt: 21, replica: 0, handedOverAt: 22, firstTokenAt: undefined, ranUntil: 25 };
   const last = { readyAt: 25, seatedAt: 30, replica: 1, handedOverAt: 30, firstTokenAt: 40, ranUntil: 50 };
   t.strictSame(reported({ lost: [lost], last }).slice(1), [
-    'prepare 10-20',
-    'queue 20-21',
-    'prefill 22-25@0 lost',
-    'queue 25-30',
-    'prefill 30-40@1',
-    'decode 40-50@1',
+    ...['prepare 10-20', 'queue 20-21', 'prefill 22-25@0 lost', 'queue 25-30', 'prefill 30-40@1', 'decode 40-50@1'],
     'flush 50-60',
   ]);
 });

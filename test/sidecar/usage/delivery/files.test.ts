@@ -39,14 +39,8 @@ t.test('a cursor that a crash left half written is ignored', async (t) => {
 t.test('an invalid cursor is lost; a failing disk is a fault', async (t) => {
   const file = join(t.testdir(), 'cursor.json');
   for (const text of [
-    '',
-    '{',
-    'null',
-    '[]',
-    '{"version":1}',
-    '{"version":2,"segment":1,"offset":0}',
-    '{"version":1,"segment":-1,"offset":0}',
-    '{"version":1,"segment":1,"offset":0.5}',
+    ...['', '{', 'null', '[]', '{"version":1}', '{"version":2,"segment":1,"offset":0}'],
+    ...['{"version":1,"segment":-1,"offset":0}', '{"version":1,"segment":1,"offset":0.5}'],
   ]) {
     writeFileSync(file, text);
     t.strictSame(await new CursorFile(file).load(), { kind: 'lost', why: 'unreadable' }, text);
