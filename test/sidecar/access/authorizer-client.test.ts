@@ -1,4 +1,5 @@
 import t from 'tap';
+import fc from 'fast-check';
 import { createServer, type IncomingMessage, type RequestListener, type Server } from 'node:http';
 import { createServer as createTcpServer, type AddressInfo } from 'node:net';
 import { join } from 'node:path';
@@ -13,6 +14,7 @@ import { systemClock } from '../../../sidecar/lib/clock.js';
 import { FakeClock } from '../../support/fake-clock.js';
 import { deferred } from '../../support/http-server.js';
 import { shortDir } from '../../support/short-dir.js';
+import { rounds } from '../../support/long-form.js';
 
 /** The HTTP client against real servers that misbehave. */
 interface Owner {
@@ -103,7 +105,10 @@ t.test('invalid answers', async (t) => {
       },
       is: { why: 'answer incomplete' },
     },
-    'cut off before a byte': { respond: (request) => request.socket.destroy(), is: { why: 'ECONNRESET' } },
+    'cut off before a byte': {
+      respond: (request) => request.socket.destroy(),
+      is: { why: 'ECONNRESET' },
+    },
     'no HTTP': { respond: (request) => request.socket.end('hello\r\n\r\n'), is: { why: 'HPE_INVALID_CONSTANT' } },
     'too long': {
       respond: (_request, response) => response.end(`{"a":"${'x'.repeat(64 * 1024)}"}`),
@@ -225,10 +230,15 @@ function blocked(breaker: Breaker): Pick<Blocked, 'why' | 'retryAfterMs'> | 'let
   return entered.kind === 'blocked' ? { why: entered.why, retryAfterMs: entered.retryAfterMs } : 'let in';
 }
 
+function blockedFor(breaker: Breaker): number {
+  return breaker.blockedForMs;
+}
+
 t.test('it opens after consecutive failures, not after as many in all', async (t) => {
   const breaker = new Breaker(new FakeClock(), OPTIONS);
-  for (const end of ['failed', 'failed', 'succeeded', 'failed', 'failed', 'succeeded'] as const)
+  for (const end of ['failed', 'failed', 'succeeded', 'failed', 'failed', 'succeeded'] as const) {
     permit(breaker)[end]('timeout');
+  }
   t.equal(breaker.state, 'closed');
   for (let i = 0; i < 3; i += 1) permit(breaker).failed('timeout');
   t.equal(breaker.state, 'open');

@@ -1,4 +1,5 @@
 import t from 'tap';
+import fc from 'fast-check';
 import { createHash } from 'node:crypto';
 import { AuthorizerIdentity, type AuthorizerOptions, AnswerCache } from '../../../sidecar/access/authorizer.js';
 import type { Reply } from '../../../sidecar/access/authorizer-client.js';
@@ -6,6 +7,7 @@ import type { Caller, Denied } from '../../../sidecar/access/identity.js';
 import { FakeClock } from '../../support/fake-clock.js';
 import { sends } from '../../support/keys.js';
 import { ACME } from '../../support/in-process.js';
+import { rounds } from '../../support/long-form.js';
 
 const GOOD = { kind: 'json', value: { caller: { account: 'acme', keyId: 'k1', models: 'all' } } } as const;
 const FAILED = { kind: 'failed', why: 'timeout' } as const;
@@ -150,12 +152,13 @@ t.test('answers outside the schema are failures', async (t) => {
     { denied: { code: 'quota_exceeded', retryAfterMs: 1e12 } },
     JSON.parse('{"__proto__":{"caller":{}},"denied":{"code":"constructor"}}'),
   ];
-  for (const value of values)
+  for (const value of values) {
     t.same(
       await harness().said('k', { kind: 'json', value }),
       { ...UNAVAILABLE, retryAfterMs: 1000 },
       JSON.stringify(value),
     );
+  }
 });
 
 t.test('a key is looked up once at a time, and cached', async (t) => {

@@ -1,12 +1,15 @@
 import { mkdtemp, readdir, readFile, rm, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
+import fc from 'fast-check';
 import t from 'tap';
+import { CreditLedger, type Reservation } from '../../../sidecar/access/credit.js';
 import type { UsageRecord } from '../../../sidecar/domain/usage-record.js';
 import { readSnapshot, rebuildBalances, writeSnapshot, type BalancesOptions } from '../../../sidecar/usage/balances.js';
 import type { DurableSums } from '../../../sidecar/usage/durable-sums.js';
 import { FakeClock } from '../../support/fake-clock.js';
 import { MemorySpool } from '../../support/memory-spool.js';
+import { rounds } from '../../support/long-form.js';
 
 interface Owner {
   teardown(fn: () => Promise<void>): void;
