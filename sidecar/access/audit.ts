@@ -24,7 +24,10 @@ export class AuditError extends Error {
   override readonly name = 'AuditError';
 }
 
-/** Appends a line and makes it durable. Rejects with {@link AuditError}, then without a whole line. `mostBytes`: of the whole file. */
+/**
+ * Appends a line and makes it durable. Rejects with {@link AuditError}, and then has written nothing, or the beginning of a line, which the
+ * next one does not continue. `mostBytes`: of the whole file.
+ */
 export async function appendAudit(file: string, line: AuditLine, mostBytes = MAX_AUDIT_BYTES): Promise<void> {
   const own = (handle: FileHandle): Promise<void> => giveToOwnerOf(dirname(file), handle);
   try {

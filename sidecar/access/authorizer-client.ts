@@ -31,7 +31,7 @@ export type Reply =
   /** `why`: a constant or an error code of Node's. */
   | { readonly kind: 'failed'; readonly why: string };
 
-/** One lookup at an HTTP authorizer, bounded in time and size, without redirects, on kept connections. Its maker closes it. */
+/** One lookup at an HTTP authorizer: bounded in time and size, without redirects. Keeps connections open. Its creator must close it. */
 export class AuthorizerClient {
   readonly #clock: Clock;
   readonly #options: AuthorizerClientOptions;
@@ -143,7 +143,10 @@ export interface BreakerOptions {
 export interface AllowedCall {
   readonly kind: 'allowed';
   succeeded(): void;
-  /** `reason`: a constant or an error's code. `cause`: the subject, if it may be the cause: its failures in a row count as one. */
+  /**
+   * `reason`: a constant or an error's code. `cause`: the subject of the call, if it may be the cause of the failure: consecutive failures
+   * of one cause count as one.
+   */
   failed(reason: string, cause?: string): void;
   /** The service requested a pause of this length, ms. */
   overloaded(forMs: number): void;

@@ -1,4 +1,7 @@
-/** Authenticates callers by the operator's HTTP service (docs/authorizer.md): one lookup a key at once, cached, none while it fails. */
+/**
+ * Authenticates callers by an HTTP service of the operator (docs/authorizer.md). At most one lookup per key is in flight, answers are
+ * cached for a short time, and no lookups are made while the service fails; cached callers are then accepted for a bounded time.
+ */
 import { createHmac, randomBytes } from 'node:crypto';
 import type { Clock } from '../lib/clock.js';
 import { setNewest } from '../lib/id-map.js';
@@ -35,7 +38,10 @@ const AGAIN_MS = 1000;
 
 /** Callbacks for the metrics. */
 export interface AuthorizerEvents {
-  /** A request with a key. cached: known; joined: it waits for another lookup; asked: it causes one; left_alone: none is made now. */
+  /**
+   * A request with a key. cached: the answer was known; joined: it waits for another request's lookup; asked: it causes a lookup;
+   * left_alone: no lookup, since the authorizer fails or too many lookups are in flight.
+   */
   lookedUp(result: 'cached' | 'joined' | 'asked' | 'left_alone'): void;
   /** A caller was accepted from an expired cache entry. */
   stale(): void;
@@ -284,7 +290,10 @@ export class AnswerCache {
     return retryAfterMs === undefined ? said : { ...said, retryAfterMs: Math.ceil(retryAfterMs - (now - denial.at)) };
   }
 
-  /** The last known caller, while the authorizer fails. It counts as fresh for `holdMs`, within its bound, to spare lookups. */
+  /**
+   * The last known caller, for use while the authorizer fails. It counts as fresh for `holdMs`, so that its next request causes no lookup
+   * at once, but never beyond the bound.
+   */
   stale(index: string, holdMs: number): Caller | undefined {
     const kept = this.#callers.get(index);
     if (!kept) return undefined;

@@ -58,7 +58,11 @@ interface Spending {
   reserved: bigint;
 }
 
-/** The balances of this process; `unavailable` until earlier usage is known. Only accounts with a grant that spend have an entry. */
+/**
+ * The balances of this process. Initially `unavailable`, since earlier usage is not known yet. It has one entry for each account that has
+ * spent or spends money, which only accounts with a grant can: the operator's grants bound it. A free request leaves no entry, since an
+ * authorizer may report any number of accounts.
+ */
 export class CreditLedger implements Credit {
   readonly #spending = new Map<string, Spending>();
   readonly #onSettled: () => void;

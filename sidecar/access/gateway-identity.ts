@@ -1,4 +1,7 @@
-/** Callers that a gateway in front names by `x-ra-` headers, which are read only with its secret as the bearer token (docs/gateway.md). */
+/**
+ * Callers that a gateway in front names by `x-ra-` headers (docs/gateway.md). The gateway authenticates with its own secret as the bearer
+ * token; the sidecar then checks no key, limit or credit. Without the secret it never reads these headers.
+ */
 import { CLASS_WEIGHTS, type ServiceClass } from '../domain/service-class.js';
 import {
   bearerOf,

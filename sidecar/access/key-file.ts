@@ -1,4 +1,7 @@
-/** The keys file: JSON of its owner alone, replaced atomically. It has SHA-256s; keys are 256 random bits, so no salt is needed. */
+/**
+ * The keys file: JSON, readable by its owner only, replaced atomically. It has the SHA-256 of each key and never a key. No salt is needed,
+ * since keys are 256 random bits and not chosen by people.
+ */
 import { createHash } from 'node:crypto';
 import { KEY_ROUTES } from '../contracts/requests.js';
 import { closed, UTC_TIME } from '../contracts/common-schema.js';

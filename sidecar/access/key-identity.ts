@@ -168,6 +168,7 @@ export interface KeysInForce {
   readonly file: string;
   /** SHA-256 of that content, hex; `none`: the file did not exist. */
   readonly sha256: string;
+  /** The number of keys in force. */
   readonly keys: number;
   /** Why the file cannot be used as it is now; absent: its content is in force. */
   readonly problem?: string;
@@ -182,7 +183,7 @@ export interface WatchHooks {
   readonly refused: (problem: string) => void;
 }
 
-/** Authenticates by the current keys file. Running requests keep their callers, whatever happens to their keys. Its opener closes it. */
+/** Authenticates by the current keys file. Running requests keep their callers when keys change. Whoever opens it must close it. */
 export class WatchedKeys implements Identity {
   /** Whether callers may still be judged by this content; of a fleet's keys, whether the store has confirmed them lately. */
   isCurrent = (): boolean => true;

@@ -93,7 +93,7 @@ export interface FollowedFleet {
 export interface FollowedPrices {
   /** The text of the copy and its revision. `problem`: why it may not be what the store has, or is not in force here. */
   read(): Promise<{ readonly text: string; readonly revision: string; readonly problem: string | undefined }>;
-  /** Replaces the price file of this revision, and has it in force here. Undefined: done. `invalid`: why a start would refuse it. */
+  /** Replaces the price file that has this `revision`, and applies it here. Undefined: done. `invalid`: why a start would refuse it. */
   change(
     operator: string,
     text: string,

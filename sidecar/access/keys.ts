@@ -90,7 +90,7 @@ export interface KeysPlace {
 
 export interface KeyStoreOptions {
   readonly date?: () => Date;
-  /** Of a file: called for each change, when the new file is durable and not yet in place. If it rejects, nothing changes. */
+  /** Of a file: called once a change, when the new file is durable and before it replaces the old one. If it rejects, nothing changes. */
   readonly note?: (note: ChangeNote) => Promise<void>;
 }
 
@@ -119,7 +119,10 @@ export class KeyStore {
     });
   }
 
-  /** Changes properties of a key by RFC 7396 (JSON Merge Patch). `patch` names changeable ones alone. A class replaces an older weight. */
+  /**
+   * Changes properties of a key as RFC 7396 (JSON Merge Patch) says: objects are merged, null removes a property. `patch` names none but
+   * those that may be changed. A class replaces the weight of an older entry.
+   */
   async change(id: string, patch: Patch): Promise<PropertiesChanged> {
     return this.#changeKey<PropertiesChanged>(id, (old) => {
       const problemOfEnd = laterEnd(old, patch.expires);

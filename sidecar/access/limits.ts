@@ -121,7 +121,10 @@ interface Usage {
   readonly minute: SlidingWindow;
 }
 
-/** Requests of each key, in flight and in the last minute, by group. Past {@link MOST_KEYS} idle keys the oldest are forgotten. */
+/**
+ * Requests of each key, in flight and in the last minute, by group. Past {@link MOST_KEYS} idle keys, those checked longest ago are
+ * forgotten: their next request is the first of its minute.
+ */
 export class RequestLimits implements KeyLimiter {
   readonly #clock: Clock;
   readonly #defaults: Readonly<Record<LimitGroup, Limit>>;

@@ -65,7 +65,10 @@ export interface QuotaExceeded {
   readonly kind: 'exceeded';
   /** Of those that lack tokens, the quota that has them last. */
   readonly quota: Pick<QuotaLeft, 'scope' | 'name' | 'limit'>;
-  /** When the quota has as many again; an estimate where running requests reserve them. Infinity: never, the whole quota has fewer. */
+  /**
+   * When the quota has as many tokens again, if nothing else is reserved; an estimate where running requests have reserved them. Infinity:
+   * never, since the whole quota has fewer.
+   */
   readonly retryAfterMs: number;
 }
 
@@ -116,7 +119,10 @@ interface Share {
   counted: number;
 }
 
-/** The quotas of this process. Past {@link MOST_KEYS} idle keys and accounts the oldest are forgotten, and begin at the totals again. */
+/**
+ * The quotas of this process. Past {@link MOST_KEYS} idle keys and accounts, the one that ended a request longest ago is forgotten, and
+ * begins again at what the totals have.
+ */
 export class QuotaLedger implements TokenQuotas {
   readonly #clock: Clock;
   readonly #date: () => Date;

@@ -300,7 +300,7 @@ export class Account {
     return this.#classes.find((known) => known.class === name) ?? this.#make(name);
   }
 
-  /** Its first request by turns for which `wanted` is true: of the class that is next, else of the heaviest. O(requests). */
+  /** The first of its requests, in the order of turns, for which `wanted` is true: of the next class, else of the heaviest. O(requests). */
   first(wanted: (queued: QueuedRequest) => boolean): QueuedRequest | undefined {
     let found = this.next?.users.first(wanted);
     for (const { users } of this.#classes) found ??= users.first(wanted);

@@ -45,7 +45,10 @@ export class Forecast {
     return this.#hold.meanMs ?? FIRST_GUESS_MS;
   }
 
-  /** A lease ended that shows how long requests run. Past its deadline after a long wait, it counts as two waits that were too long. */
+  /**
+   * A lease ended that shows how long requests run. If its deadline passed because it had waited too long for its seat, it should not have
+   * been admitted. It counts as two waits that were too long, since it also used a seat that another request needed.
+   */
   leaseEnded(queued: QueuedRequest, reason: ReleaseReason): void {
     const accountClass = this.#state.classOf(queued);
     const durationMs = this.#state.now - queued.grantedAt;

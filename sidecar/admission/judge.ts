@@ -150,7 +150,10 @@ export class Judge {
     return replicas.all.some(({ contextPerSeat }) => contextPerSeat < seatTokens);
   }
 
-  /** The wait of a newcomer of `account` and this class (Ŵ), ms; 0 if a seat is free. `seatTokens`: of its seat; 0: any will do. */
+  /**
+   * How long a newcomer of `account` and this class would wait (Ŵ), ms; 0 if a seat is free for it. `seatTokens`: the tokens that its seat
+   * has to hold; 0: any seat will do.
+   */
   predict(account: Account, accountClass: AccountClass, seatTokens = 0): number {
     if (this.#isSeatFree(account, seatTokens)) return 0;
     const { seats, busy, replicas } = this.#of.state;

@@ -218,7 +218,10 @@ export class LentSeats {
     return isFull && !this.#dropOne(account) ? 'full' : undefined;
   }
 
-  /** Refuses the newest request of the account with most waiting; false if there is none, or `account` has as many or one fewer. */
+  /**
+   * Refuses the newest request of the account with the most waiting. Returns false if there is none, or if `account`, whose newcomer it
+   * makes room for, has as many or one fewer.
+   */
   #dropOne(account?: LentAccount): boolean {
     const last = this.#shares.longest()?.ready.last;
     if (last === undefined || (account !== undefined && last.account.waiting < account.waiting + 2)) return false;

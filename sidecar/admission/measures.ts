@@ -28,7 +28,10 @@ export class HoldTime {
 /** Weight of the newest gap in the mean time between two seats. */
 const GAP_ALPHA = 0.05;
 
-/** How fast a class with a request waiting is given seats: the mean time between two, which includes what others will take. */
+/**
+ * How fast a class is given seats while it has a request waiting: the mean time between two of them. It includes what no sum over the queue
+ * can: requests of others that do not wait yet will take their share.
+ */
 export class ServiceRate {
   #gapMs: number | undefined;
   /** When it was last given one, if another request still waited. */

@@ -50,11 +50,17 @@ const CONTINUING_LOAD = 1.5;
 /** A full room's longest waits, over their mean: one request in ten waits twice as long, and it is these whose callers leave. */
 const WAIT_SPREAD = 2;
 
-/** Newest first: none is admitted while ENOUGH wait and the last came within this part of the longest wait that wastes no seat time. */
+/**
+ * A class that is served newest first admits no further request while ENOUGH wait and the last one arrived within this part of the longest
+ * wait that wastes no seat time.
+ */
 const ENOUGH = 2;
 const FRESH_PART = 0.25;
 
-/** Bounds of waiting requests while the queue stands: PLACES_EACH a class, at most the larger of PLACES and PLACES_A_SEAT a seat. */
+/**
+ * Bounds of all waiting requests while the queue stands: PLACES_EACH for each class of an account, at most the larger of PLACES and
+ * PLACES_A_SEAT for each seat.
+ */
 const PLACES_EACH = 10;
 const PLACES = 32;
 const PLACES_A_SEAT = 4;
@@ -319,7 +325,10 @@ export class Standing {
     return (this.#fullHolds.at(at) ?? 0) >= STANDING_HOLDS;
   }
 
-  /** For `ms` the seats were held as now; a request takes `holdMs`. Time without an available replica of a length does not count for it. */
+  /**
+   * For `ms` the seats were held as they are now; a request takes `holdMs`. Time does not count for a seat length while no replica with
+   * seats of that length was available.
+   */
   advance(ms: number, replicas: Pick<ReplicaSeats, 'freeShareFor'>, holdMs: number): void {
     if (ms <= 0) return;
     const holds = ms / Math.max(holdMs, 1);
@@ -343,7 +352,10 @@ const MOST_COPIES = 3;
 /** A caller that disconnected so soon after a copy was answered did so because of that, ms. */
 const AFTER_ANSWER_MS = 1000;
 
-/** Equal requests of an account in progress at once: who ends one early may have its copy's answer, which shows no patience. */
+/**
+ * Requests of one account with the same body that are in progress at once. A caller who ends such a request early may have the answer of
+ * its copy, so the end shows no patience. Bounded by the requests in progress.
+ */
 export class Hedges {
   /** Not a Map, since entries come and go with requests (lib/id-map.ts). */
   readonly #copies: Record<string, { inProgress: number; answeredAt: number }> = {};

@@ -55,7 +55,10 @@ export interface Observation {
   readonly left: boolean;
 }
 
-/** How long callers wait before they leave. What was seen loses half its weight in `halfMs`. Two numbers a bin, five once fitted. */
+/**
+ * The estimate of how long callers wait before they leave. What was seen loses half its weight every `halfMs`. Memory: two numbers a bin,
+ * five once it was fitted.
+ */
 export class Survival {
   readonly #left = new Float32Array(BINS);
   readonly #stayed = new Float32Array(BINS);
@@ -164,7 +167,7 @@ export class Survival {
     return before + ((this.#there[bin] ?? 0) - before) * Math.min(1, (ms - from) / ((BIN_ENDS[bin] ?? 0) - from));
   }
 
-  /** The time, ms, by which this share of callers has left, interpolated within a bin; undefined if fewer are known to leave. */
+  /** The time, ms, by which this share of callers has left, linear between two bin ends; undefined if fewer are known to leave. */
   timeOf(share: number): number | undefined {
     const bin = this.#survivals.findIndex((survival) => survival <= 1 - share);
     if (bin < 0) return undefined;
@@ -190,7 +193,10 @@ export class Survival {
   }
 }
 
-/** Parts of the requests, shortest first, each represented by the time in its middle; finer for the longest, which take most seat time. */
+/**
+ * Parts of the requests, shortest first, each represented by the time in its middle. The parts get finer towards the longest requests,
+ * which are few and take much of the seat time.
+ */
 const PARTS: readonly number[] = [
   ...new Array<number>(12).fill(1 / 16),
   ...new Array<number>(4).fill(1 / 32),
@@ -345,11 +351,17 @@ const KNOWN_CALLERS = 4;
 /** The weight of callers who left from which on the pool judges an account that is not known: one who left counts for 30 s of load. */
 const A_LEAVER = 0.25;
 
-/** How many of the pool's callers are added to an account's own, and how many accounts without leavers to the pool. */
+/**
+ * How many callers of the pool are added to an account's own observations, and how many accounts whose callers never leave are added to the
+ * pool.
+ */
 const PRIOR_CALLERS = 2;
 const PRIOR_ACCOUNTS = 2;
 
-/** The callers of all accounts, each at most as one, without the one of which most left: no account can make all look impatient. */
+/**
+ * The callers of all accounts. Each account counts as one caller at most, and the account of which the most callers left is not counted: so
+ * one account alone cannot make the pool look impatient, whatever its callers do.
+ */
 class Pool extends Patience {
   /** The callers of all accounts, without leaving one out. */
   readonly all = new Survival();

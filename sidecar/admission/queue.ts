@@ -159,7 +159,10 @@ export class SeatQueue {
     });
   }
 
-  /** A replica (absent: the only one) became unavailable: no seat of it is granted until `resume`. Waiting requests keep their places. */
+  /**
+   * A replica of the engine became unavailable: none of its seats is granted until `resume`. Waiting requests keep their places and timers.
+   * `replica`: its index; absent: the only one.
+   */
   pause(replica = 0): void {
     this.#turn(() => {
       this.#sessions.lost(replica);

@@ -1,4 +1,7 @@
-/** One request in the queue, its session, and the orders that requests are kept in: of entering, and the turns of end users. */
+/**
+ * One request in the queue, the session that it may be a turn of, and the two orders that requests are kept in: a linked list in the order
+ * of entering, and the turns of an account's end users.
+ */
 import { Heap, HeapNode } from '../lib/heap.js';
 import type { QueueRequest, SeatNeeds, TicketOutcome } from './types.js';
 
@@ -212,7 +215,10 @@ export class UserRoundRobin {
     return this.#turns.first?.turns.first;
   }
 
-  /** The next request. `newestFirst`: its user's newest, unless the first has a reservation or gateway's deadline, or is a session's. */
+  /**
+   * The next request. `newestFirst`: of one user's requests the newest, unless the first one has a reservation or a deadline from a
+   * gateway, or continues a session.
+   */
   next(newestFirst: boolean): QueuedRequest | undefined {
     const user = this.#turns.first;
     const first = user?.turns.first;
@@ -259,7 +265,10 @@ export class UserRoundRobin {
     user.newest.add(queued.recent);
   }
 
-  /** Removes a request, if it was added. `seated`: its user's next turn comes after those of all others; else it keeps its turn. */
+  /**
+   * Removes a request; does nothing if it was not added. `seated`: its user's next turn comes after those of all other users; else its user
+   * keeps its turn.
+   */
   remove(queued: QueuedRequest, seated: boolean): void {
     const user = this.#users[userKeyOf(queued)];
     if (user === undefined || queued.turn.at < 0) return;

@@ -4,8 +4,8 @@
  * at its time, identified by its account and body, is admitted before its user's other requests. When the next such
  * time is too far ahead, requests get a long time that reserves nothing.
  *
- * The same holds, whatever the load, where seats are kept for sessions: these end when they end, so that a prediction says little. There a
- * class reserves times at that part of its account's fair share of the seats, if it is given less, from when its first keep ends on.
+ * The same holds, whatever the load, where seats are kept for sessions, since the end of a session cannot be predicted. There a class that
+ * is given less than its account's fair share of the seats reserves times at that part of the fair share, from the end of its first keep.
  */
 import type { AccountClass } from './accounts.js';
 
@@ -35,7 +35,7 @@ const LATE_MS = 5000;
  */
 const LEAST_STEP_MS = 100;
 
-/** Reserved times that are remembered. Beyond it none is reserved until one has passed. */
+/** The most reserved times that are remembered. Beyond it none is reserved until one has passed. */
 const MAX_RESERVATIONS = 20_000;
 
 type ReservedTimes = AccountClass['reservedTimes'];
@@ -70,9 +70,9 @@ export class RetryReservations {
   }
 
   /**
-   * The time for a request of this class to return. `key`: of its account and body; undefined if none can be reserved. `beside`: seats are kept
-   * for sessions, its account's fair part of all seats that are given is one each `everyMs`, and its first keep ends at `from`. Returns
-   * undefined if none is kept, and the class's load is low enough for a predicted wait.
+   * When a request of this class is to return. `key`: of its account and body; undefined: no time is reserved. `beside`: set while seats
+   * are kept for sessions; the fair share of its account is one seat each `everyMs`, and the first keep ends at `from`. Returns undefined
+   * if no seat is kept, and the load of the class is low enough for a predicted wait.
    */
   offer(
     reserving: Pick<AccountClass, 'load' | 'demand' | 'reservedTimes'>,

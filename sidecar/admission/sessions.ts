@@ -126,7 +126,10 @@ export class Sessions {
     return this.#settings !== undefined && this.#state.now - this.#keptAt < this.#settings.keepMaxMs;
   }
 
-  /** Whether a newcomer may be a turn of a session with a kept seat: admitted as if a seat was free, and judged again if it is not. */
+  /**
+   * Whether a newcomer may turn out to be the next turn of a session whose seat is kept. It is then admitted as if a seat was free, and
+   * judged again if its prompt, once known, shows that it is no such turn.
+   */
   mayHaveSeat({ session }: QueueRequest, account: Account): boolean {
     if (session === undefined || account.kept <= account.claiming) return false;
     if (session.name === undefined) return true;
@@ -172,7 +175,10 @@ export class Sessions {
     return false;
   }
 
-  /** For the engine that gets a job, a turn of `session` if given. Undefined if it is no turn and no seat is kept on its replica. */
+  /**
+   * What the engine of `replica` must know of kept seats when it gets a job, since a job may overwrite any sequence. `session`: the job is
+   * one of its turns. Undefined if the job is no turn and no seat is kept on this replica.
+   */
   claimsAt(replica: number, session?: Session): SequenceClaims | undefined {
     const kept: number[] = [];
     for (const other of this.#kept) if (other.replica === replica) kept.push(other.id);
@@ -199,7 +205,7 @@ export class Sessions {
     if (session !== undefined) session.phase = 'waits';
   }
 
-  /** A lease ended, its seats were returned. Keeps the seat if that is worth it, and returns whether. `mayKeep`: false during a drain. */
+  /** A lease ended and its seats were returned. Keeps the seat if that is worth it; returns whether it did. `mayKeep`: false in a drain. */
   ended(queued: QueuedRequest, reason: ReleaseReason, mayKeep: boolean): boolean {
     const { session, needs, replica } = queued;
     if (this.#settings === undefined || session === undefined || needs?.prefix === undefined) return false;
@@ -251,7 +257,10 @@ export class Sessions {
     }
   }
 
-  /** The kept session whose seat the next request of `account` takes, by TAKE_RATIO and TAKE_LEAD, if it is long enough. O(kept). */
+  /**
+   * The kept session whose seat the next request of `account` takes, by TAKE_RATIO and TAKE_LEAD; undefined if it takes none. `seatTokens`:
+   * the tokens that the seat has to hold. O(kept).
+   */
   takeable(account: Account, seatTokens: number, waiting = 0): Session | undefined {
     if (this.#settings === undefined) return undefined;
     const own = (TAKE_RATIO * (account.running + account.kept + waiting + 1)) / account.weight;

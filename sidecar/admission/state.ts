@@ -242,7 +242,7 @@ export class QueueState {
     this.#reorder(account);
   }
 
-  /** A request that had a seat waits again. Called before its seats are returned, so that its account is not idle, which would lift it. */
+  /** A request that had a seat waits again. Called before its seats are returned, since an account that is idle in between is lifted. */
   waitsAgain(queued: QueuedRequest): void {
     const account = this.accountOf(queued);
     this.#returned.insert(queued);

@@ -33,7 +33,10 @@ export interface QueueRequest {
   readonly wantedUntil?: number;
   /** Equal for requests with the same body: identifies copies of a request, and a retry. */
   readonly bodyDigest?: string;
-  /** It uses a lent seat (lent.ts), and may be stopped and begun again: its answer is sent whole. Where none is lent it waits as others. */
+  /**
+   * It uses a lent seat (lent.ts), and may be stopped and begun again: nothing of its answer is sent before its end. Where no seat is lent
+   * it waits as every other request does.
+   */
   readonly lent?: boolean;
   /** It may be a turn of a session (sessions.ts): a chat of one reply. Absent: it is none. */
   readonly session?: {

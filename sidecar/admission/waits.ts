@@ -40,7 +40,10 @@ export class WaitTimers {
     this.#refuse = refuse;
   }
 
-  /** Starts its timer. `patienceFrom`: from when its patience counts. `minMs`: the wait lasts at least this long, past the longest wait. */
+  /**
+   * Starts the timer of a request that has none. `patienceFrom`: from when on its patience counts. `minMs`: the wait lasts at least this
+   * long, even when the longest wait has passed.
+   */
   arm(queued: QueuedRequest, patienceFrom = queued.enteredAt, minMs = -Infinity): void {
     const { now } = this.#state;
     const deadlineIn = (queued.request.deadlineAt ?? Infinity) - now;

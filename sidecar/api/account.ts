@@ -1,4 +1,8 @@
-/** GET /v1/usage and /v1/account: what a key, or with `usage: account` its account, has used and has left. No limit counts them. */
+/**
+ * What a key can ask about itself: GET /v1/usage, what it has used by day, and GET /v1/account, its limits. A key with the entitlement
+ * `usage: account` sees the usage of all keys of its account, and the account's balance. Both are answered when limits are used up and
+ * while no work is taken, and count against no limit.
+ */
 import type { Caller } from '../access/identity.js';
 import { LIMIT_GROUPS } from '../access/limits.js';
 import type { QuotaLeft, QuotaScope } from '../access/quotas.js';

@@ -1,4 +1,7 @@
-/** Which batches run: MOST_RUNNING, of an account ACCOUNT_RUNNING, in turns of TURN_MS (running-batch.ts, batch-slots.ts). */
+/**
+ * Which batches run: MOST_RUNNING at once, ACCOUNT_RUNNING of an account, in turns of TURN_MS if more are to run. Each is a machine of its
+ * own (running-batch.ts); they share the slots of the models (batch-slots.ts).
+ */
 import { hasEnded, type BatchProblem, type BatchRecord } from '../batch/batch-store.js';
 import { NO_TOKENS } from '../domain/money.js';
 import { every } from '../lib/clock.js';

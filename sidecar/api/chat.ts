@@ -75,7 +75,10 @@ export function fingerprintOf(weightVersion: string): string {
   return `fp_${weightVersion.slice(0, FINGERPRINT)}`;
 }
 
-/** Server-sent events. The 200 comes with the first token or keep-alive, so that a failure before it is an ordinary response. */
+/**
+ * Server-sent events. The 200 is sent with the first token, or after one keep-alive interval without a token: a failure before that is an
+ * ordinary response, and a proxy receives bytes during a long wait or prefill. The first interval begins at the construction.
+ */
 export class StreamWriter implements ReplyWriter {
   readonly #context: RequestContext;
   #chunkHead: ChunkHead;

@@ -1,4 +1,6 @@
-/** /v1/files, where `batch.store` is set: inputs and answers of batches (batch/file-store.ts), each of one account, unknown to others. */
+/**
+ * /v1/files, where `batch.store` is set: batches' input and answers (batch/file-store.ts). Other accounts do not see that a file exists.
+ */
 import { mayUse, type Caller } from '../access/identity.js';
 import { FILE_BYTES, type FileRecord, type FileStore, type NewFile } from '../batch/file-store.js';
 import { LEAST_LIFE_S, MOST_LIFE_S } from '../contracts/batch-schemas.js';

@@ -35,7 +35,10 @@ export interface AccountView {
   readonly frozen: boolean;
   /** The quotas of all its keys together. */
   readonly quotas: Pick<EntitlementView, 'tokensPerMinute' | 'tokensPerDay' | 'tokensPerMonth'>;
-  /** US dollars, as text; null: not checked, or not known. `ageMs`: how long ago a fleet's store was asked; absent: present. */
+  /**
+   * US dollars, as text; null: credit is not checked, or balances are not known. `ageMs`: how long ago a fleet's store reported the
+   * balance; absent: the balance is the present one.
+   */
   readonly balance: { readonly granted: string; readonly available: string; readonly ageMs?: number } | null;
 }
 

@@ -236,7 +236,10 @@ export class WholeMessageWriter extends BlockWriter {
   }
 }
 
-/** Server-sent events by type. As in chat, the 200 comes with the first token or a ping; `message_start` when reuse is known. */
+/**
+ * Server-sent events, each with its `type` as its name. As for a chat, the 200 is sent with the first token, or with a ping after one
+ * keep-alive interval without a token. `message_start` comes with the first token, when it is known how much of the prompt was reused.
+ */
 export class MessageStreamWriter extends BlockWriter {
   readonly #keepAlive: StreamKeepAlive;
   #started = false;

@@ -1,4 +1,8 @@
-/** The checks before a model's queue, the same for all routes (docs/contract.md#order-of-checks). A refusal is returned, not answered. */
+/**
+ * The checks before a request enters a model's queue, the same for every route that uses a model: those of
+ * docs/contract.md#order-of-checks, cheapest first. The place in the queue follows in run.ts. Nothing is answered here: a refusal is
+ * returned, and what was reserved before it is released when the context closes.
+ */
 import { hash } from 'node:crypto';
 import { fingerprint, NO_CLAIM, parseIdempotencyKey, type Claim } from '../access/idempotency.js';
 import { inCohort, mayCall, mayUse, type Caller } from '../access/identity.js';
@@ -36,7 +40,10 @@ export interface PreparedRequest<P extends Params> {
   readonly claim: Claim;
 }
 
-/** Runs all checks up to the place in the queue. Returns the prepared request, or why there is none. The context's close releases all. */
+/**
+ * Runs all checks up to the place in the queue. Returns the prepared request, or why there is none. What it reserves for the request is
+ * released when the context closes.
+ */
 export async function preflight<P extends Params>(
   context: RequestContext,
   route: RouteChecks,
@@ -96,7 +103,10 @@ export async function identify(context: RequestContext, services: Services): Pro
   return found;
 }
 
-/** Checks the key, then its limits, of which the request holds a permit until it ends. A gateway has checked its callers' itself. */
+/**
+ * Checks the key and then the key's limits; the request holds a permit of them until it ends. A gateway has already checked its callers'
+ * limits.
+ */
 export async function authorize(
   context: RequestContext,
   group: LimitGroup,
@@ -196,7 +206,10 @@ function modelProblem({ kind }: RouteChecks, model: HostedModel): ContractError 
   return state === 'cold' && readyInMs <= (model.loadWaitMs ?? -1) ? undefined : refusals.starting(model.engine);
 }
 
-/** Claims the Idempotency-Key, last: a request that fails a check keeps its key, and a repeated one is told so at a full queue too. */
+/**
+ * Claims the Idempotency-Key, last before the place in the queue: a request that fails a check never uses up its key, and a repeated
+ * request is refused as such however full the queue is.
+ */
 async function claimKey(
   context: RequestContext,
   { name }: RouteChecks,
@@ -226,7 +239,11 @@ export function isJson(contentType: string | undefined): boolean {
 /** Whole milliseconds, at most a little over a day; 0 has passed already. */
 const MILLISECONDS = /^(?:0|[1-9][0-9]{0,7})$/;
 
-/** How long a request may take from its body's last byte, ms: the operator's limit, or a gateway's shorter `x-ra-deadline-ms`. */
+/**
+ * How long a request may take from its body's last byte on, ms: the operator's limit, or that of a gateway in `x-ra-deadline-ms` if it is
+ * shorter. Undefined if there is no limit. The header counts only on requests that come through a gateway, since a request with a short
+ * deadline goes before others of its account.
+ */
 export function timeAllowed(
   head: Pick<RequestHead, 'header'>,
   { vouched }: Pick<Caller, 'vouched'>,
@@ -246,7 +263,11 @@ export function namesDeadline(head: Pick<RequestHead, 'header'>, { vouched }: Pi
 /** Seconds, with or without a fraction, below 12 days. */
 const SECONDS = /^[0-9]{1,6}(?:\.[0-9]{1,6})?$/;
 
-/** How long the caller's client waits, ms, as OpenAI's clients say: it bounds the time in the queue alone. Undefined below a second. */
+/**
+ * How long the caller's client waits for its answer, ms, from the header that OpenAI's clients send if a call has a timeout. It is not
+ * checked and does not change the order: it only bounds the request's time in the queue. Undefined if there is no such time, or it is less
+ * than a second, which the clients round to 0.
+ */
 export function clientTimeoutMs(head: Pick<RequestHead, 'header'>): number | undefined {
   const value = head.header('x-stainless-timeout');
   const ms = value !== undefined && SECONDS.test(value) ? Number(value) * 1000 : 0;
@@ -259,7 +280,10 @@ const SESSION_HEADERS = ['x-claude-code-session-id', 'session-id', 'x-session-id
 /** Characters of base64url in a session's name: 132 bits, so that two of them never have the same one. */
 const SESSION_NAME_LENGTH = 22;
 
-/** The session that a request is a turn of, by an id of its client, which is not kept: equal for equal ids of one account. */
+/**
+ * The name of the session that a request is a turn of, by the id that its client sends in the body or a header: the same for equal ids of
+ * one account. The id itself is not kept. Undefined if it sends none.
+ */
 export function sessionNameOf(
   head: Pick<RequestHead, 'header'>,
   params: { readonly sessionId?: string },
@@ -285,7 +309,10 @@ export function tierFor(
   return tariff && { name, tariff };
 }
 
-/** Whether it may run on a lent seat (admission/lent.ts): of class `batch`, and no stream, since its caller has a part at a recall. */
+/**
+ * Whether nobody waits for this request, so that it may run on a lent seat (admission/lent.ts): its class is `batch`. A stream may not,
+ * since its caller has received a part of it when the seat is recalled.
+ */
 export function canUseLentSeat({ weight }: Pick<Caller, 'weight'>, streams: boolean): boolean {
   return classOf(weight) === 'batch' && !streams;
 }
@@ -299,7 +326,10 @@ function askedFor(head: Pick<RequestHead, 'header'>): number | undefined {
 /** Bytes that are hashed at each end of a body; a shorter body is hashed whole. */
 const END_BYTES = 32 * 1024;
 
-/** A request's body and the prompts made of it. It is kept until an engine has begun one: another replica may want another prompt. */
+/**
+ * A request's body and the prompts made of it. The body is kept until an engine has begun a prompt: before that another replica, whose
+ * tokenizer or template differs, may need a new prompt.
+ */
 class RequestBody {
   readonly received: Body;
   readonly #form: BodyForm;

@@ -352,7 +352,10 @@ export class RequestContext {
     this.#closers.push(fn);
   }
 
-  /** The route is done: releases what is held. A request that has not ended is a handler's fault, counted as internal. Idempotent. */
+  /**
+   * The route is done: releases what the request still holds. If the request has not ended by now, the handler failed, and the server
+   * answers with an internal error, as which it is counted. Idempotent.
+   */
   close(): void {
     for (const fn of this.#closers.splice(0).reverse()) fn();
     this.#pieces?.abort();

@@ -147,7 +147,10 @@ export class WholeResponseWriter extends ItemWriter {
   }
 }
 
-/** Server-sent events with their `type` as name and in their data. As in chat, the 200 comes with the first token or keep-alive. */
+/**
+ * Server-sent events, each a frame with its `type` as its name and in its data. As for a chat, the 200 is sent with the first token, or
+ * after one keep-alive interval without a token.
+ */
 export class ResponseStreamWriter extends ItemWriter {
   readonly #keepAlive: StreamKeepAlive;
   #number = 0;

@@ -144,7 +144,10 @@ export interface Work<T extends Tokens = Tokens> {
   readonly results: Results;
   /** The engine has begun the job, with these weights. */
   started?(weightVersion: string): void;
-  /** A part of the work is done. Returns the next; undefined: none. `after`: it may begin once this settles. Absent: one part. */
+  /**
+   * A part of the work is done. Returns the next one; undefined if there is none. `after`: it may begin once this settles, since the caller
+   * has not read enough of what was sent. Absent: the work has one part.
+   */
   next?(): NextPart | Stop | undefined;
   /** The job is done and its usage is recorded: writes the end of the answer. */
   answer(): void;
@@ -165,7 +168,10 @@ export interface Plan {
   readonly needs: SeatNeeds & { readonly prefix: Uint32Array };
   /** Absent: nothing is generated. */
   readonly replies?: Replies;
-  /** With tokens and grammars. Undefined once an engine has begun it; on a lent seat it stays, since it may be sent again. */
+  /**
+   * With the prompt's tokens and grammars. Undefined once an engine has begun it, since a reply may take minutes, but for one on a lent
+   * seat: it may be sent again.
+   */
   job: Job | undefined;
   /** Embeddings of its prompt's images. Absent: it has none. */
   readonly images?: JobImages;

@@ -42,14 +42,20 @@ import type { NextPart, Plan, RunEvents, Tokens, Work, WorkRoute } from './route
 import type { Services } from './services.js';
 import { UsageSession } from './usage-session.js';
 
-/** How often a prompt is made again: while weights are replaced, a request may meet a replica of the other version more than once. */
+/**
+ * How often a prompt is made again: while weights are replaced, a request may meet a replica of the other version, and that may change
+ * before it has the new prompt.
+ */
 const MAX_REMAKES = 4;
 
 type End = { readonly kind: 'done' } | Stop;
 
 type AttemptEnd =
   | { readonly kind: 'done' }
-  /** The caller disconnected, or the deadline passed. `engineStopped`: settles when the engine has stopped the job; absent: it has. */
+  /**
+   * The caller disconnected, or the deadline passed. `engineStopped`: settles when the engine no longer computes the job; absent: it has
+   * stopped.
+   */
   | { readonly kind: 'cancelled' | 'deadline'; readonly engineStopped?: Promise<void> }
   /** Its lent seat was needed for another request. */
   | { readonly kind: 'recalled' }
@@ -265,7 +271,10 @@ class Run {
     return outcome.lease;
   }
 
-  /** Runs the job on its seats and returns them. A job lost before it began goes to the queue's head again, which bounds how often. */
+  /**
+   * Runs the job on its seats, which it returns whatever happens. A job that the engine lost before it began goes back to the head of the
+   * queue, for another replica if there is one; the queue bounds how often.
+   */
   async #runOn(granted: Lease): Promise<End> {
     const { times } = this.#begun.context;
     let lease = granted;

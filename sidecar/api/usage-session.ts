@@ -13,7 +13,10 @@ import type { BatchAttempt } from './batch-item.js';
 import type { RequestContext } from './request-context.js';
 import type { HostedModel, Services } from './services.js';
 
-/** A progress line follows so many completion tokens or ms, whichever is first: what a crash may lose. Both are in docs/usage.md. */
+/**
+ * A progress line is written after this many further completion tokens or this many ms, whichever is first. It bounds what is lost if the
+ * process ends. Both are in docs/usage.md.
+ */
 export const PROGRESS_TOKENS = 256;
 export const PROGRESS_MS = 5000;
 
@@ -42,7 +45,11 @@ export type UsageDeps = Pick<
   'clock' | 'date' | 'spool' | 'pricing' | 'credit' | 'creditInParts' | 'quotas' | 'metrics'
 >;
 
-/** One request's usage and price: `reserve` is its last check, `open` before dispatch, `close` at its end; otherwise it ends as failed. */
+/**
+ * One request's usage and its price. `reserve` is its last check, `open` is called before its dispatch, `close` at its end. Each attempt on
+ * a lent seat has an id of its own. If it is still open when the context closes, it ends as failed, so that no reservation, timer or record
+ * stays open.
+ */
 export class UsageSession {
   readonly #deps: UsageDeps;
   readonly #context: RequestContext;
@@ -163,7 +170,7 @@ export class UsageSession {
     return this.#limit < this.#replies.maxTokens ? this.#limit : undefined;
   }
 
-  /** A reply has nearly used its `tokens`: reserves the next part of all that run, or what is left if that is less. */
+  /** A reply has nearly used the `tokens` that it may have: reserves the next part for all running replies, or what is left if less. */
   extend(tokens: number): ReplyLimit | Promise<ReplyLimit> {
     const { maxTokens } = this.#replies;
     if (this.#extending) return this.#extending;
@@ -212,7 +219,7 @@ export class UsageSession {
     if (this.#isCut && tokens >= this.#limit) this.#cutAt = tokens;
   }
 
-  /** Appends the opening record, once, and again after each recall. Returns a refusal if the spool has become unhealthy meanwhile. */
+  /** Appends the opening record, once, and again after each recall. Returns a refusal if the spool failed while the request waited. */
   open(): ContractError | undefined {
     // A request that runs already ends as it would have, also between two parts of its work.
     if (this.#state !== 'new') return undefined;
@@ -224,7 +231,10 @@ export class UsageSession {
     return undefined;
   }
 
-  /** Its lent seat was recalled: the attempt is closed and costs nothing, the next `open` begins another. What is reserved stays so. */
+  /**
+   * Its attempt was stopped because its lent seat was needed. It is closed, with what it used, and costs nothing; the next `open` begins
+   * another one. What is reserved stays so.
+   */
   recalled(): void {
     if (this.#state !== 'open') return;
     this.#cancelTimer();
@@ -419,7 +429,10 @@ class Bill {
     return { version: this.#tariff.version, picodollars: String(this.#cost(state)) };
   }
 
-  /** Reserves so many tokens, with `price` also their price; `used` by now. Returns how many are reserved for replies: perhaps fewer. */
+  /**
+   * Reserves `wanted` tokens in all, and with `price` also their price. `used`: the tokens used by now. Returns how many completion tokens
+   * are reserved then: fewer than wanted if the quota or the credit is too small.
+   */
   extend(wanted: TokenCounts, used: TokenCounts, price: boolean): number | Promise<number> {
     const { tokens, credit } = this.#reserved ?? {};
     const { promptTokens } = wanted;

@@ -101,7 +101,10 @@ export interface Children {
   readonly closing: readonly Closer[];
 }
 
-/** Forks prompt host and engines, for which a start waits longest. Rejects if a template or a device is missing. Adds to `closers`. */
+/**
+ * Forks the prompt host and the engines, for which a start waits longest. Rejects with one line if a model's template cannot be read or its
+ * device is missing. Adds what closes them to `closers`.
+ */
 export async function forkChildren(
   config: Config,
   log: Log,
@@ -156,7 +159,10 @@ export async function forkChildren(
   return { models, prompts, promptModels, weights, readiness, closing };
 }
 
-/** Starts everything. Rejects, and closes what was open, if an address or file cannot be used or the parts were closed meanwhile. */
+/**
+ * Starts everything. Rejects if an address or a file cannot be used, or with StartEnded if the parts were closed meanwhile; then all that
+ * was open is closed.
+ */
 export async function startApp(config: Config, identity: Identity, log: Log, overrides: Overrides = {}): Promise<App> {
   const { closers = new Closers(systemClock, log) } = overrides;
   try {
@@ -377,7 +383,10 @@ async function openApp(config: Config, identity: Identity, log: Log, overrides: 
         vision?.forget(scope);
       }
     },
-    /** /readyz answers 503, after a notice new work is refused; running requests end in their time, or with an error. Idempotent. */
+    /**
+     * /readyz answers 503; after a notice new work is refused, and each answer to callers ends its connection; running requests may finish
+     * within the configured time, and are then ended with an error. Resolves when all parts are closed. Idempotent.
+     */
     drain: () => (drained ??= drain()),
   };
 }

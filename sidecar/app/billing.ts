@@ -16,7 +16,10 @@ import { BUILT_IN_PRICES, readPriceFile, type PriceList } from '../usage/prices.
 import { comparePositions, START, type Position } from '../usage/spool-format.js';
 import type { Closer, Closers } from './closers.js';
 
-/** How long a close waits for the last snapshot, or for summing up, ms. Without them the next start reads more of the spool. */
+/**
+ * How long a close waits for the last snapshot, or for summing up that is still running, ms. Without them the next start reads more of the
+ * spool.
+ */
 export const CLOSE_MS = 5000;
 
 export interface BillingOptions {
@@ -77,7 +80,10 @@ export async function openBilling(options: BillingOptions): Promise<Billing> {
   return await withoutStore(await openLocal(options, pricing), dataDir, options.log);
 }
 
-/** Of a data folder whose credit was in a fleet's store: begins only if all of the spool is posted there, as nothing posts it now. */
+/**
+ * Billing in a data folder whose credit was in the store of a fleet. It begins only if the store has posted every charge of the spool,
+ * since nothing posts the others now, and they would be pruned.
+ */
 async function withoutStore(local: Billing, dataDir: string, log: Log): Promise<Billing> {
   const dir = join(dataDir, 'usage');
   const posted = await postedFile(dir).load();

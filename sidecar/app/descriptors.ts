@@ -1,4 +1,7 @@
-/** Divides the process's descriptors: without one uWS retries accept() in a busy loop. Connections are bounded, the rest is reserve. */
+/**
+ * Divides the process's file descriptors. Without a free one uWS retries accept() in a busy loop and no child can be forked, so connections
+ * are bounded below the limit, and the rest is a reserve.
+ */
 import { closeSync, openSync } from 'node:fs';
 import type { Config } from '../config/config.js';
 import { serverUrls } from '../config/model-schema.js';
@@ -77,7 +80,7 @@ export interface Descriptors {
   close(descriptor: number): void;
 }
 
-/** Descriptors to give up when there is none left: uWS then accepts connections, which are closed, instead of turning without rest. */
+/** Descriptors to give up when none is left. uWS would retry accept() in a busy loop; with these it accepts connections and closes them. */
 export class DescriptorReserve {
   readonly #changed: (refusing: boolean) => void;
   readonly #descriptors: Descriptors;

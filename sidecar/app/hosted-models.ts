@@ -21,7 +21,10 @@ import { composeEngine, composeVision, constrainsWholeReplies, gpuUsers, sharesC
 import { FirstStarts, type Readiness } from './readiness.js';
 import { nameOf, planReplicas, type ReplicaPlan } from './replica-plans.js';
 
-/** How long an engine's own error about its model is awaited, ms: three loads of a file that crashes llama.cpp take half a minute. */
+/**
+ * How long to wait for an engine's error about its model before the prompt host’s error is used, ms: three loads of a file that crashes
+ * llama.cpp take half a minute on a busy machine.
+ */
 const VERDICT_MS = 60_000;
 
 /** A configured model and what the start found out about it. */
@@ -106,7 +109,10 @@ export function hostModels(planned: readonly PlannedModel[], hosting: Hosting): 
   return models;
 }
 
-/** The error line if prompts cannot be made for a model, or undefined. The engine's own error, which knows the file better, goes first. */
+/**
+ * The error line if prompts cannot be made for a model, or undefined. If the engine reports an error about the same model, that is
+ * preferred, since it knows more about the file.
+ */
 export async function reportPrompts(
   found: FirstStart,
   models: ReadonlyMap<string, Hosted>,

@@ -25,7 +25,10 @@ export interface Opening {
 
 type Counted = Pick<Metrics, 'keys' | 'authorizer'>;
 
-/** Whether `serve` makes a development key, which may call all: in development, not reachable from outside, without a store's keys. */
+/**
+ * Whether `serve` makes a development key, which may call everything: only in the development environment, where no other machine can reach
+ * the sidecar, and where keys are in a file: those of a store are used by other sidecars too.
+ */
 export function makesDevelopmentKey({ access, environment, keys, listen }: Config): boolean {
   const reachedFromHere = !listen.tcp || isLoopback(listen.host);
   const isOwn = access.mode === 'keys' && keys.source === 'file';

@@ -1,4 +1,7 @@
-/** The processes of one model, not started: an engine for each replica, and one that reads images. Engines' kinds are chosen here. */
+/**
+ * The processes of one model, none started yet: an engine for each replica, one that reads images, and what each is started with. The one
+ * place that chooses an engine's kind.
+ */
 import { resolve } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { isPooling, type RemoteSetup, type TemplateSettings } from '../../engine/protocol/setup.js';
@@ -129,7 +132,10 @@ export function constrainsWholeReplies(kind: ModelConfig['engine']['kind']): boo
   return kind === 'vllm' || kind === 'sglang';
 }
 
-/** What reads a model's images: a supervised process, not started. `model`: with its path. `entry`: of the module. Undefined: none. */
+/**
+ * What reads a model's images: a supervised process, not started yet. `model`: with the path of its file. `entry`: of its process' module,
+ * absent: our own. Undefined if it takes no images.
+ */
 export function composeVision(
   { engine }: Pick<Config, 'engine'>,
   model: ModelConfig,

@@ -13,7 +13,10 @@ const WHAT = 'telemetry.otlp.headersFile';
 /** Room for sixteen headers with tokens; a longer file was probably named by mistake. */
 const MAX_HEADER_BYTES = 64 * 1024;
 
-/** Starts the export, and loads its SDK, if an endpoint is set. Undefined without tracing. Rejects if the headers' file is invalid. */
+/**
+ * Starts the export, and loads OpenTelemetry's SDK, if an endpoint is configured. When closed it sends what is waiting, within
+ * `telemetry.otlp.stopMs`. Undefined without tracing. Rejects with one line if the headers' file is invalid.
+ */
 export async function openOtlpExport(
   config: Config,
   metrics: Metrics,
@@ -72,7 +75,10 @@ const LINE = /^([!#$%&'*+.^_`|~0-9A-Za-z-]{1,128}):[ \t]*([\x20-\x7e]{1,4096})$/
 /** Headers that the exporter sets itself. */
 const RESERVED: ReadonlySet<string> = new Set(['content-type', 'content-length', 'content-encoding', 'host']);
 
-/** The headers in a file's text, one `name: value` a line; `#` begins a comment. A string is an error without the file's text. */
+/**
+ * The headers in a file's text, one `name: value` per line; empty lines and those that begin with `#` are ignored. A string is an error
+ * message, which does not quote the file.
+ */
 export function parseHeaders(text: string): Readonly<Record<string, string>> | string {
   const headers: Record<string, string> = {};
   for (const [i, line] of text.split('\n').entries()) {

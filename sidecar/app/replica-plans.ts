@@ -171,7 +171,10 @@ function namedTwice(replicas: readonly ReplicaPlan[], uuids: readonly string[] |
   return undefined;
 }
 
-/** Names by which devices of all replicas compare: UUIDs if known, else as CUDA's variable has them. `uuids`: of {@link Inspectors}. */
+/**
+ * Names for the devices of a replica by which those of all replicas and models can be compared: UUIDs where they are known, otherwise what
+ * CUDA's variable has. `uuids`: as {@link Inspectors} give them.
+ */
 export function uniformNames(
   { devices, environment }: Pick<ReplicaPlan, 'devices' | 'environment'>,
   uuids: readonly string[] | undefined,

@@ -20,7 +20,10 @@ import { PART_MS, type Closers } from './closers.js';
 /** Beyond every segment: only delivery reads the spool. */
 const NO_READER: Position = { segment: Number.MAX_SAFE_INTEGER, offset: 0 };
 
-/** How much longer than `delivery.stopMs` delivery may take to save its cursor, ms: only a hung disk does. Events are sent again. */
+/**
+ * How much longer than `delivery.stopMs` delivery may take to save its cursor or delete a segment, ms: only a hung disk takes longer.
+ * Interrupted events are sent again after the next start.
+ */
 export const HUNG_DISK_MS = 2000;
 
 const DAY_MS = 86_400_000;

@@ -98,7 +98,10 @@ export class FileStore {
     this.#records = records;
   }
 
-  /** Reads the records, and removes content without one. Rejects with {@link WrongKey} if the key opens not all, or a system error. */
+  /**
+   * Reads the records, and removes content without one. Rejects with {@link WrongKey} if the operator's key opens not all of them, and with
+   * the system's error if a folder cannot be used.
+   */
   static async open(options: FileStoreOptions): Promise<FileStore> {
     const { dir, contentDir, isMemory, vault } = options;
     await mkdir(contentDir, { recursive: true, mode: 0o700 });
@@ -347,7 +350,10 @@ export class NewFile {
     store.grows(account, 0, 1);
   }
 
-  /** Appends content, at most a piece, and overwrites it. Returns why it is not taken. Throws system errors, of {@link pending} too. */
+  /**
+   * Appends content, at most a piece, before it returns, and then overwrites the caller's bytes. Returns why it is not taken, or undefined.
+   * Throws the system's error, also one of the {@link pending} sync.
+   */
   append(content: Uint8Array): NoRoom | undefined {
     if (this.#fault !== undefined) throw this.#fault as Error;
     const refused = this.#store.roomFor(this.account, content.length, 0);

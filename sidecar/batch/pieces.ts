@@ -217,7 +217,10 @@ export class PieceFile {
     return offsets;
   }
 
-  /** Appends a piece at once; {@link sync} and {@link finish} make it durable. After a system error the next call writes over it. */
+  /**
+   * Appends a piece before it returns; {@link sync} and {@link finish} make it durable. Throws the system's error, after which the next
+   * call writes over what was left.
+   */
   appendSync(piece: Piece): void {
     let at = this.#end;
     for (const part of this.#seal(piece, this.#count))

@@ -95,7 +95,10 @@ export class Records<T extends StoredRecord> {
     return this.#byId.values();
   }
 
-  /** Adds or replaces a record, durably; then overwrites the former file. Rejects with the system's error: `get` has the durable one. */
+  /**
+   * Adds or replaces a record; durable once it resolves. The former file is then overwritten. Rejects with the system's error; `get` then
+   * has the old record, or the new one if that is durable.
+   */
   async put(record: T): Promise<void> {
     const path = this.#pathOf(record.id);
     const former = this.#byId.has(record.id) ? await open(path, 'r+').catch(unlessMissing) : undefined;
@@ -113,7 +116,10 @@ export class Records<T extends StoredRecord> {
     }
   }
 
-  /** Removes a record, whose file is overwritten first. Rejects with the system's error, and then keeps it. Returns whether it did. */
+  /**
+   * Removes a record. Its file is overwritten before, so that what was sealed in it, such as a key, is gone. Rejects with the system's
+   * error if it cannot be; the record is then still there. Resolves with whether this call removed it.
+   */
   async remove(id: string): Promise<boolean> {
     if (!this.#byId.has(id)) return false;
     await destroy(this.#pathOf(id));

@@ -41,7 +41,7 @@ const CODE_FILE = 'written-code.txt';
 /** In two pieces: the bundle of this module replaces the whole (.ci/bundle.mjs). */
 const OWN_URL = ['import.meta', 'url'].join('.');
 
-/** The module contracts/written-code.ts with these schemas' code: its text, and the file it reads. Throws on two of one name. */
+/** The module contracts/written-code.ts with these schemas' code: its text, and the file it reads. Throws if two schemas have one name. */
 export function writtenFiles(schemas: readonly KnownSchema[]): { readonly module: string; readonly code: string } {
   const places = new Map<string, string>();
   const texts: string[] = [];

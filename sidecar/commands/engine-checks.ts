@@ -204,7 +204,10 @@ export async function cacheCheck(engines: readonly CacheSettings[]): Promise<Che
   return cacheRoomCheck(room, process.availableMemory(), engines);
 }
 
-/** `room`: bytes for files in memory, in all and now; undefined: none here. `free`: bytes of memory. `engines`: of {@link cacheCheck}. */
+/**
+ * `room`: bytes that files in memory can take in all, and those that they can still take now; undefined if this system has no such limit.
+ * `free`: bytes of memory. `engines`: as in {@link cacheCheck}.
+ */
 export function cacheRoomCheck(
   room: { readonly total: number; readonly free: number } | undefined,
   free: number,

@@ -1,4 +1,7 @@
-/** SIGHUP has two meanings: an operator or service manager has files read again; the shell says that the terminal was closed. */
+/**
+ * SIGHUP has two meanings. A service manager or an operator sends it to have files read again; the kernel and the shell send it when the
+ * terminal is closed that a process was started from.
+ */
 import { closeSync } from 'node:fs';
 import { isatty } from 'node:tty';
 

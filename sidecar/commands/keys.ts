@@ -1,4 +1,8 @@
-/** `ra-sidecar keys` and `accounts`, of a file or a store. They wait until the sidecar has a change. A new key goes to stdout alone. */
+/**
+ * `ra-sidecar keys`: creates, lists, revokes and rotates keys, in the keys file or the store of a fleet; `ra-sidecar accounts`: what holds
+ * for all keys of an account. After a change of the file the command waits until the running sidecar has it in force, which it asks over
+ * the operators' listener. A new key is written to stdout only; messages go to stderr.
+ */
 import { join } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { audited, AuditError } from '../access/audit.js';
@@ -80,7 +84,10 @@ async function importFile({ store }: Settings, path: string, output: Output): Pr
   return EXIT.done;
 }
 
-/** Makes a change with its line in the audit. A revocation is made even without the line: a full disk must not keep a stolen key. */
+/**
+ * Makes a change with its line in the audit, as over HTTP. A revocation is made also where the line cannot be written, with a warning: a
+ * full disk must not keep a stolen key in force.
+ */
 async function noted<T>(
   { dataDir, keys: { source, file }, store: settings }: Settings,
   action: string,
@@ -115,7 +122,10 @@ function show({ key, id }: NewKey, what: string, output: Output): number {
   return 0;
 }
 
-/** Warns about models that are not configured; another sidecar may have them. Ids are not repeated: they may be a key by mistake. */
+/**
+ * Warns about models that the configuration does not have. The key is created anyway: it may be for another sidecar, or for a model that is
+ * added later. The given ids are not repeated, since they may be a key by mistake.
+ */
 function warnOfModels({ entitlements }: NewKeyProperties, { models, source }: Settings, output: Output): void {
   const configured = models.map(({ id }) => id);
   const missing = Object.values(entitlements).reduce(
@@ -190,7 +200,7 @@ type Change =
   /** No sidecar said what it has in force. */
   | { readonly kind: 'unseen'; readonly why: string };
 
-/** Waits, at most {@link IN_FORCE_MS}, until the sidecar of this configuration has the keys file of now in force. */
+/** Waits, for {@link IN_FORCE_MS} at most, until the sidecar of this configuration has the present keys file in force. */
 async function untilInForce({ keys: { file }, operators }: Settings, { clock }: KeysIo): Promise<Change> {
   if (operators.port === 0) return { kind: 'unseen', why: 'operators.port is 0, which names no sidecar' };
   const until = clock.now() + IN_FORCE_MS;

@@ -1,4 +1,4 @@
-/** `ra-sidecar models`: lists configured models, downloads and verifies files, and has the running sidecar load other weights. */
+/** `ra-sidecar models`: lists the models, downloads files, checks whether they can be served on this machine, reloads weights. */
 import { lstat, readdir, rm, stat } from 'node:fs/promises';
 import { join, resolve } from 'node:path';
 import { CONTEXT, MODEL_KINDS, MOST_SEATS } from '../config/model-schema.js';

@@ -13,7 +13,10 @@ import { terminalClosed, whenParentEnds } from './hang-up.js';
 /** Signals that start a drain; a second one ends the process at once. */
 const DRAIN_SIGNALS = ['SIGTERM', 'SIGINT'] as const;
 
-/** Two of the same signal within this time are one, ms: `timeout make run` signals its group, and make passes its own on. */
+/**
+ * Two of the same signal within this time are one request, ms. `timeout make run` sends SIGTERM to the whole process group, and make passes
+ * its own on to the process that is in the group too.
+ */
 const SAME_REQUEST_MS = 1000;
 
 /** Reads keys, secrets and the certificate again, as is customary for services; drains if the terminal was closed. */
@@ -161,7 +164,10 @@ function followSignals(stop: Stop, log: Log, reload: () => void): () => void {
   };
 }
 
-/** Notifies systemd over NOTIFY_SOCKET. A failure is logged: systemd ends a start without a notification itself. */
+/**
+ * Notifies systemd over the socket in NOTIFY_SOCKET of this process's environment, which children inherit. A failure is logged; without a
+ * notification systemd ends the start itself.
+ */
 function systemd(log: Log): ServiceManager {
   // The option --stopping does not exist in Debian 12's version.
   const notify = (state: 'READY=1' | 'STOPPING=1'): void => {

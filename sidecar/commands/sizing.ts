@@ -1,4 +1,4 @@
-/** What `doctor` and `models verify` find of the models. Replicas are inspected in turn, each with the memory that the last ones left. */
+/** What `doctor` and `models verify` find of the models. Replicas are inspected in turn, each given the memory that earlier ones leave. */
 import { sharesCacheRoom, visionSetupOf, templateOf } from '../app/model-processes.js';
 import { planReplicas, nameOf, setupOf, type Sized } from '../app/replica-plans.js';
 import type { ModelConfig } from '../config/config.js';

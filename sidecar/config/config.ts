@@ -51,7 +51,11 @@ const check = compile<Config>(validationSchema(configSchema), {
   allProblems: true,
 });
 
-/** Reads the file of `RA_CONFIG`, or `file`, applies the `RA_` variables and validates: the environment's only reader of settings. */
+/**
+ * Reads the file that `RA_CONFIG` names, if any, applies the `RA_` variables over it and validates the result. It is the only reader of
+ * settings in the process's environment. Unknown keys and variables are errors like invalid values. `file`: a file to read in place of the
+ * one that `RA_CONFIG` names.
+ */
 export function loadConfig(environment: Environment = process.env, file = environment[FILE_VARIABLE]): Loaded {
   const set = SETTINGS.filter(({ variable }) => environment[variable] !== undefined);
   const variables = SETTINGS.map(({ variable }) => variable);
@@ -106,7 +110,7 @@ export function isNotified(environment: Environment = process.env): boolean {
   return (environment['NOTIFY_SOCKET'] ?? '') !== '';
 }
 
-/** Removes OpenTelemetry's variables from the environment, which its SDK would prefer to the settings. Returns how many. */
+/** Removes OpenTelemetry's variables from the environment, since its SDK reads them and would override settings. Returns how many. */
 export function forgetOtelVariables(environment: Record<string, string | undefined> = process.env): number {
   const names = Object.keys(environment).filter((name) => name.startsWith('OTEL_'));
   for (const name of names) Reflect.deleteProperty(environment, name);
@@ -283,7 +287,7 @@ function origin(problem: string, set: readonly Setting[], file: string | undefin
   return file === undefined ? '' : ` (file ${file})`;
 }
 
-/** Makes the paths of a valid section absolute, and takes the brackets from its IPv6 addresses. Changes the section. */
+/** Makes paths of a valid section absolute, and takes the brackets off IPv6 addresses, which sockets reject. Changes the section. */
 function normalize(section: object, { properties = {} }: SettingSchema, dataDir: string): void {
   const values = section as Record<string, unknown>;
   for (const [name, schema] of Object.entries(properties)) {

@@ -44,7 +44,7 @@ function through(visible: string | undefined, devices: readonly string[]): strin
 /** CUDA ends its list at the first index that no device has, and llama.cpp's Vulkan refuses it. */
 const ABSENT = '-1';
 
-/** Whether two names, perhaps beginnings of UUIDs, are of one device. Undefined: not known, since one is an index. */
+/** Whether two names are of one device; a name may be the beginning of a UUID. Undefined: unknown, since one is an index, one a UUID. */
 export function isSameDevice(one: string, other: string): boolean | undefined {
   if (isIndex(one) !== isIndex(other)) return undefined;
   return isIndex(one) ? one === other : one.startsWith(other) || other.startsWith(one);

@@ -209,7 +209,10 @@ const TYPES: Readonly<Record<string, string>> = {
   svg: 'image/svg+xml',
 };
 
-/** The page may load only its own files and contact only its own host, with no inline script or style, no markup, no frame. */
+/**
+ * The browser's restrictions for the page: only its own files, no inline script or style, no request to another host, no text parsed as
+ * markup, no frame around it.
+ */
 const GUARDS = {
   'Content-Security-Policy': [
     "default-src 'none'",

@@ -1,4 +1,4 @@
-/** One frame of the console's feed. The page's script is checked against it (page/tsconfig.json), so it imports little. */
+/** One frame of the console's feed. The page's script is checked against these types (page/tsconfig.json), so they import little. */
 import type { AdmissionPage } from '../api/admission-page.js';
 
 /** As in telemetry/instruments.ts: cumulative since the start. */

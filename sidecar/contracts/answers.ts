@@ -85,7 +85,10 @@ function usageObject(usage: CompletionUsage): object {
   };
 }
 
-/** The cost in USD as OpenRouter's clients read it, without `upstream_inference_cost`, which they add. `kinds`: names of its parts. */
+/**
+ * The cost in USD, as OpenRouter's clients read it. `kinds`: what its API calls input and output. There is no `upstream_inference_cost`,
+ * which clients add to the cost.
+ */
 export function costFields({ input, cachedInput, output }: Costs, kinds: readonly [string, string]): object {
   const prompt = input + cachedInput;
   return {
@@ -205,7 +208,10 @@ const PARAMETERS = [
 const TOOL_PARAMETERS = ['parallel_tool_calls', 'tool_choice', 'tools'];
 const THOUGHT_PARAMETERS = ['reasoning', 'reasoning_effort'];
 
-/** GET /models/{id}, under `contract: compatible` alone. Clients look for the context under several names. */
+/**
+ * GET /models/{id}, which exists under `contract: compatible` alone. Clients look for a model's context under different names. A reply may
+ * use all of the context that its prompt leaves.
+ */
 export function describedModel(model: ModelDescription): object {
   const { id, kind, context, takesImages, template, rates } = model;
   return {

@@ -38,7 +38,10 @@ export interface BatchLine {
   readonly body: Uint8Array;
 }
 
-/** Parses and checks a line but for its body, which stays bytes that can be overwritten; the longest would block the event loop. */
+/**
+ * Parses and checks a line, but for its body, which stays bytes: those can be overwritten, and to parse the longest ones takes too long for
+ * the event loop.
+ */
 export function parseBatchLine(bytes: Uint8Array): Parsed<BatchLine> {
   const line = Buffer.from(bytes.buffer, bytes.byteOffset, bytes.length);
   const { from, to } = placeIn(line, 'body') ?? { from: 0, to: 0 };

@@ -31,7 +31,10 @@ export interface Place {
   readonly param: string | null;
 }
 
-/** Describes a place. A key after one of `openMaps`, which callers choose, is left out. `entryIndex`: of the first map's entry. */
+/**
+ * Describes a place. `openMaps` are the names of maps whose keys callers choose: a key after one is left out, and `param` stops before the
+ * first. `entryIndex` is the index of the entry of the first map.
+ */
 export function placeOf(segments: readonly string[], openMaps: ReadonlySet<string>, entryIndex?: number): Place {
   const parts: string[][] = [[]];
   for (let i = 0; i < segments.length; i++) {

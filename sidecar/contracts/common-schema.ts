@@ -116,7 +116,10 @@ export function firstRepeated(texts: readonly string[]): number {
   return texts.findIndex((text) => seen.size === seen.add(text).size);
 }
 
-/** A name as compared: trimmed, and lower, upper, lower, nearly Unicode's case folding; one pass would keep `ß` and `ss` apart. */
+/**
+ * A name as it is compared: trimmed and case-folded. Lower, upper, lower is as near to Unicode case folding as JavaScript comes; one pass
+ * would keep `ß` and `ss`, or the two small sigmas, apart.
+ */
 export function folded(name: string): string {
   return name.trim().toLowerCase().toUpperCase().toLowerCase();
 }

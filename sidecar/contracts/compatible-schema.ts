@@ -1,4 +1,8 @@
-/** POST /chat/completions under `contract: compatible` (docs/compatible.md). Closed, but for messages, their parts and calls. */
+/**
+ * POST /chat/completions under `contract: compatible` (docs/compatible.md): all that the strict contract takes, and what clients send
+ * besides. Closed too, but for messages, their parts and their calls: a name that is not here is refused. What would change the answer and
+ * cannot be done is here with the one value that asks for nothing.
+ */
 import { CHAT_SCHEMA, TOOL_CHOICE } from './chat-schema.js';
 import {
   HISTORY_NAME,

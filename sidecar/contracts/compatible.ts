@@ -62,7 +62,10 @@ export function checkOf<T>(schema: object, written: string): (value: unknown) =>
 
 const check = checkOf<CompatibleBody>(COMPATIBLE_SCHEMA, 'compatible');
 
-/** Claude Code's first block of system text. Older versions put a checksum of the request in it, so that no prefix was reused. */
+/**
+ * Claude Code's first block of system text. It names the client's version and how it was started, and older versions put a checksum of the
+ * request into it, so that no two requests had a common beginning and no prefix could be reused.
+ */
 export function isBilling({ text }: { readonly text?: string | undefined }): boolean {
   return text?.startsWith('x-anthropic-billing-header:') === true;
 }
@@ -76,7 +79,10 @@ function withoutBilling(messages: readonly WideMessage[]): readonly WideMessage[
   return [{ ...first, content: parts }, ...others];
 }
 
-/** Checks a chat body by the compatible contract, to which the strict one's are the same. `keepBilling`: Claude Code's line stays. */
+/**
+ * Checks a chat body against the compatible contract. A body that the strict contract takes makes the same request. `keepBilling`: the part
+ * with Claude Code's billing line stays in the prompt.
+ */
 export function toCompatibleRequest(value: unknown, keepBilling = false): Parsed<ChatRequest> {
   const checked = check(value);
   if (checked.kind === 'invalid') return checked;

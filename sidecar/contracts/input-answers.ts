@@ -24,7 +24,10 @@ export function vectorsTail(model: string, { promptTokens, truncated }: InputsUs
   return `],"model":${JSON.stringify(model)},${truncatedText(truncated)}"usage":${usageText(promptTokens)}}`;
 }
 
-/** The answer of POST /rerank. `scores`: of the documents, in order. Jina's clients read `usage`, Cohere's no answer without `meta`. */
+/**
+ * The answer of POST /rerank. `scores`: of the documents, in their order; throws where there are not as many as documents. Jina and
+ * llama-server have `usage`; AI SDK's provider of Cohere reads no answer without `meta`.
+ */
 export function rankedText(
   { model, inputs, top, documents }: RerankParams,
   scores: readonly number[],

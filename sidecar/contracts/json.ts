@@ -165,7 +165,10 @@ function countMembers(value: unknown): number {
   return members;
 }
 
-/** The place of the first lone surrogate; of one in a member's name, its object. Returns undefined if the value has none. */
+/**
+ * The place of the first lone surrogate in a value; for a lone surrogate in a member's name, the place of its object. Returns undefined if
+ * the value has none.
+ */
 function loneSurrogateAt(value: unknown): string[] | undefined {
   if (typeof value === 'string') return LONE_SURROGATE.test(value) ? [] : undefined;
   if (typeof value !== 'object' || value === null) return undefined;

@@ -26,7 +26,10 @@ export type ReplyBlock =
   | { readonly type: 'text' | 'thinking'; readonly text: string }
   | { readonly type: 'tool_use'; readonly id: string; readonly name: string; readonly input: string };
 
-/** The signature of each thought, without which clients send none back. Nothing is read from it. */
+/**
+ * The signature of each thought. Clients send a thought back only with one. Nothing is read from it: a thought that comes back is used as
+ * its text says.
+ */
 export const SIGNATURE = 'unsigned';
 
 /** The message object as JSON. Inputs of calls are in it as they were written, so that no number is rounded and no key moves. */
@@ -181,7 +184,10 @@ type AnthropicType =
   | 'timeout_error'
   | 'overloaded_error';
 
-/** Each code's type, and its status where not the catalogue's. Agents retry an `overloaded_error` and end at an `api_error`. */
+/**
+ * Each code's type, and its status where that is another than in the catalogue. What a later try can mend is an `overloaded_error`: agents
+ * try again after one and end at an `api_error`.
+ */
 export const MESSAGE_ERRORS: Readonly<Record<ErrorCode, readonly [type: AnthropicType, status?: number]>> = {
   bad_request: ['invalid_request_error'],
   context_length_exceeded: ['invalid_request_error'],
@@ -234,7 +240,10 @@ export function messageErrorText(error: ContractError, requestId: string): strin
   });
 }
 
-/** Words by which clients shorten a conversation, or Claude Code takes an image out of it and asks again; no others will do. */
+/**
+ * Clients act on the exact words of these two messages. They shorten a conversation only after the one about its length; Claude Code takes
+ * an image out, and asks again, only after the one about an image.
+ */
 function messageOf({ message, lengths, image }: ContractError): string {
   if (image) return `could not process image: ${message}`;
   if (lengths === undefined) return message;

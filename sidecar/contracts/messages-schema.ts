@@ -1,4 +1,8 @@
-/** POST /v1/messages and count_tokens, Anthropic's API, under `contract: compatible` (docs/compatible.md#messages-api), without state. */
+/**
+ * POST /v1/messages and POST /v1/messages/count_tokens: Anthropic's Messages API, served under `contract: compatible` without state
+ * (docs/compatible.md#messages-api). The body is closed. Messages, blocks and tools are open, as in chat under this contract, since clients
+ * send back what any server has written into them.
+ */
 import { CHAT_SCHEMA } from './chat-schema.js';
 import { MAX_MESSAGES, open, orNull, ROOT_SCHEMA, SERVICE_TIER, WIDE_SCHEMA } from './compatible-schema.js';
 import {

@@ -16,7 +16,10 @@ export const MODEL_ROUTES: readonly ModelRoute[] = ['chat', 'decisions', 'system
 export const KEY_ROUTES = [...MODEL_ROUTES, 'batch'] as const;
 export type KeyRoute = ModelRoute | 'batch';
 
-/** What a chat is asked for by: the contract, or the route. `billed`: Claude Code's billing line stays in the prompt. */
+/**
+ * The API by which a chat is asked for: the strict contract, the compatible one, POST /responses, or POST /messages. `billed`: the billing
+ * line of Claude Code stays in the prompt.
+ */
 export type ChatForm = 'chat' | 'compatible' | 'compatible-billed' | 'responses' | 'messages' | 'messages-billed';
 
 /** Which contract a body is checked against. */

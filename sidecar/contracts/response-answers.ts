@@ -63,7 +63,7 @@ export type ResponseEnd =
   | { readonly output: readonly ResponseItem[]; readonly usage: CompletionUsage; readonly incomplete: boolean }
   | { readonly output: readonly ResponseItem[]; readonly error: ContractError };
 
-/** The response object, without the caller's own content (instructions, tools, schema), which the sidecar no longer keeps. */
+/** The response object. The caller's content (instructions, tools, schema) is not repeated: the sidecar does not keep it once parsed. */
 export function responseObject({ id, created, model, params, tier, now }: ResponseHead, end?: ResponseEnd): object {
   const { maxTokens, temperature, topP, calls, reasoningEffort, jsonObject } = params;
   const incomplete = end !== undefined && 'incomplete' in end && end.incomplete;
@@ -136,7 +136,10 @@ function failureOf({ code, message }: ContractError): object {
   return { code: FAILURES[code] ?? 'server_error', message };
 }
 
-/** The last event of a stream that ends early, with the error beside the response: OpenAI's clients throw for an event with one. */
+/**
+ * The event of a stream that ends early; none follows it. Beside the response it has the error object: OpenAI's own clients throw a typed
+ * error for an event that has one, and read past an event without.
+ */
 export function failedEvent(
   head: ResponseHead,
   output: readonly ResponseItem[],

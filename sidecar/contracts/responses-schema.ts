@@ -1,4 +1,8 @@
-/** POST /responses, under `contract: compatible`, without state (docs/compatible.md#responses). Tools but functions are left out. */
+/**
+ * POST /responses, served under `contract: compatible` without state (docs/compatible.md#responses). Closed: what needs a stored response
+ * is refused by name. Tools that are no functions, and the items of their calls, are accepted: the tools are left out, and the items become
+ * text.
+ */
 import { CHAT_SCHEMA } from './chat-schema.js';
 import {
   CACHE_MARK,

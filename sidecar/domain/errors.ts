@@ -1,4 +1,7 @@
-/** Errors that callers can get: the catalogue, and responses made from its rows, as are docs/errors.md and the OpenAPI document. */
+/**
+ * Errors that callers can get: the catalogue, and the responses that are built from its rows. docs/errors.md and the OpenAPI document are
+ * generated from it.
+ */
 
 /** `error.type` on the wire. */
 export type ErrorType =

@@ -71,7 +71,10 @@ export function worstCostOf(rates: Rates, promptTokens: number, completionTokens
   return costOf({ ...rates, input }, { promptTokens, cachedTokens: 0, completionTokens });
 }
 
-/** Picodollars a token, from USD per million as decimal text (`0.042`). Undefined: not decimal, below 0, or no whole number. */
+/**
+ * Picodollars a token, from USD per million tokens as decimal text (`0.042`). Undefined if it is not a decimal number of at least 0, or not
+ * a whole number of picodollars a token.
+ */
 export function parseRate(usdPerMillion: string): bigint | undefined {
   const rate = parseDecimal(usdPerMillion, RATE_DIGITS);
   return rate === undefined || rate < 0n ? undefined : rate;

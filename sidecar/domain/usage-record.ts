@@ -5,7 +5,10 @@ import type { ServiceTier } from './service-class.js';
 /** How a request ended, for billing and logs. */
 export type Outcome = 'done' | 'cancelled' | 'failed' | 'timeout' | 'refused';
 
-/** A line of the spool. Token counts are cumulative, and 0 until the engine started. The price counts if no later line follows. */
+/**
+ * One line of the usage spool. Token counts are cumulative for the request, and 0 until the engine started it. The price is the one to bill
+ * if no later line follows.
+ */
 export interface UsageRecord {
   /** Made by the sidecar, unique per request, and used for billing. A caller may send one x-request-id twice. */
   readonly id: string;

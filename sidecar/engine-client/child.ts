@@ -59,7 +59,10 @@ export interface EngineChildEvents {
   opens?(key: string | undefined): Promise<HashedFile | undefined>;
   /** At most once. */
   ready(facts: EngineFacts): void;
-  /** Once, unless close() came first; if it had to be killed, before its exit. Jobs are still in the mux: the listener fails them. */
+  /**
+   * Exactly once unless close() came first; also if it had to be killed, then without waiting for its exit. Jobs are still in the mux: the
+   * listener must fail them.
+   */
   ended(end: ChildEnd): void;
   /** The external server that computes for it cannot be used now. `reason`: one line. */
   serverProblem(reason: string): void;
@@ -141,7 +144,10 @@ export class EngineChild {
     return this.#process.exited;
   }
 
-  /** The GPU's backend that failed in this child: its library ended the process, or its first step failed. Undefined: another cause. */
+  /**
+   * The GPU's backend that failed in this child: its library ended the process, or its first step failed. Undefined: another cause, as
+   * memory.
+   */
   backendFailure(end: ChildEnd): GpuBackend | undefined {
     const { reason, hint, detail = '' } = end;
     if (this.#facts || hint === 'out-of-memory' || OF_MEMORY.test(detail)) return undefined;
@@ -168,7 +174,10 @@ export class EngineChild {
     return { jobsEnded, keep };
   }
 
-  /** Ends the child without a report: `shutdown`, then SIGKILL after `graceMs`. Settles at its end, or 2 s after SIGKILL. */
+  /**
+   * Ends the child without a report: `shutdown`, then SIGKILL after `graceMs`, or at once while it loads. Settles when it has ended, or 2 s
+   * after SIGKILL. Fail the mux's jobs first.
+   */
   close(graceMs: number): Promise<void> {
     this.#over = true;
     this.mux.letHold(false);

@@ -132,7 +132,10 @@ export interface Engine {
    * which it is a part; the job runs there if the replica has other weights by now.
    */
   run(job: EngineJob, replica: number, prefix: Uint32Array, hold?: ProcessHold): JobHandle;
-  /** The prefixes a job of this replica can start from, by the last reports: in free sequences, and in caches that it can restore. */
+  /**
+   * The prefixes from which a job of this replica can start: in its free sequences, its prefix cache and the caches that it can restore
+   * from; by the last reports.
+   */
   heldPrefixes(replica: number): PrefixIndex;
 }
 
@@ -155,7 +158,7 @@ export interface EngineEvents {
    * the engine reported this itself, so the configuration or the file has to change; otherwise its starts crashed.
    */
   unservable(why: string, unfit: boolean): void;
-  /** Its process ended. It is loaded again so many ms after it is gone; where no request needs it, then with the next that does. */
+  /** Its process ended. It is loaded again after this many ms; if no request needs it now, once one does, and not earlier. */
   restarting(inMs: number): void;
   /** An external server did not confirm the end of this many more cancelled replies in time. */
   unconfirmed(count: number): void;

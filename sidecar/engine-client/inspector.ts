@@ -27,7 +27,10 @@ export type {
 
 const ENTRY = fileURLToPath(new URL('../../engine/inspect.js', import.meta.url));
 
-/** An inspector that is silent for so long is killed, ms. Reading reports progress; a driver's start and a load's end do not. */
+/**
+ * An inspector without messages for this long is killed, ms. Reading a large model from a slow disk reports progress; only the start of a
+ * GPU's driver and the last steps of a load do not.
+ */
 const SILENCE_MS = 300_000;
 
 /** Those that make requests. */

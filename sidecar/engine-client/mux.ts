@@ -1,4 +1,7 @@
-/** Many jobs over one engine's channel: gives ids, passes results to receivers, checks their order (`misplaced`). */
+/**
+ * Many jobs over one channel: assigns ids, forwards results to the jobs' receivers, and checks their order (`misplaced`). It does not know
+ * the process. One mux per engine process.
+ */
 import { PROTOCOL_VERSION, type ToEngine } from '../../engine/protocol/messages.js';
 import type { Output, ReplyLimit } from '../../engine/protocol/jobs.js';
 import { IdMap } from '../lib/id-map.js';
@@ -67,7 +70,10 @@ export class Mux {
   confirmsCancels = false;
   weightVersion = '';
 
-  /** `onThrow`: a receiver threw, a bug of its owner; its job fails, others continue. `onFailed`: the engine's reason for a failed job. */
+  /**
+   * `onThrow` is called if a receiver throws: a bug of its owner, whose job ends as failed while the others continue. `onFailed` is called
+   * with the engine's reason for a failed job.
+   */
   constructor(
     send: (message: ToEngine) => void,
     onThrow: OnThrow,
@@ -131,7 +137,10 @@ export class Mux {
     };
   }
 
-  /** Forwards a step's outputs in order, but for ended or cancelled jobs. Returns the violation at which it stopped: kill the engine. */
+  /**
+   * Forwards one step's outputs to their receivers, in order. Outputs of ended or cancelled jobs are dropped. Returns undefined, or the
+   * protocol violation; then the rest was not forwarded and the engine must be killed.
+   */
   apply(outputs: readonly Output[]): string | undefined {
     for (const output of outputs) {
       if (output.id === 0 || output.id > this.#lastId) return 'unknown-job';
@@ -148,7 +157,10 @@ export class Mux {
     return undefined;
   }
 
-  /** The engine has ended: every job fails; after a protocol violation as `protocol`. One that had not started is `lost`. */
+  /**
+   * The engine has ended: every job fails. After a protocol violation the started ones fail as `protocol`; one that had not started is
+   * `lost` in both cases and may return to the queue.
+   */
   lost(kind: 'lost' | 'protocol'): void {
     const jobs = this.#jobs.values();
     this.#letsHold = false;

@@ -1,4 +1,4 @@
-/** Which prompts' prefixes an engine has, and for whom: scopes of reuse, and the prefixes that one engine process reported. */
+/** Which prompts' prefixes an engine has, and for whom: the scopes in which requests reuse state, and the prefixes a process reported. */
 import { createHmac, randomBytes } from 'node:crypto';
 import {
   ALL_ACCOUNTS,
@@ -21,7 +21,10 @@ export function prefixOf(prompt: Prompt, scope: CacheScope): Uint32Array {
 
 /** How much of a prompt the free sequences and the prefix cache contain. A hint: it may differ once the request has its seat. */
 export interface PrefixIndex {
-  /** Leading tokens, in chunks of {@link PREFIX_CHUNK}, that the fittest sequence or saved prefix has of a prompt with these hashes. */
+  /**
+   * Leading tokens, in whole chunks of {@link PREFIX_CHUNK}, of the prompt with these chain hashes that the best free sequence or saved
+   * prefix holds (engine/protocol/cache-key.ts).
+   */
   longestOf(hashes: Uint32Array): number;
 }
 
@@ -32,7 +35,7 @@ export interface ReplicaPrefixes extends PrefixIndex {
   sharedState(hashes: Uint32Array): SharedState | undefined;
 }
 
-/** The prefixes of one engine process, so of one file and KV type, by its reports. Bounded by their number and a seat's context. */
+/** The prefixes of one life of an engine process, so of one weight file and KV type, by its reports. Bounded by count and seat length. */
 export class HeldPrefixes implements ReplicaPrefixes {
   readonly #seats: number;
   readonly #longest: number;
@@ -120,7 +123,10 @@ const MOST_CLOSED = 100_000;
 /** Accounts whose scopes are kept, at most; those of others are computed again. */
 const MOST_KNOWN = 4096;
 
-/** The scopes in which requests to a model reuse prefixes: HMACs of accounts under an own secret, so that engines learn no account. */
+/**
+ * The scopes in which requests to one model reuse each other's prefixes. An account's scope is an HMAC under a secret of this object: an
+ * engine compares it and never learns the account.
+ */
 export class CacheScopes {
   readonly #secret = randomBytes(32);
   readonly #sharing: 'account' | 'all';

@@ -196,7 +196,10 @@ export class EngineReplica {
     else void this.#unloading.then(() => this.#load());
   }
 
-  /** Loads other weights for new jobs, beside the present ones or after their jobs. One call at a time. Never rejects. */
+  /**
+   * Loads other weights and gives new jobs to them: beside the present ones, or after the present jobs have ended, while other replicas
+   * serve. At most one call at a time. Never rejects.
+   */
   async replace(changes: Changes, how: 'beside' | 'after'): Promise<Replaced> {
     const occupied = await this.#makeRoom(how);
     if (this.#closed) return kept(CLOSED);
@@ -411,7 +414,10 @@ export class EngineReplica {
     if (this.state === 'lost') this.state = 'cold';
   }
 
-  /** Waits, within bounds, for the retired process's jobs; `after`: for the present one's too. Returns why none may be loaded yet. */
+  /**
+   * Waits, within bounds, for the jobs of the retired process; with `after` for those of the present one too. Returns why no other process
+   * may be loaded yet, or undefined.
+   */
   async #makeRoom(how: 'beside' | 'after'): Promise<string | undefined> {
     const { clock, timing } = this.#options;
     const overdue = `still has jobs after ${timing.reloadWaitMs / 1000} s`;
@@ -421,7 +427,10 @@ export class EngineReplica {
     return how === 'beside' || (await this.#endAfterJobs()) ? undefined : `its process ${overdue}`;
   }
 
-  /** Ends the present process after its jobs; the replica takes none until ready again. False: they took too long, nothing changes. */
+  /**
+   * Ends the present process once its jobs have ended: the replica takes none until it is ready again. Returns false where they did not end
+   * in time; then it takes jobs as before.
+   */
   async #endAfterJobs(): Promise<boolean> {
     const child = this.#child;
     if (this.state !== 'ready' || child === undefined) return true;

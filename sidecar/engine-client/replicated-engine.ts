@@ -80,7 +80,10 @@ export class ReplicatedEngine implements Engine {
     return this.replicas.map(({ setup }) => setup);
   }
 
-  /** A replica loads other weights for new jobs, beside the present ones or after their jobs. One call at a time. Never rejects. */
+  /**
+   * A replica loads other weights and gives new jobs to them: beside the present ones, or after these have ended their jobs, while other
+   * replicas serve. At most one call at a time. Never rejects.
+   */
   replace(replica: number, changes: Changes, how: 'beside' | 'after'): Promise<Replaced> {
     return this.#at(replica).replace(changes, how);
   }
@@ -179,7 +182,10 @@ function stateElsewhere(
   return found;
 }
 
-/** Whether a replica can restore another one's states: equal weights, KV type and shape, and seats that hold its longest. */
+/**
+ * Whether a replica can restore the states of another one: these have the same weights, KV type and shape, and fit its seats. A state has
+ * at most as many tokens as a seat of the replica that saved it.
+ */
 function canRestore({ facts: own }: ReplicaPort, { facts: theirs }: ReplicaPort): boolean {
   if (own?.states === undefined || theirs?.states !== own.states) return false;
   return theirs.contextPerSeat <= own.contextPerSeat;

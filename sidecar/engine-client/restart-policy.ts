@@ -49,7 +49,10 @@ export interface OnDemand {
   readonly wanted: () => boolean;
 }
 
-/** Separates permanent failures, as of a file, from temporary ones, as of memory. An engine that was ready is always restarted. */
+/**
+ * Separates permanent failures from temporary ones. A file that cannot be served stays so. Memory used by other processes may become free;
+ * but at the very first start this is reported at once to the operator. An engine that was ready once is always restarted.
+ */
 export class RestartPolicy {
   readonly #backoff: Backoff;
   readonly #maxMs: number;

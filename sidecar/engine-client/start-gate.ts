@@ -7,11 +7,14 @@ interface QueuedStart {
   loads: boolean;
 }
 
-/** Lets engines load one at a time on each device: two that check its free memory at once would both count on it. */
+/** Lets engines load one at a time on each device, in the order of requests: two that check free memory at once would both count on it. */
 export class StartGate {
   readonly #queue: QueuedStart[] = [];
 
-  /** Calls `begin` when no earlier engine loads on these devices. Call what is returned at the load's end, or to leave; idempotent. */
+  /**
+   * Calls `begin` when no engine before it loads on one of these devices, perhaps at once. Call the returned function when the load has
+   * ended, or to leave the queue; it is idempotent.
+   */
   enter(begin: () => void, devices: readonly string[] = []): () => void {
     const place = { begin, devices, loads: false };
     this.#queue.push(place);

@@ -30,7 +30,10 @@ const MOST_STUCK = 4;
 /** Bytes that are hashed in a millisecond, until it has been measured. */
 const FIRST_RATE = 400_000;
 
-/** A hash is kept if the file was unchanged for so many ms before it was read: a change right after another may leave its times. */
+/**
+ * A hash is kept for the next start if the file was unchanged for this many ms before it was read: file systems have coarse clocks, so a
+ * change right after another may leave its times as they were.
+ */
 const SETTLED_MS = 2000;
 
 /** Hashes that take at least this long show how fast files are read, ms: a short one is mostly the start of its thread. */
@@ -65,7 +68,10 @@ export class WeightFiles {
   readonly #waiting: (() => void)[] = [];
   #rate = FIRST_RATE;
 
-  /** `silenceMs`: a file of which nothing is read for so long is given up. `keptIn`: the file of hashes, read now. `read`: for tests. */
+  /**
+   * `silenceMs`: a file is given up when nothing could be read of it for this long. `keptIn`: the file in which hashes are kept, read now.
+   * `read`: tests pass their own.
+   */
   constructor(silenceMs: number, clock: Clock = systemClock, read?: (file: string) => WeightReader, keptIn?: string) {
     this.#keptIn = keptIn;
     this.#kept = keptIn === undefined ? new Map<string, string>() : keptHashes(keptIn);
@@ -76,7 +82,10 @@ export class WeightFiles {
     this.#silenceMs = silenceMs;
   }
 
-  /** The file as it is now. Never rejects; calls for one file share a reading. `key`: by which a known file is not read again. */
+  /**
+   * The file as it is now. Never rejects; calls for one file at the same time share one reading. `key`: the file's identity a moment ago,
+   * if another process has determined it; a file that is known by it is not read.
+   */
   of(file: string, key?: string): Promise<Hashed> {
     const known = key === undefined ? undefined : this.#known.get(key);
     if (known !== undefined) return known;
@@ -109,7 +118,10 @@ export class WeightFiles {
     return hashed;
   }
 
-  /** Settles when the thread of an unreadable file has ended, or its path may be tried again: by then it may lead elsewhere. */
+  /**
+   * Settles when the thread of a file that could not be read has ended, or when the path may be tried again. Other callers do not wait for
+   * a read that does not end, since the path may lead to another file system by then.
+   */
   async #untilRetry(thread: Promise<void>): Promise<void> {
     this.#stuck += 1;
     const ended = thread.then(() => void (this.#stuck -= 1));

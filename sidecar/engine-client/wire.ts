@@ -28,14 +28,17 @@ export interface Violation {
   readonly violation: string;
 }
 
-/** Checks one message from an engine: version, kind, every field. Returns it, not a copy. The mux checks whether it is allowed now. */
+/**
+ * Checks the shape of an engine's message: version, kind, every field. Returns the message itself, not a copy. Whether the message is
+ * allowed at this moment is checked by the mux.
+ */
 export function readMessage(raw: unknown): FromEngine | Violation {
   if (!isFields(raw)) return { violation: 'not-a-message' };
   if (raw['v'] !== PROTOCOL_VERSION) return { violation: 'version' };
   return MESSAGE(raw) ? (raw as unknown as FromEngine) : { violation: 'malformed' };
 }
 
-/** Set, or absent. */
+/** A flag of the protocol is `true` or absent. */
 const isFlag = among(undefined, true);
 /** Rounding may make a sum slightly larger than 1. */
 const isShare: Test = (raw) => typeof raw === 'number' && raw >= 0 && raw <= 1 + 1e-6;

@@ -56,7 +56,9 @@ export async function socketProblem(path: string): Promise<string | undefined> {
 
 /** A socket file that this process made. */
 export interface SocketFile {
-  /** Removes it unless another process replaced it. If that fails it stays: the next start replaces it. Idempotent, never throws. */
+  /**
+   * Removes it unless another process replaced it. A socket that cannot be removed is replaced at the next start. Idempotent, never throws.
+   */
   remove(): void;
 }
 
@@ -85,7 +87,10 @@ export async function clearSocketPath(path: string): Promise<void> {
   if (state.kind === 'stale') unlinkSync(path);
 }
 
-/** Runs `bind`, which creates the file for its owner only, then sets `mode`: nobody can connect before. Undefined: not bound. */
+/**
+ * Runs `bind`, which creates the file synchronously for its owner only, and then sets `mode`, so that no other user can connect in between.
+ * Undefined if it could not be bound.
+ */
 export function bindSocketFile(path: string, mode: number, bind: () => boolean): SocketFile | undefined {
   const before = process.umask(0o177);
   let bound: boolean;

@@ -33,7 +33,10 @@ export interface Backlogged {
   abandon(): void;
 }
 
-/** Counts what a server's streams buffer for slow readers. None is closed on an upper bound: with backpressure it is exact first. */
+/**
+ * Counts what all streams of a server buffer for slow readers. No connection is closed on an upper bound: a stream whose backlog is not
+ * known exactly first switches to writing with backpressure, which usually shows that nothing waits.
+ */
 export class Backlog {
   /** The memory for waiting data. */
   readonly blocks = new Blocks();
@@ -56,7 +59,7 @@ export class Backlog {
     return ++this.#lastId;
   }
 
-  /** `stream.buffered` changed by `delta`. May begin backpressure or cut streams off, this one too. Must not be called in a cork. */
+  /** `stream.buffered` changed by `delta`. May begin backpressure or cut streams off, also this one. Must not be called inside a cork. */
   changed(stream: Backlogged, delta: number): void {
     this.#bytes += delta;
     if (stream.buffered === 0) this.#streams.delete(stream.id);
@@ -131,7 +134,10 @@ const CHARACTER_BYTES = 4;
 
 const encoder = new TextEncoder();
 
-/** Blocks for readers' unread data, lent and returned: a buffer for each text would double the memory, and be collected late. */
+/**
+ * Memory blocks for the unread data of one server's readers, lent and returned. Separate buffers for each piece of text would double the
+ * memory by their objects, and would be collected late.
+ */
 export class Blocks {
   readonly #spare: Uint8Array[] = [];
 

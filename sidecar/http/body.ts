@@ -12,7 +12,7 @@ export interface BodySource {
   close(): void;
 }
 
-/** Buffered before the caller is authenticated; then its socket is paused. One read of uWS (512 KiB) may be added. */
+/** Buffered before the caller is authenticated and its limit known; then its socket is paused. One read of uWS (512 KiB) may be added. */
 const EARLY_BYTES = 64 * 1024;
 
 /** Bodies up to this length are short: whole decision requests, and chats without images. */
@@ -46,7 +46,7 @@ export class BodyBudget {
     return this.#held;
   }
 
-  /** Reserves `bytes` more of a body of `whole` bytes, if need be from spare bodies. Returns false, and frees none, without room. */
+  /** Reserves `bytes` more of a body of `whole` bytes, and frees spare bodies if need be. Without room returns false and frees none. */
   take(bytes: number, whole: number): boolean {
     const cap = whole > SHORT_BYTES ? this.#capForLong : this.#cap;
     if (this.#held - this.#spareBytes + bytes > cap) return false;

@@ -118,7 +118,10 @@ export function beginBackpressure(res: BackpressureResponse): void {
   res.writeHeader(`${switchBytes(ENDLESS).toString(16)}\r\n`, '');
 }
 
-/** Passes what the socket has room for, in a cork; `last`: the response ends after it. Returns what was taken, and whether it is full. */
+/**
+ * Passes as much of `bytes` as the socket has room for; `last`: the response ends once all are accepted. `res` must be corked. Returns how
+ * many bytes were taken, and whether the socket is full until uWS calls back.
+ */
 export function tryChunks(res: BackpressureResponse, bytes: Uint8Array, last: boolean) {
   const before = res.getWriteOffset();
   const [ok, done] = res.tryEnd(bytes, last ? before + bytes.length : ENDLESS);

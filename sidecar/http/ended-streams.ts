@@ -54,7 +54,10 @@ export class EndedStreams {
     return this.#bytes;
   }
 
-  /** An exchange of this address begins. `probe`: asks whether its connection has sent all. Undefined: nothing there is unread. */
+  /**
+   * An exchange of this address begins. `probe`: makes it find out whether its connection has sent everything, if it can. Returns undefined
+   * if no connection of the address has unread bytes.
+   */
   follow(address: string, probe: () => void): FollowedExchange | undefined {
     const found = this.#find(address);
     if (found === undefined) return undefined;

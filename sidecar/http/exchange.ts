@@ -26,11 +26,17 @@ export interface RequestHead {
 export interface Reply {
   readonly status: number;
   readonly headers?: Readonly<Record<string, string>>;
-  /** Absent: no body. JSON unless `headers` has another type. Bytes are neither copied nor counted: only for data that is kept anyway. */
+  /**
+   * Absent: no body. JSON unless `headers` has another type. Bytes are not copied: they must not change any more, and they do not count as
+   * memory of this reply, so use them only for data that is kept anyway.
+   */
   readonly body?: string | Uint8Array;
 }
 
-/** One request and its reply; it hides uWS's rules. One of reply, fail, stream, file and pieces is called, of no effect if it is gone. */
+/**
+ * One request and its reply. It hides uWS's rules (read before the first await, cork every write, register the abort first). Exactly one of
+ * reply, fail, stream, file and pieces is called; after the caller disconnected they do nothing.
+ */
 export interface Exchange {
   readonly head: RequestHead;
   /** Absent: its answers are like those of most routes. */
@@ -111,6 +117,9 @@ export interface EventStream {
   fail(error: ContractError, serverTiming?: string): void;
   /** Bytes written so far, framing included. */
   readonly bytes: number;
-  /** Bytes that wait for the reader; 0: all is sent. The first call switches the stream to writing with backpressure. */
+  /**
+   * Bytes that wait for the reader: 0 means that everything written so far is sent. For senders that drop data rather than let it wait. The
+   * first call switches the stream to writing with backpressure.
+   */
   unread(): number;
 }

@@ -112,7 +112,10 @@ const READABLE = [
   ...LIMITS.flatMap((limit) => ['limit', 'remaining', 'reset'].map((what) => `anthropic-ratelimit-${limit}-${what}`)),
 ].map((name) => ({ name, key: name.toLowerCase() }));
 
-/** Headers a cross-origin request may have besides `x-stainless-…`. Clients set `user-agent`: Firefox and Safari ask for it. */
+/**
+ * Headers that a cross-origin request may have, besides the SDKs' `x-stainless-…`. OpenAI's client and the AI SDK set `user-agent`:
+ * Chromium drops it, Firefox and Safari ask for it.
+ */
 const SENDABLE: ReadonlySet<string> = new Set([
   'anthropic-beta',
   'anthropic-dangerous-direct-browser-access',

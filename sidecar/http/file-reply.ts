@@ -12,7 +12,10 @@ export interface PiecesOwner extends ReaderOwner {
   ended(bytes: number): void;
 }
 
-/** A reply of known length, read piece by piece as the socket accepts it: one is in memory. uWS closes a full socket after 10 s. */
+/**
+ * A reply of known length that is read piece by piece while it is sent: the next piece is asked for once the socket has accepted the one
+ * before, so that one piece is in memory. uWS closes a connection whose socket accepts nothing for 10 s.
+ */
 export class FileReply extends BoundedReply<PiecesOwner> {
   readonly #res: FileResponse;
   readonly #length: number;
@@ -40,7 +43,10 @@ export class FileReply extends BoundedReply<PiecesOwner> {
     });
   }
 
-  /** Sends the pieces, of the reply's length in all. Resolves once sent or abandoned. Rejects if one cannot be read, and closes. */
+  /**
+   * Sends the pieces, which together have the reply's length. Resolves once uWS has all, or the caller has disconnected. Rejects, after
+   * closing the connection, if a piece cannot be read.
+   */
   async send(pieces: AsyncIterable<Uint8Array>): Promise<void> {
     try {
       for await (const piece of pieces) {

@@ -7,7 +7,10 @@ export interface Snapshot {
   readonly head: RequestHead;
   /** Content-Length, or 0 if there is no body to read, or parsers may differ about where it ends; chunked: unknown until it ends. */
   readonly bodyLength: number | 'chunked';
-  /** Set if parsers could read this head differently, so that a proxy saw another request: answer 400 and close. Without values. */
+  /**
+   * Set if parsers could read this head differently, so that a proxy may have seen another request: answer 400 and close the connection.
+   * Describes the reason without values.
+   */
   readonly refusal?: string;
 }
 
@@ -51,7 +54,10 @@ type Request = Pick<HttpRequest, 'getCaseSensitiveMethod' | 'getUrl' | 'forEach'
 /** Whom a request came from, how, and the path of the route that serves it. */
 export type Connection = Pick<RequestHead, 'address' | 'scheme' | 'route'>;
 
-/** Copies a head from uWS, whose `req` is valid until the first await. uWS bounds it: 4 KiB, 100 fields; it joins repeated ones. */
+/**
+ * Copies a request's head from uWS, whose `req` is only valid until the first await. Repeated fields are joined by `, `. uWS bounds them: 4
+ * KiB and about 100 fields.
+ */
 export function snapshot(req: Request, connection: Connection): Snapshot {
   const fields = new Map<string, string>();
   let refusal: string | undefined;

@@ -31,7 +31,10 @@ export type Form<Refusal> =
   | { readonly kind: 'stopped'; readonly refusal: Refusal }
   | BodyEnd;
 
-/** Reads a form; its file goes to `taker` as it arrives. `mostBytes`: of it. Rejects as `append` throws, which is not called after. */
+/**
+ * Reads a form, whose file goes to `taker` in the turn of the event loop in which it arrives. `mostBytes`: of the file. Rejects with what
+ * `append` throws. Once it has settled, no call of `append` follows.
+ */
 export async function readForm<Refusal>(
   from: Sender,
   mostBytes: number,

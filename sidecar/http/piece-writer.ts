@@ -9,7 +9,10 @@ export type PieceResponse = Pick<HttpResponse, 'write' | 'end' | 'onWritable' | 
 /** White space between the parts of a JSON text. */
 const SPACE = ' ';
 
-/** Bytes of one cork: its 16 KiB with room for framing. Longer writes may lose a part (corks.ts); outside of a cork uWS warns. */
+/**
+ * Bytes of one cork: its buffer of 16 KiB with room for a chunk's framing. Of a longer write a part could be lost (corks.ts), and outside
+ * of a cork uWS prints a warning.
+ */
 const CORK_BYTES = 16_000;
 
 /** uWS closes a connection 10 s after the last write: while nothing is to be written a space is, so often, ms. */

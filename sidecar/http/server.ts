@@ -21,7 +21,7 @@ export type Handler = (exchange: Exchange) => void | Promise<void>;
 /** HEAD is answered by GET's handler without its body, OPTIONS by the server. */
 export type Method = 'GET' | 'POST' | 'PUT' | 'PATCH' | 'DELETE';
 
-/** Exact path -> method -> handler. `{…}`: a segment, at a path's end all that follows. A path that does not end in it goes first. */
+/** Exact path -> method -> handler. `{…}` stands for a segment; at a path's end, for the rest. A path without `{…}` at its end wins. */
 export type Routes = Readonly<Record<string, Readonly<Partial<Record<Method, Handler>>>>>;
 
 /** Like Node's own requestTimeout: five minutes suffice for 80 MiB at 2.3 Mbit/s. */
@@ -151,7 +151,10 @@ export class Server {
     return this.#connections;
   }
 
-  /** Port 0: a free one. `::` takes IPv4 too, and is all of IPv4 without IPv6. Rejects if it cannot be used. At most once. */
+  /**
+   * Port 0 picks a free one. `::` takes IPv4 too, and on a kernel without IPv6 means all IPv4 addresses. Rejects if the address cannot be
+   * used. At most once.
+   */
   async listen(host: string, port: number): Promise<{ port: number }> {
     const given = await this.#bind(host, port);
     if (given !== undefined) return { port: given };
@@ -172,7 +175,10 @@ export class Server {
     });
   }
 
-  /** Listens on a Unix socket too, with file mode `mode`. Replaces a stale socket; rejects at any other file or failure. At most once. */
+  /**
+   * Listens on a Unix socket, also or instead; `mode` is its file mode. A stale socket file is replaced; rejects if anything else is at
+   * `path`, or if it cannot be created. At most once.
+   */
   async listenUnix(path: string, mode: number): Promise<void> {
     await clearSocketPath(path);
     if (this.#closed || this.#unixSocket !== undefined) throw new Error('a server listens once');
@@ -192,7 +198,10 @@ export class Server {
     this.#tls?.renew(files);
   }
 
-  /** From now on each answer closes its connection, so that callers connect elsewhere. New ones are still accepted. Idempotent. */
+  /**
+   * From now on each answer has `Connection: close`, and its connection ends after a whole reply, so that callers who keep one connect
+   * elsewhere. New connections are still accepted. Idempotent.
+   */
   endConnections(): void {
     this.#context.closing = true;
   }
@@ -219,7 +228,10 @@ export class Server {
     return Promise.resolve();
   }
 
-  /** uWS's filter callback, 1: opened, negative: closed. A connection past the bound is closed before anything is read. */
+  /**
+   * uWS's filter callback: `change` is 1 for an opened connection, and negative for a closed one. A connection past the bound is closed at
+   * once, before anything is read from it.
+   */
   #connectionChanged(connection: HttpResponse, change: number): void {
     if (change < 0) {
       this.#connections -= 1;

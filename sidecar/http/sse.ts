@@ -11,7 +11,10 @@ export interface StreamOptions extends FrameOptions {
 
 const LINE_BREAK = /[\r\n]/;
 
-/** {@link LINE_BREAK}, and what clients that use Python's `str.splitlines` take for one. One expression: most frames have none. */
+/**
+ * {@link LINE_BREAK}, and what Python's `str.splitlines` takes for one too: clients that use it on the stream would cut the line. One
+ * expression for both, since most frames have none of them.
+ */
 const ANY_BREAK = /[\r\n\u0085\u2028\u2029]/;
 const OTHER_BREAKS = /[\u0085\u2028\u2029]/g;
 
@@ -34,7 +37,10 @@ export class SseStream implements EventStream {
   readonly #errorName: string;
   readonly #trailers: boolean;
   #waiting: Chunk[] = [];
-  /** The previous array of {@link #waiting}, emptied: a new one per packet would be in the old generation, and keep its frames. */
+  /**
+   * The previous array of {@link #waiting}, emptied. Two arrays are reused in turn: a new one per packet would be in the old generation by
+   * the time it is filled, and a dead array there keeps its frames alive until the next full collection.
+   */
   #spare: Chunk[] = [];
   #flushPlanned = false;
   /** Set if the stream ended before its head was sent. */

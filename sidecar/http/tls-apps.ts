@@ -7,7 +7,10 @@ export interface TlsFiles {
   readonly certFile: string;
 }
 
-/** How long a replaced app lives without connections, ms: longer by far than until uWS has handed it those it accepted before. */
+/**
+ * How long an app that was replaced lives without connections, ms. uWS hands it those that it accepted before in the same turn of the loop;
+ * this is longer by far.
+ */
 const GRACE_MS = 1000;
 
 /** The app of one certificate. */

@@ -429,7 +429,9 @@ export function isBodyless(status: number, length: number): boolean {
   return status === 204 || status === 304 || length === 0;
 }
 
-/** Closes a response that stays open for uWS after {@link LINGER_MS}, if its caller has not. Returns what cancels that. */
+/**
+ * Closes the connection of a response that stays open for uWS after {@link LINGER_MS}, if the caller has not. Returns what cancels that.
+ */
 export function closeLater(res: Pick<HttpResponse, 'close'>, clock: Clock): () => void {
   return clock.after(LINGER_MS, () => res.close());
 }

@@ -16,7 +16,10 @@ export interface WholeOwner extends ReaderOwner {
 }
 
 export interface WholeForm {
-  /** At least one byte: uws-exchange.ts sends empty answers. Text is this reply's memory, and counts; bytes are the handler's. */
+  /**
+   * At least one byte: uws-exchange.ts sends answers without a body. Text is memory of this reply only, and counts; bytes belong to the
+   * handler.
+   */
   readonly body: string | Uint8Array;
   /** Of the body, in bytes. */
   readonly length: number;
@@ -98,7 +101,10 @@ export class WholeReply extends BoundedReply<WholeOwner> {
     this.count(this.#owned);
   }
 
-  /** The request's body has ended, at which uWS stops a full socket's timer: tries again, to start it. Does nothing once complete. */
+  /**
+   * The request's body has ended, at which uWS stops the timer of a socket without room: another try starts it again. Does nothing once the
+   * reply is complete.
+   */
   again(): void {
     if (!this.#over) this.#resume();
   }

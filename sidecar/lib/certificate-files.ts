@@ -1,4 +1,4 @@
-/** A private key and its certificate in two watched files: a pair that fits replaces the last one, others are ignored. */
+/** A private key and its certificate in two files, both watched: a pair that fits replaces the last pair; one that does not is ignored. */
 import { createPrivateKey, X509Certificate } from 'node:crypto';
 import { createSecureContext } from 'node:tls';
 import { FileProblem, readChecked } from './checked-file.js';

@@ -85,11 +85,14 @@ export interface WatchOptions {
 export interface ChildEvents {
   /** An unchecked message. Never called after the end. */
   message(raw: unknown): void;
-  /** The last event, once, unless close() came first; if it had to be killed, before its exit. Never from inside the constructor. */
+  /**
+   * Once, as the last event, unless close() came first; also if it had to be killed, then without waiting for its exit. Never called from
+   * inside the constructor.
+   */
   ended(end: ChildEnd): void;
 }
 
-/** One child process. It exits with this process, whose link closes. Its stderr is read and never logged: it may quote a prompt. */
+/** One child process. It exits when this process ends. Its stderr is read, or it would block, but never logged: it may quote a prompt. */
 export class ChildProcess {
   /** Settles when the process is gone. Never rejects. */
   readonly exited: Promise<void>;
@@ -337,7 +340,7 @@ export type StderrHint = (typeof HINTS)[number][1];
 /** Characters of stderr that are searched for a hint. */
 const TAIL = 8192;
 
-/** The end of a child's stderr, only to be matched against known phrases: an uncaught error's message could contain a prompt. */
+/** The end of a child's stderr, only matched against known phrases and never returned: an error's message could contain a prompt. */
 export class StderrTail {
   #text = '';
 

@@ -43,7 +43,10 @@ export function every(clock: Clock, ms: number, fn: () => unknown): () => void {
   return () => cancel();
 }
 
-/** Waits between attempts, doubling from `minMs` to `maxMs`, each with equal jitter (M. Brooker, AWS Architecture Blog, 2015). */
+/**
+ * Waits between attempts: doubling from `minMs` to `maxMs`, each drawn from the upper half of its step, so that clients that failed
+ * together do not retry together ("equal jitter", M. Brooker, AWS Architecture Blog, 2015).
+ */
 export class Backoff {
   readonly #minMs: number;
   readonly #maxMs: number;
@@ -73,7 +76,7 @@ export class Backoff {
 /** The length of `2026-06-30`. */
 const DAY = 10;
 
-/** Epoch ms of a day or time, as `Date.parse` reads it; NaN if there is no such day, where that takes 31 June for 1 July. */
+/** Epoch ms of a day or time, as `Date.parse` reads it, but NaN for a day that does not exist: `Date.parse` takes 31 June for 1 July. */
 export function exactTime(text: string): number {
   const day = text.slice(0, DAY);
   const midnight = Date.parse(`${day}T00:00:00Z`);

@@ -18,7 +18,7 @@ export interface WeightedAccount {
   readonly weight: number;
 }
 
-/** The expected ms of a new account's item: several usual short prompts. It matters only where several are taken at once. */
+/** The expected cost of an item of a new account, ms: several usual short prompts. It matters only where several items run at once. */
 const NEW_MS = 0.5;
 
 /** The share of the difference by which the expected cost falls after a cheaper item; after a more expensive one it rises at once. */

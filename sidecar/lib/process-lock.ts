@@ -22,7 +22,10 @@ const MAX_ANSWER_CHARS = 20;
 /** Connections that wait to be accepted, from processes that ask for the owner's id at the same time. */
 const PENDING = 16;
 
-/** Takes a name, at most 100 bytes. Undefined if it is taken, perhaps by this process. Rejects with the system's error. */
+/**
+ * Takes a name of at most 100 bytes (longer names would be truncated). Undefined if it is taken, perhaps by this process. Rejects with the
+ * system's error.
+ */
 export function lockName(name: string): Promise<ProcessLock | undefined> {
   return new Promise((resolve, reject) => {
     const server = createServer((socket) => {

@@ -19,7 +19,10 @@ export interface Replacing {
   readonly mayReplace?: () => Promise<void>;
 }
 
-/** Replaces `file` durably by what `write` writes. File and new folder are their owner's only. Rejects, and then changes nothing. */
+/**
+ * Replaces `file` by what `write` writes to its handle. Creates the folder; both are accessible to their owner only. Durable once it
+ * resolves. Rejects with the error of `write` or the system; the old file is then unchanged.
+ */
 export async function replaceFile(
   file: string,
   write: (draft: FileHandle) => Promise<void>,

@@ -1,4 +1,7 @@
-/** Shared secrets in a file, one a line: several, so that one can be rotated. Watched; if it is invalid, the last valid ones stay. */
+/**
+ * Shared secrets in a file, one per line. There may be several, so that a secret can be rotated while both sides still accept the old one.
+ * The file is watched; if it becomes invalid, the last valid secrets stay in force.
+ */
 import { createHash, createHmac, randomBytes, timingSafeEqual } from 'node:crypto';
 import { FileProblem, readChecked, readText } from './checked-file.js';
 import type { Clock } from './clock.js';

@@ -34,7 +34,10 @@ const RESTART_MAX_MS = 10_000;
 /** Loading many large vocabularies on a busy machine takes seconds; after this time a host is considered hung, ms. */
 const START_TIMEOUT_MS = 60_000;
 
-/** The host tokenizes in its own thread too, whose stack is usually 8 MB; its shell raises it as far as this machine allows. */
+/**
+ * The host's own thread tokenizes too, and its stack is set when it starts, usually 8 MB; the shell that becomes the host raises it as far
+ * as this machine allows.
+ */
 const RAISE_STACK = `ulimit -S -s ${STACK_MB * 1024} 2>/dev/null || ulimit -S -s "$(ulimit -H -s)"`;
 
 /** node-llama-cpp does not load without a home folder. This one does not exist, so nothing in it can change what the host does. */
@@ -158,7 +161,10 @@ export class PromptHostClient implements PromptMaker {
     if (!this.#waits) this.#start();
   }
 
-  /** Settles once: the first host is ready, with reports of the models, or could not be started. One on demand: after its start. */
+  /**
+   * Settles once: the first host is ready, with its reports about the models, or it could not be started (and is retried). Of a host that
+   * is started on demand it settles after that start.
+   */
   ready(): Promise<FirstStart> {
     return this.#first;
   }

@@ -1,4 +1,7 @@
-/** The prompt host's compiler thread: compiles a request's grammars, if they take more work than other threads do. Loads no model. */
+/**
+ * The prompt host's compiler thread: compiles the grammars of one request if that is more work than the threads that other requests wait
+ * for may do. Loads no model.
+ */
 import { setPriority } from 'node:os';
 import { constraintOf } from '../../engine/prompt/chat-prompt.js';
 import { compileConstraintInFull } from '../../engine/prompt/reply-constraint.js';
@@ -6,7 +9,7 @@ import { parseBody } from '../contracts/parse.js';
 import type { Answer, CompilerTask } from './messages.js';
 import { failed, refused, unservable } from './prompt-maker.js';
 
-/** This thread's nice value, on Linux: on busy cores it gets a third of another's time, so as not to slow requests that need none. */
+/** This thread's nice value, on Linux: on busy cores it gets a third of another thread's time, so that other requests are not slowed. */
 const NICE = 5;
 
 setPriority(NICE);

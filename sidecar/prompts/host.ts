@@ -155,7 +155,7 @@ function take(item: Item): void {
   begin();
 }
 
-/** An item begins when the previous answer has left the process: if it ends the process, no answer is lost, and the item is known. */
+/** An item begins after the previous answer has left the process: if the item ends the process, no answer is lost, and it is known. */
 function begin(): void {
   if (isBusy) return;
   const next = waiting.shift();

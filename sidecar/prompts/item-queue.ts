@@ -111,7 +111,7 @@ export class ItemQueue<T> {
     return item;
   }
 
-  /** The result is not needed. A waiting item is removed; a sent one continues. True: the host may be asked to skip it. */
+  /** The result is not needed. A waiting item is removed, a sent one continues. True: it may not have begun; ask the host to skip it. */
   abandon(item: Item<T>): boolean {
     if (item.abandoned) return false;
     item.abandoned = true;

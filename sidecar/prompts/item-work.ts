@@ -82,7 +82,10 @@ function broken(model: PromptModel, problem: string): LoadedModel {
   return { kind: 'broken', model, report: { id: model.id, tools: false, system: false, problem } };
 }
 
-/** Makes the prompt of a body, whose bytes it parses again. `compiled`: grammars, if they take more work than this thread does. */
+/**
+ * Makes the prompt of a body: the second step. It parses the bytes again, since the sidecar did the first step itself, or a host that may
+ * have ended. `compiled`: the grammars of its tools and schemas, if compiling them is more work than this thread may do.
+ */
 function tokenize(
   models: ReadonlyMap<string, LoadedModel>,
   form: BodyForm,

@@ -121,7 +121,7 @@ export class PromptLanes implements PromptMaker {
     return (wanted && [this.#present, ...this.#others].find(({ short }) => makes(short, wanted))) ?? this.#present;
   }
 
-  /** Starts hosts for these models beside the present ones, once those of earlier calls have ended but for a few. As {@link ready}. */
+  /** Starts hosts for these models beside the present ones, once all but a few of the retired have ended. Settles as {@link ready} does. */
   async startNext(models: readonly PromptModel[]): Promise<FirstStart> {
     while (this.#retired.size > MOST_RETIRED) await Promise.race(this.#retired.values());
     if (this.#closed) return { kind: 'unable' };

@@ -1,4 +1,8 @@
-/** Messages between the sidecar and its prompt host: `start`, `ready`, then an `answer` per `item`. Both ends are from one build. */
+/**
+ * The messages between the sidecar and its prompt host, over engine/protocol/link.ts. The sidecar starts with `start`; the host answers
+ * `ready`, and then sends one `answer` per `item`. Another version in `start` or an unknown kind of message ends the host. Nothing else is
+ * checked: both ends are from one build.
+ */
 import type { CompiledConstraint } from '../../engine/prompt/reply-constraint.js';
 import type { CallFormatText } from '../../engine/prompt/tool-use.js';
 import type { CallSyntax } from '../../engine/protocol/reply-format.js';

@@ -94,7 +94,10 @@ export interface OpenBody {
 
 /** Turns bodies into tokens outside the sidecar's process: one prompt host, or several for bodies of different lengths. */
 export interface PromptMaker {
-  /** The body stays its owner's, unchanged. `owner` pays its host time. `wanted`: tokenizer and template; absent: of new prompts. */
+  /**
+   * The body stays its owner's, who must not change it. `owner` is charged with the body's host time. `wanted`: the tokenizer and template
+   * for its prompt, if there is a choice; absent: those of new prompts.
+   */
   open(form: BodyForm, body: BodyBytes, owner: WeightedAccount, wanted?: ModelPromptVersion): OpenBody;
 }
 
@@ -119,7 +122,10 @@ export function failed(reason: string, fault?: Fault): Failed {
   return { kind: 'failed', reason, ...(fault && { fault }) };
 }
 
-/** Tools' parameters or a reply's schema cannot be enforced. Names the place as contracts do: without the caller's names. */
+/**
+ * The tools' parameters, or the schema for the reply, cannot be enforced. The place is named as in the refusals of a contract: the tool,
+ * and of the path the names that are not the caller's.
+ */
 export function unservable(
   { of, at, why, path = [] }: CompiledConstraint & { kind: 'unservable' },
   form: BodyForm,

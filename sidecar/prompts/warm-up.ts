@@ -1,4 +1,8 @@
-/** A request through the prompt host before the sidecar is ready: code that has not run takes longer, for which no caller waits. */
+/**
+ * The request that the sidecar sends through its prompt host before it is ready. Code that has not run yet takes several times as long, in
+ * the sidecar and in the host, and the first caller should not wait longer than the next. An engine makes a step of its own before it is
+ * ready (engine/scheduler/warm-up.ts).
+ */
 import type { BodyForm } from '../contracts/requests.js';
 import { AbortHandle } from '../lib/abort.js';
 import type { ModelReport } from './messages.js';
@@ -7,7 +11,10 @@ import type { PromptMaker } from './prompt-maker.js';
 /** Charged for the host time; no caller's account is empty. */
 const NO_ACCOUNT = { account: '', weight: 1 };
 
-/** Sends a short chat, with tools where the model takes them. Settles when its prompt is made or not; no chat model: nothing. */
+/**
+ * Sends a short chat, with tools where a chat model takes them. Settles when its prompt is made or has failed; does nothing where there is
+ * no chat model. `form`: of the chats that callers send.
+ */
 export async function warmUp(
   prompts: Pick<PromptMaker, 'open'>,
   models: readonly ModelReport[],

@@ -433,7 +433,10 @@ const MOST_BALANCES = 10_000;
 
 type BalanceRow = Readonly<Record<'account' | 'granted' | 'settled' | 'held', string>>;
 
-/** Reads balances, those of one call together. Without an answer they are the last ones; an account never read is missing. */
+/**
+ * Reads balances, those of one call together. While the store does not answer, they are those of the last answer, without the accounts of
+ * which no balance was ever read.
+ */
 function balancesIn({ clock, database }: Pick<StoreCreditOptions, 'clock' | 'database'>): Credit['balances'] {
   const known = new Map<string, Balance & { readonly at: number }>();
   const asking = new Map<string, Promise<void>>();

@@ -200,7 +200,10 @@ export class Database {
     });
   }
 
-  /** Closes a late call's connection, after asking the server to cancel it: one at a time, since the store may not answer. */
+  /**
+   * Closes the connection of a call that is too late, at once unless the server can be asked to cancel the call first. One cancel at a
+   * time: a store that does not answer is not asked for each call.
+   */
   #abandon(client: pg.PoolClient): void {
     const { processID, secretKey } = client as pg.PoolClient & { processID?: number | null; secretKey?: number | null };
     if (this.#cancelling || typeof processID !== 'number' || typeof secretKey !== 'number') {

@@ -29,7 +29,7 @@ const AGAIN_MS = 250;
 
 const VOID_AFTER_BEATS = 2;
 
-/** How long the spool is kept for ends, of earlier starts too, that the store has not heard of, ms. Later their records may be gone. */
+/** How long the spool is kept for ends that the store has not heard of, also of earlier starts, ms. Later, their records may be gone. */
 const HOLD_MS = 600_000;
 
 interface Held {

@@ -142,7 +142,7 @@ export async function importKeys(
   return await ask(database, 'import_keys', [JSON.stringify(given), JSON.stringify(accounts), operator]);
 }
 
-/** Puts a valid price file in the place of that with this revision: its text's SHA-256; '': none. Rejects with {@link StoreRefusal}. */
+/** Replaces the price file with this `revision` (SHA-256 of its text, hex; '': none) by a valid one. Rejects with {@link StoreRefusal}. */
 export async function changePrices(
   database: Database,
   text: string,
@@ -176,7 +176,10 @@ export async function readReplicas(database: Database, id?: string) {
   });
 }
 
-/** Gives back what a gone sidecar holds, if its lease ended `longestMs` ago. Returns USD. Rejects with {@link StoreRefusal}. */
+/**
+ * Gives back the credit that a gone sidecar holds, if its lease ended at least `longestMs` ago, the longest time that its requests may
+ * last. Returns the amount, USD. Rejects with {@link StoreRefusal}.
+ */
 export async function writeOff(database: Database, operator: string, id: string, longestMs: number): Promise<string> {
   type Row = Readonly<Record<'outcome' | 'wait_ms' | 'released', string>>;
   const row = await ask<Row>(database, 'write_off', [id, longestMs, operator]);

@@ -29,7 +29,10 @@ const UNREAD_MS = 5000;
 const TOGETHER = 1000;
 const MOST_READ = 20_000;
 
-/** A position is sent after this time also without a charge, ms: a start reads less, and a lost last post shows. */
+/**
+ * A position is sent after this time also without a charge, ms: a start need not read what was read before, and it shows if a crash of the
+ * store has lost the last post.
+ */
 const SAVE_MS = 10_000;
 
 /** How long the spool keeps what was posted while it has room, at least, ms: a failover may move the position back. */
@@ -142,7 +145,10 @@ export class Posting {
     return isBehind ? this.#options.clock.now() - this.#doneAt : 0;
   }
 
-  /** The spool has recovered. Resolves when the run is open or the store silent; with a line if records are missing. Call it once. */
+  /**
+   * The spool has recovered. Resolves once the store has opened this run, or does not answer yet; with a line if it will not, since records
+   * are missing. Call it once.
+   */
   async begin(spool: PostedSpool): Promise<string | undefined> {
     // The closes of recovery are of earlier runs.
     for (const record of spool.estimated) while (!this.#closed && !(await spool.sync(record)));

@@ -178,7 +178,9 @@ export class Replica {
     return this.#lastNumber;
   }
 
-  /** Joins, once, and goes on in the background. Returns why the store will not do, in one line; undefined also without an answer. */
+  /**
+   * Joins, once, and goes on in the background. Returns in one line why the store is unfit; undefined if it is fit or does not answer yet.
+   */
   async begin(): Promise<string | undefined> {
     const why = await this.#join();
     if (why !== undefined && UNPREPARED[why] === undefined) return undefined;

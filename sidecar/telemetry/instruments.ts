@@ -319,7 +319,10 @@ export class Reading {
     return sums;
   }
 
-  /** A histogram over all samples with these labels: `bounds` in its unit, and the values up to each; the last of `counts` is all. */
+  /**
+   * A histogram, summed over all samples with these labels: `bounds` in the metric's unit, and the number of values up to each bound; the
+   * last of `counts` is of all values.
+   */
   histogram(name: string, labels: Labels) {
     const bounds = this.#metrics.get(name)?.definition?.buckets ?? [];
     const counts = Array<number>(bounds.length + 1).fill(0);

@@ -148,7 +148,10 @@ async function closed(target: LogTarget, lost: boolean): Promise<void> {
   target.flushSync = () => undefined;
 }
 
-/** Info lines within this time, ms, or so many characters are written together: each write is a task. Warnings and errors are not. */
+/**
+ * Lines of level info that come within this time, ms, or up to this many characters, are written together, since each write wakes one of
+ * libuv's threads and then the event loop. Warnings and errors are written at once.
+ */
 const TOGETHER_MS = 20;
 const TOGETHER_CHARACTERS = 16 * 1024;
 

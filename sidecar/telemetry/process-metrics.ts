@@ -10,6 +10,7 @@ export interface EngineReading {
   /** Tokens of running requests, and tokens kept for reuse. */
   readonly running: number;
   readonly kept: number;
+  /** The capacity of the engine's KV cache in tokens. */
   readonly capacity: number;
 }
 
@@ -179,7 +180,10 @@ export function cacheMetrics(
   });
 }
 
-/** By how much a series' counts have grown since they were last asked for. A count that fell is of a new process, from 0. */
+/**
+ * Returns by how much the counts of a series have grown, in sum, since it was last asked for that series. A process whose count fell was
+ * started again, and has counted from 0.
+ */
 function growth(): (series: string, counts: readonly number[]) => number {
   const last = new Map<string, readonly number[]>();
   return (series, counts) => {

@@ -1,4 +1,7 @@
-/** Between requests and their traces: a request takes times and passes one record at its end (otlp/traces.ts). Off: nothing. */
+/**
+ * The interface between requests and their traces. A request takes times while it runs and passes one record when it has ended
+ * (otlp/traces.ts). With tracing off, nothing is recorded.
+ */
 import type { ErrorCode } from '../domain/errors.js';
 import type { TokenCounts } from '../domain/money.js';
 import type { ArrivedRequest } from './http-metrics.js';
@@ -44,7 +47,10 @@ export interface RequestRecord extends ArrivedRequest, TokenCounts {
   readonly authorized: { readonly from: number; readonly until: number } | undefined;
   /** The body's last byte. */
   readonly receivedAt: number | undefined;
-  /** Earlier attempts: of engines that were lost before they started it, and of recalled lent seats (admission/lent.ts). */
+  /**
+   * Attempts before the last: those whose engine was lost before it began, at most one more than the model's replicas, and those whose lent
+   * seat was recalled (admission/lent.ts).
+   */
   readonly lost: readonly Attempt[];
   readonly last: Attempt | undefined;
   readonly endedAt: number;

@@ -12,7 +12,10 @@ import type { Clock } from '../lib/clock.js';
 import { DurableSums, readSealed, writeSealed, type CountedSpool, type SumsListener } from './durable-sums.js';
 import { comparePositions, POSITION, START, type Position } from './spool-format.js';
 
-/** A snapshot follows after so many ms of growth, or settled requests: a start reads no more of the spool, some milliseconds. */
+/**
+ * A snapshot is written after this time, ms, if the spool has grown, and after this many settled requests: a start has to read no more of
+ * the spool than that, which takes milliseconds.
+ */
 const SNAPSHOT_MS = 10_000;
 const SNAPSHOT_CLOSES = 1000;
 
@@ -89,7 +92,10 @@ function gap(
     : 'is older than the oldest segment of the spool';
 }
 
-/** Adds a close's price to its account, if paid from credit kept here. A free one adds none: their number would have no bound. */
+/**
+ * Adds the price of a `close` to its account, if it was paid from credit kept here and in no store. A free request adds no account: an
+ * authorizer may report any number of them, while only those with a grant can pay.
+ */
 function add(sums: Map<string, bigint>, { account, prepaid, escrow, price }: UsageRecord): void {
   if (prepaid !== true || escrow === true || !price) return;
   const paid = parsePicodollars(price.picodollars) ?? 0n;
@@ -126,7 +132,10 @@ export async function readSnapshot(file: string): Promise<Snapshot | 'missing' |
   return { position, settled: new Map(sums) };
 }
 
-/** Resolves once it is durable, until when the sums must not change. Written in slices. Rejects, and then the old file is unchanged. */
+/**
+ * Rejects if it cannot be written; the old file is then unchanged. Resolves once it is durable; until then the sums must not change. It is
+ * written in slices, since there may be many accounts and requests are served meanwhile.
+ */
 export async function writeSnapshot(file: string, snapshot: Snapshot): Promise<void> {
   await writeSealed(file, slices(snapshot));
 }

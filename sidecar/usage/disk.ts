@@ -89,7 +89,10 @@ async function openFile(path: string, how: keyof typeof FLAGS): Promise<DiskFile
 /** Bytes per read and write when files are copied: each write waits for the disk. */
 const COPY_BYTES = 2 * 1024 * 1024;
 
-/** Copies bytes of an open file durably to a new one, which replaces another; fewer if it ends before. Sync its folder after. */
+/**
+ * Copies bytes of an open file to a new one, fewer if it ends before, and makes them durable; an existing file with this path is replaced.
+ * The name is durable once its folder is synced. Rejects with the system's error.
+ */
 export async function copyToFile(
   disk: Disk,
   from: DiskFile,

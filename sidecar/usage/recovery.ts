@@ -27,7 +27,10 @@ interface Unclosed {
   readonly segment: number;
 }
 
-/** Reads the whole spool: cuts a torn line, quarantines damage, finds the requests to close. Repeatable. Rejects if the disk fails. */
+/**
+ * Reads the whole spool: truncates an incomplete last line, copies damaged bytes to `quarantine`, finds the requests to be closed.
+ * Repeating it has the same result. Rejects if the disk cannot be read or truncated.
+ */
 export async function recover(dir: string, disk: Disk) {
   const segments = await listSegments(dir, disk);
   const newest = await newestWithLines(dir, segments, disk);
@@ -110,7 +113,10 @@ function note(unclosed: Map<string, Unclosed>, record: UsageRecord, segment: num
   else unclosed.set(record.id, { last: record, segment: unclosed.get(record.id)?.segment ?? segment });
 }
 
-/** Removes requests with a close among damaged bytes, which was counted: a second one would bill them twice. Returns how many. */
+/**
+ * Removes the requests of which a close is among damaged bytes, since it was counted, and perhaps delivered, before the damage: a second
+ * one would bill them twice. Returns how many.
+ */
 async function forgetClosed(
   unclosed: Map<string, Unclosed>,
   { offset, bytes }: { readonly offset: number; readonly bytes: number },

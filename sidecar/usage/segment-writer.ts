@@ -14,7 +14,10 @@ export type Removed =
       readonly segment: number;
       /** Durable bytes in it. */
       readonly bytes: number;
-      /** `pending`: not restored yet, each probe tries again. `lost`: it was not open. `cut`: the file is there, but truncated. */
+      /**
+       * `pending`: it could not be restored yet, and each probe tries again. `lost`: it was not open. `cut`: the file is in its place and
+       * was truncated.
+       */
       readonly outcome: 'restored' | 'pending' | 'lost' | 'cut';
       /** It was reported as `pending` before. */
       readonly known: boolean;

@@ -59,7 +59,10 @@ export function segmentOf(file: string): number | undefined {
 
 /** Lines for the spool itself, which readers of records do not get. */
 export type Mark =
-  /** A segment's first line. `after`: the end of the earlier segments' valid part, null in the first. What follows that is repeated. */
+  /**
+   * The first line of a segment. `after`: the end of the valid part of the previous segments; null: it is the first segment. Later bytes
+   * were never acknowledged and are repeated here.
+   */
   | { readonly kind: 'head'; readonly after: Position | null }
   /** The last line of a spool that was closed in order: every request before it has its close. */
   | { readonly kind: 'end' }

@@ -44,7 +44,10 @@ const PACE = {
 /** Times in ms. docs/config-accounts.md describes the settings. */
 export type SpoolOptions = Config['usage'] & Partial<typeof PACE>;
 
-/** Why no new usage is accepted: a write failed or is late, disk or spool are full, a file was removed, or another process writes. */
+/**
+ * Why no new usage is accepted: a write or a sync failed, one takes too long, the disk is full, the spool is too large, a file of the spool
+ * was removed from outside, or another process writes the spool.
+ */
 export type HealthProblem = 'write' | 'late' | 'space' | 'backlog' | 'removed' | 'taken';
 
 export type Health = { readonly ok: true } | { readonly ok: false; readonly why: HealthProblem };
@@ -276,7 +279,10 @@ export class Spool {
     return segment;
   }
 
-  /** Writes the rest and the end mark, and releases the lock, within `closeWaitMs` and {@link RELEASE_MS}. Returns how many were lost. */
+  /**
+   * Writes the remaining records, marks the spool's end and releases the lock, in at most `closeWaitMs` and {@link RELEASE_MS}. Resolves
+   * with the number of records that could not be made durable. Idempotent.
+   */
   close(): Promise<number> {
     this.#closed ??= this.#close();
     return this.#closed;

@@ -40,13 +40,16 @@ export const MOST_HOURS = 2;
 /** Rows of an hour in memory, a tenth of those of all days for both. What comes later is in its day alone. */
 export const MOST_HOUR_ROWS = 10_000;
 
-/** Snapshots are this far apart, ms, as those of the balances: a start reads the spool, which keeps its segments, from the last on. */
+/** Snapshots are this far apart, ms. A start reads the spool from the last snapshot on, so no segment after it is deleted. */
 const SNAPSHOT_MS = 10_000;
 
 /** The sums of one account in one day: of each key, by its id, and of all keys together. One of them has few rows: a model is one. */
 interface AccountDay {
   readonly keys: Map<string, TotalsRow[]>;
-  /** Their `keyId` is empty. Keys may be thousands, models are few. Undefined while there is one key, as many accounts have. */
+  /**
+   * Their `keyId` is empty. An account may have thousands of keys, and few models. Undefined while it has one key, as each of many accounts
+   * may have.
+   */
   all: TotalsRow[] | undefined;
 }
 
@@ -196,7 +199,10 @@ export class Totals {
       yield { account, ...(sums.all ?? [...rowsOfKeys(sums)]).reduce<DaySum>(sumOf, NOTHING) };
   }
 
-  /** The rows of a day by hour, as in `2026-10-03T14`; under the day's name what is in none. Reads hours that are not in memory. */
+  /**
+   * The rows of a day by hour, as in `2026-10-03T14`, and under the day's own name what is in no hour. Of an hour that is not in memory,
+   * its file is read.
+   */
   async byHour(day: string): Promise<ReadonlyMap<string, readonly TotalsRow[]>> {
     const left = new Map(Array.from(this.rows(day), (row) => [nameOf(row), row]));
     const periods = new Map<string, readonly TotalsRow[]>();

@@ -1,4 +1,7 @@
-/** What schemas cannot say: what shapes and fields mean, with the defaults of parsing. A test holds that all exist and none lacks. */
+/**
+ * What the schemas cannot say: what a shape is and what its fields mean, with the defaults that parsing applies. A test holds that every
+ * note is about a field that exists, that no field lacks one, and that the defaults are the real ones.
+ */
 import { CHAT_NOTES, COMPATIBLE_NOTES, COMPATIBLE_SHAPES, each, REQUESTED_MODEL, type Notes } from './chat-notes.js';
 
 /** What each named part is. */

@@ -57,7 +57,10 @@ export interface OtlpOptions {
   readonly log: Log;
 }
 
-/** Starts the exports; `tracing`: undefined without. Sets no global. `close` sends what waits, in the caller's time; never rejects. */
+/**
+ * Starts the exports; without tracing `tracing` is undefined. Does not set any global of OpenTelemetry. `close` sends what is waiting, and
+ * the metrics once more. The caller must bound its time. It never rejects.
+ */
 export function openOtlp(options: OtlpOptions) {
   const resource = resourceFromAttributes({
     'service.name': options.serviceName,
@@ -245,7 +248,10 @@ const ATTRIBUTES: ReadonlyMap<string, string> = new Map(
 /** Counts that can decrease, which the conventions treat as sums. */
 const UP_DOWN: ReadonlySet<string> = new Set(['http.server.active_requests']);
 
-/** Converts the metrics of /metrics when an export is due: nothing is counted twice. All counts begin with the process. */
+/**
+ * Converts the metrics of /metrics to OpenTelemetry's form when an export is due, so that nothing is counted twice and requests are not
+ * delayed. All counts begin with the process.
+ */
 async function collected(
   read: OtlpOptions['read'],
   resource: Resource,

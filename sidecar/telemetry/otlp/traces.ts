@@ -219,7 +219,10 @@ export interface Phase {
   readonly lost?: true;
 }
 
-/** A request's phases; it ended in the last. In Server-Timing: `prepare`: `ra-admit`, `queue`: `ra-queue`, with `prefill`: `ra-ttft`. */
+/**
+ * The phases of a request; the last one is where it ended. In Server-Timing, `prepare` is `ra-admit`, `queue` is `ra-queue`, and both with
+ * `prefill` are `ra-ttft`.
+ */
 export function phasesOf({
   operation,
   startedAt,

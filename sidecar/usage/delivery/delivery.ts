@@ -117,7 +117,10 @@ export class Delivery {
     return this.#pruning;
   }
 
-  /** Sends waiting events within `stopMs`, if the sink works, then aborts the batch in flight. Settles when nothing runs. Repeatable. */
+  /**
+   * Sends waiting events within `stopMs`, unless the sink was failing; then aborts the batch in flight, which stays undelivered. Settles
+   * when nothing runs any more. May be called at any time and repeatedly.
+   */
   stop(): Promise<void> {
     this.#stopped ??= this.#stop();
     return this.#stopped;

@@ -13,7 +13,10 @@ const MAX_RETRY_AFTER_MS = 600_000;
 /** 4xx statuses that are temporary. 428: a precondition that no event can meet. */
 const NOT_NOW: ReadonlySet<number> = new Set([408, 425, 428, 429]);
 
-/** 4xx statuses about address, credentials, payment or headers, not events: retried, or a mistyped secret would lose a day's usage. */
+/**
+ * 4xx statuses about the address, the credentials, payment, the headers or the media type, or by an intermediary: the events are not the
+ * cause. They are retried until an operator fixes it; otherwise a mistyped secret would turn a day's usage into dead letters.
+ */
 const NOT_THE_EVENTS: ReadonlySet<number> = new Set([401, 402, 403, 404, 405, 406, 407, 410, 415, 421, 426, 431, 451]);
 
 export interface HttpSinkOptions {

@@ -23,7 +23,10 @@ const EVENT_TYPE = 'application/cloudevents+json; charset=UTF-8';
 /** JetStream's number for a message that exceeds the limit of the stream or the server. */
 const TOO_LONG = 10_054;
 
-/** JetStream's numbers about a message itself: too long, headers too long. The others, about stream or account, are retried. */
+/**
+ * JetStream's numbers about a message itself: too long, headers too long. All others are about the stream, its limits, the account or the
+ * cluster, and are retried.
+ */
 const THE_EVENTS: ReadonlySet<number> = new Set([TOO_LONG, 10_097]);
 
 /** How the sidecar authenticates: with what its file contained when it was read. */
@@ -45,7 +48,7 @@ export interface JetStreamOptions {
   readonly timeoutMs: number;
 }
 
-/** Connects to one of the servers. No reconnecting: the sink does with its next batch. Rejects if no server could be reached. */
+/** Connects to a server. The client does not reconnect; the sink connects again with its next batch. Rejects if no server was reached. */
 export async function connectJetStream(options: JetStreamOptions): Promise<JetStream> {
   const { servers, stream, login, tls, timeoutMs } = options;
   const authenticator = authenticatorOf(login);
@@ -81,7 +84,7 @@ export async function connectJetStream(options: JetStreamOptions): Promise<JetSt
   };
 }
 
-/** Whether an answer is the stream's: other subscribers may answer too, and the client takes any JSON without `error`. */
+/** Whether an answer is the stream's acknowledgement: other subscribers may answer, and the client takes any JSON without `error`. */
 function isOfStream(answer: PubAck, stream: string): boolean {
   return answer.stream === stream && Number.isSafeInteger(answer.seq) && answer.seq > 0;
 }

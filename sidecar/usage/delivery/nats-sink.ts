@@ -28,7 +28,10 @@ export interface JetStream {
   close(): Promise<void>;
 }
 
-/** Accounts with events in flight at once: at 1 ms each 64,000 events a second, of which JetStream holds few unstored. */
+/**
+ * Accounts whose events may be in flight at once. At 1 ms an acknowledgement these are 64,000 events a second, more than a sidecar records,
+ * and JetStream holds few messages that it has not stored.
+ */
 const WINDOW = 64;
 
 export interface NatsSinkOptions {
@@ -49,7 +52,10 @@ interface BatchState {
   why?: string;
 }
 
-/** Publishes events, each account's in order, over a kept connection; after an error the next batch opens another, when it is due. */
+/**
+ * Publishes events, each account's in order. The connection is kept for the next batch, and dropped after any error: then the next batch
+ * opens another. Waits between attempts are the delivery's task.
+ */
 export class NatsSink implements DeliverySink {
   readonly #options: NatsSinkOptions;
   /** The connection, or the attempt to open it; at most one at a time. */
@@ -155,7 +161,10 @@ export function subjectOf(template: string, account: string): string {
   return template.replace(ACCOUNT, () => accountToken(account));
 }
 
-/** An account as one token of a subject: no wildcard, no other account's. `%` becomes `%25`, an empty account a lone `%`. */
+/**
+ * An account as one token of a subject: no account name can produce another account's subject, a second token, or a wildcard. Different
+ * accounts produce different tokens: `%` becomes `%25`, and an empty account, which should not occur, becomes a lone `%`.
+ */
 export function accountToken(account: string): string {
   return account === '' ? '%' : account.replace(PLAIN, escaped);
 }

@@ -62,9 +62,14 @@ export type SinkAnswer =
       readonly why: string;
     };
 
-/** The destination of usage events, HTTP or JetStream. Batches come in the spool's order; it must store each account's in order. */
+/**
+ * The destination of usage events: an HTTP endpoint or a JetStream stream. Batches are sent one after another, in the order of the spool. A
+ * sink must store the events of one account in order.
+ */
 export interface DeliverySink {
-  /** Sends a batch, never an empty one. Never rejects. Once `signal` is aborted it settles soon, as `later` unless it was answered. */
+  /**
+   * Sends a batch, which is never empty. Never rejects. Once `signal` aborts it settles soon, as `later` unless the response has arrived.
+   */
   deliver(batch: readonly UsageEvent[], signal: AbortSignal): Promise<SinkAnswer>;
   /** Releases connections. Nothing is sent from then on. Never rejects. Idempotent. */
   close(): Promise<void>;
@@ -73,7 +78,7 @@ export interface DeliverySink {
 /** Bound of the chain of wrapped errors. */
 const MAX_DEPTH = 5;
 
-/** A failure in a word that may be logged: the system's code or the innermost error's name, never a message, which may quote a header. */
+/** A failure in a word that may be logged: the system's code or the innermost error's name; a message may quote headers or addresses. */
 export function reasonOf(error: unknown): string {
   let name = 'unknown';
   let thrown = error;

@@ -36,7 +36,10 @@ export async function openSink(
   return new NatsSink({ ...nats, connect: () => connectNats(nats, timeoutMs) });
 }
 
-/** Connects to the configured stream. Loads NATS' client, and reads the files anew. Rejects with a FileProblem or the client's error. */
+/**
+ * Connects to the configured stream. Reads files anew, so that credentials can change at any time. Only here is NATS' client loaded.
+ * Rejects with a FileProblem, or as `connectJetStream` does.
+ */
 export async function connectNats(nats: NatsConfig, timeoutMs: number): Promise<JetStream> {
   const login = await readNatsLogin(nats);
   const tls = nats.tls ? await readTls(nats) : undefined;
