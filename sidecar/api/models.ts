@@ -41,7 +41,7 @@ export const SHOW_MODEL: PlainRoute = {
     answerCaller(exchange, services, (context, caller) => {
       const id = idOf(exchange.head.path);
       const model = services.models.get(id);
-      if (!model || !isListed(model, caller)) context.stop(failed(refusals.notEntitled(id, 'chat')));
+      if (!model || !isListed(model, caller)) context.stop(failed(refusals.notEntitled('chat')));
       else {
         const description = descriptionOf(model, services);
         const shown = exchange.answerForm ? anthropicModel(description) : describedModel(description);

@@ -193,7 +193,7 @@ export function entitledModel(
   id: string,
 ): HostedModel | ContractError {
   const model = models.get(id);
-  if (!model || !mayCall(caller.models, id)) return refusals.notEntitled(id, kind);
+  if (!model || !mayCall(caller.models, id)) return refusals.notEntitled(kind);
   if (!inCohort(caller, model.cohort)) return refusals.notInCohort();
   return mayUse(caller, entitlement) ? model : refusals.routeNotEntitled();
 }

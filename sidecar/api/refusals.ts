@@ -8,7 +8,6 @@ import { contractError, imageError, overContextError, type ContractError, type E
 import { REFUSALS } from '../domain/refusal-reasons.js';
 import type { Engine, JobFault, ModelKind } from '../engine-client/engine.js';
 import type { BodyEnd } from '../http/body.js';
-import { scrub } from '../telemetry/scrub.js';
 
 /** A refusal whose message is always the same. */
 function always(...refusal: Parameters<typeof contractError>): () => ContractError {
@@ -178,13 +177,13 @@ export function noBody(kind: Exclude<BodyEnd['kind'], 'gone'>, limitBytes: numbe
   );
 }
 
-/** The same for models that are not hosted and not entitled, so that a caller cannot find out which models exist. `id`: as the caller sent it. */
-export function notEntitled(id: string, kind: ModelKind): ContractError {
+/** The same for models that are not hosted and not entitled, so that a caller cannot find out which models exist. */
+export function notEntitled(kind: ModelKind): ContractError {
   const hint =
     kind === 'decision'
       ? 'The operator knows the ids of decision models.'
       : 'GET /v1/models lists those that it may call.';
-  const message = `The model \`${scrub(id)}\` is not served here, or this key may not call it. ${hint}`;
+  const message = `The model is not served here, or this key may not call it. ${hint}`;
   return contractError('model_not_entitled', message, { param: 'model' });
 }
 

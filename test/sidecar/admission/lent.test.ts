@@ -662,7 +662,8 @@ class Walk {
       // A request has its seat while the recalled job there stops.
       if (pending === 0 && people !== replica.busy) say(`${people} leases of replica ${at}`);
       const idle = replica.seats - replica.busy - replica.lent;
-      if (lent.seats > 0 && replica.lent > 0 && idle < -pending)
+      // Of a recalled job the seat is not lent any more, and still in use.
+      if ([...this.#lent].some((lease) => lease.replica === at) && idle < -pending)
         say('more seats are used than there are, and one is lent');
       // While a recalled job stops, a request that has its seat still waits for it.
       const fits = [...this.#waiting.values()].filter(

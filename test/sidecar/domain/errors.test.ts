@@ -64,7 +64,8 @@ t.test('an error has its row’s values', async (t) => {
       const error = contractError(code, 'Why.', { status: each });
       t.match(error, { code, status: each, type, retryable, param: null });
       t.equal(error.retryAfterMs, [429, 503, 504].includes(each) ? 1000 : undefined);
-      t.strictSame(JSON.parse(errorBody(error)), { error: { message: 'Why.', type, code, param: null } });
+      const message = error.retryAfterMs === undefined ? 'Why.' : 'Why. Please try again in 1s.';
+      t.strictSame(JSON.parse(errorBody(error)), { error: { message, type, code, param: null } });
     }
     t.throws(() => contractError(code, 'Why.', { status: 418 }), RangeError);
   }

@@ -65,9 +65,9 @@ t.test('an error, byte for byte', async (t) => {
       'Access-Control-Expose-Headers: x-request-id, Retry-After, Server-Timing\r\n' +
       'Keep-Alive: timeout=7\r\n' +
       'Date: -\r\n' +
-      'Content-Length: 87\r\n' +
+      'Content-Length: 111\r\n' +
       '\r\n' +
-      '{"error":{"message":"Full.","type":"capacity","code":"capacity_exceeded","param":null}}',
+      '{"error":{"message":"Full. Please try again in 2s.","type":"capacity","code":"capacity_exceeded","param":null}}',
   );
 });
 

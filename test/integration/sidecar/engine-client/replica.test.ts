@@ -68,7 +68,7 @@ t.test('handshake: cold, then ready with the engine’s facts', async (t) => {
   await harness.ready();
   t.equal(engine.state, 'ready');
   t.equal(engine.readyInMs, 0);
-  t.match(engine.facts, { model: 'stub', seats: 4, contextPerSeat: 64 });
+  t.match(engine.facts, { seats: 4, contextPerSeat: 64 });
 });
 
 t.test('a job while cold fails at once, not started', async (t) => {
