@@ -130,7 +130,7 @@ for (const [scope, name, many] of [
     const next = await sidecar.post(CHAT, chatBody('chat', 'grow', { max_tokens: 2000 }), keys[0]);
     t.equal(next.status, 429);
     const words =
-      /^Of the quota of (this key|the account of this key), \d+ tokens in a (day|month), too few .* begins .*Try again/;
+      /^Of the quota of (this key|the account of this key), \d+ tokens in a (day|month), too few .* begins .*Please try again in \d+s\.$/;
     t.match(errorOf(next).message, words);
     t.equal(next.field('x-ratelimit-remaining-tokens'), String(most - used), 'nothing stays reserved');
   });

@@ -168,7 +168,8 @@ t.test('each error has its type, and the status of the catalogue but for two', a
   for (const [type, code] of codes) {
     const error = contractError(code as ErrorCode, 'Why.', { param: 'p' });
     const details = { error_code: code, param: 'p' };
-    const text = { type: 'error', error: { type, message: 'Why.', details }, request_id: 'r' };
+    const message = error.retryAfterMs === undefined ? 'Why.' : 'Why. Please try again in 1s.';
+    const text = { type: 'error', error: { type, message, details }, request_id: 'r' };
     t.strictSame(JSON.parse(MESSAGES_FORM.errorText(error, 'r')), text);
     const own: Readonly<Record<string, number>> = { unprocessable: 400, capacity_exceeded: 529 };
     t.equal(MESSAGES_FORM.statusOf(error), own[code] ?? error.status, code);
