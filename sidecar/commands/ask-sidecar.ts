@@ -5,8 +5,8 @@ import { FileProblem } from '../lib/checked-file.js';
 import { jsonIn } from '../lib/json-in.js';
 import { readFirstSecret } from '../lib/secret-file.js';
 
-/** Longer than any answer, characters. */
-const MAX_ANSWER = 64 * 1024;
+/** Longer than any answer, characters: a page of keys may have 50 of up to 32 Ki each, and their accounts. */
+const MAX_ANSWER = 4 * 1024 * 1024;
 
 /** Addresses on which one can listen but to which one cannot connect. */
 const REACHABLE: Readonly<Record<string, string>> = { '0.0.0.0': '127.0.0.1', '::': '127.0.0.1' };

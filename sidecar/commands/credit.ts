@@ -127,13 +127,19 @@ async function balanceHere(
     const { data, accounts = [], hasMore, error } = asked.body;
     if (!data) return failedWith(say, error?.message ?? 'operators.secretFile has to be set');
     for (const { account: name, balance } of accounts)
-      found.set(name, { account: name, granted: balance?.granted ?? '-', available: balance?.available ?? '-' });
+      found.set(name, { account: name, granted: balance?.granted ?? null, available: balance?.available ?? null });
     more = hasMore === true;
     query.set('after', data.at(-1)?.id ?? '');
   } while (more);
   const rows = [...found.values()];
   if (json) out(`${JSON.stringify({ accounts: rows })}\n`);
-  else out(columns([['ACCOUNT', 'GRANTED', 'AVAILABLE'], ...rows.map((row) => Object.values(row) as string[])]));
+  else
+    out(
+      columns([
+        ['ACCOUNT', 'GRANTED', 'AVAILABLE'],
+        ...rows.map((row) => Object.values(row).map((cell: string | null) => cell ?? '-')),
+      ]),
+    );
   if (account === undefined || rows.length > 0) return EXIT.done;
   return failedWith(say, 'no key is of this account');
 }

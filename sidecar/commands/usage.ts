@@ -8,7 +8,7 @@ import type { UsageRecord } from '../domain/usage-record.js';
 import { exactTime, systemClock } from '../lib/clock.js';
 import { DAY_MS, FOCUS_COLUMNS, focusRows, startOf } from '../usage/focus.js';
 import { lockOwner } from '../usage/lock.js';
-import { BUILT_IN_PRICES, readPriceFile } from '../usage/prices.js';
+import { BUILT_IN_PRICES, parsePrices, readPriceFile, type PriceList } from '../usage/prices.js';
 import { oldestPosition, readFrom, verify, type SpoolFault } from '../usage/reader.js';
 import { START, type Position } from '../usage/spool-format.js';
 import { isHour, periodsOf, totalsDir, type TotalsRow } from '../usage/totals-files.js';
@@ -57,15 +57,24 @@ export function usage(
       if (values.fleet === true) {
         if (options.format !== 'focus')
           throw new UsageError('usage export: the store has sums alone: --fleet needs --format focus');
-        const { usageOn, withDatabase } = await import('./store.js');
-        return await withDatabase(config.store, (database) => {
+        if ([options.from, options.to].some((time) => Number.isFinite(time) && time % DAY_MS !== 0))
+          throw new UsageError('usage export: the store has sums of days: --fleet needs days as --from and --to');
+        const [{ usageOn, withDatabase }, { readDocument }] = await Promise.all([
+          import('./store.js'),
+          import('../store/keys.js'),
+        ]);
+        return await withDatabase(config.store, async (database) => {
           const sums = fleetSums((day) => usageOn(database, day, options.account));
-          return exportFocus(sums, config, options, streams);
+          const inStore = config.pricing.source === 'store';
+          const kept = inStore ? await readDocument(database, 'prices') : undefined;
+          const ofStore =
+            kept === undefined ? BUILT_IN_PRICES : parsePrices(kept, 'the store', config.models, Date.now());
+          return await exportFocus(sums, inStore ? ofStore : await pricesOf(config), options, streams);
         });
       }
       needSpool(dir);
       return options.format === 'focus'
-        ? await exportFocus(await spoolSums(dir), config, options, streams)
+        ? await exportFocus(await spoolSums(dir), await pricesOf(config), options, streams)
         : await exportCloses(dir, options, streams);
     },
   });
@@ -176,15 +185,19 @@ async function spoolSums(dir: string): Promise<Sums> {
   return { days: totals.days, byHour: (day) => totals.byHour(day), problems };
 }
 
+/** Those that the sidecar of this configuration has, by its last copy where they are in the store. */
+async function pricesOf(config: Pick<Config, 'dataDir' | 'pricing' | 'models'>): Promise<PriceList> {
+  const file = priceFileOf(config);
+  return file === undefined ? BUILT_IN_PRICES : await readPriceFile(file, config.models, Date.now());
+}
+
 /** Writes sums in the columns of FOCUS. */
 async function exportFocus(
   sums: Sums,
-  config: Pick<Config, 'dataDir' | 'pricing' | 'models'>,
+  prices: PriceList,
   options: ExportOptions,
   { out, err: say }: UsageStreams,
 ): Promise<number> {
-  const file = priceFileOf(config);
-  const prices = file === undefined ? BUILT_IN_PRICES : await readPriceFile(file, config.models, Date.now());
   const { from, to, account } = options;
   const days = [...sums.days].filter((day) => startOf(day) + DAY_MS > from && startOf(day) < to).sort();
   const lines = async function* (): AsyncGenerator<string> {

@@ -220,6 +220,7 @@ export class EngineReplica {
   }
 
   async #close(): Promise<void> {
+    if (this.state !== 'lost') this.problem = undefined;
     this.state = 'lost';
     this.#cancelRestart();
     this.#leaveGate();

@@ -1,4 +1,7 @@
-/** What `contract` does not change, over HTTP: billing, limits of keys, zero retention, and that a refusal names the place and the field. */
+/**
+ * What `contract` does not change, over HTTP: billing, limits of keys, entitlements, zero retention, bounds, and that a
+ * refusal names the place and the field.
+ */
 import t, { type Test } from 'tap';
 import type { KeyLimits } from '../../sidecar/access/limits.js';
 import { PATIENT_QUEUE } from '../support/config-parts.js';
@@ -10,10 +13,48 @@ import { frames } from '../support/open-stream.js';
 import { agrees, chatPrice, lastClose, startPriced, type Usage } from '../support/priced-sidecar.js';
 import type { RawResponse } from '../support/raw-http.js';
 import { CHAT, MARKED_BESIDES, MESSAGES, RESPONSES, type ChatRoute, type Fields } from './tables/chat-routes.js';
-import { NAMED, NOT_SERVED } from './tables/named-refusals.js';
+import {
+  NAMED_COMPATIBLE,
+  NAMED_MESSAGES,
+  NAMED_RESPONSES,
+  NAMED_STRICT,
+  NOT_SERVED,
+  UNHELD_COMPATIBLE,
+  UNHELD_MESSAGES,
+  UNHELD_RESPONSES,
+  UNHELD_STRICT,
+  type NamedRefusal,
+} from './tables/named-refusals.js';
 import { CANARY } from './tables/rule.js';
 
+/** The longest body of these sidecars. */
+const BODY_BYTES = 2_000_000;
+
+/** The longest name of a function, and the most messages. */
+const MOST = { strict: { name: 64, messages: 4096 }, compatible: { name: 128, messages: 16_384 } } as const;
+
 const MODES = { strict: [CHAT], compatible: [CHAT, RESPONSES, MESSAGES] } as const;
+const NAMED: Readonly<Record<keyof typeof MODES, ReadonlyMap<ChatRoute, readonly NamedRefusal[]>>> = {
+  strict: new Map([[CHAT, NAMED_STRICT]]),
+  compatible: new Map([
+    [CHAT, NAMED_COMPATIBLE],
+    [RESPONSES, NAMED_RESPONSES],
+    [MESSAGES, NAMED_MESSAGES],
+  ]),
+};
+
+const UNHELD: typeof NAMED = {
+  strict: new Map([[CHAT, UNHELD_STRICT]]),
+  compatible: new Map([
+    [CHAT, UNHELD_COMPATIBLE],
+    [RESPONSES, UNHELD_RESPONSES],
+    [MESSAGES, UNHELD_MESSAGES],
+  ]),
+};
+
+/** The phases before the model begins. */
+const TIMES = /\bra-queue;dur=[0-9.]+, ra-admit;dur=[0-9.]+$/;
+
 /** The headers of a new key. */
 function key(sidecar: InProcess, name: string, more: { limits?: KeyLimits } & Fields): Record<string, string> {
   const Authorization = `Bearer ${name}`;
@@ -38,11 +79,11 @@ for (const contract of ['strict', 'compatible'] as const)
         { id: 'chat', kind: 'chat', seats: 4, contextPerSeat: 16_384 },
         { id: 'kept', kind: 'chat', cohort: 'early', seats: 1 },
       ],
-      config: { contract, queue: { ...PATIENT_QUEUE, waitingPerSeat: 1 } },
+      config: { contract, bodies: { chatBytes: BODY_BYTES }, queue: { ...PATIENT_QUEUE, waitingPerSeat: 1 } },
     });
 
     for (const route of routes) {
-      const { path } = route;
+      const { path, mostTools } = route;
       const refused = refusedBy(route);
       const post = (more: Fields, headers: Readonly<Record<string, string>> = {}): Promise<RawResponse> =>
         sidecar.post(path, route.body(more), headers);
@@ -119,12 +160,59 @@ for (const contract of ['strict', 'compatible'] as const)
         t.notMatch((await post({})).raw, /ratelimit/, 'nothing to a key without limits');
       });
 
+      await t.test(`${path}: the model’s queue and Server-Timing`, async (t) => {
+        const early = key(sidecar, `${path} early`, { models: new Set(['kept']), cohort: 'early' });
+        const waiting = (count: number): Promise<void> =>
+          sidecar.until('ra_sidecar_waiting_requests{model="kept",class="standard"}', count);
+        const running = await sidecar.begin(CHAT.path, chatBody('kept', 'begun', { stream: true }), early);
+        await running.until('begun');
+        const waits = await sidecar.begin(path, route.body({ model: 'kept', stream: true }), {
+          ...early,
+          TE: 'trailers',
+        });
+        await waiting(1);
+        const full = await post({ model: 'kept' }, early);
+        refused(t, 'a full queue', full, 429, 'capacity_exceeded');
+        t.match(full.field('server-timing'), TIMES, 'the refusal has Server-Timing');
+        t.ok(Number(full.field('retry-after')) >= 1);
+        running.close();
+        const streamed = await waits.response();
+        t.equal(streamed.status, 200, 'a seat came free');
+        t.match(streamed.field('server-timing'), TIMES);
+        t.match(streamed.trailers[0]?.join(': '), /^Server-Timing: ra-ttft;dur=[0-9.]+$/);
+        t.match((await post({ model: 'kept' }, early)).field('server-timing'), TIMES, 'of a whole reply');
+      });
+
+      await t.test(`${path}: entitlement`, async (t) => {
+        const other = key(sidecar, `${path} other`, { models: new Set(['kept']), cohort: 'early' });
+        refused(t, 'a model that the key may not call', await post({}, other), 403, 'model_not_entitled');
+        t.equal((await post({ model: 'kept' }, other)).status, 200);
+        refused(t, 'a model for a cohort', await post({ model: 'kept' }), 403, 'not_in_cohort');
+        refused(t, 'a model that is not hosted', await post({ model: 'none' }), 403, 'model_not_entitled');
+        refused(t, 'no key', await post({}, { Authorization: '' }), 401, 'invalid_api_key');
+        const decides = key(sidecar, `${path} decides`, { routes: new Set(['decisions']) });
+        t.equal((await post({}, decides)).status, 403, 'a key of another route');
+      });
+
+      await t.test(`${path}: bounds`, async (t) => {
+        const tools = (count: number): object[] => Array.from({ length: count }, (_, i) => route.tool(`f${i}`));
+        t.equal((await post({ tools: tools(128) })).status, 200, '128 tools');
+        const message = refused(t, 'too many', await post({ tools: tools(mostTools + 1) }), 400, 'bad_request');
+        t.equal(message, `tools must have at most ${mostTools} items`);
+        const { messages, name } = MOST[contract];
+        t.equal((await post({ tools: [route.tool('f'.repeat(name))] })).status, 200, 'a name of this length');
+        const long = await post({ tools: [route.tool('f'.repeat(129))] });
+        const says = new RegExp(`^tools\\[0\\].*name must have at most ${name} characters$`);
+        t.match(refused(t, 'a name of 129 characters', long, 400, 'bad_request'), says);
+        for (const [more, says] of route.past(messages))
+          t.match(refused(t, String(says), await post(more), 400, 'bad_request'), says);
+        refused(t, 'a body', await post({ user: 'u'.repeat(BODY_BYTES) }), 413, 'payload_too_large');
+      });
+
       await t.test(`${path}: a refusal names the place and the well-known field`, async (t) => {
-        const [bad = [], unheld = []] = NAMED[contract][path] ?? [];
-        for (const [[more, says, param], status, code] of [
-          ...bad.map((row) => [row, 400, 'bad_request'] as const),
-          ...unheld.map((row) => [row, 422, 'unprocessable'] as const),
-        ]) {
+        const bad = (NAMED[contract].get(route) ?? []).map((row) => [row, 400, 'bad_request'] as const);
+        const unheld = (UNHELD[contract].get(route) ?? []).map((row) => [row, 422, 'unprocessable'] as const);
+        for (const [[more, says, param], status, code] of [...bad, ...unheld]) {
           const answer = await post(more);
           const message = refused(t, says, answer, status, code);
           t.equal(message.slice(0, says.length), says);
@@ -133,7 +221,7 @@ for (const contract of ['strict', 'compatible'] as const)
         }
       });
 
-      if (contract === 'compatible' && route === CHAT)
+      if (contract === 'compatible' && route === CHAT) {
         await t.test(`${path}: continuous_usage_stats`, async (t) => {
           const usages = async (options: Fields): Promise<readonly (Usage | null | undefined)[]> => {
             const stream_options = { include_usage: true, ...options };
@@ -152,8 +240,9 @@ for (const contract of ['strict', 'compatible'] as const)
           t.equal(new Set(each.map((usage) => usage?.prompt_tokens)).size, 1);
           t.equal((await usages({})).filter((usage) => usage).length, 1, 'in the last one alone unless asked for');
         });
+      }
 
-      if (contract === 'compatible')
+      if (contract === 'compatible') {
         await t.test(`${path}: half of an emoji in a tool’s result is read as U+FFFD`, async (t) => {
           const tokensOf = async (text: string): Promise<number> => {
             const answer = await post(route.result(text));
@@ -165,6 +254,7 @@ for (const contract of ['strict', 'compatible'] as const)
           t.ok(replaced > (await tokensOf('It is ')), 'it is not left out');
           t.ok((await tokensOf('It is\0It is')) > (await tokensOf('It is\0')), 'nothing behind a NUL is cut');
         });
+      }
 
       await t.test(`${path}: nothing that the caller sent is kept`, async (t) => {
         const schema = { type: 'object', properties: { [canary()]: { type: 'string', description: canary() } } };
@@ -180,6 +270,13 @@ for (const contract of ['strict', 'compatible'] as const)
         for (const text of [...kept, page, answer.raw]) t.equal(search.find(text), undefined);
       });
     }
+
+    await t.test('a key in x-api-key, and the version of the Messages API', async (t) => {
+      const asked = { 'x-api-key': 'good', 'anthropic-version': '2023-06-01' };
+      const list = await sidecar.ask('GET', '/v1/models', asked);
+      t.equal(list.status, contract === 'strict' ? 401 : 200);
+      t.equal(list.field('request-id') === undefined, contract === 'strict');
+    });
 
     await t.test('the model list', async (t) => {
       const listed = { object: 'model', created: Number, owned_by: String };

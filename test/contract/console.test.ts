@@ -4,8 +4,9 @@ import { join } from 'node:path';
 import t from 'tap';
 import { PAGE_FILES } from '../../sidecar/console/console.js';
 import { errorOf } from '../support/error-answer.js';
-import { JSON_HEADERS } from '../support/in-process.js';
-import { ask, start, watch } from '../support/watched-console.js';
+import { chatBody, JSON_HEADERS } from '../support/in-process.js';
+import { PATIENT_MS } from '../support/patience.js';
+import { ask, CHAT, start, watch } from '../support/watched-console.js';
 
 t.test('the page is static and cached, and its policy allows only its own content', async (t) => {
   const sidecar = await start(t);
@@ -138,4 +139,17 @@ t.test('a change of the keys ends all feeds: one that was opened with a removed 
   for (const feed of [leaving, staying]) while ((await feed.next()) !== undefined);
   t.equal((await open(old)).response.status, 401);
   t.ok(await (await open(fresh)).next(), 'a page with a valid key comes back');
+});
+
+t.test('viewers see a drain to its end, which ends the feed', async (t) => {
+  const sidecar = await start(t, { drain: { timeoutMs: PATIENT_MS } });
+  const feed = await watch(t, sidecar);
+  const held = await sidecar.begin(CHAT, chatBody('m', 'hold'));
+  await feed.until(({ models }) => models[0]?.holders.length === 1);
+  const drained = sidecar.app.drain();
+  await feed.until(({ readiness }) => readiness.status === 'draining');
+  held.close();
+  while ((await feed.next()) !== undefined);
+  await drained;
+  t.pass('the feed ended without an error');
 });

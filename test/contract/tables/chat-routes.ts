@@ -18,10 +18,14 @@ export interface ChatRoute {
   usageOfStream(data: readonly string[]): Usage;
   /** Statuses of its own, by code. */
   readonly statuses?: Readonly<Record<string, number>>;
+  readonly mostTools: number;
+  /** Fields past their bounds under either contract, and the refusal’s text. `most`: messages that the contract accepts. */
+  past(most: number): readonly (readonly [more: Fields, message: RegExp])[];
 }
 
 const HELLO = [{ role: 'user', content: 'Hello.' }];
 const EMPTY = { type: 'object', properties: {} };
+const hello = (count: number): readonly object[] => Array.from({ length: count }, () => HELLO[0] as object);
 
 export const CHAT: ChatRoute = {
   path: '/v1/chat/completions',
@@ -44,6 +48,12 @@ export const CHAT: ChatRoute = {
   },
   usageOf: (whole) => (JSON.parse(whole) as { usage: Usage }).usage,
   usageOfStream: (data) => CHAT.usageOf(data.at(-2) ?? ''),
+  mostTools: 128,
+  past: (most) => [
+    [{ user: 'u'.repeat(257) }, /^user must have at most 256 characters$/],
+    [{ messages: hello(16_385) }, new RegExp(`^messages must have at most ${most} items$`)],
+    [{ stop: ['a', 'b', 'c', 'd', 'e'] }, /^stop must have at most 4 items$/],
+  ],
 };
 
 /** What `compatible` accepts in addition, on the same route. */
@@ -97,6 +107,11 @@ export const RESPONSES: ChatRoute = {
     const { response } = JSON.parse(data.at(-1) ?? '') as { response: object };
     return RESPONSES.usageOf(JSON.stringify(response));
   },
+  mostTools: 128,
+  past: (most) => [
+    [{ user: 'u'.repeat(257) }, /^user must have at most 256 characters$/],
+    [{ input: hello(16_385) }, new RegExp(`^input must have at most ${most} items$`)],
+  ],
 };
 
 interface MessageUsage {
@@ -153,4 +168,9 @@ export const MESSAGES: ChatRoute = {
     return MESSAGES.usageOf(JSON.stringify({ usage: { ...start.message.usage, ...end.usage } }));
   },
   statuses: { capacity_exceeded: 529, unprocessable: 400 },
+  mostTools: 512,
+  past: (most) => [
+    [{ messages: hello(16_385) }, new RegExp(`^messages must have at most ${most} items$`)],
+    [{ metadata: { user_id: 'u'.repeat(1025) } }, /^metadata has an entry that must have at most 1024 characters$/],
+  ],
 };

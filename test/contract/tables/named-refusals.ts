@@ -7,7 +7,7 @@ import { CANARY } from './rule.js';
 type Fields = Readonly<Record<string, unknown>>;
 
 /** `says`: the beginning of the message. */
-type NamedRefusal = readonly [more: Fields, says: string, param: string | null];
+export type NamedRefusal = readonly [more: Fields, says: string, param: string | null];
 
 /** `compatible` is named only if that setting would accept the whole body. */
 const SETTING = '; `contract: compatible` accepts it';
@@ -73,16 +73,35 @@ const CHAT: readonly NamedRefusal[] = [
   [chatTools('contains', {}), `${CHAT_TOOL} has an entry whose items has \`contains\`, ${REFUSED}`, CHAT_TOOL],
 ];
 
-const NAMED_STRICT: readonly NamedRefusal[] = [
+export const NAMED_STRICT: readonly NamedRefusal[] = [
   ...CHAT,
   [{ repetition_penalty: CANARY }, `the body has \`repetition_penalty\`, ${REFUSED}`, null],
+  [{ [CANARY]: CANARY }, `the body has ${UNKNOWN}`, null],
+  [{ access_programs: [CANARY] }, `the body has \`access_programs\`, ${REFUSED}`, null],
+  [{ image: CANARY }, `the body has \`image\`, ${REFUSED}`, null],
   [chatTools(CANARY, {}), `${CHAT_TOOL} has an entry whose items has ${UNKNOWN}`, CHAT_TOOL],
   [message('cache_control'), `messages[1] has \`cache_control\`, ${ACCEPTED}`, 'messages[1]'],
+  [message(CANARY), `messages[1] has a field outside the contract${SETTING}`, 'messages[1]'],
+  [message('refusal'), `messages[1] has \`refusal\`, ${ACCEPTED}`, 'messages[1]'],
   [{ top_k: 1 }, `the body has \`top_k\`, ${ACCEPTED}`, null],
+  [{ prompt_cache_options: {} }, `the body has \`prompt_cache_options\`, ${ACCEPTED}`, null],
+  [{ moderation: { model: CANARY } }, `the body has \`moderation\`, ${REFUSED}`, null],
   [
     { messages: [{ role: 'system', content: [PART] }] },
     `messages[0].content must be a string${SETTING}`,
     'messages[0].content',
+  ],
+  [
+    { messages: [{ ...HELLO, role: 'developer' }] },
+    `messages[0].role must be one of system, user, assistant, tool${SETTING}`,
+    'messages[0].role',
+  ],
+  [{ tools: [] }, `tools must have at least 1 item${SETTING}`, 'tools'],
+  [{ max_tokens: null }, `max_tokens must be an integer${SETTING}`, 'max_tokens'],
+  [
+    { messages: [HELLO, { role: 'assistant', content: CANARY, tool_calls: null }] },
+    `messages[1].tool_calls must be an array${SETTING}`,
+    'messages[1].tool_calls',
   ],
   [
     { messages: [HELLO, { role: 'user', content: [{ ...PART, prompt_cache_breakpoint: {} }] }] },
@@ -96,8 +115,9 @@ const NAMED_STRICT: readonly NamedRefusal[] = [
 
 const FORMAT = 'response_format.json_schema.schema.properties';
 
-const NAMED_COMPATIBLE: readonly NamedRefusal[] = [
+export const NAMED_COMPATIBLE: readonly NamedRefusal[] = [
   ...CHAT,
+  [{ repetition_penalty: CANARY }, 'repetition_penalty must be 1: nothing else is served', 'repetition_penalty'],
   [{ [CANARY]: CANARY }, `the body has ${counted(3, 3)}`, null],
   [{ access_programs: [CANARY] }, `the body has \`access_programs\`, ${REFUSED}`, 'access_programs'],
   [{ image: CANARY }, `the body has \`image\`, ${REFUSED}`, 'image'],
@@ -113,6 +133,13 @@ const NAMED_COMPATIBLE: readonly NamedRefusal[] = [
       ] as const,
   ),
   [chatTools('required', true), `${CHAT_TOOL} has an entry whose items.required must be an array`, CHAT_TOOL],
+  [
+    { chat_template_kwargs: { [CANARY]: [] } },
+    'chat_template_kwargs has an entry that must be ',
+    'chat_template_kwargs',
+  ],
+  [{ logit_bias: { [CANARY]: 1 } }, 'logit_bias must be empty', 'logit_bias'],
+  [{ moderation: { model: CANARY } }, 'moderation must be null: moderation is not served', 'moderation'],
 ];
 
 const responsesTools = (keyword: string, value: unknown): Fields => ({
@@ -125,7 +152,7 @@ const responsesTools = (keyword: string, value: unknown): Fields => ({
 const TOOL = 'tools[1].parameters.properties';
 const TEXT = 'text.format.schema.properties';
 
-const NAMED_RESPONSES: readonly NamedRefusal[] = [
+export const NAMED_RESPONSES: readonly NamedRefusal[] = [
   [
     { tools: ['x', 'y'].map((description) => ({ type: 'function', name: 'f', description })) },
     `tools[1].name ${SAME_NAME}`,
@@ -150,6 +177,7 @@ const NAMED_RESPONSES: readonly NamedRefusal[] = [
         `tools[0].${name}`,
       ] as const,
   ),
+  [{ previous_response_id: CANARY }, 'previous_response_id must be null', 'previous_response_id'],
   [responsesTools('contains', {}), `${TOOL} has an entry whose items has \`contains\`, ${REFUSED}`, TOOL],
   [responsesTools(CANARY, {}), `${TOOL} has an entry whose items has ${counted(2, 2)}`, TOOL],
   [
@@ -165,7 +193,7 @@ const NO_VALUE = { type: 'object', properties: { [CANARY]: { enum: [CANARY], typ
 const NOT_HELD = 'has a `$ref` to what is not in the schema.';
 const referring = (name: string): object => parametersOf('$ref', `#/$defs/${name}`);
 
-const UNHELD_STRICT: readonly NamedRefusal[] = [
+export const UNHELD_STRICT: readonly NamedRefusal[] = [
   [
     { tools: [toolOf('a', { type: 'object', properties: {} }), toolOf('b', NO_VALUE)] },
     'tools[1].function.parameters allows no value.',
@@ -173,7 +201,7 @@ const UNHELD_STRICT: readonly NamedRefusal[] = [
   ],
 ];
 
-const UNHELD_COMPATIBLE: readonly NamedRefusal[] = [
+export const UNHELD_COMPATIBLE: readonly NamedRefusal[] = [
   ...UNHELD_STRICT,
   [chatTools('$ref', `#/$defs/${CANARY}`), `${CHAT_TOOL} has an entry whose items ${NOT_HELD}`, CHAT_TOOL],
   [
@@ -194,7 +222,7 @@ const UNHELD_COMPATIBLE: readonly NamedRefusal[] = [
   ],
 ];
 
-const UNHELD_RESPONSES: readonly NamedRefusal[] = [
+export const UNHELD_RESPONSES: readonly NamedRefusal[] = [
   [responsesTools('$ref', CANARY), `${TOOL} has an entry whose items ${NOT_HELD}`, TOOL],
   [
     { text: { format: { type: 'json_schema', name: 'a', schema: referring(CANARY) } } },
@@ -212,7 +240,7 @@ const messagesTool = (keyword: string, value: unknown): Fields => ({
 const MESSAGES_TOOL = 'tools[1].input_schema.properties';
 const OUTPUT = 'output_config.format.schema.properties';
 
-const NAMED_MESSAGES: readonly NamedRefusal[] = [
+export const NAMED_MESSAGES: readonly NamedRefusal[] = [
   [
     { tools: ['x', 'y'].map((description) => ({ name: 'f', description, input_schema: { type: 'object' } })) },
     `tools[1].name ${SAME_NAME}`,
@@ -224,6 +252,12 @@ const NAMED_MESSAGES: readonly NamedRefusal[] = [
   ),
   [{ [CANARY]: CANARY }, `the body has ${counted(3, 3)}`, null],
   [messagesTool(CANARY, {}), `${MESSAGES_TOOL} has an entry whose items has ${counted(2, 2)}`, MESSAGES_TOOL],
+  [{ container: CANARY }, 'container must be null: no tool runs here', 'container'],
+  [
+    { messages: [HELLO, { role: 'assistant', content: [{ type: CANARY, [CANARY]: CANARY }] }] },
+    'messages[1].content[0].type must be one of text, thinking, redacted_thinking, tool_use',
+    'messages[1].content[0].type',
+  ],
   [
     messagesTool('contains', {}),
     `${MESSAGES_TOOL} has an entry whose items has \`contains\`, ${REFUSED}`,
@@ -231,7 +265,7 @@ const NAMED_MESSAGES: readonly NamedRefusal[] = [
   ],
 ];
 
-const UNHELD_MESSAGES: readonly NamedRefusal[] = [
+export const UNHELD_MESSAGES: readonly NamedRefusal[] = [
   [messagesTool('$ref', CANARY), `${MESSAGES_TOOL} has an entry whose items ${NOT_HELD}`, MESSAGES_TOOL],
   [
     { output_config: { format: { type: 'json_schema', schema: referring(CANARY) } } },
@@ -239,18 +273,6 @@ const UNHELD_MESSAGES: readonly NamedRefusal[] = [
     OUTPUT,
   ],
 ];
-
-/** By contract and path: refusals with 400, then those with 422. */
-export const NAMED: Readonly<
-  Record<'strict' | 'compatible', Readonly<Record<string, readonly (readonly NamedRefusal[])[]>>>
-> = {
-  strict: { '/v1/chat/completions': [NAMED_STRICT, UNHELD_STRICT] },
-  compatible: {
-    '/v1/chat/completions': [NAMED_COMPATIBLE, UNHELD_COMPATIBLE],
-    '/v1/responses': [NAMED_RESPONSES, UNHELD_RESPONSES],
-    '/v1/messages': [NAMED_MESSAGES, UNHELD_MESSAGES],
-  },
-};
 
 /** Paths that are not served, with the answer’s hint. */
 export const NOT_SERVED: Readonly<Record<'strict' | 'compatible', readonly (readonly [path: string, says: RegExp])[]>> =

@@ -199,7 +199,7 @@ t.test('with credit.file: balances as the sidecar that runs knows them, from all
   };
   const accounts = [
     { account: 'acme', granted: '20', available: '12.5' },
-    { account: 'free', granted: '-', available: '-' },
+    { account: 'free', granted: null, available: null },
   ];
   t.strictSame(await ran('--json'), { code: 0, out: `${JSON.stringify({ accounts })}\n`, err: '' });
   t.match((await ran()).out, /^ACCOUNT +GRANTED +AVAILABLE\nacme +20 +12\.5\nfree +- +-\n$/);

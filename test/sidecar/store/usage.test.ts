@@ -8,6 +8,7 @@ import t, { type Test } from 'tap';
 import { usage } from '../../../sidecar/commands/usage.js';
 import { loadConfig } from '../../../sidecar/config/config.js';
 import type { Database } from '../../../sidecar/store/database.js';
+import { changePrices } from '../../../sidecar/store/keys.js';
 import type { Replica } from '../../../sidecar/store/replica.js';
 import { StoreUsage } from '../../../sidecar/store/usage.js';
 import { Totals } from '../../../sidecar/usage/totals.js';
@@ -144,7 +145,7 @@ t.test('usage export --fleet: the sums that all sidecars have put, by day', asyn
   }
   const loaded = loadConfig({ RA_STORE_URL: url, RA_DATA_DIR: join(a.dir, 'none') });
   if (loaded.kind === 'invalid') throw new Error(loaded.line);
-  const { config } = loaded;
+  let { config } = loaded;
   const err = (said: string): void => void t.fail(said);
   const exported = async (...more: string[]): Promise<(string | undefined)[][]> => {
     let text = '';
@@ -167,6 +168,16 @@ t.test('usage export --fleet: the sums that all sidecars have put, by day', asyn
   await t.rejects(usage(config, ['export', '--fleet'], { out: new Writable(), err }), {
     message: /needs --format focus/,
   });
+  await t.rejects(exported('--from', `${at.slice(0, 10)}T12:00:00Z`), { message: /needs days/ });
+  // No sidecar has run with this data folder, which would have a copy of the store's prices.
+  config = { ...config, pricing: { ...config.pricing, source: 'store' } };
+  t.strictSame(await exported('--account', 'other'), [row('other')], 'none are in the store yet');
+  const { database } = await replicaAt(t, url, 'operator');
+  const [input, cachedInput, output] = ['1', '1', '7'];
+  const chat = Object.fromEntries(config.models.map(({ id }) => [id, { input, cachedInput, output }]));
+  const prices = [{ version: 'v', effective: '2026-01-01T00:00:00Z', decisions: '0', chat }];
+  await changePrices(database, JSON.stringify({ version: 1, prices }), '', 'test');
+  t.strictSame(await exported('--account', 'other'), [row('other')]);
 });
 
 t.test('kills, lost answers and restores of the store change no sum', async (t) => {
