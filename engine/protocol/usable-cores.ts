@@ -43,7 +43,8 @@ export function groupFolders(root: string, controller: 'cpu' | 'memory'): string
     });
     if (own === undefined) continue;
     const path = own.slice(own.indexOf(':', own.indexOf(':') + 1) + 1);
-    const below = mounted !== '/' && path.startsWith(mounted) ? path.slice(mounted.length) : path;
+    const inside = mounted !== '/' && `${path}/`.startsWith(`${mounted}/`);
+    const below = inside ? path.slice(mounted.length) : path;
     // A group outside of the namespace has a path with `..`: its own folder is not mounted, the namespace's is.
     const names = below.includes('..') ? [] : below.split('/').filter((name) => name !== '');
     for (let count = names.length; count >= 0; count -= 1) folders.push(join(point, ...names.slice(0, count)));

@@ -32,6 +32,7 @@ t.test('a CPU quota of the control group or of a parent limits the cores', async
     ['cgroup 1, none', '4:cpu,cpuacct:/docker/x\n0::/\n', { 'cpu,cpuacct': -1 }, undefined, 16],
     ['cgroup 1', '3:cpuset:/\n4:cpu,cpuacct:/docker/x\n', { 'cpu,cpuacct': 250_000 }, 2.5, 3],
     ['cgroup 1, a parent’s', '4:cpu,cpuacct:/docker/x/y\n', { 'cpu,cpuacct': 100_000, 'cpu,cpuacct/y': -1 }, 1, 1],
+    ['cgroup 1, beside the mounted one', '4:cpu,cpuacct:/docker/xy\n', { 'cpu,cpuacct/docker/xy': 150_000 }, 1.5, 2],
   ];
   for (const [what, cgroup, quotas, quota, cores] of cases) {
     const older = what.startsWith('cgroup 1');
