@@ -134,8 +134,12 @@ t.test('on stdout: lines of one turn are one write, and an exit without close lo
     let [writes, lines] = [0, 0];
     fs.write = (file, text, ...more) => {
       writes += 1;
-      lines += text.split('\\n').length - 1;
-      return write(file, text, ...more);
+      const ended = more.pop();
+      // Until it has ended, an exit may write what comes later first.
+      return write(file, text, ...more, (...how) => {
+        lines += text.split('\\n').length - 1;
+        ended(...how);
+      });
     };
     const { openLog } = await import(${JSON.stringify(logger)});
     const { log } = openLog('info');
