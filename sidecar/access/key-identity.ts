@@ -183,7 +183,7 @@ export interface WatchHooks {
   readonly refused: (problem: string) => void;
 }
 
-/** Authenticates by the current keys file. Running requests keep their callers when keys change. Whoever opens it must close it. */
+/** Authenticates by the current keys file. Running requests keep their callers when keys change. The code that opens it closes it. */
 export class WatchedKeys implements Identity {
   /** Whether callers may still be judged by this content; of a fleet's keys, whether the store has confirmed them lately. */
   isCurrent = (): boolean => true;

@@ -21,7 +21,7 @@ const FAULT_PAUSE_MS = 30_000;
 /** How often batches are forgotten, ms: their lines once they have ended, for which a process ends, and records that are too old. */
 const FORGET_MS = 10_000;
 
-/** The least time from forgetting lines to the next time, ms: the sidecar pauses for it, some 0.1 s. */
+/** The least time from forgetting lines to the next time, ms: the sidecar answers nobody meanwhile. */
 const FORGET_AGAIN_MS = 60_000;
 
 /** What is still at work for a batch that has just ended, such as for its last answer, holds its lines for less than this, ms. */

@@ -65,11 +65,11 @@ export function usage(
         ]);
         return await withDatabase(config.store, async (database) => {
           const sums = fleetSums((day) => usageOn(database, day, options.account));
-          const inStore = config.pricing.source === 'store';
-          const kept = inStore ? await readDocument(database, 'prices') : undefined;
-          const ofStore =
-            kept === undefined ? BUILT_IN_PRICES : parsePrices(kept, 'the store', config.models, Date.now());
-          return await exportFocus(sums, inStore ? ofStore : await pricesOf(config), options, streams);
+          if (config.pricing.source !== 'store')
+            return await exportFocus(sums, await pricesOf(config), options, streams);
+          const kept = await readDocument(database, 'prices');
+          const prices = kept ? parsePrices(kept, 'the store', config.models, Date.now()) : BUILT_IN_PRICES;
+          return await exportFocus(sums, prices, options, streams);
         });
       }
       needSpool(dir);

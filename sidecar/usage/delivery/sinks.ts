@@ -20,7 +20,7 @@ const SEED = /^SU[A-Z2-7]{56}$/;
 const TOKEN = /^[\x21-\x7e]+$/;
 const CREDS = /BEGIN NATS USER JWT[^]+BEGIN USER NKEY SEED/;
 
-/** The configured sink, which connects with its first batch; undefined: none. Rejects with a FileProblem if a file is invalid. */
+/** The configured sink, if there is one; it connects when it sends its first batch. Rejects with a FileProblem if a file is invalid. */
 export async function openSink(
   delivery: DeliveryConfig,
   { clock, date }: { readonly clock: Clock; readonly date: () => number },

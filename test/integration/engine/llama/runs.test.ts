@@ -507,7 +507,7 @@ t.test('nothing is learned of the time of steps from one whose logits are not nu
   };
   await run([101, 102, 103, 104, SPOILT]);
   const [steps, ...failed] = after;
-  t.equal(failed.length, 1, 'it is told apart');
+  t.equal(failed.length, 1, 'the step that failed is polled by itself, after the others');
   await run([]);
   t.same(begins, [Infinity, steps]);
 });
