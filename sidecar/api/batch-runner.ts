@@ -24,8 +24,8 @@ const FORGET_MS = 10_000;
 /** The least time from forgetting lines to the next time, ms: the sidecar answers nobody meanwhile. */
 const FORGET_AGAIN_MS = 60_000;
 
-/** What is still at work for a batch that has just ended, such as for its last answer, holds its lines for less than this, ms. */
-const LET_GO_MS = 1000;
+/** After the end of a batch some texts of its last lines are held for some seconds, but for less than this, ms. */
+const LET_GO_MS = 10_000;
 
 const NO_SUMS = { completed: 0, failed: 0, used: NO_TOKENS, picodollars: '0' } as const;
 

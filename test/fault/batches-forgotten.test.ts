@@ -1,6 +1,6 @@
 /**
  * What the memory of the sidecar and of the processes that it has started has of a batch: of its input nothing while it is stored, nor once
- * its lines have run; of its answers and the names of its lines nothing within eleven seconds of the first one's end; and of its tokens nothing
+ * its lines have run; of its answers and the names of its lines nothing within 21 seconds of the first one's end; and of its tokens nothing
  * once the engine does not keep them for reuse any more.
  */
 import { join } from 'node:path';

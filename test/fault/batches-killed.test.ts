@@ -13,7 +13,7 @@ import { rounds } from '../support/long-form.js';
 import { chatOnly, Sidecar, type LogLine } from '../support/sidecar.js';
 import { readAll } from '../support/usage-records.js';
 
-const ROUNDS = Number(process.argv[2] ?? rounds({ short: 3, long: 200 }));
+const ROUNDS = Number(process.argv[2] ?? rounds({ short: 6, long: 200 }));
 /** Lines of a round's batch that are answered before a kill is sent, at most. */
 const MOST_ANSWERS = rounds({ short: 10, long: 30 });
 /** Further lines of it, some of which are left for the next sidecar unless the kill comes late. */

@@ -740,10 +740,10 @@ t.test('sampled tokens come as often as without drafts', async (t) => {
             }
         }
       }
-      // Several at once have drafts only where the measured times say that these pay.
-      const least = together === 1 || drafts ? tokens / 100 : 0;
-      const what = `${JSON.stringify(sampling)}, ${together} at once, ${drafts ?? 'chosen'} drafts`;
-      t.ok(accepted >= least, `${what}: ${accepted} of ${tokens} drafted`);
+      const what = `${JSON.stringify(sampling)}, ${together} at once, ${drafts ?? 'chosen'} drafts: ${accepted} of ${tokens} drafted`;
+      // Where times are measured, several at once have drafts only if these pay on this machine now: there may be none to compare.
+      if (together === 1 || drafts) t.ok(accepted > tokens / 100, what);
+      else t.comment(what);
     }
     for (const [place, counts] of places) {
       const p = sameDistribution([...counts.values()]);
