@@ -38,8 +38,9 @@ export class BatchRunner implements BatchControl {
   readonly #begunAt = new Map<string, number>();
   #cancelTimer = (): void => undefined;
   readonly #cancelForgetting: () => void;
-  /** When the last batch ended whose lines are not forgotten. */
-  #endedAt: number | undefined;
+  /** When the first and the last batches ended whose lines are not forgotten. */
+  #firstEndedAt = Infinity;
+  #lastEndedAt = -Infinity;
   #forgottenAt = -Infinity;
   #closed = false;
 
@@ -49,9 +50,9 @@ export class BatchRunner implements BatchControl {
     this.#cancelForgetting = every(options.clock, FORGET_MS, () => {
       void options.store.sweep();
       const now = options.clock.now();
-      if (this.#endedAt === undefined || now - this.#endedAt < LET_GO_MS) return;
-      if (now - this.#forgottenAt < FORGET_AGAIN_MS || !options.forget()) return;
-      this.#endedAt = undefined;
+      if (now - this.#firstEndedAt < LET_GO_MS || now - this.#forgottenAt < FORGET_AGAIN_MS || !options.forget())
+        return;
+      this.#firstEndedAt = now - this.#lastEndedAt < LET_GO_MS ? this.#lastEndedAt : Infinity;
       this.#forgottenAt = now;
     });
   }
@@ -116,8 +117,11 @@ export class BatchRunner implements BatchControl {
     void batch.over.then((isFault) => {
       const goOn = (): void => {
         this.#running.delete(record.id);
-        if (batch.isDone) this.#endedAt = this.#options.clock.now();
-        if (batch.isDone) this.#begunAt.delete(record.id);
+        if (batch.isDone) {
+          this.#lastEndedAt = this.#options.clock.now();
+          this.#firstEndedAt = Math.min(this.#firstEndedAt, this.#lastEndedAt);
+          this.#begunAt.delete(record.id);
+        }
         this.#next();
       };
       if (isFault && !this.#closed) this.#options.clock.after(FAULT_PAUSE_MS, goOn);

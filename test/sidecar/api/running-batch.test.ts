@@ -216,6 +216,18 @@ t.test('what read the lines of a batch forgets them after its end', async (t) =>
   t.ok(harness.clock.now() - at >= MINUTE_MS, 'a minute later');
 });
 
+t.test('lines are forgotten ten seconds after their end, also where batches end one after another', async (t) => {
+  const harness = await BatchHarness.start(t);
+  for (let i = 0; i < 6; i += 1) {
+    await harness.has(await harness.submit(lines(1)), 'completed');
+    harness.clock.advance(4000);
+  }
+  t.equal(harness.forgotten, 1, 'those of the first');
+  await harness.until(() => harness.forgotten === 2, 'those that had just ended', 500);
+  harness.clock.advance(2 * MINUTE_MS);
+  t.equal(harness.forgotten, 2);
+});
+
 t.test('a batch keeps nothing of its lines that have ended', async (t) => {
   const listeners = new Set<() => void>();
   const methodOf = (name: keyof AbortHandle): ((this: AbortHandle, type: 'abort', fn: () => void) => void) =>
