@@ -7,6 +7,7 @@ import { existsSync, mkdtempSync, readdirSync, readFileSync, rmSync, statSync } 
 import { tmpdir } from 'node:os';
 import { dirname, join } from 'node:path';
 import t from 'tap';
+import { VERSION } from '../../sidecar/lib/version.js';
 import { sourceRoot } from '../support/source-root.js';
 
 /** A million bytes of them are the addons of engine/native, for two processors. */
@@ -53,7 +54,7 @@ execFileSync('make', ['--old-file=build', 'dist', 'IMAGE=no', `RELEASE=${release
   cwd: sourceRoot,
   stdio: 'pipe',
 });
-const tarball = join(release, 'ra-sidecar-0.1.0.tgz');
+const tarball = join(release, `ra-sidecar-${VERSION}.tgz`);
 execFileSync('tar', ['xzf', tarball, '-C', dir]);
 const read = (path: string): Manifest => JSON.parse(readFileSync(path, 'utf8')) as Manifest;
 const ENGINE = 'node_modules/node-llama-cpp/package.json';
@@ -125,7 +126,7 @@ t.test('the SBOM has all that an installation gets, in the same versions, and no
     readonly components: readonly Component[];
   };
   t.equal(sbom.bomFormat, 'CycloneDX');
-  t.match(sbom.metadata.component, { name: 'ra-sidecar', version: '0.1.0' });
+  t.match(sbom.metadata.component, { name: 'ra-sidecar', version: VERSION });
   const listed = new Map(sbom.components.map((one) => [one.purl, one]));
   const wanted = Object.entries({ ...own.dependencies, ...own.optionalDependencies }).map(([name, version]) =>
     // An alias names the package behind it.
@@ -153,7 +154,7 @@ t.test('the SBOM has all that an installation gets, in the same versions, and no
 });
 
 t.test('the checksums are those of the files', async (t) => {
-  t.strictSame(readdirSync(release).sort(), ['SHA256SUMS', 'ra-sidecar-0.1.0.tgz', 'sbom.cdx.json']);
+  t.strictSame(readdirSync(release).sort(), ['SHA256SUMS', `ra-sidecar-${VERSION}.tgz`, 'sbom.cdx.json']);
   const checked = execFileSync('sha256sum', ['--check', '--strict', 'SHA256SUMS'], { cwd: release, encoding: 'utf8' });
-  t.strictSame(checked.trim().split('\n').sort(), ['ra-sidecar-0.1.0.tgz: OK', 'sbom.cdx.json: OK']);
+  t.strictSame(checked.trim().split('\n').sort(), [`ra-sidecar-${VERSION}.tgz: OK`, 'sbom.cdx.json: OK']);
 });

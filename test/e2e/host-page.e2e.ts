@@ -11,6 +11,7 @@ import { copyFileSync, cpSync, existsSync, mkdirSync, renameSync, rmSync, symlin
 import { dirname, join } from 'node:path';
 import { env } from 'node:process';
 import t, { type Test } from 'tap';
+import { VERSION } from '../../sidecar/lib/version.js';
 import { readPages } from '../docs/pages.js';
 import { sourceRoot } from '../support/source-root.js';
 import { prepareRoot, rootOf } from './debian-root.js';
@@ -99,7 +100,7 @@ async function installs(t: Test, root: string, first: string): Promise<void> {
   t.match(host.run('curl -sS http://127.0.0.1:9091/readyz').output, /^\{"status":"ready"/);
   t.match(
     host.run('cat $(grep -lz dist/engine/main.js$ /proc/[0-9]*/cmdline | sed s/cmdline/maps/)').output,
-    '/opt/ra-sidecar-0.1.0/node_modules/ra-sidecar/engine/native/bin/ra-engine.linux-x64.node',
+    `/opt/ra-sidecar-${VERSION}/node_modules/ra-sidecar/engine/native/bin/ra-engine.linux-x64.node`,
     'the engine has its addon from the tarball',
   );
 

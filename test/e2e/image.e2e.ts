@@ -8,6 +8,7 @@ import { once } from 'node:events';
 import { chownSync, existsSync, mkdtempSync, readdirSync } from 'node:fs';
 import { join } from 'node:path';
 import t, { type Test } from 'tap';
+import { VERSION } from '../../sidecar/lib/version.js';
 import { freePort } from '../support/free-port.js';
 import { eventually } from '../support/processes.js';
 import { ImageStore, type ImageConfig, type Target } from './image-store.js';
@@ -24,9 +25,9 @@ t.test('the image for a CPU', async (t) => {
   await serves(t, image);
   // As `make dist` keeps it.
   const archive = join(store.dir, 'image.tar');
-  store.save(image.name, archive, 'ra-sidecar:0.1.0-cpu');
+  store.save(image.name, archive, `ra-sidecar:${VERSION}-cpu`);
   const manifest = JSON.parse(execFileSync('tar', ['xOf', archive, 'manifest.json'], { encoding: 'utf8' })) as unknown;
-  t.match(manifest, [{ RepoTags: [/ra-sidecar:0\.1\.0-cpu$/] }]);
+  t.match(manifest, [{ RepoTags: [new RegExp(`ra-sidecar:${VERSION}-cpu$`)] }]);
 });
 
 t.test('the image for a GPU, on a host without one', async (t) => {

@@ -7,6 +7,7 @@ import { copyFileSync, mkdtempSync, readFileSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import t, { type Test } from 'tap';
+import { VERSION } from '../../sidecar/lib/version.js';
 import { servesSeedling } from '../support/seedling-start.js';
 import { sourceRoot } from '../support/source-root.js';
 
@@ -21,7 +22,7 @@ interface Installed {
 }
 
 const dir = mkdtempSync(join(tmpdir(), 'ra-npx-'));
-const NAME = 'ra-sidecar-0.1.0.tgz';
+const NAME = `ra-sidecar-${VERSION}.tgz`;
 const TARBALL = join(dir, NAME);
 t.teardown(() => rmSync(dir, { recursive: true, force: true }));
 execFileSync(process.execPath, ['.ci/package.mjs', dir], { cwd: sourceRoot, stdio: 'ignore' });
