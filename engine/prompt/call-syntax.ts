@@ -148,8 +148,7 @@ function locateTagged(reply: string, { name, value }: Probe, next: Probe | undef
   const typed = Object.entries(TYPED).map(([key, typedValue]) => find(reply, key, typedValue, nameEnd, until));
   const [number, boolean, array, object] = typed;
   if (!text || !number || !boolean || !array || !object) return undefined;
-  const all = [text, number, boolean, array, object];
-  const order = [...all].sort((a, b) => a.key - b.key);
+  const order = [text, number, boolean, array, object].sort((a, b) => a.key - b.key);
   const [one, two] = order;
   const last = order.at(-1);
   if (one === undefined || two === undefined || last === undefined) return undefined;

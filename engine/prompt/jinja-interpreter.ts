@@ -421,8 +421,7 @@ type Node =
 
 /** A copy of a node with some of its own parts replaced; no part is added, so all copies have one hidden class. */
 function replaced(node: Statement, parts: Readonly<Record<string, unknown>>): Statement {
-  const copy = { ...node };
-  return Object.assign(copy, parts);
+  return Object.assign({ ...node }, parts);
 }
 
 function asNode(known: Value): Known {

@@ -426,8 +426,7 @@ export function choose(slots: readonly Slot[], plan: PromptPlan, rules: Rules): 
     if (slot.live || (hasOther && isKept(slot))) continue;
     const own = keeps[sequence] ?? 0;
     const copying = copied - COPY_TOKENS > own;
-    const overwrites = own < LEAST_PREFIX_TOKENS && slot.tokens.length - own > own;
-    const saved = overwrites ? 0 : own;
+    const saved = own < LEAST_PREFIX_TOKENS && slot.tokens.length - own > own ? 0 : own;
     const score =
       (copying ? copied - COPY_TOKENS : saved) - GAP_TOKENS * newRuns(seats, sequence, rules.intermittent === true);
     const choice = copying ? { sequence, source, keep: copied } : { sequence, keep: own };

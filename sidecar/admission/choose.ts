@@ -137,8 +137,7 @@ export class SeatChoice {
     const { replicas } = this.#state;
     const shorter = replicas.shorterThan(replicas.all[queued.replica]?.contextPerSeat ?? 0);
     if (shorter === 0 || queued.seatTokens > shorter) return undefined;
-    const account = this.#state.accountOf(queued);
-    const long = account.first((other) => other.seatTokens > shorter && this.#fits(other));
+    const long = this.#state.accountOf(queued).first((other) => other.seatTokens > shorter && this.#fits(other));
     if (long !== undefined) long.replica = this.#replicaFor(long);
     return long;
   }

@@ -125,8 +125,7 @@ function read(
   args: readonly string[],
 ): { values: Readonly<Record<string, unknown>>; positionals: string[] } {
   try {
-    const all = { ...HELP, ...options };
-    return parseArgs({ args: [...args], options: all, allowPositionals: true, strict: true });
+    return parseArgs({ args: [...args], options: { ...HELP, ...options }, allowPositionals: true, strict: true });
   } catch (error) {
     // Node's message names options and unknown ones; an operand, which may be a key by mistake, is not in it.
     const { code, message } = error as NodeJS.ErrnoException;

@@ -157,8 +157,7 @@ export class CacheScopes {
   /** An account was frozen or deleted. Returns the scope of its requests so far; if the account returns, it gets another one. */
   close(account: string): CacheScope {
     const scope = this.of(account);
-    const times = this.#closed.get(account) ?? 0;
-    setNewest(this.#closed, account, times + 1, MOST_CLOSED);
+    setNewest(this.#closed, account, (this.#closed.get(account) ?? 0) + 1, MOST_CLOSED);
     this.#known.delete(account);
     return scope;
   }
