@@ -7,6 +7,7 @@ import './protocol/leave-signals.js';
 import { jobProblem, type StepLimits } from './scheduler/job.js';
 import { LoadFailure } from './llama/load-failure.js';
 import { Shell } from './protocol/shell.js';
+import { overwriteGarbage } from './protocol/process-settings.js';
 import { ENGINE_EXIT, NO_REPORT, PROTOCOL_VERSION, type FromEngine, type ToEngine } from './protocol/messages.js';
 import type { HashedFile } from './protocol/file-key.js';
 import { isPooling, type EngineFacts, type EngineSetup, type GpuBackend } from './protocol/setup.js';
@@ -37,7 +38,7 @@ const shell: Shell<ToEngine, FromEngine> = new Shell(PROTOCOL_VERSION, {
     },
     embeddings: ({ id, image, values }) => steps()?.supply(id, image, values),
     cancel: ({ id }) => running?.loop.cancel(id),
-    forget: ({ scope }) => void steps()?.forget(scope),
+    forget: ({ scope }) => (scope === undefined ? overwriteGarbage() : void steps()?.forget(scope)),
     limit: (message) => steps()?.limit(message.id, message),
     reduceSeats: ({ id }) => steps()?.reduceSeats(id),
     shutdown: () => void shutdown(),

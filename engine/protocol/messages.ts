@@ -44,8 +44,8 @@ export type ToEngine = { readonly v: number } & (
    */
   | { readonly kind: 'reduceSeats'; readonly id: number }
   | ({ readonly kind: 'limit'; readonly id: number } & ReplyLimit)
-  /** An account is frozen or gone: nothing that requests of its scope left is kept. */
-  | { readonly kind: 'forget'; readonly scope: CacheScope }
+  /** An account is frozen or gone: nothing that requests of its scope left is kept. Absent: what batches left as garbage is overwritten. */
+  | { readonly kind: 'forget'; readonly scope?: CacheScope }
   | { readonly kind: 'shutdown' }
 );
 

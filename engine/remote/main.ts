@@ -6,6 +6,7 @@
 import '../protocol/leave-signals.js';
 import { LoadFailure } from '../llama/load-failure.js';
 import { ENGINE_EXIT, NO_REPORT, PROTOCOL_VERSION, type FromEngine, type ToEngine } from '../protocol/messages.js';
+import { overwriteGarbage } from '../protocol/process-settings.js';
 import { isPooling, type EngineSetup, type RemoteSetup } from '../protocol/setup.js';
 import { Shell } from '../protocol/shell.js';
 import { processClock } from '../protocol/clock.js';
@@ -32,7 +33,7 @@ const shell: Shell<ToEngine, FromEngine> = new Shell(PROTOCOL_VERSION, {
     weights: () => shell.refuse(),
     embeddings: () => shell.refuse(),
     // A server cannot be asked to drop what it keeps of an account.
-    forget: () => undefined,
+    forget: ({ scope }) => (scope === undefined ? overwriteGarbage() : undefined),
     limit: (message) => loop?.limit(message.id, message),
     reduceSeats: ({ id }) => loop?.reduceSeats(id),
     shutdown: () => void end(ENGINE_EXIT.done),

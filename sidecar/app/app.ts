@@ -246,7 +246,11 @@ async function openApp(config: Config, identity: Identity, log: Log, overrides: 
   const batch = await openBatches(config, opening, {
     spool: spool instanceof Spool ? spool : NO_USAGE,
     services: () => ofBatches,
-    forget: () => prompts.forgetBatches(),
+    forget: () => {
+      const isForgotten = prompts.forgetBatches();
+      if (isForgotten) for (const { engine } of models.values()) engine.forget();
+      return isForgotten;
+    },
     counted: (work) => inFlight.run(work),
   });
   if (batch) opened.batch = batch;
@@ -363,8 +367,7 @@ async function openApp(config: Config, identity: Identity, log: Log, overrides: 
     const aborted = inFlight.count;
     if (!finished) log.warn('drain timed out', { count: aborted });
     await closers.close();
-    const durationMs = Math.round(clock.now() - begun.at);
-    log.info('drained', { count: begun.count - aborted, aborted, durationMs });
+    log.info('drained', { count: begun.count - aborted, aborted, durationMs: Math.round(clock.now() - begun.at) });
   };
   let drained: Promise<void> | undefined;
   return {

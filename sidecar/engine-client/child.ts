@@ -155,9 +155,9 @@ export class EngineChild {
     return failed ? this.#backend || undefined : undefined;
   }
 
-  /** Keeps nothing that requests of this scope left. */
-  forget(scope: CacheScope): void {
-    if (this.#facts) this.#send({ v: PROTOCOL_VERSION, kind: 'forget', scope });
+  /** Keeps nothing that requests of this scope left; without one nothing that batches left as garbage. */
+  forget(scope?: CacheScope): void {
+    if (this.#facts) this.#send({ v: PROTOCOL_VERSION, kind: 'forget', ...(scope !== undefined && { scope }) });
   }
 
   /**

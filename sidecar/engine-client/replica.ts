@@ -173,9 +173,9 @@ export class EngineReplica {
     this.#neededAt = this.#now();
   }
 
-  /** Drops all state of requests of this scope, also of running ones once they end. */
-  forget(scope: CacheScope): void {
-    this.#closedScopes.close(scope);
+  /** Drops all state of requests of this scope, also of running ones once they end; without one what batches left as garbage. */
+  forget(scope?: CacheScope): void {
+    if (scope !== undefined) this.#closedScopes.close(scope);
     this.#child?.forget(scope);
     this.#retired?.forget(scope);
   }

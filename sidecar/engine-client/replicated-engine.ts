@@ -101,8 +101,8 @@ export class ReplicatedEngine implements Engine {
     return this.replicas.map(({ report }) => report.cache);
   }
 
-  /** Drops all state of requests of this scope, also of running ones once they end. */
-  forget(scope: CacheScope): void {
+  /** Drops all state of requests of this scope, also of running ones once they end; without one what batches left as garbage. */
+  forget(scope?: CacheScope): void {
     for (const replica of this.replicas) replica.forget(scope);
   }
 
