@@ -14,6 +14,7 @@ import {
   usageOf,
   type Usage,
 } from '../support/priced-sidecar.js';
+import { eventually } from '../support/processes.js';
 import { REUSED_TOKENS } from '../support/stub-script.js';
 
 const CHAT = '/v1/chat/completions';
@@ -52,9 +53,11 @@ t.test(
     const sidecar = await start(t, '1000', { models: [{ id: 'chat', kind: 'chat', seats: 1 }] });
     sidecar.identity.answers.set('Bearer batch', { ...ACME, weight: 1 });
     const headers = { Authorization: 'Bearer batch', 'x-request-id': 'lent' };
-    // It holds its seat for a second.
-    const lent = await sidecar.begin(CHAT, chatBody('chat', 'paced', { max_tokens: 200 }), headers);
+    // It holds its seat for two seconds.
+    const lent = await sidecar.begin(CHAT, chatBody('chat', 'paced', { max_tokens: 400 }), headers);
     await sidecar.until('ra_sidecar_seats_lent{model="chat"}', 1);
+    const running = (): Promise<number> => sidecar.metric('ra_sidecar_kv_tokens{model="chat",use="running"}');
+    await eventually('its engine reports its tokens', async () => (await running()) > 0);
     t.equal(await sidecar.metric('ra_sidecar_seats_busy{model="chat"}'), 0);
     t.equal((await sidecar.post(CHAT, chatBody('chat', 'echo'))).status, 200);
     const answer = await lent.response();
@@ -63,7 +66,7 @@ t.test(
     t.equal(choices[0]?.message.content, 'paced', 'nothing of the first attempt');
     const usage = usageOf(answer);
     agrees(t, lastClose(sidecar), usage, chatPrice(usage));
-    const own = sidecar.spool.records.filter(({ requestId }) => requestId === 'lent');
+    const own = sidecar.spool.records.filter(({ requestId, kind }) => requestId === 'lent' && kind !== 'progress');
     t.match(own, [
       { kind: 'open' },
       {
