@@ -489,7 +489,7 @@ function obey(message: ToEngine): void {
       grow(message.id, message);
       break;
     case 'forget':
-      forgets += 1;
+      if (message.scope !== undefined) forgets += 1;
       break;
     case 'reduceSeats':
       // Its jobs have one seat each.
