@@ -48,6 +48,9 @@ const SOCKET = '.s.PGSQL.5432';
 /** Rights of the server's processes, which refuse root. */
 export const AS: { uid?: number; gid?: number } = getuid?.() === 0 ? { uid: NOBODY, gid: NOBODY } : {};
 
+/** Processes of a server that was killed end a moment after it; until then another one does not start. It is tried again so often. */
+const MOST_STARTS = 20;
+
 /** Only what a test needs. Others are PostgreSQL's defaults. */
 const SETTINGS = ['listen_addresses=', 'max_connections=120', 'log_min_messages=panic'];
 /** Of tests, which begin many. */
@@ -176,19 +179,22 @@ export class Postgres {
   async restart(): Promise<void> {
     const all = [...SETTINGS, ...(this.#real ? [] : SMALL), `unix_socket_directories=${this.#dir}`];
     const settings = all.flatMap((setting) => ['-c', setting]);
-    this.#server = spawn(join(this.#bin, 'postgres'), ['-D', join(this.#dir, 'data'), ...settings], {
-      ...AS,
-      cwd: this.#dir,
-      env: {},
-      stdio: 'ignore',
-      detached: true,
-    });
-    for (let looks = 0; ; looks += 1) {
+    for (let [looks, starts] = [0, 0]; ; looks += 1) {
+      if (starts === 0 || this.#server?.exitCode !== null) {
+        if (starts === MOST_STARTS) throw new Error('PostgreSQL does not start');
+        starts += 1;
+        this.#server = spawn(join(this.#bin, 'postgres'), ['-D', join(this.#dir, 'data'), ...settings], {
+          ...AS,
+          cwd: this.#dir,
+          env: {},
+          stdio: 'ignore',
+          detached: true,
+        });
+      }
       try {
         await this.sql('select 1');
         return;
-      } catch (error) {
-        if (this.#server.exitCode !== null) throw error;
+      } catch {
         await untilNextLook(looks);
       }
     }
