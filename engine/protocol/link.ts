@@ -18,7 +18,7 @@ import { Socket } from 'node:net';
 /** The child's end of the link; the parent passes it as the fourth of `stdio`, as `'pipe'`. */
 const LINK_FD = 3;
 
-/** Bytes that are read at once. */
+/** Bytes that a child reads at once. */
 const READ_BYTES = 64 * 1024;
 
 export interface LinkEvents {
@@ -32,36 +32,39 @@ export interface LinkEvents {
 export class Link {
   readonly #socket: Socket;
 
-  private constructor(end: { readonly fd: number } | { readonly handle: unknown }, events: LinkEvents) {
+  private constructor(socket: Socket, events: LinkEvents) {
+    this.#socket = socket;
+    // An error is followed by `close`.
+    socket.on('error', () => undefined);
+    socket.once('close', () => events.closed());
+  }
+
+  /** The end of a child that was started with this link. Throws if it was not. */
+  static toParent(events: LinkEvents): Link {
     const reader = new FrameReader((raw) => events.message(raw));
-    // One buffer for all reads, since the reader keeps no reference to it. Node would read into new memory and free it uncleared.
+    // One buffer for all reads, since the reader keeps no reference to it.
     const callback = (bytes: number, buffer: Uint8Array): boolean => {
       reader.push(buffer.subarray(0, bytes));
       return true;
     };
     const onread = { buffer: Buffer.allocUnsafeSlow(READ_BYTES), callback };
-    // Its constructor's `handle` and `onread` are undocumented; connect() supports the latter.
-    this.#socket = new Socket(Object.assign({ readable: true, writable: true, onread }, end));
-    // An error is followed by `close`.
-    this.#socket.on('error', () => undefined);
-    this.#socket.once('close', () => events.closed());
+    // Undocumented for its constructor, but supported as in connect().
+    const options: ConstructorParameters<typeof Socket>[0] & { onread: typeof onread } = {
+      fd: LINK_FD,
+      readable: true,
+      writable: true,
+      onread,
+    };
+    return new Link(new Socket(options), events);
   }
 
-  /** The end of a child that was started with this link. Throws if it was not. */
-  static toParent(events: LinkEvents): Link {
-    return new Link({ fd: LINK_FD }, events);
-  }
-
-  /** The end of the parent of `child`, which was spawned with a pipe at {@link LINK_FD} just now. */
+  /** The end of the parent of `child`, which was spawned with a pipe at {@link LINK_FD}. */
   static toChild(child: ChildProcess, events: LinkEvents): Link {
     const socket = child.stdio[LINK_FD];
     if (!(socket instanceof Socket)) throw new Error('the child was spawned without a link');
-    const { _handle: handle } = socket as { _handle?: unknown };
-    const link = new Link({ handle }, events);
-    // It only ends from now on, for which the child's `close` waits.
-    Object.assign(socket, { _handle: null });
-    link.#socket.once('close', () => socket.destroy());
-    return link;
+    const reader = new FrameReader((raw) => events.message(raw));
+    socket.on('data', (chunk: Buffer) => reader.push(chunk));
+    return new Link(socket, events);
   }
 
   /**
