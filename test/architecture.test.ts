@@ -69,7 +69,7 @@ t.test('no file of the program or of a bench is longer than its bound', async (t
  * The size of the product: all lines, with comments and blank ones, of the TypeScript files in sidecar/ and engine/. C++ and the console's
  * page are not in it. The goal is 72,000 lines and 520 files; CONTRIBUTING.md#size says what was tried. Lower the bounds with the code.
  */
-const PRODUCT = { lines: 86_757, files: 520 } as const;
+const PRODUCT = { lines: 86_756, files: 520 } as const;
 
 /** Files under this are parts of their importer, if they have one alone, unless they are listed with a reason. */
 const SMALL_LINES = 60;

@@ -63,8 +63,7 @@ export class Generation implements Work {
     const worth = job.n > 1 || length > LEAST_SAVED_TOKENS;
     this.#appendOnly = !decoder.states.truncatable && decoder.states.save !== undefined;
     const saving = this.#appendOnly && worth ? chatPoints(length, model, job.n > 1) : undefined;
-    const key = { scope: job.scope, ...limits.origin };
-    this.#plan = new PromptPlan(prompt, limits.prefillTokensPerStep, key, saving);
+    this.#plan = new PromptPlan(prompt, limits.prefillTokensPerStep, { scope: job.scope, ...limits.origin }, saving);
     this.#embeddings = new Embeddings(this.#plan.images, job.n === 1);
     this.#ownsPrompt = limits.ownsPrompts === true;
     this.#speculates = limits.speculation === 'auto' && decoder.states.truncatable;

@@ -50,8 +50,7 @@ export function openConsole({ clock, metrics, config, onFault, watched }: Consol
     if (!known) plans.set(model, (known = new SeatPlan()));
     return known;
   };
-  const startedAt = Math.round(performance.timeOrigin);
-  const parts = { clock, metrics, startedAt, intervalMs: config.intervalMs, plan };
+  const parts = { clock, metrics, startedAt: Math.round(performance.timeOrigin), intervalMs: config.intervalMs, plan };
   const feed = new ConsoleFeed(
     clock,
     config,

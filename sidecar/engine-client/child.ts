@@ -151,8 +151,7 @@ export class EngineChild {
   backendFailure(end: ChildEnd): GpuBackend | undefined {
     const { reason, hint, detail = '' } = end;
     if (this.#facts || hint === 'out-of-memory' || OF_MEMORY.test(detail)) return undefined;
-    const failed = reason === 'aborted' || reason === 'crashed' || this.#noStep;
-    return failed ? this.#backend || undefined : undefined;
+    return reason === 'aborted' || reason === 'crashed' || this.#noStep ? this.#backend || undefined : undefined;
   }
 
   /** Keeps nothing that requests of this scope left; without one nothing that batches left as garbage. */

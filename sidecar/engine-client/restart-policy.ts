@@ -78,8 +78,7 @@ export class RestartPolicy {
 
   #hopeless({ reason, detail, hint, mayMend }: ChildEnd): string | undefined {
     if (reason === 'unable') {
-      const wait = mayMend === true && (this.#everReady || this.#patient);
-      return wait ? undefined : (detail ?? 'no reason given');
+      return mayMend === true && (this.#everReady || this.#patient) ? undefined : (detail ?? 'no reason given');
     }
     if (this.#everReady || (reason !== 'aborted' && reason !== 'crashed')) return undefined;
     this.#crashedStarts += 1;
