@@ -21,7 +21,7 @@ const FAULT_PAUSE_MS = 30_000;
 /** How often batches are forgotten, ms: their lines once they have ended, for which a process ends, and records that are too old. */
 const FORGET_MS = 10_000;
 
-/** The least time from forgetting lines to the next time, ms: the sidecar answers nobody meanwhile. */
+/** The least time between two times at which lines are forgotten, ms: while it forgets them the sidecar answers no request. */
 const FORGET_AGAIN_MS = 60_000;
 
 /** After the end of a batch some texts of its last lines are held for some seconds, but for less than this, ms. */

@@ -310,8 +310,8 @@ export function tierFor(
 }
 
 /**
- * Whether nobody waits for this request, so that it may run on a lent seat (admission/lent.ts): its class is `batch`. A streamed one may not:
- * its caller has already received a part of the reply when the seat is recalled.
+ * Whether nobody waits for this request, so that it may run on a lent seat (admission/lent.ts): its class is `batch`. A request for a stream
+ * may not: when the seat is recalled, its caller has already received a part of the reply.
  */
 export function canUseLentSeat({ weight }: Pick<Caller, 'weight'>, streams: boolean): boolean {
   return classOf(weight) === 'batch' && !streams;
